@@ -85,7 +85,7 @@ pub struct ScanFinding {
     pub offset: u64,
     /// Bytes, by its own superblock or header; nothing where that does not say.
     pub len: Option<u64>,
-    /// What was found.
+    /// Its kind.
     pub kind: ScanKind,
     /// The label or name; often empty.
     pub label: Vec<u8>,

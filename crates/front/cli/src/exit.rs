@@ -36,7 +36,7 @@ impl Exit {
         (
             Self::Image,
             "Something in the image stood in the way: no such path, damage, a limit. \
-             From check: problems were found. From diff: there are differences.",
+             From check: problems were found. From scan: nothing was found. From diff: there are differences.",
         ),
         (Self::Usage, "The command line cannot be meant."),
         (

@@ -8,6 +8,7 @@ use forerun_testkit::{require, temp_dir, workspace_root};
 use crate::common::{command, ran};
 
 const COMMANDS: &[&str] = &[
+    "scan",
     "info",
     "label",
     "ls",

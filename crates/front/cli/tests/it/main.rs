@@ -32,6 +32,7 @@ mod restart;
 mod restart_failures;
 mod restarting;
 mod sandbox;
+mod scanning;
 mod sharing;
 mod status;
 mod tls;

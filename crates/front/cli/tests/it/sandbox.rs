@@ -66,6 +66,8 @@ fn probed(fixture: &Fixture, args: &[&str]) -> Ran {
 
 /// Every command that parses an image, with its arguments.
 const COMMANDS: &[&[&str]] = &[
+    &["scan", "a.sqsh"],
+    &["scan", "--json", "c.exfat"],
     &["info", "a.sqsh"],
     &["ls", "-lR", "a.sqsh"],
     &["ls", "-lR", "b.erofs"],

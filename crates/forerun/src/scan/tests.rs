@@ -64,7 +64,7 @@ fn checksums_of_data_are_computed_across_pieces() {
         assert_eq!(findings.len(), 1);
         assert_eq!(
             (findings[0].offset, findings[0].len),
-            ((4 << 20) - 13, Some(trx.len() as u64))
+            ((4 << 20) - 13, Some(u64_from(trx.len())))
         );
         assert_eq!(findings[0].intact, Some(true), "{len}");
         let last = file.len() - 101;

@@ -93,8 +93,8 @@ fn gpt(sector: usize, entries: &[(u64, u64)]) -> Vec<u8> {
     for (place, entries_at) in [(1, 2), (last, last - 40)] {
         let mut header = vec![0; 92];
         put(&mut header, 0, b"EFI PART\0\0\x01\0\x5c\0\0\0");
-        put(&mut header, 24, &(place as u64).to_le_bytes());
-        put(&mut header, 72, &(entries_at as u64).to_le_bytes());
+        put(&mut header, 24, &u64_from(place).to_le_bytes());
+        put(&mut header, 72, &u64_from(entries_at).to_le_bytes());
         put(&mut header, 80, &[128, 0, 0, 0, 128, 0, 0, 0]);
         put(&mut header, 88, &libdeflater::crc32(&array).to_le_bytes());
         let crc = libdeflater::crc32(&header);
@@ -109,7 +109,7 @@ fn gpt(sector: usize, entries: &[(u64, u64)]) -> Vec<u8> {
 fn both_copies_of_a_guid_table_have_their_checksums_verified() {
     for sector in [512, 4096] {
         let disk = gpt(sector, &[(40, 47), (0, 0), (48, 48), (50, 49)]);
-        let per = (sector / 512) as u64;
+        let per = u64_from(sector / 512);
         let expected = vec![(1, 40 * per, 8 * per), (3, 48 * per, per)];
         assert_eq!(places(&disk), Some(expected.clone()));
         let table = partition_table(&MemorySource::new(&disk[..]))

@@ -10,6 +10,7 @@ mod exfat_model;
 mod fuse;
 mod remote;
 mod romfs;
+mod scan;
 mod squashfs;
 mod status;
 mod tar_tree;
@@ -97,6 +98,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("cache_directory", cache::directory, cache::directory_seeds),
     Target::new("undo_file", undo::file, undo::file_seeds),
     Target::new("undo_changes", undo::changes, undo::change_seeds),
+    Target::new("scan", scan::run, scan::seeds),
     Target::new("fuse_image", fuse::image, fuse::request_seeds),
     Target::new("fuse_volume", fuse::volume, fuse::request_seeds),
     Target::new("fuse_messages", fuse::messages, fuse::message_seeds),

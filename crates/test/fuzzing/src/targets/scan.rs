@@ -1,0 +1,62 @@
+//! Scans of any bytes, and of the partition table in them.
+
+use std::sync::Arc;
+
+use forerun::scan::{ScanOptions, partition_table, scan};
+use forerun::{MemorySource, ReadAt};
+
+use super::{Made, named};
+
+/// Scans bytes twice, with and without a search of images.
+///
+/// # Panics
+/// Where a finding lies outside of the bytes or in a later one, or a scan of images too finds fewer.
+pub fn run(bytes: &[u8]) {
+    let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(bytes));
+    let scanned = [false, true].map(|all| {
+        let options = ScanOptions { all };
+        scan(&source, options, &Arc::default(), &mut |_| {}).unwrap_or_default()
+    });
+    for (index, finding) in scanned.iter().flat_map(|scan| (0..).zip(&scan.findings)) {
+        assert!(finding.offset < source.len(), "{finding:?}");
+        assert!(
+            finding.inside.is_none_or(|outer| outer < index),
+            "{finding:?}"
+        );
+    }
+    let [images, all] = scanned.map(|scan| scan.findings.len());
+    assert!(images <= all, "{images} of {all}");
+    if let Ok(Some(table)) = partition_table(&source) {
+        assert!(table.partitions.len() <= 8192);
+    }
+}
+
+/// Takes the images of other targets, a header before each, and a partition table before one.
+pub fn seeds() -> Made {
+    let mut seeds = Vec::new();
+    for (format, made) in [
+        ("romfs", super::romfs::images()?),
+        ("squashfs", super::squashfs::images()?),
+        ("exfat", super::exfat::images()?),
+    ] {
+        for (name, image) in made
+            .into_iter()
+            .filter(|(_, image)| image.len() < 64 << 10)
+            .take(2)
+        {
+            let len = u32::try_from(image.len()).unwrap_or(0) + 28;
+            let words = [len, 0, 1 << 16, 28, 0, 0].map(u32::to_le_bytes).concat();
+            seeds.push((
+                format!("{format}-{name}"),
+                [b"HDR0", &words[..], &image].concat(),
+            ));
+        }
+    }
+    let mut disk = vec![0; 4096];
+    disk[446..462].copy_from_slice(&[0, 0, 0, 0, 5, 0, 0, 0, 2, 0, 0, 0, 9, 0, 0, 0]);
+    for at in [510, 1534] {
+        disk[at..at + 2].copy_from_slice(&[0x55, 0xaa]);
+    }
+    seeds.push(("mbr".to_string(), disk));
+    Ok(named(seeds))
+}

@@ -59,7 +59,7 @@ pub fn prepare(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
         source.open_all();
         locks::source(source, &options)
     };
-    let file = source.map(|source| -> Result<forerun::Result<Held<FileSource>>> {
+    let file = source.map(|source| -> Result<forerun::vfs::Result<Held<FileSource>>> {
         check_range(&source, &options).map_err(named)?;
         if is_stdin(&args.image) {
             return Ok(locked(source));
@@ -117,7 +117,7 @@ impl PreparedImage {
         options.events = events;
         let opened = Image::from_source(Arc::clone(&source), &options);
         opened.map_err(|error| {
-            let is_unknown = matches!(error, forerun::Error::UnknownFormat { .. });
+            let is_unknown = matches!(error, forerun::vfs::Error::UnknownFormat { .. });
             let failure = from_open(error, &options);
             let failure = match is_unknown && forerun::repair::recognises(&source, &options) {
                 true => failure.hint(REPAIR),

@@ -64,9 +64,10 @@ pub fn run(context: &Context, args: &ScanArgs) -> Result {
     let prepared = context.prepare(&image_args)?;
     context.confine(&prepared.sandbox());
     let (source, options) = prepared.into_source(context)?;
-    let failed = |error: forerun::Error| Failure::from(error).of(&name);
+    let failed = |error: forerun::vfs::Error| Failure::from(error).of(&name);
     let window = Window::new(source, options.offset, options.size);
-    let window = window.map_err(|error| failed(forerun::Error::io(options.offset, 0, error)))?;
+    let window =
+        window.map_err(|error| failed(forerun::vfs::Error::io(options.offset, 0, error)))?;
     let source: Arc<dyn ReadAt> = Arc::new(window);
     let observer = Arc::new(Observer::default());
     context.observe(&observer);

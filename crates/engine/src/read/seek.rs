@@ -11,7 +11,7 @@ impl Reader {
     /// follow.
     ///
     /// # Errors
-    /// The errors of [`FileSystem::map`].
+    /// The errors of [`FileSystem::map`](forerun_vfs::FileSystem::map).
     pub fn seek_data(&self, node: NodeId, offset: u64) -> Result<Option<u64>> {
         self.seek(node, offset, |place| !matches!(place, Place::Zero))
     }
@@ -20,7 +20,7 @@ impl Reader {
     /// counts as one. Returns nothing where `offset` is at or past the end.
     ///
     /// # Errors
-    /// The errors of [`FileSystem::map`].
+    /// The errors of [`FileSystem::map`](forerun_vfs::FileSystem::map).
     pub fn seek_hole(&self, node: NodeId, offset: u64) -> Result<Option<u64>> {
         let size = self.file_size(node)?;
         let hole = self.seek(node, offset, |place| matches!(place, Place::Zero))?;

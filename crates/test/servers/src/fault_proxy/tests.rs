@@ -93,6 +93,10 @@ fn bytes_pass_unchanged_on_one_connection() {
         assert_eq!(got.head.status(), 206);
         assert!(got.body == bytes[first..=last]);
     }
+    // The proxy notes the end of an answer after the client has its last byte.
+    forerun_testkit::eventually("all answers are finished", || {
+        proxy.log().entries.iter().all(|entry| entry.finished)
+    });
     let log = proxy.log();
     assert_eq!(log.requests(), 4);
     assert_eq!(log.entries[2].range, Some((10, Some(99_999))));

@@ -147,7 +147,8 @@ fn copy_extent(
             read(source, block.offset, &mut stored)?;
             let mut decoded = vec![0; saturating_usize(u64::from(block.decoded_len.max()))];
             let len = block.decode(&stored, &mut decoded);
-            decoded.truncate(len.expect("a block that decodes"));
+            let len = len.unwrap_or_else(|error| panic!("{block:?} does not decode: {error}"));
+            decoded.truncate(len);
             let skip = saturating_usize(u64::from(*skip) + within);
             out.copy_from_slice(&decoded[skip..skip + out.len()]);
         }

@@ -13,11 +13,11 @@ FORERUN := $(TARGET)/release/forerun
 
 help:
 	@echo 'make demo        build, then make, list, read, mount and measure an image'
-	@echo 'make test        all that CI checks; as root on Debian, installs what the tests use'
+	@echo 'make test        all that CI checks; asks before it installs packages that the tests use'
 	@echo 'make test-guest  the Linux romfs and exfat drivers, in a virtual machine, on our images'
 	@echo 'make bench       a file in an image against the image itself: time and requests'
 	@echo 'make fuzz        one minute for each fuzz target (cargo-fuzz), then a table of findings'
-	@echo 'make packages    install the Debian packages that the tests use'
+	@echo 'make packages    install the Debian packages that the tests use; FORERUN_INSTALL=yes: do not ask'
 	@echo 'make release     the program, in $(TARGET)/release'
 	@echo 'make install     program, man pages, completions, mount helper; PREFIX=$(PREFIX)'
 
@@ -28,6 +28,7 @@ test:
 	$(CARGO) xtask ci
 
 test-guest:
+	$(CARGO) xtask guest-kernel
 	$(CARGO) test --locked --package forerun-testkit --test it guest_
 
 bench:

@@ -1,10 +1,11 @@
 #!/bin/bash
 # guest-run.sh [options] IMAGE... SCRIPT
 #
-# Boots the newest Debian kernel in /boot (package linux-image-amd64) under qemu with an initramfs
-# of busybox made on the spot, attaches every IMAGE as a read-only virtio disk (/dev/vda, /dev/vdb,
-# ...), runs SCRIPT in the guest with busybox sh, powers off, and exits with SCRIPT's status. What
-# SCRIPT prints appears on standard output. Software emulation: needs neither root nor KVM.
+# Boots a Debian kernel, the one that `cargo xtask guest-kernel` unpacked below target/ or else the
+# newest in /boot, under qemu with an initramfs of busybox made on the spot, attaches every IMAGE as a
+# read-only virtio disk (/dev/vda, /dev/vdb, ...), runs SCRIPT in the guest with busybox sh, powers
+# off, and exits with SCRIPT's status. What SCRIPT prints appears on standard output. Software
+# emulation: needs neither root nor KVM.
 #
 # Options:
 #   --out FILE          a writable disk; its device is $OUT in SCRIPT
@@ -36,7 +37,7 @@ while [ $# -gt 0 ]; do
     *) break ;;
   esac
 done
-[ $# -ge 1 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 IMAGES=("${@:1:$#-1}")
 SCRIPT=${!#}
 [ -f "$SCRIPT" ] || die 2 "no script $SCRIPT"
@@ -48,35 +49,38 @@ START=$(date +%s.%N)
 
 # ---- the kernel ---------------------------------------------------------------------------------
 # The newest that has all modules: kernels for clouds come without most filesystems.
-modules() { # VERSION
+TOP=$(cd "$(dirname "$0")/.." && pwd)
+TARGET=${CARGO_TARGET_DIR:-target}
+GUEST=$(cd "$TOP" && realpath -m "$TARGET")/guest
+modules() { # ROOT VERSION
   local module
   for module in "${MODULES[@]}"; do
-    modprobe -S "$1" --show-depends --ignore-install "$module" 2>> "$WORK/complaints" || return
+    modprobe -d "$1" -S "$2" --show-depends --ignore-install "$module" 2>> "$WORK/complaints" || return
   done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }'
 }
 COMPRESSED=
 while read -r kernel; do
-  VERSION=${kernel#/boot/vmlinuz-}
-  [ -r "$kernel" ] && modules "$VERSION" > "$WORK/modules" && COMPRESSED=$kernel && break
-done < <(printf '%s\n' /boot/vmlinuz-* | sort -rV)
-[ "$COMPRESSED" ] || die 125 "no readable kernel in /boot (package linux-image-amd64) has the \
-modules ${MODULES[*]}: $(cat "$WORK/complaints" 2> /dev/null)"
+  VERSION=${kernel##*/vmlinuz-}
+  [ -r "$kernel" ] && modules "${kernel%/boot/*}/" "$VERSION" > "$WORK/modules" &&
+    COMPRESSED=$kernel && break
+done < <(for boot in "$GUEST/boot" /boot; do printf '%s\n' "$boot"/vmlinuz-* | sort -rV; done)
+[ "$COMPRESSED" ] || die 125 "no readable kernel in $GUEST/boot (cargo xtask guest-kernel) or /boot \
+has the modules ${MODULES[*]}: $(cat "$WORK/complaints" 2> /dev/null)"
 
 # Emulation takes 4 s to unpack an xz kernel, so it is unpacked here, once. The setup header of a
 # bzImage tells where the payload is: setup sectors at 0x1f1, its offset and length at 0x248.
 number() { od -An -t "u$2" -j "$1" -N "$2" "$COMPRESSED" | tr -d ' '; }
-CACHE=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/forerun
-KERNEL=$CACHE/vmlinux-$VERSION
+KERNEL=$GUEST/vmlinux-$VERSION
 if [ ! -f "$KERNEL" ] || [ "$COMPRESSED" -nt "$KERNEL" ]; then
   SETUP=$(number $((0x1f1)) 1)
   [ "$SETUP" = 0 ] && SETUP=4
   FROM=$(($(number $((0x248)) 4) + (SETUP + 1) * 512))
   LENGTH=$(($(number $((0x24c)) 4) - 4))
-  mkdir -p "$CACHE" &&
+  mkdir -p "$GUEST" &&
     head -c $((FROM + LENGTH)) "$COMPRESSED" | tail -c +$((FROM + 1)) | xz -dc > "$WORK/vmlinux" 2> /dev/null &&
     mv "$WORK/vmlinux" "$KERNEL.$$" && mv "$KERNEL.$$" "$KERNEL"
 fi
-# Another compression, or no place for a cache: the guest unpacks it.
+# Another compression, or no place for it: the guest unpacks it.
 [ -s "$KERNEL" ] || KERNEL=$COMPRESSED
 
 # ---- the initramfs ------------------------------------------------------------------------------

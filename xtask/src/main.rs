@@ -9,6 +9,7 @@ mod ci;
 mod deny;
 mod features;
 mod fuzz;
+mod guest;
 mod packages;
 mod process;
 mod tidy;
@@ -36,8 +37,11 @@ enum Command {
     Features,
     /// Licences, sources, duplicates and known vulnerabilities of the dependencies (cargo-deny, installed if missing)
     Deny,
-    /// Install the Debian packages that the tests use, where they are missing
+    /// Install the Debian packages that the tests use, where they are missing: asks first, or takes
+    /// FORERUN_INSTALL=yes (upgrade: packages they depend on may be upgraded)
     Packages,
+    /// Unpack the kernel of the guest tests from its Debian package into target/guest; installs nothing
+    GuestKernel,
     /// Measure: wall time and requests, caches dropped before each run
     Bench {
         #[command(subcommand)]
@@ -66,6 +70,7 @@ fn run(command: &Command, root: &Path) -> anyhow::Result<()> {
         Command::Features => features::check(root),
         Command::Deny => deny::run(root),
         Command::Packages => packages::install(root),
+        Command::GuestKernel => guest::install_kernel(root),
         Command::Bench { what } => bench::run(root, what),
         Command::Fuzz(options) => fuzz::run(root, options),
     }

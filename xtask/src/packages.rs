@@ -1,23 +1,34 @@
 //! Programs that the tests use and the workspace does not hold: Debian packages, listed in
-//! `tools/debian-packages.txt` only, and an object store from crates.io.
+//! `tools/debian-packages.txt` only, an object store from crates.io, and the kernel of the guest.
+//!
+//! The machine is the user's: packages are installed only with consent, and none that is installed is
+//! upgraded for them.
 
 use std::fs;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use forerun_testkit::require;
 
-use crate::process;
+use crate::{guest, process};
+
+/// The variable by which a user without a terminal, such as CI, consents.
+const CONSENT: &str = "FORERUN_INSTALL";
 
 /// The object store that tests start: a version, which crates.io never changes, and the versions and
 /// digests of all it depends on in the lock file that it brings along.
 const OBJECT_STORE: &[&str] = &["s3s-fs", "--version", "=0.14.1", "--features", "binary"];
 
-/// Installs all of it.
+/// Installs all of it. The guest's kernel is fetched only in CI: it is 100 MB, and only few tests use it.
 pub fn install(root: &Path) -> Result<()> {
     install_missing(root)?;
-    install_object_store(root)
+    install_object_store(root)?;
+    match require::in_ci() {
+        true => guest::install_kernel(root),
+        false => Ok(()),
+    }
 }
 
 /// Builds it into `target/tools`, where that has not been done.
@@ -32,8 +43,51 @@ fn install_object_store(root: &Path) -> Result<()> {
     process::run(&mut install)
 }
 
-/// Installs what is missing, if this is Debian and the user is root. Elsewhere it says what to
-/// install; in CI that is an error.
+/// What the user lets this program do to the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Consent {
+    /// Leave it as it is.
+    Nothing,
+    /// Install packages, and upgrade none.
+    Install,
+    /// Upgrade also those that the new ones depend on: for machines that live as long as a test run.
+    Upgrade,
+}
+
+impl Consent {
+    /// Reads the value of the variable.
+    fn parse(value: &str) -> Result<Self> {
+        match value {
+            "no" => Ok(Self::Nothing),
+            "yes" => Ok(Self::Install),
+            "upgrade" => Ok(Self::Upgrade),
+            other => bail!("{CONSENT}={other}: the values are yes, upgrade and no"),
+        }
+    }
+
+    /// Takes it from the environment, or asks a user at a terminal.
+    fn get(missing: &[&str]) -> Result<Self> {
+        if let Some(value) = std::env::var_os(CONSENT) {
+            return Self::parse(&value.to_string_lossy());
+        }
+        if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+            return Ok(Self::Nothing);
+        }
+        println!("the tests use Debian packages that are not installed:");
+        println!("  {}", missing.join(" "));
+        print!("install them? Nothing that is installed is upgraded. [y/N] ");
+        std::io::stdout().flush()?;
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer)?;
+        Ok(match answer.trim() {
+            "y" | "Y" | "yes" => Self::Install,
+            _ => Self::Nothing,
+        })
+    }
+}
+
+/// Installs what is missing, if this is Debian, the user is root and consents. Elsewhere it says what
+/// to install; in CI that is an error.
 fn install_missing(root: &Path) -> Result<()> {
     let path = root.join("tools/debian-packages.txt");
     let list = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -51,13 +105,24 @@ fn install_missing(root: &Path) -> Result<()> {
         return Ok(());
     }
     if is_debian && rustix::process::geteuid().is_root() {
-        return install_packages(&missing);
+        let consent = Consent::get(&missing)?;
+        if consent != Consent::Nothing {
+            return install_packages(&missing, consent);
+        }
     }
     let names = missing.join(" ");
     let advice = match is_debian {
-        true => format!("as root: apt-get install --no-install-recommends {names}"),
+        true => format!(
+            "as root: apt-get install --no-install-recommends {names} (with {CONSENT}=yes, \
+             `make packages` does)"
+        ),
         false => format!("not Debian: install what these packages hold: {names}"),
     };
+    skip_or_fail(&advice)
+}
+
+/// Says which tests will be skipped. In CI, where none may be, fails.
+fn skip_or_fail(advice: &str) -> Result<()> {
     if require::in_ci() {
         bail!("packages are missing; {advice}");
     }
@@ -78,21 +143,56 @@ fn is_installed(package: &str) -> bool {
     query.is_ok_and(|output| output.stdout == b"installed")
 }
 
-fn install_packages(packages: &[&str]) -> Result<()> {
-    println!("installing {}", packages.join(" "));
-    // A fresh machine may be installing something at its first boot: wait for that.
-    let apt = || {
-        let mut apt = Command::new("apt-get");
-        apt.args(["-q", "-o", "DPkg::Lock::Timeout=300"]);
-        apt.env("DEBIAN_FRONTEND", "noninteractive");
-        apt
-    };
+fn install_packages(packages: &[&str], consent: Consent) -> Result<()> {
     process::run(apt().arg("update"))?;
-    process::run(
-        apt()
-            .args(["install", "--yes", "--no-install-recommends"])
-            .args(packages),
-    )
+    let mut chosen = packages.to_vec();
+    if consent != Consent::Upgrade && !upgrades(packages)?.is_empty() {
+        chosen.clear();
+        for &package in packages {
+            let upgraded = upgrades(&[package])?;
+            if upgraded.is_empty() {
+                chosen.push(package);
+                continue;
+            }
+            skip_or_fail(&format!(
+                "{package} is left out: it would upgrade {}; {CONSENT}=upgrade allows that",
+                upgraded.join(", ")
+            ))?;
+        }
+    }
+    if chosen.is_empty() {
+        return Ok(());
+    }
+    println!("installing {}", chosen.join(" "));
+    process::run(apt().args(INSTALL).args(&chosen))
+}
+
+/// How apt-get installs: what is needed, and nothing more.
+const INSTALL: &[&str] = &["install", "--yes", "--no-install-recommends"];
+
+/// Starts a command line of apt-get that asks nothing.
+pub fn apt() -> Command {
+    let mut apt = Command::new("apt-get");
+    // A fresh machine may be installing something at its first boot: wait for that.
+    apt.args(["-q", "-o", "DPkg::Lock::Timeout=300"]);
+    apt.env("DEBIAN_FRONTEND", "noninteractive");
+    apt
+}
+
+/// Returns the installed packages that would be upgraded if these were installed.
+fn upgrades(packages: &[&str]) -> Result<Vec<String>> {
+    let mut simulate = apt();
+    simulate.arg("--simulate").args(INSTALL).args(packages);
+    Ok(upgrades_in(&process::output(&mut simulate)?))
+}
+
+/// Finds them in what apt-get says that it would do: `Inst NAME [INSTALLED] (NEW ...)`.
+fn upgrades_in(simulation: &str) -> Vec<String> {
+    let upgraded = |line: &str| {
+        let (name, rest) = line.strip_prefix("Inst ")?.split_once(' ')?;
+        rest.starts_with('[').then(|| name.to_owned())
+    };
+    simulation.lines().filter_map(upgraded).collect()
 }
 
 #[cfg(test)]
@@ -103,5 +203,26 @@ mod tests {
     fn one_package_a_line() {
         let list = "# head\n\nfuse3   # mounts\n  cpio\n#off\n";
         assert_eq!(parse(list), ["fuse3", "cpio"]);
+    }
+
+    #[test]
+    fn upgrades_are_told_from_new_packages() {
+        let simulation = "NOTE: This is only a simulation!\n\
+                          Inst libapparmor1 [3.0.8-2] (3.0.8-3 Debian:12.9/stable [amd64])\n\
+                          Inst cpio (2.13+dfsg-7.1 Debian:12.9/stable [amd64])\n\
+                          Conf cpio (2.13+dfsg-7.1 Debian:12.9/stable [amd64])\n";
+        assert_eq!(upgrades_in(simulation), ["libapparmor1"]);
+    }
+
+    #[test]
+    fn consent_has_three_words() {
+        assert_eq!(Consent::parse("yes").unwrap(), Consent::Install);
+        assert_eq!(Consent::parse("upgrade").unwrap(), Consent::Upgrade);
+        assert_eq!(Consent::parse("no").unwrap(), Consent::Nothing);
+        let error = Consent::parse("y").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "FORERUN_INSTALL=y: the values are yes, upgrade and no"
+        );
     }
 }

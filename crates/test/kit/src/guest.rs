@@ -98,12 +98,28 @@ pub fn available() -> bool {
     PROGRAMS.iter().all(|name| require::program(name).is_some())
         && require::that(
             has_kernel(),
-            "a kernel in /boot (package linux-image-amd64)",
+            "a kernel for the guest (`cargo xtask guest-kernel` unpacks one)",
         )
 }
 
-fn has_kernel() -> bool {
-    let Ok(boot) = std::fs::read_dir("/boot") else {
+/// Returns where `cargo xtask guest-kernel` unpacks the guest's kernel: below cargo's target directory.
+#[must_use]
+pub fn kernel_root() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.unwrap_or_else(|| "target".into());
+    workspace_root().join(target).join("guest")
+}
+
+/// Returns whether there is a kernel that the guest can boot: an unpacked one, or one in `/boot`.
+#[must_use]
+pub fn has_kernel() -> bool {
+    [kernel_root().join("boot"), "/boot".into()]
+        .iter()
+        .any(|dir| has_kernel_in(dir))
+}
+
+fn has_kernel_in(boot: &Path) -> bool {
+    let Ok(boot) = std::fs::read_dir(boot) else {
         return false;
     };
     boot.flatten()

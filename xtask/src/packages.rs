@@ -43,7 +43,7 @@ fn install_object_store(root: &Path) -> Result<()> {
     process::run(&mut install)
 }
 
-/// What the user lets this program do to the machine.
+/// The changes of the machine that the user agreed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Consent {
     /// Leave it as it is.

@@ -12,6 +12,7 @@ mod outside;
 mod present;
 mod report;
 mod reread;
+mod runtime_dir;
 mod sandbox;
 mod socket;
 mod via;

@@ -4,9 +4,7 @@
 //! They lie in a directory of the user, so only they and root can ask. A question is a connection
 //! without a word, the answer one line of JSON; `restart` says the device number of the mount.
 //!
-//! The name of the directory is known, and one that lies in /tmp may have been made by another user. So it
-//! is opened without following a link, and used only if this user owns it and no other can write to it. A
-//! process is believed only if it is this user's. Its answer is bounded, in length and in time.
+//! A process is believed only if it is this user's. Its answer is bounded, in length and in time.
 //!
 //! A socket's name begins with the number of the process, for people, and ends at random: numbers
 //! come again, and processes of several PID namespaces may have the same one. A socket is seen under
@@ -17,14 +15,12 @@ use std::ffi::OsStr;
 use std::fs::{DirBuilder, Permissions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::Value;
@@ -32,6 +28,7 @@ use tempfile::TempPath;
 
 use super::handover::Succession;
 use super::report::Report;
+use super::runtime_dir::{Directory, directory};
 use crate::confine::directory_of;
 
 /// Limit for a program that asks and does not read, and for one that does not answer.
@@ -45,62 +42,10 @@ const MAX_QUESTION: usize = 64;
 const MAX_ANSWER: usize = 1 << 20;
 /// Between attempts to reach a process at which many others ask.
 const PAUSE: Duration = Duration::from_millis(5);
-/// The bits of a mode that let users other than the owner write.
-const WRITABLE: u32 = 0o022;
 /// Ends the name of a socket.
 const NAMED: &str = "sock";
 /// The same, before it is listened at.
 const UNNAMED: &str = "new";
-
-/// Returns the directory of the sockets: `$XDG_RUNTIME_DIR/forerun` where that is this user's,
-/// `/run/forerun` for root, else one in /tmp that is this user's alone.
-fn directory() -> PathBuf {
-    let uid = rustix::process::getuid();
-    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let is_own = |dir: &PathBuf| {
-        let metadata = dir.metadata();
-        metadata.is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == uid.as_raw())
-    };
-    if let Some(dir) = given.filter(|dir| dir.is_absolute() && is_own(dir)) {
-        return dir.join("forerun");
-    }
-    // The root of a user namespace may have no right to write to /run.
-    let run = PathBuf::from("/run/forerun");
-    let is_ours = run.symlink_metadata().map_or_else(
-        |_| rustix::fs::access("/run", rustix::fs::Access::WRITE_OK).is_ok(),
-        |metadata| metadata.uid() == uid.as_raw(),
-    );
-    match uid.is_root() && is_ours {
-        true => run,
-        false => std::env::temp_dir().join(format!("forerun-{}", uid.as_raw())),
-    }
-}
-
-/// A directory that only this user can change.
-struct Directory {
-    opened: OwnedFd,
-    path: PathBuf,
-}
-
-impl Directory {
-    fn open(path: PathBuf) -> io::Result<Self> {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(&path, flags, Mode::empty())?;
-        let stat = rustix::fs::fstat(&opened)?;
-        let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
-        let why = match (is_own, stat.st_mode & WRITABLE) {
-            (true, 0) => return Ok(Self { opened, path }),
-            (true, _) => "other users can write to it",
-            (false, _) => "it belongs to another user",
-        };
-        Err(io::Error::new(ErrorKind::PermissionDenied, why))
-    }
-
-    /// Returns a path of an entry, wherever the directory's own path leads by now.
-    fn at(&self, name: &OsStr) -> PathBuf {
-        Path::new(&format!("/proc/self/fd/{}", self.opened.as_raw_fd())).join(name)
-    }
-}
 
 /// Answers processes that ask at the socket, as long as it is kept.
 pub struct Telling {
@@ -299,7 +244,7 @@ fn ask_all_of(dir: &Directory) -> Vec<StatusAnswer> {
     let entries = std::fs::read_dir(dir.at(OsStr::new("."))).into_iter();
     for entry in entries.flatten().flatten() {
         let name = entry.file_name();
-        let (by_descriptor, socket) = (dir.at(&name), dir.path.join(&name));
+        let (by_descriptor, socket) = (dir.at(&name), dir.path().join(&name));
         let extension = socket.extension();
         if extension.is_some_and(|extension| extension == UNNAMED) && is_left_over(&by_descriptor) {
             let _gone_already = std::fs::remove_file(&by_descriptor);

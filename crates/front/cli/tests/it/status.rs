@@ -148,6 +148,38 @@ fn directories_that_other_users_can_change_are_ignored() {
 }
 
 #[test]
+fn roots_of_two_users_namespaces_share_no_directory() {
+    let Some(place) = Place::new() else { return };
+    let programs = ["setpriv", "unshare"].map(require::program);
+    if programs.contains(&None) {
+        return;
+    }
+    let shared = place.path("tmp");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::set_permissions(place.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = command(&["status"]);
+    for uid in ["65533", "65534"] {
+        let mut setpriv = Command::new("setpriv");
+        setpriv
+            .args(["--reuid", uid, "--regid", uid, "--clear-groups", "--"])
+            .args(["unshare", "--user", "--map-root-user", "--mount"])
+            .args(["sh", "-ec", "mkdir $TMPDIR/at-$1; $0 mount image $TMPDIR/at-$1; $0 status --json; $0 umount $TMPDIR/at-$1"])
+            .arg(program.get_program())
+            .arg(uid)
+            .env_remove("XDG_RUNTIME_DIR")
+            .env("TMPDIR", &shared)
+            .env("HOME", &shared)
+            .current_dir(place.path("."));
+        let told = ran(setpriv.output().unwrap()).ok();
+        assert!(!told.stderr.contains("is ignored"), "{}", told.stderr);
+        let mounts = told.json();
+        assert_eq!(mounts.as_array().unwrap().len(), 1, "{mounts}");
+        assert!(shared.join(format!("forerun-{uid}")).is_dir());
+    }
+}
+
+#[test]
 fn sockets_of_processes_that_are_gone() {
     let Some(place) = Place::new() else { return };
     place

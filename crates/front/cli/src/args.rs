@@ -15,6 +15,7 @@ use crate::commands::{
     pull::PullArgs, push::PushArgs, restart::RestartArgs, scan::ScanArgs, status::StatusArgs,
     tar::TarArgs, trace::TraceArgs,
 };
+use crate::help::HelpArgs;
 use crate::mount::MountArgs;
 use crate::remote::{FetchAhead, RemoteArgs};
 use crate::size;
@@ -96,6 +97,7 @@ pub enum Command {
     Trace(TraceArgs),
     Demo(DemoArgs),
     Completions(CompletionsArgs),
+    Help(HelpArgs),
     #[command(hide = true)]
     Man(ManArgs),
 }
@@ -103,8 +105,7 @@ pub enum Command {
 /// The image to read, and how.
 #[derive(Args, Clone, Debug)]
 pub struct ImageArgs {
-    /// File or block device with the image; - for standard input; or where it can be fetched from:
-    /// https://, s3:// or oci:// and a name
+    /// File, device, https://, s3:// or oci:// name; - for standard input
     #[arg(value_name = "IMAGE", value_hint = clap::ValueHint::FilePath)]
     pub image: PathBuf,
     #[command(flatten)]

@@ -14,6 +14,7 @@ mod escape;
 mod exit;
 #[doc(hidden)]
 pub mod fuzzing;
+mod help;
 mod inherited;
 mod interrupt;
 mod json;
@@ -31,10 +32,10 @@ mod source;
 mod target;
 mod umount;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
 
 use args::{Cli, Command, Global};
 use context::Context;
@@ -70,7 +71,7 @@ pub fn main() -> ExitCode {
             (context, result)
         }
         None => {
-            let cli = Cli::parse_from(argv);
+            let cli = parse(argv);
             let to_file = matches!(&cli.command, Command::Mount(args) if args.log.is_some());
             log::init(cli.global.verbose, to_file);
             secrets::warn();
@@ -85,9 +86,23 @@ pub fn main() -> ExitCode {
     ExitCode::from(status(exit))
 }
 
+/// Parses the command line. Prints help and mistakes itself, and ends the process then.
+fn parse(argv: &[OsString]) -> Cli {
+    let matches = help::command().get_matches_from(argv);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match &cli.command {
+        Command::Help(args) => {
+            let line = args.command_line();
+            let line: Vec<_> = line.into_iter().map(OsString::from).collect();
+            parse(&line)
+        }
+        _ => cli,
+    }
+}
+
 fn is_command(word: &OsStr) -> bool {
     let name = word.to_str();
-    name.is_some_and(|name| Cli::command().find_subcommand(name).is_some())
+    name.is_some_and(|name| help::command().find_subcommand(name).is_some())
 }
 
 fn run(context: &Context, command: &Command) -> Result {
@@ -115,6 +130,8 @@ fn run(context: &Context, command: &Command) -> Result {
         Command::Trace(args) => commands::trace::run(context, args),
         Command::Demo(args) => commands::demo::run(context, args),
         Command::Completions(args) => commands::completions::run(context, args),
+        // Was replaced by the command line that prints it.
+        Command::Help(_) => Ok(Exit::Ok),
         Command::Man(args) => commands::man::run(context, args),
     }
 }

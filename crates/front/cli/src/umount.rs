@@ -13,6 +13,10 @@ use crate::mount::ask_all;
 
 /// Unmount what forerun mounted, also where the serving process was killed
 #[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun umount /mnt
+  forerun umount --lazy /mnt          a program still uses it")]
 pub struct UmountArgs {
     /// If it is in use, hide it now and end it when the last user is gone
     #[arg(short, long)]

@@ -45,6 +45,10 @@ pub enum CacheCommand {
 
 /// Which cache.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun cache ls
+  forerun cache verify")]
 pub struct PlaceArgs {
     #[command(flatten)]
     pub cache: CacheArgs,
@@ -52,6 +56,10 @@ pub struct PlaceArgs {
 
 /// How much to remove.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun cache gc
+  forerun cache gc --to 10G")]
 pub struct CacheGcArgs {
     #[command(flatten)]
     pub cache: CacheArgs,
@@ -62,6 +70,10 @@ pub struct CacheGcArgs {
 
 /// The image to fetch.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun cache prefetch oci://registry.example/app:1.0
+  forerun cache prefetch --prefetch used.txt https://example.org/data.squashfs")]
 pub struct PrefetchArgs {
     /// The image: oci://, s3:// or https:// and a name
     #[arg(value_name = "NAME")]

@@ -26,6 +26,10 @@ const FINEST: usize = 512;
 ///
 /// Symbolic links are followed inside the image. A file that is damaged is written up to the damage.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun cat firmware.img /etc/passwd
+  forerun cat firmware.img /boot/config.gz | zcat")]
 pub struct CatArgs {
     #[command(flatten)]
     pub image: ImageArgs,

@@ -1,12 +1,12 @@
 //! `forerun completions`: completions of the command line, for a shell.
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use crate::args::Cli;
 use crate::context::Context;
 use crate::error::Result;
 use crate::exit::Exit;
+use crate::help;
 use crate::output::Output;
 
 /// Print the completions for a shell
@@ -26,7 +26,7 @@ pub struct CompletionsArgs {
 pub fn run(_: &Context, args: &CompletionsArgs) -> Result {
     // Into memory first: the generator panics where it cannot write.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "forerun", &mut script);
+    clap_complete::generate(args.shell, &mut help::command(), "forerun", &mut script);
     let mut out = Output::stdout()?;
     out.text(script)?;
     out.finish()?;

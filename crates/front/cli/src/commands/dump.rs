@@ -19,6 +19,11 @@ use crate::output::{JsonArray, Output};
 
 /// Print the on-disk fields of an image and of everything in it
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun dump firmware.img | less
+  forerun dump firmware.img /etc/passwd
+  diff <(forerun dump old.img) <(forerun dump new.img)")]
 pub struct DumpArgs {
     #[command(flatten)]
     pub image: ImageArgs,

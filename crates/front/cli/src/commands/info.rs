@@ -13,6 +13,10 @@ use crate::{json, size};
 
 /// Show what an image is: format, volume name, sizes, and what its format can keep
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun info firmware.img
+  forerun info --json firmware.img | jq .format")]
 pub struct InfoArgs {
     #[command(flatten)]
     pub image: ImageArgs,

@@ -7,17 +7,20 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use crate::args::Cli;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::help;
 
 /// Write the man pages into a directory, which is made if need be
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun man /usr/local/share/man/man1")]
 pub struct ManArgs {
     /// Where to
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
@@ -28,7 +31,7 @@ pub struct ManArgs {
 pub fn run(_: &Context, args: &ManArgs) -> Result {
     let failed = |error: io::Error| Failure::output(&error).of(args.dir.display());
     fs::create_dir_all(&args.dir).map_err(failed)?;
-    let mut main = Cli::command();
+    let mut main = help::command();
     main.build();
     let pages = main.get_subcommands().filter(|page| !page.is_hide_set());
     for page in pages.chain([&main]) {

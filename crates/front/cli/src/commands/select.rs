@@ -14,11 +14,15 @@ pub struct SelectArgs {
     /// Paths in the image, each with everything below it [default: /]
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
-    /// Only what matches, with everything below it; may be given more than once. A GLOB with a
-    /// slash is held against the whole path, one without against the name
+    /// Only what matches, with everything below it
+    ///
+    /// May be given more than once. A GLOB with a slash is held against the whole path, one without
+    /// against the name.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub include: Vec<String>,
-    /// Not what matches, nor anything below it; may be given more than once
+    /// Not what matches, nor anything below it
+    ///
+    /// May be given more than once.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub exclude: Vec<String>,
     /// Cut this many leading directories off each path

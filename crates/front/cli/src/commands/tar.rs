@@ -24,7 +24,7 @@ use crate::target::{Target, is_same_file};
 Examples:
   forerun tar firmware.img | tar -tv
   forerun tar -o etc.tar --include '/etc' firmware.img
-  forerun tar --uid-map 0:100000:65536 --gid-map 0:100000:65536 root.sqsh > shifted.tar")]
+  forerun tar --uid-map 0:100000:65536 root.sqsh > shifted.tar")]
 pub struct TarArgs {
     #[command(flatten)]
     pub image: ImageArgs,

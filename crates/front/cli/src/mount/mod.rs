@@ -50,7 +50,19 @@ pub use present::umount as umount_by_kernel;
 pub use socket::{StatusAnswer, ask as ask_process, ask_all, question};
 pub use via::Via;
 
+const EXAMPLES: &str = "\
+Examples:
+  forerun mount firmware.img /mnt
+  forerun mount -o uid=1000,gid=1000 card.img /mnt      an exFAT volume, to write to
+  forerun mount -o offset=1M,ro disk.img /mnt
+The mount options (-o) are in forerun mount --help-all.";
+
 const OPTIONS_HELP: &str = "\
+Examples:
+  forerun mount firmware.img /mnt
+  forerun mount -o uid=1000,gid=1000 card.img /mnt      an exFAT volume, to write to
+  forerun mount -o offset=1M,ro disk.img /mnt
+
 Mount options (-o, and the fourth field of /etc/fstab):
   via=HOW                as --via: auto, fuse or kernel
   offset=N, size=N       the image is that part of the file
@@ -93,7 +105,7 @@ In /etc/fstab, with the link mount.fuse.forerun to this program in /sbin:
 /// Returns when the mount answers; a process in the background serves it until it is unmounted.
 /// Works as root, without root (through fusermount3), and in a user namespace.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = OPTIONS_HELP)]
+#[command(after_help = EXAMPLES, after_long_help = OPTIONS_HELP)]
 pub struct MountArgs {
     /// Stay in the foreground, and log to standard error
     #[arg(short, long)]

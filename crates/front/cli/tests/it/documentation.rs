@@ -31,18 +31,32 @@ const COMMANDS: &[&str] = &[
     "trace",
     "demo",
     "completions",
+    "help",
 ];
+
+/// The commands that read an image, whose help fits on a terminal of 24 lines.
+const READING: &[&str] = &[
+    "info", "ls", "cat", "dump", "label", "scan", "status", "umount",
+];
+
+/// Lines of the help of the other commands.
+const HELP_LINES: usize = 40;
 
 /// Compares the help with the reviewed files; `FORERUN_UPDATE=1 cargo test` writes them anew.
 #[test]
 fn help_is_as_reviewed() {
-    let dir = workspace_root().join("crates/front/cli/tests/help");
+    compare_help("--help-all", "crates/front/cli/tests/help");
+    compare_help("--help", "crates/front/cli/tests/help/short");
+}
+
+fn compare_help(option: &str, dir: &str) {
+    let dir = workspace_root().join(dir);
     let update = std::env::var_os("FORERUN_UPDATE").is_some();
     for name in ["forerun"].iter().chain(COMMANDS) {
         let args: &[&str] = if *name == "forerun" {
-            &["--help"]
+            &[option]
         } else {
-            &[name, "--help"]
+            &[name, option]
         };
         let text = ran(command(args).output().unwrap()).ok().stdout;
         let path = dir.join(format!("{name}.txt"));
@@ -61,6 +75,54 @@ fn help_is_as_reviewed() {
 }
 
 #[test]
+fn the_short_help_fits_on_a_screen_and_ends_with_examples() {
+    let nested = ["ls", "gc", "verify", "prefetch"].map(|name| vec!["cache", name]);
+    let commands = COMMANDS.iter().map(|name| vec![*name]).chain(nested);
+    for words in commands {
+        let line = [words.as_slice(), &["--help"]].concat();
+        let help = ran(command(&line).env("COLUMNS", "80").output().unwrap()).ok();
+        let (_, examples) = help
+            .text()
+            .split_once("\nExamples:\n")
+            .unwrap_or_else(|| panic!("{words:?}: no examples"));
+        let is_example = |line: &&str| line.contains(&format!("forerun {}", words.join(" ")));
+        let count = examples.lines().filter(is_example).count();
+        assert!(count >= 1, "{words:?}: {examples}");
+        let lines = help.text().lines().count();
+        let most = match READING.contains(&words[0]) {
+            true => 24,
+            false => HELP_LINES,
+        };
+        assert!(lines <= most, "{words:?}: {lines} lines\n{}", help.text());
+        let widest = help.text().lines().map(str::len).max();
+        assert!(widest <= Some(100), "{words:?}: {widest:?}");
+    }
+}
+
+#[test]
+fn help_of_a_command_is_that_of_its_option() {
+    let run = |line: &[&str]| ran(command(line).output().unwrap());
+    for words in COMMANDS
+        .iter()
+        .map(|name| vec![*name])
+        .chain([vec![], vec!["cache", "gc"]])
+    {
+        let option = run(&[words.as_slice(), &["--help"]].concat()).ok();
+        let command = run(&[&["help"], words.as_slice()].concat()).ok();
+        assert_eq!(option.text(), command.text(), "{words:?}");
+        if words != ["ls"] {
+            assert_eq!(
+                option.text(),
+                run(&[words.as_slice(), &["-h"]].concat()).ok().text()
+            );
+        }
+    }
+    let unknown = run(&["help", "lss"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(unknown.stderr.contains("'ls'"), "{}", unknown.stderr);
+}
+
+#[test]
 fn the_manual_names_every_command_and_option() {
     let cli = fs::read_to_string(workspace_root().join("docs/cli.md")).unwrap();
     for name in COMMANDS {
@@ -68,7 +130,7 @@ fn the_manual_names_every_command_and_option() {
             cli.contains(&format!("`forerun {name}")),
             "docs/cli.md lacks {name}"
         );
-        let help = ran(command(&[name, "--help"]).output().unwrap()).ok();
+        let help = ran(command(&[name, "--help-all"]).output().unwrap()).ok();
         let words = help.text().split_whitespace();
         for option in words.filter(|word| word.starts_with("--") && word.len() > 2) {
             // `--option[=<VALUE>]`, and punctuation.

@@ -31,6 +31,10 @@ const IMAGE: &str = "demo.img";
 
 /// Make an image of files of this machine, then list, read, check, mount and measure it
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun demo
+  forerun demo --size-mb 1000 --dir /var/tmp")]
 pub struct DemoArgs {
     /// Where to put the image meanwhile [default: TMPDIR or /tmp; /var/tmp where that is in memory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]

@@ -29,7 +29,7 @@ use crate::source;
 #[command(after_help = "\
 Examples:
   forerun diff old.sqsh new.sqsh
-  forerun diff --ignore mtime,owner rootfs/ rootfs.sqsh    is the image what the directory is?
+  forerun diff --ignore mtime,owner rootfs/ rootfs.sqsh
   forerun diff --brief --exclude '*.pyc' a.sqsh b.img")]
 pub struct DiffArgs {
     /// Image or directory
@@ -44,11 +44,15 @@ pub struct DiffArgs {
     /// One line for each path that differs, without saying how
     #[arg(long)]
     pub brief: bool,
-    /// Only what matches, with everything below it; may be given more than once. A GLOB with a
-    /// slash is held against the whole path, one without against the name
+    /// Only what matches, with everything below it
+    ///
+    /// May be given more than once. A GLOB with a slash is held against the whole path, one without
+    /// against the name.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub include: Vec<String>,
-    /// Not what matches, nor anything below it; may be given more than once
+    /// Not what matches, nor anything below it
+    ///
+    /// May be given more than once.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub exclude: Vec<String>,
     #[command(flatten)]

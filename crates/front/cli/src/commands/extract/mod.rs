@@ -29,21 +29,30 @@ use crate::progress::Progress;
 /// Run by root, files get the owners of the image; run by others, they are the caller's, and a note
 /// says so.
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(
+    after_help = "\
+Examples:
+  forerun extract -C out firmware.img
+  forerun extract -C out --include '*.conf' firmware.img /etc
+  forerun extract --to-stdout --include '*.log' system.sqsh | grep error",
+    after_long_help = "\
 Examples:
   forerun extract -C out firmware.img
   forerun extract -C out firmware.img /etc /usr/bin
   forerun extract -C out --include '*.conf' --exclude '/etc/ssl' firmware.img
   forerun extract -C rootfs --devices --special-bits --privileged-xattrs system.sqsh
                                                                 all of it, as root
-  forerun extract --to-stdout --include '*.log' system.sqsh | grep error")]
+  forerun extract --to-stdout --include '*.log' system.sqsh | grep error"
+)]
 pub struct ExtractArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// Where to; it is made if it is missing
+    /// Where to; made if it is missing
     #[arg(short = 'C', long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
-    /// Write the contents of the files to standard output, one after the other, and nothing to disk
+    /// Write contents to standard output, nothing to disk
+    ///
+    /// The files follow one another.
     #[arg(
         short = 'O',
         long,
@@ -58,8 +67,10 @@ pub struct ExtractArgs {
     /// Make device nodes too (root only)
     #[arg(long)]
     pub devices: bool,
-    /// List names that differ only in case. Where DIR takes them for one name, they are listed in any
-    /// case, and only the first of them is made
+    /// List names that differ only in case
+    ///
+    /// Where DIR takes them for one name, they are listed in any case, and only the first of them is
+    /// made.
     #[arg(long)]
     pub check_case_collisions: bool,
     /// Keep set-user-id, set-group-id and sticky bits

@@ -25,14 +25,20 @@ use view::View;
 ///
 /// Without PATH, the root directory. Directories are listed, everything else is shown as it is.
 #[derive(Args, Debug)]
-#[command(disable_help_flag = true)]
+#[command(after_help = "\
+Examples:
+  forerun ls firmware.img
+  forerun ls -lR firmware.img /etc
+  forerun ls -l oci://registry.example/app:1.0 /usr/bin")]
 pub struct LsArgs {
     #[command(flatten)]
     pub image: ImageArgs,
     /// Paths in the image [default: /]
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
-    /// Type and mode, links, owner and group as numbers, size or device, time, link target
+    /// Mode, links, owner, group, size, time and link target
+    ///
+    /// Owner and group are numbers. Devices have their numbers in place of a size.
     #[arg(short, long)]
     pub long: bool,
     /// List what is below each directory too
@@ -41,18 +47,15 @@ pub struct LsArgs {
     /// Show directories themselves instead of what is in them
     #[arg(short, long)]
     pub directory: bool,
-    /// One name on a line (always so where standard output is no terminal)
+    /// One name on a line, as into a pipe
     #[arg(short = '1', long = "one")]
     pub one: bool,
     /// With -l, sizes as 1.5 MiB
     #[arg(short = 'h', long)]
     pub human: bool,
     /// Accepted for habit: names that start with a dot are always shown
-    #[arg(short, long)]
+    #[arg(short, long, hide_short_help = true)]
     pub all: bool,
-    /// Print help
-    #[arg(long, action = clap::ArgAction::HelpLong)]
-    pub help: Option<bool>,
 }
 
 /// A line of the listing.

@@ -1,0 +1,79 @@
+//! The help of the command line: what `--help` shows of it, and the command `help`.
+//!
+//! `-h` and `--help` fit on a screen: they show the options of the command itself. `--help-all` shows
+//! each option. An option belongs to `--help-all` if it has a heading that is not in [`SHORT`]: those
+//! are about caches, servers, limits, messages, or one format only.
+
+use clap::{Arg, ArgAction, Args, Command, CommandFactory};
+
+use crate::args::Cli;
+
+/// Headings of options that the short help shows.
+const SHORT: [&str; 2] = ["Selection", "Repair"];
+
+/// Show the help of a command
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun help ls
+  forerun help cache gc")]
+pub struct HelpArgs {
+    /// The command, and the command of that
+    #[arg(value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+impl HelpArgs {
+    /// Returns the command line that prints this help.
+    pub fn command_line(&self) -> Vec<String> {
+        let words = self.command.iter().map(String::as_str);
+        let line = ["forerun"].into_iter().chain(words).chain(["--help"]);
+        line.map(str::to_string).collect()
+    }
+}
+
+/// Returns the definition of the command line, with the options of the help.
+pub fn command() -> Command {
+    let main = Cli::command();
+    let global: Vec<_> = main
+        .get_arguments()
+        .filter(|arg| arg.is_global_set())
+        .map(|arg| arg.clone().hide_short_help(true))
+        .collect();
+    with_help(main.mut_subcommands(|command| shortened(command, &global)))
+}
+
+/// Moves what does not belong to the short help of `command` to the long one, and adds `global`.
+fn shortened(command: Command, global: &[Arg]) -> Command {
+    let command = command
+        .mut_args(|arg| match arg.get_help_heading() {
+            Some(heading) if !SHORT.contains(&heading) => arg.hide_short_help(true),
+            Some(_) | None => arg,
+        })
+        .args(global)
+        .mut_subcommands(|command| shortened(command, global));
+    with_help(command)
+}
+
+/// Adds the options that print the help. `-h` is one of them, unless the command has another use for it.
+fn with_help(command: Command) -> Command {
+    let is_taken = command
+        .get_arguments()
+        .any(|arg| arg.get_short() == Some('h'));
+    let help = Arg::new("help")
+        .long("help")
+        .action(ArgAction::HelpShort)
+        .help("Print help");
+    let help = match is_taken {
+        true => help,
+        false => help.short('h'),
+    };
+    let all = Arg::new("help_all")
+        .long("help-all")
+        .action(ArgAction::HelpLong)
+        .help("Print help with all options");
+    command
+        .disable_help_flag(true)
+        .next_help_heading(None)
+        .args([help, all])
+}

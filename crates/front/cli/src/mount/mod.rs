@@ -57,12 +57,14 @@ Examples:
   forerun mount -o offset=1M,ro disk.img /mnt
 The mount options (-o) are in forerun mount --help-all.";
 
-const OPTIONS_HELP: &str = "\
+const LONG_EXAMPLES: &str = "\
 Examples:
   forerun mount firmware.img /mnt
   forerun mount -o uid=1000,gid=1000 card.img /mnt      an exFAT volume, to write to
-  forerun mount -o offset=1M,ro disk.img /mnt
+  forerun mount -o offset=1M,ro disk.img /mnt";
 
+/// The mount options, for the long help and the man pages.
+pub const MOUNT_OPTIONS: &str = "\
 Mount options (-o, and the fourth field of /etc/fstab):
   via=HOW                as --via: auto, fuse or kernel
   offset=N, size=N       the image is that part of the file
@@ -95,17 +97,22 @@ Volumes that change (exFAT) are mounted read-write:
   break_lock             write although other processes read; they may read inconsistent data
   discard                tell the device what is free; fstrim(8) works without
   keep_last_dots         names may end with dots
-Sizes take K, M, G. Other mounts are read-only; all are nosuid and nodev.
+Sizes take K, M, G. Other mounts are read-only; all are nosuid and nodev.";
 
+const FSTAB: &str = "\
 In /etc/fstab, with the link mount.fuse.forerun to this program in /sbin:
   /srv/a.img  /mnt/a  fuse.forerun  ro,nofail,allow_other  0 0";
+
+fn long_help() -> String {
+    [LONG_EXAMPLES, MOUNT_OPTIONS, FSTAB].join("\n\n")
+}
 
 /// Show an image as a directory
 ///
 /// Returns when the mount answers; a process in the background serves it until it is unmounted.
 /// Works as root, without root (through fusermount3), and in a user namespace.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = EXAMPLES, after_long_help = OPTIONS_HELP)]
+#[command(after_help = EXAMPLES, after_long_help = long_help())]
 pub struct MountArgs {
     /// Stay in the foreground, and log to standard error
     #[arg(short, long)]

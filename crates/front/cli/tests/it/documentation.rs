@@ -1,6 +1,8 @@
 //! Help, man pages, completions and the documents: all of them, and in step with the program.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use forerun_testkit::{require, temp_dir, workspace_root};
@@ -151,12 +153,7 @@ fn man_pages_render_without_complaint() {
     let Some(groff) = require::program("man") else {
         return;
     };
-    for name in ["forerun"].iter().chain(COMMANDS) {
-        let file = match *name {
-            "forerun" => "forerun.1".to_string(),
-            name => format!("forerun-{name}.1"),
-        };
-        let page = dir.path().join(file);
+    for page in man_pages(dir.path()) {
         let output = Command::new(&groff)
             .args(["--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z"])
             .arg(&page)
@@ -169,17 +166,126 @@ fn man_pages_render_without_complaint() {
             "{}: {stderr}",
             page.display()
         );
-        let text = fs::read_to_string(&page).unwrap();
-        assert!(
-            text.contains("EXIT STATUS") || *name != "forerun",
-            "{}",
-            page.display()
-        );
     }
     assert!(
         !dir.path().join("forerun-man.1").exists(),
         "hidden commands have no page"
     );
+}
+
+/// Returns the man pages that are in a directory.
+fn man_pages(dir: &Path) -> Vec<PathBuf> {
+    let pages = fs::read_dir(dir).unwrap();
+    let mut pages: Vec<_> = pages.map(|page| page.unwrap().path()).collect();
+    pages.sort();
+    pages
+}
+
+#[test]
+fn every_command_has_a_man_page_with_all_sections() {
+    let dir = temp_dir("man");
+    let man1 = dir.path().join("man1");
+    ran(command(&["man".as_ref(), man1.as_os_str()])
+        .output()
+        .unwrap())
+    .ok();
+    let helper = dir.path().join("man8/mount.fuse.forerun.8");
+    let nested = ["cache-ls", "cache-gc", "cache-verify", "cache-prefetch"];
+    let commands = COMMANDS
+        .iter()
+        .chain(&nested)
+        .map(|name| format!("forerun-{name}.1"));
+    let expected: Vec<_> = commands
+        .chain(["forerun.1".to_string()])
+        .map(|name| man1.join(name))
+        .collect();
+    let pages = man_pages(&man1);
+    assert_eq!(
+        BTreeSet::from_iter(expected),
+        pages.iter().cloned().collect()
+    );
+    let name = |page: &Path| {
+        let stem = page.file_stem().unwrap().to_str().unwrap();
+        format!("{stem}({})", page.extension().unwrap().to_str().unwrap())
+    };
+    let others = ["mount(8)", "fstab(5)"].map(str::to_string);
+    let exist: BTreeSet<_> = pages
+        .iter()
+        .chain([&helper])
+        .map(|page| name(page))
+        .chain(others)
+        .collect();
+    for page in pages.iter().chain([&helper]) {
+        let text = fs::read_to_string(page).unwrap();
+        let text = text.replace("\\-", "-");
+        for heading in ["\"EXIT STATUS\"", "EXAMPLES", "\"SEE ALSO\""] {
+            assert!(
+                text.contains(&format!(".SH {heading}\n")),
+                "{}: {heading}",
+                page.display()
+            );
+        }
+        let (_, also) = text.rsplit_once(".SH \"SEE ALSO\"\n").unwrap();
+        for other in also.trim().split(", ") {
+            assert!(
+                exist.contains(other) && other != name(page),
+                "{}: {other}",
+                page.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn the_man_page_names_only_variables_that_the_program_reads() {
+    // Read by libraries.
+    const LIBRARIES: [&str; 6] = [
+        "NO_COLOR",
+        "TZ",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_REGION",
+    ];
+    let dir = temp_dir("man");
+    ran(command(&["man".as_ref(), dir.path().as_os_str()])
+        .output()
+        .unwrap())
+    .ok();
+    let text = fs::read_to_string(dir.path().join("forerun.1")).unwrap();
+    let (_, section) = text.split_once(".SH ENVIRONMENT\n").unwrap();
+    let (section, _) = section.split_once("\n.SH").unwrap();
+    let terms = section.lines().filter_map(|line| line.strip_prefix("\\fB"));
+    let terms = terms.map(|line| line.trim_end_matches("\\fR"));
+    let names: Vec<_> = terms.flat_map(|term| term.split(", ")).collect();
+    assert!(names.len() > 15, "{names:?}");
+    let mut sources = String::new();
+    for dir in [
+        "crates/build",
+        "crates/forerun",
+        "crates/front/cli/src/mount",
+        "crates/front/cli/src/commands/pack",
+        "crates/store/remote",
+    ] {
+        read_sources(&workspace_root().join(dir), &mut sources);
+    }
+    for name in names.iter().filter(|name| !LIBRARIES.contains(name)) {
+        assert!(
+            sources.contains(&format!("\"{name}\"")),
+            "{name} is read nowhere"
+        );
+    }
+}
+
+fn read_sources(dir: &Path, sources: &mut String) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_sources(&path, sources);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            sources.push_str(&fs::read_to_string(path).unwrap());
+        }
+    }
 }
 
 #[test]

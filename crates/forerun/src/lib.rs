@@ -55,6 +55,7 @@
 //! # }
 //! ```
 
+mod contents;
 mod devices;
 mod entries;
 mod error;
@@ -89,6 +90,7 @@ pub mod build {
     pub use crate::from_image::{ImageOptions, from_image};
 }
 
+pub use contents::contents;
 pub use entries::{DirEntry, ReadDir, Walk};
 pub use error::{Cause, Error, Result};
 pub use file::File;

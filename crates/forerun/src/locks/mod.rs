@@ -72,10 +72,7 @@ pub fn source(file: FileSource, options: &OpenOptions) -> Result<Held<FileSource
 /// # Errors
 /// The errors of [`for_writing`]; [`Error::Io`] if the file cannot be opened for writing.
 pub fn device(path: &Path, options: &OpenOptions) -> Result<Held<FileDevice>> {
-    let device = FileDevice::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::ResourceBusy => of_busy_device(path),
-        _ => Error::io(0, 0, error),
-    })?;
+    let device = exclusive(path)?;
     let range = options.range(device.len());
     // A volume of no known format may be one with a damaged boot sector, about to be repaired.
     let locked = match format_of(&device, options) {
@@ -83,6 +80,23 @@ pub fn device(path: &Path, options: &OpenOptions) -> Result<Held<FileDevice>> {
         _ => for_writing(device.file(), range, options.locking)?,
     };
     Ok(Held::new(device, locked))
+}
+
+/// Opens a device for writing whatever it holds, with the locks of a writer of all of it.
+///
+/// # Errors
+/// The errors of [`for_writing`]; [`Error::Io`] if the file cannot be opened for writing.
+pub fn blank(path: &Path, locking: Locking) -> Result<Held<FileDevice>> {
+    let device = exclusive(path)?;
+    let locked = for_writing(device.file(), 0..device.len(), locking)?;
+    Ok(Held::new(device, locked))
+}
+
+fn exclusive(path: &Path) -> Result<FileDevice> {
+    FileDevice::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => of_busy_device(path),
+        _ => Error::io(0, 0, error),
+    })
 }
 
 /// Takes the lock of a reader of `range`. It is held as long as `file` and the returned files are

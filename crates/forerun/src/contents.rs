@@ -1,0 +1,93 @@
+//! Recognises what a device or file holds, for programs that are about to overwrite it.
+//!
+//! Besides the formats of the registry these are filesystems that forerun does not open, and partition
+//! tables. Magic numbers decide: what may be valuable is better recognised wrongly than not at all.
+
+use forerun_io::{ReadAt, saturating_usize};
+use forerun_vfs::{Error, Result};
+
+use crate::OpenOptions;
+use crate::identify::format_of;
+use crate::scan::partition_table;
+
+/// A magic number and its offset.
+struct Sign(usize, &'static [u8], &'static str);
+
+const SIGNS: &[Sign] = &[
+    Sign(0, b"XFSB", "xfs"),
+    Sign(0, b"LUKS\xba\xbe", "LUKS"),
+    Sign(3, b"NTFS    ", "NTFS"),
+    Sign(3, b"-FVE-FS-", "BitLocker"),
+    Sign(0x36, b"FAT1", "FAT"),
+    Sign(0x52, b"FAT32   ", "FAT"),
+    Sign(0x200, b"LABELONE", "LVM"),
+    Sign(0x218, b"LVM2 001", "LVM"),
+    Sign(0x400, b"\x10\x20\xf5\xf2", "f2fs"),
+    Sign(0x400, b"H+\x00\x04", "HFS+"),
+    Sign(0x438, b"\x53\xef", "ext2, ext3 or ext4"),
+    Sign(0xff6, b"SWAPSPACE2", "swap"),
+    Sign(0x1000, b"\xfc\x4e\x2b\xa9", "RAID"),
+    Sign(0x8001, b"CD001", "ISO 9660"),
+    Sign(0x8001, b"NSR0", "UDF"),
+    Sign(0x1_0040, b"_BHRfS_M", "btrfs"),
+];
+
+/// Bytes from the start that hold all of [`SIGNS`].
+const LEN: u64 = 0x1_0048;
+
+/// Returns the name of the filesystem, or other contents, that the start of `source` has the magic number
+/// of; nothing where it has none that is known.
+///
+/// # Errors
+/// [`Error::Io`] if the source cannot be read.
+pub fn contents(source: &dyn ReadAt) -> Result<Option<&'static str>> {
+    let mut head = vec![0; saturating_usize(source.len().min(LEN))];
+    let read = source.read_exact_at(0, &mut head);
+    read.map_err(|error| Error::io(0, head.len(), error))?;
+    if let Some(format) = format_of(source, &OpenOptions::default()) {
+        return Ok(Some(format.name));
+    }
+    let has = |Sign(offset, magic, _): &&Sign| {
+        head.get(*offset..)
+            .is_some_and(|head| head.starts_with(magic))
+    };
+    if let Some(Sign(.., name)) = SIGNS.iter().find(has) {
+        return Ok(Some(name));
+    }
+    Ok(partition_table(source)?.map(|_| "a partition table"))
+}
+
+#[cfg(test)]
+mod tests {
+    use forerun_io::MemorySource;
+
+    use super::*;
+
+    #[test]
+    fn filesystems_and_tables_are_recognised_and_zeros_are_not() {
+        for Sign(offset, magic, name) in SIGNS {
+            let mut bytes = vec![0; 1 << 17];
+            bytes[*offset..offset + magic.len()].copy_from_slice(magic);
+            assert_eq!(contents(&MemorySource::new(bytes)).unwrap(), Some(*name));
+        }
+        let mut table = vec![0; 1 << 20];
+        table[0x1be..0x1ce].copy_from_slice(&[0, 0, 0, 0, 0x83, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0]);
+        table[0x1fe..0x200].copy_from_slice(&[0x55, 0xaa]);
+        let found = contents(&MemorySource::new(table)).unwrap();
+        assert_eq!(found, Some("a partition table"));
+        for len in [0, 1, 512, 1 << 17] {
+            assert_eq!(
+                contents(&MemorySource::new(vec![0; len])).unwrap(),
+                None,
+                "{len}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_sign_lies_in_the_bytes_that_are_read() {
+        for Sign(offset, magic, name) in SIGNS {
+            assert!(offset + magic.len() <= saturating_usize(LEN), "{name}");
+        }
+    }
+}

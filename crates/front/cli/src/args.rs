@@ -11,9 +11,9 @@ use forerun::{EngineOptions, Limits, Locking, OpenOptions};
 use crate::commands::{
     cache::CacheCommandArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
     convert::ConvertArgs, demo::DemoArgs, diff::DiffArgs, dump::DumpArgs, extract::ExtractArgs,
-    gc::GcArgs, info::InfoArgs, label::LabelArgs, ls::LsArgs, man::ManArgs, pack::PackArgs,
-    pull::PullArgs, push::PushArgs, restart::RestartArgs, scan::ScanArgs, status::StatusArgs,
-    tar::TarArgs, trace::TraceArgs,
+    gc::GcArgs, info::InfoArgs, label::LabelArgs, ls::LsArgs, man::ManArgs, mkfs::MkfsArgs,
+    pack::PackArgs, pull::PullArgs, push::PushArgs, restart::RestartArgs, scan::ScanArgs,
+    status::StatusArgs, tar::TarArgs, trace::TraceArgs,
 };
 use crate::help::HelpArgs;
 use crate::mount::MountArgs;
@@ -87,6 +87,7 @@ pub enum Command {
     Restart(RestartArgs),
     Pack(PackArgs),
     Convert(ConvertArgs),
+    Mkfs(MkfsArgs),
     Push(PushArgs),
     Pull(PullArgs),
     Cache(CacheCommandArgs),

@@ -123,6 +123,7 @@ fn run(context: &Context, command: &Command) -> Result {
         Command::Status(args) => commands::status::run(context, args),
         Command::Restart(args) => commands::restart::run(context, args),
         Command::Convert(args) => commands::convert::run(context, args),
+        Command::Mkfs(args) => commands::mkfs::run(context, args),
         Command::Check(args) => commands::check::run(context, args),
         Command::Diff(args) => commands::diff::run(context, args),
         Command::Dump(args) => commands::dump::run(context, args),

@@ -14,6 +14,7 @@ pub mod info;
 pub mod label;
 pub mod ls;
 pub mod man;
+pub mod mkfs;
 mod owners;
 pub mod pack;
 pub mod pull;

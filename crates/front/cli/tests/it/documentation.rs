@@ -23,6 +23,7 @@ const COMMANDS: &[&str] = &[
     "restart",
     "pack",
     "convert",
+    "mkfs",
     "push",
     "pull",
     "cache",
@@ -320,6 +321,10 @@ fn bash_completes_commands() {
         "{}\nCOMP_WORDS=(forerun ex); COMP_CWORD=1; _forerun forerun ex forerun; echo ${{COMPREPLY[@]}}",
         script.text()
     );
-    let output = Command::new(bash).args(["-c", &ask]).output().unwrap();
+    // Longer than an argument may be.
+    let dir = temp_dir("completions");
+    let path = dir.path().join("script");
+    fs::write(&path, ask).unwrap();
+    let output = Command::new(bash).arg(path).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "extract");
 }

@@ -20,6 +20,7 @@ mod keeper;
 mod kernel_mounts;
 mod memory;
 mod mistakes;
+mod mkfs;
 mod on_demand;
 mod packing;
 mod packing_mistakes;

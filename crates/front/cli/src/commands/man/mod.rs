@@ -25,9 +25,9 @@ const RELATED: &[&[&str]] = &[
         "scan", "info", "ls", "cat", "extract", "tar", "diff", "dump",
     ],
     &["mount", "umount", "status", "restart", "trace"],
-    &["pack", "convert", "extract", "gc"],
+    &["pack", "convert", "mkfs", "extract", "gc"],
     &["push", "pull", "cache", "mount"],
-    &["check", "info", "dump", "label"],
+    &["check", "info", "dump", "label", "mkfs"],
 ];
 
 /// Write the man pages into a directory, which is made if need be

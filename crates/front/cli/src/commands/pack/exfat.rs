@@ -40,6 +40,20 @@ pub struct ExfatArgs {
     /// Leave so much free
     #[arg(help_heading = "exFAT", long, value_name = "BYTES", value_parser = size::parse)]
     free: Option<u64>,
+    #[command(flatten)]
+    volume: VolumeArgs,
+    /// Take names that end with dots, which Linux finds with keep_last_dots only
+    #[arg(help_heading = "exFAT", long)]
+    keep_last_dots: bool,
+    /// Say of zeros at the end of a file that they were never written, so that a copy of the volume
+    /// need not write them. Linux before 6.8 shows such files without them
+    #[arg(help_heading = "exFAT", long)]
+    sparse_tails: bool,
+}
+
+/// Options of a volume, whatever it will hold.
+#[derive(Args, Debug)]
+pub struct VolumeArgs {
     /// Bytes of a sector: 512, 1024, 2048 or 4096 [default: 512]
     #[arg(help_heading = "exFAT", long, value_name = "BYTES", value_parser = size::parse)]
     sector_size: Option<u64>,
@@ -53,16 +67,36 @@ pub struct ExfatArgs {
     /// GUID of the volume [default: none]
     #[arg(help_heading = "exFAT", long, value_name = "GUID", value_parser = parse_uuid)]
     guid: Option<[u8; 16]>,
-    /// Take names that end with dots, which Linux finds with keep_last_dots only
-    #[arg(help_heading = "exFAT", long)]
-    keep_last_dots: bool,
-    /// Say of zeros at the end of a file that they were never written, so that a copy of the volume
-    /// need not write them. Linux before 6.8 shows such files without them
-    #[arg(help_heading = "exFAT", long)]
-    sparse_tails: bool,
 }
 
 impl ExfatArgs {
+    /// Converts the arguments into the library's options.
+    pub fn options(&self, cluster: &ClusterArgs) -> Result<ExfatOptions> {
+        Ok(ExfatOptions {
+            size: self.volume_size,
+            free: self.free.unwrap_or(0),
+            keep_last_dots: self.keep_last_dots,
+            sparse_tails: self.sparse_tails,
+            ..self.volume.options(cluster)?
+        })
+    }
+
+    /// Returns the first option that was given.
+    pub fn first_given(&self) -> Option<&'static str> {
+        first(&[
+            (self.volume_size.is_some(), "--volume-size"),
+            (self.free.is_some(), "--free"),
+            (self.volume.sector_size.is_some(), "--sector-size"),
+            (self.volume.boundary.is_some(), "--boundary"),
+            (self.volume.serial.is_some(), "--serial"),
+            (self.volume.guid.is_some(), "--guid"),
+            (self.keep_last_dots, "--keep-last-dots"),
+            (self.sparse_tails, "--sparse-tails"),
+        ])
+    }
+}
+
+impl VolumeArgs {
     /// Converts the arguments into the library's options.
     pub fn options(&self, cluster: &ClusterArgs) -> Result<ExfatOptions> {
         let short = |flag: &str, value: Option<u64>| match value.map(u32::try_from) {
@@ -73,31 +107,14 @@ impl ExfatArgs {
         let defaults = ExfatOptions::default();
         let sector_size = short("--sector-size", self.sector_size)?;
         Ok(ExfatOptions {
-            size: self.volume_size,
-            free: self.free.unwrap_or(0),
             cluster_size: short("--cluster-size", cluster.cluster_size)?,
             sector_size: sector_size.unwrap_or(defaults.sector_size),
             align: short("--boundary", self.boundary)?,
             label: cluster.label.clone().unwrap_or_default().into_bytes(),
             serial: self.serial,
             guid: self.guid.map(on_volume),
-            keep_last_dots: self.keep_last_dots,
-            sparse_tails: self.sparse_tails,
+            ..defaults
         })
-    }
-
-    /// Returns the first option that was given.
-    pub fn first_given(&self) -> Option<&'static str> {
-        first(&[
-            (self.volume_size.is_some(), "--volume-size"),
-            (self.free.is_some(), "--free"),
-            (self.sector_size.is_some(), "--sector-size"),
-            (self.boundary.is_some(), "--boundary"),
-            (self.serial.is_some(), "--serial"),
-            (self.guid.is_some(), "--guid"),
-            (self.keep_last_dots, "--keep-last-dots"),
-            (self.sparse_tails, "--sparse-tails"),
-        ])
     }
 }
 

@@ -251,7 +251,7 @@ pub fn first(flags: &[(bool, &'static str)]) -> Option<&'static str> {
 }
 
 /// Converts the error of options that contradict each other.
-fn unfit(error: BuildError) -> Failure {
+pub fn unfit(error: BuildError) -> Failure {
     match error {
         BuildError::Format { reason, .. } => Failure::usage(reason),
         other => other.into(),

@@ -26,7 +26,8 @@ use crate::interrupt;
 use crate::source::is_stdin;
 use crate::target::{Target, is_same_file};
 
-pub use format::FormatArgs;
+pub use exfat::{ClusterArgs, VolumeArgs};
+pub use format::{FormatArgs, unfit};
 pub use make::{OutputArgs, make};
 pub use select::{ChangeArgs, ExcludeArgs, source_date_epoch};
 
@@ -51,10 +52,10 @@ pub struct PackArgs {
     #[command(flatten)]
     pub format: FormatArgs,
     /// Directory or tar archive; - for an archive on standard input
-    #[arg(value_name = "INPUT", value_hint = ValueHint::AnyPath, required_unless_present = "manifest")]
+    #[arg(value_name = "INPUT", value_hint = ValueHint::AnyPath, required_unless_present_any = ["manifest", "empty"])]
     pub input: Option<PathBuf>,
     /// The image to make; - for standard output
-    #[arg(value_name = "OUTPUT", value_hint = ValueHint::FilePath, required_unless_present_any = ["output_option", "manifest"])]
+    #[arg(value_name = "OUTPUT", value_hint = ValueHint::FilePath, required_unless_present_any = ["output_option", "manifest", "empty"])]
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub to: OutputArgs,
@@ -62,6 +63,9 @@ pub struct PackArgs {
     /// contents from elsewhere, in the lines of mksquashfs -pf; may be given more than once
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub manifest: Vec<PathBuf>,
+    /// Put nothing in: OUTPUT is the only name. mkfs does so for exFAT volumes
+    #[arg(long, conflicts_with = "manifest")]
+    pub empty: bool,
     #[command(flatten)]
     pub exclude: ExcludeArgs,
     #[command(flatten)]
@@ -126,16 +130,21 @@ fn sandbox(args: &PackArgs, input: Option<&input::Input>) -> Sandbox {
     }
 }
 
-/// Returns the names of input and output. With a manifest a single name is that of the output.
+/// Returns the names of input and output. With a manifest a single name is that of the output, and
+/// an empty image has no input.
 fn names(args: &PackArgs) -> Result<(Option<&Path>, &Path)> {
     let input = args.input.as_deref();
     let output = args.output.as_deref();
-    match output.or(args.to.output_option.as_deref()) {
+    let names = match output.or(args.to.output_option.as_deref()) {
         Some(output) => Ok((input, output)),
         None => match input {
             Some(only) => Ok((None, only)),
             None => Err(Failure::usage("no OUTPUT was named")),
         },
+    }?;
+    match names {
+        (Some(_), _) if args.empty => Err(Failure::usage("--empty takes no INPUT")),
+        names => Ok(names),
     }
 }
 

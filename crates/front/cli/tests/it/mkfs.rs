@@ -1,0 +1,151 @@
+//! Empty volumes: `mkfs`, and `pack --empty`.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+use forerun_testkit::{require, temp_dir};
+
+use crate::common::{Ran, command, ran};
+
+fn forerun(dir: &Path, args: &[&str]) -> Ran {
+    ran(command(args).current_dir(dir).output().unwrap())
+}
+
+/// Has fsck.exfat judge a volume.
+#[track_caller]
+fn assert_sound(path: &Path) {
+    let Some(fsck) = require::program("fsck.exfat") else {
+        return;
+    };
+    let output = Command::new(fsck).arg("-n").arg(path).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("clean"), "{text}");
+}
+
+#[test]
+fn mkfs_makes_an_empty_volume_that_fsck_takes() {
+    let dir = temp_dir("mkfs");
+    let at = dir.path();
+    let args = [
+        "mkfs", "exfat", "--size", "32G", "--label", "CARD", "card.img",
+    ];
+    forerun(at, &args).ok();
+    let metadata = at.join("card.img").metadata().unwrap();
+    assert_eq!(metadata.len(), 32 << 30);
+    assert!(
+        metadata.blocks() * 512 < 4 << 20,
+        "{} blocks",
+        metadata.blocks()
+    );
+    assert_sound(&at.join("card.img"));
+    assert_eq!(forerun(at, &["label", "card.img"]).ok().text(), "CARD\n");
+    assert_eq!(forerun(at, &["ls", "card.img"]).ok().text(), "");
+    // A file that is there is filled.
+    let file = fs::File::create(at.join("blank.img")).unwrap();
+    file.set_len(8 << 20).unwrap();
+    forerun(at, &["mkfs", "exfat", "blank.img"]).ok();
+    assert_eq!(at.join("blank.img").metadata().unwrap().len(), 8 << 20);
+    assert_sound(&at.join("blank.img"));
+    // As pack does it.
+    let options = [
+        "--volume-size",
+        "8M",
+        "--label",
+        "CARD",
+        "--serial",
+        "1234-ABCD",
+    ];
+    let pack = [
+        &["pack", "--format", "exfat", "--empty"],
+        &options[..],
+        &["packed.img"],
+    ];
+    forerun(at, &pack.concat()).ok();
+    let mkfs = [
+        "mkfs",
+        "exfat",
+        "--size",
+        "8M",
+        "-L",
+        "CARD",
+        "--serial",
+        "1234-ABCD",
+        "made.img",
+    ];
+    forerun(at, &mkfs).ok();
+    let read = |name: &str| fs::read(at.join(name)).unwrap();
+    assert!(read("packed.img") == read("made.img"));
+}
+
+#[test]
+fn mkfs_refuses_what_holds_a_filesystem_without_force() {
+    let dir = temp_dir("mkfs-refuses");
+    let at = dir.path();
+    fs::create_dir(at.join("tree")).unwrap();
+    forerun(at, &["pack", "--format", "squashfs", "tree", "a.img"]).ok();
+    let mut ext = vec![0; 8 << 20];
+    ext[0x438..0x43a].copy_from_slice(&[0x53, 0xef]);
+    fs::write(at.join("b.img"), &ext).unwrap();
+    for (name, what) in [("a.img", "squashfs"), ("b.img", "ext2, ext3 or ext4")] {
+        let before = fs::read(at.join(name)).unwrap();
+        let hint = "hint: --force overwrites it";
+        forerun(at, &["mkfs", "exfat", "--size", "8M", name]).fails(
+            5,
+            &format!("forerun: {name}: holds {what}, which would be lost\n  {hint}"),
+        );
+        assert!(fs::read(at.join(name)).unwrap() == before);
+        forerun(at, &["mkfs", "exfat", "--size", "8M", "--force", name]).ok();
+        assert_sound(&at.join(name));
+    }
+    forerun(at, &["mkfs", "exfat", "new.img"]).fails(
+        2,
+        "forerun: new.img: how long is the volume to be?\n  hint: --size BYTES, as in --size 32G",
+    );
+    forerun(at, &["mkfs", "exfat", "--size", "8M", "tree"])
+        .fails(5, "forerun: tree: is neither a file nor a block device");
+    let twice = ["pack", "--format", "exfat", "--empty", "tree", "x.img"];
+    forerun(at, &twice).fails(2, "forerun: --empty takes no INPUT");
+}
+
+/// A loop device with old data everywhere: what mkfs does not write must not matter.
+#[test]
+fn mkfs_on_a_device_clears_what_the_volume_uses_and_locks_the_file_behind_it() {
+    let Some(losetup) = require::program("losetup") else {
+        return;
+    };
+    if !require::root() {
+        return;
+    }
+    let dir = temp_dir("mkfs-device");
+    let at = dir.path();
+    fs::write(at.join("disk"), vec![0xa5; 80 << 20]).unwrap();
+    let attach = Command::new(&losetup)
+        .args(["--find", "--show"])
+        .arg(at.join("disk"))
+        .output()
+        .unwrap();
+    let device = String::from_utf8(attach.stdout.clone())
+        .unwrap()
+        .trim()
+        .to_string();
+    assert!(device.starts_with("/dev/loop"), "{attach:?}");
+    let made = forerun(at, &["mkfs", "exfat", "--label", "CARD", &device]);
+    let again = forerun(at, &["mkfs", "exfat", &device]);
+    let behind = forerun(at, &["mkfs", "exfat", "--force", "disk"]);
+    let detached = Command::new(&losetup)
+        .args(["-d", &device])
+        .status()
+        .unwrap();
+    assert!(detached.success());
+    made.ok();
+    let message = format!("forerun: {device}: holds exfat, which would be lost");
+    again.fails(5, &format!("{message}\n  hint: --force overwrites it"));
+    assert_eq!(behind.code, Some(4), "{}", behind.stderr);
+    assert_sound(&at.join("disk"));
+    assert_eq!(forerun(at, &["ls", "disk"]).ok().text(), "");
+    let disk = fs::read(at.join("disk")).unwrap();
+    assert_eq!(disk.len(), 80 << 20);
+    assert!(disk.ends_with(&[0xa5; 4096]), "free space was written");
+}

@@ -21,11 +21,11 @@ use crate::target::{Target, is_same_file};
 /// hard links. Contents go from image to image without lying on disk in between, and no root is
 /// needed. A damaged image is not converted; the message says where it is damaged.
 #[derive(Args, Debug)]
-#[command(override_usage = "forerun convert [OPTIONS] --format <NAME> <IMAGE> <OUTPUT>")]
+#[command(override_usage = "forerun convert [OPTIONS] <IMAGE> <OUTPUT>")]
 #[command(group = ArgGroup::new("target").required(true).args(["output", "output_option"]))]
 #[command(after_help = "\
 Examples:
-  forerun convert --format squashfs old.romfs new.img
+  forerun convert old.romfs new.sqsh
   forerun convert --format squashfs --compressor zstd --exclude /boot gzip.img zstd.img")]
 pub struct ConvertArgs {
     #[command(flatten)]
@@ -99,9 +99,12 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
         let failure = Failure::usage("input and output are the same file");
         return Err(failure.of(output.display()));
     }
-    let changes = args.changes.changes(args.format.format.keeps())?;
+    let format = args.format.chosen(output)?;
+    let changes = args.changes.changes(format.keeps())?;
     let priorities = Priorities::from_files(&args.sort)?;
-    let mut writer = args.format.writer(priorities, changes.want_xattrs())?;
+    let mut writer = args
+        .format
+        .writer(format, priorities, changes.want_xattrs())?;
     let exclude = args.exclude.patterns()?;
     let image_args = args.image_args();
     interrupt::defer();

@@ -233,7 +233,10 @@ fn usage_errors_come_from_the_command_line_parser() {
             &["ls", "--threads", "999", "a.img"],
             "999 is not in 0..=256",
         ),
-        (&["pack", "tree", "x"], "--format <NAME>"),
+        (
+            &["pack", "tree", "x"],
+            "forerun: x: its name says no format",
+        ),
         (
             &["pack", "--format", "ntfs", "tree", "x"],
             "[possible values: romfs, squashfs, erofs, composefs, exfat]",

@@ -302,3 +302,37 @@ fn erofs_images_are_made_and_read() {
     fixture.run(&args).ok();
     fixture.run(&["diff", "tree", "again.img"]).ok();
 }
+
+#[test]
+fn the_suffix_of_the_output_says_the_format() {
+    let fixture = Fixture::tree();
+    for (name, format) in [
+        ("a.sqsh", "squashfs"),
+        ("a.erofs", "erofs"),
+        ("a.romfs", "romfs"),
+        ("a.SNAP", "squashfs"),
+    ] {
+        fixture.run(&["pack", "-q", "tree", name]).ok();
+        let facts = fixture.run(&["info", "--json", name]).ok().json();
+        assert_eq!(facts["format"], format, "{name}");
+    }
+    fixture.run(&["convert", "-q", "a.romfs", "b.sqfs"]).ok();
+    let facts = fixture.run(&["info", "--json", "b.sqfs"]).ok().json();
+    assert_eq!(facts["format"], "squashfs");
+    // What was asked for counts more than the name.
+    fixture
+        .run(&["pack", "-q", "--format", "erofs", "tree", "c.sqsh"])
+        .ok();
+    let facts = fixture.run(&["info", "--json", "c.sqsh"]).ok().json();
+    assert_eq!(facts["format"], "erofs");
+    for (output, message) in [
+        ("d.img", "forerun: d.img: its name says no format"),
+        ("-", "forerun: standard output has no name with a format"),
+    ] {
+        for args in [&["pack", "tree", output], &["convert", "a.romfs", output]] {
+            let hint = "hint: --format NAME says it, or one of the suffixes .sqsh, .sqfs, .sfs, \
+                        .squashfs, .snap, .erofs, .cfs, .composefs, .romfs, .exfat";
+            fixture.run(args).fails(2, &format!("{message}\n  {hint}"));
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! The formats that can be made, and the options of each. An option of another format than the
 //! chosen one is refused: it would do nothing.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
@@ -13,6 +14,7 @@ use super::erofs::ErofsArgs;
 use super::exfat::ExfatArgs;
 use super::shared::SharedArgs;
 use super::squashfs::SquashfsArgs;
+use super::suffix::format_of;
 use crate::confine::NAMES;
 use crate::error::{Failure, Result};
 use crate::size;
@@ -49,11 +51,12 @@ pub struct Keeps {
 /// A format and how images of it are made.
 #[derive(Args, Debug)]
 pub struct FormatArgs {
-    /// Format of the image
+    /// Format of the image [default: by the suffix of OUTPUT]
     #[arg(long, value_name = "NAME")]
-    pub format: NewFormat,
-    /// Threads that read and compress; 0 for one per CPU, or fewer where memory is scarce. The image
-    /// does not depend on it [default: 0]
+    format: Option<NewFormat>,
+    /// Threads that read and compress; 0 for one per CPU [default: 0]
+    ///
+    /// Fewer work where memory is scarce. The image does not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
     pub threads: Option<u16>,
     #[command(flatten)]
@@ -139,12 +142,17 @@ impl FormatArgs {
         ]
     }
 
+    /// Returns the format of the image: what was asked for, or what the suffix of `output` stands for.
+    pub fn chosen(&self, output: &Path) -> Result<NewFormat> {
+        self.format.map_or_else(|| format_of(output), Ok)
+    }
+
     /// Refuses the first option that the chosen format does not take.
-    fn refuse_others(&self, is_sorted: bool) -> Result<()> {
-        let format = self.format.keeps().format;
+    fn refuse_others(&self, chosen: NewFormat, is_sorted: bool) -> Result<()> {
+        let format = chosen.keeps().format;
         for group in self.groups(is_sorted) {
             if let Some(flag) = group.given
-                && !group.taken_by.contains(&self.format)
+                && !group.taken_by.contains(&chosen)
             {
                 let of = group.of;
                 let message = format!("{flag} is an option of {of}; the image is to be {format}");
@@ -154,12 +162,17 @@ impl FormatArgs {
         Ok(())
     }
 
-    /// Creates the writer, after a check of all options. `priorities` and `xattrs` come from elsewhere on
-    /// the command line.
-    pub fn writer(&self, priorities: Priorities, xattrs: bool) -> Result<Writer> {
-        self.refuse_others(!priorities.is_empty())?;
+    /// Creates the writer of a format, after a check of all options. `priorities` and `xattrs` come from
+    /// elsewhere on the command line.
+    pub fn writer(
+        &self,
+        chosen: NewFormat,
+        priorities: Priorities,
+        xattrs: bool,
+    ) -> Result<Writer> {
+        self.refuse_others(chosen, !priorities.is_empty())?;
         let threads = self.threads.map_or(0, usize::from);
-        match self.format {
+        match chosen {
             NewFormat::Romfs => Ok(Writer::Romfs(self.romfs.options())),
             NewFormat::Squashfs => {
                 let mut options = self.squashfs.options(&self.shared)?;

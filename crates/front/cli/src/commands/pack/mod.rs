@@ -10,6 +10,7 @@ mod make;
 mod select;
 mod shared;
 mod squashfs;
+mod suffix;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -36,18 +37,23 @@ pub use select::{ChangeArgs, ExcludeArgs, source_date_epoch};
 /// The image appears under its name only when it is complete. The same input gives the same image,
 /// byte for byte; times later than SOURCE_DATE_EPOCH are set to it where the format keeps times.
 #[derive(Args, Debug)]
+#[command(override_usage = "forerun pack [OPTIONS] <INPUT> <OUTPUT>\n       \
+                            forerun pack [OPTIONS] --manifest <FILE> [INPUT] <OUTPUT>")]
 #[command(
-    override_usage = "forerun pack [OPTIONS] --format <NAME> <INPUT> <OUTPUT>\n       \
-                            forerun pack [OPTIONS] --format <NAME> --manifest <FILE> [INPUT] <OUTPUT>"
-)]
-#[command(after_help = "\
+    after_help = "\
 Examples:
-  forerun pack --format squashfs --compressor zstd dir new.img
-  forerun pack --format erofs --compressor lz4hc --cluster-size 64K dir new.img
-  forerun pack --format squashfs --all-root --manifest devices.txt rootfs new.img
+  forerun pack --compressor zstd dir new.sqsh
   tar -c dir | forerun pack --format romfs - new.img
-  forerun pack --format exfat --label CARD --volume-size 32G dir new.img
-  forerun pack --format romfs --align 4096 dir - | forerun ls -lR -")]
+  forerun pack --label CARD --volume-size 32G dir new.exfat",
+    after_long_help = "\
+Examples:
+  forerun pack --compressor zstd dir new.sqsh
+  forerun pack --compressor lz4hc --cluster-size 64K dir new.erofs
+  forerun pack --format squashfs --all-root --manifest devices.txt rootfs new.img
+  tar -c dir | forerun pack - new.romfs
+  forerun pack --label CARD --volume-size 32G dir new.exfat
+  forerun pack --format romfs --align 4096 dir - | forerun ls -lR -"
+)]
 pub struct PackArgs {
     #[command(flatten)]
     pub format: FormatArgs,
@@ -59,8 +65,10 @@ pub struct PackArgs {
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub to: OutputArgs,
-    /// Make the entries that FILE lists, in INPUT or alone: directories, devices, links, files with
-    /// contents from elsewhere, in the lines of mksquashfs -pf; may be given more than once
+    /// Make the entries that FILE lists, in INPUT or alone
+    ///
+    /// Directories, devices, links, files with contents from elsewhere, in the lines of mksquashfs -pf. May
+    /// be given more than once.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub manifest: Vec<PathBuf>,
     /// Put nothing in: OUTPUT is the only name. mkfs does so for exFAT volumes
@@ -82,9 +90,12 @@ pub struct PackArgs {
 pub fn run(context: &Context, args: &PackArgs) -> Result {
     let (input, output) = names(args)?;
     check_names(args, input, output)?;
-    let changes = args.changes.changes(args.format.format.keeps())?;
+    let format = args.format.chosen(output)?;
+    let changes = args.changes.changes(format.keeps())?;
     let priorities = Priorities::from_files(&args.sort)?;
-    let mut writer = args.format.writer(priorities, changes.want_xattrs())?;
+    let mut writer = args
+        .format
+        .writer(format, priorities, changes.want_xattrs())?;
     let exclude = args.exclude.patterns()?;
     interrupt::defer();
     let blob = args.format.blob(&mut writer, args.to.force)?;

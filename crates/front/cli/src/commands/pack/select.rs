@@ -14,10 +14,14 @@ use crate::error::{Failure, Result};
 /// Entries to leave out.
 #[derive(Args, Debug)]
 pub struct ExcludeArgs {
-    /// Leave out what matches, with everything below it; may be given more than once
+    /// Leave out what matches, with everything below it
+    ///
+    /// May be given more than once.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub exclude: Vec<String>,
-    /// Leave out what matches a line of FILE; may be given more than once
+    /// Leave out what matches a line of FILE
+    ///
+    /// May be given more than once.
     #[arg(help_heading = "Selection", long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub exclude_from: Vec<PathBuf>,
 }

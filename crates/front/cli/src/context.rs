@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use forerun::remote::RemoteImage;
 use forerun::vfs::VolumeInfo;
@@ -27,6 +28,7 @@ pub struct Context {
     pub confinement: Confinement,
     observers: RefCell<Vec<Arc<Observer>>>,
     remotes: RefCell<Vec<Arc<RemoteImage>>>,
+    started: Instant,
 }
 
 impl Context {
@@ -37,7 +39,13 @@ impl Context {
             confinement: Confinement::default(),
             observers: RefCell::new(Vec::new()),
             remotes: RefCell::new(Vec::new()),
+            started: Instant::now(),
         }
+    }
+
+    /// Returns the time since the run began.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Opens the image that the command line names, for a command that needs nothing else from now on:

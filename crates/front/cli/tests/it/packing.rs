@@ -336,3 +336,52 @@ fn the_suffix_of_the_output_says_the_format() {
         }
     }
 }
+
+#[test]
+fn pack_sums_up_and_names_the_files_when_asked() {
+    let fixture = Fixture::tree();
+    let stderr = |args: &[&str]| {
+        let output = fixture.command(args).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let told = stderr(&["pack", "tree", "a.sqsh"]);
+    let rest = told.strip_prefix("forerun: a.sqsh: 6 files, 2.9 MiB in, 2.9 MiB out (");
+    let (ratio, time) = rest
+        .unwrap_or_else(|| panic!("{told}"))
+        .split_once(" %), ")
+        .unwrap();
+    assert!(ratio.parse::<f64>().unwrap() > 90.0, "{told}");
+    assert!(
+        time.trim_end()
+            .strip_suffix(" s")
+            .unwrap()
+            .parse::<f64>()
+            .is_ok(),
+        "{told}"
+    );
+    assert!(stderr(&["convert", "a.sqsh", "a.erofs"]).contains(": 6 files, 2.9 MiB in, "));
+    for silent in ["--quiet", "--json"] {
+        assert_eq!(
+            stderr(&["pack", "--force", silent, "tree", "a.sqsh"]),
+            "",
+            "{silent}"
+        );
+        let told = stderr(&["pack", "--force", "-v", silent, "tree", "a.sqsh"]);
+        assert!(!told.contains("/big") && !told.contains(" in, "), "{told}");
+    }
+    let told = stderr(&["pack", "--force", "-v", "tree", "a.sqsh"]);
+    let names: Vec<_> = told.lines().filter(|line| line.starts_with('/')).collect();
+    let expected = [
+        "/big",
+        "/bin",
+        "/bin/tool",
+        "/etc",
+        "/etc/empty",
+        "/etc/passwd",
+        "/hard",
+        "/link",
+    ];
+    assert_eq!(names[..8], expected);
+    assert_eq!(names[8..], ["/odd\\n\\033\\377"]);
+}

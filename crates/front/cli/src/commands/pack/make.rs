@@ -11,6 +11,7 @@ use forerun::{Observer, Writer, Written};
 use serde_json::json;
 
 use super::losses::tell_losses;
+use super::summary;
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
@@ -41,6 +42,7 @@ pub fn make(
     verb: &'static str,
 ) -> Result {
     let exit = tell_losses(context, writer, tree, &target.name);
+    let files = summary::list(context, tree);
     let observer = Arc::new(Observer::default());
     context.observe(&observer);
     let progress = Progress::new(context, verb, tree.content_bytes());
@@ -60,6 +62,8 @@ pub fn make(
     if !is_stdin(output) {
         tell(context, &written, (&name, writer.name()), tree)?;
     }
+    let bytes = (tree.content_bytes(), written.len);
+    context.note(&summary::line(&name, files, bytes, context.elapsed()));
     Ok(exit)
 }
 

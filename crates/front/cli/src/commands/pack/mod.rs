@@ -11,6 +11,7 @@ mod select;
 mod shared;
 mod squashfs;
 mod suffix;
+mod summary;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -60,11 +60,15 @@ pub fn command(args: &[impl AsRef<OsStr>]) -> Command {
     command
 }
 
+/// Returns the result, without the line in which pack and convert sum up, as it has a time in it.
 pub fn ran(output: Output) -> Ran {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let is_summary = |line: &&str| line.contains(" in, ") && line.ends_with(" s\n");
+    let lines = stderr.split_inclusive('\n');
     Ran {
         code: output.status.code(),
         stdout: output.stdout,
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        stderr: lines.filter(|line| !is_summary(line)).collect(),
     }
 }
 

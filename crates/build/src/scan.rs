@@ -29,6 +29,8 @@ pub struct ScanOptions {
     pub skip: Vec<(u64, u64)>,
     /// Later modification times are set to this, in seconds since the epoch: `SOURCE_DATE_EPOCH`.
     pub latest: Option<i64>,
+    /// Directories of other filesystems are taken empty.
+    pub one_file_system: bool,
 }
 
 /// Reads the tree below `path`. Symbolic links are taken as links, several names of one file as
@@ -43,8 +45,10 @@ pub fn scan(path: &Path, options: &ScanOptions) -> Result<Tree, BuildError> {
         root: Arc::new(root),
         tree: Tree::default(),
         links: HashMap::new(),
+        device: 0,
     };
     let stat = scan.root.stat().map_err(|error| host(path, error))?;
+    scan.device = stat.st_dev;
     let top = Pending {
         path: PathBuf::new(),
         node: Tree::ROOT,
@@ -68,6 +72,8 @@ struct Scan<'o> {
     tree: Tree,
     /// Files met so far that have several names.
     links: HashMap<Identity, NodeIndex>,
+    /// The device of the root.
+    device: u64,
 }
 
 /// A directory still to be read.
@@ -106,6 +112,11 @@ impl Scan<'_> {
             let is_dir = matches!(kind, NodeKind::Directory(_));
             let node = self.node(&dir, &path, &stat, kind)?;
             let node = self.tree.add(at.node, name.as_bytes(), node)?;
+            // Only of directories: overlayfs shows files with the devices of its layers.
+            let is_other = self.options.one_file_system && stat.st_dev != self.device;
+            if is_dir && is_other {
+                continue;
+            }
             if is_dir {
                 pending.push(Pending { path, node, seen });
             } else if stat.st_nlink > 1 {

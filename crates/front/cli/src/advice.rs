@@ -99,6 +99,7 @@ impl From<ExportError> for Failure {
                 let failure = Self::new(Exit::Partial, "left_out", format!("left out: {reason}"));
                 failure.at(&absolute(&path))
             }
+            ExportError::Pattern(error) => error.into(),
             ExportError::Output(source) => Self::output(&source),
             ExportError::Limit { count, limit, .. } => {
                 let message = format!("{count} bytes to be written exceed the limit of {limit}");

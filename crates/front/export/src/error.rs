@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use forerun_build::BuildError;
 use forerun_vfs::Error;
 
 /// An export that failed, or a part of it.
@@ -57,6 +58,9 @@ pub enum ExportError {
         /// Why.
         reason: &'static str,
     },
+    /// A path with wildcards is no pattern.
+    #[error(transparent)]
+    Pattern(BuildError),
     /// The archive could not be written.
     #[error("writing the archive: {0}")]
     Output(#[source] io::Error),

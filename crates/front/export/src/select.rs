@@ -6,7 +6,7 @@ use forerun_build::Patterns;
 use forerun_engine::Reader;
 use forerun_vfs::{Error, FileType, FollowLast, Held, Metadata, NodeId, resolve};
 
-use crate::ExportError;
+use crate::{ExportError, expand};
 
 /// A choice of entries. The default is all of them.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +19,21 @@ pub struct Selection {
     pub exclude: Patterns,
     /// Leading components cut off the paths; entries with no more than these are left out.
     pub strip_components: usize,
+}
+
+impl Selection {
+    /// Replaces paths with wildcards by the paths in the image that they stand for.
+    ///
+    /// # Errors
+    /// The errors of [`expand`].
+    pub fn expand(&mut self, reader: &Reader) -> Result<(), ExportError> {
+        let mut paths = Vec::with_capacity(self.paths.len());
+        for path in &self.paths {
+            paths.extend(expand(reader, path)?);
+        }
+        self.paths = paths;
+        Ok(())
+    }
 }
 
 /// An entry that was chosen.

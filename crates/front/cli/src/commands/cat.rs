@@ -10,6 +10,7 @@ use std::io::Write;
 use clap::Args;
 use forerun::vfs::{FileType, FollowLast, resolve};
 use forerun::{NodeId, Reader, vfs::Error};
+use forerun_export::expand;
 
 use crate::args::{ImageArgs, image_path};
 use crate::context::{Context, image_name};
@@ -29,11 +30,14 @@ const FINEST: usize = 512;
 #[command(after_help = "\
 Examples:
   forerun cat firmware.img /etc/passwd
+  forerun cat firmware.img '/etc/*.conf'
   forerun cat firmware.img /boot/config.gz | zcat")]
 pub struct CatArgs {
     #[command(flatten)]
     pub image: ImageArgs,
     /// Files in the image
+    ///
+    /// A path that is not there may be a pattern: '/etc/*.conf', quoted for the shell.
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<OsString>,
 }
@@ -44,13 +48,21 @@ pub fn run(context: &Context, args: &CatArgs) -> Result {
     let name = image_name(&args.image);
     let mut out = output::stdout_file()?;
     let mut exit = Exit::Ok;
-    for path in &args.paths {
-        let path = image_path(path);
-        if let Err(failure) = cat(image.reader(), path, &mut out) {
-            if failure.subject.is_some() {
-                return Err(failure);
+    for path in args.paths.iter().map(image_path) {
+        let paths = match expand(image.reader(), path) {
+            Ok(paths) => paths,
+            Err(error) => {
+                exit = exit.and(context.report(&Failure::from(error).of(&name).at(path)));
+                continue;
             }
-            exit = exit.and(context.report(&failure.of(&name).at(path)));
+        };
+        for path in &paths {
+            if let Err(failure) = cat(image.reader(), path, &mut out) {
+                if failure.subject.is_some() {
+                    return Err(failure);
+                }
+                exit = exit.and(context.report(&failure.of(&name).at(path)));
+            }
         }
     }
     Ok(exit)

@@ -12,6 +12,8 @@ use crate::error::Result;
 #[derive(Args, Debug)]
 pub struct SelectArgs {
     /// Paths in the image, each with everything below it [default: /]
+    ///
+    /// A path that is not there may be a pattern: '/etc/*.conf', quoted for the shell.
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
     /// Only what matches, with everything below it

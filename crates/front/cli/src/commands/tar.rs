@@ -48,7 +48,7 @@ pub struct TarArgs {
 
 /// Runs it.
 pub fn run(context: &Context, args: &TarArgs) -> Result {
-    let selection = args.select.selection()?;
+    let mut selection = args.select.selection()?;
     let (uids, gids) = args.owners.maps()?;
     if is_same_file(&args.image.image, Path::new(&args.output)) {
         let failure = Failure::usage("the image and the archive are the same file");
@@ -67,6 +67,8 @@ pub fn run(context: &Context, args: &TarArgs) -> Result {
         no_sparse: args.no_sparse,
         no_xattrs: args.no_xattrs,
     };
+    let expanded = selection.expand(image.reader());
+    expanded.map_err(|error| Failure::from(error).of(&name))?;
     let progress = Progress::new(context, "archiving", 0);
     let written = write_tar(
         image.reader(),

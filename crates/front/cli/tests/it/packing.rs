@@ -6,7 +6,7 @@ use std::process::Command;
 use forerun_testkit::require;
 use serde_json::Value;
 
-use crate::common::{Fixture, big};
+use crate::common::{Fixture, big, command, in_namespace, ran};
 
 const PACK: [&str; 3] = ["pack", "--format", "squashfs"];
 const CONVERT: [&str; 3] = ["convert", "--format", "squashfs"];
@@ -384,4 +384,25 @@ fn pack_sums_up_and_names_the_files_when_asked() {
     ];
     assert_eq!(names[..8], expected);
     assert_eq!(names[8..], ["/odd\\n\\033\\377"]);
+}
+
+#[test]
+fn one_file_system_takes_mountpoints_empty() {
+    if !require::root() {
+        return;
+    }
+    let dir = forerun_testkit::temp_dir("one-file-system");
+    in_namespace(
+        dir.path(),
+        "cd mnt && mkdir -p tree/sub && echo in > tree/file && mount -t tmpfs none tree/sub && \
+         echo other > tree/sub/other && \"$0\" pack -q --one-file-system tree one.sqsh && \
+         \"$0\" pack -q tree all.sqsh",
+    );
+    let at = dir.path().join("mnt");
+    let list = |image: &str| {
+        let listed = command(&["ls", "-R", image]).current_dir(&at).output();
+        ran(listed.unwrap()).ok().text().to_string()
+    };
+    assert_eq!(list("one.sqsh"), "/:\nfile\nsub\n\n/sub:\n");
+    assert_eq!(list("all.sqsh"), "/:\nfile\nsub\n\n/sub:\nother\n");
 }

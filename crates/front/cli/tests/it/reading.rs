@@ -2,6 +2,7 @@
 
 use forerun_testkit::require;
 use serde_json::json;
+use std::fs;
 
 use crate::common::{BIG, Fixture, big};
 
@@ -34,7 +35,7 @@ fn format_is_found_by_content_and_never_by_name() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
-    std::fs::rename(fixture.path("a.img"), fixture.path("a.tar.gz")).unwrap();
+    fs::rename(fixture.path("a.img"), fixture.path("a.tar.gz")).unwrap();
     let value = fixture.run(&["info", "--json", "a.tar.gz"]).ok().json();
     assert_eq!(value["format"], "romfs");
 }
@@ -159,8 +160,8 @@ fn options_change_how_and_not_what_is_read() {
         return;
     };
     let mut shifted = vec![0xff; 4096];
-    shifted.extend(std::fs::read(fixture.path("a.img")).unwrap());
-    std::fs::write(fixture.path("b.img"), shifted).unwrap();
+    shifted.extend(fs::read(fixture.path("a.img")).unwrap());
+    fs::write(fixture.path("b.img"), shifted).unwrap();
     for options in [
         &["a.img", "--no-large-blocks"][..],
         &[
@@ -235,9 +236,9 @@ fn check_names_what_is_damaged() {
     let nodes = list.as_array().unwrap().iter();
     let offset = nodes.map(|entry| entry["node"].as_u64().unwrap()).max();
     let offset = usize::try_from(offset.unwrap()).unwrap();
-    let mut image = std::fs::read(fixture.path("a.img")).unwrap();
+    let mut image = fs::read(fixture.path("a.img")).unwrap();
     image[offset + 12] ^= 1; // the checksum of its header
-    std::fs::write(fixture.path("bad.img"), image).unwrap();
+    fs::write(fixture.path("bad.img"), image).unwrap();
     let value = fixture.run(&["check", "--json", "bad.img"]).json();
     let findings = value["findings"].as_array().unwrap();
     let one = findings
@@ -296,8 +297,8 @@ fn cat_writes_what_is_readable_before_a_bad_place() {
         return;
     };
     let one = fixture.path("one");
-    std::fs::create_dir(&one).unwrap();
-    std::fs::copy(fixture.path("tree/big"), one.join("big")).unwrap();
+    fs::create_dir(&one).unwrap();
+    fs::copy(fixture.path("tree/big"), one.join("big")).unwrap();
     let image = fixture.path("one.img");
     assert!(forerun_testkit::genromfs(&one, &image, &[]));
     let attached = std::process::Command::new(&losetup)
@@ -315,7 +316,7 @@ fn cat_writes_what_is_readable_before_a_bad_place() {
     // At a page: of a sector that is cut, Linux serves what is there or fails, as requests happen to be
     // merged.
     let cut = 488 * 4096;
-    std::fs::File::options()
+    fs::File::options()
         .write(true)
         .open(&image)
         .unwrap()
@@ -369,4 +370,83 @@ fn a_terminal_gets_columns_and_escaped_names() {
         "forerun: standard output is a terminal; an archive would only garble it\n  hint: name a \
          file, or redirect: ... > FILE\n"
     );
+}
+
+#[test]
+fn wildcards_stand_for_what_is_there_and_a_literal_name_counts_first() {
+    let fixture = Fixture::tree();
+    for (name, text) in [
+        ("a.conf", "a"),
+        ("b.conf", "b"),
+        ("c.txt", "c"),
+        ("[x].conf", "x"),
+        ("x.conf", "y"),
+    ] {
+        fs::write(fixture.path("tree/etc").join(name), text).unwrap();
+    }
+    fs::write(fixture.path("tree/etc/empty/d.conf"), "d").unwrap();
+    fixture.run(&["pack", "tree", "a.sqsh"]).ok();
+    for (pattern, expected) in [
+        ("/etc/?.conf", "aby"),
+        ("etc//*.conf", "xaby"),
+        ("/etc/[x].conf", "x"),
+        ("/etc/[ab].conf", "ab"),
+        ("/etc/{a,c}.*", "ac"),
+        ("/**/[a-d].conf", "abd"),
+        ("/*/empty/*", "d"),
+    ] {
+        let told = fixture.run(&["cat", "a.sqsh", pattern]).ok();
+        assert_eq!(told.text(), expected, "{pattern}");
+    }
+    let missing = "no such file or directory\n  hint: forerun ls -R a.sqsh lists every path";
+    for command in [
+        &["cat", "a.sqsh"][..],
+        &["ls", "a.sqsh"],
+        &["extract", "-C", "none", "a.sqsh"],
+    ] {
+        let told = fixture.run(&[command, &["/etc/*.none"]].concat());
+        told.fails(1, &format!("forerun: a.sqsh: /etc/*.none: {missing}"));
+    }
+    fixture
+        .run(&["extract", "-q", "-C", "out", "a.sqsh", "/etc/[ab].conf"])
+        .ok();
+    let mut names: Vec<_> = fs::read_dir(fixture.path("out/etc"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["a.conf", "b.conf"]);
+    let archive = fixture.run(&["tar", "a.sqsh", "/etc/c*"]).ok();
+    assert!(archive.stdout.windows(9).any(|bytes| bytes == b"etc/c.txt"));
+    assert_eq!(
+        fixture.run(&["ls", "a.sqsh", "/etc/[ab].*"]).ok().text(),
+        "/etc/a.conf\n/etc/b.conf\n"
+    );
+}
+
+#[test]
+fn ls_shows_only_what_include_matches() {
+    let fixture = Fixture::tree();
+    fs::write(fixture.path("tree/etc/a.conf"), "a").unwrap();
+    fixture.run(&["pack", "tree", "a.sqsh"]).ok();
+    let ls = |args: &[&str]| {
+        fixture
+            .run(&[&["ls", "a.sqsh"], args].concat())
+            .ok()
+            .text()
+            .to_string()
+    };
+    assert_eq!(ls(&["-R", "--include", "*.conf"]), "/etc:\na.conf\n");
+    assert_eq!(ls(&["-R", "--include", "/bin"]), "/:\nbin\n\n/bin:\ntool\n");
+    assert_eq!(ls(&["--include", "b*"]), "big\nbin\n");
+    assert_eq!(
+        ls(&["--include", "*.conf", "/etc/passwd", "/etc/a.conf"]),
+        "/etc/a.conf\n"
+    );
+    assert_eq!(ls(&["--include", "none"]), "");
+    let json = fixture
+        .run(&["ls", "-R", "--json", "--include", "*.conf", "a.sqsh"])
+        .ok()
+        .json();
+    assert_eq!(json.as_array().unwrap().len(), 1);
 }

@@ -112,11 +112,12 @@ pub struct ExtractArgs {
 
 /// Runs it.
 pub fn run(context: &Context, args: &ExtractArgs) -> Result {
-    let selection = args.select.selection()?;
+    let mut selection = args.select.selection()?;
     let mut options = options(args)?;
     let name = image_name(&args.image);
     if args.to_stdout {
         let image = context.open(&args.image)?;
+        expand(&mut selection, &image, &name)?;
         return to_stdout(context, &image, &name, &selection);
     }
     let prepared = context.prepare(&args.image)?;
@@ -125,6 +126,7 @@ pub fn run(context: &Context, args: &ExtractArgs) -> Result {
     let sandbox = place.sandbox(prepared.sandbox());
     context.confine(&sandbox.keep(capabilities(&options)));
     let extracted = context.open_prepared(prepared, None).and_then(|image| {
+        expand(&mut selection, &image, &name)?;
         let progress = Progress::new(context, "extracting", 0);
         let dir = &args.directory;
         let report = extract(image.reader(), &selection, dir, &options, &progress);
@@ -137,6 +139,11 @@ pub fn run(context: &Context, args: &ExtractArgs) -> Result {
             Err(failure)
         }
     }
+}
+
+fn expand(selection: &mut Selection, image: &Image, name: &str) -> Result<()> {
+    let expanded = selection.expand(image.reader());
+    expanded.map_err(|error| report::named(error.into(), name))
 }
 
 fn make_place(dir: &Path) -> std::result::Result<OutputDir, ExportError> {

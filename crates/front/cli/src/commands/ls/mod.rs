@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use clap::Args;
 use forerun::vfs::{Bound, FileType, FollowLast, Held, Metadata, resolve};
 use forerun::{NodeId, Reader, vfs::Error};
-use forerun_export::{ListEntry, list};
+use forerun_export::{ListEntry, Patterns, expand, list};
 
 use crate::args::{ImageArgs, image_path};
 use crate::context::{Context, image_name};
@@ -29,7 +29,7 @@ use view::View;
 Examples:
   forerun ls firmware.img
   forerun ls -lR firmware.img /etc
-  forerun ls -l oci://registry.example/app:1.0 /usr/bin")]
+  forerun ls -R --include '*.conf' firmware.img")]
 pub struct LsArgs {
     #[command(flatten)]
     pub image: ImageArgs,
@@ -53,6 +53,12 @@ pub struct LsArgs {
     /// With -l, sizes as 1.5 MiB
     #[arg(short = 'h', long)]
     pub human: bool,
+    /// Only what matches
+    ///
+    /// May be given more than once. A GLOB with a slash is held against the whole path, one without
+    /// against the name. A match of a directory covers what is in it.
+    #[arg(long, value_name = "GLOB")]
+    pub include: Vec<String>,
     /// Accepted for habit: names that start with a dot are always shown
     #[arg(short, long, hide_short_help = true)]
     pub all: bool,
@@ -111,11 +117,13 @@ const TOGETHER: usize = 8 << 20;
 
 /// Runs it.
 pub fn run(context: &Context, args: &LsArgs) -> Result {
+    let include = Patterns::new(&args.include)?;
     let image = context.open(&args.image)?;
     let mut view = View::new(context, args)?;
     let mut listing = Listing {
         context,
         args,
+        include,
         name: image_name(&args.image),
         reader: image.reader(),
         seen: 0,
@@ -131,6 +139,8 @@ pub fn run(context: &Context, args: &LsArgs) -> Result {
 struct Listing<'a> {
     context: &'a Context,
     args: &'a LsArgs,
+    /// Only what these cover is shown, where there are any.
+    include: Patterns,
     name: String,
     reader: &'a Reader,
     /// Entries listed so far: a hostile tree can be endless without being deep.
@@ -152,11 +162,14 @@ impl Listing<'_> {
         };
         let mut files = Vec::new();
         let mut dirs = Vec::new();
-        for path in paths {
-            match self.named(image_path(path)) {
+        let named = paths.len();
+        let paths = self.expanded(paths);
+        for path in &paths {
+            match self.named(path) {
                 Ok(entry) if entry.is_dir() && !self.args.directory => dirs.push(entry),
-                Ok(entry) => files.push(entry),
-                Err(error) => self.report(error, image_path(path)),
+                Ok(entry) if self.is_shown(&entry.path(None)) => files.push(entry),
+                Ok(_) => {}
+                Err(error) => self.report(error, path),
             }
         }
         files.sort_by(|a, b| a.name.cmp(&b.name));
@@ -165,11 +178,31 @@ impl Listing<'_> {
             view.section(None)?;
             view.entries(None, &files)?;
         }
-        let headed = self.args.recursive || paths.len() > 1;
+        let headed = self.args.recursive || named.max(paths.len()) > 1;
         for dir in dirs {
             self.tree(view, &dir, headed)?;
         }
         Ok(())
+    }
+
+    /// Returns the paths that those of the command line stand for.
+    fn expanded(&mut self, paths: &[OsString]) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        for path in paths.iter().map(image_path) {
+            match expand(self.reader, path) {
+                Ok(paths) => all.extend(paths),
+                Err(error) => {
+                    let failure = Failure::from(error).of(&self.name).at(path);
+                    self.exit = self.exit.and(self.context.report(&failure));
+                }
+            }
+        }
+        all
+    }
+
+    /// Returns whether an entry is to be shown. `path` starts with a slash.
+    fn is_shown(&self, path: &[u8]) -> bool {
+        self.include.is_empty() || self.include.covers(path.get(1..).unwrap_or_default())
     }
 
     /// Lists a directory, and the tree below it where that is wanted. There is no recursion: the image
@@ -213,7 +246,14 @@ impl Listing<'_> {
                 self.report(limit, &path);
                 return Ok(());
             }
-            view.section(headed.then_some(&path))?;
+            // Of a directory without a match there is nothing to say.
+            if self.include.is_empty()
+                || names
+                    .names()
+                    .any(|(name, _)| self.is_shown(&join(&path, name)))
+            {
+                view.section(headed.then_some(&path))?;
+            }
             let first = pending.len();
             let listed = self.directory(view, &path, &names, ancestors.len(), &mut pending);
             self.held.free(names.held());
@@ -272,6 +312,9 @@ impl Listing<'_> {
                     break;
                 }
                 pending.push(below);
+            }
+            if !self.is_shown(&join(path, name)) {
+                continue;
             }
             bytes += entry.cost();
             entries.push(entry);

@@ -19,6 +19,8 @@ pub struct Reading<'r> {
     pub exclude: Patterns,
     /// Whether extended attributes of a directory are read.
     pub xattrs: bool,
+    /// Whether directories of other filesystems are taken empty.
+    pub one_file_system: bool,
     /// Files left out by device and inode number.
     pub skip: Vec<(u64, u64)>,
     /// Bounds on archives and manifests.
@@ -48,6 +50,7 @@ pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<Tree> {
     let Reading {
         exclude,
         xattrs,
+        one_file_system,
         skip,
         limits,
         manifests,
@@ -60,6 +63,7 @@ pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<Tree> {
                 xattrs,
                 skip,
                 latest: None,
+                one_file_system,
             };
             scan(&input, &options)?
         }

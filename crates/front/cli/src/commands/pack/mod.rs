@@ -72,6 +72,9 @@ pub struct PackArgs {
     /// be given more than once.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub manifest: Vec<PathBuf>,
+    /// Take directories on which other filesystems are mounted without what is in them
+    #[arg(help_heading = "Selection", long)]
+    pub one_file_system: bool,
     /// Put nothing in: OUTPUT is the only name. mkfs does so for exFAT volumes
     #[arg(long, conflicts_with = "manifest")]
     pub empty: bool,
@@ -108,6 +111,7 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
     let reading = input::Reading {
         exclude,
         xattrs: changes.want_xattrs(),
+        one_file_system: args.one_file_system,
         skip: ids
             .map(|metadata| (metadata.dev(), metadata.ino()))
             .collect(),

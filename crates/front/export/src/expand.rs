@@ -1,0 +1,68 @@
+//! Paths with wildcards, as a shell expands them.
+
+use forerun_build::Patterns;
+use forerun_engine::Reader;
+use forerun_vfs::{Error, FollowLast, Held, resolve};
+
+use crate::ExportError;
+
+/// Characters that make a path a pattern.
+const WILDCARDS: &[u8] = b"*?[{";
+
+/// Returns the paths in the image that `path` stands for, in byte order, with a leading
+/// slash if it has one. That is the path itself if it is
+/// there, or has no wildcards; else all that match. `*`, `?`, `[...]` and `{a,b}` stay inside one name, `**`
+/// crosses slashes.
+///
+/// # Errors
+/// [`Error::NotFound`] if nothing matches, a pattern that is none, and what cannot be read on the way.
+pub fn expand(reader: &Reader, path: &[u8]) -> Result<Vec<Vec<u8>>, ExportError> {
+    let failed = |error: Error| ExportError::image(path, error);
+    let first = path.iter().position(|byte| WILDCARDS.contains(byte));
+    let literal = resolve(reader.fs(), path, FollowLast::No, reader.limits());
+    let (Some(first), Err(Error::NotFound | Error::NotADirectory)) = (first, &literal) else {
+        return Ok(vec![path.to_vec()]);
+    };
+    let Ok(pattern) = std::str::from_utf8(path) else {
+        return Err(failed(Error::NotFound));
+    };
+    let components: Vec<_> = pattern.split('/').filter(|name| !name.is_empty()).collect();
+    let pattern = format!("/{}", components.join("/"));
+    let patterns = Patterns::new([&pattern]).map_err(ExportError::Pattern)?;
+    let above = path.get(..first).unwrap_or_default();
+    let slash = above.iter().rposition(|&byte| byte == b'/');
+    let above = above.get(..slash.unwrap_or(0)).unwrap_or_default();
+    let start = resolve(reader.fs(), above, FollowLast::Yes, reader.limits()).map_err(failed)?;
+    let depth = match pattern.contains("**") {
+        true => usize::MAX,
+        false => names(path).count(),
+    };
+    let is_absolute = path.starts_with(b"/");
+    let mut held = Held::new(reader.limits());
+    let mut found = Vec::new();
+    let mut walk = reader.walk(start);
+    while let Some(entry) = walk.next() {
+        let entry = entry.map_err(|error| failed(error.into()))?;
+        let path: Vec<_> = names(above).chain(names(&entry.path)).collect();
+        if path.len() >= depth {
+            walk.skip_children();
+        }
+        let path = path.join(&b'/');
+        if patterns.matches(&path) {
+            held.add(size_of::<Vec<u8>>() + path.len())
+                .map_err(failed)?;
+            let root: &[u8] = if is_absolute { b"/" } else { b"" };
+            found.push([root, &path].concat());
+        }
+    }
+    found.sort();
+    match found.is_empty() {
+        true => Err(failed(Error::NotFound)),
+        false => Ok(found),
+    }
+}
+
+fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty())
+}

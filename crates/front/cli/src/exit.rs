@@ -25,6 +25,8 @@ pub enum Exit {
     Repaired,
     /// Ended by a signal that asked it to.
     Interrupted,
+    /// The status of the command that `mount` ran.
+    OfCommand(u8),
     /// Standard output has no reader any more, as in `forerun ls ... | head`.
     BrokenPipe,
 }
@@ -84,6 +86,7 @@ impl Exit {
             Self::Repaired => 8,
             // As a shell reports death by SIGINT and SIGPIPE.
             Self::Interrupted => 130,
+            Self::OfCommand(code) => code,
             Self::BrokenPipe => 141,
         }
     }
@@ -91,7 +94,7 @@ impl Exit {
     /// Returns the first of two failures, as the first is what the caller looks for.
     pub const fn and(self, later: Self) -> Self {
         match self {
-            Self::Ok => later,
+            Self::Ok | Self::OfCommand(0) => later,
             _ => self,
         }
     }

@@ -36,7 +36,8 @@ pub fn placed(args: &ImageArgs) -> Result<ImageArgs> {
     place(args, &source).map_err(named)
 }
 
-fn find(source: &dyn ReadAt, number: u32) -> Result<TablePartition> {
+/// Finds a partition by its number.
+pub fn find(source: &dyn ReadAt, number: u32) -> Result<TablePartition> {
     let Some(table) = partition_table(source)? else {
         let failure = Failure::new(Exit::Format, "no_partitions", "has no partition table");
         return Err(failure.hint("forerun scan IMAGE shows the offsets of images in it"));

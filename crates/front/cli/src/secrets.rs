@@ -60,7 +60,9 @@ impl PassedOn {
     /// [`io::ErrorKind::InvalidInput`] for more than a pipe holds.
     pub fn new() -> io::Result<Self> {
         let (mut shown, mut secret) = (Vec::new(), Vec::new());
-        for (index, word) in arguments().iter().enumerate().skip(1) {
+        // What follows is the command that `mount` runs, once.
+        let words = arguments().iter().take_while(|word| *word != "--");
+        for (index, word) in words.enumerate().skip(1) {
             let Some(hidden) = hidden(word) else {
                 shown.push(word.clone());
                 continue;

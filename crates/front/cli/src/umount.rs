@@ -31,24 +31,28 @@ pub struct UmountArgs {
 
 /// Unmounts all of them, as far as possible.
 pub fn run(context: &Context, args: &UmountArgs) -> Result {
-    let options = UmountOptions {
-        lazy: args.lazy,
-        force: args.force,
-    };
     let mut exit = Exit::Ok;
     for dir in &args.dirs {
-        let by_kernel = crate::mount::umount_by_kernel(dir, args.lazy);
-        let taken = by_kernel.unwrap_or_else(|| {
-            by_fuse(dir, options).map_err(|error| {
-                let message = without_errno(&error.to_string());
-                Failure::new(Exit::Mount, "umount", message)
-            })
-        });
-        if let Err(failure) = taken {
+        if let Err(failure) = unmount(dir, args) {
             exit = exit.and(context.report(&failure));
         }
     }
     Ok(exit)
+}
+
+/// Unmounts one directory.
+pub fn unmount(dir: &Path, args: &UmountArgs) -> Result<()> {
+    let options = UmountOptions {
+        lazy: args.lazy,
+        force: args.force,
+    };
+    let by_kernel = crate::mount::umount_by_kernel(dir, args.lazy);
+    by_kernel.unwrap_or_else(|| {
+        by_fuse(dir, options).map_err(|error| {
+            let message = without_errno(&error.to_string());
+            Failure::new(Exit::Mount, "umount", message)
+        })
+    })
 }
 
 /// Unmounts a FUSE mount. One that `subtype=` gave another type is recognized by the process that

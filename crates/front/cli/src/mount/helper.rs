@@ -111,6 +111,8 @@ fn arguments(image: &OsStr, dir: &OsStr, options: Vec<String>, call: HelperCall)
         log: None,
         metrics: None,
         format: None,
+        partition: None,
+        command: Vec::new(),
         remote: RemoteArgs::default(),
         image: PathBuf::from(image),
         dir: PathBuf::from(dir),

@@ -3,12 +3,15 @@
 //! Without `-f` a second process does the work (see [`daemon`]); this one returns when the mount
 //! answers, or with the error.
 
+mod command;
 mod daemon;
 mod handover;
+mod help;
 mod helper;
 mod keeper;
 mod on_demand;
 mod outside;
+mod partition;
 mod present;
 mod report;
 mod reread;
@@ -18,6 +21,7 @@ mod socket;
 mod via;
 mod volume;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,75 +48,19 @@ use sandbox::Open;
 use socket::{Telling, Unnamed};
 
 pub use daemon::is_in_background;
+pub use help::MOUNT_OPTIONS;
 pub use helper::{as_mount_helper, helper_status};
 pub use keeper::run_keeper;
 pub use present::umount as umount_by_kernel;
 pub use socket::{StatusAnswer, ask as ask_process, ask_all, question};
 pub use via::Via;
 
-const EXAMPLES: &str = "\
-Examples:
-  forerun mount firmware.img /mnt
-  forerun mount -o uid=1000,gid=1000 card.img /mnt      an exFAT volume, to write to
-  forerun mount -o offset=1M,ro disk.img /mnt
-The mount options (-o) are in forerun mount --help-all.";
-
-const LONG_EXAMPLES: &str = "\
-Examples:
-  forerun mount firmware.img /mnt
-  forerun mount -o uid=1000,gid=1000 card.img /mnt      an exFAT volume, to write to
-  forerun mount -o offset=1M,ro disk.img /mnt";
-
-/// The mount options, for the long help and the man pages.
-pub const MOUNT_OPTIONS: &str = "\
-Mount options (-o, and the fourth field of /etc/fstab):
-  via=HOW                as --via: auto, fuse or kernel
-  offset=N, size=N       the image is that part of the file
-  uid=N, gid=N           owner of everything, instead of the image's; in formats without
-                         owners (romfs) everything belongs to who mounts
-  umask=NNN              permissions to take away
-  allow_other            other users may look too, as far as permissions allow
-  default_permissions    the kernel enforces the image's permissions for you too
-  auto_unmount           unmount when the serving processes die, however they die
-  restarts=N             replace a serving process that dies, up to N times a minute (2);
-                         0: the mount ends with the process
-  objects=DIR            object store of a composefs image
-  verity=MODE            check objects before they are used: off, on or require
-  device=PATH            data that the image keeps outside itself; once for each device
-  readahead=N            keep this far ahead of a sequential reader; 0 turns it off
-  cache=N, threads=N     memory for cached blocks; threads that work
-  nolock                 read a volume that others write: what is read may be inconsistent
-  nolargeblocks          the legacy 1 KiB requests, to compare (largeblocks is the default)
-  nopin                  do not answer small requests on the CPU of the program that reads
-  fsname=S, subtype=S    what df and mount show
-  remount                change ro, suid, dev and noexec of the mount that is there
-  rescue                 show what a damaged exFAT volume still has; read-only
-  suid, dev, noexec      honour set-user-id bits, device nodes (root only); run no programs
-Volumes that change (exFAT) are mounted read-write:
-  ro                     do not write
-  fmask=NNN, dmask=NNN   as umask, for files and for directories
-  time_offset=N, sys_tz  zone of times without one: minutes east of UTC, or this system's
-  dirsync, sync          each operation, each write too, is on the device when it returns
-  errors=WHAT            after damage: continue, or take no more changes (remount-ro)
-  break_lock             write although other processes read; they may read inconsistent data
-  discard                tell the device what is free; fstrim(8) works without
-  keep_last_dots         names may end with dots
-Sizes take K, M, G. Other mounts are read-only; all are nosuid and nodev.";
-
-const FSTAB: &str = "\
-In /etc/fstab, with the link mount.fuse.forerun to this program in /sbin:
-  /srv/a.img  /mnt/a  fuse.forerun  ro,nofail,allow_other  0 0";
-
-fn long_help() -> String {
-    [LONG_EXAMPLES, MOUNT_OPTIONS, FSTAB].join("\n\n")
-}
-
 /// Show an image as a directory
 ///
 /// Returns when the mount answers; a process in the background serves it until it is unmounted.
 /// Works as root, without root (through fusermount3), and in a user namespace.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = EXAMPLES, after_long_help = long_help())]
+#[command(after_help = help::EXAMPLES, after_long_help = help::long_help())]
 pub struct MountArgs {
     /// Stay in the foreground, and log to standard error
     #[arg(short, long)]
@@ -135,6 +83,9 @@ pub struct MountArgs {
     /// Open the image as this format, whatever it looks like
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
+    /// The image is this partition of the file, numbered as `forerun scan` numbers them
+    #[arg(long, value_name = "N")]
+    pub partition: Option<u32>,
     #[command(flatten)]
     pub remote: RemoteArgs,
     /// File or block device with the image, or where it can be fetched from: https://, s3:// or
@@ -144,6 +95,12 @@ pub struct MountArgs {
     /// The directory to show it on
     #[arg(value_hint = ValueHint::DirPath)]
     pub dir: PathBuf,
+    /// Run this command while the image is mounted, and unmount it when the command ends
+    ///
+    /// The exit status is that of the command, or 128 and the number of the signal that ended it; 127 if
+    /// it is not there. SIGINT, SIGTERM and SIGHUP are passed on to it.
+    #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments, conflicts_with = "foreground")]
+    pub command: Vec<OsString>,
     /// How mount(8) called, if it did.
     #[arg(skip)]
     pub helper: Option<HelperCall>,
@@ -158,8 +115,16 @@ pub struct HelperCall {
     pub sloppy: bool,
 }
 
-/// Mounts. In the foreground this returns when the mount has ended, else when it answers.
+/// Mounts. In the foreground this returns when the mount has ended, else when it answers; with a command
+/// when that has ended.
 pub fn run(context: &Context, args: &MountArgs) -> Result {
+    match args.command.as_slice() {
+        [] => mount(context, args),
+        [program, words @ ..] => command::run(context, args, program, words),
+    }
+}
+
+fn mount(context: &Context, args: &MountArgs) -> Result {
     let (mut options, via) = parse_options(context, args)?;
     if outside::is_it() {
         return outside::run(args, &mut options);
@@ -352,15 +317,18 @@ fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOptions, V
     let usage = |error: forerun_fuse::OptionError| Failure::usage(error.to_string());
     let sloppy = args.helper.is_some_and(|call| call.sloppy);
     let mut options = MountOptions::default();
-    let mut via = None;
+    let (mut via, mut partition) = (None, None);
     for list in &args.options {
         let mut unknown = options.apply_known(list).map_err(usage)?;
         for word in &unknown {
             if let Some(asked) = Via::from_option(word) {
                 via = Some(asked?);
             }
+            if let Some(asked) = partition::from_option(word) {
+                partition = Some(asked?);
+            }
         }
-        unknown.retain(|word| Via::from_option(word).is_none());
+        unknown.retain(|word| !is_own(word));
         match unknown.first() {
             Some(_) if sloppy && !is_in_background() => {
                 let unknown = unknown.join(", ");
@@ -369,13 +337,21 @@ fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOptions, V
             Some(word) if !sloppy => {
                 let name = word.clone();
                 let error = forerun_fuse::OptionError::Unknown { name };
-                return Err(Failure::usage(format!("{error}, via=")));
+                return Err(Failure::usage(format!("{error}, via=, partition=")));
             }
             _ => {}
         }
     }
     let via = args.via.or(via).unwrap_or_default();
+    if let Some(number) = args.partition.or(partition) {
+        partition::set(args, &mut options, number)?;
+    }
     Ok((options, via))
+}
+
+/// Returns whether a mount option is one of the command, which the crate of mounts does not know.
+fn is_own(word: &str) -> bool {
+    Via::from_option(word).is_some() || partition::from_option(word).is_some()
 }
 
 /// Converts the mount options about the image into the arguments of the other commands.

@@ -21,6 +21,7 @@ mod kernel_mounts;
 mod memory;
 mod mistakes;
 mod mkfs;
+mod mount_command;
 mod on_demand;
 mod packing;
 mod packing_mistakes;

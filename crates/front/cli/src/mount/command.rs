@@ -1,0 +1,102 @@
+//! `forerun mount IMAGE DIR -- CMD`: a mount for as long as a command runs.
+//!
+//! The mount is made as any other, by processes in the background, which do not know of the command.
+
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+
+use rustix::process::{Pid, Signal, getpgrp, kill_process};
+use rustix::termios::tcgetpgrp;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::{MountArgs, failed};
+use crate::context::Context;
+use crate::error::{Failure, Result, reason};
+use crate::exit::Exit;
+use crate::umount::{self, UmountArgs};
+
+/// Exit codes of shells for a command that cannot be run, and one that is not there.
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Mounts, runs the command, and unmounts.
+pub fn run(context: &Context, args: &MountArgs, program: &OsStr, words: &[OsString]) -> Result {
+    let (options, _) = super::parse_options(context, args)?;
+    if options.remount {
+        return Err(Failure::usage(
+            "remount changes a mount; it runs no command",
+        ));
+    }
+    // Before the mount: a signal that comes in between must not leave it behind.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGCHLD]);
+    let mut signals = signals.map_err(|error| failed("handling signals", &error))?;
+    match super::mount(context, args)? {
+        Exit::Ok => {}
+        exit => return Ok(exit),
+    }
+    let is_asked_to_end = signals.pending().any(|signal| signal != SIGCHLD);
+    let ended = match is_asked_to_end {
+        true => Ok(Exit::Interrupted),
+        false => run_command(program, words, &mut signals),
+    };
+    let exit = ended.unwrap_or_else(|failure| context.report(&failure));
+    Ok(exit.and(unmount(context, args)?))
+}
+
+/// Unmounts. What the command left running keeps its open files.
+fn unmount(context: &Context, args: &MountArgs) -> Result {
+    let options = |lazy| UmountArgs {
+        lazy,
+        force: false,
+        dirs: vec![args.dir.clone()],
+    };
+    match umount::unmount(&args.dir, &options(false)) {
+        Ok(()) => Ok(Exit::Ok),
+        Err(_) => umount::run(context, &options(true)),
+    }
+}
+
+fn run_command(program: &OsStr, words: &[OsString], signals: &mut Signals) -> Result {
+    let mut child = Command::new(program).args(words).spawn().map_err(|error| {
+        let code = match error.kind() {
+            ErrorKind::NotFound => NOT_FOUND,
+            _ => CANNOT_RUN,
+        };
+        let failure = Failure::new(Exit::OfCommand(code), "command", reason(&error));
+        failure.of(program.display())
+    })?;
+    loop {
+        let status = child.try_wait();
+        if let Some(status) = status.map_err(|error| failed("waiting for the command", &error))? {
+            return Ok(Exit::OfCommand(code(status)));
+        }
+        for signal in signals.wait() {
+            if signal != SIGCHLD && !(signal == SIGINT && is_in_foreground()) {
+                pass_on(signal, &child);
+            }
+        }
+    }
+}
+
+/// Returns whether this process and its command are what a terminal has in its foreground. Ctrl-C there
+/// has reached the command already.
+fn is_in_foreground() -> bool {
+    let terminal = std::fs::File::open("/dev/tty");
+    terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
+}
+
+fn pass_on(signal: i32, child: &Child) {
+    if let Some(signal) = Signal::from_named_raw(signal) {
+        // The command was not waited for since it was found running, so its number is its own.
+        let _has_ended = kill_process(Pid::from_child(child), signal);
+    }
+}
+
+fn code(status: ExitStatus) -> u8 {
+    let signal = status.signal().map(|signal| signal + 128);
+    let code = status.code().or(signal).unwrap_or(1);
+    u8::try_from(code).unwrap_or(u8::MAX)
+}

@@ -1,0 +1,44 @@
+//! `--partition` of a mount: the offset and size of the image, from the partition table.
+//!
+//! Each process of the mount reads the table itself, before it enters its sandbox.
+
+use forerun::FileSource;
+use forerun_fuse::MountOptions;
+
+use super::MountArgs;
+use crate::error::{Failure, Result};
+use crate::{partition, remote};
+
+/// Returns the value of `partition=` in mount options, or nothing for other words.
+pub fn from_option(word: &str) -> Option<Result<u32>> {
+    let value = match word.split_once('=') {
+        Some(("partition", value)) => value,
+        None if word == "partition" => "",
+        _ => return None,
+    };
+    Some(
+        value
+            .parse()
+            .map_err(|_| Failure::usage(format!("mount option partition={value}: not a number"))),
+    )
+}
+
+/// Sets the place of the image to that of a partition.
+pub fn set(args: &MountArgs, options: &mut MountOptions, number: u32) -> Result<()> {
+    if options.offset != 0 || options.size.is_some() {
+        let message = "a partition has its own offset and size: leave one of them out";
+        return Err(Failure::usage(message));
+    }
+    if remote::is_remote(&args.image) {
+        let message = "a partition of a file at a server cannot be mounted by its number";
+        let hint = "forerun scan NAME shows its offset and size: -o offset=N,size=N";
+        return Err(Failure::usage(message).hint(hint));
+    }
+    let named = |failure: Failure| failure.of(args.image.display());
+    let source = FileSource::open(&args.image);
+    let source = source.map_err(|error| named(Failure::source(&error)))?;
+    let found = partition::find(&source, number).map_err(named)?;
+    options.offset = found.offset;
+    options.size = Some(found.len);
+    Ok(())
+}

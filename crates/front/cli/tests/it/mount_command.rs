@@ -1,0 +1,155 @@
+//! `mount IMAGE DIR -- CMD`, and `mount --partition`.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use forerun_testkit::{eventually, require};
+
+use crate::common::Fixture;
+use crate::common::volume::{Volume, unmount};
+
+/// A tree, an image of it, and a directory to mount it on. Nothing where root or FUSE is missing.
+fn fixture() -> Option<Fixture> {
+    if !require::root() || !require::fuse() {
+        return None;
+    }
+    let fixture = Fixture::tree();
+    fixture.run(&["pack", "tree", "a.sqsh"]).ok();
+    fs::create_dir(fixture.path("mnt")).unwrap();
+    Some(fixture)
+}
+
+fn is_mounted(dir: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let dir = dir.canonicalize().unwrap();
+    mounts.contains(&format!(" {} ", dir.display()))
+}
+
+#[test]
+fn a_mount_lasts_as_long_as_its_command() {
+    let Some(fixture) = fixture() else {
+        return;
+    };
+    let run =
+        |command: &[&str]| fixture.run(&[&["mount", "a.sqsh", "mnt", "--"], command].concat());
+    let mnt = fixture.path("mnt");
+    let told = run(&["cat", "mnt/etc/passwd"]).ok();
+    assert_eq!(told.text(), "root:x:0:0\n");
+    assert!(!is_mounted(&mnt));
+    for (script, code) in [
+        ("exit 7", 7),
+        ("kill -KILL $$", 137),
+        ("cd mnt; sleep 300 & exit 3", 3),
+    ] {
+        let script = format!("{script}\n");
+        let told = fixture
+            .command(&["mount", "a.sqsh", "mnt", "--", "sh", "-c", &script])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(told.code(), Some(code), "{script}");
+        assert!(!is_mounted(&mnt), "{script}");
+    }
+    let missing = run(&["./no-such-program", "a"]);
+    let message = "forerun: ./no-such-program: No such file or directory";
+    missing.fails(127, message);
+    assert!(!is_mounted(&mnt));
+    // Nothing runs where nothing is mounted.
+    let failed = fixture.run(&["mount", "none.sqsh", "mnt", "--", "touch", "ran"]);
+    assert_eq!(failed.code, Some(4), "{}", failed.stderr);
+    assert!(!fixture.path("ran").exists());
+}
+
+#[test]
+fn signals_go_to_the_command_of_a_mount() {
+    let Some(fixture) = fixture() else {
+        return;
+    };
+    for (signal, trap, code) in [
+        ("TERM", "exit 9", 9),
+        ("INT", "exit 8", 8),
+        ("TERM", "trap - TERM; kill $$", 143),
+    ] {
+        let script = format!("trap '{trap}' {signal}; touch started; while :; do sleep 0.05; done");
+        let mut child = fixture
+            .command(&["mount", "a.sqsh", "mnt", "--", "sh", "-c", &script])
+            .spawn()
+            .unwrap();
+        let started = fixture.path("started");
+        eventually("the command runs", || started.exists());
+        let sent = Command::new("kill")
+            .args(["-s", signal, &child.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        let status = child.wait().unwrap();
+        assert_eq!(
+            (status.code(), status.signal()),
+            (Some(code), None),
+            "{signal}"
+        );
+        assert!(!is_mounted(&fixture.path("mnt")));
+        fs::remove_file(started).unwrap();
+    }
+}
+
+#[test]
+fn what_a_command_writes_to_a_volume_is_there_when_its_mount_is_gone() {
+    let Some(volume) = Volume::new("mount-command") else {
+        return;
+    };
+    let file = volume.mnt().join("file");
+    let script = format!("echo text > {}", file.display());
+    let mnt = volume.mnt();
+    let after = [mnt.to_str().unwrap(), "--", "sh", "-c", &script];
+    volume.forerun(&["mount"], &after).ok();
+    volume.tool("fsck.exfat", &["-n"]);
+    assert_eq!(volume.forerun(&["cat"], &["/file"]).ok().text(), "text\n");
+}
+
+/// Creates a disk with an MBR whose second partition is the image.
+fn disk(fixture: &Fixture) {
+    let image = fs::read(fixture.path("a.sqsh")).unwrap();
+    let sectors = u32::try_from(image.len().div_ceil(512)).unwrap();
+    let mut disk = vec![0; 1 << 20];
+    for (entry, start, len) in [(0x1be, 1_u32, 8_u32), (0x1ce, 2048, sectors)] {
+        disk[entry + 4] = 0x83;
+        disk[entry + 8..entry + 12].copy_from_slice(&start.to_le_bytes());
+        disk[entry + 12..entry + 16].copy_from_slice(&len.to_le_bytes());
+    }
+    disk[0x1fe..0x200].copy_from_slice(&[0x55, 0xaa]);
+    disk.extend(image);
+    disk.resize(disk.len().next_multiple_of(512), 0);
+    fs::write(fixture.path("disk.img"), disk).unwrap();
+}
+
+#[test]
+fn a_partition_is_mounted_by_its_number() {
+    let Some(fixture) = fixture() else {
+        return;
+    };
+    disk(&fixture);
+    let mount =
+        |options: &[&str]| fixture.run(&[&["mount"], options, &["disk.img", "mnt"]].concat());
+    for options in [["--partition", "2"], ["-o", "ro,partition=2"]] {
+        mount(&options).ok();
+        let text = fs::read_to_string(fixture.path("mnt/etc/passwd")).unwrap();
+        assert_eq!(text, "root:x:0:0\n");
+        unmount(&fixture.path("mnt"));
+    }
+    let told = mount(&["--partition", "3"]);
+    assert_eq!(told.code, Some(1));
+    assert!(
+        told.stderr
+            .contains("disk.img: has no partition 3; there are 1 ("),
+        "{}",
+        told.stderr
+    );
+    mount(&["--partition", "2", "-o", "offset=1M"]).fails(
+        2,
+        "forerun: a partition has its own offset and size: leave one of them out",
+    );
+    mount(&["-o", "partition=x"]).fails(2, "forerun: mount option partition=x: not a number");
+}

@@ -20,6 +20,7 @@ mod interrupt;
 mod json;
 mod log;
 mod mount;
+mod nearest;
 mod output;
 mod partition;
 mod patience;
@@ -88,7 +89,14 @@ pub fn main() -> ExitCode {
 
 /// Parses the command line. Prints help and mistakes itself, and ends the process then.
 fn parse(argv: &[OsString]) -> Cli {
-    let matches = help::command().get_matches_from(argv);
+    let matches = help::command().try_get_matches_from(argv);
+    let matches = matches.unwrap_or_else(|error| {
+        let words: Vec<_> = argv
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        nearest::suggest(error, help::command(), &words).exit()
+    });
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match &cli.command {
         Command::Help(args) => {

@@ -59,7 +59,7 @@ pub use handover::{
 };
 pub use ledger::LedgerFile;
 pub use mount::{Monitor, Mount, mount, mount_reader, mount_volume};
-pub use options::{MountOptions, OptionError, parse_size};
+pub use options::{MountOptions, OptionError, option_words, parse_size};
 pub use outside::{Outside, prepare_mountpoint, serve_outside};
 pub use remount::remount;
 pub use serving::Ending;

@@ -39,6 +39,7 @@ use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
+use crate::nearest::nearest;
 use crate::remote::{self, RemoteArgs};
 
 use handover::Succession;
@@ -337,7 +338,9 @@ fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOptions, V
             Some(word) if !sloppy => {
                 let name = word.clone();
                 let error = forerun_fuse::OptionError::Unknown { name };
-                return Err(Failure::usage(format!("{error}, via=, partition=")));
+                let failure = Failure::usage(format!("{error}, {}", OWN.join(", ")));
+                let meant = option_meant(word).map(|meant| format!("did you mean {meant}?"));
+                return Err(failure.maybe_hint(meant.as_deref()));
             }
             _ => {}
         }
@@ -347,6 +350,27 @@ fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOptions, V
         partition::set(args, &mut options, number)?;
     }
     Ok((options, via))
+}
+
+/// The mount options of the command.
+const OWN: [&str; 2] = ["via=", "partition="];
+
+/// Returns the words of all mount options; those that take a value end with `=`.
+pub fn option_words() -> Vec<String> {
+    let own = OWN.map(str::to_string);
+    forerun_fuse::option_words().chain(own).collect()
+}
+
+/// Returns the mount option that an unknown word may stand for.
+fn option_meant(word: &str) -> Option<String> {
+    let name = word.split('=').next().unwrap_or(word);
+    let words = option_words();
+    let names = words.iter().map(|word| word.trim_end_matches('='));
+    let meant = nearest(name, names)?;
+    words
+        .iter()
+        .find(|word| word.trim_end_matches('=') == meant)
+        .cloned()
 }
 
 /// Returns whether a mount option is one of the command, which the crate of mounts does not know.

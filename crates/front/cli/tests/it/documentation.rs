@@ -311,14 +311,13 @@ fn completions_know_the_commands() {
     }
 }
 
-#[test]
-fn bash_completes_commands() {
-    let Some(bash) = require::program("bash") else {
-        return;
-    };
+/// Returns what bash offers for the last word of a command line.
+fn completed_by_bash(function: &str, words: &str) -> Option<String> {
+    let bash = require::program("bash")?;
     let script = ran(command(&["completions", "bash"]).output().unwrap()).ok();
     let ask = format!(
-        "{}\nCOMP_WORDS=(forerun ex); COMP_CWORD=1; _forerun forerun ex forerun; echo ${{COMPREPLY[@]}}",
+        "{}\nCOMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); cur=${{COMP_WORDS[COMP_CWORD]}}\n\
+         {function} forerun \"$cur\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; echo ${{COMPREPLY[@]}}",
         script.text()
     );
     // Longer than an argument may be.
@@ -326,5 +325,36 @@ fn bash_completes_commands() {
     let path = dir.path().join("script");
     fs::write(&path, ask).unwrap();
     let output = Command::new(bash).arg(path).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "extract");
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
+}
+
+#[test]
+fn bash_completes_commands_options_and_their_values() {
+    for (words, expected) in [
+        ("forerun ex", "extract"),
+        ("forerun ls --recurs", "--recursive"),
+        ("forerun ls --format cra", "cramfs"),
+        ("forerun pack --format sq", "squashfs"),
+        ("forerun mount -o default_p", "default_permissions"),
+        ("forerun mount -o ro,allow", "ro,allow_other"),
+        (
+            "forerun mount --options ro,uid=1,partit",
+            "ro,uid=1,partition=",
+        ),
+        ("forerun mkfs ex", "exfat"),
+    ] {
+        if let Some(told) = completed_by_bash("_forerun_with_lists", words) {
+            assert_eq!(told, expected, "{words}");
+        }
+    }
+}
+
+#[test]
+fn scripts_for_other_shells_know_the_values_of_options() {
+    for shell in ["zsh", "fish"] {
+        let script = ran(command(&["completions", shell]).output().unwrap()).ok();
+        for word in ["allow_other", "cramfs", "partition="] {
+            assert!(script.text().contains(word), "{shell}: {word}");
+        }
+    }
 }

@@ -282,3 +282,44 @@ fn unwritable_places_are_named() {
         );
     }
 }
+
+#[test]
+fn only_what_may_have_been_meant_is_suggested() {
+    let fixture = Fixture::tree();
+    for (args, tip) in [
+        (&["ls", "--badopt", "x"][..], None),
+        (&["tar", "--directory", "x", "y"], None),
+        (&["mount", "--badopt", "x", "y"], None),
+        (&["ls", "--recursiv", "x"], Some("'--recursive'")),
+        (&["cache", "gc", "--tu", "1"], Some("'--to'")),
+        (&["mount", "--option", "ro", "x", "y"], Some("'--options'")),
+    ] {
+        let told = fixture.run(args);
+        assert_eq!(told.code, Some(2), "{args:?}");
+        let mut tips = told.stderr.lines().filter(|line| line.contains("tip:"));
+        let expected = tip.map(|tip| format!("  tip: a similar argument exists: {tip}"));
+        assert_eq!(
+            tips.next(),
+            expected.as_deref(),
+            "{args:?}: {}",
+            told.stderr
+        );
+        assert_eq!(tips.next(), None, "{args:?}");
+        assert!(told.stderr.contains("Usage: forerun "), "{}", told.stderr);
+    }
+    for (word, hint) in [
+        ("allow_othr", Some("allow_other")),
+        ("umsak=7", Some("umask=")),
+        ("viaa=kernel", Some("via=")),
+        ("badword", None),
+    ] {
+        let told = fixture.run(&["mount", "-o", word, "x", "y"]);
+        assert_eq!(told.code, Some(2), "{word}");
+        let found = told
+            .stderr
+            .lines()
+            .find_map(|line| line.strip_prefix("  hint: "));
+        let expected = hint.map(|hint| format!("did you mean {hint}?"));
+        assert_eq!(found, expected.as_deref(), "{}", told.stderr);
+    }
+}

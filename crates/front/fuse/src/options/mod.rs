@@ -16,7 +16,7 @@ use forerun_vfs::{Ownership, Verity};
 
 use crate::{LedgerFile, Outside};
 
-pub use parse::OptionError;
+pub use parse::{OptionError, option_words};
 pub use value::parse_size;
 
 /// How to mount. [`MountOptions::default`] is a read-only, nosuid, nodev mount with everything that

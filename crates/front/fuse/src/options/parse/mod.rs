@@ -346,17 +346,18 @@ fn split(list: &str) -> Vec<String> {
 }
 
 fn known() -> String {
-    let names = TABLE.iter().filter(|(_, action)| match action {
-        Flag(_) | Value(..) | Text(..) => true,
-        Implied(_) | Ignored => false,
-    });
-    let names: Vec<_> = names
-        .map(|(name, action)| match action {
-            Value(..) | Text(..) => format!("{name}="),
-            Flag(_) | Implied(_) | Ignored => (*name).to_string(),
-        })
-        .collect();
+    let names: Vec<_> = option_words().collect();
     names.join(", ")
+}
+
+/// Returns the mount options with an effect, as words for help and completions; those that take a value
+/// end with `=`.
+pub fn option_words() -> impl Iterator<Item = String> {
+    TABLE.iter().filter_map(|(name, action)| match action {
+        Flag(_) => Some((*name).to_string()),
+        Value(..) | Text(..) => Some(format!("{name}=")),
+        Implied(_) | Ignored => None,
+    })
 }
 
 #[cfg(test)]

@@ -25,16 +25,23 @@ pub fn list(context: &Context, tree: &Tree) -> u64 {
     files
 }
 
-/// Visits everything below the root, directories before what is in them. The depth of the tree takes no
-/// stack.
+/// Visits everything below the root, directories before what is in them. Holds one path, and a place in
+/// each directory above it.
 fn visit(tree: &Tree, visit: &mut dyn FnMut(&[u8], NodeIndex)) {
-    let mut pending = vec![(Vec::new(), Tree::ROOT)];
-    while let Some((path, node)) = pending.pop() {
-        if node != Tree::ROOT {
-            visit(&path, node);
+    let mut path = Vec::new();
+    let mut above = vec![(0, tree.children(Tree::ROOT))];
+    while let Some((len, children)) = above.last_mut() {
+        path.truncate(*len);
+        let Some((name, node)) = children.next() else {
+            above.pop();
+            continue;
+        };
+        path.push(b'/');
+        path.extend_from_slice(name);
+        visit(&path, node);
+        if matches!(tree.node(node).kind, NodeKind::Directory(_)) {
+            above.push((path.len(), tree.children(node)));
         }
-        let children = tree.children(node).rev();
-        pending.extend(children.map(|(name, child)| ([&path, &b"/"[..], name].concat(), child)));
     }
 }
 

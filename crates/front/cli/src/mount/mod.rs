@@ -20,6 +20,7 @@ mod sandbox;
 mod socket;
 mod via;
 mod volume;
+mod words;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -39,7 +40,6 @@ use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
-use crate::nearest::nearest;
 use crate::remote::{self, RemoteArgs};
 
 use handover::Succession;
@@ -55,6 +55,8 @@ pub use keeper::run_keeper;
 pub use present::umount as umount_by_kernel;
 pub use socket::{StatusAnswer, ask as ask_process, ask_all, question};
 pub use via::Via;
+pub use words::option_words;
+use words::parse_options;
 
 /// Show an image as a directory
 ///
@@ -312,70 +314,6 @@ fn mount_open(
 /// Creates the failure that the system refused something that a mount needs besides mounting.
 fn failed(what: &str, error: &io::Error) -> Failure {
     Failure::new(Exit::Mount, "mount", format!("{what}: {}", reason(error)))
-}
-
-fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOptions, Via)> {
-    let usage = |error: forerun_fuse::OptionError| Failure::usage(error.to_string());
-    let sloppy = args.helper.is_some_and(|call| call.sloppy);
-    let mut options = MountOptions::default();
-    let (mut via, mut partition) = (None, None);
-    for list in &args.options {
-        let mut unknown = options.apply_known(list).map_err(usage)?;
-        for word in &unknown {
-            if let Some(asked) = Via::from_option(word) {
-                via = Some(asked?);
-            }
-            if let Some(asked) = partition::from_option(word) {
-                partition = Some(asked?);
-            }
-        }
-        unknown.retain(|word| !is_own(word));
-        match unknown.first() {
-            Some(_) if sloppy && !is_in_background() => {
-                let unknown = unknown.join(", ");
-                context.note(&format!("unknown mount options are ignored: {unknown}"));
-            }
-            Some(word) if !sloppy => {
-                let name = word.clone();
-                let error = forerun_fuse::OptionError::Unknown { name };
-                let failure = Failure::usage(format!("{error}, {}", OWN.join(", ")));
-                let meant = option_meant(word).map(|meant| format!("did you mean {meant}?"));
-                return Err(failure.maybe_hint(meant.as_deref()));
-            }
-            _ => {}
-        }
-    }
-    let via = args.via.or(via).unwrap_or_default();
-    if let Some(number) = args.partition.or(partition) {
-        partition::set(args, &mut options, number)?;
-    }
-    Ok((options, via))
-}
-
-/// The mount options of the command.
-const OWN: [&str; 2] = ["via=", "partition="];
-
-/// Returns the words of all mount options; those that take a value end with `=`.
-pub fn option_words() -> Vec<String> {
-    let own = OWN.map(str::to_string);
-    forerun_fuse::option_words().chain(own).collect()
-}
-
-/// Returns the mount option that an unknown word may stand for.
-fn option_meant(word: &str) -> Option<String> {
-    let name = word.split('=').next().unwrap_or(word);
-    let words = option_words();
-    let names = words.iter().map(|word| word.trim_end_matches('='));
-    let meant = nearest(name, names)?;
-    words
-        .iter()
-        .find(|word| word.trim_end_matches('=') == meant)
-        .cloned()
-}
-
-/// Returns whether a mount option is one of the command, which the crate of mounts does not know.
-fn is_own(word: &str) -> bool {
-    Via::from_option(word).is_some() || partition::from_option(word).is_some()
 }
 
 /// Converts the mount options about the image into the arguments of the other commands.

@@ -109,7 +109,7 @@ fn mkfs_refuses_what_holds_a_filesystem_without_force() {
     forerun(at, &twice).fails(2, "forerun: --empty takes no INPUT");
 }
 
-/// A loop device with old data everywhere: what mkfs does not write must not matter.
+/// Uses a loop device with old data everywhere: bytes that mkfs does not write must not matter.
 #[test]
 fn mkfs_on_a_device_clears_what_the_volume_uses_and_locks_the_file_behind_it() {
     let Some(losetup) = require::program("losetup") else {

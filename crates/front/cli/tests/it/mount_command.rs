@@ -10,7 +10,7 @@ use forerun_testkit::{eventually, require};
 use crate::common::Fixture;
 use crate::common::volume::{Volume, unmount};
 
-/// A tree, an image of it, and a directory to mount it on. Nothing where root or FUSE is missing.
+/// Creates a tree, an image of it, and a directory to mount it on; nothing without root or FUSE.
 fn fixture() -> Option<Fixture> {
     if !require::root() || !require::fuse() {
         return None;

@@ -1,0 +1,73 @@
+//! The words of `-o`: those of the crate that mounts, and those of the command.
+
+use forerun_fuse::MountOptions;
+
+use super::{MountArgs, Via, is_in_background, partition};
+use crate::context::Context;
+use crate::error::{Failure, Result};
+use crate::nearest::nearest;
+
+/// Parses the mount options, and the options of the command that stand for some of them.
+pub fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOptions, Via)> {
+    let usage = |error: forerun_fuse::OptionError| Failure::usage(error.to_string());
+    let sloppy = args.helper.is_some_and(|call| call.sloppy);
+    let mut options = MountOptions::default();
+    let (mut via, mut partition) = (None, None);
+    for list in &args.options {
+        let mut unknown = options.apply_known(list).map_err(usage)?;
+        for word in &unknown {
+            if let Some(asked) = Via::from_option(word) {
+                via = Some(asked?);
+            }
+            if let Some(asked) = partition::from_option(word) {
+                partition = Some(asked?);
+            }
+        }
+        unknown.retain(|word| !is_own(word));
+        match unknown.first() {
+            Some(_) if sloppy && !is_in_background() => {
+                let unknown = unknown.join(", ");
+                context.note(&format!("unknown mount options are ignored: {unknown}"));
+            }
+            Some(word) if !sloppy => {
+                let name = word.clone();
+                let error = forerun_fuse::OptionError::Unknown { name };
+                let failure = Failure::usage(format!("{error}, {}", OWN.join(", ")));
+                let meant = option_meant(word).map(|meant| format!("did you mean {meant}?"));
+                return Err(failure.maybe_hint(meant.as_deref()));
+            }
+            _ => {}
+        }
+    }
+    let via = args.via.or(via).unwrap_or_default();
+    if let Some(number) = args.partition.or(partition) {
+        partition::set(args, &mut options, number)?;
+    }
+    Ok((options, via))
+}
+
+/// The mount options of the command.
+const OWN: [&str; 2] = ["via=", "partition="];
+
+/// Returns the words of all mount options; those that take a value end with `=`.
+pub fn option_words() -> Vec<String> {
+    let own = OWN.map(str::to_string);
+    forerun_fuse::option_words().chain(own).collect()
+}
+
+/// Returns the mount option that an unknown word may stand for.
+fn option_meant(word: &str) -> Option<String> {
+    let name = word.split('=').next().unwrap_or(word);
+    let words = option_words();
+    let names = words.iter().map(|word| word.trim_end_matches('='));
+    let meant = nearest(name, names)?;
+    words
+        .iter()
+        .find(|word| word.trim_end_matches('=') == meant)
+        .cloned()
+}
+
+/// Returns whether a mount option is one of the command, which the crate of mounts does not know.
+fn is_own(word: &str) -> bool {
+    Via::from_option(word).is_some() || partition::from_option(word).is_some()
+}

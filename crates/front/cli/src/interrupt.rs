@@ -2,7 +2,9 @@
 //! directory and mount.
 
 use std::io;
-use std::sync::{Mutex, Once};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, Once};
+use std::time::Duration;
 
 use forerun::Unpoisoned;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -67,6 +69,54 @@ impl Drop for OnInterrupt {
     fn drop(&mut self) {
         let mut actions = ACTIONS.lock().unpoisoned();
         actions.retain(|(id, _)| *id != self.id);
+    }
+}
+
+/// Time that interrupted work has to end by itself. A read of a server that is gone takes longer.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A guard for work that ends by itself when the program is interrupted, and reports how far it came.
+pub struct Graceful {
+    guard: Option<OnInterrupt>,
+    stop: Arc<AtomicBool>,
+    ended: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Graceful {
+    /// Creates it. A signal sets `stop`, and ends the process once the guard is dropped, at the latest after
+    /// [`GRACE`].
+    pub fn new(stop: Arc<AtomicBool>) -> Self {
+        let ended = Arc::new((Mutex::new(false), Condvar::new()));
+        let guard = OnInterrupt::new({
+            let (stop, ended) = (Arc::clone(&stop), Arc::clone(&ended));
+            move || {
+                stop.store(true, Ordering::Relaxed);
+                let (ended, changed) = &*ended;
+                let ended = ended.lock().unpoisoned();
+                // The process ends in either case.
+                drop(changed.wait_timeout_while(ended, GRACE, |ended| !*ended));
+            }
+        });
+        Self {
+            guard: Some(guard),
+            stop,
+            ended,
+        }
+    }
+}
+
+impl Drop for Graceful {
+    fn drop(&mut self) {
+        let (ended, changed) = &*self.ended;
+        *ended.lock().unpoisoned() = true;
+        changed.notify_all();
+        if self.stop.load(Ordering::Relaxed) {
+            // The thread that got the signal ends the process.
+            loop {
+                std::thread::park();
+            }
+        }
+        drop(self.guard.take());
     }
 }
 

@@ -33,6 +33,7 @@ mod repairing;
 mod restart;
 mod restart_failures;
 mod restarting;
+mod resuming;
 mod sandbox;
 mod scanning;
 mod sharing;

@@ -8,7 +8,7 @@ use forerun::MemorySource;
 use forerun_testkit::exfat_judge::judge;
 use forerun_testkit::{eventually, require};
 
-use crate::common::volume::{Volume, as_nobody, unmount};
+use crate::common::volume::{Small, Volume, as_nobody, unmount};
 use crate::common::{command, ran};
 
 #[test]
@@ -242,34 +242,6 @@ fn a_volume_marked_dirty_is_mounted_with_a_warning_that_names_the_repair() {
     assert_eq!(repaired.code, Some(8), "{}", repaired.stderr);
     volume.mount(&[]).ok();
     unmount();
-}
-
-/// A tmpfs on the directory of a volume, unmounted in the end.
-struct Small<'a>(&'a Path);
-
-impl<'a> Small<'a> {
-    fn on(dir: &'a Path) -> Self {
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=8M", "none"])
-            .arg(dir)
-            .status();
-        assert!(mount.unwrap().success());
-        Self(dir)
-    }
-
-    fn resize(&self, size: &str) {
-        let mount = Command::new("mount")
-            .args(["-o", &format!("remount,size={size}")])
-            .arg(self.0)
-            .status();
-        assert!(mount.unwrap().success());
-    }
-}
-
-impl Drop for Small<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0).status();
-    }
 }
 
 #[test]

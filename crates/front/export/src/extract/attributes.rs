@@ -174,7 +174,7 @@ impl Attributes {
 }
 
 /// Changes the mode of what has that name, unless it is a link: the plain call would follow it.
-fn chmod_exactly(dir: &OwnedFd, name: &[u8], mode: Mode) -> Result<(), Errno> {
+pub fn chmod_exactly(dir: &OwnedFd, name: &[u8], mode: Mode) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let node = rustix::fs::openat(dir, name, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&node)?;

@@ -12,10 +12,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_io::Unpoisoned;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
+use super::ExtractOptions;
+use super::attributes::{chmod_exactly, mode};
 use super::plan::Dir;
 
 /// The fate of a directory.
@@ -32,6 +34,8 @@ pub enum State {
 /// Directories by their index in the plan.
 pub struct Directories {
     force: bool,
+    /// Directories that are there and closed to their owner are opened to it.
+    opens: bool,
     parents: Vec<(usize, Vec<u8>)>,
     states: Vec<State>,
     root: Arc<OwnedFd>,
@@ -54,9 +58,9 @@ const MOST_OPEN: usize = 256;
 
 impl Directories {
     /// Opens the target, making it and its parents where they are missing. The path to it is the
-    /// caller's own and may contain symbolic links. With `is_new` the caller has just made it.
-    pub fn open(target: &Path, dirs: &[Dir<'_>], force: bool, is_new: bool) -> io::Result<Self> {
-        let was_there = !is_new && target.try_exists().unwrap_or(true);
+    /// caller's own and may contain symbolic links. With [`ExtractOptions::is_new`] the caller has just made it.
+    pub fn open(target: &Path, dirs: &[Dir<'_>], options: &ExtractOptions) -> io::Result<Self> {
+        let was_there = !options.is_new && target.try_exists().unwrap_or(true);
         std::fs::create_dir_all(target)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, target, flags, Mode::empty())?;
@@ -64,7 +68,8 @@ impl Directories {
         let most = forerun_io::saturating_usize(descriptors / 4).clamp(1, MOST_OPEN);
         let state = if was_there { State::Found } else { State::Made };
         Ok(Self {
-            force,
+            force: options.force,
+            opens: options.force || options.skip_existing,
             parents: dirs
                 .iter()
                 .map(|dir| (dir.parent, dir.name.to_vec()))
@@ -153,6 +158,9 @@ impl Directories {
             Err(Errno::EXIST) => State::Found,
             Err(error) => return Err(error.into()),
         };
+        if state == State::Found && self.opens {
+            open_to_owner(&dir, name);
+        }
         let opened = match rustix::fs::openat(&*dir, name, DIR, Mode::empty()) {
             Err(Errno::NOTDIR | Errno::LOOP) if self.force => {
                 let make = || rustix::fs::mkdirat(&*dir, name, mode);
@@ -189,5 +197,21 @@ impl Directories {
 
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unpoisoned()
+    }
+}
+
+/// Lets the caller into a directory of its own that was finished with a narrower mode, as 0555. The end of
+/// the extraction sets the mode of the image again.
+fn open_to_owner(dir: &OwnedFd, name: &[u8]) {
+    let Ok(stat) = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else {
+        return;
+    };
+    let bits = stat.st_mode & 0o7777;
+    let is_closed = FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+        && bits & 0o700 != 0o700
+        && stat.st_uid == rustix::process::geteuid().as_raw();
+    if is_closed && let Ok(bits) = u16::try_from(bits | 0o700) {
+        // Where this fails, making the entries fails and says so.
+        let _ = chmod_exactly(dir, name, mode(bits));
     }
 }

@@ -69,10 +69,11 @@ impl Job<'_> {
                 self.file(item, (bulk, taken), &dir, &mut report)
             });
             match made {
-                Ok(()) => {
+                Ok(true) => {
                     report.files += 1;
                     report.bytes = report.bytes.saturating_add(item.entry.metadata.size);
                 }
+                Ok(false) => break,
                 Err(error) => self.fail(&mut report, error),
             }
             self.progress.advance(0, 1);
@@ -80,39 +81,42 @@ impl Job<'_> {
         report
     }
 
+    /// Makes a file. Returns whether it is whole: a file that the end of the work cut short is removed.
     fn file(
         &self,
         item: &Item<'_>,
         data: (&Bulk, TakenFile),
         dir: &OwnedFd,
         report: &mut ExtractReport,
-    ) -> Result<(), ExportError> {
+    ) -> Result<bool, ExportError> {
         let attributes = self.attributes(item.entry, report);
         let defaults = self.defaults_in(item.dir);
         let (mode, set_mode) = attributes.first_mode(defaults);
         let make = || rustix::fs::openat(dir, item.name, NEW, mode);
         let made = self.directories.exclusively(dir, item.name, make);
         let file = File::from(made.map_err(super::entry_error(item, "create"))?);
-        if let Err(error) = self.copy(item, data, &file) {
+        let copied = self.copy(item, data, &file);
+        if !matches!(copied, Ok(true)) {
             // Half a file under its full name would be taken for the whole.
             let _it_may_be_gone = rustix::fs::unlinkat(dir, item.name, AtFlags::empty());
-            return Err(error);
+            return copied;
         }
         self.made.note(item.entry.node, &file);
         let path = item.entry.name();
         attributes.set(&file, defaults, set_mode, &mut |loss, error| {
             report.lose(loss, path, Some(error.into()));
         });
-        Ok(())
+        Ok(true)
     }
 
-    /// Writes the data between the holes.
+    /// Writes the data between the holes. Returns whether all of it is written; the end of the work cuts it
+    /// short.
     fn copy(
         &self,
         item: &Item<'_>,
         (bulk, taken): (&Bulk, TakenFile),
         file: &File,
-    ) -> Result<(), ExportError> {
+    ) -> Result<bool, ExportError> {
         let (entry, size) = (item.entry, item.entry.metadata.size);
         let wrong = super::entry_error(item, "write");
         let mut written = 0;
@@ -120,6 +124,9 @@ impl Job<'_> {
         let copied = visit_data(bulk.reader(), entry.node, size, &mut |piece| {
             let (mut at, end) = (piece.range.start, piece.range.end);
             while at < end {
+                if self.is_stopped() {
+                    return Err(Stopped::Early);
+                }
                 let data = bulk.read(&taken, at..end, piece.extent.as_ref())?;
                 if data.is_empty() {
                     return Err(Stopped::Write(io::ErrorKind::UnexpectedEof.into()));
@@ -132,16 +139,18 @@ impl Job<'_> {
             written = end;
             Ok(())
         });
-        copied.map_err(|stopped| match stopped {
-            Stopped::Read(error) => failure(entry, error),
-            Stopped::Write(error) => wrong(error),
-        })?;
+        match copied {
+            Ok(()) => {}
+            Err(Stopped::Early) => return Ok(false),
+            Err(Stopped::Read(error)) => return Err(failure(entry, error)),
+            Err(Stopped::Write(error)) => return Err(wrong(error)),
+        }
         gather.write().map_err(&wrong)?;
         if written < size {
             file.set_len(size).map_err(wrong)?;
             self.progress.advance(size - written, 0);
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -149,6 +158,8 @@ impl Job<'_> {
 enum Stopped {
     Read(forerun_vfs::Error),
     Write(io::Error),
+    /// Nothing more is to be written.
+    Early,
 }
 
 impl From<forerun_vfs::Error> for Stopped {

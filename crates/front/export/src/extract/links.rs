@@ -3,7 +3,7 @@
 //! A name says too little: a file of the user may stand where the first name should have been made,
 //! and another user who can write to the directory may put something else there meanwhile. The run
 //! therefore notes the inode of each file that gets further names when it makes the file, and links
-//! only a descriptor that shows the same inode.
+//! only a descriptor that shows the same inode. A finished file of an earlier run counts as made.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -15,6 +15,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::plan::Item;
+use super::present::Present;
 use super::{ExtractReport, Job, Loss, entry_error};
 use crate::ExportError;
 
@@ -86,7 +87,6 @@ fn link_open(file: &OwnedFd, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
 impl Job<'_> {
     /// Links a file that this run made under one more name.
     pub(super) fn link(&self, first: &Item<'_>, item: &Item<'_>, report: &mut ExtractReport) {
-        self.progress.advance(0, 1);
         let is_device = matches!(
             item.entry.metadata.kind,
             FileType::BlockDevice | FileType::CharDevice
@@ -97,8 +97,22 @@ impl Job<'_> {
         if self.is_stopped() {
             return;
         }
+        self.progress.advance(0, 1);
+        if self.options.skip_existing && self.is_linked(first, item) {
+            report.skipped += 1;
+            return;
+        }
         let linked = self.open_made(first, item).and_then(|file| {
             let dir = self.directory_of(item)?;
+            if self.options.skip_existing
+                && matches!(
+                    self.present(item, &dir),
+                    Present::Finished | Present::Unfinished
+                )
+            {
+                // The name shows a file that was made anew under its first name.
+                let _ = rustix::fs::unlinkat(&dir, item.name, AtFlags::empty());
+            }
             let make = || link_open(&file, &dir, item.name);
             let made = self.directories.exclusively(&dir, item.name, make);
             made.map_err(entry_error(item, "make the hard link"))
@@ -107,6 +121,16 @@ impl Job<'_> {
             Ok(()) => report.hard_links += 1,
             Err(error) => self.fail(report, error),
         }
+    }
+
+    /// Returns whether a further name shows the inode of the first one already.
+    fn is_linked(&self, first: &Item<'_>, item: &Item<'_>) -> bool {
+        let found =
+            self.directories.get(item.dir).ok().and_then(|dir| {
+                rustix::fs::statat(&dir, item.name, AtFlags::SYMLINK_NOFOLLOW).ok()
+            });
+        let made = self.made.get(first.entry.node);
+        made.is_some() && made == found.map(|stat| identity(&stat))
     }
 
     /// Opens the first name of a file, where it still shows the inode that this run made.

@@ -14,6 +14,7 @@ mod file;
 mod gather;
 mod links;
 mod plan;
+mod present;
 mod report;
 
 use std::io;
@@ -43,6 +44,8 @@ pub struct ExtractOptions {
     /// Replace what is there already. It is unlinked first, never written through. Directories are
     /// kept and filled.
     pub force: bool,
+    /// Leave alone what an earlier run has finished, and make anew what it has left unfinished.
+    pub skip_existing: bool,
     /// Make device nodes; needs root. Fifos and sockets are always made.
     pub devices: bool,
     /// Keep setuid, setgid and sticky bits.
@@ -68,6 +71,9 @@ pub struct ExtractOptions {
     pub is_new: bool,
     /// Threads that write files; 0 means one per CPU.
     pub threads: usize,
+    /// Ends the extraction once the caller sets it: no half file is left, and the report counts what is
+    /// missing.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// The owners that files get, where the format has owners.
@@ -100,11 +106,9 @@ pub fn extract(
     progress.begin(bytes, u64_from(chosen.entries.len()));
     let plan = Plan::new(&chosen.entries);
     let directories =
-        Directories::open(dir, &plan.dirs, options.force, options.is_new).map_err(|source| {
-            ExportError::Target {
-                path: dir.into(),
-                source,
-            }
+        Directories::open(dir, &plan.dirs, options).map_err(|source| ExportError::Target {
+            path: dir.into(),
+            source,
         })?;
     let volume = reader.fs().volume();
     let is_root = rustix::process::geteuid().is_root();
@@ -122,11 +126,13 @@ pub fn extract(
         stop: AtomicBool::new(false),
     };
     let mut report = ExtractReport::default();
+    let unseen = u64_from(chosen.failures.len());
     chosen
         .failures
         .into_iter()
         .for_each(|failure| report.fail(failure));
     job.run(plan, &mut report);
+    report.missing = report.missing.saturating_add(unseen);
     report.sort();
     Ok(report)
 }
@@ -151,7 +157,9 @@ struct Job<'j> {
 impl Job<'_> {
     fn run(&mut self, mut plan: Plan<'_>, report: &mut ExtractReport) {
         self.leave_collisions_out(&mut plan, report);
+        let planned = plan.names().count();
         self.make_directories(&plan, report);
+        self.skip_files(&mut plan, report);
         for item in &plan.others {
             self.other(item, report);
         }
@@ -159,12 +167,21 @@ impl Job<'_> {
         for (first, item) in &plan.links {
             self.link(first, item, report);
         }
+        report.interrupted = self.options.stop.load(Ordering::Relaxed);
+        report.stopped = self.stop.load(Ordering::Relaxed);
+        report.missing = u64_from(planned).saturating_sub(report.done());
+        // Another run can fill the directories of one that has ended early, and their owner can remove them.
+        if self.is_stopped() {
+            return;
+        }
         for (index, dir) in plan.dirs.iter().enumerate().rev() {
             if let Some(entry) = dir.entry {
                 self.finish_directory(index, dir.parent, entry, report);
             }
         }
-        report.stopped |= self.stop.load(Ordering::Relaxed);
+        if plan.dirs.first().is_some_and(|dir| dir.entry.is_some()) {
+            report.directories += 1;
+        }
     }
 
     fn leave_collisions_out(&self, plan: &mut Plan<'_>, report: &mut ExtractReport) {
@@ -189,6 +206,9 @@ impl Job<'_> {
 
     fn make_directories(&mut self, plan: &Plan<'_>, report: &mut ExtractReport) {
         for dir in plan.dirs.iter().skip(1) {
+            if self.is_stopped() {
+                return;
+            }
             // Closed to others while it is filled, unless its own mode lets them in; no other program
             // writes there before all is done.
             let bits = dir
@@ -198,30 +218,33 @@ impl Job<'_> {
             let path = dir.entry.map_or(dir.name, |entry| entry.name()).to_vec();
             match self.directories.make(mode(bits)) {
                 Ok(_) => report.directories += 1,
-                Err(source) => report.fail(ExportError::Entry {
-                    path,
-                    action: "make the directory",
-                    source,
-                }),
+                Err(source) => {
+                    let action = "make the directory";
+                    self.fail(
+                        report,
+                        ExportError::Entry {
+                            path,
+                            action,
+                            source,
+                        },
+                    );
+                }
             }
             self.progress.advance(0, 1);
-        }
-        if plan.dirs.first().is_some_and(|dir| dir.entry.is_some()) {
-            report.directories += 1;
         }
     }
 
     /// Makes a link or special file: a node without data.
     fn other(&self, item: &Item<'_>, report: &mut ExtractReport) {
-        self.progress.advance(0, 1);
         let kind = item.entry.metadata.kind;
         let is_device = matches!(kind, FileType::BlockDevice | FileType::CharDevice);
         if is_device && !self.options.devices {
             return report.lose(Loss::Device, item.entry.name(), None);
         }
-        if self.is_stopped() {
+        if self.is_stopped() || self.skips(item, report) {
             return;
         }
+        self.progress.advance(0, 1);
         let made = self.directory_of(item).and_then(|dir| {
             if kind == FileType::Symlink {
                 let target = self.reader.fs().read_link(item.entry.node);
@@ -360,7 +383,7 @@ impl Job<'_> {
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || self.options.stop.load(Ordering::Relaxed)
     }
 
     /// Notes a failure; one that all others would share ends the work.

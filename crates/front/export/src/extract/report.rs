@@ -77,6 +77,11 @@ pub struct ExtractReport {
     pub symlinks: u64,
     /// Devices, fifos and sockets made.
     pub specials: u64,
+    /// Entries that an earlier run had finished.
+    pub skipped: u64,
+    /// Entries that are missing: those that failed, and those that the extraction had not reached when it
+    /// ended. Devices that were left out and collisions do not count.
+    pub missing: u64,
     /// Entries that could not be made. Everything else was. The first thousand of them.
     pub failures: Vec<Failure>,
     /// Further failures, which are not kept.
@@ -87,6 +92,8 @@ pub struct ExtractReport {
     pub collisions: Vec<(Vec<u8>, Vec<u8>)>,
     /// Whether the extraction ended early, because nothing more could be written.
     pub stopped: bool,
+    /// Whether the extraction ended early, because its caller asked for that.
+    pub interrupted: bool,
 }
 
 impl ExtractReport {
@@ -95,6 +102,8 @@ impl ExtractReport {
     pub fn is_complete(&self) -> bool {
         let missing = |lost: &Shortfall| lost.error.is_some() || lost.loss == Loss::Device;
         self.failures.is_empty()
+            && self.missing == 0
+            && !self.interrupted
             && self.collisions.is_empty()
             && !self.shortfalls.iter().any(missing)
     }
@@ -104,6 +113,23 @@ impl ExtractReport {
     pub fn failed(&self) -> u64 {
         self.more_failures
             .saturating_add(forerun_io::u64_from(self.failures.len()))
+    }
+
+    /// Counts the entries that are done with: made, found, or left out on purpose.
+    pub(super) fn done(&self) -> u64 {
+        let devices = self.shortfalls.iter();
+        let devices = devices.filter(|lost| lost.loss == Loss::Device);
+        [
+            self.directories,
+            self.files,
+            self.hard_links,
+            self.symlinks,
+            self.specials,
+            self.skipped,
+        ]
+        .into_iter()
+        .chain(devices.map(|lost| lost.count))
+        .fold(0, u64::saturating_add)
     }
 
     pub(super) fn fail(&mut self, failure: Failure) {
@@ -141,8 +167,10 @@ impl ExtractReport {
         self.hard_links += other.hard_links;
         self.symlinks += other.symlinks;
         self.specials += other.specials;
+        self.skipped += other.skipped;
         self.more_failures += other.more_failures;
         self.stopped |= other.stopped;
+        self.interrupted |= other.interrupted;
         self.collisions.extend(other.collisions);
         for failure in other.failures {
             self.fail(failure);

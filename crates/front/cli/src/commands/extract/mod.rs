@@ -3,6 +3,7 @@
 mod report;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use forerun::Image;
@@ -16,6 +17,7 @@ use crate::confine::OWNERS;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::interrupt::{self, Graceful};
 use crate::output;
 use crate::place::OutputDir;
 use crate::progress::Progress;
@@ -25,6 +27,9 @@ use crate::progress::Progress;
 /// Paths keep their directories: /etc/passwd becomes DIR/etc/passwd. Nothing is written outside of
 /// DIR, whatever the image says, and nothing is overwritten without --force. What cannot be done is
 /// listed, the rest is done, and the exit status is 6.
+///
+/// An extraction that is interrupted, or fills the disk, leaves whole files only, and says how many
+/// are missing. The same command with --skip-existing goes on from there.
 ///
 /// Run by root, files get the owners of the image; run by others, they are the caller's, and a note
 /// says so.
@@ -58,12 +63,16 @@ pub struct ExtractArgs {
         long,
         conflicts_with_all = ["directory", "force", "devices", "special_bits", "same_owner",
             "no_same_owner", "no_same_permissions", "no_xattrs", "privileged_xattrs", "uid_map",
-            "gid_map", "check_case_collisions"]
+            "gid_map", "check_case_collisions", "skip_existing"]
     )]
     pub to_stdout: bool,
     /// Replace what is there already
     #[arg(long)]
     pub force: bool,
+    /// Go on after an extraction that ended early: skip files that are there with the size and time of
+    /// the image, and write partly written files anew
+    #[arg(long)]
+    pub skip_existing: bool,
     /// Make device nodes too (root only)
     #[arg(long)]
     pub devices: bool,
@@ -124,6 +133,8 @@ pub fn run(context: &Context, args: &ExtractArgs) -> Result {
     let place = make_place(&args.directory).map_err(|error| report::named(error.into(), &name))?;
     options.is_new = place.is_new();
     let sandbox = place.sandbox(prepared.sandbox());
+    interrupt::defer();
+    let graceful = Graceful::new(Arc::clone(&options.stop));
     context.confine(&sandbox.keep(capabilities(&options)));
     let extracted = context.open_prepared(prepared, None).and_then(|image| {
         expand(&mut selection, &image, &name)?;
@@ -132,13 +143,15 @@ pub fn run(context: &Context, args: &ExtractArgs) -> Result {
         let report = extract(image.reader(), &selection, dir, &options, &progress);
         report.map_err(|error| report::named(error.into(), &name))
     });
-    match extracted {
+    let ended = match extracted {
         Ok(report) => report::finish(context, &name, report),
         Err(failure) => {
             place.take_back();
             Err(failure)
         }
-    }
+    };
+    drop(graceful);
+    ended
 }
 
 fn expand(selection: &mut Selection, image: &Image, name: &str) -> Result<()> {
@@ -169,6 +182,7 @@ fn options(args: &ExtractArgs) -> Result<ExtractOptions> {
     let (uids, gids) = args.owners.maps()?;
     Ok(ExtractOptions {
         force: args.force,
+        skip_existing: args.skip_existing,
         devices: args.devices,
         special_bits: args.special_bits,
         owners: match (args.same_owner, args.no_same_owner) {

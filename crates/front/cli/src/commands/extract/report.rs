@@ -11,11 +11,12 @@ use crate::escape::escape;
 use crate::exit::Exit;
 use crate::json::put_bytes;
 use crate::output::Output;
+use crate::size::counted;
 
 /// Reports everything. Returns the exit code.
 pub fn finish(context: &Context, name: &str, mut report: ExtractReport) -> Result {
     let complete = report.is_complete();
-    let (failed, unlisted) = (report.failed(), report.more_failures);
+    let unlisted = report.more_failures;
     let failures: Vec<Failure> = std::mem::take(&mut report.failures)
         .into_iter()
         .map(|error| named(error.into(), name))
@@ -37,10 +38,38 @@ pub fn finish(context: &Context, name: &str, mut report: ExtractReport) -> Resul
             tell(context, name, lost);
         }
     }
-    if failed > 1 {
-        context.note(&format!("{name}: {failed} entries were not extracted"));
+    if !context.global.json {
+        sum_up(context, name, &report);
     }
     Ok(if complete { Exit::Ok } else { Exit::Partial })
+}
+
+/// Says at the end how much there is and how much is missing. One failure that was reported says all.
+fn sum_up(context: &Context, name: &str, report: &ExtractReport) {
+    let ended = report.stopped || report.interrupted;
+    let files = counted(report.files, "file", "files");
+    let mut text = format!("{files} written");
+    if report.skipped > 0 {
+        let skipped = counted(report.skipped, "entry was", "entries were");
+        text.push_str(&format!(", {skipped} there already"));
+    }
+    if ended || report.missing > 1 {
+        let missing = counted(report.missing, "entry is", "entries are");
+        let why = match (report.interrupted, report.stopped) {
+            (true, _) => "interrupted: ",
+            (false, true) => "ended early: ",
+            (false, false) => "",
+        };
+        let failure = Failure::new(
+            Exit::Partial,
+            "missing",
+            format!("{why}{text}, {missing} missing"),
+        );
+        let hint = "the same command with --skip-existing extracts the rest";
+        context.report(&failure.maybe_hint(ended.then_some(hint)).of(name));
+    } else if report.skipped > 0 {
+        context.note(&format!("{name}: {text}"));
+    }
 }
 
 /// Adds the image's name to a failure about the image; one about a directory of the system has its own
@@ -155,6 +184,9 @@ fn to_json(name: &str, report: &ExtractReport, failures: &[Failure], complete: b
         "hard_links": report.hard_links,
         "symlinks": report.symlinks,
         "specials": report.specials,
+        "skipped": report.skipped,
+        "missing": report.missing,
+        "interrupted": report.interrupted,
         "failures": failures,
         "more_failures": report.more_failures,
         "case_collisions": collisions.collect::<Vec<_>>(),

@@ -112,3 +112,31 @@ pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
     setpriv.arg(program);
     setpriv
 }
+
+/// A tmpfs of 8 MiB on a directory, unmounted in the end.
+pub struct Small<'a>(&'a Path);
+
+impl<'a> Small<'a> {
+    pub fn on(dir: &'a Path) -> Self {
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=8M", "none"])
+            .arg(dir)
+            .status();
+        assert!(mount.unwrap().success());
+        Self(dir)
+    }
+
+    pub fn resize(&self, size: &str) {
+        let mount = Command::new("mount")
+            .args(["-o", &format!("remount,size={size}")])
+            .arg(self.0)
+            .status();
+        assert!(mount.unwrap().success());
+    }
+}
+
+impl Drop for Small<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}

@@ -1,6 +1,7 @@
 //! Checks an image: reads everything, and reports all findings.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 
 use forerun_engine::Reader;
@@ -41,6 +42,8 @@ pub struct CheckSummary {
     pub errors: u64,
     /// The others.
     pub warnings: u64,
+    /// Different errors. Files that share a damaged block have the same one, each.
+    pub places: u64,
 }
 
 /// Checks the whole image, and goes on after each finding. Files are read until
@@ -60,6 +63,9 @@ pub fn check(
         summary: CheckSummary::default(),
         seen: HashSet::new(),
         held: Held::new(reader.limits()),
+        told: HashSet::new(),
+        places: HashSet::new(),
+        hasher: RandomState::new(),
     };
     check.image();
     check.summary
@@ -87,6 +93,11 @@ struct Check<'c> {
     /// Nodes with several names are looked at once.
     seen: HashSet<NodeId>,
     held: Held,
+    /// Hashes of findings: two looks at one node may have the same.
+    told: HashSet<u64>,
+    /// Hashes of errors without their paths.
+    places: HashSet<u64>,
+    hasher: RandomState,
 }
 
 /// Bytes that a set of nodes takes for each, while it grows.
@@ -233,7 +244,20 @@ impl Check<'_> {
         }
     }
 
+    /// Reports a finding, once for each path.
     fn found(&mut self, path: Option<Vec<u8>>, fatal: bool, error: Error) {
+        let text = error.to_string();
+        let hasher = &self.hasher;
+        let (told, place) = (hasher.hash_one((&path, &text)), hasher.hash_one(&text));
+        // Beyond the limit each is reported as it comes.
+        if self.held.add(2 * SEEN).is_ok() {
+            if !self.told.insert(told) {
+                return;
+            }
+            self.summary.places += u64::from(fatal && self.places.insert(place));
+        } else {
+            self.summary.places += u64::from(fatal);
+        }
         if fatal {
             self.summary.errors += 1;
         } else {

@@ -176,8 +176,13 @@ fn as_json(
     })?;
     findings.close(out)?;
     out.line(format!(
-        ",\n\"entries\":{},\"files\":{},\"bytes\":{},\"errors\":{},\"warnings\":{}}}",
-        summary.entries, summary.files, summary.bytes, summary.errors, summary.warnings
+        ",\n\"entries\":{},\"files\":{},\"bytes\":{},\"errors\":{},\"places\":{},\"warnings\":{}}}",
+        summary.entries,
+        summary.files,
+        summary.bytes,
+        summary.errors,
+        summary.places,
+        summary.warnings
     ))?;
     Ok(summary)
 }
@@ -208,12 +213,18 @@ fn sentence(summary: &CheckSummary, quick: bool) -> String {
     } else {
         format!("{} read", size::human(summary.bytes))
     };
+    let places = match summary.places {
+        places if places < summary.errors => {
+            format!(" in {}", counted(places, "place", "places"))
+        }
+        _ => String::new(),
+    };
     let verdict = match (summary.errors, summary.warnings) {
         (0, 0) => "no problems".to_string(),
         (0, warnings) => format!("no errors, {}", counted(warnings, "warning", "warnings")),
-        (errors, 0) => counted(errors, "error", "errors"),
+        (errors, 0) => format!("{}{places}", counted(errors, "error", "errors")),
         (errors, warnings) => format!(
-            "{}, {}",
+            "{}{places}, {}",
             counted(errors, "error", "errors"),
             counted(warnings, "warning", "warnings")
         ),

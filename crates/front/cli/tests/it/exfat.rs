@@ -205,3 +205,34 @@ fn names_longer_than_255_bytes_are_sound() {
         );
     }
 }
+
+/// Cuts the set of directory entries of the file `second` short.
+fn cut_short(image: &Path) {
+    let mut bytes = fs::read(image).unwrap();
+    let name: Vec<u8> = "second".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let found = bytes.windows(name.len()).rposition(|window| window == name);
+    // The name follows two bytes of its entry, and the stream extension lies before that.
+    let entry = found.unwrap() - 2;
+    bytes[entry - 32] = 0;
+    fs::write(image, bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_directory_is_reported_once() {
+    let dir = tree();
+    pack(dir.path(), &[]).ok();
+    cut_short(&dir.path().join("image"));
+    let checked = forerun(dir.path(), &["check", "image"]);
+    assert_eq!(checked.code, Some(1), "{checked:?}");
+    let mut errors: Vec<_> = checked.text().lines().collect();
+    let all = errors.len();
+    errors.sort_unstable();
+    errors.dedup();
+    assert_eq!(errors.len(), all, "{}", checked.text());
+    // The set, and what follows the end of the directory.
+    assert!(
+        checked.text().contains("image: 2 errors, 1 warning ("),
+        "{}",
+        checked.text()
+    );
+}

@@ -165,3 +165,24 @@ fn bytes_beyond_the_limit_are_one_finding_and_are_not_read() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].1.contains("bytes of all files"), "{found:?}");
 }
+
+#[test]
+fn files_that_share_a_damaged_block_are_counted_as_one_place() {
+    let mut builder = MemFsBuilder::new();
+    builder.file("whole", [Piece::Stored(vec![1; 5000])]);
+    let shared = || Extent {
+        logical: 0..100,
+        place: Place::Stored {
+            blob: BlobId::IMAGE,
+            offset: 1000,
+        },
+    };
+    builder.raw_file("one", 100, vec![shared()]);
+    builder.raw_file("other", 100, vec![shared()]);
+    let image = builder.build();
+    let fault = forerun_testkit::FaultSource::bad_range(image.source.clone(), 1000..1100);
+    let reader = reader_on(image.driver(), Arc::new(fault), Limits::default());
+    let summary = check(&reader, CheckOptions::default(), &NoProgress, &mut |_| ());
+    // The large file fails at a place of its own: its first byte.
+    assert_eq!((summary.errors, summary.places), (3, 2));
+}

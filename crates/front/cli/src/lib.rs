@@ -65,7 +65,7 @@ pub fn main() -> ExitCode {
     let (context, result) = match call {
         Some(call) => {
             let verbose = call.as_ref().is_ok_and(|(_, verbose)| *verbose);
-            log::init(verbose.into(), false);
+            log::init(verbose.into(), false, mount::is_in_background());
             secrets::warn();
             let context = Context::new(Global::default());
             let result = call.and_then(|(args, _)| mount::run(&context, &args));
@@ -74,7 +74,7 @@ pub fn main() -> ExitCode {
         None => {
             let cli = parse(argv);
             let to_file = matches!(&cli.command, Command::Mount(args) if args.log.is_some());
-            log::init(cli.global.verbose, to_file);
+            log::init(cli.global.verbose, to_file, mount::is_in_background());
             secrets::warn();
             let context = Context::new(cli.global);
             let result = run(&context, &cli.command);

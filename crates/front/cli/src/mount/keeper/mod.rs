@@ -105,7 +105,7 @@ enum Next {
 /// the command line: a keeper does not, and stays small.
 pub fn run_keeper() -> Option<ExitCode> {
     let args = KeeperArgs::of_this_process()?;
-    crate::log::init(args.verbose, args.log.is_some());
+    crate::log::init(args.verbose, args.log.is_some(), true);
     Some(run(&args).unwrap_or_else(|failure| {
         // Without a standard error nothing can be reported.
         let _ = writeln!(io::stderr(), "{failure}");

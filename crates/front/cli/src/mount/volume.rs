@@ -12,7 +12,7 @@ use forerun::locks::{self, Held};
 use forerun::{EventSink, FileDevice, Locking, OpenOptions, TraceWriter, VolumeMut, vfs::Error};
 use forerun_fuse::MountOptions;
 
-use super::{MountArgs, daemon};
+use super::MountArgs;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::patience::{after_the_end, patiently};
@@ -41,8 +41,11 @@ pub fn prepare(
     open.format.clone_from(&args.format);
     open.events = trace.map(as_sink);
     // If this fails, opening it as an image fails too, and reports the error.
-    let Ok(possible) = VolumeMut::is_possible(&args.image, &open) else {
-        return Ok(None);
+    let is_remote = crate::remote::is_remote(&args.image);
+    let possible = match VolumeMut::is_possible(&args.image, &open) {
+        Ok(possible) => possible && !is_remote,
+        Err(_) if is_remote => false,
+        Err(_) => return Ok(None),
     };
     if asked && options.rescue {
         return Err(Failure::usage(
@@ -55,8 +58,12 @@ pub fn prepare(
         return Err(Failure::usage(message).hint("-o ro,nolock, or -o break_lock"));
     }
     if options.ro_asked || options.rescue || only_looks || !possible {
-        if asked && !daemon::is_in_background() {
-            context.note("images of this format cannot be written to: mounting read-only");
+        if asked {
+            let what = match is_remote {
+                true => "images at servers",
+                false => "images of this format",
+            };
+            context.note(&format!("{what} cannot be written to: mounting read-only"));
         }
         return Ok(None);
     }

@@ -336,3 +336,23 @@ fn a_repair_writes_nothing_where_the_disk_of_the_undo_file_is_full() {
     volume.forerun(&["check", "--undo", name], &[]).ok();
     assert!(fs::read(volume.image()).unwrap() == damaged);
 }
+
+#[test]
+fn a_mount_in_the_background_says_that_it_only_reads() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let dir = forerun_testkit::temp_dir("only_reads");
+    let at = |name: &str| dir.path().join(name);
+    for name in ["tree", "mnt"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    let run = |args: &[&str]| ran(command(args).current_dir(dir.path()).output().unwrap());
+    run(&["pack", "-q", "--format", "squashfs", "tree", "image"]).ok();
+    let mounted = run(&["mount", "-o", "rw", "image", "mnt"]);
+    unmount(&at("mnt"));
+    mounted.fails(
+        0,
+        "forerun: images of this format cannot be written to: mounting read-only",
+    );
+}

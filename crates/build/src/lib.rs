@@ -41,7 +41,7 @@ pub use owners::{IdMap, Owners};
 pub use parallel::{Jobs, ParallelBounds, ParallelError, parallel_map};
 pub use pattern::Patterns;
 pub use priorities::Priorities;
-pub use scan::{ScanOptions, scan};
+pub use scan::{ScanOptions, scan, scan_readable};
 pub use tar::{TarInput, TarOptions, read_tar};
 pub use time::parse_time;
 pub use times::Times;

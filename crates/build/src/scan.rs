@@ -39,6 +39,28 @@ pub struct ScanOptions {
 /// # Errors
 /// [`BuildError::Host`] with the path that could not be read; also if `path` is no directory.
 pub fn scan(path: &Path, options: &ScanOptions) -> Result<Tree, BuildError> {
+    scan_with(path, options, None)
+}
+
+/// As [`scan`], but leaves out files that cannot be opened, and the contents of directories that cannot be
+/// read. Each is passed to `skipped`. Files are opened once more when the image is written; the writer
+/// refuses those that fail only then.
+///
+/// # Errors
+/// Those of [`scan`] for `path` itself.
+pub fn scan_readable(
+    path: &Path,
+    options: &ScanOptions,
+    skipped: &mut dyn FnMut(BuildError),
+) -> Result<Tree, BuildError> {
+    scan_with(path, options, Some(skipped))
+}
+
+fn scan_with(
+    path: &Path,
+    options: &ScanOptions,
+    skipped: Option<&mut dyn FnMut(BuildError)>,
+) -> Result<Tree, BuildError> {
     let root = Root::open(path).map_err(|error| host(path, error))?;
     let mut scan = Scan {
         options,
@@ -46,6 +68,7 @@ pub fn scan(path: &Path, options: &ScanOptions) -> Result<Tree, BuildError> {
         tree: Tree::default(),
         links: HashMap::new(),
         device: 0,
+        skipped,
     };
     let stat = scan.root.stat().map_err(|error| host(path, error))?;
     scan.device = stat.st_dev;
@@ -60,13 +83,14 @@ pub fn scan(path: &Path, options: &ScanOptions) -> Result<Tree, BuildError> {
     *scan.tree.node_mut(Tree::ROOT) = node;
     let mut pending = vec![top];
     while let Some(dir) = pending.pop() {
-        scan.directory(&dir, &mut pending)?;
+        let read = scan.directory(&dir, &mut pending);
+        scan.or_skip(read)?;
     }
     scan.tree.shrink_to_fit();
     Ok(scan.tree)
 }
 
-struct Scan<'o> {
+struct Scan<'o, 's> {
     options: &'o ScanOptions,
     root: Arc<Root>,
     tree: Tree,
@@ -74,6 +98,8 @@ struct Scan<'o> {
     links: HashMap<Identity, NodeIndex>,
     /// The device of the root.
     device: u64,
+    /// Is told of what cannot be read; without it that is an error.
+    skipped: Option<&'s mut dyn FnMut(BuildError)>,
 }
 
 /// A directory still to be read.
@@ -84,7 +110,18 @@ struct Pending {
     seen: Identity,
 }
 
-impl Scan<'_> {
+impl Scan<'_, '_> {
+    /// Skips what cannot be read, where that is wanted.
+    fn or_skip(&mut self, read: Result<(), BuildError>) -> Result<(), BuildError> {
+        match (read, &mut self.skipped) {
+            (Err(error @ BuildError::Host { .. }), Some(skipped)) => {
+                skipped(error);
+                Ok(())
+            }
+            (read, _) => read,
+        }
+    }
+
     fn open(&self, dir: &Pending) -> Result<OwnedFd, BuildError> {
         let opened = self.root.open_dir(&dir.path, dir.seen);
         opened.map_err(|error| self.failed(&dir.path, error))
@@ -94,34 +131,49 @@ impl Scan<'_> {
         let dir = self.open(at)?;
         let names = names(&dir).map_err(|error| self.failed(&at.path, error))?;
         for name in names {
-            let path = at.path.join(&name);
-            if self.options.exclude.matches(path.as_os_str().as_bytes()) {
-                continue;
-            }
-            let stat = rustix::fs::statat(&dir, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW);
-            let stat = stat.map_err(|error| self.failed(&path, error.into()))?;
-            let seen = Identity::of(&stat);
-            if self.options.skip.contains(&seen.numbers()) {
-                continue;
-            }
-            if let Some(&first) = self.links.get(&seen) {
-                self.tree.link(at.node, name.as_bytes(), first)?;
-                continue;
-            }
-            let kind = self.kind(&dir, &path, &stat)?;
-            let is_dir = matches!(kind, NodeKind::Directory(_));
-            let node = self.node(&dir, &path, &stat, kind)?;
-            let node = self.tree.add(at.node, name.as_bytes(), node)?;
-            // Only of directories: overlayfs shows files with the devices of its layers.
-            let is_other = self.options.one_file_system && stat.st_dev != self.device;
-            if is_dir && is_other {
-                continue;
-            }
-            if is_dir {
-                pending.push(Pending { path, node, seen });
-            } else if stat.st_nlink > 1 {
-                self.links.insert(seen, node);
-            }
+            let added = self.entry(at, &dir, &name, pending);
+            self.or_skip(added)?;
+        }
+        Ok(())
+    }
+
+    /// Adds one name of a directory.
+    fn entry(
+        &mut self,
+        at: &Pending,
+        dir: &OwnedFd,
+        name: &OsStr,
+        pending: &mut Vec<Pending>,
+    ) -> Result<(), BuildError> {
+        let path = at.path.join(name);
+        if self.options.exclude.matches(path.as_os_str().as_bytes()) {
+            return Ok(());
+        }
+        let stat = rustix::fs::statat(dir, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW);
+        let stat = stat.map_err(|error| self.failed(&path, error.into()))?;
+        let seen = Identity::of(&stat);
+        if self.options.skip.contains(&seen.numbers()) {
+            return Ok(());
+        }
+        if let Some(&first) = self.links.get(&seen) {
+            return self.tree.link(at.node, name.as_bytes(), first);
+        }
+        let kind = self.kind(dir, &path, &stat)?;
+        if let (Some(_), NodeKind::File { content, len }) = (&self.skipped, &kind) {
+            let opened = content.open(*len);
+            opened.map_err(|error| self.failed(&path, error))?;
+        }
+        let is_dir = matches!(kind, NodeKind::Directory(_));
+        let node = self.node(dir, &path, &stat, kind)?;
+        let node = self.tree.add(at.node, name.as_bytes(), node)?;
+        // Only of directories: overlayfs shows files with the devices of its layers.
+        if is_dir && self.options.one_file_system && stat.st_dev != self.device {
+            return Ok(());
+        }
+        if is_dir {
+            pending.push(Pending { path, node, seen });
+        } else if stat.st_nlink > 1 {
+            self.links.insert(seen, node);
         }
         Ok(())
     }

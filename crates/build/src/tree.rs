@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use forerun_io::{MemoryLimit, Mib};
@@ -153,7 +154,7 @@ pub enum BuildError {
     /// The contents of a file could not be read while the image was written, or had changed.
     #[error("{}: {reason}", String::from_utf8_lossy(path))]
     Content {
-        /// The file, as a path in the tree.
+        /// The file: its path on the host where it is there, else its path in the tree.
         path: Vec<u8>,
         /// The cause.
         reason: String,
@@ -187,6 +188,28 @@ pub enum BuildError {
         /// The error of the system.
         source: io::Error,
     },
+}
+
+impl BuildError {
+    /// Names a file of the host by its path there, where the error has the path in the tree.
+    #[must_use]
+    pub fn of_host(self, tree: &Tree) -> Self {
+        let Self::Content { path, reason } = self else {
+            return self;
+        };
+        let names = path
+            .split(|byte| *byte == b'/')
+            .filter(|name| !name.is_empty());
+        let found = names.fold(Some(Tree::ROOT), |at, name| tree.child(at?, name));
+        let path = match found.map(|index| &tree.node(index).kind) {
+            Some(NodeKind::File {
+                content: Content::Host(file),
+                ..
+            }) => file.path().into_os_string().into_vec(),
+            _ => path,
+        };
+        Self::Content { path, reason }
+    }
 }
 
 /// Nodes and names. The root always exists and is a directory.

@@ -169,6 +169,16 @@ impl Writer {
         observer: &Arc<Observer>,
     ) -> Result<Written, BuildError> {
         warn_of_large_tree(tree);
+        let written = self.write_tree(tree, out, observer);
+        written.map_err(|error| error.of_host(tree))
+    }
+
+    fn write_tree(
+        &self,
+        tree: &Tree,
+        out: &mut dyn ImageOutput,
+        observer: &Arc<Observer>,
+    ) -> Result<Written, BuildError> {
         match self {
             #[cfg(feature = "romfs")]
             Self::Romfs(options) => {

@@ -113,3 +113,50 @@ fn all_that_is_possible_is_done_and_the_rest_is_listed() {
         "forerun: no: Permission denied\n  hint: choose a place where you may write",
     );
 }
+
+#[test]
+fn files_that_cannot_be_read_are_named_and_left_out_when_asked() {
+    if !require::root() || require::program("setpriv").is_none() {
+        return;
+    }
+    let dir = temp_dir("unreadable");
+    let at = |name: &str| dir.path().join(name);
+    let set_mode = |name: &str, mode| {
+        fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for name in ["in/sub", "in/closed"] {
+        fs::create_dir_all(at(name)).unwrap();
+    }
+    for name in ["in/sub/secret", "in/sub/open", "in/closed/inside"] {
+        fs::write(at(name), name).unwrap();
+    }
+    set_mode("in/sub/secret", 0o600);
+    set_mode("", 0o777);
+    for format in ["squashfs", "erofs", "exfat", "romfs"] {
+        let pack = ["pack", "-q", "--format", format, "--force", "in", "image"];
+        as_nobody(dir.path(), &pack).fails(4, "forerun: in/sub/secret: Permission denied");
+    }
+    set_mode("in/closed", 0o700);
+    let pack = ["pack", "-q", "--format", "erofs", "--force", "in", "image"];
+    as_nobody(dir.path(), &pack).fails(4, "forerun: in/closed: Permission denied");
+
+    let told = as_nobody(dir.path(), &[&pack[..], &["--skip-unreadable"]].concat());
+    let mut lines: Vec<_> = told.stderr.lines().collect();
+    lines.sort_unstable();
+    let expected = [
+        "forerun: in/closed: Permission denied",
+        "forerun: in/sub/secret: Permission denied",
+        "forerun: in: 2 files and directories are left out, as they cannot be read",
+    ];
+    assert_eq!((told.code, &lines[..]), (Some(6), &expected[..]));
+    let listed = as_nobody(dir.path(), &["ls", "-R", "image"]).ok();
+    let listed: Vec<_> = listed.text().split_whitespace().collect();
+    assert!(
+        listed.contains(&"open") && listed.contains(&"closed"),
+        "{listed:?}"
+    );
+    assert!(
+        !listed.contains(&"secret") && !listed.contains(&"inside"),
+        "{listed:?}"
+    );
+}

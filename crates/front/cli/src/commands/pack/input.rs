@@ -7,10 +7,14 @@ use std::path::{Path, PathBuf};
 
 use forerun::Limits;
 use forerun::build::{
-    Patterns, ScanOptions, TarInput, TarOptions, Tree, apply_manifest, read_tar, scan,
+    BuildError, Patterns, ScanOptions, TarInput, TarOptions, Tree, apply_manifest, read_tar, scan,
+    scan_readable,
 };
 
+use crate::context::Context;
 use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::size::counted;
 use crate::source::is_stdin;
 
 /// How an input is read.
@@ -25,6 +29,8 @@ pub struct Reading<'r> {
     pub skip: Vec<(u64, u64)>,
     /// Bounds on archives and manifests.
     pub limits: Limits,
+    /// Files of a directory that cannot be read are left out.
+    pub skip_unreadable: bool,
     /// Read in this order, after the input.
     pub manifests: &'r [PathBuf],
 }
@@ -37,6 +43,43 @@ pub enum Input {
     Archive(TarInput, String),
 }
 
+/// What was left out because it cannot be read.
+#[derive(Default)]
+pub struct Skipped {
+    count: u64,
+    /// The first of it.
+    first: Vec<Failure>,
+}
+
+impl Skipped {
+    /// Failures that are listed; beyond, they are counted.
+    const LISTED: usize = 100;
+
+    fn add(&mut self, error: BuildError) {
+        self.count += 1;
+        if self.first.len() < Self::LISTED {
+            let mut failure = Failure::from(error);
+            failure.exit = Exit::Partial;
+            self.first.push(failure);
+        }
+    }
+
+    /// Lists it. Returns the exit code.
+    pub fn tell(self, context: &Context, input: &str) -> Exit {
+        if self.count == 0 {
+            return Exit::Ok;
+        }
+        context.report_all(self.first);
+        let what = counted(
+            self.count,
+            "file or directory is left out, as it",
+            "files and directories are left out, as they",
+        );
+        let message = format!("{what} cannot be read");
+        context.report(&Failure::new(Exit::Partial, "unreadable", message).of(input))
+    }
+}
+
 /// Opens an archive; looks at a directory.
 pub fn open(input: &Path) -> Result<Input> {
     Ok(match is_dir(input)? {
@@ -46,15 +89,17 @@ pub fn open(input: &Path) -> Result<Input> {
 }
 
 /// Reads all of it but the contents of files.
-pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<Tree> {
+pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<(Tree, Skipped)> {
     let Reading {
         exclude,
         xattrs,
         one_file_system,
         skip,
         limits,
+        skip_unreadable,
         manifests,
     } = reading;
+    let mut skipped = Skipped::default();
     let mut tree = match input {
         None => Tree::default(),
         Some(Input::Directory(input)) => {
@@ -65,7 +110,10 @@ pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<Tree> {
                 latest: None,
                 one_file_system,
             };
-            scan(&input, &options)?
+            match skip_unreadable {
+                true => scan_readable(&input, &options, &mut |error| skipped.add(error))?,
+                false => scan(&input, &options)?,
+            }
         }
         Some(Input::Archive(input, name)) => {
             let options = TarOptions {
@@ -84,7 +132,7 @@ pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<Tree> {
         };
         apply_manifest(&mut tree, path, &limits)?;
     }
-    Ok(tree)
+    Ok((tree, skipped))
 }
 
 fn input_name(input: &Path) -> String {

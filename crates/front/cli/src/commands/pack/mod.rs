@@ -78,6 +78,9 @@ pub struct PackArgs {
     /// Put nothing in: OUTPUT is the only name. mkfs does so for exFAT volumes
     #[arg(long, conflicts_with = "manifest")]
     pub empty: bool,
+    /// Leave out files and directories of INPUT that cannot be read, and list them; the exit status is 6
+    #[arg(help_heading = "Selection", long)]
+    pub skip_unreadable: bool,
     #[command(flatten)]
     pub exclude: ExcludeArgs,
     #[command(flatten)]
@@ -116,15 +119,19 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
             .map(|metadata| (metadata.dev(), metadata.ino()))
             .collect(),
         limits: args.limits.limits(),
+        skip_unreadable: args.skip_unreadable,
         manifests: &args.manifest,
     };
     let input = input.map(input::open).transpose()?;
     let targets = blob.iter().chain([&target]);
     let sandbox = sandbox(args, input.as_ref());
     context.confine(&targets.fold(sandbox, |sandbox, target| target.sandbox(sandbox)));
-    let mut tree = input::read(input, reading)?;
+    let (mut tree, skipped) = input::read(input, reading)?;
+    let name = args.input.as_deref().unwrap_or(output).display();
+    let exit = skipped.tell(context, &name.to_string());
     changes.apply(&mut tree);
-    make(context, &writer, &tree, (target, blob), output, "packing")
+    let made = make(context, &writer, &tree, (target, blob), output, "packing")?;
+    Ok(exit.and(made))
 }
 
 /// Returns the sandbox for reading the input. The files that a manifest names may be anywhere, and a link

@@ -8,6 +8,7 @@ use forerun_io::{BlobId, Counted, FileSource, Observer, ReadAt, Window, saturati
 use forerun_vfs::{Error, Format, OpenWith, Result};
 
 use crate::devices::{self, Devices};
+use crate::digest;
 use crate::identify::{find_format, named, probe_len, unknown, with_objects};
 use crate::locks;
 use crate::open;
@@ -22,6 +23,7 @@ pub struct Image {
     container: Option<Container>,
     offset: u64,
     source_len: u64,
+    metadata: Arc<MetadataSource>,
     reader: Reader,
 }
 
@@ -136,6 +138,15 @@ impl Image {
         self.source_len
     }
 
+    /// Computes the digest of a composefs image from all of its bytes: what `fsverity digest` prints for its
+    /// file. Returns nothing for other formats.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the image cannot be read.
+    pub fn digest(&self) -> Result<Option<String>> {
+        digest::measure(self.format, &*self.metadata)
+    }
+
     /// Returns the reader of its files.
     #[must_use]
     pub const fn reader(&self) -> &Reader {
@@ -190,6 +201,9 @@ impl Opened {
         options: &OpenOptions,
         observer: Arc<Observer>,
     ) -> Result<Image> {
+        if let Some(expected) = &options.digest {
+            digest::check(format, &*self.metadata, expected)?;
+        }
         let blobs = Devices::open(&options.devices, options.objects.as_deref())?;
         let driver_source: Arc<dyn ReadAt> = Arc::<MetadataSource>::clone(&self.metadata);
         let fs = (format.open)(OpenWith {
@@ -210,6 +224,7 @@ impl Opened {
             container,
             offset: self.offset,
             source_len: self.source.len(),
+            metadata: Arc::clone(&self.metadata),
             reader: Reader::new(
                 fs,
                 self.source,

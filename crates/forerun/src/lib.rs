@@ -57,6 +57,7 @@
 
 mod contents;
 mod devices;
+mod digest;
 mod entries;
 mod error;
 mod file;

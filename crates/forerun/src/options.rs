@@ -49,6 +49,9 @@ pub struct OpenOptions {
     pub objects: Option<PathBuf>,
     /// How the digests of objects in the image are used.
     pub verity: Verity,
+    /// The fs-verity digest that a composefs image must have, in hexadecimal digits. All of the image is read
+    /// to compute it.
+    pub digest: Option<String>,
     /// Owners, permissions and time zone for formats that keep none.
     pub ownership: Ownership,
     /// Reads as much of a damaged image as possible instead of refusing it: exFAT volumes with a

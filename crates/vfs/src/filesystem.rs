@@ -80,6 +80,8 @@ pub struct VolumeInfo {
     /// Whether names that differ only in case name the same node: a front end that caches names
     /// must not compare them by their bytes.
     pub folds_case: bool,
+    /// When the image was made, in seconds since the epoch, where it says so.
+    pub created: Option<i64>,
     /// Further facts in the format's own terms, for `info`.
     pub details: Vec<(&'static str, String)>,
     /// Warnings for a user of the image, a sentence each without a full stop.
@@ -106,6 +108,7 @@ impl VolumeInfo {
             opens: false,
             shares_blocks: false,
             folds_case: false,
+            created: None,
             details: Vec::new(),
             warnings: Vec::new(),
         }

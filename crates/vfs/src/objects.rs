@@ -3,7 +3,7 @@
 //! Not a part of [`Format`](crate::Format), as few formats have stores. The registry has a table of
 //! [`ObjectFormat`] of its own.
 
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,6 +18,8 @@ pub struct ObjectFormat {
     pub found_as: &'static str,
     /// Opens a store to read objects.
     pub open: fn(&Path) -> io::Result<Arc<dyn ResolveBlob>>,
+    /// Computes the digest of an image from its bytes, in lower-case hexadecimal digits.
+    pub digest: fn(&mut dyn Read) -> io::Result<String>,
     /// Opens a store to remove objects that no image needs.
     pub collector: fn(&Path) -> io::Result<Box<dyn Collector>>,
 }

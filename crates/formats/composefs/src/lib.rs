@@ -69,5 +69,6 @@ pub const OBJECTS: ObjectFormat = ObjectFormat {
     format: FORMAT.name,
     found_as: forerun_erofs::FORMAT.name,
     open: |path| Ok(Arc::new(Objects::new(ObjectStore::open(path)?))),
+    digest: |image| Ok(measure(image)?.0.to_string()),
     collector: gc::collector,
 };

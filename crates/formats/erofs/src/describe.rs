@@ -20,7 +20,6 @@ pub fn details(image: &Image) -> Fields {
     let mut fields = vec![
         ("features", superblock.features()),
         ("compressors", superblock.compressors()),
-        ("created", superblock.build_time.to_string()),
         ("uuid", uuid(&superblock.uuid)),
     ];
     if superblock.devices > 0 {

@@ -50,6 +50,7 @@ impl FileSystem for Erofs {
         info.devices = u32::try_from(self.image.devices.list().len()).unwrap_or(u32::MAX);
         // Deduplicated extents share a feature bit with the packed inode.
         info.shares_blocks = superblock.has(incompat::FRAGMENTS);
+        info.created = Some(self.image.superblock.build_time);
         info.details = describe::details(&self.image);
         info
     }

@@ -16,7 +16,6 @@ pub fn details(image: &Image) -> Fields {
     vec![
         ("version", "4.0".into()),
         ("compressor", compressor(superblock.codec).into()),
-        ("created", superblock.mkfs_time.to_string()),
         ("flags", flag_names(superblock.flags)),
         ("fragments", superblock.fragments.to_string()),
         ("ids", superblock.ids.to_string()),

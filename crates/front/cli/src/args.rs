@@ -168,6 +168,9 @@ pub struct StoreArgs {
     /// Check objects against their digests before they are used
     #[arg(help_heading = "Image", long, value_name = "MODE")]
     pub verity: Option<VerityMode>,
+    /// Refuse another digest of the image: the mount option `digest=`
+    #[arg(skip)]
+    pub digest: Option<String>,
 }
 
 /// A use of the digests of objects.
@@ -257,6 +260,7 @@ impl ImageArgs {
                 .verity
                 .map(Verity::from)
                 .unwrap_or_default(),
+            digest: self.source.store.digest.clone(),
             locking: locking(self.source.no_lock),
             ..OpenOptions::default()
         }

@@ -154,6 +154,7 @@ impl ConvertArgs {
                 store: StoreArgs {
                     objects: from.from_objects.clone(),
                     verity: from.verity,
+                    digest: None,
                 },
                 readahead: from.readahead,
                 cache: Some(from.cache.unwrap_or_else(default_cache)),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::args::ImageArgs;
 use crate::context::{Context, image_name};
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::{json, size};
@@ -25,22 +25,39 @@ pub struct InfoArgs {
 /// Runs it.
 pub fn run(context: &Context, args: &InfoArgs) -> Result {
     let image = context.open(&args.image)?;
-    let mut out = Output::stdout()?;
     let name = image_name(&args.image);
+    let digest = digest(args, &name, &image)?;
+    let mut out = Output::stdout()?;
     if context.global.json {
-        let mut facts = to_json(&name, &image);
+        let mut facts = to_json(&name, &image, digest);
         if context.global.verbose > 0 {
             facts.insert("sandbox".into(), context.confinement.json());
         }
         out.json(&facts.into())?;
     } else {
-        print(context, &mut out, &name, &image)?;
+        print(context, &mut out, &name, &image, digest)?;
     }
     out.finish()?;
     Ok(Exit::Ok)
 }
 
-fn to_json(name: &str, image: &Image) -> Map<String, Value> {
+/// Computes the digest of an image that has one. An image at a server would be fetched for it.
+fn digest(args: &InfoArgs, name: &str, image: &Image) -> Result<Option<String>> {
+    if crate::remote::is_remote(&args.image.image) {
+        return Ok(None);
+    }
+    image
+        .digest()
+        .map_err(|error| Failure::from(error).of(name))
+}
+
+/// Returns a time in seconds since the epoch as RFC 3339 has it, in UTC. Nothing beyond the year 9999.
+fn date(seconds: i64) -> Option<String> {
+    let time = jiff::Timestamp::from_second(seconds).ok()?;
+    Some(time.to_string())
+}
+
+fn to_json(name: &str, image: &Image, digest: Option<String>) -> Map<String, Value> {
     let volume = image.reader().fs().volume();
     let mut object = Map::new();
     object.insert("image".into(), name.into());
@@ -57,16 +74,28 @@ fn to_json(name: &str, image: &Image) -> Map<String, Value> {
     object.insert("has_xattrs".into(), volume.has_xattrs.into());
     object.insert("has_owners".into(), volume.has_owners.into());
     object.insert("has_times".into(), volume.has_times.into());
+    object.insert("created".into(), volume.created.and_then(date).into());
+    object.insert("digest".into(), digest.into());
+    let created = volume
+        .created
+        .map(|seconds| ("created", seconds.to_string()));
     let details: Map<_, _> = volume
         .details
         .into_iter()
+        .chain(created)
         .map(|(key, value)| (key.to_string(), value.into()))
         .collect();
     object.insert("details".into(), details.into());
     object
 }
 
-fn print(context: &Context, out: &mut Output, name: &str, image: &Image) -> Result<()> {
+fn print(
+    context: &Context,
+    out: &mut Output,
+    name: &str,
+    image: &Image,
+    digest: Option<String>,
+) -> Result<()> {
     let volume = image.reader().fs().volume();
     let source_len = image.source_len();
     let mut lines = vec![("image", name.to_string())];
@@ -105,6 +134,13 @@ fn print(context: &Context, out: &mut Output, name: &str, image: &Image) -> Resu
         lines.push((if kept { "keeps" } else { "lacks" }, what.to_string()));
     }
     lines.push(("longest name", size::exact(volume.name_max.into())));
+    if let Some(seconds) = volume.created {
+        lines.push((
+            "created",
+            date(seconds).unwrap_or_else(|| seconds.to_string()),
+        ));
+    }
+    lines.extend(digest.map(|digest| ("digest", digest)));
     for (key, value) in &volume.details {
         lines.push((key, crate::escape::printable(value)));
     }

@@ -32,6 +32,7 @@ Mount options (-o, and the fourth field of /etc/fstab):
                          0: the mount ends with the process
   objects=DIR            object store of a composefs image
   verity=MODE            check objects before they are used: off, on or require
+  digest=HEX             refuse a composefs image with another fs-verity digest
   device=PATH            data that the image keeps outside itself; once for each device
   readahead=N            keep this far ahead of a sequential reader; 0 turns it off
   cache=N, threads=N     memory for cached blocks; threads that work

@@ -329,6 +329,7 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
             store: StoreArgs {
                 objects: options.objects.clone(),
                 verity: Some(options.verity.into()),
+                digest: options.digest.clone(),
             },
             readahead: options.readahead,
             cache: options.cache,

@@ -163,6 +163,7 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
     rest.devices.clone_from(&default.devices);
     rest.objects.clone_from(&default.objects);
     rest.verity = default.verity;
+    rest.digest.clone_from(&default.digest);
     rest.allow_other = default.allow_other;
     rest.default_permissions = default.default_permissions;
     rest.locking = default.locking;

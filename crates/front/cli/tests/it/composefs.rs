@@ -243,3 +243,53 @@ fn a_file_of_absurd_size_ends_every_command_at_once() {
         }
     }
 }
+
+#[test]
+fn info_shows_the_digest_and_a_mount_compares_it() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let Some(fsverity) = require::program("fsverity") else {
+        return;
+    };
+    let dir = made();
+    let at = dir.path();
+    let measured = std::process::Command::new(fsverity)
+        .args(["digest", "--compact", "image"])
+        .current_dir(at)
+        .output()
+        .unwrap();
+    let digest = String::from_utf8(measured.stdout)
+        .unwrap()
+        .trim()
+        .to_string();
+    assert_eq!(digest.len(), 64, "{digest}");
+    let info = forerun(at, &["info", "image"]).ok();
+    assert!(
+        info.text().contains(&format!("  {digest}\n")),
+        "{}",
+        info.text()
+    );
+    let info = forerun(at, &["info", "--json", "image"]).ok().json();
+    assert_eq!(info["digest"], digest);
+
+    fs::create_dir(at.join("mnt")).unwrap();
+    let mount = |digest: &str| {
+        let options = format!("objects=store,digest={digest}");
+        forerun(at, &["mount", "-o", &options, "image", "mnt"])
+    };
+    mount(&digest.to_uppercase()).ok();
+    assert_eq!(fs::read(at.join("mnt/small")).unwrap(), vec![b'x'; 10]);
+    forerun(at, &["umount", "mnt"]).ok();
+    let other = "0".repeat(64);
+    let refused = mount(&other);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    let told = format!("the digest of the image is {digest}, not {other}");
+    assert!(refused.stderr.contains(&told), "{}", refused.stderr);
+    assert_eq!(mount("12").code, Some(2));
+
+    forerun(at, &["pack", "-q", "--format", "squashfs", "tree", "plain"]).ok();
+    let options = ["mount", "-o", &format!("digest={digest}"), "plain", "mnt"];
+    let refused = forerun(at, &options);
+    assert_eq!(refused.code, Some(3), "{}", refused.stderr);
+}

@@ -406,3 +406,31 @@ fn one_file_system_takes_mountpoints_empty() {
     assert_eq!(list("one.sqsh"), "/:\nfile\nsub\n\n/sub:\n");
     assert_eq!(list("all.sqsh"), "/:\nfile\nsub\n\n/sub:\nother\n");
 }
+
+#[test]
+fn info_shows_when_an_image_was_made() {
+    let fixture = Fixture::tree();
+    for format in ["squashfs", "erofs"] {
+        let mut pack = fixture.command(&["pack", "-q", "--force", "--format", format, "tree", "x"]);
+        let packed = pack
+            .env("SOURCE_DATE_EPOCH", "1000000000")
+            .output()
+            .unwrap();
+        ran(packed).ok();
+        let info = fixture.run(&["info", "x"]).ok();
+        let lines = info.text().lines();
+        let created = lines.filter_map(|line| line.strip_prefix("created "));
+        let created: Vec<_> = created.map(str::trim).collect();
+        let json = fixture.run(&["info", "--json", "x"]).ok().json();
+        let number = json["details"]["created"].as_str().unwrap();
+        let number: i64 = number.parse().unwrap();
+        let date = jiff::Timestamp::from_second(number).unwrap().to_string();
+        assert!(date.starts_with("20") && date.ends_with('Z'), "{date}");
+        assert_eq!(created, [&date], "{format}");
+        assert_eq!(json["created"], date);
+        assert!(
+            format == "erofs" || date == "2001-09-09T01:46:40Z",
+            "{date}"
+        );
+    }
+}

@@ -35,6 +35,8 @@ pub struct MountOptions {
     pub objects: Option<PathBuf>,
     /// `verity=`: what is done with the digests of objects: `off`, `on` or `require`.
     pub verity: Verity,
+    /// `digest=`: the fs-verity digest that a composefs image must have.
+    pub digest: Option<String>,
     /// `uid=`: owner of everything, instead of the image's.
     pub uid: Option<u32>,
     /// `gid=`: group of everything, instead of the image's.
@@ -119,6 +121,7 @@ impl Default for MountOptions {
             devices: Vec::new(),
             objects: None,
             verity: Verity::Off,
+            digest: None,
             uid: None,
             gid: None,
             umask: None,
@@ -193,6 +196,7 @@ impl MountOptions {
             devices: self.devices.clone(),
             objects: self.objects.clone(),
             verity: self.verity,
+            digest: self.digest.clone(),
             ownership: self.ownership(),
             rescue: self.rescue,
             locking: self.locking,

@@ -60,6 +60,12 @@ pub fn local_offset() -> i16 {
     i16::try_from(seconds / 60).unwrap_or(0)
 }
 
+/// Parses the value of `digest`: a SHA-256 digest.
+pub fn digest(text: &str) -> Option<String> {
+    let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_digest.then(|| text.to_ascii_lowercase())
+}
+
 /// Parses the value of `verity`: whether digests are checked.
 pub fn verity(text: &str) -> Option<Verity> {
     match text {

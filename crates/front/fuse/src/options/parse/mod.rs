@@ -99,6 +99,13 @@ const TABLE: &[(&str, Action)] = &[
             value::verity(v).map(|mode| o.verity = mode).is_some()
         }),
     ),
+    (
+        "digest",
+        Value("64 hexadecimal digits", |o, v| {
+            o.digest = value::digest(v);
+            o.digest.is_some()
+        }),
+    ),
     ("uid", Value(ID, |o, v| set_id(&mut o.uid, v))),
     ("gid", Value(ID, |o, v| set_id(&mut o.gid, v))),
     (

@@ -32,7 +32,7 @@ fn nothing_is_the_default() {
 #[test]
 fn every_value_is_set() {
     let options = parse(
-        "ro,offset=1M,size=2G,device=/a,device=b\\,c,objects=/o,verity=require,uid=1000,gid=100,umask=027,allow_other,default_permissions,\
+        "ro,offset=1M,size=2G,device=/a,device=b\\,c,objects=/o,verity=require,digest=ABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABAB,uid=1000,gid=100,umask=027,allow_other,default_permissions,\
          auto_unmount,readahead=16M,cache=1G,threads=3,nolargeblocks,nopin,fsname=x\\,y\\\\z,\
          subtype=other,suid,dev,noexec,rescue",
     );
@@ -42,6 +42,7 @@ fn every_value_is_set() {
         devices: vec!["/a".into(), "b,c".into()],
         objects: Some("/o".into()),
         verity: forerun_vfs::Verity::Require,
+        digest: Some("ab".repeat(32)),
         uid: Some(1000),
         gid: Some(100),
         umask: Some(0o27),

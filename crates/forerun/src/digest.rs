@@ -1,0 +1,66 @@
+//! The digest of an image as a whole, for formats that name files by digests: the fs-verity digest that
+//! `fsverity digest` prints and the kernel measures.
+
+use std::io::{self, Read};
+
+use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_vfs::{Corrupt, Error, Format, Result};
+
+use crate::registry::object_formats;
+
+/// An image with another digest than the caller expects.
+#[derive(Debug, thiserror::Error)]
+#[error("the digest of the image is {found}, not {expected}")]
+struct WrongDigest {
+    expected: String,
+    found: String,
+}
+
+/// Computes the digest of an image from all of its bytes. Returns nothing for formats without digests.
+///
+/// # Errors
+/// [`Error::Io`] if it cannot be read.
+pub fn measure(format: &Format, source: &dyn ReadAt) -> Result<Option<String>> {
+    let formats = object_formats().iter();
+    let Some(found) = formats.copied().find(|row| row.format == format.name) else {
+        return Ok(None);
+    };
+    let mut stream = Stream { source, at: 0 };
+    let digest = (found.digest)(&mut stream);
+    let digest = digest.map_err(|error| Error::io(stream.at, 0, error))?;
+    Ok(Some(digest))
+}
+
+/// Compares the digest of an image with the one that the caller expects, in hexadecimal digits.
+///
+/// # Errors
+/// [`Error::Corrupt`] where they differ, [`Error::Unsupported`] for formats without digests, and those of
+/// [`measure`].
+pub fn check(format: &Format, source: &dyn ReadAt, expected: &str) -> Result<()> {
+    let Some(found) = measure(format, source)? else {
+        let name = format.name;
+        return Err(Error::Unsupported(format!("the digest of a {name} image")));
+    };
+    if found == expected.to_ascii_lowercase() {
+        return Ok(());
+    }
+    let expected = expected.to_string();
+    Err(Corrupt::new(format.name, None, 0, WrongDigest { expected, found }).into())
+}
+
+/// The bytes of a source in order.
+struct Stream<'s> {
+    source: &'s dyn ReadAt,
+    at: u64,
+}
+
+impl Read for Stream<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let left = saturating_usize(self.source.len().saturating_sub(self.at));
+        let len = left.min(out.len());
+        let out = out.get_mut(..len).unwrap_or_default();
+        self.source.read_exact_at(self.at, out)?;
+        self.at += u64_from(len);
+        Ok(len)
+    }
+}

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use forerun::build::{spool_dir, spool_file};
 use forerun::locks::{self, Held};
+use forerun::vfs::FileType;
 use forerun::{EventSink, FileSource, Image, OpenOptions, ReadAt};
 use forerun_sandbox::Sandbox;
 
@@ -257,4 +258,14 @@ fn spool(context: &Context, mut pipe: File) -> Result<FileSource> {
         size::human(len)
     ));
     FileSource::from_file(copy).map_err(failed)
+}
+
+/// Returns whether files of an image are objects of a store. An error is for the program that reads the file.
+pub fn needs_store(image: &Image) -> bool {
+    let reader = image.reader();
+    reader.fs().volume().opens
+        && reader.walk(reader.fs().root()).flatten().any(|entry| {
+            matches!(&entry.metadata, Ok(metadata) if metadata.kind == FileType::Regular)
+                && reader.is_outside(entry.node).unwrap_or(false)
+        })
 }

@@ -20,6 +20,7 @@ use crate::patience::patiently;
 use crate::progress::Progress;
 use crate::remote::{self, ServerArgs};
 use crate::size::{self, counted};
+use crate::source::needs_store;
 
 /// Store an image in a registry, so that it can be mounted from there
 ///
@@ -49,6 +50,9 @@ pub struct PushArgs {
     /// An annotation of the manifest; again for more
     #[arg(long, value_name = "KEY=VALUE", value_parser = annotation)]
     pub annotation: Vec<(String, String)>,
+    /// Send a composefs image without the objects that its files are: each mount needs the store
+    #[arg(long)]
+    pub metadata_only: bool,
     /// Take no lock, and read IMAGE although another process or the kernel writes to it: what is stored
     /// may be inconsistent
     #[arg(long)]
@@ -83,11 +87,13 @@ pub fn run(context: &Context, args: &PushArgs) -> Result {
     let source = Arc::new(source.map_err(|error| of_image(Failure::from(error)))?);
     let server = args.server.options();
     context.confine(&for_server(Path::new(&args.name), &server, Sandbox::new()));
-    let image = Image::from_source(source.clone(), &options);
     // An image that cannot be read is not stored.
-    let format = image
-        .map_err(|error| of_image(Failure::from(error)))?
-        .format();
+    let image = Image::from_source(source.clone(), &options);
+    let image = image.map_err(|error| of_image(Failure::from(error)))?;
+    if !args.metadata_only {
+        refuse_objects(&image).map_err(of_image)?;
+    }
+    let format = image.format();
     let mut how = PushOptions {
         format: Some(format.to_string()),
         annotations: args.annotation.iter().cloned().collect::<BTreeMap<_, _>>(),
@@ -131,6 +137,17 @@ pub fn run(context: &Context, args: &PushArgs) -> Result {
         ),
     });
     Ok(Exit::Ok)
+}
+
+/// Refuses an image whose files are objects of a store: a mount of what is pushed would have none of them.
+fn refuse_objects(image: &Image) -> Result<()> {
+    if !needs_store(image) {
+        return Ok(());
+    }
+    let message = "its files are objects of a store, which push does not send";
+    let hint = "forerun convert --format erofs --from-objects DIR IMAGE OUTPUT makes an image that has the \
+                files; --metadata-only sends the image without them";
+    Err(Failure::usage(message).hint(hint))
 }
 
 fn chunk_size(bytes: u64) -> Result<u32> {

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use forerun::vfs::FileType;
 use forerun::{Image, TraceWriter, VolumeMut};
 use forerun_fuse::{Inherited, LedgerFile, MountOptions, Turn};
 use forerun_sandbox::{Capabilities, Sandbox, Sockets};
@@ -116,16 +115,7 @@ pub fn open(
 /// Refuses an image whose files are objects of a store that the user has not named: each of them would be
 /// an error when it is opened.
 fn refuse_without_store(image: &Image) -> Result<()> {
-    let reader = image.reader();
-    if !reader.fs().volume().opens {
-        return Ok(());
-    }
-    // An error here is for the program that reads the file.
-    let needs = reader.walk(reader.fs().root()).flatten().any(|entry| {
-        matches!(&entry.metadata, Ok(metadata) if metadata.kind == FileType::Regular)
-            && reader.is_outside(entry.node).unwrap_or(false)
-    });
-    if !needs {
+    if !source::needs_store(image) {
         return Ok(());
     }
     let message = "its files are objects of a store, and none was named";

@@ -293,3 +293,38 @@ fn info_shows_the_digest_and_a_mount_compares_it() {
     let refused = forerun(at, &options);
     assert_eq!(refused.code, Some(3), "{}", refused.stderr);
 }
+
+#[test]
+fn a_push_that_would_leave_the_files_behind_is_refused() {
+    let dir = made();
+    let at = dir.path();
+    // No server listens there.
+    let push = [
+        "push",
+        "-q",
+        "--retries",
+        "0",
+        "image",
+        "oci://127.0.0.1:1/a/b:1",
+    ];
+    let refused = forerun(at, &push);
+    refused.fails(
+        2,
+        "forerun: image: its files are objects of a store, which push does not send\n  hint: forerun \
+         convert --format erofs --from-objects DIR image OUTPUT makes an image that has the files; \
+         --metadata-only sends the image without them",
+    );
+    let sent = forerun(at, &[&push[..], &["--metadata-only"]].concat());
+    assert_eq!(sent.code, Some(4), "{}", sent.stderr);
+    let convert = [
+        "convert",
+        "-q",
+        "--format",
+        "erofs",
+        "--from-objects",
+        "store",
+    ];
+    forerun(at, &[&convert[..], &["image", "whole"]].concat()).ok();
+    let whole = [&push[..4], &["whole", push[5]]].concat();
+    assert_eq!(forerun(at, &whole).code, Some(4));
+}

@@ -42,7 +42,7 @@ pub fn scan(path: &Path, options: &ScanOptions) -> Result<Tree, BuildError> {
     scan_with(path, options, None)
 }
 
-/// As [`scan`], but leaves out files that cannot be opened, and the contents of directories that cannot be
+/// Reads a tree as [`scan`] does, but leaves out files that cannot be opened, and the contents of directories that cannot be
 /// read. Each is passed to `skipped`. Files are opened once more when the image is written; the writer
 /// refuses those that fail only then.
 ///

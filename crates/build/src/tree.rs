@@ -191,7 +191,7 @@ pub enum BuildError {
 }
 
 impl BuildError {
-    /// Names a file of the host by its path there, where the error has the path in the tree.
+    /// Replaces the path in the tree of a file of the host by its path there.
     #[must_use]
     pub fn of_host(self, tree: &Tree) -> Self {
         let Self::Content { path, reason } = self else {

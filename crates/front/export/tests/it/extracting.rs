@@ -465,7 +465,7 @@ fn losses(report: &ExtractReport) -> Vec<Lost<'_>> {
     .collect()
 }
 
-/// A file, a further name of it, a link and an empty file, all of the same time.
+/// Returns an image with a file, a further name of it, a link and an empty file, all of the same time.
 fn small_tree() -> MemImage {
     let mut builder = MemFsBuilder::new();
     let data = builder.file("a/data", [Piece::Stored(vec![7; 5000]), Piece::Zero(5000)]);

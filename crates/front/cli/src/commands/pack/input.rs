@@ -43,7 +43,7 @@ pub enum Input {
     Archive(TarInput, String),
 }
 
-/// What was left out because it cannot be read.
+/// A list of files and directories that cannot be read.
 #[derive(Default)]
 pub struct Skipped {
     count: u64,

@@ -197,10 +197,10 @@ impl BuildError {
         let Self::Content { path, reason } = self else {
             return self;
         };
-        let names = path
+        let mut names = path
             .split(|byte| *byte == b'/')
             .filter(|name| !name.is_empty());
-        let found = names.fold(Some(Tree::ROOT), |at, name| tree.child(at?, name));
+        let found = names.try_fold(Tree::ROOT, |at, name| tree.child(at, name));
         let path = match found.map(|index| &tree.node(index).kind) {
             Some(NodeKind::File {
                 content: Content::Host(file),

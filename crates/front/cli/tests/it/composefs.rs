@@ -254,7 +254,7 @@ fn info_shows_the_digest_and_a_mount_compares_it() {
     };
     let dir = made();
     let at = dir.path();
-    let measured = std::process::Command::new(fsverity)
+    let measured = Command::new(fsverity)
         .args(["digest", "--compact", "image"])
         .current_dir(at)
         .output()

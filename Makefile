@@ -66,6 +66,7 @@ install: $(FORERUN)
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/forerun $(DESTDIR)$(DATADIR)/man/man1/forerun.1 \
 	  $(DESTDIR)$(DATADIR)/man/man1/forerun-*.1 \
+	  $(DESTDIR)$(DATADIR)/man/man8/mount.fuse.forerun.8 \
 	  $(DESTDIR)$(DATADIR)/bash-completion/completions/forerun \
 	  $(DESTDIR)$(DATADIR)/zsh/site-functions/_forerun \
 	  $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/forerun.fish

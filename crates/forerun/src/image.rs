@@ -78,7 +78,7 @@ impl Image {
         let whole = Opened::new(&source, options.offset, options.size, options, &observer)?;
         let head = whole.head()?;
         let (format, container, opened) = match find_format(&head, wanted) {
-            // The header may be missing; a user who names a store knows the format.
+            // A composefs image may lack its header. Where the caller names a store, the image is one.
             Some(format) if options.objects.is_some() && wanted.is_none() => {
                 (with_objects(format), None, whole)
             }

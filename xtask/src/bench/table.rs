@@ -330,7 +330,7 @@ fn series_json<R: Row>(series: &Series<R>) -> Value {
     let of = |value: fn(&Run) -> Value| series.samples.runs.iter().map(value).collect::<Vec<_>>();
     json!({
         "row": series.row.name(),
-        "who": series.contender.to_string(),
+        "contender": series.contender.to_string(),
         "seconds_median": series.seconds(),
         "seconds": of(|run| run.seconds.into()),
         "peak": of(|run| run.peak.into()),

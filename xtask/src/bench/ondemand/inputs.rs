@@ -196,7 +196,7 @@ impl OndemandInputs {
         let all = carried.iter().map(|((row, contender), carried)| {
             json!({
                 "row": row.name(),
-                "who": contender.to_string(),
+                "contender": contender.to_string(),
                 "requests": carried.requests,
                 "bytes": carried.bytes,
                 "bytes_twice": carried.twice,

@@ -8,3 +8,4 @@ mod checking;
 mod common;
 mod comparing;
 mod extracting;
+mod resuming;

@@ -14,7 +14,11 @@ pub fn described(fs: &dyn FileSystem) -> String {
         let fields: Vec<_> = fields.collect();
         writeln!(out, "[{title}] {}", fields.join(", ")).unwrap();
     };
-    add("info", fs.volume().details);
+    let volume = fs.volume();
+    let created = volume
+        .created
+        .map(|seconds| ("created", seconds.to_string()));
+    add("info", volume.details.into_iter().chain(created).collect());
     add("image", fs.describe(None).unwrap());
     for entry in Walk::new(fs, fs.root(), &Limits::default()) {
         let entry = entry.unwrap();

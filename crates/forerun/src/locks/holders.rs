@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -44,11 +44,29 @@ impl fmt::Display for Holder {
     }
 }
 
+/// Readings of `/proc/locks` before a lock counts as one of a process that is not visible. The kernel
+/// returns a page at a time and counts the lines again for the next one, so a lock that ends meanwhile,
+/// on any file, hides another's line.
+const READINGS: usize = 4;
+
 /// Returns the processes that hold a lock of flock(2) on the file, as far as they are visible.
 pub fn of(file: &File) -> Vec<Holder> {
-    let (Ok(metadata), Ok(locks)) = (file.metadata(), fs::read_to_string("/proc/locks")) else {
+    let Ok(metadata) = file.metadata() else {
         return Vec::new();
     };
+    let read = || fs::read_to_string("/proc/locks").unwrap_or_default();
+    search(read, |locks| on(&metadata, locks))
+}
+
+/// Returns what is found in the first reading that has any of it.
+fn search(read: impl FnMut() -> String, find: impl Fn(&str) -> Vec<Holder>) -> Vec<Holder> {
+    let readings = std::iter::repeat_with(read).take(READINGS);
+    let mut found = readings.map(|locks| find(&locks));
+    found.find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+/// Finds the holders of locks on one file in the text of `/proc/locks`.
+fn on(metadata: &Metadata, locks: &str) -> Vec<Holder> {
     let device = metadata.dev();
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
     let on_inode = |line: &Line| line.inode == metadata.ino();
@@ -144,6 +162,33 @@ fn name(arguments: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_one_reading_lacks_is_found_in_the_next() {
+        let holder = Holder {
+            kind: Kind::Write,
+            pid: 7,
+            user: Some(0),
+            name: "forerun mount".into(),
+        };
+        let find = |text: &str| match text {
+            "with it" => vec![holder.clone()],
+            _ => Vec::new(),
+        };
+        let mut texts = ["without it", "with it", "not read"].into_iter();
+        let read = || texts.next().unwrap().to_string();
+        assert_eq!(search(read, find), std::slice::from_ref(&holder));
+        assert_eq!(texts.next(), Some("not read"));
+        let mut readings = 0;
+        let none = search(
+            || {
+                readings += 1;
+                String::new()
+            },
+            find,
+        );
+        assert_eq!((none, readings), (Vec::new(), READINGS));
+    }
 
     #[test]
     fn lines() {

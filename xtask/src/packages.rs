@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -24,6 +25,7 @@ const OBJECT_STORE: &[&str] = &["s3s-fs", "--version", "=0.14.1", "--features", 
 /// Installs all of it. The guest's kernel is fetched only in CI: it is 100 MB, and only few tests use it.
 pub fn install(root: &Path) -> Result<()> {
     install_missing(root)?;
+    open_fuse_to_users()?;
     install_object_store(root)?;
     match require::in_ci() {
         true => guest::install_kernel(root),
@@ -50,7 +52,8 @@ enum Consent {
     Nothing,
     /// Install packages, and upgrade none.
     Install,
-    /// Upgrade also those that the new ones depend on: for machines that live as long as a test run.
+    /// Change also what is there: upgrade packages that the new ones depend on, and open `/dev/fuse` to
+    /// all users. For machines that live as long as a test run.
     Upgrade,
 }
 
@@ -119,6 +122,26 @@ fn install_missing(root: &Path) -> Result<()> {
         false => format!("not Debian: install what these packages hold: {names}"),
     };
     skip_or_fail(&advice)
+}
+
+/// Lets every user open `/dev/fuse`, as udev does: a machine without udev leaves it to root, and tests
+/// mount without root. Only where the consent covers what is there already, and only as root.
+fn open_fuse_to_users() -> Result<()> {
+    let device = Path::new("/dev/fuse");
+    let consent = std::env::var_os(CONSENT).map(|value| Consent::parse(&value.to_string_lossy()));
+    if consent.transpose()? != Some(Consent::Upgrade) || !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let Ok(metadata) = device.metadata() else {
+        return Ok(()); // The tests tell of a machine without FUSE.
+    };
+    let mode = metadata.permissions().mode();
+    if mode & 0o666 != 0o666 {
+        println!("opening {} to all users", device.display());
+        fs::set_permissions(device, fs::Permissions::from_mode(mode | 0o666))
+            .with_context(|| device.display().to_string())?;
+    }
+    Ok(())
 }
 
 /// Says which tests will be skipped. In CI, where none may be, fails.

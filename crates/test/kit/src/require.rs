@@ -47,13 +47,27 @@ pub fn fuse() -> bool {
     device.is_ok() || missing("/dev/fuse")
 }
 
-/// Returns whether FUSE filesystems can be mounted without root: `/dev/fuse` opens and fusermount3 is there.
+/// Returns whether FUSE filesystems can be mounted without root: every user may open `/dev/fuse`, and
+/// fusermount3 is there.
 ///
 /// # Panics
 /// In CI, if not.
 #[must_use]
 pub fn fusermount() -> bool {
-    fuse() && program("fusermount3").is_some()
+    fuse_for_users() && program("fusermount3").is_some()
+}
+
+/// Returns whether every user may open `/dev/fuse`, as on a machine where udev made it.
+///
+/// # Panics
+/// In CI, if not.
+#[must_use]
+pub fn fuse_for_users() -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    let is_open = |metadata: std::fs::Metadata| metadata.permissions().mode() & 0o006 == 0o006;
+    let device = std::path::Path::new("/dev/fuse");
+    fuse()
+        && (device.metadata().is_ok_and(is_open) || missing("/dev/fuse for every user (mode 666)"))
 }
 
 /// Returns whether the kernel has a driver for filesystems of that type, loading it where it is a module.

@@ -120,7 +120,7 @@ fn objects_that_no_image_needs_are_removed() {
 #[test]
 fn a_user_without_privileges_mounts_in_a_namespace_of_his_own() {
     let programs = ["setpriv", "unshare"].map(require::program);
-    if !require::root() || !require::fuse() || programs.contains(&None) {
+    if !require::root() || !require::fuse_for_users() || programs.contains(&None) {
         return;
     }
     let dir = made();

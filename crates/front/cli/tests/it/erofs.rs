@@ -26,7 +26,7 @@ const OPTIONS: [(&str, &[&str]); 6] = [
 #[test]
 fn a_user_without_privileges_mounts_walks_and_reads() {
     let programs = ["setpriv", "unshare"].map(require::program);
-    if !require::root() || !require::fuse() || programs.contains(&None) {
+    if !require::root() || !require::fuse_for_users() || programs.contains(&None) {
         return;
     }
     let fixture = Fixture::tree();

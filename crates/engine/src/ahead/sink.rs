@@ -77,16 +77,21 @@ impl Pusher {
         }
     }
 
-    /// Records that a file is about to be served from its start: the thread has not got to it in time.
+    /// Records that `file` is about to be served from its start: the thread has not got to it in time.
     ///
     /// A push before the answer can deadlock on the kernel's page locks: the read that is answered has
     /// pages locked, and the sink may wait for the pages of another read. So only one thread at a time
-    /// may push.
-    pub fn begins_file(&self) {
+    /// may push, and never the file that it answers for: another reader may just have made the tree
+    /// forget that it was read.
+    pub fn begins_file(&self, file: NodeId) {
         if self.shared.is_wanted()
             && let Ok(_alone) = self.before_answer.try_lock()
         {
-            self.push_now(|tree| tree.upcoming(NEXT_FILES));
+            self.push_now(|tree| {
+                let mut files = tree.upcoming(NEXT_FILES);
+                files.retain(|&upcoming| upcoming != file);
+                files
+            });
         }
     }
 

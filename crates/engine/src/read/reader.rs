@@ -270,7 +270,7 @@ impl Reader {
             }
         };
         if let Some(pusher) = self.sink.as_ref().filter(|_| offset == 0) {
-            pusher.begins_file();
+            pusher.begins_file(node);
         }
         Ok(data)
     }

@@ -1,7 +1,9 @@
 //! Files of a tree read, pushed to a front end before it asks for them.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -135,4 +137,46 @@ fn readers_without_a_sink_push_nothing() {
         assert!(start.elapsed() < TIMEOUT, "the thread goes on");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+thread_local! {
+    /// The file that this thread answers for.
+    static ANSWERED: Cell<Option<NodeId>> = const { Cell::new(None) };
+}
+
+/// Counts the files that are stored by the thread that answers for them: the kernel has their pages
+/// locked until it has the answer, and a store waits for these locks.
+#[derive(Default)]
+struct Deadlocks(AtomicUsize);
+
+impl Sink for Deadlocks {
+    fn store(&self, file: NodeId, _data: &[u8]) -> ControlFlow<()> {
+        if ANSWERED.get() == Some(file) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[test]
+fn a_file_is_never_pushed_by_the_thread_that_answers_for_it() {
+    let (opened, files) = listed();
+    let sink = Arc::new(Deadlocks::default());
+    let reader = opened.reader.with_sink(Arc::<Deadlocks>::clone(&sink));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (reader, files) = (&reader, &files);
+            scope.spawn(move || {
+                // The second rounds make the reader forget what was read.
+                for round in 0..40 {
+                    for &file in files.iter().skip((thread * 7 + round * 13) % 50) {
+                        ANSWERED.set(Some(file));
+                        reader.read(file, 0, LEN).unwrap();
+                        ANSWERED.set(None);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(sink.0.load(Ordering::Relaxed), 0);
 }

@@ -65,7 +65,7 @@ pub fn fusermount() -> bool {
 pub fn fuse_for_users() -> bool {
     use std::os::unix::fs::PermissionsExt;
     let is_open = |metadata: std::fs::Metadata| metadata.permissions().mode() & 0o006 == 0o006;
-    let device = std::path::Path::new("/dev/fuse");
+    let device = Path::new("/dev/fuse");
     fuse()
         && (device.metadata().is_ok_and(is_open) || missing("/dev/fuse for every user (mode 666)"))
 }

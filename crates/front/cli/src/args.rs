@@ -9,11 +9,11 @@ use forerun::vfs::Verity;
 use forerun::{EngineOptions, Limits, Locking, OpenOptions};
 
 use crate::commands::{
-    cache::CacheCommandArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
-    convert::ConvertArgs, demo::DemoArgs, diff::DiffArgs, dump::DumpArgs, extract::ExtractArgs,
-    gc::GcArgs, info::InfoArgs, label::LabelArgs, ls::LsArgs, man::ManArgs, mkfs::MkfsArgs,
-    pack::PackArgs, pull::PullArgs, push::PushArgs, restart::RestartArgs, scan::ScanArgs,
-    status::StatusArgs, tar::TarArgs, trace::TraceArgs,
+    cache::CacheCommandArgs, cat::CatArgs, check::CheckArgs, complete::CompleteArgs,
+    completions::CompletionsArgs, convert::ConvertArgs, demo::DemoArgs, diff::DiffArgs,
+    dump::DumpArgs, extract::ExtractArgs, gc::GcArgs, info::InfoArgs, label::LabelArgs, ls::LsArgs,
+    man::ManArgs, mkfs::MkfsArgs, pack::PackArgs, pull::PullArgs, push::PushArgs,
+    restart::RestartArgs, scan::ScanArgs, status::StatusArgs, tar::TarArgs, trace::TraceArgs,
 };
 use crate::help::HelpArgs;
 use crate::mount::MountArgs;
@@ -101,6 +101,8 @@ pub enum Command {
     Help(HelpArgs),
     #[command(hide = true)]
     Man(ManArgs),
+    #[command(name = "__complete", hide = true)]
+    Complete(CompleteArgs),
 }
 
 /// The image to read, and how.

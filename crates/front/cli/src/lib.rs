@@ -142,5 +142,6 @@ fn run(context: &Context, command: &Command) -> Result {
         // Was replaced by the command line that prints it.
         Command::Help(_) => Ok(Exit::Ok),
         Command::Man(args) => commands::man::run(context, args),
+        Command::Complete(args) => commands::complete::run(context, args),
     }
 }

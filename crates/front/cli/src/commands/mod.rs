@@ -3,6 +3,7 @@
 pub mod cache;
 pub mod cat;
 pub mod check;
+pub mod complete;
 pub mod completions;
 pub mod convert;
 pub mod demo;

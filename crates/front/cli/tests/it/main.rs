@@ -9,6 +9,7 @@
 
 mod common;
 mod comparing;
+mod completing;
 mod composefs;
 mod demo;
 mod documentation;

@@ -1,7 +1,8 @@
 //! `forerun completions`: completions of the command line, for a shell.
 //!
-//! The scripts know commands, options and their values, and leave files to the shell. Paths in an image
-//! are not completed: that part of `clap_complete` is marked unstable.
+//! The library writes scripts that know commands, options and their values, and leave files to the shell.
+//! For bash, zsh and fish, code of our own is added, which asks `forerun __complete` for paths in an image:
+//! the part of the library that could do so is marked unstable.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Command};
@@ -32,13 +33,40 @@ pub fn run(_: &Context, args: &CompletionsArgs) -> Result {
     // Into memory first: the generator panics where it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(), "forerun", &mut script);
-    if args.shell == Shell::Bash {
-        script.extend_from_slice(bash_lists().as_bytes());
-    }
+    let script = String::from_utf8_lossy(&script);
+    let script = match args.shell {
+        Shell::Bash => {
+            let words = mount::option_words().join(" ");
+            format!("{script}{}", include_str!("bash.sh")).replace("@OPTION_WORDS@", &words)
+        }
+        Shell::Zsh => with_paths_in_zsh(&script),
+        Shell::Fish => format!("{script}{}", include_str!("fish.fish")),
+        _ => script.into_owned(),
+    };
     let mut out = Output::stdout()?;
     out.text(script)?;
     out.finish()?;
     Ok(Exit::Ok)
+}
+
+/// Adds the completion of paths in an image to a script for zsh: a function, the words that it needs,
+/// which the library changes on the way to it, and its name where the path of a command is completed.
+fn with_paths_in_zsh(script: &str) -> String {
+    const BEGIN: &str = "\n_forerun() {\n";
+    const WORDS: &str =
+        "    local -a forerun_words\n    forerun_words=(\"${(@)words[1,CURRENT]}\")\n";
+    let begin = format!("\n{}{}{WORDS}", include_str!("zsh.zsh"), &BEGIN[1..]);
+    let script = script.replacen(BEGIN, &begin, 1);
+    let completed = |line: &str| {
+        let is_path = ["'*::paths -- ", "'::path -- "]
+            .iter()
+            .any(|start| line.starts_with(start));
+        match line.strip_suffix(":_default' \\").filter(|_| is_path) {
+            Some(before) => format!("{before}:_forerun_paths' \\\n"),
+            None => format!("{line}\n"),
+        }
+    };
+    script.lines().map(completed).collect()
 }
 
 /// Returns the definition of the command line with all words that an option takes. The parser itself
@@ -60,25 +88,4 @@ fn command() -> Command {
             }
         })
     })
-}
-
-/// Returns what the script for bash lacks: words of mount options after the first one of a list.
-fn bash_lists() -> String {
-    let words = mount::option_words().join(" ");
-    format!(
-        r#"
-_forerun_with_lists() {{
-    local cur="${{COMP_WORDS[COMP_CWORD]}}" prev="${{COMP_WORDS[COMP_CWORD-1]}}"
-    if [[ "${{COMP_WORDS[1]}}" == mount && ( "${{prev}}" == -o || "${{prev}}" == --options ) && "${{cur}}" != *= ]]; then
-        local before=""
-        [[ "${{cur}}" == *,* ]] && before="${{cur%,*}},"
-        COMPREPLY=( $(compgen -P "${{before}}" -W "{words}" -- "${{cur##*,}}") )
-        compopt -o nospace 2> /dev/null
-        return 0
-    fi
-    _forerun "$@"
-}}
-complete -F _forerun_with_lists -o bashdefault -o default forerun
-"#
-    )
 }

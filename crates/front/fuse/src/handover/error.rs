@@ -28,6 +28,9 @@ pub enum HandoverError {
     /// The ledger of the server before this one cannot be read.
     #[error("what the process before this one has written down of the mount: {0}")]
     Ledger(#[source] io::Error),
+    /// The kernel does not send requests again.
+    #[error("requests that the process before this one took are not sent again: {0}")]
+    Resend(#[source] io::Error),
     /// Requests under way would be lost.
     #[error(
         "this kernel cannot send requests again that a process took and did not answer (Linux 6.9 \

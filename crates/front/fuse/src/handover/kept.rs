@@ -5,12 +5,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use super::message::Descriptors;
+use super::resend::resend;
 use super::{Channel, FromKeeper, HandoverError, Offer};
 use crate::unmounter::{Unmounter, is_connected};
 use crate::{UmountError, Unmounted};
-
-/// Number of the notification that has requests sent again.
-const NOTIFY_RESEND: u32 = 7;
 
 /// A mount whose connection this process holds without serving it.
 #[derive(Debug)]
@@ -54,14 +52,7 @@ impl Kept {
     /// # Errors
     /// Those of write(2); ENODEV where the mount has ended.
     pub fn resend(&self) -> io::Result<()> {
-        let len: u32 = 16;
-        let mut message = Vec::with_capacity(16);
-        message.extend_from_slice(&len.to_ne_bytes());
-        message.extend_from_slice(&NOTIFY_RESEND.to_ne_bytes());
-        // No request has this number: the message is a notification.
-        message.extend_from_slice(&0_u64.to_ne_bytes());
-        rustix::io::write(&self.descriptors.connection, &message)?;
-        Ok(())
+        resend(&self.descriptors.connection)
     }
 
     /// Returns where the mount is.

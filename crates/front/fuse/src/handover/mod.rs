@@ -30,6 +30,7 @@ mod init;
 mod kept;
 mod leave;
 mod message;
+mod resend;
 mod take;
 
 pub use channel::{Channel, timespec};

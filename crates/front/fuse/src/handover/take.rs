@@ -9,6 +9,7 @@ use forerun::{Image, Volume};
 use fuser::{Filesystem, Notifier, Session};
 
 use super::message::{Descriptors, Kind};
+use super::resend::resend;
 use super::{Channel, FromKeeper, FromServer, HandoverError, Offer, init};
 use crate::adapter::Adapter;
 use crate::adapter_mut::CoreMut;
@@ -199,7 +200,12 @@ pub fn take_over_volume(
             inherited,
             options,
             |inherited, notifier| {
-                outdated.tell(notifier, &inherited.descriptors.connection);
+                let connection = &inherited.descriptors.connection;
+                // The volume is open here, so its lock was released: every thread of the old process
+                // that reads requests has ended. The keeper knows less. It hears of the first thread
+                // that ends, and a request that another one was reading then would wait for ever.
+                resend(connection).map_err(HandoverError::Resend)?;
+                outdated.tell(notifier, connection);
                 Ok(())
             },
         )

@@ -1,0 +1,25 @@
+//! The notification that has the kernel send requests again.
+
+use std::io;
+use std::os::fd::AsFd;
+
+/// Number of the notification (FUSE_NOTIFY_RESEND, Linux 6.9).
+const NOTIFY_RESEND: u32 = 7;
+
+/// Has the kernel send again what was read from this connection and not answered.
+///
+/// A request that a thread of a killed process is only just reading is not among them: the kernel counts
+/// it as read when that thread leaves read(2). So the last call comes when no such thread is left.
+///
+/// # Errors
+/// Those of write(2); ENODEV where the mount has ended.
+pub fn resend(connection: impl AsFd) -> io::Result<()> {
+    let len: u32 = 16;
+    let mut message = Vec::with_capacity(16);
+    message.extend_from_slice(&len.to_ne_bytes());
+    message.extend_from_slice(&NOTIFY_RESEND.to_ne_bytes());
+    // No request has this number: the message is a notification.
+    message.extend_from_slice(&0_u64.to_ne_bytes());
+    rustix::io::write(connection, &message)?;
+    Ok(())
+}

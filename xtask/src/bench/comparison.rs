@@ -53,7 +53,7 @@ pub struct Shared {
     /// is generated]
     #[arg(long, value_name = "DIR")]
     pub tree: Option<std::path::PathBuf>,
-    /// Measure this program and not a release build of the tree
+    /// Measure this program and not the tree as it is installed
     #[arg(long, value_name = "FILE")]
     pub program: Option<std::path::PathBuf>,
     /// Print JSON and no table

@@ -29,7 +29,7 @@ pub struct RomfsInputs {
     pub many: PathBuf,
 }
 
-/// Makes what is missing in `dir`, and a release build of the program unless one is given.
+/// Makes what is missing in `dir`, and a build of the program unless one is given.
 pub fn prepare(root: &Path, dir: &Path, program: Option<&Path>) -> Result<RomfsInputs> {
     let inputs = RomfsInputs {
         forerun: program_in(root, dir, program)?,

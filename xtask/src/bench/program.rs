@@ -1,4 +1,4 @@
-//! The program that is measured: a release build of the tree, or the one that was named.
+//! The program that is measured: a build of the tree as it is installed, or the one that was named.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// Makes `dir`, and puts the program there: `program`, or a release build of the tree.
+/// Makes `dir`, and puts the program there: `program`, or a build of the tree as it is installed.
 pub fn program_in(root: &Path, dir: &Path, program: Option<&Path>) -> Result<PathBuf> {
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     // Another user measures the mounts without root.
@@ -24,9 +24,10 @@ pub fn program_in(root: &Path, dir: &Path, program: Option<&Path>) -> Result<Pat
 
 fn build(root: &Path) -> Result<PathBuf> {
     let mut build = process::cargo(root);
-    build.args(["build", "--release", "--locked", "--package", "forerun-cli"]);
+    build.args(["build", "--profile", "dist", "--locked"]);
+    build.args(["--package", "forerun-cli"]);
     build.args(["--bin", "forerun"]);
     process::run(&mut build)?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    Ok(target.join("release/forerun"))
+    Ok(target.join("dist/forerun"))
 }

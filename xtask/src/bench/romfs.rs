@@ -28,7 +28,7 @@ pub struct RomfsOptions {
     /// Where the images are kept between runs: a disk, not memory, and readable by others
     #[arg(long, default_value = "/var/tmp/forerun-bench")]
     dir: PathBuf,
-    /// Measure this program and not a release build of the tree
+    /// Measure this program and not the tree as it is installed
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Print JSON and no table

@@ -35,7 +35,7 @@ pub struct OndemandOptions {
     /// Rounds; medians are reported
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Measure this program and not a release build of the tree
+    /// Measure this program and not the tree as it is installed
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Print JSON and no table

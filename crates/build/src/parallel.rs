@@ -225,7 +225,7 @@ fn first_failure<T, E>(
 
 struct Queue<J, O> {
     memory: usize,
-    state: Mutex<State<J, O>>,
+    state: Mutex<QueueState<J, O>>,
     /// Signalled when there is room for more jobs.
     room: Condvar,
     /// Signalled when there is a job, or no more will come.
@@ -234,7 +234,7 @@ struct Queue<J, O> {
     result: Condvar,
 }
 
-struct State<J, O> {
+struct QueueState<J, O> {
     jobs: VecDeque<(u64, J)>,
     /// The jobs in flight in order: weight, and result once it is there.
     under_way: VecDeque<(usize, Option<O>)>,
@@ -247,7 +247,7 @@ struct State<J, O> {
 
 impl<J, O> Queue<J, O> {
     const fn new(memory: usize) -> Self {
-        let state = State {
+        let state = QueueState {
             jobs: VecDeque::new(),
             under_way: VecDeque::new(),
             first: 0,
@@ -266,7 +266,7 @@ impl<J, O> Queue<J, O> {
 
     /// Locks the state. No thread panics while it holds the lock, so a poisoned state is
     /// consistent.
-    fn lock(&self) -> MutexGuard<'_, State<J, O>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<J, O>> {
         self.state.lock().unpoisoned()
     }
 

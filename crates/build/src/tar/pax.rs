@@ -22,10 +22,10 @@ pub type Record = (Vec<u8>, Vec<u8>);
 
 /// A recording of the bytes that are read while it runs.
 #[derive(Clone, Default)]
-pub struct Tape(Rc<RefCell<State>>);
+pub struct Tape(Rc<RefCell<TapeState>>);
 
 #[derive(Default)]
-struct State {
+struct TapeState {
     runs: bool,
     bytes: Vec<u8>,
     over: bool,

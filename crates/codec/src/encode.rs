@@ -5,12 +5,12 @@ use crate::{lz4, lzma, lzo, xz, zlib, zstd};
 
 /// Encodes blocks one after the other; the same input gives the same output, whatever came before.
 pub struct Encoder {
-    kind: Kind,
+    kind: EncoderKind,
     /// Holds the candidates of an encoding that tries several.
     spare: Vec<u8>,
 }
 
-enum Kind {
+enum EncoderKind {
     Zlib(zlib::ZlibEncoder),
     Lzma(lzma::LzmaEncoder),
     Lzo(lzo::LzoEncoder),
@@ -36,17 +36,17 @@ impl Encoder {
                 level,
                 window_bits,
                 strategies,
-            } => Kind::Zlib(zlib::ZlibEncoder::new(*level, *window_bits, *strategies)?),
-            Encoding::Lzma => Kind::Lzma(lzma::LzmaEncoder::new(block_size)?),
+            } => EncoderKind::Zlib(zlib::ZlibEncoder::new(*level, *window_bits, *strategies)?),
+            Encoding::Lzma => EncoderKind::Lzma(lzma::LzmaEncoder::new(block_size)?),
             Encoding::Lzo { algorithm, level } => {
-                Kind::Lzo(lzo::LzoEncoder::new(*algorithm, *level)?)
+                EncoderKind::Lzo(lzo::LzoEncoder::new(*algorithm, *level)?)
             }
             Encoding::Xz {
                 dictionary,
                 filters,
-            } => Kind::Xz(xz::XzEncoder::new(*dictionary, *filters, block_size)?),
-            Encoding::Lz4 { high } => Kind::Lz4(lz4::Lz4Encoder::new(*high)),
-            Encoding::Zstd { level } => Kind::Zstd(zstd::ZstdEncoder::new(*level)?),
+            } => EncoderKind::Xz(xz::XzEncoder::new(*dictionary, *filters, block_size)?),
+            Encoding::Lz4 { high } => EncoderKind::Lz4(lz4::Lz4Encoder::new(*high)),
+            Encoding::Zstd { level } => EncoderKind::Zstd(zstd::ZstdEncoder::new(*level)?),
         };
         Ok(Self {
             kind,
@@ -61,12 +61,12 @@ impl Encoder {
         // An encoded form that does not fit here is useless.
         let room = input.len().saturating_sub(1);
         let len = match &mut self.kind {
-            Kind::Zlib(encoder) => encoder.encode(input, room, out, &mut self.spare),
-            Kind::Lzma(encoder) => encoder.encode(input, room, out),
-            Kind::Lzo(encoder) => encoder.encode(input, out),
-            Kind::Xz(encoder) => encoder.encode(input, room, out, &mut self.spare),
-            Kind::Lz4(encoder) => encoder.encode(input, room, out),
-            Kind::Zstd(encoder) => encoder.encode(input, room, out),
+            EncoderKind::Zlib(encoder) => encoder.encode(input, room, out, &mut self.spare),
+            EncoderKind::Lzma(encoder) => encoder.encode(input, room, out),
+            EncoderKind::Lzo(encoder) => encoder.encode(input, out),
+            EncoderKind::Xz(encoder) => encoder.encode(input, room, out, &mut self.spare),
+            EncoderKind::Lz4(encoder) => encoder.encode(input, room, out),
+            EncoderKind::Zstd(encoder) => encoder.encode(input, room, out),
         };
         let len = len.filter(|&len| len > 0 && len <= room);
         out.truncate(len.unwrap_or(0));

@@ -85,12 +85,12 @@ pub struct Filled {
 /// Fills blocks one after the other. The result depends only on the calls since
 /// [`restart`](Self::restart).
 pub struct FillEncoder {
-    kind: Kind,
+    kind: FillKind,
     search: Search,
     longest: usize,
 }
 
-enum Kind {
+enum FillKind {
     Lz4,
     Lz4Hc(i32),
     MicroLzma(microlzma_encode::MicroLzmaEncoder),
@@ -112,24 +112,24 @@ impl FillEncoder {
     pub fn new(encoding: &FillEncoding) -> Result<Self, EncodingError> {
         let mut longest = usize::MAX;
         let kind = match *encoding {
-            FillEncoding::Lz4 => Kind::Lz4,
+            FillEncoding::Lz4 => FillKind::Lz4,
             FillEncoding::Lz4Hc { level } => {
                 in_range("lz4hc", "level", level.into(), 1..=12)?;
-                Kind::Lz4Hc(level.into())
+                FillKind::Lz4Hc(level.into())
             }
             FillEncoding::MicroLzma { level, dictionary } => {
-                Kind::MicroLzma(microlzma_encode::MicroLzmaEncoder::new(level, dictionary)?)
+                FillKind::MicroLzma(microlzma_encode::MicroLzmaEncoder::new(level, dictionary)?)
             }
             FillEncoding::Deflate { level } => {
                 in_range("deflate", "level", level.into(), 1..=12)?;
                 let level = CompressionLvl::new(level.into()).map_err(|_| setup("deflate"))?;
-                Kind::Deflate(Box::new(Compressor::new(level)))
+                FillKind::Deflate(Box::new(Compressor::new(level)))
             }
             FillEncoding::Zstd { level, window_log } => {
                 in_range("zstd", "level", level.into(), 1..=22)?;
                 in_range("zstd", "window", window_log.into(), 10..=20)?;
                 longest = 1 << window_log;
-                Kind::Zstd(zstd(level, window_log)?)
+                FillKind::Zstd(zstd(level, window_log)?)
             }
         };
         Ok(Self {
@@ -154,16 +154,16 @@ impl FillEncoder {
             return None;
         }
         let filled = match &mut self.kind {
-            Kind::Lz4 => filled(lz4::compress_fill(input, out)),
-            Kind::Lz4Hc(level) => filled(lz4_hc::compress_fill(input, out, *level)),
-            Kind::MicroLzma(encoder) => {
+            FillKind::Lz4 => filled(lz4::compress_fill(input, out)),
+            FillKind::Lz4Hc(level) => filled(lz4_hc::compress_fill(input, out, *level)),
+            FillKind::MicroLzma(encoder) => {
                 let encode = |input: &[u8], out: &mut [u8]| encoder.encode(input, out);
                 self.search.fill(input, out, encode)
             }
-            Kind::Deflate(encoder) => self.search.fill(input, out, |input, out| {
+            FillKind::Deflate(encoder) => self.search.fill(input, out, |input, out| {
                 encoder.deflate_compress(input, out).ok()
             }),
-            Kind::Zstd(encoder) => self
+            FillKind::Zstd(encoder) => self
                 .search
                 .fill(input, out, |input, out| encoder.compress2(out, input).ok()),
         };

@@ -11,14 +11,14 @@ use crate::read::Moves;
 /// The stored bytes to read ahead, and the blocks in them to decode afterwards.
 #[derive(Debug, Default)]
 pub struct Plan {
-    runs: Vec<Run>,
+    runs: Vec<PlannedRequest>,
     bytes: u64,
     decoded: u64,
     pattern: Pattern,
 }
 
 #[derive(Debug)]
-struct Run {
+struct PlannedRequest {
     blob: BlobId,
     range: Range<u64>,
     blocks: Vec<EncodedBlock>,
@@ -51,7 +51,7 @@ impl Plan {
     /// list of files, and ask for the same blocks again and again.
     pub fn coalesce(&mut self, max_gap: u64) {
         self.runs.sort_by_key(|run| (run.blob, run.range.start));
-        let mut runs: Vec<Run> = Vec::with_capacity(self.runs.len());
+        let mut runs: Vec<PlannedRequest> = Vec::with_capacity(self.runs.len());
         for run in self.runs.drain(..) {
             match runs.last_mut() {
                 Some(last)
@@ -110,7 +110,7 @@ impl Plan {
     }
 
     fn want(&mut self, blob: BlobId, range: Range<u64>, block: Option<EncodedBlock>, max_gap: u64) {
-        let joins = |run: &Run| {
+        let joins = |run: &PlannedRequest| {
             run.blob == blob
                 && range.start >= run.range.start
                 && range.start <= run.range.end.saturating_add(max_gap)
@@ -129,7 +129,7 @@ impl Plan {
                 self.bytes = self
                     .bytes
                     .saturating_add(range.end.saturating_sub(range.start));
-                self.runs.push(Run {
+                self.runs.push(PlannedRequest {
                     blob,
                     range,
                     plain: block.is_none(),

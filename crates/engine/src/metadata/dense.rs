@@ -30,7 +30,7 @@ pub struct Dense {
     most: usize,
     clock: AtomicU64,
     chunks: RwLock<HashMap<u64, Kept>>,
-    state: Mutex<State>,
+    state: Mutex<DenseState>,
     landed: Condvar,
 }
 
@@ -40,7 +40,7 @@ struct Kept {
 }
 
 #[derive(Default)]
-struct State {
+struct DenseState {
     /// Requests in flight.
     flying: Vec<Range<u64>>,
     /// End of the last request, and the step that it was made with.
@@ -109,8 +109,8 @@ impl Dense {
             return Ok((chunk.start, bytes));
         }
         let request = match self.claim(chunk, step)? {
-            Claim::There(bytes) => return Ok((chunk.start, bytes)),
-            Claim::Ours(request) => request,
+            DenseClaim::There(bytes) => return Ok((chunk.start, bytes)),
+            DenseClaim::Ours(request) => request,
         };
         let flight = Flight {
             dense: self,
@@ -149,11 +149,11 @@ impl Dense {
     ///
     /// # Errors
     /// The error of [`wait::allowed`], where this thread may not wait.
-    fn claim(&self, chunk: &Range<u64>, at_least: u64) -> Result<Claim, Arc<io::Error>> {
+    fn claim(&self, chunk: &Range<u64>, at_least: u64) -> Result<DenseClaim, Arc<io::Error>> {
         let mut state = self.state.lock().unpoisoned();
         loop {
             if let Some(bytes) = self.kept(chunk.start) {
-                return Ok(Claim::There(bytes));
+                return Ok(DenseClaim::There(bytes));
             }
             let flying = |flying: &Range<u64>| flying.contains(&chunk.start);
             if !state.flying.iter().any(flying) {
@@ -187,7 +187,7 @@ impl Dense {
         }
         state.end = end;
         state.flying.push(chunk.start..end);
-        Ok(Claim::Ours(chunk.start..end))
+        Ok(DenseClaim::Ours(chunk.start..end))
     }
 
     /// Caches the chunks of a request and returns the first.
@@ -219,7 +219,7 @@ impl Dense {
     }
 }
 
-enum Claim {
+enum DenseClaim {
     There(Arc<[u8]>),
     Ours(Range<u64>),
 }

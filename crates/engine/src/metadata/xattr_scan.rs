@@ -28,7 +28,7 @@ const NONE: u8 = 1;
 const SOME: u8 = 2;
 
 /// A callback: the inodes of these nodes will be wanted.
-type Expect<'e> = &'e dyn Fn(&[NodeId]);
+type ExpectInodes<'e> = &'e dyn Fn(&[NodeId]);
 
 /// The image to search.
 #[derive(Clone)]
@@ -126,7 +126,7 @@ impl Left {
     fn go_on(
         &mut self,
         driver: &dyn FileSystem,
-        expect: Expect<'_>,
+        expect: ExpectInodes<'_>,
         inodes: u64,
     ) -> Result<Option<bool>> {
         let root = driver.root();
@@ -180,7 +180,11 @@ impl Left {
 
 /// Returns whether one of the nodes has attributes. Requests all their inodes before it waits for
 /// the first.
-fn any_of(driver: &dyn FileSystem, expect: Expect<'_>, nodes: &mut Vec<NodeId>) -> Result<bool> {
+fn any_of(
+    driver: &dyn FileSystem,
+    expect: ExpectInodes<'_>,
+    nodes: &mut Vec<NodeId>,
+) -> Result<bool> {
     expect(nodes);
     for node in nodes.drain(..) {
         if has(driver, node)? {

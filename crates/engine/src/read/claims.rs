@@ -12,13 +12,13 @@ use forerun_io::{BlockKey, Unpoisoned};
 /// Blocks that jobs of the pool are to decode. The plans bound their number.
 #[derive(Default)]
 pub struct Claims {
-    blocks: Mutex<HashMap<BlockKey, Claim>>,
+    blocks: Mutex<HashMap<BlockKey, ClaimState>>,
     /// Number of blocks, so that a reader takes no lock where there are none.
     count: AtomicUsize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Claim {
+enum ClaimState {
     Planned,
     Begun,
 }
@@ -41,7 +41,7 @@ impl Claims {
         let mut blocks = self.lock();
         let is_new = !blocks.contains_key(&key);
         if is_new {
-            blocks.insert(key, Claim::Planned);
+            blocks.insert(key, ClaimState::Planned);
             self.count.store(blocks.len(), Ordering::Release);
         }
         is_new
@@ -51,7 +51,7 @@ impl Claims {
     pub fn work(&self, key: BlockKey, decode: impl FnOnce()) {
         let mut blocks = self.lock();
         match blocks.get_mut(&key) {
-            Some(claim) if *claim == Claim::Planned => *claim = Claim::Begun,
+            Some(claim) if *claim == ClaimState::Planned => *claim = ClaimState::Begun,
             _ => return,
         }
         drop(blocks);
@@ -66,19 +66,19 @@ impl Claims {
             return true;
         }
         let mut blocks = self.lock();
-        if blocks.get(&key) == Some(&Claim::Begun) {
+        if blocks.get(&key) == Some(&ClaimState::Begun) {
             return false;
         }
         self.remove(&mut blocks, key);
         true
     }
 
-    fn remove(&self, blocks: &mut HashMap<BlockKey, Claim>, key: BlockKey) {
+    fn remove(&self, blocks: &mut HashMap<BlockKey, ClaimState>, key: BlockKey) {
         blocks.remove(&key);
         self.count.store(blocks.len(), Ordering::Release);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<BlockKey, Claim>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<BlockKey, ClaimState>> {
         self.blocks.lock().unpoisoned()
     }
 }

@@ -20,13 +20,13 @@ pub struct Segment {
     pub blob: BlobId,
     pub range: Range<u64>,
     pub pattern: Pattern,
-    state: Mutex<State>,
+    state: Mutex<SegmentState>,
     ended: Condvar,
     used: AtomicU64,
     spent: AtomicBool,
 }
 
-enum State {
+enum SegmentState {
     Queued,
     Reading,
     Ready(Arc<Buffer>),
@@ -54,18 +54,18 @@ impl Segment {
         let mut waited = false;
         loop {
             match &*state {
-                State::Queued => {
-                    *state = State::Reading;
+                SegmentState::Queued => {
+                    *state = SegmentState::Reading;
                     return Claim::Read(Unfinished(Arc::clone(self)));
                 }
-                State::Ready(buffer) => {
+                SegmentState::Ready(buffer) => {
                     return Claim::Ready {
                         buffer: Arc::clone(buffer),
                         waited,
                     };
                 }
-                State::Failed => return Claim::Failed,
-                State::Reading => {
+                SegmentState::Failed => return Claim::Failed,
+                SegmentState::Reading => {
                     if wait::allowed().is_err() {
                         return Claim::Failed;
                     }
@@ -79,10 +79,10 @@ impl Segment {
     /// Takes the duty to read, unless a thread has it or had it. Never waits.
     pub fn start(self: &Arc<Self>) -> Option<Unfinished> {
         let mut state = lock(&self.state);
-        if !matches!(*state, State::Queued) {
+        if !matches!(*state, SegmentState::Queued) {
             return None;
         }
-        *state = State::Reading;
+        *state = SegmentState::Reading;
         Some(Unfinished(Arc::clone(self)))
     }
 
@@ -92,7 +92,10 @@ impl Segment {
 
     /// Returns whether the request is queued or in flight.
     pub fn in_flight(&self) -> bool {
-        matches!(*lock(&self.state), State::Queued | State::Reading)
+        matches!(
+            *lock(&self.state),
+            SegmentState::Queued | SegmentState::Reading
+        )
     }
 }
 
@@ -103,7 +106,7 @@ impl Unfinished {
 
     /// Publishes the bytes to all threads that wait.
     pub fn finish(self, buffer: Arc<Buffer>) {
-        *lock(&self.0.state) = State::Ready(buffer);
+        *lock(&self.0.state) = SegmentState::Ready(buffer);
         self.0.ended.notify_all();
     }
 }
@@ -111,11 +114,11 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
-        if matches!(*state, State::Reading) {
+        if matches!(*state, SegmentState::Reading) {
             // A thread that may not wait leaves the request to one that may.
             *state = match wait::was_refused() {
-                true => State::Queued,
-                false => State::Failed,
+                true => SegmentState::Queued,
+                false => SegmentState::Failed,
             };
             self.0.ended.notify_all();
         }
@@ -246,7 +249,7 @@ impl Table {
             blob,
             range,
             pattern,
-            state: Mutex::new(State::Queued),
+            state: Mutex::new(SegmentState::Queued),
             ended: Condvar::new(),
             used: AtomicU64::new(0),
             spent: AtomicBool::new(false),

@@ -24,7 +24,7 @@ use crate::tuning::{
 };
 
 /// A callback: the metadata of these nodes will be wanted, and then their data.
-type Expect<'a> = &'a dyn Fn(&[NodeId]);
+type ExpectFiles<'a> = &'a dyn Fn(&[NodeId]);
 
 /// The walks ahead of the readers of a tree, and the files listed, planned and read lately.
 pub struct TreeAhead {
@@ -80,7 +80,7 @@ struct WalkCursor {
 /// The filesystem that a walk reads, and how it reads listings.
 struct Tree<'a> {
     fs: &'a dyn FileSystem,
-    expect: Expect<'a>,
+    expect: ExpectFiles<'a>,
     /// Entries taken from a listing at once.
     batch: usize,
 }
@@ -217,7 +217,7 @@ impl TreeAhead {
 
     /// Advances a walk and returns what to read ahead. Reads metadata, for which it calls `expect`
     /// first, so it belongs on the pool and not in a thread that answers requests.
-    pub fn go_on(&self, fs: &dyn FileSystem, expect: Expect<'_>, walk: &Mutex<Walk>) -> Plan {
+    pub fn go_on(&self, fs: &dyn FileSystem, expect: ExpectFiles<'_>, walk: &Mutex<Walk>) -> Plan {
         let mut plan = Plan::default();
         let (taken, window, mut room) = {
             let mut walk = lock(walk);

@@ -11,25 +11,25 @@ use crate::identify::format_of;
 use crate::scan::partition_table;
 
 /// A magic number and its offset.
-struct Sign(usize, &'static [u8], &'static str);
+struct ContentSign(usize, &'static [u8], &'static str);
 
-const SIGNS: &[Sign] = &[
-    Sign(0, b"XFSB", "xfs"),
-    Sign(0, b"LUKS\xba\xbe", "LUKS"),
-    Sign(3, b"NTFS    ", "NTFS"),
-    Sign(3, b"-FVE-FS-", "BitLocker"),
-    Sign(0x36, b"FAT1", "FAT"),
-    Sign(0x52, b"FAT32   ", "FAT"),
-    Sign(0x200, b"LABELONE", "LVM"),
-    Sign(0x218, b"LVM2 001", "LVM"),
-    Sign(0x400, b"\x10\x20\xf5\xf2", "f2fs"),
-    Sign(0x400, b"H+\x00\x04", "HFS+"),
-    Sign(0x438, b"\x53\xef", "ext2, ext3 or ext4"),
-    Sign(0xff6, b"SWAPSPACE2", "swap"),
-    Sign(0x1000, b"\xfc\x4e\x2b\xa9", "RAID"),
-    Sign(0x8001, b"CD001", "ISO 9660"),
-    Sign(0x8001, b"NSR0", "UDF"),
-    Sign(0x1_0040, b"_BHRfS_M", "btrfs"),
+const SIGNS: &[ContentSign] = &[
+    ContentSign(0, b"XFSB", "xfs"),
+    ContentSign(0, b"LUKS\xba\xbe", "LUKS"),
+    ContentSign(3, b"NTFS    ", "NTFS"),
+    ContentSign(3, b"-FVE-FS-", "BitLocker"),
+    ContentSign(0x36, b"FAT1", "FAT"),
+    ContentSign(0x52, b"FAT32   ", "FAT"),
+    ContentSign(0x200, b"LABELONE", "LVM"),
+    ContentSign(0x218, b"LVM2 001", "LVM"),
+    ContentSign(0x400, b"\x10\x20\xf5\xf2", "f2fs"),
+    ContentSign(0x400, b"H+\x00\x04", "HFS+"),
+    ContentSign(0x438, b"\x53\xef", "ext2, ext3 or ext4"),
+    ContentSign(0xff6, b"SWAPSPACE2", "swap"),
+    ContentSign(0x1000, b"\xfc\x4e\x2b\xa9", "RAID"),
+    ContentSign(0x8001, b"CD001", "ISO 9660"),
+    ContentSign(0x8001, b"NSR0", "UDF"),
+    ContentSign(0x1_0040, b"_BHRfS_M", "btrfs"),
 ];
 
 /// Bytes from the start that hold all of [`SIGNS`].
@@ -47,11 +47,11 @@ pub fn contents(source: &dyn ReadAt) -> Result<Option<&'static str>> {
     if let Some(format) = format_of(source, &OpenOptions::default()) {
         return Ok(Some(format.name));
     }
-    let has = |Sign(offset, magic, _): &&Sign| {
+    let has = |ContentSign(offset, magic, _): &&ContentSign| {
         head.get(*offset..)
             .is_some_and(|head| head.starts_with(magic))
     };
-    if let Some(Sign(.., name)) = SIGNS.iter().find(has) {
+    if let Some(ContentSign(.., name)) = SIGNS.iter().find(has) {
         return Ok(Some(name));
     }
     Ok(partition_table(source)?.map(|_| "a partition table"))
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn filesystems_and_tables_are_recognised_and_zeros_are_not() {
-        for Sign(offset, magic, name) in SIGNS {
+        for ContentSign(offset, magic, name) in SIGNS {
             let mut bytes = vec![0; 1 << 17];
             bytes[*offset..offset + magic.len()].copy_from_slice(magic);
             assert_eq!(contents(&MemorySource::new(bytes)).unwrap(), Some(*name));
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn every_sign_lies_in_the_bytes_that_are_read() {
-        for Sign(offset, magic, name) in SIGNS {
+        for ContentSign(offset, magic, name) in SIGNS {
             assert!(offset + magic.len() <= saturating_usize(LEN), "{name}");
         }
     }

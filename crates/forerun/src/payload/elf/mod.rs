@@ -102,14 +102,14 @@ impl Layout {
 
 /// A table of the header. It lies in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Table {
+struct HeaderTable {
     what: &'static str,
     offset: u64,
     count: u64,
     entry: usize,
 }
 
-impl Table {
+impl HeaderTable {
     const fn len(&self) -> u64 {
         self.count.saturating_mul(u64_from(self.entry))
     }
@@ -136,8 +136,8 @@ const SEGMENT: &str = "a segment";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     layout: Layout,
-    sections: Table,
-    segments: Table,
+    sections: HeaderTable,
+    segments: HeaderTable,
 }
 
 impl Header {
@@ -159,13 +159,13 @@ impl Header {
         }
         let half = |narrow, wide| layout.number(head, if layout.wide { wide } else { narrow }, 2);
         let entry = |narrow, wide| if layout.wide { wide } else { narrow };
-        let segments = Table {
+        let segments = HeaderTable {
             what: SEGMENT,
             offset: layout.address(head, 28, 32),
             count: half(44, 56),
             entry: entry(32, 56),
         };
-        let sections = Table {
+        let sections = HeaderTable {
             what: SECTION,
             offset: layout.address(head, 32, 40),
             count: half(48, 60),
@@ -181,9 +181,14 @@ impl Header {
 
 /// Checks that a table's entries have the expected size and that it lies in the file. An empty
 /// table gets offset 0.
-fn checked(table: Table, name: &'static str, size: u64, len: u64) -> Result<Table, Check> {
+fn checked(
+    table: HeaderTable,
+    name: &'static str,
+    size: u64,
+    len: u64,
+) -> Result<HeaderTable, Check> {
     if table.count == 0 {
-        return Ok(Table { offset: 0, ..table });
+        return Ok(HeaderTable { offset: 0, ..table });
     }
     let expected = u64_from(table.entry);
     if size != expected {

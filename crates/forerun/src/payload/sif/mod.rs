@@ -37,7 +37,7 @@ pub fn is_sif(head: &[u8]) -> bool {
 /// Finds the partition that holds the root filesystem.
 pub fn find(file: &dyn ReadAt, head: &[u8]) -> Result<Payload> {
     let len = file.len();
-    let table = Table::parse(head, len)?;
+    let table = DescriptorTable::parse(head, len)?;
     let (mut primary, mut all) = (Found::default(), Found::default());
     let mut at = 0;
     while at < table.count {
@@ -68,12 +68,12 @@ pub fn find(file: &dyn ReadAt, head: &[u8]) -> Result<Payload> {
 
 /// The place of the descriptors, which lie in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Table {
+struct DescriptorTable {
     offset: u64,
     count: u64,
 }
 
-impl Table {
+impl DescriptorTable {
     fn parse(head: &[u8], len: u64) -> Result<Self> {
         let Some(head) = head.get(..HEADER) else {
             let need = u64_from(HEADER);

@@ -9,13 +9,13 @@ use crate::image::{Image, Space};
 use crate::inode::{DataLayout, Inode};
 use crate::map;
 
-type Fields = Vec<(&'static str, String)>;
+type DetailFields = Vec<(&'static str, String)>;
 
 /// Most extents of a compressed file that are listed.
 const EXTENTS: usize = 10_000;
 
 /// Returns the fields of `info` that only this format has.
-pub fn details(image: &Image) -> Fields {
+pub fn details(image: &Image) -> DetailFields {
     let superblock = &image.superblock;
     let mut fields = vec![
         ("features", superblock.features()),
@@ -29,7 +29,7 @@ pub fn details(image: &Image) -> Fields {
 }
 
 /// Returns the fields of the superblock, and of the tables it leads to.
-pub fn superblock(image: &Image) -> Result<Fields> {
+pub fn superblock(image: &Image) -> Result<DetailFields> {
     let superblock = &image.superblock;
     let hex = |value: u32| format!("{value:#x}");
     let optional = |nid: Option<u64>| nid.map_or("none".into(), |nid| nid.to_string());
@@ -74,7 +74,7 @@ pub fn superblock(image: &Image) -> Result<Fields> {
 }
 
 /// Returns the fields of an inode, and the places of its data.
-pub fn inode(image: &Image, node: NodeId) -> Result<Fields> {
+pub fn inode(image: &Image, node: NodeId) -> Result<DetailFields> {
     let inode = image.inode(node)?;
     let form = if inode.is_extended {
         "extended"
@@ -116,7 +116,7 @@ pub fn inode(image: &Image, node: NodeId) -> Result<Fields> {
     Ok(fields)
 }
 
-fn data(image: &Image, inode: &Inode, fields: &mut Fields) -> Result<()> {
+fn data(image: &Image, inode: &Inode, fields: &mut DetailFields) -> Result<()> {
     match inode.layout {
         DataLayout::Plain | DataLayout::Inline => {
             let block = inode.start_block();
@@ -142,7 +142,7 @@ fn data(image: &Image, inode: &Inode, fields: &mut Fields) -> Result<()> {
     Ok(())
 }
 
-fn chunks(image: &Image, inode: &Inode, fields: &mut Fields) -> Result<()> {
+fn chunks(image: &Image, inode: &Inode, fields: &mut DetailFields) -> Result<()> {
     let chunks = Chunks::of(image, inode)?;
     fields.push(("chunk_format", format!("{:#x}", inode.word)));
     let mut index = 0;

@@ -102,11 +102,11 @@ impl<'o> Worker<'o> {
         }
     }
 
-    fn pack(&mut self, bytes: &[u8], ends: Ends) -> Packing {
-        let mut packing = Packing {
+    fn pack(&mut self, bytes: &[u8], ends: Ends) -> PartInProgress {
+        let mut packing = PartInProgress {
             block: self.block,
             len: bytes.len(),
-            ..Packing::default()
+            ..PartInProgress::default()
         };
         if let Some((_, encoder)) = &mut self.compressor {
             encoder.restart();
@@ -213,7 +213,7 @@ enum End {
 
 /// A part that is being compressed.
 #[derive(Default)]
-struct Packing {
+struct PartInProgress {
     block: usize,
     len: usize,
     blocks: Vec<u8>,
@@ -224,7 +224,7 @@ struct Packing {
     fragment_cost: usize,
 }
 
-impl Packing {
+impl PartInProgress {
     /// Returns the number of bytes that the part takes, with indexes.
     fn cost(&self) -> usize {
         let inline = self.inline.as_ref().map_or(0, Vec::len);

@@ -96,7 +96,7 @@ pub fn write(
         epoch,
     };
     let inodes_at = head.inodes_at(&xattrs.shared);
-    let image = Image {
+    let image = PlannedImage {
         parts,
         head,
         inodes_at,
@@ -121,7 +121,7 @@ fn format(options: &ErofsOptions) -> Format {
 }
 
 /// The parts of an image that are known before any contents are read.
-struct Image<'a> {
+struct PlannedImage<'a> {
     parts: Parts<'a>,
     head: ImageHead,
     /// Offset of the first inode.
@@ -130,7 +130,7 @@ struct Image<'a> {
     bounds: ParallelBounds,
 }
 
-impl Image<'_> {
+impl PlannedImage<'_> {
     fn write_data(&self, sink: &mut Sink<'_, '_>) -> Result<Data, BuildError> {
         let Parts {
             plan,

@@ -44,7 +44,7 @@ pub struct Nodes<'a> {
     /// Listings and targets that are not behind their inodes.
     blocks: HashMap<NodeIndex, u64>,
     /// The pieces of metadata by their offset in the image.
-    pieces: Vec<(u64, Piece)>,
+    pieces: Vec<(u64, PlacedPiece)>,
     dirs: HashMap<NodeIndex, usize>,
     /// The packed inode, in the unit of the other inodes.
     packed: Option<u64>,
@@ -53,7 +53,7 @@ pub struct Nodes<'a> {
 }
 
 #[derive(Clone, Copy)]
-enum Piece {
+enum PlacedPiece {
     Inode(NodeIndex),
     /// The whole blocks of a listing or target.
     Blocks(NodeIndex),
@@ -113,9 +113,9 @@ impl<'a> Nodes<'a> {
     pub fn write(&self, data: &Data, base: u32, out: &mut Write<'_>) -> Result<(), BuildError> {
         for &(at, piece) in &self.pieces {
             let bytes = match piece {
-                Piece::Inode(node) => self.inode(node, data, base)?,
-                Piece::Packed => self.packed_inode(data, base)?,
-                Piece::Blocks(node) => {
+                PlacedPiece::Inode(node) => self.inode(node, data, base)?,
+                PlacedPiece::Packed => self.packed_inode(data, base)?,
+                PlacedPiece::Blocks(node) => {
                     let mut bytes = self.contents(node);
                     bytes.truncate(saturating_usize(self.in_blocks(node)));
                     bytes
@@ -136,7 +136,7 @@ impl<'a> Nodes<'a> {
         };
         let at = placer.item(item);
         self.places.insert(node, at - self.base);
-        self.pieces.push((at, Piece::Inode(node)));
+        self.pieces.push((at, PlacedPiece::Inode(node)));
     }
 
     fn place_blocks(&mut self, node: NodeIndex, placer: &mut Placer) {
@@ -144,7 +144,7 @@ impl<'a> Nodes<'a> {
         if len > 0 {
             let at = placer.blocks(len);
             self.blocks.insert(node, at);
-            self.pieces.push((at, Piece::Blocks(node)));
+            self.pieces.push((at, PlacedPiece::Blocks(node)));
         }
     }
 
@@ -309,7 +309,7 @@ impl<'a> Nodes<'a> {
         let head = core + indexes;
         let at = placer.item(Item { core, head, inline });
         self.packed = Some(at - self.base);
-        self.pieces.push((at, Piece::Packed));
+        self.pieces.push((at, PlacedPiece::Packed));
     }
 
     /// Encodes the packed inode, which no listing names.

@@ -64,7 +64,7 @@ pub struct Xattrs {
 }
 
 /// The bytes of one attribute.
-type Record = Vec<u8>;
+type EncodedXattr = Vec<u8>;
 
 impl Xattrs {
     /// Encodes the attributes of a tree. `shared_at` is the number of the first shared attribute,
@@ -76,7 +76,7 @@ impl Xattrs {
         above: u32,
         shared_at: u64,
     ) -> Result<Self, BuildError> {
-        let mut counts: HashMap<Record, u32> = HashMap::new();
+        let mut counts: HashMap<EncodedXattr, u32> = HashMap::new();
         for &node in &plan.inodes {
             for record in records(tree, node, prefixes)? {
                 let count = counts.entry(record).or_default();
@@ -84,7 +84,7 @@ impl Xattrs {
             }
         }
         let mut xattrs = Self::default();
-        let mut places: HashMap<Record, u32> = HashMap::new();
+        let mut places: HashMap<EncodedXattr, u32> = HashMap::new();
         for &node in &plan.inodes {
             let mut shared = Vec::new();
             let mut own = Vec::new();
@@ -117,8 +117,8 @@ impl Xattrs {
 
     fn share(
         &mut self,
-        record: Record,
-        places: &mut HashMap<Record, u32>,
+        record: EncodedXattr,
+        places: &mut HashMap<EncodedXattr, u32>,
         shared_at: u64,
     ) -> Result<u32, BuildError> {
         if let Some(&place) = places.get(&record) {
@@ -155,7 +155,11 @@ fn encode(shared: &[u32], own: &[u8]) -> Vec<u8> {
 
 /// Returns the attributes of a node, in order of their names, without those that have no place in
 /// the format.
-fn records(tree: &Tree, node: NodeIndex, prefixes: &[Vec<u8>]) -> Result<Vec<Record>, BuildError> {
+fn records(
+    tree: &Tree,
+    node: NodeIndex,
+    prefixes: &[Vec<u8>],
+) -> Result<Vec<EncodedXattr>, BuildError> {
     let named = tree.node(node).xattrs.iter();
     let named = named.filter_map(|(name, value)| Some((split(name, prefixes)?, name, value)));
     let records = named.map(|((number, suffix), name, value)| {
@@ -167,7 +171,7 @@ fn records(tree: &Tree, node: NodeIndex, prefixes: &[Vec<u8>]) -> Result<Vec<Rec
     records.collect()
 }
 
-fn record(number: u8, suffix: &[u8], value: &[u8]) -> Option<Record> {
+fn record(number: u8, suffix: &[u8], value: &[u8]) -> Option<EncodedXattr> {
     let size = u16::try_from(value.len()).ok()?;
     if value.len() > LONGEST_VALUE {
         return None;

@@ -10,17 +10,17 @@
 
 use super::index::{CBLKCNT, ExtentHead, IndexEntry, Kind};
 
-const SMALL: Shape = Shape {
+const SMALL: PackShape = PackShape {
     len: 8,
     clusters: 2,
 };
-const LARGE: Shape = Shape {
+const LARGE: PackShape = PackShape {
     len: 32,
     clusters: 16,
 };
 
 #[derive(Clone, Copy)]
-struct Shape {
+struct PackShape {
     len: u64,
     clusters: u64,
 }

@@ -67,14 +67,14 @@ pub enum IndexEntry {
 /// The index of one inode.
 pub struct Clusters<'m> {
     bytes: Bytes<'m>,
-    packing: Packing,
+    packing: IndexForm,
     pub bits: u8,
     pub count: u64,
     /// End of the index, where an inline tail starts.
     pub end: u64,
 }
 
-enum Packing {
+enum IndexForm {
     Full { start: u64 },
     Compact(Packs),
 }
@@ -88,7 +88,7 @@ impl<'m> Clusters<'m> {
                 let start = header.end.saturating_add(full::GAP);
                 let bytes = clusters.checked_mul(full::LEN);
                 let end = bytes.and_then(|bytes| start.checked_add(bytes));
-                (Packing::Full { start }, start, end)
+                (IndexForm::Full { start }, start, end)
             }
             IndexLayout::Compact => {
                 // Both kinds of heads must agree here, or blocks could not be counted.
@@ -101,7 +101,7 @@ impl<'m> Clusters<'m> {
                 let start = header.end;
                 let large = header.packs_of_16;
                 let packs = Packs::new(start, clusters, large, header.bits, counted);
-                (Packing::Compact(packs), start, packs.end(clusters))
+                (IndexForm::Compact(packs), start, packs.end(clusters))
             }
         };
         let outside = ZmapCheck::IndexOutside {
@@ -122,19 +122,19 @@ impl<'m> Clusters<'m> {
     /// Returns the offset of a cluster's entry, or of its pack.
     pub fn offset(&self, cluster: u64) -> u64 {
         match &self.packing {
-            Packing::Full { start } => start.saturating_add(cluster.saturating_mul(full::LEN)),
-            Packing::Compact(packs) => packs.find(cluster).map_or(self.end, |pack| pack.offset),
+            IndexForm::Full { start } => start.saturating_add(cluster.saturating_mul(full::LEN)),
+            IndexForm::Compact(packs) => packs.find(cluster).map_or(self.end, |pack| pack.offset),
         }
     }
 
     /// Reads the entry of a cluster below the count.
     pub fn entry(&mut self, cluster: u64) -> Result<Result<IndexEntry, ZmapCheck>> {
         Ok(match &self.packing {
-            Packing::Full { .. } => {
+            IndexForm::Full { .. } => {
                 let raw = self.bytes.get(self.offset(cluster))?;
                 full::entry(raw, cluster)
             }
-            Packing::Compact(packs) => {
+            IndexForm::Compact(packs) => {
                 let packs = *packs;
                 Ok(self.with_pack(cluster, |place, pack| packs.entry(place, pack))?)
             }
@@ -144,11 +144,11 @@ impl<'m> Clusters<'m> {
     /// Reads the block of a head.
     pub fn block(&mut self, cluster: u64) -> Result<u64> {
         match &self.packing {
-            Packing::Full { .. } => {
+            IndexForm::Full { .. } => {
                 let raw = self.bytes.get(self.offset(cluster))?;
                 Ok(u64::from(full::block(raw)))
             }
-            Packing::Compact(packs) => {
+            IndexForm::Compact(packs) => {
                 let packs = *packs;
                 self.with_pack(cluster, |place, pack| packs.block(place, pack))
             }
@@ -161,8 +161,8 @@ impl<'m> Clusters<'m> {
         read: impl FnOnce(&super::compact::Place, &[u8]) -> T,
     ) -> Result<T> {
         let found = match &self.packing {
-            Packing::Compact(packs) => packs.find(cluster),
-            Packing::Full { .. } => None,
+            IndexForm::Compact(packs) => packs.find(cluster),
+            IndexForm::Full { .. } => None,
         };
         let missing = || Error::io(self.end, 0, std::io::ErrorKind::UnexpectedEof.into());
         let place = found.ok_or_else(missing)?;

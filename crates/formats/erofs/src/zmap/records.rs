@@ -26,7 +26,7 @@ const BASE: u64 = 8;
 
 /// One record.
 #[derive(Clone, Copy)]
-struct Record {
+struct ExtentRecord {
     /// Stored length with its flags.
     len: u32,
     address: u64,
@@ -38,13 +38,13 @@ struct Table<'m> {
     bytes: Bytes<'m>,
     start: u64,
     count: u64,
-    shape: Shape,
+    shape: RecordFields,
     bits: u8,
 }
 
 /// The fields that a record holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum RecordFields {
     Length,
     Address,
     Start32,
@@ -97,7 +97,7 @@ pub fn map(
 fn give(
     placing: &Placing<'_>,
     header: &header::Records,
-    record: Record,
+    record: ExtentRecord,
     logical: Range<u64>,
     is_last: bool,
     visit: &mut dyn FnMut(Piece) -> ControlFlow<()>,
@@ -130,15 +130,21 @@ fn give(
 impl<'m> Table<'m> {
     fn new(placing: &Placing<'m>, header: &header::Records) -> Result<Self> {
         let shape = match header.len {
-            4 => Shape::Length,
-            8 => Shape::Address,
-            16 => Shape::Start32,
-            _ => Shape::Start64,
+            4 => RecordFields::Length,
+            8 => RecordFields::Address,
+            16 => RecordFields::Start32,
+            _ => RecordFields::Start64,
         };
-        let base = if shape == Shape::Length { BASE } else { 0 };
+        let base = if shape == RecordFields::Length {
+            BASE
+        } else {
+            0
+        };
         let count = match shape {
-            Shape::Length | Shape::Address => placing.inode.size.div_ceil(1 << header.bits),
-            Shape::Start32 | Shape::Start64 => header.count,
+            RecordFields::Length | RecordFields::Address => {
+                placing.inode.size.div_ceil(1 << header.bits)
+            }
+            RecordFields::Start32 | RecordFields::Start64 => header.count,
         };
         let aligned = header.end.checked_next_multiple_of(header.len);
         let start = aligned.and_then(|start| start.checked_add(base));
@@ -164,10 +170,10 @@ impl<'m> Table<'m> {
 
     const fn record_len(&self) -> u64 {
         match self.shape {
-            Shape::Length => 4,
-            Shape::Address => 8,
-            Shape::Start32 => 16,
-            Shape::Start64 => 32,
+            RecordFields::Length => 4,
+            RecordFields::Address => 8,
+            RecordFields::Start32 => 16,
+            RecordFields::Start64 => 32,
         }
     }
 
@@ -178,37 +184,37 @@ impl<'m> Table<'m> {
 
     /// Reads a record below the count. If records hold only lengths, its address follows from the
     /// record `before`.
-    fn record(&mut self, index: u64, before: Option<Record>) -> Result<Record> {
+    fn record(&mut self, index: u64, before: Option<ExtentRecord>) -> Result<ExtentRecord> {
         let offset = self.offset(index);
         let fixed = index << self.bits;
         Ok(match self.shape {
-            Shape::Length => {
+            RecordFields::Length => {
                 let address = match before {
                     Some(before) => before.address.saturating_add(u64::from(before.len & LEN)),
                     None => u64::from_le_bytes(self.bytes.get(self.start - BASE)?),
                 };
                 self.length(index, address)?
             }
-            Shape::Address => {
+            RecordFields::Address => {
                 let [len, address] = words(self.bytes.get::<8>(offset)?);
-                Record {
+                ExtentRecord {
                     len,
                     address: u64::from(address),
                     start: fixed,
                 }
             }
-            Shape::Start32 => {
+            RecordFields::Start32 => {
                 let [len, address, high, start] = words(self.bytes.get::<16>(offset)?);
-                Record {
+                ExtentRecord {
                     len,
                     address: u64::from(address) | u64::from(high) << 32,
                     start: u64::from(start),
                 }
             }
-            Shape::Start64 => {
+            RecordFields::Start64 => {
                 let [len, address, high, start, start_high, ..]: [u32; 8] =
                     words(self.bytes.get::<32>(offset)?);
-                Record {
+                ExtentRecord {
                     len,
                     address: u64::from(address) | u64::from(high) << 32,
                     start: u64::from(start) | u64::from(start_high) << 32,
@@ -219,7 +225,7 @@ impl<'m> Table<'m> {
 
     /// Reads a record whose address is the sum of the lengths before it, starting at the last known
     /// one.
-    fn summed(&mut self, placing: &Placing<'_>, wanted: u64) -> Result<(u64, Record)> {
+    fn summed(&mut self, placing: &Placing<'_>, wanted: u64) -> Result<(u64, ExtentRecord)> {
         let (sums, node) = (placing.config.sums, placing.inode.node);
         let step = sums::step(self.count);
         let (mut index, mut record) = match sums.before(node, step, wanted) {
@@ -236,8 +242,8 @@ impl<'m> Table<'m> {
     }
 
     /// Reads a record that is only a length, for an address.
-    fn length(&mut self, index: u64, address: u64) -> Result<Record> {
-        Ok(Record {
+    fn length(&mut self, index: u64, address: u64) -> Result<ExtentRecord> {
+        Ok(ExtentRecord {
             len: u32::from_le_bytes(self.bytes.get(self.offset(index))?),
             address,
             start: index << self.bits,
@@ -245,14 +251,14 @@ impl<'m> Table<'m> {
     }
 
     /// Finds the record of the extent that holds `position`.
-    fn before(&mut self, placing: &Placing<'_>, position: u64) -> Result<(u64, Record)> {
+    fn before(&mut self, placing: &Placing<'_>, position: u64) -> Result<(u64, ExtentRecord)> {
         match self.shape {
-            Shape::Address => {
+            RecordFields::Address => {
                 let index = position >> self.bits;
                 Ok((index, self.record(index, None)?))
             }
-            Shape::Length => self.summed(placing, position >> self.bits),
-            Shape::Start32 | Shape::Start64 => {
+            RecordFields::Length => self.summed(placing, position >> self.bits),
+            RecordFields::Start32 | RecordFields::Start64 => {
                 let first = self.record(0, None)?;
                 if first.start > position {
                     let check = ZmapCheck::NoExtent { position };

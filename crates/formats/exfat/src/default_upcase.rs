@@ -13,10 +13,10 @@ const COMPRESSED_FROM: u16 = 512;
 
 /// First character, number of characters, distance to the next character, and distance to the upper
 /// case.
-type Run = (u16, u16, u16, i16);
+type CaseRun = (u16, u16, u16, i16);
 
 #[rustfmt::skip]
-const RUNS: &[Run] = &[
+const RUNS: &[CaseRun] = &[
     (0x0061, 26, 1, -32), (0x00E0, 23, 1, -32), (0x00F8, 7, 1, -32), (0x00FF, 1, 1, 121),
     (0x0101, 24, 2, -1), (0x0133, 3, 2, -1), (0x013A, 8, 2, -1), (0x014B, 23, 2, -1),
     (0x017A, 3, 2, -1), (0x0180, 1, 1, 195), (0x0183, 2, 2, -1), (0x0188, 1, 1, -1),

@@ -17,7 +17,7 @@ use crate::ondisk::FIRST_CLUSTER;
 const MOST_DIRTY: u64 = 16 << 20;
 
 /// A run of clusters: the first, and their number.
-type Run = (u32, u32);
+type MismarkedRun = (u32, u32);
 
 /// Marks claimed clusters used.
 ///
@@ -100,9 +100,9 @@ fn next_run(
     free: &mut Free<'_>,
     at: &mut u32,
     leaked: bool,
-) -> Result<Option<Run>> {
+) -> Result<Option<MismarkedRun>> {
     let end = work.claimed.all().end;
-    let mut run: Option<Run> = None;
+    let mut run: Option<MismarkedRun> = None;
     while *at < end {
         let cluster = *at;
         let index = cluster - FIRST_CLUSTER;

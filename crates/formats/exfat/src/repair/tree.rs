@@ -22,7 +22,7 @@ use crate::ondisk::{ENTRY, kind};
 use crate::steps::Step;
 use crate::volume::Volume;
 
-struct Directory {
+struct PendingDirectory {
     chain: Chain,
     step: Option<Rc<Step>>,
 }
@@ -44,7 +44,7 @@ struct Walk<'v> {
 /// # Errors
 /// `Io`, `Write`, `Limit`.
 pub fn walk(work: &mut Work<'_, '_>, root: Chain) -> Result<()> {
-    let mut left = vec![Directory {
+    let mut left = vec![PendingDirectory {
         chain: root,
         step: None,
     }];
@@ -60,14 +60,14 @@ pub fn walk(work: &mut Work<'_, '_>, root: Chain) -> Result<()> {
         }
         for (name, chain) in one(work, &directory)? {
             let step = Some(Step::below(directory.step.as_ref(), name));
-            left.push(Directory { chain, step });
+            left.push(PendingDirectory { chain, step });
         }
     }
     Ok(())
 }
 
 /// Repairs one directory, and returns the directories in it.
-fn one(work: &mut Work<'_, '_>, directory: &Directory) -> Result<Vec<(Vec<u8>, Chain)>> {
+fn one(work: &mut Work<'_, '_>, directory: &PendingDirectory) -> Result<Vec<(Vec<u8>, Chain)>> {
     let volume = Rc::clone(&work.volume);
     let mut walk = Walk {
         volume: &volume,

@@ -32,7 +32,7 @@ const MAGIC: u64 = 0x6d69_616c_636b_7266;
 
 /// One run of chunks and the holder that fetches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct ClaimedRun {
     run: Range<u64>,
     holder: u64,
 }
@@ -88,7 +88,7 @@ impl Claims {
             taken.busy.extend(busy);
         }
         if let Some(guard) = &guard {
-            entries.extend(taken.mine.iter().map(|run| Entry {
+            entries.extend(taken.mine.iter().map(|run| ClaimedRun {
                 run: run.clone(),
                 holder: holder.id(),
             }));
@@ -105,7 +105,7 @@ impl Claims {
         let guard = self.lock.lock()?;
         let mut entries = self.read()?;
         for run in mine {
-            let ours = |entry: &Entry| entry.holder == holder && entry.run == *run;
+            let ours = |entry: &ClaimedRun| entry.holder == holder && entry.run == *run;
             if let Some(at) = entries.iter().position(ours) {
                 entries.swap_remove(at);
             }
@@ -121,7 +121,7 @@ impl Claims {
         Ok(covering.any(|entry| holder.is_alive(entry.holder)))
     }
 
-    fn read(&self) -> Result<Vec<Entry>> {
+    fn read(&self) -> Result<Vec<ClaimedRun>> {
         // There are rarely more claims than this holds.
         let mut bytes = vec![0; ENTRY * 128];
         let failed = CacheError::io("read", self.lock.path());
@@ -134,7 +134,7 @@ impl Claims {
         Ok(entries.iter().filter_map(decode).collect())
     }
 
-    fn write(&self, entries: &[Entry], _locked: &LockGuard<'_>) -> Result<()> {
+    fn write(&self, entries: &[ClaimedRun], _locked: &LockGuard<'_>) -> Result<()> {
         let entries = entries.iter().take(ENTRIES);
         let bytes: Vec<u8> = entries.flat_map(encode).collect();
         let file = self.lock.file();
@@ -145,7 +145,7 @@ impl Claims {
     }
 }
 
-fn encode(entry: &Entry) -> [u8; ENTRY] {
+fn encode(entry: &ClaimedRun) -> [u8; ENTRY] {
     let (start, end) = (entry.run.start, entry.run.end);
     let fields = [start, end, entry.holder, check(start, end, entry.holder)];
     let mut bytes = [0; ENTRY];
@@ -155,7 +155,7 @@ fn encode(entry: &Entry) -> [u8; ENTRY] {
     bytes
 }
 
-fn decode(bytes: &[u8; ENTRY]) -> Option<Entry> {
+fn decode(bytes: &[u8; ENTRY]) -> Option<ClaimedRun> {
     let mut fields = bytes
         .as_chunks::<8>()
         .0
@@ -163,7 +163,7 @@ fn decode(bytes: &[u8; ENTRY]) -> Option<Entry> {
         .map(|field| u64::from_le_bytes(*field));
     let (start, end, holder) = (fields.next()?, fields.next()?, fields.next()?);
     let right = fields.next()? == check(start, end, holder) && start < end;
-    right.then_some(Entry {
+    right.then_some(ClaimedRun {
         run: start..end,
         holder,
     })

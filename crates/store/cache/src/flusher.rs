@@ -21,7 +21,7 @@ struct Told {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct FlusherShared {
     told: Mutex<Told>,
     changed: Condvar,
     bytes: u64,
@@ -31,13 +31,13 @@ struct Shared {
 /// A handle on the thread.
 #[derive(Debug)]
 pub(crate) struct Flusher {
-    shared: Arc<Shared>,
+    shared: Arc<FlusherShared>,
 }
 
 impl Flusher {
     pub(crate) fn new(options: &CacheOptions) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(FlusherShared {
                 told: Mutex::default(),
                 changed: Condvar::new(),
                 bytes: options.flush_bytes,
@@ -71,13 +71,13 @@ impl Drop for Flusher {
     }
 }
 
-impl Shared {
+impl FlusherShared {
     fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unpoisoned()
     }
 }
 
-fn run(shared: &Shared, inner: &Weak<Inner>) {
+fn run(shared: &FlusherShared, inner: &Weak<Inner>) {
     loop {
         let told = shared.told();
         let idle = |told: &mut Told| told.dirty == 0 && !told.end;

@@ -38,7 +38,7 @@ pub struct Recalled {
 
 /// A record as it lies on disk.
 #[derive(Debug, PartialEq, Eq)]
-struct Record<'a> {
+struct NameRecord<'a> {
     name: Digest,
     at: u64,
     identity: &'a str,
@@ -55,7 +55,7 @@ impl Cache {
         let layout = &self.inner.layout;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let name = Digest::of(name.as_bytes());
-        let text = encode(&Record {
+        let text = encode(&NameRecord {
             name,
             at: since.map_or(0, |since| since.as_secs()),
             identity,
@@ -117,8 +117,8 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     (text.len() <= LIMIT).then_some(text)
 }
 
-fn encode(record: &Record<'_>) -> Vec<u8> {
-    let Record {
+fn encode(record: &NameRecord<'_>) -> Vec<u8> {
+    let NameRecord {
         name,
         at,
         identity,
@@ -128,7 +128,7 @@ fn encode(record: &Record<'_>) -> Vec<u8> {
     sealed(&[rest.as_bytes(), facts].concat())
 }
 
-fn decode(text: &[u8]) -> Option<Record<'_>> {
+fn decode(text: &[u8]) -> Option<NameRecord<'_>> {
     let mut rest = text;
     let mut line = |start: &str| {
         let end = rest.iter().position(|byte| *byte == b'\n')?;
@@ -146,7 +146,7 @@ fn decode(text: &[u8]) -> Option<Record<'_>> {
     let (identity, _) = line("identity: ")?;
     let (_, facts) = line("").filter(|(empty, _)| empty.is_empty())?;
     // Later than any clock shows, and small enough to be added to 1970.
-    (at < 1 << 40).then_some(Record {
+    (at < 1 << 40).then_some(NameRecord {
         name,
         at,
         identity,
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn records_that_are_torn_do_not_count() {
-        let record = Record {
+        let record = NameRecord {
             name: Digest([1; 32]),
             at: 7,
             identity: "url x version y",
@@ -228,7 +228,7 @@ mod tests {
             bad[at] ^= 0x10;
             assert_eq!(decode(&bad), None, "{at}");
         }
-        let late = Record {
+        let late = NameRecord {
             name: Digest([1; 32]),
             at: u64::MAX,
             identity: "x",

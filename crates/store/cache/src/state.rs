@@ -32,7 +32,7 @@ const MAGIC: [u8; 8] = *b"frstate1";
 
 /// A block that is valid.
 #[derive(Clone)]
-struct Block {
+struct StateBlock {
     sequence: u64,
     /// Its place in the pair, 0 or 1.
     slot: u64,
@@ -95,7 +95,7 @@ impl StateFile {
             {
                 file.sync_data()?;
             }
-            let mut new = old.unwrap_or(Block {
+            let mut new = old.unwrap_or(StateBlock {
                 sequence: 0,
                 slot: 1,
                 bits: [0; BLOCK - HEAD],
@@ -119,7 +119,7 @@ impl StateFile {
     }
 
     /// Reads the valid block of a pair with the higher sequence number.
-    fn newest(&self, index: u64) -> io::Result<Option<Block>> {
+    fn newest(&self, index: u64) -> io::Result<Option<StateBlock>> {
         let mut pair = [0; 2 * BLOCK];
         let got = read_up_to(self.lock.file(), &mut pair, offset(index, 0))?;
         let (slots, _) = pair.get(..got).unwrap_or_default().as_chunks::<BLOCK>();
@@ -161,7 +161,7 @@ fn apply(bits: &mut [u8], index: u64, runs: &[Range<u64>], value: bool) {
     }
 }
 
-fn encode(index: u64, block: &Block) -> [u8; BLOCK] {
+fn encode(index: u64, block: &StateBlock) -> [u8; BLOCK] {
     let mut bytes = [0; BLOCK];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..16].copy_from_slice(&index.to_le_bytes());
@@ -172,7 +172,7 @@ fn encode(index: u64, block: &Block) -> [u8; BLOCK] {
     bytes
 }
 
-fn decode(index: u64, slot: u64, bytes: &[u8; BLOCK]) -> Option<Block> {
+fn decode(index: u64, slot: u64, bytes: &[u8; BLOCK]) -> Option<StateBlock> {
     let mut plain = *bytes;
     plain[32..HEAD].fill(0);
     let number = |at: usize| {
@@ -191,7 +191,7 @@ fn decode(index: u64, slot: u64, bytes: &[u8; BLOCK]) -> Option<Block> {
     right.then(|| {
         let mut bits = [0; BLOCK - HEAD];
         bits.copy_from_slice(&plain[HEAD..]);
-        Block {
+        StateBlock {
             sequence,
             slot,
             bits,
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn blocks_of_other_places_and_without_successors_do_not_count() {
-        let block = Block {
+        let block = StateBlock {
             sequence: 5,
             slot: 0,
             bits: [0xff; BLOCK - HEAD],
@@ -282,7 +282,7 @@ mod tests {
             bad[at] ^= 4;
             assert!(decode(3, 0, &bad).is_none(), "{at}");
         }
-        let last = Block {
+        let last = StateBlock {
             sequence: u64::MAX,
             ..block
         };

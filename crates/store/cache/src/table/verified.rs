@@ -21,7 +21,7 @@ use crate::{CacheError, Digest};
 const KEPT: u64 = 16 << 20;
 
 /// A hash block. All threads that waited for it share its error.
-type Block = Result<Arc<[u8]>, Arc<io::Error>>;
+type HashBlock = Result<Arc<[u8]>, Arc<io::Error>>;
 
 /// Digests of chunks, verified against a root.
 pub struct VerifiedTable {
@@ -143,7 +143,7 @@ impl VerifiedTable {
     }
 
     /// Returns a hash block, verified against the one above it.
-    fn block(&self, level: usize, number: u64) -> Block {
+    fn block(&self, level: usize, number: u64) -> HashBlock {
         let place = self.levels.get(level).ok_or_else(behind)?;
         let offset = (place.start + number) * self.geometry.size();
         let key = BlockKey::at(BlobId::IMAGE, offset);
@@ -175,8 +175,8 @@ impl VerifiedTable {
         buffer: &mut [u8],
         read: impl Fn(&mut [u8]) -> io::Result<()>,
         right: impl Fn(&[u8]) -> bool,
-    ) -> Block {
-        let load = || -> Block {
+    ) -> HashBlock {
+        let load = || -> HashBlock {
             let offset = key.offset;
             if let Some(file) = self.local.get()
                 && file.read_exact_at(buffer, offset).is_ok()
@@ -230,11 +230,11 @@ fn again(error: &Arc<io::Error>) -> io::Error {
             let (offset, root) = (*offset, *root);
             io::Error::new(error.kind(), CacheError::WrongTable { offset, root })
         }
-        _ => io::Error::new(error.kind(), Shared(Arc::clone(error))),
+        _ => io::Error::new(error.kind(), SharedError(Arc::clone(error))),
     }
 }
 
 /// A shared error, as an error.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-struct Shared(Arc<io::Error>);
+struct SharedError(Arc<io::Error>);

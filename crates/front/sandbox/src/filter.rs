@@ -16,7 +16,7 @@ use seccompiler::{
 use crate::syscalls::{allowed, refused};
 use crate::{Sockets, State};
 
-type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
+type SyscallRules = BTreeMap<c_long, Vec<SeccompRule>>;
 
 /// New namespaces. A user namespace would give capabilities back.
 const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
@@ -68,7 +68,7 @@ fn try_install(
 }
 
 fn compile(
-    rules: Rules,
+    rules: SyscallRules,
     otherwise: SeccompAction,
     matching: SeccompAction,
 ) -> Result<BpfProgram, BackendError> {
@@ -80,8 +80,8 @@ const fn errno(number: libc::c_int) -> SeccompAction {
     SeccompAction::Errno(number.cast_unsigned())
 }
 
-fn allow(sockets: Sockets, programs: bool, writes: bool) -> Result<Rules, BackendError> {
-    let mut rules: Rules = allowed(sockets, programs, writes)
+fn allow(sockets: Sockets, programs: bool, writes: bool) -> Result<SyscallRules, BackendError> {
+    let mut rules: SyscallRules = allowed(sockets, programs, writes)
         .map(|call| (call, Vec::new()))
         .collect();
     let own = u64::from(std::process::id());
@@ -118,8 +118,8 @@ fn allow(sockets: Sockets, programs: bool, writes: bool) -> Result<Rules, Backen
     Ok(rules)
 }
 
-fn refuse(sockets: Sockets, programs: bool, writes: bool) -> Result<Rules, BackendError> {
-    let mut rules: Rules = refused(sockets, programs, writes)
+fn refuse(sockets: Sockets, programs: bool, writes: bool) -> Result<SyscallRules, BackendError> {
+    let mut rules: SyscallRules = refused(sockets, programs, writes)
         .map(|call| (call, Vec::new()))
         .collect();
     if sockets == Sockets::Open {

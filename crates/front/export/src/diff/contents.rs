@@ -54,7 +54,7 @@ pub fn compare(
     let bytes = pairs.iter().map(|pair| pair.old.metadata.size);
     progress.begin(bytes.fold(0, u64::saturating_add), u64_from(pairs.len()));
     sort(left, right, &mut pairs);
-    let job = Job {
+    let job = CompareJob {
         left,
         right,
         queue: Mutex::new(Queue {
@@ -118,7 +118,7 @@ fn bulk<'t>(side: Side<'_>, entries: impl Iterator<Item = &'t Entry>) -> Option<
     }
 }
 
-struct Job<'j> {
+struct CompareJob<'j> {
     left: Side<'j>,
     right: Side<'j>,
     queue: Mutex<Queue>,
@@ -133,7 +133,7 @@ struct Queue {
     right: Option<Bulk>,
 }
 
-impl Job<'_> {
+impl CompareJob<'_> {
     fn take(&self) -> Option<Pair<'_>> {
         let mut queue = self.queue.lock().unpoisoned();
         let pair = self.pairs.get(queue.next).copied()?;

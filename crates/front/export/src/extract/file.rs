@@ -11,7 +11,7 @@ use forerun_io::u64_from;
 use forerun_vfs::NodeId;
 use rustix::fs::{AtFlags, OFlags};
 
-use super::Job;
+use super::ExtractJob;
 use super::gather::Gather;
 use super::plan::Item;
 use super::report::ExtractReport;
@@ -25,7 +25,7 @@ const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-impl Job<'_> {
+impl ExtractJob<'_> {
     /// Writes the files in physical order.
     pub(super) fn files(&self, items: &[Item<'_>], report: &mut ExtractReport) {
         let by_node: HashMap<_, _> = items.iter().map(|item| (item.entry.node, item)).collect();

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::plan::Item;
 use super::present::Present;
-use super::{ExtractReport, Job, Loss, entry_error};
+use super::{ExtractJob, ExtractReport, Loss, entry_error};
 use crate::ExportError;
 
 /// Device and inode number.
@@ -84,7 +84,7 @@ fn link_open(file: &OwnedFd, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     }
 }
 
-impl Job<'_> {
+impl ExtractJob<'_> {
     /// Links a file that this run made under one more name.
     pub(super) fn link(&self, first: &Item<'_>, item: &Item<'_>, report: &mut ExtractReport) {
         let is_device = matches!(

@@ -113,7 +113,7 @@ pub fn extract(
     let volume = reader.fs().volume();
     let is_root = rustix::process::geteuid().is_root();
     let owners = volume.has_owners && options.owners != Owners::Caller;
-    let mut job = Job {
+    let mut job = ExtractJob {
         reader,
         options,
         progress,
@@ -137,7 +137,7 @@ pub fn extract(
     Ok(report)
 }
 
-struct Job<'j> {
+struct ExtractJob<'j> {
     reader: &'j Reader,
     options: &'j ExtractOptions,
     progress: &'j dyn Progress,
@@ -154,7 +154,7 @@ struct Job<'j> {
     stop: AtomicBool,
 }
 
-impl Job<'_> {
+impl ExtractJob<'_> {
     fn run(&mut self, mut plan: Plan<'_>, report: &mut ExtractReport) {
         self.leave_collisions_out(&mut plan, report);
         let planned = plan.names().count();

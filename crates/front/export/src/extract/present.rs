@@ -14,7 +14,7 @@ use forerun_vfs::{FileType, Timestamp};
 use rustix::fs::{AtFlags, FileType as HostType, Mode, OFlags, Stat};
 
 use super::plan::{Item, Plan};
-use super::{ExtractReport, Job};
+use super::{ExtractJob, ExtractReport};
 use crate::content::CHUNK;
 
 /// The state of the name of an entry in the target.
@@ -30,7 +30,7 @@ pub enum Present {
     Other,
 }
 
-impl Job<'_> {
+impl ExtractJob<'_> {
     /// Takes finished files out of the plan, and removes unfinished ones.
     pub(super) fn skip_files(&self, plan: &mut Plan<'_>, report: &mut ExtractReport) {
         if self.options.skip_existing {

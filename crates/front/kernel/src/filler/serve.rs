@@ -116,14 +116,14 @@ impl Shared {
 }
 
 /// A read that waits for its answer.
-struct Asked {
+struct PendingRead {
     shared: Arc<Shared>,
     event: RawFd,
     range: Option<Range<u64>>,
     verdict: Verdict,
 }
 
-impl Drop for Asked {
+impl Drop for PendingRead {
     fn drop(&mut self) {
         if self.verdict != Verdict::Allow {
             self.shared.counts.failed.fetch_add(1, Ordering::Relaxed);
@@ -148,7 +148,7 @@ pub fn raise_limit() {
 /// Starts the threads that answer. They end when the filesystem does, when everything is here, or when
 /// the other end of `stop` is closed.
 pub fn start(shared: Arc<Shared>, guard: Guard, stop: OwnedFd) -> io::Result<JoinHandle<Ended>> {
-    let (queue, asked) = unbounded::<Asked>();
+    let (queue, asked) = unbounded::<PendingRead>();
     for _ in 0..WORKERS {
         let asked = asked.clone();
         std::thread::Builder::new()
@@ -170,7 +170,7 @@ pub fn start(shared: Arc<Shared>, guard: Guard, stop: OwnedFd) -> io::Result<Joi
 
 struct Server {
     shared: Arc<Shared>,
-    queue: Sender<Asked>,
+    queue: Sender<PendingRead>,
     guard: Option<Guard>,
     /// Whether reads send events.
     marked: bool,
@@ -270,7 +270,7 @@ impl Server {
         }
         for event in events {
             self.shared.counts.events.fetch_add(1, Ordering::Relaxed);
-            let asked = Asked {
+            let asked = PendingRead {
                 shared: Arc::clone(&self.shared),
                 event: event.fd,
                 range: event.range,
@@ -292,7 +292,7 @@ impl Server {
     }
 }
 
-fn is_here(asked: &Asked) -> bool {
+fn is_here(asked: &PendingRead) -> bool {
     let blob = asked.shared.remote.blob();
     let Some(range) = &asked.range else {
         return false;
@@ -304,20 +304,20 @@ fn is_here(asked: &Asked) -> bool {
 
 /// Returns whether this process has verified the chunks of the range. Otherwise one may turn out to be
 /// altered, and a worker has to wait until it is fetched again.
-fn is_checked(asked: &Asked) -> bool {
+fn is_checked(asked: &PendingRead) -> bool {
     let blob = asked.shared.remote.blob();
     let range = asked.range.as_ref();
     range.is_some_and(|range| blob.are_checked(blob.geometry().chunks_of(range)))
 }
 
-fn work(asked: &Receiver<Asked>) {
+fn work(asked: &Receiver<PendingRead>) {
     let mut buffer = Vec::new();
     for asked in asked {
         work_on(asked, &mut buffer);
     }
 }
 
-fn work_on(mut asked: Asked, buffer: &mut Vec<u8>) {
+fn work_on(mut asked: PendingRead, buffer: &mut Vec<u8>) {
     let remote = Arc::clone(&asked.shared.remote);
     asked.verdict = verdict(&remote, asked.range.as_ref(), buffer);
 }

@@ -38,7 +38,7 @@ struct Sums {
 #[derive(Clone, Debug, Default)]
 pub struct TraceSummary {
     rows: BTreeMap<(&'static str, Structure), Sums>,
-    seen: BTreeMap<(&'static str, BlobId), Ranges>,
+    seen: BTreeMap<(&'static str, BlobId), ReadRanges>,
 }
 
 impl TraceSummary {
@@ -109,9 +109,9 @@ impl TraceSummary {
 
 /// A set of bytes, as ranges that do not touch each other, by their start.
 #[derive(Clone, Debug, Default)]
-struct Ranges(BTreeMap<u64, u64>);
+struct ReadRanges(BTreeMap<u64, u64>);
 
-impl Ranges {
+impl ReadRanges {
     /// Adds a range, and returns how many of its bytes were there before.
     fn insert(&mut self, range: Range<u64>) -> u64 {
         if range.is_empty() {
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn bytes_that_come_again_are_counted() {
-        let mut ranges = Ranges::default();
+        let mut ranges = ReadRanges::default();
         for (range, again) in [
             (0..10, 0),
             (10..20, 0),

@@ -40,10 +40,10 @@ pub trait UndoLog: Send {
 /// follow.
 pub struct UndoDevice<D> {
     inner: D,
-    state: Mutex<State>,
+    state: Mutex<UndoState>,
 }
 
-struct State {
+struct UndoState {
     log: Box<dyn UndoLog>,
     /// Pending sectors, by offset.
     pending: BTreeMap<u64, Vec<u8>>,
@@ -68,7 +68,7 @@ impl<D: fmt::Debug> fmt::Debug for UndoDevice<D> {
 impl<D: BlockDevice> UndoDevice<D> {
     /// Creates a device that saves old bytes in `log`, which must be empty.
     pub fn new(inner: D, log: Box<dyn UndoLog>) -> Self {
-        let state = State {
+        let state = UndoState {
             log,
             pending: BTreeMap::new(),
             pending_bytes: 0,
@@ -107,12 +107,18 @@ impl<D: BlockDevice> UndoDevice<D> {
         Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, UndoState> {
         self.state.lock().unpoisoned()
     }
 
     /// Keeps a part of a sector for a later write.
-    fn keep(&self, state: &mut State, sector: Range<u64>, at: u64, data: &[u8]) -> io::Result<()> {
+    fn keep(
+        &self,
+        state: &mut UndoState,
+        sector: Range<u64>,
+        at: u64,
+        data: &[u8],
+    ) -> io::Result<()> {
         let at = saturating_usize(at - sector.start);
         let place = at..at.saturating_add(data.len());
         if let Some(bytes) = state.pending.get_mut(&sector.start) {
@@ -130,7 +136,7 @@ impl<D: BlockDevice> UndoDevice<D> {
     }
 
     /// Saves the old bytes of the pending sectors, then writes them.
-    fn drain(&self, state: &mut State) -> io::Result<()> {
+    fn drain(&self, state: &mut UndoState) -> io::Result<()> {
         if state.pending.is_empty() {
             return Ok(());
         }
@@ -186,7 +192,7 @@ impl<D: BlockDevice> UndoDevice<D> {
     /// Returns the records of a batch, and the ranges whose old bytes they hold.
     fn records(
         &self,
-        state: &State,
+        state: &UndoState,
         runs: &[(u64, Vec<u8>)],
         seal: &Seal,
     ) -> io::Result<(Vec<u8>, Vec<Range<u64>>)> {
@@ -224,7 +230,7 @@ impl<D: BlockDevice> UndoDevice<D> {
     }
 }
 
-impl State {
+impl UndoState {
     /// Returns the parts of a range, each with whether its old bytes are still to be saved.
     fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, bool)> {
         let mut at = range.start;

@@ -47,13 +47,13 @@ pub struct WriteBack {
     sector: u64,
     /// Readers hold it while they read the device too: when it is held for writing, no read into
     /// the cache is in flight.
-    state: RwLock<State>,
+    state: RwLock<WriteBackState>,
     /// One commit at a time.
     committing: Mutex<()>,
 }
 
 #[derive(Default)]
-struct State {
+struct WriteBackState {
     /// By number.
     sectors: BTreeMap<u64, Sector>,
     /// Set when data was written past us and not flushed since.

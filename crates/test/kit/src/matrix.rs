@@ -173,9 +173,9 @@ pub fn assert_varied<O: Debug>(table: Table<'_>, rows: &[O]) {
     );
 }
 
-type Outcome = Result<Judged, Box<dyn Any + Send>>;
+type RowOutcome = Result<Judged, Box<dyn Any + Send>>;
 
-fn report(format: &str, outcomes: BTreeMap<String, Outcome>) {
+fn report(format: &str, outcomes: BTreeMap<String, RowOutcome>) {
     let (mut counts, mut failed) = (BTreeMap::<_, usize>::new(), Vec::new());
     let (mut text, rows) = (String::new(), outcomes.len());
     for (name, outcome) in outcomes {

@@ -29,13 +29,13 @@ const LIFETIME: u64 = 300;
 /// A running service.
 #[derive(Debug)]
 pub struct TokenService {
-    inner: Arc<Inner>,
+    inner: Arc<TokenServiceShared>,
     port: u16,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct TokenServiceShared {
     openssl: PathBuf,
     key: PathBuf,
     certificate: PathBuf,
@@ -57,7 +57,7 @@ impl TokenService {
             .arg("-out")
             .arg(&certificate);
         run(&mut command);
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(TokenServiceShared {
             openssl,
             key,
             certificate,
@@ -102,7 +102,7 @@ impl Drop for TokenService {
     }
 }
 
-impl Inner {
+impl TokenServiceShared {
     fn serve(&self, listener: &TcpListener) {
         for stream in listener.incoming() {
             if self.stop.load(Ordering::Relaxed) {

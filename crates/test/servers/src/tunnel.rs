@@ -15,12 +15,12 @@ use crate::port::listen;
 #[derive(Debug)]
 pub struct Tunnel {
     port: u16,
-    inner: Arc<Inner>,
+    inner: Arc<TunnelShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct TunnelShared {
     /// Where all connections lead.
     target: String,
     connections: AtomicUsize,
@@ -32,7 +32,7 @@ impl Tunnel {
     #[must_use]
     pub fn start(authority: &str) -> Self {
         let (listener, port) = listen();
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(TunnelShared {
             target: authority.to_string(),
             connections: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
@@ -70,7 +70,7 @@ impl Drop for Tunnel {
     }
 }
 
-impl Inner {
+impl TunnelShared {
     fn serve(self: &Arc<Self>, listener: &TcpListener) {
         for stream in listener.incoming() {
             if self.stop.load(Ordering::Relaxed) {

@@ -11,13 +11,13 @@ use forerun_vfs::{
     VolumeInfo,
 };
 
-use super::{Content, MemFs, MemImage, Node, Piece};
+use super::{Content, MemFs, MemFsNode, MemImage, Piece};
 
 /// Makes a [`MemImage`]. Paths are relative to the root and without a leading slash; missing parents
 /// are made. Ids of nodes are given out in order: the root is `NodeId(1)`.
 #[derive(Debug, Clone)]
 pub struct MemFsBuilder {
-    nodes: Vec<Node>,
+    nodes: Vec<MemFsNode>,
     image: Vec<u8>,
     align: usize,
     volume: VolumeInfo,
@@ -28,7 +28,7 @@ pub struct MemFsBuilder {
 impl Default for MemFsBuilder {
     fn default() -> Self {
         Self {
-            nodes: vec![Node::new(FileType::Directory, 0o755)],
+            nodes: vec![MemFsNode::new(FileType::Directory, 0o755)],
             // The first bytes belong to no file, as in real images: an offset of 0 is a mistake.
             image: vec![0xEE; 512],
             align: 1,
@@ -79,7 +79,7 @@ impl MemFsBuilder {
         for name in path.split('/').filter(|name| !name.is_empty()) {
             let found = self.node(dir).names.get(name.as_bytes()).copied();
             dir = found.unwrap_or_else(|| {
-                let made = self.push(Node::new(FileType::Directory, 0o755));
+                let made = self.push(MemFsNode::new(FileType::Directory, 0o755));
                 self.raw_entry(dir, name.as_bytes(), made);
                 made
             });
@@ -92,7 +92,7 @@ impl MemFsBuilder {
     /// # Panics
     /// For an empty path and a block length of 0.
     pub fn file(&mut self, path: &str, pieces: impl IntoIterator<Item = Piece>) -> NodeId {
-        let mut node = Node::new(FileType::Regular, 0o644);
+        let mut node = MemFsNode::new(FileType::Regular, 0o644);
         for piece in pieces {
             self.add_piece(&mut node, piece);
         }
@@ -101,7 +101,7 @@ impl MemFsBuilder {
 
     /// Makes a symbolic link.
     pub fn symlink(&mut self, path: &str, target: &[u8]) -> NodeId {
-        let mut node = Node::new(FileType::Symlink, 0o777);
+        let mut node = MemFsNode::new(FileType::Symlink, 0o777);
         node.metadata.size = u64_from(target.len());
         node.target = target.to_vec();
         self.insert(path, node)
@@ -109,7 +109,7 @@ impl MemFsBuilder {
 
     /// Makes a device, fifo or socket.
     pub fn special(&mut self, path: &str, kind: FileType, device: Device) -> NodeId {
-        let mut node = Node::new(kind, 0o600);
+        let mut node = MemFsNode::new(kind, 0o600);
         node.metadata.device = device;
         self.insert(path, node)
     }
@@ -169,7 +169,7 @@ impl MemFsBuilder {
 
     /// Makes a file of exactly these extents, whatever they are. Its expected contents are unknown.
     pub fn raw_file(&mut self, path: &str, size: u64, extents: Vec<Extent>) -> NodeId {
-        let mut node = Node::new(FileType::Regular, 0o644);
+        let mut node = MemFsNode::new(FileType::Regular, 0o644);
         node.metadata.size = size;
         node.extents = extents;
         self.insert(path, node)
@@ -209,7 +209,7 @@ impl MemFsBuilder {
         }
     }
 
-    fn add_piece(&mut self, node: &mut Node, piece: Piece) {
+    fn add_piece(&mut self, node: &mut MemFsNode, piece: Piece) {
         match piece {
             Piece::Zero(len) => push_extent(node, len, Place::Zero, None),
             Piece::Stored(bytes) => {
@@ -233,7 +233,7 @@ impl MemFsBuilder {
         }
     }
 
-    fn insert(&mut self, path: &str, node: Node) -> NodeId {
+    fn insert(&mut self, path: &str, node: MemFsNode) -> NodeId {
         let (dir, name) = self.parent(path);
         let id = self.push(node);
         self.raw_entry(dir, name.as_bytes(), id);
@@ -246,26 +246,26 @@ impl MemFsBuilder {
         (self.dir(parent), name)
     }
 
-    fn push(&mut self, node: Node) -> NodeId {
+    fn push(&mut self, node: MemFsNode) -> NodeId {
         self.nodes.push(node);
         NodeId(u64_from(self.nodes.len()))
     }
 
-    fn node(&self, id: NodeId) -> &Node {
+    fn node(&self, id: NodeId) -> &MemFsNode {
         &self.nodes[saturating_usize(id.0 - 1)]
     }
 
-    fn node_mut(&mut self, id: NodeId) -> &mut Node {
+    fn node_mut(&mut self, id: NodeId) -> &mut MemFsNode {
         &mut self.nodes[saturating_usize(id.0 - 1)]
     }
 }
 
-fn push_bytes(node: &mut Node, bytes: Vec<u8>, place: Place) {
+fn push_bytes(node: &mut MemFsNode, bytes: Vec<u8>, place: Place) {
     push_extent(node, u64_from(bytes.len()), place, Some(bytes.into()));
 }
 
 /// Adds an extent, unless the piece is empty: extents never are.
-fn push_extent(node: &mut Node, len: u64, place: Place, bytes: Option<Arc<[u8]>>) {
+fn push_extent(node: &mut MemFsNode, len: u64, place: Place, bytes: Option<Arc<[u8]>>) {
     if len == 0 {
         return;
     }

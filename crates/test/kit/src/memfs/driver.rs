@@ -8,10 +8,10 @@ use forerun_vfs::{
     NodeId, Place, Problem, Result, VolumeInfo,
 };
 
-use super::{DamagedOnPurpose, MemFs, Node};
+use super::{DamagedOnPurpose, MemFs, MemFsNode};
 
 impl MemFs {
-    fn get(&self, id: NodeId) -> Result<&Node> {
+    fn get(&self, id: NodeId) -> Result<&MemFsNode> {
         let node = self.node(id).ok_or(Error::StaleNode(id))?;
         if node.damaged {
             return Err(Corrupt::new("memfs", Some(id), 0, DamagedOnPurpose).into());
@@ -19,7 +19,7 @@ impl MemFs {
         Ok(node)
     }
 
-    fn get_dir(&self, id: NodeId) -> Result<&Node> {
+    fn get_dir(&self, id: NodeId) -> Result<&MemFsNode> {
         let node = self.get(id)?;
         match node.metadata.kind {
             FileType::Directory => Ok(node),

@@ -69,14 +69,14 @@ impl MemImage {
 /// The driver. All nodes are in memory; no call reads the source.
 #[derive(Debug)]
 pub struct MemFs {
-    nodes: Vec<Node>,
+    nodes: Vec<MemFsNode>,
     volume: VolumeInfo,
     clamp: bool,
     metadata_ranges: Vec<Range<u64>>,
 }
 
 #[derive(Clone, Debug)]
-struct Node {
+struct MemFsNode {
     metadata: Metadata,
     entries: Vec<(Vec<u8>, NodeId)>,
     names: BTreeMap<Vec<u8>, NodeId>,
@@ -100,7 +100,7 @@ struct Content {
 #[error("damaged on purpose")]
 pub struct DamagedOnPurpose;
 
-impl Node {
+impl MemFsNode {
     fn new(kind: FileType, mode: u16) -> Self {
         Self {
             metadata: Metadata {
@@ -153,7 +153,7 @@ impl MemFs {
     }
 
     /// Finds a node. Ids count from 1, so that no id is an index by accident.
-    fn node(&self, id: NodeId) -> Option<&Node> {
+    fn node(&self, id: NodeId) -> Option<&MemFsNode> {
         let index = id.0.checked_sub(1)?;
         self.nodes.get(usize::try_from(index).ok()?)
     }

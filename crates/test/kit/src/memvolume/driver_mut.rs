@@ -10,20 +10,20 @@ use forerun_vfs::{
     Space, Timestamp, Usage, check_name,
 };
 
-use super::{MemVolume, NAME_MAX, Node, State, alloc};
+use super::{MemNode, MemVolume, MemVolumeState, NAME_MAX, alloc};
 
 /// Longest file.
 const SIZE_MAX: u64 = 1 << 40;
 
 impl MemVolume {
-    pub(super) fn find(&self, dir: &Node, name: &[u8]) -> Option<(u64, u64)> {
+    pub(super) fn find(&self, dir: &MemNode, name: &[u8]) -> Option<(u64, u64)> {
         let mut entries = dir.entries.iter();
         let found = entries.find(|(_, (entry, _))| self.same(entry, name));
         found.map(|(cookie, (_, id))| (*cookie, *id))
     }
 
     /// Locks the state for a change, unless changes are refused.
-    fn changing(&self) -> Result<MutexGuard<'_, State>> {
+    fn changing(&self) -> Result<MutexGuard<'_, MemVolumeState>> {
         let mut state = self.state();
         if state.broken {
             return Err(Error::ReadOnly("broken down on purpose".into()));
@@ -46,7 +46,7 @@ impl MemVolume {
     }
 }
 
-impl State {
+impl MemVolumeState {
     /// Checks that the node is of the kind that is to be removed, and empty.
     fn can_go(&self, id: u64, directory: bool) -> Result<()> {
         let node = self.node(NodeId(id))?;
@@ -67,7 +67,7 @@ impl State {
     }
 
     fn drop_unused(&mut self, id: u64) {
-        let unused = |node: &Node| !node.linked && node.uses == 0;
+        let unused = |node: &MemNode| !node.linked && node.uses == 0;
         if self.nodes.get(&id).is_some_and(unused)
             && let Some(mut node) = self.nodes.remove(&id)
         {
@@ -123,7 +123,9 @@ impl FileSystemMut for MemVolume {
         let id = state.next;
         state.next += 1;
         let mode = u16::try_from(new.permissions & 0o7777).unwrap_or(0);
-        state.nodes.insert(id, Node::new(new.kind, mode, new.time));
+        state
+            .nodes
+            .insert(id, MemNode::new(new.kind, mode, new.time));
         state.link(dir, name, id)?;
         state.node_mut(dir)?.metadata.mtime = new.time;
         Ok(NodeId(id))

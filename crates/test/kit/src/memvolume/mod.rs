@@ -24,14 +24,14 @@ const NAME_MAX: usize = 255;
 /// The driver.
 pub struct MemVolume {
     device: Arc<dyn BlockDevice>,
-    state: Mutex<State>,
+    state: Mutex<MemVolumeState>,
     cluster: u64,
     folds_case: bool,
     syncs: AtomicU64,
 }
 
-struct State {
-    nodes: HashMap<u64, Node>,
+struct MemVolumeState {
+    nodes: HashMap<u64, MemNode>,
     next: u64,
     clusters: UsedClusters,
     label: Vec<u8>,
@@ -40,7 +40,7 @@ struct State {
     abandoned: bool,
 }
 
-struct Node {
+struct MemNode {
     metadata: Metadata,
     accessed: Timestamp,
     created: Timestamp,
@@ -59,12 +59,12 @@ impl MemVolume {
     /// Creates a volume on `device`, all of which is clusters of `cluster` bytes.
     #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>, cluster: u64) -> Self {
-        let mut root = Node::new(FileType::Directory, 0o755, Timestamp::default());
+        let mut root = MemNode::new(FileType::Directory, 0o755, Timestamp::default());
         root.parent = ROOT;
         let count = device.len() / cluster;
         Self {
             device,
-            state: Mutex::new(State {
+            state: Mutex::new(MemVolumeState {
                 nodes: HashMap::from([(ROOT, root)]),
                 next: ROOT + 1,
                 clusters: UsedClusters::new(count),
@@ -118,7 +118,7 @@ impl MemVolume {
         self.state().nodes.len()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemVolumeState> {
         self.state.lock().unpoisoned()
     }
 
@@ -131,7 +131,7 @@ impl MemVolume {
     }
 }
 
-impl Node {
+impl MemNode {
     fn new(kind: FileType, mode: u16, time: Timestamp) -> Self {
         Self {
             metadata: Metadata {
@@ -161,16 +161,16 @@ impl Node {
     }
 }
 
-impl State {
-    fn node(&self, id: NodeId) -> Result<&Node> {
+impl MemVolumeState {
+    fn node(&self, id: NodeId) -> Result<&MemNode> {
         self.nodes.get(&id.0).ok_or(Error::StaleNode(id))
     }
 
-    fn node_mut(&mut self, id: NodeId) -> Result<&mut Node> {
+    fn node_mut(&mut self, id: NodeId) -> Result<&mut MemNode> {
         self.nodes.get_mut(&id.0).ok_or(Error::StaleNode(id))
     }
 
-    fn dir(&self, id: NodeId) -> Result<&Node> {
+    fn dir(&self, id: NodeId) -> Result<&MemNode> {
         let node = self.node(id)?;
         if node.is_dir() {
             Ok(node)
@@ -179,7 +179,7 @@ impl State {
         }
     }
 
-    fn file(&self, id: NodeId) -> Result<&Node> {
+    fn file(&self, id: NodeId) -> Result<&MemNode> {
         let node = self.node(id)?;
         if node.is_dir() {
             Err(Error::IsADirectory)

@@ -126,7 +126,7 @@ pub fn read(from: &mut dyn Read) -> Result<Trace, LogError> {
     if !sector.is_power_of_two() || !(512..=65536).contains(&sector) {
         return Err(LogError::NotALog);
     }
-    let mut log = Log { from, sector };
+    let mut log = LogReader { from, sector };
     log.bytes(sector - u64_from(SECTOR))?;
     let mut entries = Vec::new();
     for index in 0..number(&head, 16) {
@@ -167,12 +167,12 @@ fn events(entries: Vec<Entry>) -> Vec<Event> {
     events
 }
 
-struct Log<'a> {
+struct LogReader<'a> {
     from: &'a mut dyn Read,
     sector: u64,
 }
 
-impl Log<'_> {
+impl LogReader<'_> {
     fn entry(&mut self, index: u64) -> Result<Entry, LogError> {
         let damaged = || LogError::Entry(index);
         let sector = self.bytes(self.sector)?;

@@ -105,11 +105,11 @@ impl Trace {
 #[derive(Debug)]
 pub struct Recorder<D> {
     inner: D,
-    log: Mutex<Log>,
+    log: Mutex<RecordedLog>,
 }
 
 #[derive(Debug, Default)]
-struct Log {
+struct RecordedLog {
     events: Vec<Event>,
     /// Set while the caller writes contents of files.
     contents: bool,
@@ -153,7 +153,7 @@ impl<D: BlockDevice> Recorder<D> {
         }
     }
 
-    fn log(&self) -> MutexGuard<'_, Log> {
+    fn log(&self) -> MutexGuard<'_, RecordedLog> {
         self.log.lock().unpoisoned()
     }
 }

@@ -13,7 +13,7 @@ use crate::identify::{find_format, named, probe_len, unknown};
 use crate::{locks, repair};
 
 /// Options that matter only for a volume that is changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
     /// Each operation on directories is durable when it returns.
     pub dirsync: bool,
@@ -23,17 +23,9 @@ pub struct WriteOptions {
     pub discard: bool,
     /// After damage, continue as far as possible instead of taking no more changes.
     pub continue_on_error: bool,
-    /// Names may end with dots: an option of the exFAT driver.
-    pub keep_last_dots: bool,
-}
-
-impl WriteOptions {
-    /// Returns the names of the options that are set and that only one driver has.
-    fn driver_options(&self) -> Vec<&'static str> {
-        let own = [(self.keep_last_dots, forerun_exfat::KEEP_LAST_DOTS)];
-        let set = own.into_iter().filter(|(is_set, _)| *is_set);
-        set.map(|(_, name)| name).collect()
-    }
+    /// Names of the options that are set and that only some drivers have, as those spell them. A driver
+    /// ignores the options of others.
+    pub driver_options: Vec<&'static str>,
 }
 
 /// A volume open for reading and writing. While it is open, its file is locked against other
@@ -115,7 +107,7 @@ impl VolumeMut {
             sync: how.sync,
             discard: how.discard,
             continue_on_error: how.continue_on_error,
-            driver_options: how.driver_options(),
+            driver_options: how.driver_options.clone(),
         })?;
         options.engine.log_memory_use();
         let volume = Arc::new(Volume::new(fs, device, observer));

@@ -100,7 +100,8 @@ pub struct MountOptions {
     /// `nolock` and `break_lock`: what is done about the locks of other processes on a volume that
     /// changes.
     pub locking: Locking,
-    /// `dirsync`, `sync`, `discard`, `errors=` and `keep_last_dots`, for volumes that are changed.
+    /// `dirsync`, `sync`, `discard`, `errors=` and the options of single drivers, as `keep_last_dots`: for
+    /// volumes that are changed.
     pub write: WriteOptions,
     /// Whether to raise the kernel's readahead where that is permitted. Not an option in text form:
     /// it exists so that tests and benchmarks can compare.

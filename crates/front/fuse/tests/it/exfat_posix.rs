@@ -277,6 +277,25 @@ fn fstrim_refuses_what_the_kernel_s_drivers_refuse() {
 }
 
 #[test]
+fn the_option_keep_last_dots_reaches_the_driver() {
+    let Some(volume) = Volume::new("exfat_last_dots", 16, &[]) else {
+        return;
+    };
+    for (options, made, name) in [
+        ("rw", "dropped..", "dropped"),
+        ("rw,keep_last_dots", "kept..", "kept.."),
+    ] {
+        let mount = volume.mount(options);
+        fs::write(volume.path(made), b"").unwrap();
+        // Whole, so that no directory is open when the volume is unmounted.
+        let listed = fs::read_dir(volume.path("")).unwrap();
+        let names: Vec<_> = listed.map(|entry| entry.unwrap().file_name()).collect();
+        assert!(names.iter().any(|listed| listed == name), "{names:?}");
+        volume.done(mount);
+    }
+}
+
+#[test]
 fn lists_of_extended_attributes_are_empty() {
     let Some(volume) = Volume::new("exfat_xattr", 16, &[]) else {
         return;

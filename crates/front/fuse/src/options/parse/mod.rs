@@ -156,7 +156,10 @@ const TABLE: &[(&str, Action)] = &[
     ("nodiscard", Flag(|o| o.write.discard = false)),
     ("nolock", Flag(|o| o.locking = Locking::Ignore)),
     ("break_lock", Flag(|o| o.locking = Locking::Break)),
-    ("keep_last_dots", Flag(|o| o.write.keep_last_dots = true)),
+    (
+        "keep_last_dots",
+        Flag(|o| o.write.driver_options.push("keep_last_dots")),
+    ),
     (
         "time_offset",
         Value("minutes from -1440 to 1440", |o, v| {

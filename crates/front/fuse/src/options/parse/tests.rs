@@ -97,7 +97,7 @@ fn options_of_volumes_that_change() {
         sync: false,
         discard: true,
         continue_on_error: true,
-        keep_last_dots: true,
+        driver_options: vec!["keep_last_dots"],
     };
     assert_eq!(options.write, write);
     let open = options.open_options().ownership;

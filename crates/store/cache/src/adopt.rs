@@ -11,46 +11,15 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use forerun_io::{Unpoisoned, saturating_usize, u64_from};
+use forerun_io::{Unpoisoned, saturating_usize};
 
 use crate::blob::CachedBlob;
 use crate::geometry::Geometry;
-use crate::info::Info;
 use crate::lock::open_existing;
-use crate::records::{Record, Records};
+use crate::records::Record;
 use crate::table::padded_digest;
 use crate::{CacheError, Digest, Result, runs};
-
-/// Most chunks in the index: those of 32 GiB with chunks of 64 KiB, some 25 MiB of memory.
-const ENTRIES: usize = 1 << 19;
-/// Most records that are read to build the index.
-const LOOKED_AT: u64 = 8 << 20;
-/// Age at which an index is rebuilt, since other processes may have stored chunks.
-const STALE: Duration = Duration::from_secs(60);
-
-/// Places of chunks in other blobs, by chunk size.
-#[derive(Debug, Default)]
-pub(crate) struct Index {
-    sizes: HashMap<u32, OfSize>,
-}
-
-#[derive(Debug)]
-struct OfSize {
-    built: Instant,
-    dirs: Vec<PathBuf>,
-    /// Number of the directory, and of the chunk.
-    places: HashMap<Record, (usize, u64)>,
-}
-
-impl Index {
-    /// Frees the parts that were built too long ago to be trusted, or all of them.
-    pub(crate) fn forget(&mut self, all: bool) {
-        self.sizes
-            .retain(|_, index| !all && index.built.elapsed() <= STALE);
-    }
-}
 
 impl CachedBlob {
     /// Copies chunks of `chunks` that other blobs have, and takes chunks of zeros without a copy. To be
@@ -115,19 +84,8 @@ impl CachedBlob {
     fn places(&self, wanted: &[(u64, Digest)]) -> Vec<Option<(PathBuf, u64)>> {
         let size = self.geometry().chunk_size();
         let mut index = self.cache.index.lock().unpoisoned();
-        let known = index.sizes.get(&size);
-        if known.is_none_or(|known| known.built.elapsed() > STALE) {
-            let dirs = self.cache.layout.blob_dirs().unwrap_or_default();
-            index.sizes.insert(size, OfSize::build(dirs, size));
-        }
-        let known = index.sizes.get(&size);
-        let place = |digest: &Digest| {
-            let known = known?;
-            let (dir, chunk) = known.places.get(&Record::of(digest))?;
-            let dir = known.dirs.get(*dir)?;
-            Some((dir.clone(), *chunk))
-        };
-        wanted.iter().map(|(_, digest)| place(digest)).collect()
+        let dirs = || self.cache.layout.blob_dirs().unwrap_or_default();
+        index.places(size, dirs, wanted)
     }
 
     /// Copies a chunk of another data file to its place in this one. Returns false where that fails:
@@ -155,53 +113,6 @@ impl CachedBlob {
         let got = crate::records::read_up_to(from, &mut bytes, offset).unwrap_or(0);
         let bytes = bytes.get(..got).unwrap_or_default();
         !bytes.is_empty() && self.files.data.write_all_at(bytes, to.start).is_ok()
-    }
-}
-
-impl OfSize {
-    /// Reads the records of all blobs with chunks of that size.
-    fn build(dirs: Vec<PathBuf>, size: u32) -> Self {
-        let mut blobs: Vec<_> = dirs
-            .into_iter()
-            .filter_map(|dir| {
-                let info = Info::read(&dir.join("info"))?;
-                let used = dir
-                    .join("use")
-                    .metadata()
-                    .and_then(|use_| use_.modified())
-                    .ok()?;
-                (info.geometry.chunk_size() == size).then_some((used, info.geometry, dir))
-            })
-            .collect();
-        blobs.sort_by_key(|(used, ..)| std::cmp::Reverse(*used));
-        let mut this = Self {
-            built: Instant::now(),
-            dirs: Vec::new(),
-            places: HashMap::new(),
-        };
-        let mut looked_at = 0_u64;
-        for (_, geometry, dir) in blobs {
-            let Ok(file) = open_existing(&dir.join("records")) else {
-                continue;
-            };
-            let number = this.dirs.len();
-            this.dirs.push(dir);
-            let places = &mut this.places;
-            let note = |chunk, record| {
-                if places.len() < ENTRIES {
-                    places.entry(record).or_insert((number, chunk));
-                }
-            };
-            let chunks = geometry.chunks().min(LOOKED_AT - looked_at);
-            if let Err(error) = Records::new(file).each(0..chunks, note) {
-                tracing::debug!(%error, "records of another image could not be read");
-            }
-            looked_at += chunks;
-            if looked_at >= LOOKED_AT || u64_from(this.places.len()) >= u64_from(ENTRIES) {
-                break;
-            }
-        }
-        this
     }
 }
 

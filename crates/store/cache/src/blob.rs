@@ -10,12 +10,11 @@ use std::time::{Duration, Instant, SystemTime};
 use forerun_io::{Unpoisoned, past_end, u64_from};
 
 use crate::bitmap::Bitmap;
-use crate::cache::Inner;
-use crate::claims::Claim;
 use crate::geometry::Geometry;
 use crate::holder::is_still;
 use crate::info::Info;
 use crate::opening::{BlobFiles, discard};
+use crate::shared::CacheShared;
 use crate::{CacheError, Result, VerifiedTable};
 
 /// Longest pause between two polls for a chunk of another process.
@@ -37,7 +36,7 @@ pub enum Waited {
 pub struct CachedBlob {
     pub(crate) files: BlobFiles,
     pub(crate) table: Option<Arc<VerifiedTable>>,
-    pub(crate) cache: Arc<Inner>,
+    pub(crate) cache: Arc<CacheShared>,
     /// Chunks that may be served.
     pub(crate) present: Bitmap,
     /// Chunks that the state is known to have.
@@ -63,7 +62,7 @@ impl CachedBlob {
     pub(crate) fn new(
         files: BlobFiles,
         table: Option<Arc<VerifiedTable>>,
-        cache: Arc<Inner>,
+        cache: Arc<CacheShared>,
     ) -> Result<Self> {
         let geometry = files.info.geometry;
         let failed = CacheError::io("read", &files.dir);
@@ -194,18 +193,6 @@ impl CachedBlob {
         let missing = self.present.runs(chunks.clone(), false);
         let chunk = missing.first().map_or(chunks.start, |run| run.start);
         Err(CacheError::Missing { chunk }.into())
-    }
-
-    /// Claims the chunks of `wanted` that are missing and not claimed. The caller fetches the chunks in
-    /// [`Claim::mine`], and drops the claim once they are stored or the fetch has failed.
-    ///
-    /// # Errors
-    /// [`CacheError::Io`].
-    pub fn claim(self: &Arc<Self>, wanted: &[Range<u64>]) -> Result<Claim> {
-        let holder = self.cache.holder()?;
-        let missing = |run: &Range<u64>| self.missing(run.clone());
-        let taken = self.files.claims.take(wanted, holder, missing)?;
-        Ok(Claim::new(Arc::clone(self), taken))
     }
 
     /// Ends a claim and wakes the threads that wait for its chunks.

@@ -72,7 +72,7 @@ impl Cache {
     /// # Errors
     /// [`CacheError::Io`] where the directory cannot be read or what is wrong cannot be dropped.
     pub fn verify(&self, mut seen: impl FnMut(CheckReport)) -> Result<()> {
-        for dir in self.inner.layout.blob_dirs()? {
+        for dir in self.shared.layout.blob_dirs()? {
             if let Some(report) = self.verify_dir(&dir)? {
                 seen(report);
             }
@@ -82,7 +82,7 @@ impl Cache {
 
     fn verify_dir(&self, dir: &Path) -> Result<Option<CheckReport>> {
         let in_use = in_use(dir);
-        if let Some(blob) = self.inner.handle(dir) {
+        if let Some(blob) = self.open.handle(dir) {
             return blob.check(in_use).map(Some);
         }
         let Some(files) = opening::open_any(dir)? else {
@@ -94,7 +94,7 @@ impl Cache {
             VerifiedTable::new(source, geometry, root).map(Arc::new)
         };
         let table = files.info.root.map(table).transpose()?;
-        let blob = CachedBlob::new(files, table, Arc::clone(&self.inner))?;
+        let blob = CachedBlob::new(files, table, Arc::clone(&self.shared))?;
         blob.check(in_use).map(Some)
     }
 }

@@ -17,9 +17,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 
-use crate::blob::CachedBlob;
 use crate::holder::Holder;
 use crate::lock::{LockFile, LockGuard};
 use crate::records::read_up_to;
@@ -181,43 +179,4 @@ pub(crate) fn seal(bytes: &mut [u8]) {
 
 const fn check(start: u64, end: u64, holder: u64) -> u64 {
     MAGIC ^ start.rotate_left(17) ^ end.rotate_left(39) ^ holder
-}
-
-/// Chunks that only the owner of the claim fetches. Released when dropped, whether they were fetched
-/// or not.
-#[derive(Debug)]
-pub struct Claim {
-    blob: Arc<CachedBlob>,
-    taken: ClaimedChunks,
-}
-
-impl Claim {
-    pub(crate) const fn new(blob: Arc<CachedBlob>, taken: ClaimedChunks) -> Self {
-        Self { blob, taken }
-    }
-
-    /// Returns the chunks to fetch, in ascending order if the wanted ranges were.
-    #[must_use]
-    pub fn mine(&self) -> &[Range<u64>] {
-        &self.taken.mine
-    }
-
-    /// Returns the chunks that others fetch: wait for them with [`CachedBlob::wait`]. Wanted chunks in
-    /// neither list are present.
-    #[must_use]
-    pub fn busy(&self) -> &[Range<u64>] {
-        &self.taken.busy
-    }
-
-    /// Returns the blob.
-    #[must_use]
-    pub const fn blob(&self) -> &Arc<CachedBlob> {
-        &self.blob
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        self.blob.release(&self.taken.mine);
-    }
 }

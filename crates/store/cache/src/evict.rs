@@ -12,14 +12,11 @@ use std::time::{Duration, SystemTime};
 
 use crate::cache::Cache;
 use crate::holder::{is_still, sweep};
-use crate::layout::{Layout, list};
+use crate::layout::{ABANDONED, Layout, list};
 use crate::lock::open_existing;
 use crate::names;
 use crate::opening::{TEMPORARY, discard};
 use crate::{CacheError, Result};
-
-/// Age after which a half-made blob counts as abandoned.
-pub(crate) const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// The result of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,8 +62,8 @@ impl Cache {
 
     /// Removes blobs until the cache takes no more than `limit` returns for its present size.
     fn shrink(&self, limit: impl Fn(u64) -> u64) -> Result<GcReport> {
-        let layout = &self.inner.layout;
-        self.inner.stored.store(0, Ordering::Relaxed);
+        let layout = &self.shared.layout;
+        self.shared.stored.store(0, Ordering::Relaxed);
         let lock = crate::lock::open_private(&layout.gc_lock())?;
         if lock.try_lock().is_err() {
             return Ok(GcReport {
@@ -109,7 +106,7 @@ impl Cache {
     /// [`CacheError::Unknown`]; [`CacheError::InUse`]; [`CacheError::Io`].
     pub fn remove(&self, identity: &str) -> Result<()> {
         let identity = || identity.to_string();
-        let dir = self.inner.layout.blob(&identity());
+        let dir = self.shared.layout.blob(&identity());
         if !dir.exists() {
             return Err(CacheError::Unknown {
                 identity: identity(),
@@ -118,7 +115,7 @@ impl Cache {
         // A process that lists the cache locks each blob for a moment.
         for attempt in 0..3 {
             thread::sleep(Duration::from_millis(attempt));
-            if remove_unused(&self.inner.layout, &dir)? {
+            if remove_unused(&self.shared.layout, &dir)? {
                 return Ok(());
             }
         }

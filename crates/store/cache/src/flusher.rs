@@ -1,16 +1,19 @@
 //! Writeback: a thread that makes stored chunks durable, some seconds or some MiB later.
 //!
 //! It starts with the first chunk and ends with the cache. It holds the cache only while it works, so
-//! that a cache is closed when its users are gone.
+//! that a cache is closed when its users are gone. The cache gives it its work.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
 use forerun_io::Unpoisoned;
 
-use crate::CacheOptions;
-use crate::cache::Inner;
+use crate::options::CacheOptions;
+
+/// The work of the thread. Returns whether it has to run again soon, and nothing where the cache is gone.
+pub(crate) type Tend = Box<dyn Fn() -> Option<bool> + Send + Sync>;
 
 /// The state that the thread waits on.
 #[derive(Debug, Default)]
@@ -20,47 +23,55 @@ struct Told {
     end: bool,
 }
 
-#[derive(Debug)]
 struct FlusherShared {
     told: Mutex<Told>,
     changed: Condvar,
     bytes: u64,
     after: Duration,
+    tend: Tend,
 }
 
 /// A handle on the thread.
-#[derive(Debug)]
 pub(crate) struct Flusher {
     shared: Arc<FlusherShared>,
 }
 
 impl Flusher {
-    pub(crate) fn new(options: &CacheOptions) -> Self {
+    pub(crate) fn new(options: &CacheOptions, tend: Tend) -> Self {
         Self {
             shared: Arc::new(FlusherShared {
                 told: Mutex::default(),
                 changed: Condvar::new(),
                 bytes: options.flush_bytes,
                 after: options.flush_after,
+                tend,
             }),
         }
     }
 
     /// Records that `bytes` bytes were stored, and starts the thread if it does not run.
-    pub(crate) fn dirtied(inner: &Arc<Inner>, bytes: u64) {
-        let shared = &inner.flusher.shared;
+    pub(crate) fn dirtied(&self, bytes: u64) {
+        let shared = &self.shared;
         let mut told = shared.told();
         let was = told.dirty;
         told.dirty = was.saturating_add(bytes);
         if !told.running {
-            let (inner, ours) = (Arc::downgrade(inner), Arc::clone(shared));
+            let ours = Arc::clone(shared);
             let thread = thread::Builder::new().name("cache-flush".into());
             // Without a thread, chunks become durable when the blob is dropped.
-            told.running = thread.spawn(move || run(&ours, &inner)).is_ok();
+            told.running = thread.spawn(move || run(&ours)).is_ok();
         }
         if was == 0 || told.dirty >= shared.bytes {
             shared.changed.notify_all();
         }
+    }
+}
+
+impl fmt::Debug for Flusher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flusher")
+            .field("told", &self.shared.told)
+            .finish_non_exhaustive()
     }
 }
 
@@ -77,7 +88,7 @@ impl FlusherShared {
     }
 }
 
-fn run(shared: &FlusherShared, inner: &Weak<Inner>) {
+fn run(shared: &FlusherShared) {
     loop {
         let told = shared.told();
         let idle = |told: &mut Told| told.dirty == 0 && !told.end;
@@ -90,11 +101,10 @@ fn run(shared: &FlusherShared, inner: &Weak<Inner>) {
         }
         told.dirty = 0;
         drop(told);
-        let Some(inner) = inner.upgrade() else {
-            return;
-        };
-        if crate::store::tend(&inner) {
-            shared.told().dirty += 1;
+        match (shared.tend)() {
+            Some(true) => shared.told().dirty += 1,
+            Some(false) => {}
+            None => return,
         }
     }
 }

@@ -35,8 +35,12 @@
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::{CacheError, Digest, Result};
+
+/// Age after which a half-made blob counts as abandoned.
+pub(crate) const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// Version of everything below this directory; another version has another directory.
 const VERSION: &str = "v1";

@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::cache::{Cache, CacheOptions};
+use crate::cache::Cache;
 use crate::evict::remove_temporary;
+use crate::options::CacheOptions;
 use crate::{CacheError, Result};
 
 /// Default limit: one part in so many of the filesystem.
@@ -42,7 +43,7 @@ impl Cache {
     /// # Errors
     /// [`CacheError::Io`] where the directory cannot be read.
     pub fn tidy(&self) -> Result<()> {
-        let layout = &self.inner.layout;
+        let layout = &self.shared.layout;
         let mut used = 0_u64;
         for dir in layout.blob_dirs()? {
             remove_temporary(layout, &dir);
@@ -57,10 +58,10 @@ impl Cache {
 
     /// Returns how many bytes a cache that takes `used` bytes may take.
     pub(crate) fn target(&self, used: u64) -> u64 {
-        let options = &self.inner.options;
+        let options = &self.shared.options;
         let mut target = options.limit_bytes;
         if options.keep_free > 0
-            && let Ok(disk) = rustix::fs::statvfs(self.inner.layout.blobs())
+            && let Ok(disk) = rustix::fs::statvfs(self.shared.layout.blobs())
         {
             let free = disk.f_bavail.saturating_mul(disk.f_frsize);
             target = target.min(used.saturating_sub(options.keep_free.saturating_sub(free)));

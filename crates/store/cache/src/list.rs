@@ -54,7 +54,7 @@ impl Cache {
     /// # Errors
     /// [`CacheError::Io`](crate::CacheError::Io) where the directory cannot be read.
     pub fn list(&self) -> Result<Vec<Entry>> {
-        let found = scan(&self.inner.layout)?;
+        let found = scan(&self.shared.layout)?;
         let mut entries: Vec<_> = found.iter().filter_map(entry).collect();
         entries.sort_by(|a, b| (b.last_used, &a.identity).cmp(&(a.last_used, &b.identity)));
         Ok(entries)

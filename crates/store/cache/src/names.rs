@@ -11,10 +11,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cache::Cache;
-use crate::evict::ABANDONED;
 use crate::geometry::Geometry;
 use crate::info::Info;
-use crate::layout::{Layout, list};
+use crate::layout::{ABANDONED, Layout, list};
 use crate::lock::open_existing;
 use crate::{CacheError, Digest, Result, store};
 
@@ -52,7 +51,7 @@ impl Cache {
     /// # Errors
     /// [`CacheError::Spec`] for facts of more than 2 MiB; [`CacheError::Io`].
     pub fn remember(&self, name: &str, identity: &str, facts: &[u8]) -> Result<()> {
-        let layout = &self.inner.layout;
+        let layout = &self.shared.layout;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let name = Digest::of(name.as_bytes());
         let text = encode(&NameRecord {
@@ -73,7 +72,7 @@ impl Cache {
     /// Returns what `name` was resolved to, if that blob is in the cache.
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<Recalled> {
-        let layout = &self.inner.layout;
+        let layout = &self.shared.layout;
         let name = Digest::of(name.as_bytes());
         let text = read(&layout.names().join(name.hex()))?;
         let record = decode(&text).filter(|record| record.name == name)?;

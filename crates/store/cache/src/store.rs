@@ -4,15 +4,12 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use forerun_io::{Unpoisoned, saturating_usize, u64_from};
 use rustix::fs::FallocateFlags;
 
 use crate::blob::CachedBlob;
-use crate::cache::Inner;
-use crate::flusher::Flusher;
 use crate::records::Record;
 use crate::table::padded_digest;
 use crate::{CacheError, Digest, Result, runs};
@@ -105,7 +102,7 @@ impl CachedBlob {
     pub(crate) fn arrived(&self, run: &Range<u64>, bytes: u64) {
         if self.mark(run) > 0 {
             self.cache.stored.fetch_add(bytes, Ordering::Relaxed);
-            Flusher::dirtied(&self.cache, bytes);
+            self.cache.flusher.dirtied(bytes);
         }
         self.wake();
     }
@@ -172,26 +169,6 @@ impl CachedBlob {
             self.forget(chunk);
         }
     }
-}
-
-/// Flushes all blobs and enforces the limit, on the background thread. Returns whether a flush failed,
-/// so that it has to run again soon.
-pub(crate) fn tend(inner: &Arc<Inner>) -> bool {
-    let flushed = inner.flush();
-    if let Err(error) = &flushed {
-        tracing::warn!(%error, "chunks could not be made durable");
-    }
-    let idle = inner.handles().iter().all(|blob| blob.is_complete());
-    inner.index.lock().unpoisoned().forget(idle);
-    if inner.gc_is_due() {
-        let cache = crate::Cache {
-            inner: Arc::clone(inner),
-        };
-        if let Err(error) = cache.gc() {
-            tracing::warn!(%error, "the cache could not be brought below its limit");
-        }
-    }
-    flushed.is_err()
 }
 
 /// Replaces a small file by another text, durably.

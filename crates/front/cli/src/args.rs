@@ -1,52 +1,15 @@
-//! The command line: what there is, and its help. The man pages and completions are made from these
-//! definitions too, so a doc comment here is documentation.
+//! Arguments that commands share. The help, man pages and completions are made from these definitions, so a
+//! doc comment here is documentation. Nothing here knows a command: `cli` puts them together.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args};
 use forerun::vfs::Verity;
 use forerun::{EngineOptions, Limits, Locking, OpenOptions};
 
-use crate::commands::{
-    cache::CacheCommandArgs, cat::CatArgs, check::CheckArgs, complete::CompleteArgs,
-    completions::CompletionsArgs, convert::ConvertArgs, demo::DemoArgs, diff::DiffArgs,
-    dump::DumpArgs, extract::ExtractArgs, gc::GcArgs, info::InfoArgs, label::LabelArgs, ls::LsArgs,
-    man::ManArgs, mkfs::MkfsArgs, pack::PackArgs, pull::PullArgs, push::PushArgs,
-    restart::RestartArgs, scan::ScanArgs, status::StatusArgs, tar::TarArgs, trace::TraceArgs,
-};
-use crate::help::HelpArgs;
-use crate::mount::MountArgs;
 use crate::remote::{FetchAhead, RemoteArgs};
 use crate::size;
-use crate::umount::UmountArgs;
-
-const EXAMPLES: &str = "\
-Examples:
-  forerun ls -lR firmware.img                what is in it?
-  forerun cat firmware.img /etc/passwd       one file to standard output
-  forerun extract -C out firmware.img        everything, to disk
-  forerun mount firmware.img /mnt            browse it; forerun umount /mnt when done
-  forerun pack --format romfs dir new.img    make one
-
-Exit status: 0 done; 1 the image stood in the way (no such path, damage, a limit);
-2 usage; 3 not an image of a known format; 4 the source could not be read; 5 the output
-could not be written; 6 done in part; 7 not mounted; 8 all that was wrong was repaired.";
-
-/// Open filesystem images without the kernel's drivers and without root: list, read, extract,
-/// mount, make and check them
-///
-/// The format of an image is found by its content, never by its name. An image can be a file, a
-/// block device, or - for standard input.
-#[derive(Debug, Parser)]
-#[command(name = "forerun", version, after_help = EXAMPLES, max_term_width = 100)]
-#[command(disable_help_subcommand = true)]
-pub struct Cli {
-    #[command(flatten)]
-    pub global: Global,
-    #[command(subcommand)]
-    pub command: Command,
-}
 
 /// Options that every command understands.
 #[derive(Args, Clone, Debug, Default)]
@@ -67,42 +30,6 @@ pub struct Global {
     /// need once its files are open
     #[arg(help_heading = "Output", long, global = true)]
     pub no_sandbox: bool,
-}
-
-/// The commands.
-// There is one of it in a run.
-#[allow(clippy::large_enum_variant)]
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    Scan(ScanArgs),
-    Info(InfoArgs),
-    Label(LabelArgs),
-    Ls(LsArgs),
-    Cat(CatArgs),
-    Extract(ExtractArgs),
-    Tar(TarArgs),
-    Mount(MountArgs),
-    Umount(UmountArgs),
-    Status(StatusArgs),
-    Restart(RestartArgs),
-    Pack(PackArgs),
-    Convert(ConvertArgs),
-    Mkfs(MkfsArgs),
-    Push(PushArgs),
-    Pull(PullArgs),
-    Cache(CacheCommandArgs),
-    Check(CheckArgs),
-    Diff(DiffArgs),
-    Dump(DumpArgs),
-    Gc(GcArgs),
-    Trace(TraceArgs),
-    Demo(DemoArgs),
-    Completions(CompletionsArgs),
-    Help(HelpArgs),
-    #[command(hide = true)]
-    Man(ManArgs),
-    #[command(name = "__complete", hide = true)]
-    Complete(CompleteArgs),
 }
 
 /// The image to read, and how.

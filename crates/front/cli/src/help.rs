@@ -1,36 +1,15 @@
-//! The help of the command line: what `--help` shows of it, and the command `help`.
+//! The help of the command line: what `--help` shows of it.
 //!
 //! `-h` and `--help` fit on a screen: they show the options of the command itself. `--help-all` shows
 //! each option. An option belongs to `--help-all` if it has a heading that is not in [`SHORT`]: those
 //! are about caches, servers, limits, messages, or one format only.
 
-use clap::{Arg, ArgAction, Args, Command, CommandFactory};
+use clap::{Arg, ArgAction, Command, CommandFactory};
 
-use crate::args::Cli;
+use crate::cli::Cli;
 
 /// Headings of options that the short help shows.
 const SHORT: [&str; 2] = ["Selection", "Repair"];
-
-/// Show the help of a command
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  forerun help ls
-  forerun help cache gc")]
-pub struct HelpArgs {
-    /// The command, and the command of that
-    #[arg(value_name = "COMMAND")]
-    pub command: Vec<String>,
-}
-
-impl HelpArgs {
-    /// Returns the command line that prints this help.
-    pub fn command_line(&self) -> Vec<String> {
-        let words = self.command.iter().map(String::as_str);
-        let line = ["forerun"].into_iter().chain(words).chain(["--help"]);
-        line.map(str::to_string).collect()
-    }
-}
 
 /// Returns the definition of the command line, with the options of the help.
 pub fn command() -> Command {

@@ -1,12 +1,14 @@
 //! The `forerun` command: parses, calls the library, prints.
 //!
-//! One file per subcommand under `commands`, mounting beside this file. They share `args` for the
-//! command line, `error` and `exit` for failures, and `output` and `json` for results. Nothing here
-//! knows a format or reads a byte of an image itself.
+//! One file per subcommand under `commands`, mounting beside this file; `cli` has the list of them, and
+//! they do not know it. They share `args` for the command line, `error` and `exit` for failures, and
+//! `output` and `json` for results. Nothing here knows a format or reads a byte of an image itself.
 
 mod advice;
 mod args;
+mod cli;
 mod commands;
+mod complete;
 mod confine;
 mod context;
 mod error;
@@ -38,7 +40,8 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
-use args::{Cli, Command, Global};
+use args::Global;
+use cli::{Cli, Command};
 use context::Context;
 use error::Result;
 use exit::Exit;
@@ -138,10 +141,10 @@ fn run(context: &Context, command: &Command) -> Result {
         Command::Gc(args) => commands::gc::run(context, args),
         Command::Trace(args) => commands::trace::run(context, args),
         Command::Demo(args) => commands::demo::run(context, args),
-        Command::Completions(args) => commands::completions::run(context, args),
+        Command::Completions(args) => commands::completions::run(context, args, help::command()),
         // Was replaced by the command line that prints it.
         Command::Help(_) => Ok(Exit::Ok),
-        Command::Man(args) => commands::man::run(context, args),
-        Command::Complete(args) => commands::complete::run(context, args),
+        Command::Man(args) => commands::man::run(context, args, help::command()),
+        Command::Complete(args) => complete::run(context, args),
     }
 }

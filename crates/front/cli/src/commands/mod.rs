@@ -3,7 +3,6 @@
 pub mod cache;
 pub mod cat;
 pub mod check;
-pub mod complete;
 pub mod completions;
 pub mod convert;
 pub mod demo;
@@ -11,6 +10,7 @@ pub mod diff;
 pub mod dump;
 pub mod extract;
 pub mod gc;
+pub mod help;
 pub mod info;
 pub mod label;
 pub mod ls;

@@ -11,7 +11,6 @@ use clap_complete::Shell;
 use crate::context::Context;
 use crate::error::Result;
 use crate::exit::Exit;
-use crate::help;
 use crate::mount;
 use crate::output::Output;
 
@@ -28,11 +27,11 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// Runs it.
-pub fn run(_: &Context, args: &CompletionsArgs) -> Result {
+/// Runs it, for this definition of the command line.
+pub fn run(_: &Context, args: &CompletionsArgs, main: Command) -> Result {
     // Into memory first: the generator panics where it cannot write.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command(), "forerun", &mut script);
+    clap_complete::generate(args.shell, &mut with_words(main), "forerun", &mut script);
     let script = String::from_utf8_lossy(&script);
     let script = match args.shell {
         Shell::Bash => {
@@ -69,11 +68,11 @@ fn with_paths_in_zsh(script: &str) -> String {
     script.lines().map(completed).collect()
 }
 
-/// Returns the definition of the command line with all words that an option takes. The parser itself
+/// Adds to the definition of the command line all words that an option takes. The parser itself
 /// leaves some of them to the library, whose errors say more.
-fn command() -> Command {
+fn with_words(main: Command) -> Command {
     let formats = || PossibleValuesParser::new(forerun::format_names());
-    help::command().mut_subcommands(|command| {
+    main.mut_subcommands(|command| {
         command.mut_args(|arg| {
             let is_mount_options = arg.get_help_heading().is_none() && arg.get_id() == "options";
             let takes_any = arg.get_possible_values().is_empty();

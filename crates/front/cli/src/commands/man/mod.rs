@@ -17,7 +17,6 @@ use clap_mangen::roff::{Roff, bold, roman};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
-use crate::help;
 
 /// Commands that belong together: their pages refer to each other.
 const RELATED: &[&[&str]] = &[
@@ -43,12 +42,11 @@ pub struct ManArgs {
     pub dir: PathBuf,
 }
 
-/// Runs it.
-pub fn run(_: &Context, args: &ManArgs) -> Result {
+/// Runs it, for this definition of the command line.
+pub fn run(_: &Context, args: &ManArgs, mut main: Command) -> Result {
     let failed = |error: io::Error| Failure::output(&error).of(args.dir.display());
     let dir = &args.dir;
     fs::create_dir_all(dir).map_err(failed)?;
-    let mut main = help::command();
     main.build();
     for page in pages(&main) {
         let text = render(page, &main).map_err(failed)?;

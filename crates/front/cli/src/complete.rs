@@ -7,11 +7,12 @@ use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStringExt;
 
-use clap::{Args, FromArgMatches};
+use clap::FromArgMatches;
 use forerun::Reader;
 use forerun::vfs::{DirCursor, FileType, FollowLast, resolve};
 
-use crate::args::{Cli, Command, Global, ImageArgs, image_path};
+use crate::args::{Global, ImageArgs, image_path};
+use crate::cli::{Cli, Command, CompleteArgs};
 use crate::context::Context;
 use crate::error::Result;
 use crate::exit::Exit;
@@ -20,14 +21,6 @@ use crate::{help, remote, source};
 
 /// Candidates that are printed at most: a shell shows no more than some hundreds.
 const MOST: usize = 10_000;
-
-/// Print the paths in an image with which a command line may go on, one on a line
-#[derive(Args, Debug)]
-pub struct CompleteArgs {
-    /// The command line up to the cursor, without the program; the last word may be empty
-    #[arg(value_name = "WORD", allow_hyphen_values = true, last = true)]
-    pub words: Vec<OsString>,
-}
 
 /// Runs it. Ends with status 2 where the last word is no path in an image that can be opened.
 pub fn run(_: &Context, args: &CompleteArgs) -> Result {

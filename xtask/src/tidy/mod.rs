@@ -5,6 +5,7 @@
 
 mod arrows;
 mod casts;
+mod cycles;
 mod dependencies;
 mod errno;
 mod escapes;
@@ -80,6 +81,7 @@ fn check(root: &Path) -> Result<Vec<Violation>> {
     violations.extend(promises::check(&files));
     violations.extend(programs::check(&packages, &files));
     violations.extend(modules::check(&files));
+    violations.extend(cycles::check(&files));
     violations.extend(types::check(&files));
     violations.sort();
     Ok(violations)

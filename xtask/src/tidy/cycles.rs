@@ -1,0 +1,172 @@
+//! No circles among the modules of a crate: what two modules both need is in a third one.
+//!
+//! Modules are those that `lib.rs` names; a folder counts as one. A path counts wherever it stands, so that a
+//! type which is named without an import is found too. Tests may look at everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Violation;
+use super::lexer::code_only;
+use super::sources::SourceFile;
+
+/// Crates without circles. This list only grows.
+const WITHOUT_CIRCLES: &[&str] = &[
+    "crates/build",
+    "crates/formats/cramfs",
+    "crates/formats/romfs",
+    "crates/front/export",
+    "crates/front/sandbox",
+    "crates/io",
+    "crates/store/cache",
+    "crates/test/fuzzing",
+    "crates/test/kit",
+    "crates/test/servers",
+];
+
+/// The modules that each module names, with a file and line of each.
+type Graph<'f> = BTreeMap<&'f str, BTreeMap<&'f str, (&'f str, usize)>>;
+
+/// Finds a circle in each of the crates that had none.
+pub fn check(files: &[SourceFile]) -> Vec<Violation> {
+    let crates = WITHOUT_CIRCLES.iter();
+    crates.filter_map(|dir| circle(dir, files)).collect()
+}
+
+fn circle(dir: &str, files: &[SourceFile]) -> Option<Violation> {
+    let mut graph = graph(dir, files);
+    // Modules that name none of the rest are in no circle.
+    while let Some(leaf) = graph.iter().find(|(_, named)| named.is_empty()) {
+        let leaf = *leaf.0;
+        graph.remove(leaf);
+        graph.values_mut().for_each(|named| _ = named.remove(leaf));
+    }
+    let mut path = vec![*graph.keys().next()?];
+    loop {
+        let (next, (file, line)) = graph.get(path.last()?)?.first_key_value()?;
+        let start = path.iter().position(|module| module == next);
+        path.push(next);
+        if let Some(start) = start {
+            return Some(Violation {
+                place: (*file).to_string(),
+                line: *line,
+                message: format!(
+                    "modules import each other: {}; move what both need to a file of its own",
+                    path.get(start..)?.join(" -> ")
+                ),
+            });
+        }
+    }
+}
+
+fn graph<'f>(dir: &str, files: &'f [SourceFile]) -> Graph<'f> {
+    let source = format!("{dir}/src/");
+    let shipped = files
+        .iter()
+        .filter(|file| file.is_rust() && !file.is_only_tests());
+    let inside: Vec<_> = shipped
+        .filter_map(|file| Some((file, file.path.strip_prefix(&source)?)))
+        .collect();
+    let module_of = |path: &'f str| path.split(['/', '.']).next().unwrap_or(path);
+    let mut graph: Graph<'f> = inside
+        .iter()
+        .map(|(_, path)| (module_of(path), BTreeMap::new()))
+        .filter(|(module, _)| !["lib", "main"].contains(module))
+        .collect();
+    let modules: BTreeSet<&'f str> = graph.keys().copied().collect();
+    let mut exported = BTreeMap::new();
+    for (file, _) in inside.iter().filter(|(_, path)| *path == "lib.rs") {
+        let code = code_only(&file.text);
+        for import in code.split("use ").skip(1) {
+            let mut words = words(import.split(';').next().unwrap_or_default());
+            if let Some(module) = words.next().and_then(|first| modules.get(first)) {
+                exported.extend(words.map(|word| (word.to_string(), *module)));
+            }
+        }
+    }
+    for (file, path) in &inside {
+        let Some(named) = graph.get_mut(module_of(path)) else {
+            continue;
+        };
+        let code = code_only(file.shipped());
+        let roots: &[&str] = match path.contains('/') {
+            true => &["crate::"],
+            false => &["crate::", "super::"],
+        };
+        for (at, root) in roots.iter().flat_map(|root| code.match_indices(root)) {
+            for first in first_words(&code[at + root.len()..]) {
+                let module = modules.get(first).or_else(|| exported.get(first));
+                if let Some(module) = module.filter(|module| **module != module_of(path)) {
+                    let line = code[..at].matches('\n').count() + 1;
+                    named.entry(module).or_insert((&file.path, line));
+                }
+            }
+        }
+    }
+    graph
+}
+
+/// Returns the first word of a path, or of each path in a braced list.
+fn first_words(path: &str) -> Vec<&str> {
+    let Some(list) = path.strip_prefix('{') else {
+        return words(path).take(1).collect();
+    };
+    let (mut depth, mut start, mut found) = (0_u32, 0, Vec::new());
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                found.extend(words(&list[start..at]).next());
+                start = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+    words.filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn circles_are_found_by_any_path() {
+        const LIB: &str = "mod a;\nmod b;\npub use b::{One, Two};\n";
+        for (a, b, found) in [
+            ("use crate::b::X;", "\nuse crate::a::Y;", Some(2)),
+            (
+                "use crate::{\n    c::{b, d},\n    Two,\n};",
+                "fn f(_: crate::a::Y) {}",
+                Some(1),
+            ),
+            ("use super::One;", "use super::a;", Some(1)),
+            (
+                "use crate::b::X;",
+                "// crate::a\n#[cfg(test)]\nmod tests {\n use crate::a;\n}",
+                None,
+            ),
+            ("use crate::{c::b, std::b};", "use crate::a;", None),
+            ("use crate::a::Y;", "use crate::a::Y;", None),
+        ] {
+            let files = [("lib", LIB), ("a", a), ("b", b)];
+            let files = files
+                .map(|(name, text)| SourceFile::new(&format!("crates/io/src/{name}.rs"), text));
+            let violation = check(&files).pop().map(|violation| violation.to_string());
+            let expected = found.map(|line| {
+                format!(
+                    "crates/io/src/b.rs:{line}: modules import each other: a -> b -> a; \
+                     move what both need to a file of its own"
+                )
+            });
+            assert_eq!(violation, expected, "{a} {b}");
+        }
+    }
+}

@@ -46,12 +46,15 @@ impl MountEntry {
     }
 }
 
-/// Returns all mounts that this process sees, in the order in which they were made.
+/// Returns all mounts that this thread sees, in the order in which they were made. A thread may have joined
+/// another mount namespace than its process.
 ///
 /// # Errors
 /// That `/proc/self/mountinfo` cannot be read. Lines that cannot be parsed are left out.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
-    Ok(parse_mounts(&std::fs::read("/proc/self/mountinfo")?))
+    let table = std::fs::read("/proc/thread-self/mountinfo");
+    let table = table.or_else(|_| std::fs::read("/proc/self/mountinfo"));
+    Ok(parse_mounts(&table?))
 }
 
 /// Parses the text of a `mountinfo` file. Lines that cannot be parsed are left out.

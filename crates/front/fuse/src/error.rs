@@ -108,6 +108,9 @@ pub enum MountError {
     /// Which mounts there are cannot be told.
     #[error("/proc/self/mountinfo: {0}")]
     MountInfo(#[source] io::Error),
+    /// The mount namespace that is to have the mount cannot be joined.
+    #[error("joining the mount namespace: {0}")]
+    Namespace(#[source] io::Error),
     /// The mount could not be taken down.
     #[error(transparent)]
     Umount(#[from] UmountError),

@@ -1,25 +1,23 @@
 //! From an open image to a mount that answers, and to its end.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
-use forerun::{EngineOptions, Image, MemoryLimit, Mountpoint, Reader, StatsSnapshot, Volume};
+use forerun::{EngineOptions, Image, MemoryLimit, Reader, StatsSnapshot, Volume};
 use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
 
 use crate::adapter::Adapter;
 use crate::adapter_mut::{AdapterMut, CoreMut, Journal, Stale};
 use crate::apart::Apart;
-use crate::attach::{Attached, attach};
 use crate::core::Core;
 use crate::counts::RequestCounts;
 use crate::error::{MountError, UmountError};
 use crate::handover::{Giver, HandoverError};
 use crate::ledger::Ledger;
-use crate::mountpoint::prepare;
 use crate::page_cache::PageCache;
+use crate::place::{Place, answers, attach_here, place};
 use crate::push::Pusher;
 use crate::request_threads::RequestThreads;
 use crate::serving::{DEVICE_END_TIMEOUT, Ended, Ending, IMAGE_END_TIMEOUT, Serving};
@@ -142,7 +140,7 @@ pub fn mount_reader(
     dir: &Path,
     options: &MountOptions,
 ) -> Result<Mount, MountError> {
-    let place = prepare(dir)?;
+    let place = place(dir, options)?;
     show(reader, options, |adapter, served| {
         let workers = adapter.workers();
         serve(adapter, (served, workers), place, options, false)
@@ -199,7 +197,7 @@ pub fn mount_volume(
     dir: &Path,
     options: &MountOptions,
 ) -> Result<Mount, MountError> {
-    let place = prepare(dir)?;
+    let place = place(dir, options)?;
     let journal = match &options.ledger {
         Some(file) => Journal::new(Ledger::new(file).map_err(HandoverError::Ledger)?),
         None => Journal::default(),
@@ -252,25 +250,14 @@ fn lift(options: &MountOptions, mount: &Mount, readahead: u64) -> bool {
 fn serve(
     adapter: impl Filesystem + 'static,
     (served, workers): (Served, Workers),
-    place: Mountpoint,
+    place: Place,
     options: &MountOptions,
     writable: bool,
 ) -> Result<(Mount, Notifier), MountError> {
-    let source = options.fsname.clone().unwrap_or_else(|| "forerun".into());
     // From here on a failure takes the mount down again: dropping the unmounter does.
-    let (unmounter, connection) = match &options.outside {
-        Some(outside) => {
-            drop(place);
-            Unmounter::outside(outside.attach(writable)?, outside.clone())?
-        }
-        None => {
-            let attached = attach(&place, &OsString::from(source), options, writable)?;
-            // A descriptor would keep the filesystem below busy after the mount has ended.
-            drop(place);
-            let Attached { connection, mount } = attached;
-            let unmounter = Unmounter::new(mount, &connection, options.auto_unmount)?;
-            (unmounter, connection)
-        }
+    let (unmounter, connection) = match place {
+        Place::Outside(outside) => Unmounter::outside(outside.attach(writable)?, outside)?,
+        Place::Here(place) => attach_here(place, options, writable)?,
     };
     let path = unmounter.path().to_path_buf();
     let mut mount = Mount::new(unmounter.clone(), served, workers);
@@ -285,10 +272,11 @@ fn serve(
         ended
     });
     mount.serving = Some(serving.map_err(MountError::Serve)?);
-    rustix::fs::statvfs(&path).map_err(|error| MountError::NoAnswer {
-        path,
-        source: error.into(),
-    })?;
+    let answers = match (&options.outside, &options.namespace) {
+        (Some(outside), Some(_)) => outside.answers(),
+        _ => answers(&path, options),
+    };
+    answers.map_err(|source| MountError::NoAnswer { path, source })?;
     Ok((mount, notifier))
 }
 

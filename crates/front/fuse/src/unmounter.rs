@@ -13,9 +13,10 @@ use forerun_io::Unpoisoned;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::guardian::Guardian;
+use crate::namespace::within;
 use crate::outside::{MountedOutside, Outside};
 use crate::umount::take_down;
-use crate::{MountEntry, MountError, UmountError, UmountOptions};
+use crate::{MountEntry, MountError, MountNamespace, MountOptions, UmountError, UmountOptions};
 
 /// A handle that ends a mount, from any thread.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct Unmounter {
     held: Arc<Mutex<Held>>,
     /// The process that unmounts for this one.
     outside: Option<Outside>,
+    /// The mount namespace to unmount in, where it is not that of this process.
+    namespace: Option<MountNamespace>,
 }
 
 const LAZILY: UmountOptions = UmountOptions {
@@ -55,10 +58,14 @@ pub enum Unmounted {
 
 impl Unmounter {
     /// Creates one for a mount that was just made. If this fails the mount is taken down.
-    pub fn new(mount: MountEntry, connection: &OwnedFd, guard: bool) -> Result<Self, MountError> {
+    pub fn new(
+        mount: MountEntry,
+        connection: &OwnedFd,
+        options: &MountOptions,
+    ) -> Result<Self, MountError> {
         let hold = || -> Result<Held, MountError> {
             let connection = connection.try_clone().map_err(MountError::Serve)?;
-            let guardian = guard.then(|| Guardian::start(&mount));
+            let guardian = options.auto_unmount.then(|| Guardian::start(&mount));
             Ok(Held {
                 connection: Some(connection),
                 guardian: guardian.transpose().map_err(MountError::Guardian)?,
@@ -75,6 +82,7 @@ impl Unmounter {
             mount: Some(Arc::new(mount)),
             held: Arc::new(Mutex::new(held)),
             outside: None,
+            namespace: options.namespace.clone(),
         })
     }
 
@@ -89,14 +97,18 @@ impl Unmounter {
             path,
             guardian,
         } = attached;
-        let unmounter = Self::inherited(path, device, &connection, Some(outside));
+        let unmounter = Self::inherited(path, device, &connection, Some(outside), None);
         let unmounter = unmounter.map_err(MountError::Serve)?;
         unmounter.adopt(guardian);
         Ok((unmounter, connection))
     }
 
     /// Creates one for a mount that another process serves, in order to unmount it.
-    pub(crate) fn of(mount: MountEntry, connection: OwnedFd) -> Self {
+    pub(crate) fn of(
+        mount: MountEntry,
+        connection: OwnedFd,
+        namespace: Option<MountNamespace>,
+    ) -> Self {
         let held = Held {
             connection: Some(connection),
             guardian: None,
@@ -107,6 +119,7 @@ impl Unmounter {
             mount: Some(Arc::new(mount)),
             held: Arc::new(Mutex::new(held)),
             outside: None,
+            namespace,
         }
     }
 
@@ -116,19 +129,24 @@ impl Unmounter {
         device: (u32, u32),
         connection: &OwnedFd,
         outside: Option<Outside>,
+        namespace: Option<&MountNamespace>,
     ) -> io::Result<Self> {
         let held = Held {
             connection: Some(connection.try_clone()?),
             guardian: None,
         };
         let is_it = |entry: &MountEntry| entry.device == device && entry.mount_point == path;
-        let mount = mounts()?.into_iter().rfind(is_it);
+        let mount = match &outside {
+            Some(_) => None,
+            None => within(namespace, mounts)??.into_iter().rfind(is_it),
+        };
         Ok(Self {
             path,
             device,
             mount: mount.map(Arc::new),
             held: Arc::new(Mutex::new(held)),
             outside,
+            namespace: namespace.cloned(),
         })
     }
 
@@ -174,6 +192,18 @@ impl Unmounter {
         let Some(mount) = self.mount.as_deref().filter(|_| self.is_connected()) else {
             return Ok(Unmounted::Done);
         };
+        match within(self.namespace.as_ref(), || self.take_down(mount)) {
+            Ok(taken) => taken,
+            // Its namespace has ended, and took it along.
+            Err(_) if !self.is_connected() => Ok(Unmounted::Done),
+            Err(source) => {
+                let path = self.path.clone();
+                Err(UmountError::Path { path, source })
+            }
+        }
+    }
+
+    fn take_down(&self, mount: &MountEntry) -> Result<Unmounted, UmountError> {
         match take_down(mount, UmountOptions::default()) {
             Ok(()) | Err(UmountError::NotMounted { .. }) => Ok(Unmounted::Done),
             Err(UmountError::Busy { .. }) => {

@@ -10,11 +10,14 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-use super::failed;
+use forerun_fuse::{MountNamespace, MountOptions};
+
+use super::{MountArgs, failed};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::{inherited, secrets};
@@ -28,6 +31,11 @@ const KEEP: &str = "FORERUN_MOUNT_KEEP";
 const LOG: &str = "FORERUN_MOUNT_LOG";
 /// As [`PARENT`], for the process that a keeper starts.
 const KEEPER: &str = "FORERUN_MOUNT_KEEPER";
+/// Names the mount namespace of a mount, where its processes live in a copy of it.
+const NAMESPACE: &str = "FORERUN_MOUNT_NAMESPACE";
+/// Has a keeper stay in its mount namespace, or leave it.
+const STAY: &str = "stay";
+const LEAVE: &str = "leave";
 const READY: &[u8] = b".";
 
 /// Returns whether the caller's process has started this one, to be in the background.
@@ -64,6 +72,8 @@ pub struct KeeperArgs {
     pub verbose: u8,
     /// Where to.
     pub log: Option<PathBuf>,
+    /// As [`used_devices`] returns it.
+    pub used: Option<Vec<(u32, u32)>>,
 }
 
 impl KeeperArgs {
@@ -77,16 +87,83 @@ impl KeeperArgs {
         Some(Self {
             restarts: words.next()?.parse().ok()?,
             verbose: words.next()?.parse().ok()?,
+            used: parse_used(words.next()?)?,
             log: std::env::var_os(LOG).map(PathBuf::from),
         })
     }
 
     fn tell(&self, command: &mut Command) {
         let (pid, restarts, verbose) = (std::process::id(), self.restarts, self.verbose);
-        command.env(KEEP, format!("{pid} {restarts} {verbose}"));
+        let used = print_used(self.used.as_deref());
+        command.env(KEEP, format!("{pid} {restarts} {verbose} {used}"));
         if let Some(log) = &self.log {
             command.env(LOG, log);
         }
+    }
+}
+
+/// Returns the devices of the filesystems that a server opens files of, now or when it is replaced: its copy
+/// of the mount namespace must show them. Returns nothing where the server is to stay in the namespace, as
+/// the process of `auto_unmount` does.
+pub fn used_devices(args: &MountArgs, options: &MountOptions) -> Option<Vec<(u32, u32)>> {
+    if options.auto_unmount {
+        return None;
+    }
+    let program = PathBuf::from("/proc/self/exe");
+    let mut paths = vec![Path::new("."), &program, &args.image];
+    paths.extend(options.devices.iter().map(PathBuf::as_path));
+    paths.extend(options.objects.as_deref());
+    paths.extend(args.log.as_deref());
+    let metadata = paths.into_iter().filter_map(|path| path.metadata().ok());
+    let device = |dev| (rustix::fs::major(dev), rustix::fs::minor(dev));
+    Some(metadata.map(|metadata| device(metadata.dev())).collect())
+}
+
+/// Encodes what [`used_devices`] returns: `stay`, or `leave,0:45,8:1`.
+fn print_used(used: Option<&[(u32, u32)]>) -> String {
+    let Some(used) = used else {
+        return STAY.to_string();
+    };
+    let devices = used
+        .iter()
+        .map(|(major, minor)| format!(",{major}:{minor}"));
+    std::iter::once(LEAVE.to_string()).chain(devices).collect()
+}
+
+fn parse_used(text: &str) -> Option<Option<Vec<(u32, u32)>>> {
+    let mut words = text.split(',');
+    let device = |word: &str| {
+        let (major, minor) = word.split_once(':')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    match words.next()? {
+        STAY => Some(None),
+        LEAVE => words.map(device).collect::<Option<_>>().map(Some),
+        _ => None,
+    }
+}
+
+/// Moves this process to a copy of its mount namespace, where the mount is to end with the programs of the
+/// old one. Returns the old one. This process has one thread.
+pub fn leave_namespace(used: Option<&[(u32, u32)]>) -> Result<Option<MountNamespace>> {
+    let Some(used) = used else {
+        return Ok(None);
+    };
+    let caller = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+    let caller = caller.and_then(|pid| u32::try_from(pid).ok());
+    let left = MountNamespace::leave(caller, used);
+    left.map_err(|error| failed("leaving the mount namespace", &error))
+}
+
+/// Returns the mount namespace that the process which has started this one names.
+pub fn named_namespace() -> Option<MountNamespace> {
+    std::env::var_os(NAMESPACE).map(MountNamespace::from_link)
+}
+
+/// Names the mount namespace of the mount to a process that is to be started.
+pub fn name_namespace(command: &mut Command, namespace: Option<&MountNamespace>) {
+    if let Some(namespace) = namespace {
+        command.env(NAMESPACE, namespace.to_string());
     }
 }
 
@@ -137,8 +214,11 @@ fn exit_of(status: ExitStatus) -> Exit {
 
 /// Returns the command that runs the newest installed program with the arguments of this process, to
 /// serve the mount that this process keeps. The second value is as that of [`command`].
-pub fn server_command() -> io::Result<(Command, Option<OwnedFd>)> {
+pub fn server_command(
+    namespace: Option<&MountNamespace>,
+) -> io::Result<(Command, Option<OwnedFd>)> {
     let (mut command, secrets) = command(newest_program())?;
+    name_namespace(&mut command, namespace);
     command.env(KEEPER, std::process::id().to_string());
     Ok((command, secrets))
 }
@@ -152,7 +232,7 @@ pub fn command(program: PathBuf) -> io::Result<(Command, Option<OwnedFd>)> {
         command.arg0(name);
     }
     let secrets = secrets::pass_on(&mut command)?;
-    for variable in [PARENT, KEEP, LOG, KEEPER] {
+    for variable in [PARENT, KEEP, LOG, KEEPER, NAMESPACE] {
         command.env_remove(variable);
     }
     Ok((command, secrets))

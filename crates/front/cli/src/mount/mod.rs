@@ -165,6 +165,7 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
             restarts: options.restarts,
             verbose: context.global.verbose,
             log: args.log.clone(),
+            used: daemon::used_devices(args, &options),
         });
         return daemon::start(keeper.as_ref());
     }
@@ -183,6 +184,10 @@ fn serve(
     let log = args.log.as_deref().map(open_log).transpose()?;
     if in_background {
         daemon::become_session_leader()?;
+        options.namespace = match &kept {
+            Some(_) => daemon::named_namespace(),
+            None => daemon::leave_namespace(daemon::used_devices(args, &options).as_deref())?,
+        };
     }
     // Before the mount: a signal that comes in between must not leave one behind.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);

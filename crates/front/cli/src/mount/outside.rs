@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::{env, io};
 
-use forerun_fuse::{MountOptions, Outside, serve_outside};
+use forerun_fuse::{MountNamespace, MountOptions, Outside, serve_outside};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -30,7 +30,7 @@ pub fn is_it() -> bool {
 }
 
 /// Starts it.
-pub fn start() -> Result<Outside> {
+pub fn start(namespace: Option<&MountNamespace>) -> Result<Outside> {
     let starting = |error: io::Error| failed("starting the process that mounts", &error);
     let pair = rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -40,6 +40,7 @@ pub fn start() -> Result<Outside> {
     );
     let (ours, theirs) = pair.map_err(|error| starting(error.into()))?;
     let (mut command, secrets) = daemon::command(daemon::program()).map_err(starting)?;
+    daemon::name_namespace(&mut command, namespace);
     let process = command
         .env(SERVER, std::process::id().to_string())
         .stdin(Stdio::from(theirs))
@@ -53,6 +54,7 @@ pub fn start() -> Result<Outside> {
 
 /// Answers the server until that ends.
 pub fn run(args: &MountArgs, options: &mut MountOptions) -> Result {
+    options.namespace = daemon::named_namespace();
     if options.fsname.is_none() {
         options.fsname = Some(fsname(&args.image));
     }

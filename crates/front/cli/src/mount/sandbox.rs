@@ -42,10 +42,10 @@ fn start_outside(
 ) -> Result<()> {
     if !context.global.no_sandbox {
         if inherited.is_none() {
-            let prepared = forerun_fuse::prepare_mountpoint(&args.dir);
+            let prepared = forerun_fuse::prepare_mountpoint(&args.dir, options);
             prepared.map_err(|error| mount_failure(&error, args))?;
         }
-        let outside = outside::start()?;
+        let outside = outside::start(options.namespace.as_ref())?;
         let adopted = inherited.map(|inherited| outside.adopt(inherited));
         let adopted = adopted.transpose();
         adopted.map_err(|error| failed("taking the mount over", &error))?;

@@ -23,6 +23,7 @@ mod memory;
 mod mistakes;
 mod mkfs;
 mod mount_command;
+mod namespaces;
 mod on_demand;
 mod packing;
 mod packing_mistakes;

@@ -8,7 +8,7 @@ use super::message::Descriptors;
 use super::resend::resend;
 use super::{Channel, FromKeeper, HandoverError, Offer};
 use crate::unmounter::{Unmounter, is_connected};
-use crate::{UmountError, Unmounted};
+use crate::{MountNamespace, UmountError, Unmounted};
 
 /// A mount whose connection this process holds without serving it.
 #[derive(Debug)]
@@ -28,12 +28,24 @@ impl Kept {
         let descriptors = Descriptors::received(descriptors, offer.kind)?;
         let connection = &descriptors.connection;
         let path = offer.path.clone();
-        let unmounter = Unmounter::inherited(path, offer.device, connection, None);
+        let unmounter = Unmounter::inherited(path, offer.device, connection, None, None);
         Ok(Self {
             unmounter: unmounter.map_err(HandoverError::Socket)?,
             descriptors,
             offer,
         })
+    }
+
+    /// Sets the mount namespace that has the mount, where that is not the one of this process.
+    ///
+    /// # Errors
+    /// That the namespace cannot be joined.
+    pub fn made_in(&mut self, namespace: &MountNamespace) -> io::Result<()> {
+        let connection = &self.descriptors.connection;
+        let path = self.offer.path.clone();
+        let device = self.offer.device;
+        self.unmounter = Unmounter::inherited(path, device, connection, None, Some(namespace))?;
+        Ok(())
     }
 
     /// Offers the mount to a process that is to serve it.

@@ -227,7 +227,8 @@ fn serve(
     // Until the keeper lets this process serve, dropping any of this must neither unmount nor tell the
     // guardian that all is well.
     let (path, outside) = (offer.path.clone(), options.outside.clone());
-    let unmounter = Unmounter::inherited(path, offer.device, connection, outside);
+    let namespace = options.namespace.as_ref();
+    let unmounter = Unmounter::inherited(path, offer.device, connection, outside, namespace);
     let unmounter = unmounter.map_err(MountError::Serve)?;
     let (start, started) = sync_channel::<()>(1);
     let ending = unmounter.clone();

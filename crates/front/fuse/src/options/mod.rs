@@ -14,7 +14,7 @@ use std::str::FromStr;
 use forerun::{Locking, OpenOptions, WriteOptions};
 use forerun_vfs::{Ownership, Verity};
 
-use crate::{LedgerFile, Outside};
+use crate::{LedgerFile, MountNamespace, Outside};
 
 pub use parse::{OptionError, option_words};
 pub use value::parse_size;
@@ -91,6 +91,9 @@ pub struct MountOptions {
     /// The process that mounts and unmounts for this one, which is in a sandbox by then. No option of
     /// the command line.
     pub outside: Option<Outside>,
+    /// The mount namespace to mount in, where this process lives in a copy of it. No option of the command
+    /// line.
+    pub namespace: Option<MountNamespace>,
     /// Where the server of a volume, or of an image with [`objects`](Self::objects), writes down what its
     /// successor is to know. Nothing where no other process is to take the mount over. Not an option in
     /// text form.
@@ -146,6 +149,7 @@ impl Default for MountOptions {
             ro_asked: false,
             rescue: false,
             outside: None,
+            namespace: None,
             ledger: None,
             remount: false,
             locking: Locking::Respect,

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use forerun_io::Unpoisoned;
 
 use crate::guardian::Guardian;
-use crate::{Inherited, MountError, UmountError, Unmounted};
+use crate::{Inherited, MountError, MountOptions, UmountError, Unmounted};
 use packet::Packet;
 
 pub use serve::serve_outside;
@@ -28,6 +28,7 @@ mod word {
     pub const ATTACH: &str = "attach";
     pub const ADOPT: &str = "adopt";
     pub const UNMOUNT: &str = "unmount";
+    pub const ANSWERS: &str = "answers";
     pub const LIFT: &str = "lift";
     pub const CALL: &str = "call";
     /// Answers.
@@ -120,6 +121,11 @@ impl Outside {
         }
     }
 
+    /// Waits until the mount answers a request, in the namespace that has it.
+    pub(crate) fn answers(&self) -> io::Result<()> {
+        self.done(word::ANSWERS.as_bytes(), &[]).map(drop)
+    }
+
     /// Raises the kernel's readahead of the mount. Returns whether that worked.
     pub(crate) fn lift(&self, readahead: u64) -> bool {
         let request = format!("{} {readahead}", word::LIFT);
@@ -159,8 +165,8 @@ impl Outside {
 ///
 /// # Errors
 /// As [`mount`](crate::mount()).
-pub fn prepare_mountpoint(dir: &Path) -> Result<(), MountError> {
-    crate::mountpoint::prepare(dir).map(drop)
+pub fn prepare_mountpoint(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
+    crate::place::prepare_within(dir, options.namespace.as_ref()).map(drop)
 }
 
 /// Takes bytes as a message, for the fuzz targets.

@@ -1,6 +1,6 @@
 //! The process outside of the sandbox: answers the requests of its server until that ends.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,6 +11,8 @@ use super::{parse_place, place, word};
 use crate::attach::{Attached, attach};
 use crate::guardian::Guardian;
 use crate::mountpoint::prepare;
+use crate::namespace::{forget, within};
+use crate::place::answers;
 use crate::umount::take_down;
 use crate::unmounter::Unmounter;
 use crate::{MountEntry, MountError, MountOptions, UmountOptions, Unmounted, bdi, mounts};
@@ -61,6 +63,7 @@ impl Serving<'_> {
             word::ATTACH => self.attach(request.text == "rw"),
             word::ADOPT => self.adopt(&request.bytes),
             word::UNMOUNT => self.unmount(request.descriptors),
+            word::ANSWERS => self.answers(),
             word::LIFT => self.lift(&request.text),
             word::CALL => call_of(&request.text).map_or_else(|error| Err(error.to_string()), done),
             _ => Err("not a request".to_string()),
@@ -74,21 +77,14 @@ impl Serving<'_> {
         let text = |error: MountError| error.to_string();
         let source = self.options.fsname.clone();
         let source = OsString::from(source.unwrap_or_else(|| "forerun".into()));
-        let directory = prepare(&self.dir).map_err(text)?;
-        let attached = attach(&directory, &source, self.options, writable);
-        let Attached { connection, mount } = attached.map_err(text)?;
-        let guardian = self.options.auto_unmount.then(|| Guardian::start(&mount));
-        let mut descriptors = vec![connection];
-        match guardian.transpose() {
-            Ok(guardian) => descriptors.extend(guardian.and_then(Guardian::into_pipe)),
-            Err(error) => {
-                let lazily = UmountOptions {
-                    lazy: true,
-                    ..UmountOptions::default()
-                };
-                let _taken_down = take_down(&mount, lazily);
-                return Err(text(MountError::Guardian(error)));
-            }
+        let namespace = self.options.namespace.as_ref();
+        let made = within(namespace, || {
+            make(&self.dir, &source, self.options, writable)
+        });
+        let made = made.map_err(MountError::Namespace).map_err(text)?;
+        let (mount, descriptors) = made.map_err(text)?;
+        if namespace.is_some() {
+            forget(mount.device).map_err(|error| error.to_string())?;
         }
         let answer = place(mount.device, &mount.mount_point);
         self.mount = Some(mount);
@@ -101,7 +97,8 @@ impl Serving<'_> {
             return Err("not a mount that can be taken over".to_string());
         };
         let is_it = |entry: &MountEntry| entry.device == device && entry.mount_point == path;
-        let all = mounts().map_err(|error| error.to_string())?;
+        let all = within(self.options.namespace.as_ref(), mounts);
+        let all = all.flatten().map_err(|error| error.to_string())?;
         // One that was detached lazily is in no table, and need not be unmounted.
         self.mount = all.into_iter().rfind(is_it);
         done("")
@@ -112,11 +109,20 @@ impl Serving<'_> {
         let (Some(connection), Some(mount)) = (connection, &self.mount) else {
             return done("");
         };
-        match Unmounter::of(mount.clone(), connection).unmount() {
+        let namespace = self.options.namespace.clone();
+        match Unmounter::of(mount.clone(), connection, namespace).unmount() {
             Ok(Unmounted::Done) => done(""),
             Ok(Unmounted::StillInUse) => Ok((word::IN_USE, Vec::new(), Vec::new())),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    fn answers(&self) -> Answer {
+        let Some(mount) = &self.mount else {
+            return Err("nothing is mounted".to_string());
+        };
+        let answers = answers(&mount.mount_point, self.options);
+        answers.map_or_else(|error| Err(error.to_string()), |()| done(""))
     }
 
     fn lift(&self, readahead: &str) -> Answer {
@@ -125,6 +131,32 @@ impl Serving<'_> {
             _ => Err("the readahead stays".to_string()),
         }
     }
+}
+
+/// Mounts, and starts the process of `auto_unmount`. Returns the mount, and the descriptors of its connection
+/// and of the pipe to that process.
+fn make(
+    dir: &Path,
+    source: &OsStr,
+    options: &MountOptions,
+    writable: bool,
+) -> Result<(MountEntry, Vec<OwnedFd>), MountError> {
+    let directory = prepare(dir)?;
+    let Attached { connection, mount } = attach(&directory, source, options, writable)?;
+    let guardian = options.auto_unmount.then(|| Guardian::start(&mount));
+    let mut descriptors = vec![connection];
+    match guardian.transpose() {
+        Ok(guardian) => descriptors.extend(guardian.and_then(Guardian::into_pipe)),
+        Err(error) => {
+            let lazily = UmountOptions {
+                lazy: true,
+                ..UmountOptions::default()
+            };
+            let _taken_down = take_down(&mount, lazily);
+            return Err(MountError::Guardian(error));
+        }
+    }
+    Ok((mount, descriptors))
 }
 
 /// Reads from `/proc` which system call a thread is in.

@@ -30,7 +30,7 @@ use super::{failed, open_log};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 
-use server::Process;
+use server::{Origin, Process};
 use successor::{Asker, Successor};
 
 /// Deaths that are longer ago do not count.
@@ -49,8 +49,7 @@ const SIGNALS: [(i32, Signal); 3] = [
 /// A mount, and the processes that serve it.
 struct Keeper {
     kept: Kept,
-    /// Where relative names of the command line begin.
-    directory: PathBuf,
+    origin: Origin,
     /// Deaths in a minute after which another server is still started.
     restarts: u32,
     deaths: VecDeque<Instant>,
@@ -118,14 +117,16 @@ pub fn run_keeper() -> Option<ExitCode> {
 fn run(args: &KeeperArgs) -> Result<ExitCode> {
     daemon::become_session_leader()?;
     let log = args.log.as_deref().map(open_log).transpose()?;
-    let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let origin = Origin {
+        namespace: daemon::leave_namespace(args.used.as_deref())?,
+        directory: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+    };
     let signals = Signals::new().map_err(|error| failed("handling signals", &error))?;
-    let process = Process::first(&directory);
-    let mut process =
-        process.map_err(|error| failed("starting the process that serves", &error))?;
+    let mut process = Process::first(&origin)
+        .map_err(|error| failed("starting the process that serves", &error))?;
     // The caller's pipe must end with the server.
     daemon::close_stdout()?;
-    let kept = loop {
+    let mut kept = loop {
         match wait(&signals, &[(Role::Server, &process)], None)? {
             Event::Signal(signal) => process.kill(signal),
             Event::Said(_, FromServer::Thread(thread)) => process.thread = Some(thread),
@@ -136,10 +137,14 @@ fn run(args: &KeeperArgs) -> Result<ExitCode> {
             Event::Said(..) | Event::TimeOut => {}
         }
     };
+    if let Some(namespace) = &origin.namespace {
+        let joined = kept.made_in(namespace);
+        joined.map_err(|error| failed("joining the mount namespace", &error))?;
+    }
     daemon::settle_keeper(log)?;
     let mut keeper = Keeper {
         kept,
-        directory,
+        origin,
         restarts: args.restarts,
         deaths: VecDeque::new(),
         server: Some(Serving::new(process)),
@@ -325,7 +330,7 @@ impl Keeper {
     /// Starts a server where there is none.
     fn replace(&mut self) -> Next {
         loop {
-            match Successor::start(&self.kept, &self.directory, None) {
+            match Successor::start(&self.kept, &self.origin, None) {
                 Ok(successor) => {
                     self.successor = Some(successor);
                     return Next::Wait;
@@ -345,7 +350,7 @@ impl Keeper {
         if self.successor.is_some() {
             return asker.tell("a restart is under way already");
         }
-        match Successor::start(&self.kept, &self.directory, Some(asker)) {
+        match Successor::start(&self.kept, &self.origin, Some(asker)) {
             Ok(successor) => self.successor = Some(successor),
             Err(why) => tracing::warn!("not restarted: {why}"),
         }

@@ -2,17 +2,25 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use forerun_fuse::{Channel, FromKeeper, FromServer};
+use forerun_fuse::{Channel, FromKeeper, FromServer, MountNamespace};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::super::daemon;
 
 /// How long a process may take to end after one of its threads has.
 const SOON: Duration = Duration::from_millis(50);
+
+/// The circumstances that each server of a mount is started in.
+pub struct Origin {
+    /// Where relative names of the command line begin.
+    pub directory: PathBuf,
+    /// The mount namespace that has the mount, where the keeper lives in a copy of it.
+    pub namespace: Option<MountNamespace>,
+}
 
 /// A server or a successor.
 pub struct Process {
@@ -28,18 +36,18 @@ pub struct Process {
 
 impl Process {
     /// Starts the process that makes the mount, with the standard files of this one.
-    pub fn first(directory: &Path) -> io::Result<Self> {
-        let process = Self::start(directory, Stdio::inherit(), Stdio::inherit())?;
+    pub fn first(origin: &Origin) -> io::Result<Self> {
+        let process = Self::start(origin, Stdio::inherit(), Stdio::inherit())?;
         FromKeeper::make(&process.channel)?;
         Ok(process)
     }
 
     /// Starts a process with the arguments of this one and the program that is installed now.
-    pub fn start(directory: &Path, stdout: Stdio, stderr: Stdio) -> io::Result<Self> {
+    pub fn start(origin: &Origin, stdout: Stdio, stderr: Stdio) -> io::Result<Self> {
         let (channel, theirs) = Channel::pair()?;
-        let (mut command, secrets) = daemon::server_command()?;
+        let (mut command, secrets) = daemon::server_command(origin.namespace.as_ref())?;
         let child = command
-            .current_dir(directory)
+            .current_dir(&origin.directory)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(stdout)
             .stderr(stderr)

@@ -3,7 +3,6 @@
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::{ChildStderr, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 use forerun_fuse::{FromKeeper, Kept};
 use rustix::process::Signal;
 
-use super::server::Process;
+use super::server::{Origin, Process};
 use crate::error::without_errno;
 
 /// How long a new process may take to open the image: servers may be slow.
@@ -58,8 +57,8 @@ impl Successor {
     /// an asker, that is the keeper's log.
     ///
     /// Fails with a message for the log, which the asker has received.
-    pub fn start(kept: &Kept, directory: &Path, asker: Option<Asker>) -> Result<Self, String> {
-        let started = Self::try_start(kept, directory, asker.as_ref());
+    pub fn start(kept: &Kept, origin: &Origin, asker: Option<Asker>) -> Result<Self, String> {
+        let started = Self::try_start(kept, origin, asker.as_ref());
         match started {
             Ok((process, words)) => Ok(Self {
                 process,
@@ -80,7 +79,7 @@ impl Successor {
 
     fn try_start(
         kept: &Kept,
-        directory: &Path,
+        origin: &Origin,
         asker: Option<&Asker>,
     ) -> io::Result<(Process, Words)> {
         let (stdout, stderr) = match asker {
@@ -90,7 +89,7 @@ impl Successor {
             }
             None => (Stdio::null(), Stdio::inherit()),
         };
-        let mut process = Process::start(directory, stdout, stderr)?;
+        let mut process = Process::start(origin, stdout, stderr)?;
         let words = process.child().stderr.take().and_then(listen);
         // If it has ended already, that shows next.
         if let Err(error) = kept.offer(&process.channel) {

@@ -1,0 +1,189 @@
+//! The mount namespace that a mount is made in, seen from processes that live in another one.
+//!
+//! The kernel ends a mount namespace, with all of its mounts, when its last process has ended. A process
+//! that serves a mount in that namespace would keep it alive for ever. So the processes of a mount move to
+//! a copy of the namespace, and a thread of theirs joins the old one for as long as it mounts or unmounts.
+//! Nothing they hold leads to the old one: a descriptor of it would keep it alive as a process does. A
+//! process that lives in it is looked up in `/proc` each time.
+//!
+//! A copy keeps the filesystems of all its mounts in use. Mounts of forerun are taken out of the copy, so
+//! that none of them waits for the end of another one.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use forerun::{MountEntry, mounts};
+use nix_numbers::sched::{CloneFlags, setns, unshare};
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
+
+use crate::FSTYPE;
+
+/// The mount namespace of this process.
+const OWN: &str = "/proc/thread-self/ns/mnt";
+/// The first user namespace of a machine, as user_namespaces(7) and the kernel's headers number it.
+const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
+
+/// A mount namespace, by its number. The value does not keep it alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountNamespace {
+    /// As `/proc` shows it: `mnt:[4026532201]`.
+    link: PathBuf,
+}
+
+impl MountNamespace {
+    /// Creates it from what [`Display`](fmt::Display) printed.
+    #[must_use]
+    pub fn from_link(link: impl Into<PathBuf>) -> Self {
+        Self { link: link.into() }
+    }
+
+    /// Moves this thread, and the processes and threads that it starts from then on, to a copy of their
+    /// namespace, and returns the old one. `caller` is a process that stays there until the mount is made;
+    /// `used` are the devices of filesystems that the copy must show.
+    ///
+    /// Returns nothing, and changes nothing, in the namespace of process 1, which ends with the machine or
+    /// the container, and where this process may not leave.
+    ///
+    /// # Errors
+    /// Those of mount(2), if the copy cannot be used.
+    pub fn leave(caller: Option<u32>, used: &[(u32, u32)]) -> io::Result<Option<Self>> {
+        let Some(old) = caller.and_then(Self::to_leave) else {
+            return Ok(None);
+        };
+        if let Err(error) = unshare(CloneFlags::CLONE_NEWNS) {
+            tracing::debug!("the processes of the mount keep its namespace: unshare(2): {error}");
+            return Ok(None);
+        }
+        // What is mounted and unmounted here is not to show there. What is unmounted there ends here, if it
+        // tells of that.
+        let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+        mount_change("/", flags)?;
+        detach(|entry| entry.fstype == FSTYPE && !used.contains(&entry.device))?;
+        Ok(Some(old))
+    }
+
+    /// Returns the namespace of this process, where its last process should take the mount with it.
+    fn to_leave(caller: u32) -> Option<Self> {
+        let link = std::fs::read_link(OWN).ok()?;
+        let of = |process: u32| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+        // Process 2 is the kernel's own, kthreadd. A root that lacks a right of process 1 may look at that one.
+        let is_temporary = match of(1).or_else(|| of(2)) {
+            Some(first) => first != link,
+            // Only root may look. A user without a namespace of its own may not leave anyway.
+            None => std::fs::read_link("/proc/self/ns/user")
+                .is_ok_and(|user| user != Path::new(FIRST_USER_NAMESPACE)),
+        };
+        // In a changed root directory this would lead out of it.
+        let has_root = mounts().is_ok_and(|all| all.iter().any(is_root));
+        let leaves = is_temporary && has_root && of(caller).as_ref() == Some(&link);
+        leaves.then_some(Self { link })
+    }
+
+    /// Runs `job` in a thread that has joined the namespace.
+    ///
+    /// # Errors
+    /// That no process lives there, or that this process may not join it.
+    pub fn run<T: Send>(&self, job: impl FnOnce() -> T + Send) -> io::Result<T> {
+        let namespace = self.find()?;
+        let join = move || {
+            // A thread joins alone where it shares no working directory with others.
+            unshare(CloneFlags::CLONE_FS)?;
+            setns(&namespace, CloneFlags::CLONE_NEWNS)?;
+            drop(namespace);
+            Ok(job())
+        };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("forerun-namespace".to_string());
+            let ran = thread.spawn_scoped(scope, join)?.join();
+            ran.unwrap_or_else(|_| Err(io::Error::other("a thread has failed")))
+        })
+    }
+
+    /// Opens the namespace through a process that lives there.
+    fn find(&self) -> io::Result<File> {
+        for entry in std::fs::read_dir("/proc")?.flatten() {
+            let name = entry.file_name();
+            let is_process = name
+                .to_str()
+                .is_some_and(|name| name.parse::<u32>().is_ok());
+            if !is_process {
+                continue;
+            }
+            // Another user's process, or one that has ended.
+            let Ok(opened) = File::open(entry.path().join("ns/mnt")) else {
+                continue;
+            };
+            let link = std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()))?;
+            if link == self.link {
+                return Ok(opened);
+            }
+        }
+        let why = "no process is left in the mount namespace that it was made in";
+        Err(io::Error::new(ErrorKind::NotFound, why))
+    }
+}
+
+impl fmt::Display for MountNamespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.link.display().fmt(f)
+    }
+}
+
+/// Runs `job` in the namespace that the mount was made in.
+pub fn within<T: Send>(
+    namespace: Option<&MountNamespace>,
+    job: impl FnOnce() -> T + Send,
+) -> io::Result<T> {
+    match namespace {
+        None => Ok(job()),
+        Some(namespace) => namespace.run(job),
+    }
+}
+
+/// Takes mounts of this device out of this process's own namespace, the copy: a mount that was made in a
+/// namespace which tells of its mounts shows here as well.
+pub fn forget(device: (u32, u32)) -> io::Result<()> {
+    detach(|entry| entry.device == device)
+}
+
+/// Detaches mounts from this thread's namespace, the newest first.
+fn detach(is_meant: impl Fn(&MountEntry) -> bool) -> io::Result<()> {
+    for entry in mounts()?.iter().rev().filter(|entry| is_meant(entry)) {
+        let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+        if let Err(error) = unmount(&entry.mount_point, flags) {
+            tracing::debug!("{}: {error}", entry.mount_point.display());
+        }
+    }
+    Ok(())
+}
+
+fn is_root(entry: &MountEntry) -> bool {
+    entry.mount_point == Path::new("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_namespace_of_the_first_process_is_not_left() {
+        if !forerun_testkit::require::root() {
+            return;
+        }
+        let here = std::fs::read_link(OWN).unwrap();
+        if std::fs::read_link("/proc/2/ns/mnt").is_ok_and(|first| first == here) {
+            assert_eq!(MountNamespace::to_leave(std::process::id()), None);
+        }
+    }
+
+    #[test]
+    fn a_namespace_without_a_process_is_not_found() {
+        let namespace = MountNamespace::from_link("mnt:[1]");
+        let error = namespace.run(|| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert_eq!(namespace.to_string(), "mnt:[1]");
+    }
+}

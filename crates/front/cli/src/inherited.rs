@@ -4,7 +4,7 @@
 //! owner of a lock, an unmount. Programs that this one starts would hold them as well. So all are closed
 //! at the next execve(2), the one that makes the process in the background included. Left open are those
 //! that the command line names, as `/dev/fd/7` does: the process in the background opens these names, and
-//! then closes the descriptors.
+//! then closes the descriptors. The command of `mount IMAGE DIR -- CMD` gets all of them.
 //!
 //! close_range(2) takes numbers, which no crate wraps without `unsafe`: what it closes may belong to a
 //! value. Marking numbers and closing them one by one are safe functions of an older `nix`. Here they are
@@ -19,22 +19,40 @@ use nix_numbers::unistd::close;
 
 /// Numbers of the descriptors that the command line names.
 static NAMED: OnceLock<Vec<RawFd>> = OnceLock::new();
+/// Numbers of the descriptors that were marked.
+static MARKED: OnceLock<Vec<RawFd>> = OnceLock::new();
 
 /// Marks all inherited descriptors but the standard ones to be closed at an execve(2). To be called
 /// before this process opens anything. In the process in the background (`is_last`) there is no
 /// exception.
 pub fn close_on_exec(is_last: bool) {
-    let mut named = Vec::new();
+    let (mut named, mut marked) = (Vec::new(), Vec::new());
     for number in inherited() {
         let is_named = is_named(number);
         if is_named {
             named.push(number);
         }
         if !is_named || is_last {
-            let _closed_meanwhile = fcntl(number, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
+            marked.push(number);
         }
     }
-    let _set_once = NAMED.set(named);
+    mark(&marked, FdFlag::FD_CLOEXEC);
+    let _set_once = (NAMED.set(named), MARKED.set(marked));
+}
+
+/// Runs `start`, which starts a program of the user's: that one gets all inherited descriptors.
+pub fn pass_on<T>(start: impl FnOnce() -> T) -> T {
+    let marked = MARKED.get().map(Vec::as_slice).unwrap_or_default();
+    mark(marked, FdFlag::empty());
+    let started = start();
+    mark(marked, FdFlag::FD_CLOEXEC);
+    started
+}
+
+fn mark(numbers: &[RawFd], flag: FdFlag) {
+    for &number in numbers {
+        let _closed_meanwhile = fcntl(number, FcntlArg::F_SETFD(flag));
+    }
 }
 
 /// Closes the inherited descriptors that the command line names.

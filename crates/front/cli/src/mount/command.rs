@@ -16,6 +16,7 @@ use super::{MountArgs, failed};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
+use crate::inherited;
 use crate::umount::{self, UmountArgs};
 
 /// Exit codes of shells for a command that cannot be run, and one that is not there.
@@ -60,7 +61,8 @@ fn unmount(context: &Context, args: &MountArgs) -> Result {
 }
 
 fn run_command(program: &OsStr, words: &[OsString], signals: &mut Signals) -> Result {
-    let mut child = Command::new(program).args(words).spawn().map_err(|error| {
+    let started = inherited::pass_on(|| Command::new(program).args(words).spawn());
+    let mut child = started.map_err(|error| {
         let code = match error.kind() {
             ErrorKind::NotFound => NOT_FOUND,
             _ => CANNOT_RUN,

@@ -153,3 +153,23 @@ fn a_partition_is_mounted_by_its_number() {
     );
     mount(&["-o", "partition=x"]).fails(2, "forerun: mount option partition=x: not a number");
 }
+
+#[test]
+fn the_command_gets_the_descriptors_of_the_caller() {
+    let Some(fixture) = fixture() else {
+        return;
+    };
+    let program = fixture.command(&["x"]);
+    let script = "exec 5< tree/etc/passwd 6> written; \
+                  \"$0\" mount a.sqsh mnt -- sh -c 'cat <&5 >&6'; echo after >&6";
+    let told = Command::new("sh")
+        .args(["-c", script])
+        .arg(program.get_program())
+        .current_dir(fixture.path("."))
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success() && errors.is_empty(), "{errors}");
+    let written = fs::read_to_string(fixture.path("written")).unwrap();
+    assert_eq!(written, "root:x:0:0\nafter\n");
+}

@@ -79,7 +79,9 @@ impl MountNamespace {
         // In a changed root directory this would lead out of it.
         let has_root = mounts().is_ok_and(|all| all.iter().any(is_root));
         let leaves = is_temporary && has_root && of(caller).as_ref() == Some(&link);
-        leaves.then_some(Self { link })
+        // A process may have the right to make a copy, and none to come back.
+        let this = leaves.then_some(Self { link })?;
+        this.run(|| ()).is_ok().then_some(this)
     }
 
     /// Runs `job` in a thread that has joined the namespace.

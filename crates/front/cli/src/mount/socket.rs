@@ -253,8 +253,11 @@ fn ask_all_of(dir: &Directory) -> Vec<StatusAnswer> {
             continue;
         }
         let mut answer = ask(&by_descriptor, "", ANSWER_TIMEOUT);
-        // Its process ended between the question and the answer. What is left of it says more.
-        if answer.as_ref().map_or_else(is_cut_off, String::is_empty) {
+        // Its process ended between the question and the answer. The socket of a process that is ending may
+        // take another question; what is left of it afterwards says more.
+        let until = Instant::now() + ANSWER_TIMEOUT;
+        while answer.as_ref().map_or_else(is_cut_off, String::is_empty) && Instant::now() < until {
+            std::thread::sleep(PAUSE);
             answer = ask(&by_descriptor, "", ANSWER_TIMEOUT);
         }
         match answer.and_then(|answer| Ok(serde_json::from_str(&answer)?)) {

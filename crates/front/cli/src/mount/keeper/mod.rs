@@ -137,11 +137,8 @@ fn run(args: &KeeperArgs) -> Result<ExitCode> {
             Event::Said(..) | Event::TimeOut => {}
         }
     };
-    if let Some(namespace) = &origin.namespace {
-        let joined = kept.made_in(namespace);
-        joined.map_err(|error| failed("joining the mount namespace", &error))?;
-    }
     daemon::settle_keeper(log)?;
+    origin.tell(&mut kept);
     let mut keeper = Keeper {
         kept,
         origin,

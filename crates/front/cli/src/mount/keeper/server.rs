@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use forerun_fuse::{Channel, FromKeeper, FromServer, MountNamespace};
+use forerun_fuse::{Channel, FromKeeper, FromServer, Kept, MountNamespace};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::super::daemon;
@@ -20,6 +20,18 @@ pub struct Origin {
     pub directory: PathBuf,
     /// The mount namespace that has the mount, where the keeper lives in a copy of it.
     pub namespace: Option<MountNamespace>,
+}
+
+impl Origin {
+    /// Tells the mount where it was made. A mount may have ended by then, with its namespace.
+    pub fn tell(&self, kept: &mut Kept) {
+        let joined = self.namespace.as_ref().map(|made| kept.made_in(made));
+        if let Some(Err(error)) = joined
+            && kept.is_connected()
+        {
+            tracing::warn!("this process cannot unmount: {error}");
+        }
+    }
 }
 
 /// A server or a successor.

@@ -23,8 +23,13 @@ use crate::exit::Exit;
 use crate::patience::patiently;
 use crate::{confine, partition, remote, size};
 
-/// The hint for a volume whose boot sector was overwritten, of which the backup is sound.
-const REPAIR: &str = "its boot sector was overwritten, and the backup is sound: forerun check --repair IMAGE mends it";
+/// Returns the command that repairs a volume at this place of its file.
+fn repair_command(options: &OpenOptions) -> String {
+    let offset = (options.offset > 0).then(|| format!(" --offset {}", options.offset));
+    let size = options.size.map(|size| format!(" --size {size}"));
+    let (offset, size) = (offset.unwrap_or_default(), size.unwrap_or_default());
+    format!("forerun check --repair{offset}{size} IMAGE")
+}
 
 /// Returns whether a name stands for standard input or output.
 pub fn is_stdin(path: &Path) -> bool {
@@ -121,7 +126,10 @@ impl PreparedImage {
             let is_unknown = matches!(error, forerun::vfs::Error::UnknownFormat { .. });
             let failure = from_open(error, &options);
             let failure = match is_unknown && forerun::repair::recognises(&source, &options) {
-                true => failure.hint(REPAIR),
+                true => failure.hint(format!(
+                    "its boot sector was overwritten, and the backup is sound: {} mends it",
+                    repair_command(&options)
+                )),
                 false => failure,
             };
             failure.of(&name)
@@ -213,9 +221,10 @@ pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
             failure.hint("leave --format out to have the format found by content")
         }
         forerun::vfs::Error::Corrupt(check) if forerun::repair::is_possible(check.format()) => {
-            failure.hint(
-                "forerun check --repair mends it; forerun mount -o rescue shows what it still has",
-            )
+            let repair = repair_command(options);
+            failure.hint(format!(
+                "{repair} mends it; forerun mount -o rescue shows what it still has"
+            ))
         }
         forerun::vfs::Error::Corrupt(_) => {
             failure.hint("it may be an incomplete copy: compare its size, or copy it again")

@@ -115,7 +115,7 @@ fn mend(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<Summ
     let device = patiently(path, || open_for(path, &options, &how))?;
     context.confine(&sandbox(args, place.as_deref()));
     let format = repair::format(&device, &options)?;
-    desk.begin(&image_name(&args.image), format)?;
+    desk.begin(&image_name(&args.image), Some(format))?;
     let decide = &mut |finding: &Finding| {
         let answer = desk.answer(finding);
         if desk.shown.is_ok() {
@@ -300,7 +300,7 @@ impl Desk<'_> {
         }
     }
 
-    fn begin(&mut self, name: &str, format: &str) -> Result<()> {
+    fn begin(&mut self, name: &str, format: Option<&str>) -> Result<()> {
         self.begun = true;
         if !self.json {
             return Ok(());
@@ -313,14 +313,13 @@ impl Desk<'_> {
         ))
     }
 
-    /// Closes the JSON output where an error cuts it short. Before the format is known, the volume passes for
-    /// one that can be repaired.
+    /// Closes the JSON output where an error cuts it short, perhaps before the format is known.
     fn cut_short(&mut self, name: &str) -> Result<()> {
         if !self.json {
             return Ok(());
         }
         if !self.begun {
-            self.begin(name, repair::formats().next().unwrap_or_default())?;
+            self.begin(name, None)?;
         }
         self.array.close(self.out)?;
         let mut object = Map::new();

@@ -89,6 +89,7 @@ fn what_cannot_be_opened_is_told_and_json_stays_whole() {
     let ran = forerun(dir.path(), &[&args[..], &["--json"]].concat());
     assert_eq!(ran.code, Some(4));
     assert_eq!(ran.json()["findings"], serde_json::json!([]));
+    assert_eq!(ran.json()["format"], serde_json::Value::Null);
 }
 
 const REPAIR: &[&str] = &["check", "--repair", "--yes", "image"];

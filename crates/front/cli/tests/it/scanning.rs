@@ -203,3 +203,27 @@ fn a_volume_without_its_boot_sector_is_said_to_be_repairable() {
     );
     fixture.run(&["ls", "zeroed"]).ok();
 }
+
+#[test]
+fn the_hint_at_a_repair_says_where_the_volume_is() {
+    let fixture = Fixture::tree();
+    disk(&fixture);
+    let mut whole = fs::read(fixture.path("disk.img")).unwrap();
+    let size = whole.len() - (1 << 20);
+    whole[1 << 20..][..512].fill(0);
+    fs::write(fixture.path("zeroed"), whole).unwrap();
+    let place = format!("--offset 1048576 --size {size}");
+    for (asked, place) in [
+        (&["--offset", "1M"][..], "--offset 1048576"),
+        (&["--partition", "2"], &place),
+    ] {
+        let told = fixture.run(&[&["ls"], asked, &["zeroed"]].concat());
+        let hint = format!("forerun check --repair {place} zeroed mends it");
+        assert!(told.stderr.contains(&hint), "{}", told.stderr);
+    }
+    let repair = [
+        "check", "-q", "--repair", "--yes", "--offset", "1048576", "zeroed",
+    ];
+    assert_eq!(fixture.run(&repair).code, Some(8));
+    fixture.run(&["ls", "--offset", "1M", "zeroed"]).ok();
+}

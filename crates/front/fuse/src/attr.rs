@@ -6,6 +6,7 @@ use forerun_vfs::{Device, FileType, Metadata, Timestamp, VolumeInfo};
 use fuser::{Errno, FileAttr, INodeNo, ReplyXattr};
 
 use crate::MountOptions;
+use crate::id_map::IdMap;
 
 /// Size that stat(2) recommends for requests: the page, which is what the kernel keeps.
 const PREFERRED_IO: u32 = 4096;
@@ -15,14 +16,43 @@ const PREFERRED_IO: u32 = 4096;
 /// `uid=` and `gid=` apply to everything. Without them an image's own owners hold. An image whose
 /// format has none (romfs) belongs to the user that mounted it, as on a FAT medium: 0:0 for root, as
 /// the kernel's romfs shows it, else the calling user, because 0:0 would show that user files of
-/// another one. `umask=` takes bits away and adds none, because formats without owners still
+/// another one. An owner that the user namespace of the mount does not map is shown as the mounting user too,
+/// unless `unmapped=keep` leaves it to the kernel. `umask=` takes bits away and adds none, because formats without owners still
 /// distinguish programs from data. `fmask=` and `dmask=` replace it for files and for directories.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Ownership {
     uid: Option<u32>,
     gid: Option<u32>,
+    /// What is done with the image's owners; nothing where all are shown as they are.
+    squash: Option<Squash>,
     file_mask: u16,
     directory_mask: u16,
+}
+
+/// What stands for owners that the user namespace does not map.
+#[derive(Clone, Debug)]
+struct Squash {
+    users: IdMap,
+    groups: IdMap,
+    uid: u32,
+    gid: u32,
+}
+
+impl Squash {
+    fn new() -> Self {
+        Self {
+            users: IdMap::of_users(),
+            groups: IdMap::of_groups(),
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        }
+    }
+
+    /// Returns the owner to show for one of the image.
+    fn shown(&self, (uid, gid): (u32, u32)) -> (u32, u32) {
+        let uid = self.users.shown(uid, self.uid);
+        (uid, self.groups.shown(gid, self.gid))
+    }
 }
 
 impl Ownership {
@@ -34,6 +64,7 @@ impl Ownership {
         Self {
             uid: options.uid.or(uid),
             gid: options.gid.or(gid),
+            squash: options.squash_owners.then(Squash::new),
             file_mask: options.file_mask.or(options.umask).unwrap_or(0),
             directory_mask: options.directory_mask.or(options.umask).unwrap_or(0),
         }
@@ -46,6 +77,9 @@ impl Ownership {
             FileType::Directory => self.directory_mask,
             _ => self.file_mask,
         };
+        let owner = (metadata.uid, metadata.gid);
+        let squash = self.squash.as_ref();
+        let (uid, gid) = squash.map_or(owner, |squash| squash.shown(owner));
         FileAttr {
             ino: INodeNo(number),
             size: metadata.size,
@@ -57,8 +91,8 @@ impl Ownership {
             kind: kind(metadata.kind),
             perm: metadata.mode & 0o7777 & !mask,
             nlink: metadata.nlink,
-            uid: self.uid.unwrap_or(metadata.uid),
-            gid: self.gid.unwrap_or(metadata.gid),
+            uid: self.uid.unwrap_or(uid),
+            gid: self.gid.unwrap_or(gid),
             rdev: device(metadata.device),
             blksize: PREFERRED_IO,
             flags: 0,
@@ -172,6 +206,24 @@ mod tests {
         );
         assert_eq!(owners("", &volume), (uid, gid, 0o4755));
         assert_eq!(owners("uid=7,gid=8", &volume), (7, 8, 0o4755));
+    }
+
+    #[test]
+    fn owners_that_the_user_namespace_lacks_are_the_mounting_user() {
+        let volume = VolumeInfo::new("test", 0, 1024);
+        let mut owners = Ownership::new(&MountOptions::default(), &volume);
+        let squash = owners.squash.as_mut().unwrap();
+        (squash.users, squash.groups) = (IdMap::default(), IdMap::default());
+        (squash.uid, squash.gid) = (5, 6);
+        let owner = |owners: &Ownership| {
+            let attr = owners.attr(5, &metadata());
+            (attr.uid, attr.gid)
+        };
+        assert_eq!(owner(&owners), (5, 6));
+        owners.uid = Some(12345);
+        assert_eq!(owner(&owners), (12345, 6));
+        let keep = MountOptions::parse("unmapped=keep").unwrap();
+        assert!(Ownership::new(&keep, &volume).squash.is_none());
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub mod fuzzing;
 mod given_up;
 mod guardian;
 mod handover;
+mod id_map;
 mod inode;
 mod ledger;
 mod mount;

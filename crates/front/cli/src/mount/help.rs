@@ -24,6 +24,8 @@ Mount options (-o, and the fourth field of /etc/fstab):
   partition=N            as --partition: the image is that partition of the file
   uid=N, gid=N           owner of everything, instead of the image's; in formats without
                          owners (romfs) everything belongs to who mounts
+  unmapped=squash|keep   owners that your user namespace lacks: shown as you, or left to the
+                         kernel, which shows nobody and lets no overlay copy such files (squash)
   umask=NNN              permissions to take away
   allow_other            other users may look too, as far as permissions allow
   default_permissions    the kernel enforces the image's permissions for you too

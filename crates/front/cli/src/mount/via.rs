@@ -146,6 +146,7 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
         (options.uid.is_some(), "uid="),
         (options.gid.is_some(), "gid="),
         (options.umask.is_some(), "umask="),
+        (!options.squash_owners, "unmapped="),
         (options.auto_unmount, "auto_unmount"),
         (options.readahead.is_some(), "readahead="),
         (options.cache.is_some(), "cache="),

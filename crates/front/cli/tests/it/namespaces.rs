@@ -1,4 +1,4 @@
-//! Tests of mounts in a mount namespace that ends.
+//! Tests of mounts in a mount namespace that ends, and of owners that a user namespace does not have.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -334,4 +334,41 @@ fn auto_unmount_unmounts_in_the_namespace() {
     eventually("it is unmounted", || !shell.sees_a_mount());
     shell.end();
     place.has_ended(&processes);
+}
+
+#[test]
+fn an_overlay_on_top_copies_up_files_of_owners_that_the_namespace_lacks() {
+    for (options, owners, is_copied) in [
+        ("ro", "0:0 0:0 0:0", true),
+        ("unmapped=squash", "0:0 0:0 0:0", true),
+        ("unmapped=keep", "0:0 65534:65534 65534:65534", false),
+        ("unmapped=keep,uid=0,gid=0", "0:0 0:0 0:0", true),
+    ] {
+        let Some(place) = Place::new(Kind::User) else {
+            return;
+        };
+        let mut shell = Shell::new(&place);
+        shell.ok(&format!("\"$0\" mount -o {options} image mnt"));
+        let seen = shell.ok("stat -c %u:%g mnt/root mnt/user mnt/other");
+        assert_eq!(
+            seen.lines().collect::<Vec<_>>().join(" "),
+            owners,
+            "{options}"
+        );
+        shell.ok("mount -t tmpfs tmpfs over && mkdir over/upper over/work over/all");
+        shell.ok("mount -t overlay overlay \
+             -o lowerdir=mnt,upperdir=over/upper,workdir=over/work,userxattr over/all");
+        let (_, code) = shell.run("(echo more >> over/all/other) 2> over/why");
+        assert_eq!(code == 0, is_copied, "{options}");
+        let expected = if is_copied {
+            "other\nmore\n"
+        } else {
+            "other\n"
+        };
+        assert_eq!(shell.ok("cat over/all/other"), expected, "{options}");
+        assert_eq!(shell.ok("cat mnt/other"), "other\n");
+        let processes = place.processes();
+        shell.end();
+        place.has_ended(&processes);
+    }
 }

@@ -41,6 +41,9 @@ pub struct MountOptions {
     pub uid: Option<u32>,
     /// `gid=`: group of everything, instead of the image's.
     pub gid: Option<u32>,
+    /// `unmapped=`: whether owners that the user namespace of the mount does not map are shown as the
+    /// mounting user (`squash`), or are left to the kernel (`keep`).
+    pub squash_owners: bool,
     /// `umask=`: permission bits to take away from everything.
     pub umask: Option<u16>,
     /// `fmask=`: the same for what is no directory, instead of `umask`.
@@ -128,6 +131,7 @@ impl Default for MountOptions {
             digest: None,
             uid: None,
             gid: None,
+            squash_owners: true,
             umask: None,
             file_mask: None,
             directory_mask: None,

@@ -109,6 +109,13 @@ const TABLE: &[(&str, Action)] = &[
     ("uid", Value(ID, |o, v| set_id(&mut o.uid, v))),
     ("gid", Value(ID, |o, v| set_id(&mut o.gid, v))),
     (
+        "unmapped",
+        Value("squash or keep", |o, v| {
+            o.squash_owners = v == "squash";
+            matches!(v, "squash" | "keep")
+        }),
+    ),
+    (
         "umask",
         Value(MASK, |o, v| {
             value::mask(v).map(|bits| o.umask = Some(bits)).is_some()

@@ -1,0 +1,81 @@
+//! The user and group numbers that a user namespace has.
+//!
+//! The kernel has no name for an owner that the namespace of a mount does not map. It shows the overflow user
+//! (65534, usually called `nobody`), and refuses what would store the owner elsewhere with EOVERFLOW: an
+//! overlay filesystem on top of the mount can copy no such file up.
+
+use std::ops::RangeInclusive;
+
+/// The numbers that one of the maps of a user namespace has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdMap(Vec<RangeInclusive<u32>>);
+
+impl IdMap {
+    /// Reads the user numbers of this process's namespace; all of them where they cannot be read.
+    pub fn of_users() -> Self {
+        Self::read("/proc/self/uid_map")
+    }
+
+    /// Reads the group numbers, in the same way.
+    pub fn of_groups() -> Self {
+        Self::read("/proc/self/gid_map")
+    }
+
+    fn read(path: &str) -> Self {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text),
+            Err(error) => {
+                tracing::debug!("{path}: {error}");
+                Self(vec![0..=u32::MAX])
+            }
+        }
+    }
+
+    /// Parses the lines of a map: first number inside, first number outside, count.
+    fn parse(text: &str) -> Self {
+        let range = |line: &str| {
+            let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+            let first = numbers.next()?.ok()?;
+            let count = numbers.nth(1)?.ok()?;
+            let last = first.checked_add(count.checked_sub(1)?)?;
+            Some(first..=last)
+        };
+        Self(text.lines().filter_map(range).collect())
+    }
+
+    /// Returns `id` if the namespace maps it, and `stand_in` otherwise.
+    pub fn shown(&self, id: u32, stand_in: u32) -> u32 {
+        match self.0.iter().any(|range| range.contains(&id)) {
+            true => id,
+            false => stand_in,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_a_map_lacks_get_the_stand_in() {
+        let table = [
+            // The first namespace.
+            (
+                "         0          0 4294967295\n",
+                [0, 1000, 4_294_967_294],
+            ),
+            // unshare --map-root-user
+            ("         0       1000          1\n", [0, 7, 7]),
+            // With subordinate numbers.
+            ("0 1000 1\n1 100000 65536\n", [0, 1000, 7]),
+            // No map yet, and lines that are none.
+            ("", [7, 7, 7]),
+            ("0 0\n0 1 x\n0 0 0\n4294967295 0 2\n", [7, 7, 7]),
+        ];
+        for (text, expected) in table {
+            let map = IdMap::parse(text);
+            let shown = [0, 1000, 4_294_967_294].map(|id| map.shown(id, 7));
+            assert_eq!(shown, expected, "{text:?}");
+        }
+    }
+}

@@ -288,6 +288,21 @@ fn info_shows_the_digest_and_a_mount_compares_it() {
     assert!(refused.stderr.contains(&told), "{}", refused.stderr);
     assert_eq!(mount("12").code, Some(2));
 
+    let by_kernel = |digest: &str| {
+        let options = format!("objects=store,digest={digest}");
+        let words = ["mount", "--via", "kernel", "-o", &options, "image", "mnt"];
+        forerun(at, &words)
+    };
+    let refused = by_kernel(&other);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert!(refused.stderr.contains(&told), "{}", refused.stderr);
+    assert_eq!(fs::read_dir(at.join("mnt")).unwrap().count(), 0);
+    let mounted = by_kernel(&digest);
+    if require::that(mounted.code == Some(0), "kernel mounts of composefs") {
+        assert_eq!(fs::read(at.join("mnt/small")).unwrap(), vec![b'x'; 10]);
+        forerun(at, &["umount", "mnt"]).ok();
+    }
+
     forerun(at, &["pack", "-q", "--format", "squashfs", "tree", "plain"]).ok();
     let options = ["mount", "-o", &format!("digest={digest}"), "plain", "mnt"];
     let refused = forerun(at, &options);

@@ -7,7 +7,9 @@ use std::process::Command;
 use forerun::MemorySource;
 use forerun_testkit::exfat_judge::judge;
 use forerun_testkit::{eventually, require};
+use forerun_testkit_servers::{Auth, DockerRegistry};
 
+use crate::common::place::{Place, name_at};
 use crate::common::volume::{Small, Volume, as_nobody, unmount};
 use crate::common::{command, ran};
 
@@ -355,4 +357,25 @@ fn a_mount_in_the_background_says_that_it_only_reads() {
         0,
         "forerun: images of this format cannot be written to: mounting read-only",
     );
+}
+
+#[test]
+fn a_mount_in_the_background_of_an_image_at_a_server_says_that_it_only_reads() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let Some(registry) = DockerRegistry::start(Auth::None) else {
+        return;
+    };
+    let place = Place::new();
+    let name = name_at(&registry, "1");
+    place.run(&["push", "-q", "image", &name]).ok();
+    let mounted = place.run(&["mount", "-o", "rw", &name, "mnt"]);
+    let small = fs::read(place.path("mnt/small"));
+    place.run(&["umount", "mnt"]).ok();
+    mounted.fails(
+        0,
+        "forerun: images at servers cannot be written to: mounting read-only",
+    );
+    assert_eq!(small.unwrap(), b"small\n");
 }

@@ -24,6 +24,7 @@ mod tar;
 mod time;
 mod times;
 mod tree;
+mod vanished;
 mod walked;
 mod xattr_filter;
 
@@ -46,5 +47,6 @@ pub use tar::{TarInput, TarOptions, read_tar};
 pub use time::parse_time;
 pub use times::Times;
 pub use tree::{BuildError, NewNode, NodeIndex, NodeKind, Tree};
+pub use vanished::drop_unreadable;
 pub use walked::{WalkedDir, WalkedFile, WalkedNode, WalkedNodes, WalkedTree};
 pub use xattr_filter::XattrFilter;

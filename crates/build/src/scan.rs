@@ -43,8 +43,8 @@ pub fn scan(path: &Path, options: &ScanOptions) -> Result<Tree, BuildError> {
 }
 
 /// Reads a tree as [`scan`] does, but leaves out files that cannot be opened, and the contents of directories that cannot be
-/// read. Each is passed to `skipped`. Files are opened once more when the image is written; the writer
-/// refuses those that fail only then.
+/// read. Each is passed to `skipped`. Files are opened once more when the image is written; for those that
+/// fail only then there is [`drop_unreadable`](super::drop_unreadable).
 ///
 /// # Errors
 /// Those of [`scan`] for `path` itself.

@@ -4,7 +4,7 @@
 //! written and on disk. A failure, Ctrl-C or a power cut leaves the old file, or none.
 
 use std::fs::{File, Metadata, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -79,6 +79,15 @@ impl Target {
                 self.name != output::STDOUT
                     && self.file.metadata().as_ref().is_ok_and(is_block_device)
             }
+        }
+    }
+
+    /// Takes back what was written. Returns whether that is possible: it is not where another program may
+    /// have read it.
+    pub fn begin_anew(&mut self) -> bool {
+        match &self.kind {
+            Kind::File { .. } => self.file.set_len(0).is_ok() && self.file.rewind().is_ok(),
+            Kind::Direct => false,
         }
     }
 

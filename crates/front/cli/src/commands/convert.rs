@@ -126,10 +126,10 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
     make(
         context,
         &writer,
-        &tree,
+        &mut tree,
         (target, blob),
         output,
-        "converting",
+        ("converting", None),
     )
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use forerun_testkit::{require, temp_dir};
 use serde_json::json;
@@ -159,4 +159,41 @@ fn files_that_cannot_be_read_are_named_and_left_out_when_asked() {
         !listed.contains(&"secret") && !listed.contains(&"inside"),
         "{listed:?}"
     );
+}
+
+#[test]
+fn files_that_go_while_the_image_is_made_are_left_out_when_asked() {
+    for format in ["squashfs", "erofs", "exfat", "romfs"] {
+        let dir = temp_dir("vanishing");
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("in/sub")).unwrap();
+        for name in ["in/first", "in/sub/goes", "in/sub/stays"] {
+            fs::write(at(name), name).unwrap();
+        }
+        let pipe = Command::new("mkfifo").arg(at("manifest")).status();
+        assert!(pipe.unwrap().success());
+        let words = ["pack", "-q", "--skip-unreadable", "--manifest", "manifest"];
+        let words = [&words[..], &["--format", format, "in", "image"]].concat();
+        let pack = command(&words)
+            .current_dir(dir.path())
+            .stderr(Stdio::piped())
+            .spawn();
+        // The manifest is read after the directory and before the files.
+        let manifest = fs::File::options().write(true).open(at("manifest"));
+        fs::remove_file(at("in/sub/goes")).unwrap();
+        drop(manifest.unwrap());
+        ran(pack.unwrap().wait_with_output().unwrap()).fails(
+            6,
+            "forerun: in/sub/goes: No such file or directory\n\
+             forerun: in: 1 file or directory is left out, as it cannot be read",
+        );
+        let run = |words: &[&str]| ran(command(words).current_dir(dir.path()).output().unwrap());
+        let listed = run(&["ls", "-R", "image"]).ok();
+        assert!(!listed.text().contains("goes"), "{}", listed.text());
+        for name in ["first", "sub/stays"] {
+            let read = run(&["cat", "image", name]).ok();
+            assert_eq!(read.text(), format!("in/{name}"), "{format}");
+        }
+        run(&["check", "-q", "image"]).ok();
+    }
 }

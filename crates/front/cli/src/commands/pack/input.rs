@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use forerun::Limits;
 use forerun::build::{
-    BuildError, Patterns, ScanOptions, TarInput, TarOptions, Tree, apply_manifest, read_tar, scan,
-    scan_readable,
+    BuildError, Patterns, ScanOptions, TarInput, TarOptions, Tree, apply_manifest, drop_unreadable,
+    read_tar, scan, scan_readable,
 };
 
 use crate::context::Context;
@@ -49,11 +49,15 @@ pub struct Skipped {
     count: u64,
     /// The first of it.
     first: Vec<Failure>,
+    /// How many times an image was begun anew.
+    restarts: u32,
 }
 
 impl Skipped {
     /// Failures that are listed; beyond, they are counted.
     const LISTED: usize = 100;
+    /// Times that an image is begun anew. Where files go as fast as they are read, it is never made.
+    const RESTARTS: u32 = 3;
 
     fn add(&mut self, error: BuildError) {
         self.count += 1;
@@ -62,6 +66,17 @@ impl Skipped {
             failure.exit = Exit::Partial;
             self.first.push(failure);
         }
+    }
+
+    /// Takes files that have gone since the input was read out of the tree. Returns the number of names, or
+    /// nothing where the image need not be begun anew.
+    pub fn drop_gone(&mut self, tree: &mut Tree) -> Option<u64> {
+        if self.restarts == Self::RESTARTS {
+            return None;
+        }
+        self.restarts += 1;
+        let names = drop_unreadable(tree, &mut |error| self.add(error));
+        (names > 0).then_some(names)
     }
 
     /// Lists it. Returns the exit code.

@@ -10,6 +10,7 @@ use forerun::build::{BuildError, ImageOutput, Tree, spool_dir, spool_file};
 use forerun::{Observer, Writer, Written};
 use serde_json::json;
 
+use super::input::Skipped;
 use super::losses::tell_losses;
 use super::summary;
 use crate::context::Context;
@@ -32,28 +33,33 @@ pub struct OutputArgs {
 }
 
 /// Writes the image, gives it and the file with data besides it their names, and reports that where it
-/// is wanted.
+/// is wanted. With `skipped`, files that have gone meanwhile are left out.
 pub fn make(
     context: &Context,
     writer: &Writer,
-    tree: &Tree,
+    tree: &mut Tree,
     (mut target, blob): (Target, Option<Target>),
     output: &Path,
-    verb: &'static str,
+    (verb, mut skipped): (&'static str, Option<&mut Skipped>),
 ) -> Result {
     let exit = tell_losses(context, writer, tree, &target.name);
-    let files = summary::list(context, tree);
+    let mut files = summary::list(context, tree);
     let observer = Arc::new(Observer::default());
     context.observe(&observer);
-    let progress = Progress::new(context, verb, tree.content_bytes());
-    let written = match writer.patches() && !target.rewrites() {
-        true => through_spool(writer, tree, &mut target, &progress, &observer)?,
-        false => {
-            let written = write(writer, tree, target.file(), &progress, &observer);
-            written.map_err(|error| of_output(error, &target.name))?
+    let written = loop {
+        let progress = Progress::new(context, verb, tree.content_bytes());
+        let written = write_to(writer, tree, &mut target, &progress, &observer);
+        drop(progress);
+        let failure = match written {
+            Ok(written) => break written,
+            Err(failure) => failure,
+        };
+        let skipped = skipped.as_mut().filter(|_| blob.is_none());
+        match skipped.and_then(|skipped| skipped.drop_gone(tree)) {
+            Some(names) if target.begin_anew() => files = files.saturating_sub(names),
+            _ => return Err(failure),
         }
     };
-    drop(progress);
     let name = target.name.clone();
     // First what the image refers to.
     blob.map_or(Ok(()), Target::commit)?;
@@ -65,6 +71,22 @@ pub fn make(
     let bytes = (tree.content_bytes(), written.len);
     context.note(&summary::line(&name, files, bytes, context.elapsed()));
     Ok(exit)
+}
+
+fn write_to(
+    writer: &Writer,
+    tree: &Tree,
+    target: &mut Target,
+    progress: &Progress,
+    observer: &Arc<Observer>,
+) -> Result<Written> {
+    match writer.patches() && !target.rewrites() {
+        true => through_spool(writer, tree, target, progress, observer),
+        false => {
+            let written = write(writer, tree, target.file(), progress, observer);
+            written.map_err(|error| of_output(error, &target.name))
+        }
+    }
 }
 
 /// Reports the image that was made, where that is wanted, with its digest if it has one.

@@ -126,12 +126,13 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
     let targets = blob.iter().chain([&target]);
     let sandbox = sandbox(args, input.as_ref());
     context.confine(&targets.fold(sandbox, |sandbox, target| target.sandbox(sandbox)));
-    let (mut tree, skipped) = input::read(input, reading)?;
+    let (mut tree, mut skipped) = input::read(input, reading)?;
+    changes.apply(&mut tree);
+    let how = ("packing", args.skip_unreadable.then_some(&mut skipped));
+    let made = make(context, &writer, &mut tree, (target, blob), output, how);
     let name = args.input.as_deref().unwrap_or(output).display();
     let exit = skipped.tell(context, &name.to_string());
-    changes.apply(&mut tree);
-    let made = make(context, &writer, &tree, (target, blob), output, "packing")?;
-    Ok(exit.and(made))
+    Ok(exit.and(made?))
 }
 
 /// Returns the sandbox for reading the input. The files that a manifest names may be anywhere, and a link

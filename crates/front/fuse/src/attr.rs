@@ -23,13 +23,13 @@ const PREFERRED_IO: u32 = 4096;
 pub struct Ownership {
     uid: Option<u32>,
     gid: Option<u32>,
-    /// What is done with the image's owners; nothing where all are shown as they are.
+    /// Replaces owners of the image; nothing where all are shown as they are.
     squash: Option<Squash>,
     file_mask: u16,
     directory_mask: u16,
 }
 
-/// What stands for owners that the user namespace does not map.
+/// The owner that is shown in the place of owners that the user namespace does not map.
 #[derive(Clone, Debug)]
 struct Squash {
     users: IdMap,

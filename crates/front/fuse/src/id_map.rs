@@ -1,8 +1,8 @@
 //! The user and group numbers that a user namespace has.
 //!
-//! The kernel has no name for an owner that the namespace of a mount does not map. It shows the overflow user
-//! (65534, usually called `nobody`), and refuses what would store the owner elsewhere with EOVERFLOW: an
-//! overlay filesystem on top of the mount can copy no such file up.
+//! The kernel has no number for an owner that the namespace of a mount does not map. It shows the overflow user
+//! (65534), and refuses with EOVERFLOW to store the owner elsewhere: an overlay filesystem on top of the mount
+//! can copy no such file up.
 
 use std::ops::RangeInclusive;
 

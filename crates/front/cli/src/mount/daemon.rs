@@ -160,7 +160,7 @@ pub fn named_namespace() -> Option<MountNamespace> {
     std::env::var_os(NAMESPACE).map(MountNamespace::from_link)
 }
 
-/// Names the mount namespace of the mount to a process that is to be started.
+/// Passes the mount namespace of the mount on to a process that is to be started.
 pub fn name_namespace(command: &mut Command, namespace: Option<&MountNamespace>) {
     if let Some(namespace) = namespace {
         command.env(NAMESPACE, namespace.to_string());

@@ -25,7 +25,7 @@ Mount options (-o, and the fourth field of /etc/fstab):
   uid=N, gid=N           owner of everything, instead of the image's; in formats without
                          owners (romfs) everything belongs to who mounts
   unmapped=squash|keep   owners that your user namespace lacks: shown as you, or left to the
-                         kernel, which shows nobody and lets no overlay copy such files (squash)
+                         kernel, which lets no overlay copy such files up (squash)
   umask=NNN              permissions to take away
   allow_other            other users may look too, as far as permissions allow
   default_permissions    the kernel enforces the image's permissions for you too

@@ -321,6 +321,31 @@ fn an_image_in_a_mount_of_the_namespace() {
 }
 
 #[test]
+fn a_namespace_that_shares_its_mounts_has_them_alone_too() {
+    for arguments in ["", "--no-sandbox"] {
+        let Some(place) = Place::new(Kind::Mount) else {
+            return;
+        };
+        let mut shell = Shell::new(&place);
+        shell.ok("mount --make-rshared /");
+        let mount = format!("\"$0\" mount {arguments} image mnt");
+        shell.ok(&mount);
+        let processes = place.processes();
+        for pid in &processes {
+            let table = format!("/proc/{}/mountinfo", pid.as_raw_nonzero());
+            let table = fs::read_to_string(table).unwrap();
+            assert!(!table.contains(" fuse.forerun "), "{table}");
+        }
+        shell.ok("umount mnt");
+        place.has_ended(&processes);
+        shell.ok(&mount);
+        let processes = place.processes();
+        shell.end();
+        place.has_ended(&processes);
+    }
+}
+
+#[test]
 fn auto_unmount_unmounts_in_the_namespace() {
     let Some(place) = Place::new(Kind::User) else {
         return;

@@ -11,6 +11,7 @@ mod encode;
 mod encoding;
 mod fill;
 mod fill_search;
+mod first;
 mod lz4;
 mod lzma;
 mod lzo;
@@ -25,6 +26,7 @@ pub use encoding::{
     Bcj, BcjSet, Encoding, EncodingError, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
 };
 pub use fill::{FillEncoder, FillEncoding, Filled};
+pub use first::First;
 
 /// The codec of a stored block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,5 +149,35 @@ impl Codec {
             return Ok(());
         }
         Err(DecodeError::Short { actual, expected })
+    }
+    /// Decodes the stream at the start of `input` into the front of `out`, and returns where both end. Other
+    /// bytes may follow the stream. For searches: much slower than [`Codec::decode_up_to`].
+    ///
+    /// Zlib, XZ and Zstandard streams mark their end, and their checksums are verified.
+    ///
+    /// # Errors
+    /// The errors of [`Codec::decode_up_to`], and [`DecodeError::NoPrefix`] for the codecs whose streams do not
+    /// mark their end. `out` then holds bytes that must not be used.
+    pub fn decode_first(self, input: &[u8], out: &mut [u8]) -> Result<First, DecodeError> {
+        match self {
+            Self::Zlib => first::zlib(input, out),
+            Self::Xz => xz::decode_first(input, out),
+            Self::Zstd => first::zstd(input, out),
+            Self::Deflate | Self::Lzma | Self::MicroLzma | Self::Lzo | Self::Lz4 => {
+                Err(DecodeError::NoPrefix)
+            }
+        }
+    }
+
+    /// Returns whether a stream that [`Codec::decode_first`] decodes may start with these bytes: a check of
+    /// the first few of them only.
+    #[must_use]
+    pub fn may_start(self, input: &[u8]) -> bool {
+        match self {
+            Self::Zlib => zlib::has_header(input),
+            Self::Xz => input.starts_with(&[0xFD, b'7', b'z', b'X', b'Z', 0]),
+            Self::Zstd => input.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]),
+            Self::Deflate | Self::Lzma | Self::MicroLzma | Self::Lzo | Self::Lz4 => false,
+        }
     }
 }

@@ -2,9 +2,9 @@
 
 use liblzma::stream::{Action, Check, Error, Filters, LzmaOptions, Status, Stream};
 
-use crate::DecodeError;
 use crate::encode::{in_range, make_room};
 use crate::encoding::{Bcj, BcjSet, EncodingError};
+use crate::{DecodeError, First};
 
 /// Memory that decoding a stream may take. Blocks have at most 1 MiB, and a dictionary larger than
 /// the block is useless; the largest preset of `xz`, with a dictionary of 64 MiB, needs 65 MiB.
@@ -15,8 +15,20 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     run(&mut stream, input, out)
 }
 
+/// Decodes the stream at the start of `input`.
+pub fn decode_first(input: &[u8], out: &mut [u8]) -> Result<First, DecodeError> {
+    let mut stream = Stream::new_stream_decoder(MEMORY, 0).map_err(|_| DecodeError::Damaged)?;
+    run_first(&mut stream, input, out)
+}
+
 /// Runs a decoder over all of `input`.
 pub fn run(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let First { stored, decoded } = run_first(stream, input, out)?;
+    let is_all = stored == input.len();
+    is_all.then_some(decoded).ok_or(DecodeError::Damaged)
+}
+
+fn run_first(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<First, DecodeError> {
     let expected = out.len();
     let done = |stream: &Stream| {
         let read = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
@@ -39,8 +51,8 @@ pub fn run(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<usize, D
             return Err(DecodeError::Long { expected });
         }
         if status == Status::StreamEnd {
-            let is_all = now.0 == input.len();
-            return is_all.then_some(now.1).ok_or(DecodeError::Damaged);
+            let (stored, decoded) = now;
+            return Ok(First { stored, decoded });
         }
         if now == (read, written) {
             return Err(DecodeError::Damaged);

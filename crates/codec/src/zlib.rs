@@ -34,13 +34,20 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
 /// The wrapper is parsed here because the library stops at the checksum without reporting its
 /// place. The checksum is taken from the end of `input`, so bytes after the stream are damage.
 fn unwrapped(input: &[u8]) -> Option<(&[u8], u32)> {
-    let (&[method, flags], rest) = input.split_first_chunk()?;
+    let rest = input.get(2..).filter(|_| has_header(input))?;
     let (deflated, &checksum) = rest.split_last_chunk()?;
+    Some((deflated, u32::from_be_bytes(checksum)))
+}
+
+/// Returns whether the bytes start with the header of a stream without a preset dictionary.
+pub fn has_header(input: &[u8]) -> bool {
+    let Some(&[method, flags]) = input.first_chunk() else {
+        return false;
+    };
     let is_deflate = method & 0x0F == 8 && method >> 4 <= 7;
     let has_dictionary = flags & 0x20 != 0;
     let is_whole = u16::from_be_bytes([method, flags]) % 31 == 0;
-    let is_known = is_deflate && is_whole && !has_dictionary;
-    is_known.then(|| (deflated, u32::from_be_bytes(checksum)))
+    is_deflate && is_whole && !has_dictionary
 }
 
 pub enum ZlibEncoder {

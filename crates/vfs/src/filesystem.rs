@@ -227,6 +227,13 @@ pub trait FileSystem: Send + Sync {
         Ok(None)
     }
 
+    /// Returns whether a salvage has put the bytes of `node` together by guess: each of them is in the image, but
+    /// the file may have begun or ended elsewhere. False by default.
+    fn is_guess(&self, node: NodeId) -> bool {
+        let _ = node;
+        false
+    }
+
     /// Returns where the image keeps its metadata, for readahead and prefetch. Unknown by default.
     fn metadata_layout(&self) -> MetadataLayout {
         MetadataLayout::Unknown

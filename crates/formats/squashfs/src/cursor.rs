@@ -85,6 +85,12 @@ impl<'b> Cursor<'b> {
         Ok(value)
     }
 
+    /// Moves from behind the last byte of a block to the first of the next one, so that [`Self::reference`] is
+    /// the place that the format has for what comes next.
+    pub fn settle(&mut self) -> Result<()> {
+        self.chunk().map(|_| ())
+    }
+
     /// Fills `out`.
     pub fn read_into(&mut self, out: &mut [u8]) -> Result<()> {
         let mut done = 0;

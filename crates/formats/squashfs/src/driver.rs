@@ -15,7 +15,7 @@ use crate::{check, describe, dir, map, xattr};
 /// An open SquashFS image. Nodes are the references that directory entries hold: the metadata block
 /// of the inode, and the byte in it.
 pub struct Squashfs {
-    image: Image,
+    pub(crate) image: Image,
 }
 
 impl Squashfs {
@@ -67,11 +67,12 @@ impl FileSystem for Squashfs {
             InodeBody::Device(device) => device,
             _ => Device::default(),
         };
+        let owners = self.image.owners(inode.uid_index, inode.gid_index, node)?;
         Ok(Metadata {
             kind: inode.file_type,
             mode: inode.mode,
-            uid: self.image.id(inode.uid_index, node)?,
-            gid: self.image.id(inode.gid_index, node)?,
+            uid: owners.0,
+            gid: owners.1,
             size: Self::size(&inode),
             nlink: inode.nlink,
             mtime: inode.mtime,

@@ -1,9 +1,10 @@
 //! One open image: superblock, tables, and caches.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use forerun_io::{Limits, u64_from};
-use forerun_vfs::{Error, NodeId, OpenWith, Result};
+use forerun_vfs::{Error, NodeId, OpenWith, Result, read_head};
 use zerocopy::little_endian::{U32, U64};
 
 use crate::blocks::Blocks;
@@ -26,9 +27,21 @@ pub struct Image {
     pub directories: Table,
     pub fragments: Option<Indexed>,
     pub export: Option<Indexed>,
-    pub ids: Indexed,
+    /// Nothing where a salvage found no table.
+    pub ids: Option<Indexed>,
     pub xattrs: Option<XattrTables>,
     pub positions: Positions,
+    /// What a salvage puts in place of damaged tables; nothing in an image that is opened as usual.
+    pub salvage: Option<Substitutes>,
+}
+
+/// What a salvage puts in place of damaged tables.
+pub struct Substitutes {
+    /// The owners of nodes whose ids are not known.
+    pub uid: u32,
+    pub gid: u32,
+    /// Fragments whose blocks were found without their table.
+    pub fragments: HashMap<u32, FragmentEntry>,
 }
 
 impl Image {
@@ -38,13 +51,43 @@ impl Image {
     /// `UnknownFormat`, `Unsupported`, `Corrupt` if superblock, tables or root fail a check, `Io`
     /// if they cannot be read.
     pub fn open(with: OpenWith) -> Result<Self> {
+        let head = read_head(&*with.metadata, superblock::LEN)?;
+        let superblock = Superblock::parse(&head, with.metadata.len())?;
+        let image = Self::assemble(with, superblock, &mut Err)?;
+        let root = NodeId(image.superblock.root.raw());
+        match image.inode(root)?.body {
+            InodeBody::Dir(_) => Ok(image),
+            _ => Err(Check::RootKind.at(Some(root), image.superblock.inode_table)),
+        }
+    }
+
+    /// Opens an image that may be damaged. Calls `pass_over` with the damage of each table that is left out.
+    ///
+    /// # Errors
+    /// `UnknownFormat`, `Unsupported`, `Corrupt` if the superblock makes no sense, `Io` if it cannot be read.
+    pub fn open_damaged(with: OpenWith, pass_over: &mut dyn FnMut(Error)) -> Result<Self> {
+        let head = read_head(&*with.metadata, superblock::LEN)?;
+        let superblock = Superblock::parse_damaged(&head, with.metadata.len())?;
+        let substitutes = Substitutes {
+            uid: with.ownership.uid,
+            gid: with.ownership.gid,
+            fragments: HashMap::new(),
+        };
+        let mut image = Self::assemble(with, superblock, &mut |error| {
+            pass_over(error);
+            Ok(())
+        })?;
+        image.salvage = Some(substitutes);
+        Ok(image)
+    }
+
+    /// Opens the tables. `damaged` decides about each that cannot be opened.
+    fn assemble(
+        with: OpenWith,
+        superblock: Superblock,
+        damaged: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<Self> {
         let source = with.metadata;
-        let mut head = [0; superblock::LEN];
-        let len = usize::try_from(source.len()).unwrap_or(usize::MAX);
-        let head = head.get_mut(..len.min(superblock::LEN)).unwrap_or_default();
-        let read = source.read_exact_at(0, head);
-        read.map_err(|error| Error::io(0, head.len(), error))?;
-        let superblock = Superblock::parse(head, source.len())?;
         let observer = Arc::clone(&with.observer);
         let blocks = Blocks::new(source, superblock.codec, with.cache, observer);
         let indexed = |name, start: u64, count: u64, entry: u64| {
@@ -55,23 +98,19 @@ impl Image {
         let fragments = superblock
             .fragment_table
             .filter(|_| fragments > 0)
-            .map(|start| indexed("fragment table", start, fragments, 16))
-            .transpose()?;
+            .map(|start| indexed("fragment table", start, fragments, 16));
+        let fragments = opened(fragments, damaged)?;
         let export = superblock
             .export_table
-            .map(|start| indexed("export table", start, u64::from(superblock.inodes), 8))
-            .transpose()?;
-        let ids = indexed(
-            "id table",
-            superblock.id_table,
-            u64::from(superblock.ids),
-            4,
-        )?;
+            .map(|start| indexed("export table", start, u64::from(superblock.inodes), 8));
+        let export = opened(export, damaged)?;
+        let (id_table, ids) = (superblock.id_table, u64::from(superblock.ids));
+        let ids = opened(Some(indexed("id table", id_table, ids, 4)), damaged)?;
         let xattrs = superblock
             .xattr_table
-            .map(|start| XattrTables::open(&blocks, start, superblock.end_of(start)))
-            .transpose()?;
-        let image = Self {
+            .map(|start| XattrTables::open(&blocks, start, superblock.end_of(start)));
+        let xattrs = opened(xattrs, damaged)?;
+        Ok(Self {
             inodes: Table {
                 name: "inode table",
                 start: superblock.inode_table,
@@ -90,12 +129,8 @@ impl Image {
             ids,
             xattrs,
             positions: Positions::new(),
-        };
-        let root = NodeId(image.superblock.root.raw());
-        match image.inode(root)?.body {
-            InodeBody::Dir(_) => Ok(image),
-            _ => Err(Check::RootKind.at(Some(root), image.superblock.inode_table)),
-        }
+            salvage: None,
+        })
     }
 
     /// Reads the inode that `node` refers to.
@@ -135,22 +170,35 @@ impl Image {
         Cursor::new(&self.blocks, self.directories, reference, Some(node))
     }
 
+    /// Returns the owner and the group at two positions of the id table. In a salvage, unknown ones are those
+    /// that the caller gave.
+    pub fn owners(&self, uid: u16, gid: u16, node: NodeId) -> Result<(u32, u32)> {
+        let known = |index, instead: fn(&Substitutes) -> u32| match &self.salvage {
+            None => self.id(index, node),
+            Some(salvage) => Ok(self.id(index, node).unwrap_or_else(|_| instead(salvage))),
+        };
+        Ok((known(uid, |s| s.uid)?, known(gid, |s| s.gid)?))
+    }
+
     /// Returns the user or group number at a position of the id table.
     pub fn id(&self, index: u16, node: NodeId) -> Result<u32> {
-        let id: U32 = self.ids.get(&self.blocks, u64::from(index), Some(node))?;
+        let Some(ids) = &self.ids else {
+            return Err(no_entry("id table", index.into(), node));
+        };
+        let id: U32 = ids.get(&self.blocks, u64::from(index), Some(node))?;
         Ok(id.get())
     }
 
+    /// Returns an entry of the fragment table, or what a salvage found in its place.
     pub fn fragment(&self, index: u32, node: NodeId) -> Result<FragmentEntry> {
+        let found = self.salvage.as_ref();
+        if let Some(entry) = found.and_then(|salvage| salvage.fragments.get(&index)) {
+            return Ok(*entry);
+        }
         let index = u64::from(index);
         match &self.fragments {
             Some(table) => table.get(&self.blocks, index, Some(node)),
-            None => Err(Check::TableIndex {
-                table: "fragment table",
-                index,
-                count: 0,
-            }
-            .at(Some(node), 0)),
+            None => Err(no_entry("fragment table", index, node)),
         }
     }
 
@@ -172,4 +220,25 @@ impl Image {
     pub fn names_max(&self) -> u64 {
         self.directories.max_decoded() / (u64_from(size_of::<crate::ondisk::DirEntry>()) + 1)
     }
+}
+
+/// Returns a table that could be opened.
+fn opened<T>(
+    table: Option<Result<T>>,
+    damaged: &mut dyn FnMut(Error) -> Result<()>,
+) -> Result<Option<T>> {
+    match table.transpose() {
+        Ok(table) => Ok(table),
+        Err(error) => damaged(error).map(|()| None),
+    }
+}
+
+fn no_entry(table: &'static str, index: u64, node: NodeId) -> Error {
+    let count = 0;
+    Check::TableIndex {
+        table,
+        index,
+        count,
+    }
+    .at(Some(node), 0)
 }

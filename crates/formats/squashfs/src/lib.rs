@@ -20,6 +20,7 @@ mod ondisk;
 mod options;
 mod positions;
 mod reference;
+mod salvage;
 mod superblock;
 mod tables;
 mod variant;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use forerun_vfs::{Format, Magic};
 
 pub use driver::Squashfs;
+pub use salvage::Salvaged;
 
 /// SquashFS in the registry.
 pub const FORMAT: Format = Format {
@@ -43,6 +45,9 @@ pub const FORMAT: Format = Format {
         bytes: b"hsqs",
     }],
     measure: superblock::measure,
-    open: |with| Ok(Arc::new(Squashfs::open(with)?)),
+    open: |with| match with.rescue {
+        true => Ok(Arc::new(salvage::open(with)?)),
+        false => Ok(Arc::new(Squashfs::open(with)?)),
+    },
     open_mut: None,
 };

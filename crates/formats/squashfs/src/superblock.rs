@@ -28,6 +28,8 @@ pub struct Superblock {
     pub ids: u16,
     pub root: Reference,
     pub bytes_used: u64,
+    /// As stored, where a salvage has `bytes_used` end with the source.
+    pub declared_len: u64,
     pub id_table: u64,
     pub xattr_table: Option<u64>,
     pub inode_table: u64,
@@ -42,6 +44,45 @@ impl Superblock {
     /// # Errors
     /// `UnknownFormat`, `Unsupported` for other versions and variants, `Corrupt`.
     pub fn parse(head: &[u8], source_len: u64) -> Result<Self> {
+        let superblock = Self::fields(head, source_len)?;
+        let bytes_used = superblock.bytes_used;
+        if bytes_used > source_len {
+            let check = Check::SourceTooShort {
+                bytes_used,
+                source_len,
+            };
+            return Err(check.at(None, 0));
+        }
+        superblock.check_tables()?;
+        Ok(superblock)
+    }
+
+    /// Parses the first bytes of an image for a salvage: it may be cut, and places of tables may be wrong.
+    /// Tables that are not there are left out; the inode and directory tables are empty then, at the end of
+    /// the source.
+    ///
+    /// # Errors
+    /// As [`Self::parse`], but for the length and the tables.
+    pub fn parse_damaged(head: &[u8], source_len: u64) -> Result<Self> {
+        let mut found = Self::fields(head, source_len)?;
+        let end = found.bytes_used.min(source_len);
+        // An image shorter than its superblock says nothing about its length.
+        found.bytes_used = if end < HEAD { source_len } else { end };
+        let end = found.bytes_used;
+        let inside = |start: &u64| (HEAD..end).contains(start);
+        found.xattr_table = found.xattr_table.filter(inside);
+        found.fragment_table = found.fragment_table.filter(inside);
+        found.export_table = found.export_table.filter(inside);
+        if !inside(&found.inode_table) {
+            found.inode_table = end;
+        }
+        if !inside(&found.directory_table) || found.directory_table < found.inode_table {
+            found.directory_table = end;
+        }
+        Ok(found)
+    }
+
+    fn fields(head: &[u8], source_len: u64) -> Result<Self> {
         if let Some(error) = variant::refuse(head) {
             return Err(error);
         }
@@ -67,15 +108,8 @@ impl Superblock {
         if !(12..=20).contains(&log) || block_size != 1 << log {
             return fail(Check::BlockSize { block_size, log });
         }
-        let bytes_used = raw.bytes_used.get();
-        if bytes_used > source_len {
-            return fail(Check::SourceTooShort {
-                bytes_used,
-                source_len,
-            });
-        }
         let optional = |start: u64| (start != NONE_64).then_some(start);
-        let superblock = Self {
+        Ok(Self {
             inodes: raw.inodes.get(),
             mkfs_time: raw.mkfs_time.get(),
             block_size,
@@ -84,16 +118,15 @@ impl Superblock {
             flags: raw.flags.get(),
             ids: raw.no_ids.get(),
             root: Reference::from_raw(raw.root_inode.get()),
-            bytes_used,
+            bytes_used: raw.bytes_used.get(),
+            declared_len: raw.bytes_used.get(),
             id_table: raw.id_table_start.get(),
             xattr_table: optional(raw.xattr_id_table_start.get()),
             inode_table: raw.inode_table_start.get(),
             directory_table: raw.directory_table_start.get(),
             fragment_table: optional(raw.fragment_table_start.get()),
             export_table: optional(raw.lookup_table_start.get()),
-        };
-        superblock.check_tables()?;
-        Ok(superblock)
+        })
     }
 
     /// Returns the end of a structure that starts at `from`: the next table, or the end of the

@@ -78,6 +78,15 @@ pub fn walk(bytes: &[u8]) -> Vec<Error> {
     walk_source(Arc::new(MemorySource::new(bytes)))
 }
 
+/// Opens `bytes` for a salvage, and calls every method on every node that it gives.
+pub fn salvage(bytes: &[u8]) {
+    let mut with = OpenWith::new(Arc::new(MemorySource::new(bytes)));
+    with.limits = limits();
+    if let Ok(fs) = crate::salvage::open(with) {
+        let _errors = exercise::all(&fs, &limits());
+    }
+}
+
 /// Walks the image in `source` as [`walk`] does.
 pub fn walk_source(source: Arc<dyn ReadAt>) -> Vec<Error> {
     match open_source(source) {

@@ -11,6 +11,7 @@ mod describe;
 mod fuzz_entries;
 mod hostile;
 mod reading;
+mod salvage;
 mod writer;
 mod writer_common;
 mod writer_matrix;

@@ -1,0 +1,103 @@
+//! Data that no inode leads to, put together by guess: full blocks that follow one another, up to the first
+//! shorter one.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_codec::Codec;
+use forerun_vfs::{BlobId, DecodedLen, EncodedBlock, Extent, Padding, Place};
+
+use super::search::Block;
+
+/// Blocks that may be a file: or several small ones, where they share a fragment block.
+#[derive(Debug, Default)]
+pub struct Carved {
+    /// Each with the bytes before it.
+    blocks: Vec<(u64, Block)>,
+    pub size: u64,
+}
+
+impl Carved {
+    /// Returns the place of the first block.
+    pub fn offset(&self) -> u64 {
+        self.blocks.first().map_or(0, |(_, block)| block.offset)
+    }
+
+    /// Returns whether nothing of it decodes: it may be damage as well as data stored as it is.
+    pub fn is_raw(&self) -> bool {
+        self.blocks.iter().all(|(_, block)| block.is_raw)
+    }
+
+    fn push(&mut self, block: Block) {
+        self.blocks.push((self.size, block));
+        self.size = self.size.saturating_add(block.decoded);
+    }
+
+    /// Visits the extents of `range`.
+    pub fn map(
+        &self,
+        codec: Codec,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) {
+        let first = self
+            .blocks
+            .partition_point(|&(at, block)| at.saturating_add(block.decoded) <= range.start);
+        for &(start, block) in self.blocks.iter().skip(first) {
+            if start >= range.end {
+                return;
+            }
+            let place = match (
+                block.is_raw,
+                u32::try_from(block.decoded),
+                u32::try_from(block.stored),
+            ) {
+                (false, Ok(decoded), Ok(stored)) => Place::Encoded {
+                    block: EncodedBlock {
+                        blob: BlobId::IMAGE,
+                        offset: block.offset,
+                        len: stored,
+                        codec,
+                        decoded_len: DecodedLen::Exact(decoded),
+                        padding: Padding::None,
+                    },
+                    skip: 0,
+                },
+                _ => Place::Stored {
+                    blob: BlobId::IMAGE,
+                    offset: block.offset,
+                },
+            };
+            let logical = start..start.saturating_add(block.decoded);
+            if visit(Extent { logical, place }).is_break() {
+                return;
+            }
+        }
+    }
+}
+
+/// Puts blocks together, which are in the order of the image.
+pub fn carve(blocks: &[Block], block_size: u32) -> Vec<Carved> {
+    let block_size = u64::from(block_size);
+    let mut files = Vec::new();
+    let mut open = Carved::default();
+    let mut end = 0;
+    for block in blocks {
+        if block.offset != end {
+            close(&mut open, &mut files);
+        }
+        open.push(*block);
+        end = block.end();
+        if !block.decoded.is_multiple_of(block_size) {
+            close(&mut open, &mut files);
+        }
+    }
+    close(&mut open, &mut files);
+    files
+}
+
+fn close(open: &mut Carved, files: &mut Vec<Carved>) {
+    let done = std::mem::take(open);
+    if done.size > 0 {
+        files.push(done);
+    }
+}

@@ -1,0 +1,221 @@
+//! Fragments whose table is damaged: their blocks lie between the data of the files.
+//!
+//! The inodes say which bytes of the image are data of files, so that what remains between them are fragment
+//! blocks, in the order of their numbers. They also say how long each fragment is: it ends with the last of
+//! the files that are in it. Numbers are given to blocks where a run of these lengths agrees with a run of
+//! decoded lengths; all others stay unknown.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use forerun_io::u64_from;
+use forerun_vfs::NodeId;
+use zerocopy::FromBytes;
+
+use super::search::Block;
+use crate::cursor::Cursor;
+use crate::image::Image;
+use crate::inode::File;
+use crate::ondisk::{BLOCK_STORED, FragmentEntry, METADATA_BLOCK};
+
+/// Lengths that must agree one after the other before numbers are given again after a difference.
+const RUN: usize = 3;
+/// Blocks and numbers that may be missing at one difference.
+const REACH: usize = 64;
+/// Differences that are looked into.
+const DIFFERENCES: usize = 4096;
+
+/// What the readable files use.
+#[derive(Default)]
+pub struct Usage {
+    /// Parts of the image with data of files.
+    pub ranges: Vec<Range<u64>>,
+    /// Lengths of fragments by number.
+    pub lens: BTreeMap<u32, u64>,
+}
+
+impl Usage {
+    /// Returns what the files among `inodes` use, and which of them have data past the end of the image.
+    pub fn of(image: &Image, inodes: &[u64]) -> Self {
+        let mut usage = Self::default();
+        for &node in inodes {
+            if let Ok(file) = image.file(NodeId(node)) {
+                usage.add(image, NodeId(node), &file);
+            }
+        }
+        usage
+    }
+
+    fn add(&mut self, image: &Image, node: NodeId, file: &File) {
+        let block_size = u64::from(image.superblock.block_size);
+        if let Some(fragment) = file.fragment {
+            let end = u64::from(fragment.offset).saturating_add(file.size % block_size);
+            let len = self.lens.entry(fragment.index).or_default();
+            *len = (*len).max(end);
+        }
+        let cursor = image.inodes_at(file.sizes, node);
+        let stored = cursor.ok().and_then(|mut cursor| stored(&mut cursor, file));
+        if let Some(stored) = stored.filter(|&stored| stored > 0) {
+            self.ranges
+                .push(file.start..file.start.saturating_add(stored));
+        }
+    }
+
+    /// Returns the parts of `whole` that are not used, in order.
+    pub fn gaps(&mut self, whole: Range<u64>) -> Vec<Range<u64>> {
+        self.ranges.sort_unstable_by_key(|range| range.start);
+        let (mut at, mut gaps) = (whole.start, Vec::new());
+        for range in &self.ranges {
+            let start = range.start.min(whole.end);
+            if start > at {
+                gaps.push(at..start);
+            }
+            at = at.max(range.end);
+        }
+        if at < whole.end {
+            gaps.push(at..whole.end);
+        }
+        gaps
+    }
+}
+
+/// Returns the bytes that the blocks of a file take in the image.
+fn stored(cursor: &mut Cursor<'_>, file: &File) -> Option<u64> {
+    let mut total = 0_u64;
+    let mut word = [0; 4];
+    for _ in 0..file.blocks {
+        cursor.read_into(&mut word).ok()?;
+        let size = u32::from_le_bytes(word) & !BLOCK_STORED;
+        total = total.checked_add(u64::from(size))?;
+    }
+    Some(total)
+}
+
+/// Returns entries of the fragment table that are not reached through its pointers: its blocks follow the
+/// directory table. Entries are so regular that no listing is taken for them.
+pub fn from_blocks(image: &Image) -> HashMap<u32, FragmentEntry> {
+    let superblock = &image.superblock;
+    let count = u64::from(superblock.fragments);
+    let mut found = HashMap::new();
+    let mut at = superblock.directory_table;
+    let mut number = 0_u32;
+    while let Ok(block) = image.blocks.get(at, superblock.bytes_used, None) {
+        at = at.saturating_add(block.stored_len());
+        let left = count.saturating_sub(u64::from(number)).saturating_mul(16);
+        let expected = left.min(u64_from(METADATA_BLOCK));
+        let entries =
+            entries(image, block.data()).filter(|_| u64_from(block.data().len()) == expected);
+        match entries {
+            Some(entries) if expected > 0 => {
+                for entry in entries {
+                    found.insert(number, entry);
+                    number = number.saturating_add(1);
+                }
+            }
+            _ if number > 0 => break,
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Parses a block of the fragment table, whose entries lead to blocks one behind the other.
+fn entries(image: &Image, data: &[u8]) -> Option<Vec<FragmentEntry>> {
+    let superblock = &image.superblock;
+    let mut entries = Vec::new();
+    let mut before = crate::superblock::HEAD;
+    let (chunks, rest) = data.as_chunks::<16>();
+    if !rest.is_empty() {
+        return None;
+    }
+    for chunk in chunks {
+        let entry = FragmentEntry::read_from_bytes(chunk).ok()?;
+        let (start, stored) = (entry.start_block.get(), entry.size.get() & !BLOCK_STORED);
+        let end = start.checked_add(u64::from(stored))?;
+        let fits = start >= before && end <= superblock.inode_table;
+        let fits = fits && (1..=superblock.block_size).contains(&stored);
+        if !fits || entry.unused.get() != 0 {
+            return None;
+        }
+        before = end;
+        entries.push(entry);
+    }
+    Some(entries)
+}
+
+/// Gives numbers to blocks: `missing` are the numbers in order, with the lengths that are known.
+pub fn assign(missing: &[(u32, Option<u64>)], blocks: &[Block]) -> Vec<(u32, Block)> {
+    let mut found = Vec::new();
+    let (mut number, mut block) = (0, 0);
+    let agrees = |number: usize, block: usize| {
+        let len = missing.get(number).map(|&(_, len)| len)?;
+        let block = blocks.get(block)?;
+        Some(len.is_none_or(|len| len == block.decoded))
+    };
+    let is_run = |number: usize, block: usize| {
+        let known = |at: usize| {
+            missing
+                .get(number + at)
+                .is_some_and(|(_, len)| len.is_some())
+        };
+        (0..RUN).all(|at| known(at) && agrees(number + at, block + at) == Some(true))
+    };
+    let mut differences = 0;
+    while let Some(same) = agrees(number, block) {
+        if same {
+            if let (Some(&(index, Some(_))), Some(&found_block)) =
+                (missing.get(number), blocks.get(block))
+            {
+                found.push((index, found_block));
+            }
+            (number, block) = (number + 1, block + 1);
+            continue;
+        }
+        if let Some(parts) = blocks
+            .get(block)
+            .and_then(|raw| split(missing, number, *raw))
+        {
+            (number, block) = (number + parts.len(), block + 1);
+            found.extend(parts);
+            continue;
+        }
+        differences += 1;
+        let steps = (0..=REACH).flat_map(|sum| (0..=sum).map(move |first| (first, sum - first)));
+        let mut steps = steps.filter(|_| differences <= DIFFERENCES);
+        let Some(step) = steps.find(|step| is_run(number + step.0, block + step.1)) else {
+            break;
+        };
+        (number, block) = (number + step.0, block + step.1);
+    }
+    found
+}
+
+/// Splits bytes that do not decode into fragments stored as they are, if the lengths of the next ones add up.
+fn split(missing: &[(u32, Option<u64>)], number: usize, raw: Block) -> Option<Vec<(u32, Block)>> {
+    let (mut parts, mut at) = (Vec::new(), raw.offset);
+    for &(index, len) in missing.iter().skip(number).filter(|_| raw.is_raw) {
+        let part = Block {
+            offset: at,
+            stored: len?,
+            decoded: len?,
+            is_raw: true,
+        };
+        at = part.end();
+        parts.push((index, part));
+        if at >= raw.end() {
+            break;
+        }
+    }
+    (at == raw.end()).then_some(parts)
+}
+
+/// Returns the entry of a block that was found.
+pub fn entry(block: Block) -> Option<FragmentEntry> {
+    let size = u32::try_from(block.stored).ok()?;
+    let flag = if block.is_raw { BLOCK_STORED } else { 0 };
+    Some(FragmentEntry {
+        start_block: block.offset.into(),
+        size: (size | flag).into(),
+        unused: 0.into(),
+    })
+}

@@ -1,0 +1,184 @@
+//! Salvage: what can be read of an image that is cut or damaged.
+//!
+//! Three stages. Inodes and listings that can be read keep their names; inodes that no listing names are in a
+//! directory `lost+found`, by number. Fragments whose table is gone are found between the data of the files.
+//! Data that no inode leads to is put together by guess, in `lost+found` too.
+//!
+//! Opening reads all metadata, and of the data what no inode leads to.
+
+mod carve;
+mod driver;
+mod fragments;
+mod inodes;
+mod search;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use forerun_io::{Limits, ReadAt, saturating_usize};
+use forerun_vfs::{NodeId, OpenWith, Result};
+
+use crate::Squashfs;
+use crate::image::Image;
+use crate::ondisk::{METADATA_STORED, flags};
+use crate::superblock::HEAD;
+use carve::Carved;
+pub use driver::Salvaged;
+use fragments::Usage;
+use inodes::Known;
+use search::{Block, Search};
+
+/// Bytes that the search may keep for each node or block.
+const NODE: u64 = 128;
+
+/// Opens an image that may be damaged.
+///
+/// # Errors
+/// Only if the superblock makes no sense, or cannot be read.
+pub fn open(with: OpenWith) -> Result<Salvaged> {
+    let source = Arc::clone(&with.metadata);
+    let most = most(&with.limits);
+    let mut warnings = Vec::new();
+    let mut image = Image::open_damaged(with, &mut |error| warnings.push(error.to_string()))?;
+    let declared = image.superblock.declared_len;
+    let is_cut = declared > image.superblock.bytes_used;
+    if is_cut {
+        let have = image.superblock.bytes_used;
+        warnings.push(format!(
+            "the superblock says {declared} bytes, the source has {have}"
+        ));
+    }
+    let known = inodes::search(&image, most);
+    let carved = data(&mut image, &*source, &known, (most, is_cut), &mut warnings);
+    warnings.extend(told(&image, &known, &carved));
+    Ok(Salvaged::new(Squashfs { image }, known, carved, warnings))
+}
+
+fn most(limits: &Limits) -> usize {
+    saturating_usize(limits.tree_entries.min(limits.walk_bytes / NODE))
+}
+
+fn told(image: &Image, known: &Known, carved: &[Carved]) -> Vec<String> {
+    let mut told = Vec::new();
+    let (have, all) = (known.inodes.len(), image.superblock.inodes);
+    if !known.is_complete {
+        told.push(format!("{have} of {all} inodes can be read"));
+    }
+    if !known.orphans.is_empty() {
+        let orphans = known.orphans.len();
+        told.push(format!("no listing names {orphans} inodes"));
+    }
+    if !carved.is_empty() {
+        let files = carved.len();
+        told.push(format!(
+            "{files} files are put together by guess from data that no inode leads to"
+        ));
+    }
+    if known.is_cut {
+        told.push("the search for inodes ended at a limit".into());
+    }
+    told
+}
+
+/// Finds the fragments that are missing, and the data that no inode leads to.
+fn data(
+    image: &mut Image,
+    source: &dyn ReadAt,
+    known: &Known,
+    (most, is_cut): (usize, bool),
+    warnings: &mut Vec<String>,
+) -> Vec<Carved> {
+    let mut usage = Usage::of(image, &known.inodes);
+    let missing = missing(image, &mut usage, most);
+    let lost = missing.iter().filter(|(_, len)| len.is_some()).count();
+    if lost == 0 && known.is_complete {
+        return Vec::new();
+    }
+    let superblock = &image.superblock;
+    let end = superblock.inode_table.min(superblock.bytes_used);
+    let mut search = Search::new(source, superblock.codec, superblock.block_size, most);
+    for gap in usage.gaps(start_of_data(image)..end) {
+        search.part(gap);
+    }
+    if search.is_cut {
+        warnings.push("the search for data ended at a limit".into());
+    }
+    let mut blocks = search.found;
+    // What the cut leaves of a block is none.
+    if is_cut && end == superblock.bytes_used {
+        let is_rest = |block: &mut Block| block.is_raw && block.end() == end;
+        blocks.pop_if(is_rest);
+    }
+    let assigned = fragments::assign(&missing, &blocks);
+    let used: HashMap<u64, ()> = assigned
+        .iter()
+        .map(|(_, block)| (block.offset, ()))
+        .collect();
+    if lost > 0 {
+        let found = assigned.len();
+        warnings.push(format!(
+            "{found} of {lost} fragments without an entry in the table were found"
+        ));
+    }
+    if let Some(salvage) = &mut image.salvage {
+        let entries = assigned.into_iter();
+        let entries = entries.filter_map(|(index, block)| Some((index, fragments::entry(block)?)));
+        salvage.fragments.extend(entries);
+    }
+    blocks.retain(|block| !used.contains_key(&block.offset));
+    carve::carve(&blocks, image.superblock.block_size)
+}
+
+/// Returns the numbers of the fragments whose places are not known, with their lengths where files use them.
+/// The others are added to `usage`.
+fn missing(image: &mut Image, usage: &mut Usage, most: usize) -> Vec<(u32, Option<u64>)> {
+    let node = NodeId(0);
+    let last = usage.lens.last_key_value().map_or(0, |(&last, _)| last);
+    let count = image.superblock.fragments.min(last.saturating_add(1));
+    if usage.lens.is_empty() || u64::from(count) > forerun_io::u64_from(most) {
+        return Vec::new();
+    }
+    let is_whole = usage
+        .lens
+        .keys()
+        .all(|&index| image.fragment(index, node).is_ok());
+    if !is_whole {
+        let found = fragments::from_blocks(image);
+        let unread = found
+            .into_iter()
+            .filter(|(index, _)| image.fragment(*index, node).is_err());
+        let unread: Vec<_> = unread.collect();
+        if let Some(salvage) = &mut image.salvage {
+            salvage.fragments.extend(unread);
+        }
+    }
+    let mut missing = Vec::new();
+    for index in 0..count {
+        match image.fragment(index, node) {
+            Ok(entry) => {
+                let size = entry.size.get() & !crate::ondisk::BLOCK_STORED;
+                let start = entry.start_block.get();
+                usage
+                    .ranges
+                    .push(start..start.saturating_add(u64::from(size)));
+            }
+            Err(_) => missing.push((index, usage.lens.get(&index).copied())),
+        }
+    }
+    missing
+}
+
+/// Returns where data starts: behind the superblock, and the compressor options if there are any.
+fn start_of_data(image: &Image) -> u64 {
+    if image.superblock.flags & flags::COMPRESSOR_OPTIONS == 0 {
+        return HEAD;
+    }
+    let mut header = [0; 2];
+    match image.blocks.read(HEAD, &mut header) {
+        Ok(()) => {
+            let len = u16::from_le_bytes(header) & !METADATA_STORED;
+            HEAD.saturating_add(2).saturating_add(u64::from(len))
+        }
+        Err(_) => HEAD,
+    }
+}

@@ -1,0 +1,189 @@
+//! The search for blocks of data in parts of the image that no inode leads to.
+//!
+//! Data blocks have no headers: their sizes are in the inodes. But the streams of zlib, XZ and Zstandard start
+//! with known bytes and mark their end, so one block after the other can be decoded. The work is linear in the
+//! length of the image: each attempt that fails is charged, and a budget ends the search.
+
+use std::ops::Range;
+
+use forerun_codec::Codec;
+use forerun_io::{ReadAt, saturating_usize, u64_from};
+
+/// A block that was found, or bytes between two of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    pub offset: u64,
+    /// Bytes in the image.
+    pub stored: u64,
+    pub decoded: u64,
+    /// The bytes do not decode: a block stored as it is, several of them, or damage.
+    pub is_raw: bool,
+}
+
+impl Block {
+    pub const fn end(&self) -> u64 {
+        self.offset.saturating_add(self.stored)
+    }
+}
+
+/// Bytes of a stream that are decoded before the whole of it: most attempts fail within.
+const PROBE: usize = 4096;
+/// Bytes read at a time, besides the length of a block.
+const STEP: u64 = 1 << 20;
+/// Bytes that failed attempts may decode, for each byte of the image.
+const EFFORT: u64 = 16;
+
+/// A search of one image.
+pub struct Search<'s> {
+    source: &'s dyn ReadAt,
+    codec: Codec,
+    block_size: u64,
+    window: Vec<u8>,
+    window_at: u64,
+    out: Vec<u8>,
+    budget: u64,
+    /// Most blocks to find.
+    most: usize,
+    pub found: Vec<Block>,
+    /// The budget or `most` ended the search.
+    pub is_cut: bool,
+}
+
+impl<'s> Search<'s> {
+    /// Prepares a search in a source with blocks of up to `block_size` bytes.
+    pub fn new(source: &'s dyn ReadAt, codec: Codec, block_size: u32, most: usize) -> Self {
+        let block_size = u64::from(block_size);
+        Self {
+            source,
+            codec,
+            block_size,
+            window: Vec::new(),
+            window_at: 0,
+            out: vec![0; saturating_usize(block_size)],
+            budget: source.len().saturating_mul(EFFORT).saturating_add(STEP),
+            most,
+            found: Vec::new(),
+            is_cut: false,
+        }
+    }
+
+    /// Searches a part of the image, which starts with a block. Ends without an error where the source cannot
+    /// be read.
+    pub fn part(&mut self, part: Range<u64>) {
+        let (mut at, mut raw) = (part.start, part.start);
+        while at < part.end {
+            if self.budget == 0 || self.found.len() >= self.most {
+                self.is_cut = true;
+                return;
+            }
+            if let Some(block) = self.block_at(at, part.end) {
+                self.raw(raw..at);
+                self.found.push(block);
+                at = block.end();
+                raw = at;
+            } else {
+                at = self.next_start(at + 1, part.end);
+            }
+        }
+        self.raw(raw..part.end);
+    }
+
+    fn raw(&mut self, range: Range<u64>) {
+        if !range.is_empty() {
+            let len = range.end - range.start;
+            self.found.push(Block {
+                offset: range.start,
+                stored: len,
+                decoded: len,
+                is_raw: true,
+            });
+        }
+    }
+
+    /// Decodes the block at `at`, if there is one that ends by `end`.
+    fn block_at(&mut self, at: u64, end: u64) -> Option<Block> {
+        let most = saturating_usize(self.block_size.min(end - at));
+        self.fill(at, end)?;
+        let start = saturating_usize(at - self.window_at);
+        let input = self.window.get(start..)?;
+        let input = input.get(..most.min(input.len()))?;
+        let first = match self.codec {
+            Codec::Zlib | Codec::Xz | Codec::Zstd => {
+                if !self.codec.may_start(input) {
+                    return None;
+                }
+                let probe = self.out.get_mut(..PROBE)?;
+                match self.codec.decode_first(input, probe) {
+                    Ok(first) => Some(first),
+                    Err(forerun_codec::DecodeError::Long { .. }) => {
+                        let first = self.codec.decode_first(input, &mut self.out);
+                        if first.is_err() {
+                            self.budget = self.budget.saturating_sub(self.block_size);
+                        }
+                        first.ok()
+                    }
+                    Err(_) => {
+                        self.budget = self.budget.saturating_sub(u64_from(PROBE));
+                        None
+                    }
+                }
+            }
+            // Their streams do not mark their end: a part may be one block.
+            _ if u64_from(input.len()) == end - at => {
+                let decoded = self.codec.decode_up_to(input, &mut self.out).ok();
+                let stored = input.len();
+                decoded.map(|decoded| forerun_codec::First { stored, decoded })
+            }
+            _ => None,
+        };
+        let first = first.filter(|first| first.decoded > 0 && first.stored > 0)?;
+        Some(Block {
+            offset: at,
+            stored: u64_from(first.stored),
+            decoded: u64_from(first.decoded),
+            is_raw: false,
+        })
+    }
+
+    /// Returns the next place from `at` on where a block may start, or `end`.
+    fn next_start(&mut self, mut at: u64, end: u64) -> u64 {
+        if !matches!(self.codec, Codec::Zlib | Codec::Xz | Codec::Zstd) {
+            return end;
+        }
+        while at < end && self.fill(at, end).is_some() {
+            let start = saturating_usize(at - self.window_at);
+            let bytes = self.window.get(start..).unwrap_or_default();
+            let is_last = self.window_at + u64_from(self.window.len()) >= end;
+            // Headers at the end of the window are seen whole in the next one.
+            let keep = if is_last { 0 } else { 8 };
+            let places = bytes.len().saturating_sub(keep);
+            let starts = |&place: &usize| {
+                let from = bytes.get(place..).unwrap_or_default();
+                self.codec.may_start(from)
+            };
+            if let Some(place) = (0..places).find(starts) {
+                return at + u64_from(place);
+            }
+            at += u64_from(places.max(1));
+        }
+        end
+    }
+
+    /// Has a block from `at` on in the window, or all up to `end`.
+    fn fill(&mut self, at: u64, end: u64) -> Option<()> {
+        let have = self.window_at + u64_from(self.window.len());
+        let want = end.min(at.saturating_add(self.block_size));
+        if at >= self.window_at && want <= have {
+            return Some(());
+        }
+        let len = end.saturating_sub(at).min(self.block_size + STEP);
+        self.window.clear();
+        self.window.resize(saturating_usize(len), 0);
+        self.window_at = at;
+        if self.source.read_exact_at(at, &mut self.window).is_err() {
+            self.window.clear();
+            return None;
+        }
+        Some(())
+    }
+}

@@ -245,6 +245,10 @@ impl FileSystem for WalkAhead {
         self.fs.backing(node)
     }
 
+    fn is_guess(&self, node: NodeId) -> bool {
+        self.fs.is_guess(node)
+    }
+
     fn metadata_layout(&self) -> MetadataLayout {
         self.fs.metadata_layout()
     }

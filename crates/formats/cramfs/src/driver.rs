@@ -33,8 +33,16 @@ impl Cramfs {
     /// [`Error::Corrupt`] if the superblock or the root's inode fails a check,
     /// [`Error::Unsupported`] for unknown flags, [`Error::Io`] if the superblock cannot be read.
     pub fn open(metadata: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self> {
+        Self::open_with(metadata, limits, false)
+    }
+
+    /// Opens the image. With `rescue`, it may be cut: files end where the source does.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(metadata: Arc<dyn ReadAt>, limits: &Limits, rescue: bool) -> Result<Self> {
         Ok(Self {
-            image: Image::open(metadata, limits)?,
+            image: Image::open(metadata, limits, rescue)?,
             indexes: Indexes::new(limits.dir_index_bytes),
         })
     }
@@ -55,6 +63,11 @@ impl FileSystem for Cramfs {
         // Pointers that hold the start of a block may share it.
         info.shares_blocks = superblock.has_pointer_flags();
         info.details = describe::details(superblock);
+        if self.image.is_cut {
+            let (size, have) = (superblock.size, superblock.image_len);
+            let told = format!("the superblock says {size} bytes, the source has {have}");
+            info.warnings.push(told);
+        }
         info
     }
 

@@ -14,17 +14,24 @@ pub struct Image {
     source: Arc<dyn ReadAt>,
     pub superblock: Superblock,
     pub limits: Limits,
+    /// The image is shorter than its superblock says, which a rescue passes over.
+    pub is_cut: bool,
 }
 
 impl Image {
-    /// Reads and checks the superblock.
+    /// Reads and checks the superblock. With `rescue`, the image may be cut: it ends with the source then.
     ///
     /// # Errors
     /// The errors of [`Superblock::parse`], `Io` if it cannot be read.
-    pub fn open(source: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self> {
+    pub fn open(source: Arc<dyn ReadAt>, limits: &Limits, rescue: bool) -> Result<Self> {
         let head = read(&*source, 0, source.len().min(HEAD_LEN))?;
-        let superblock = Superblock::parse(&head, source.len())?;
+        let len = source.len();
+        let most = if rescue { u64::MAX } else { len };
+        let mut superblock = Superblock::parse(&head, most)?;
+        let is_cut = superblock.is_version_2() && superblock.image_len > len;
+        superblock.image_len = superblock.image_len.min(len);
         Ok(Self {
+            is_cut,
             source,
             superblock,
             limits: limits.clone(),

@@ -35,7 +35,10 @@ pub const FORMAT: Format = Format {
     probe: |head| superblock::find(head).is_some(),
     magics: &MAGICS,
     measure: superblock::measure,
-    open: |with| Ok(Arc::new(Cramfs::open(with.metadata, &with.limits)?)),
+    open: |with| {
+        let opened = Cramfs::open_with(with.metadata, &with.limits, with.rescue)?;
+        Ok(Arc::new(opened))
+    },
     open_mut: None,
 };
 

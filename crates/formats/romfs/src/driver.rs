@@ -30,7 +30,16 @@ impl Romfs {
     /// # Errors
     /// [`Error::Corrupt`] if superblock or root fail a check, [`Error::Io`] if they cannot be read.
     pub fn open(metadata: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self> {
-        let image = Image::open(metadata, limits)?;
+        Self::open_with(metadata, limits, false)
+    }
+
+    /// Opens the image. With `rescue`, it may be cut, and the checksum of the superblock wrong: files end where
+    /// the source does.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(metadata: Arc<dyn ReadAt>, limits: &Limits, rescue: bool) -> Result<Self> {
+        let image = Image::open(metadata, limits, rescue)?;
         Ok(Self {
             image,
             indexes: Indexes::new(limits.dir_index_bytes),
@@ -52,6 +61,7 @@ impl FileSystem for Romfs {
         info.names_max = Some(superblock.full_size / header::max_len(0));
         info.has_owners = false;
         info.has_times = false;
+        info.warnings = self.image.rescue.clone().unwrap_or_default();
         info.details = vec![
             ("full size", superblock.full_size.to_string()),
             ("checksum", format!("{:#010x}", superblock.checksum)),
@@ -147,12 +157,21 @@ impl FileSystem for Romfs {
             _ => return Err(Error::NotAFile),
         }
         let logical = range.start..range.end.min(u64::from(header.size));
+        let end = self.image.readable(&header, logical.end);
+        let is_cut = end < logical.end;
+        let logical = logical.start..end;
         if !logical.is_empty() {
             let place = Place::Stored {
                 blob: BlobId::IMAGE,
                 offset: header.data + logical.start,
             };
-            let _only_one = visit(Extent { logical, place });
+            if visit(Extent { logical, place }).is_break() {
+                return Ok(());
+            }
+        }
+        if is_cut {
+            let checked = header.check_data(self.image.superblock.full_size);
+            return checked.map_err(|check| check.at(Some(node), node.0));
         }
         Ok(())
     }

@@ -19,6 +19,8 @@ pub struct Image {
     source: Arc<dyn ReadAt>,
     pub superblock: Superblock,
     pub limits: Limits,
+    /// The damage of the superblock that a rescue passes over; nothing if the image is opened as usual.
+    pub rescue: Option<Vec<String>>,
 }
 
 impl Image {
@@ -26,13 +28,21 @@ impl Image {
     ///
     /// # Errors
     /// `Corrupt` if the superblock fails a check, `Io` if it cannot be read.
-    pub fn open(source: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self> {
+    pub fn open(source: Arc<dyn ReadAt>, limits: &Limits, rescue: bool) -> Result<Self> {
         let head = read(&*source, 0, source.len().min(HEAD_LEN))?;
-        let superblock = Superblock::parse(&head, source.len())?;
+        let mut passed = Vec::new();
+        let superblock = Superblock::parse_or(&head, source.len(), &mut |check| match rescue {
+            true => {
+                passed.push(check.to_string());
+                Ok(())
+            }
+            false => Err(check.at(None, 0)),
+        })?;
         let image = Self {
             source,
             superblock,
             limits: limits.clone(),
+            rescue: rescue.then_some(passed),
         };
         let root = NodeId(image.superblock.root);
         match image.header(root, root.0)?.kind {
@@ -101,13 +111,23 @@ impl Image {
         }
     }
 
-    /// Returns the header of a node whose data, if it has any, lies in the image.
+    /// Returns the header of a node whose data, if it has any, lies in the image. In a rescue, only part of the
+    /// data of a regular file may.
     pub fn sound_node(&self, node: NodeId) -> Result<Header> {
         let header = self.node(node)?;
+        if self.rescue.is_some() && header.kind == Kind::Regular {
+            return Ok(header);
+        }
         header
             .check_data(self.superblock.full_size)
             .map_err(|check| check.at(Some(node), node.0))?;
         Ok(header)
+    }
+
+    /// Returns how many of the first `len` bytes of data of `header` lie in the image.
+    pub const fn readable(&self, header: &Header, len: u64) -> u64 {
+        let room = self.superblock.full_size.saturating_sub(header.data);
+        if len < room { len } else { room }
     }
 
     /// Reads bytes inside the image.

@@ -41,6 +41,9 @@ pub const FORMAT: Format = Format {
         bytes: &ondisk::MAGIC,
     }],
     measure: superblock::measure,
-    open: |with| Ok(Arc::new(Romfs::open(with.metadata, &with.limits)?)),
+    open: |with| {
+        let opened = Romfs::open_with(with.metadata, &with.limits, with.rescue)?;
+        Ok(Arc::new(opened))
+    },
     open_mut: None,
 };

@@ -33,6 +33,19 @@ impl Superblock {
     /// # Errors
     /// `Corrupt` at offset 0.
     pub fn parse(head: &[u8], source_len: u64) -> Result<Self> {
+        Self::parse_or(head, source_len, &mut |check| Err(check.at(None, 0)))
+    }
+
+    /// Parses the superblock of an image that may be damaged: it may be cut, and the checksum wrong. `damaged`
+    /// decides about either. The image ends with the source then.
+    ///
+    /// # Errors
+    /// Those of `damaged`, and `Corrupt` if the bytes make no sense.
+    pub fn parse_or(
+        head: &[u8],
+        source_len: u64,
+        damaged: &mut dyn FnMut(Check) -> Result<()>,
+    ) -> Result<Self> {
         let short = || Check::ShortSuperblock {
             len: source_len,
             need: SUPERBLOCK_LEN + HEADER_LEN,
@@ -42,13 +55,14 @@ impl Superblock {
         if raw.magic != MAGIC {
             return Err(Check::Magic { found: raw.magic }.at(None, 0));
         }
-        let full_size = u64::from(raw.full_size.get());
+        let mut full_size = u64::from(raw.full_size.get());
+        let covered = full_size.min(CHECKSUMMED).min(u64_from(head.len()));
         if full_size > source_len {
-            return Err(Check::SourceTooShort {
+            damaged(Check::SourceTooShort {
                 full_size,
                 source_len,
-            }
-            .at(None, 0));
+            })?;
+            full_size = source_len;
         }
         let name = rest
             .iter()
@@ -64,11 +78,10 @@ impl Superblock {
         if root + HEADER_LEN > full_size {
             return Err(Check::FullSize { full_size }.at(None, 0));
         }
-        let covered = full_size.min(CHECKSUMMED).min(u64_from(head.len()));
         let summed = head.get(..saturating_usize(covered)).unwrap_or_default();
         let sum = ondisk::checksum(summed);
         if sum != 0 {
-            return Err(Check::SuperblockChecksum { covered, sum }.at(None, 0));
+            damaged(Check::SuperblockChecksum { covered, sum })?;
         }
         let volume_name = rest.get(..name).unwrap_or_default().to_vec();
         Ok(Self {

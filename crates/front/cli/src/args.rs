@@ -83,8 +83,8 @@ pub struct SourceArgs {
     pub no_lock: bool,
     #[command(flatten)]
     pub remote: RemoteArgs,
-    /// Show what can be shown of a damaged image: the mount option `rescue`
-    #[arg(skip)]
+    /// Read what can be read of an image that is cut or damaged; what has no name is in lost+found
+    #[arg(help_heading = "Image", long = "salvage")]
     pub rescue: bool,
 }
 

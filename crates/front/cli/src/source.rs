@@ -226,9 +226,12 @@ pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
                 "{repair} mends it; forerun mount -o rescue shows what it still has"
             ))
         }
-        forerun::vfs::Error::Corrupt(_) => {
-            failure.hint("it may be an incomplete copy: compare its size, or copy it again")
-        }
+        forerun::vfs::Error::Corrupt(_) => failure.hint(match options.rescue {
+            true => "it may be an incomplete copy: compare its size, or copy it again",
+            false => {
+                "it may be an incomplete copy: copy it again, or read what is there with --salvage"
+            }
+        }),
         _ => failure,
     }
 }

@@ -13,6 +13,7 @@ mod expand;
 mod extract;
 mod list;
 mod progress;
+mod salvage;
 mod select;
 mod survey;
 mod tar;
@@ -27,5 +28,6 @@ pub use extract::{ExtractOptions, ExtractReport, Failure, Loss, Owners, Shortfal
 pub use forerun_build::{IdMap, Patterns};
 pub use list::{ListEntry, Listing, list};
 pub use progress::{NoProgress, Progress};
+pub use salvage::{Outcome, State};
 pub use select::Selection;
 pub use tar::{TarReport, TarWriteOptions, write_tar};

@@ -22,6 +22,7 @@ pub mod pull;
 pub mod push;
 pub mod repair;
 pub mod restart;
+mod salvage;
 pub mod scan;
 mod select;
 pub mod status;

@@ -6,6 +6,7 @@ use clap::{Args, ValueHint};
 use forerun_export::{ExportError, TarWriteOptions, write_tar};
 
 use super::owners::OwnerMapArgs;
+use super::salvage::{self, ReportArgs};
 use super::select::SelectArgs;
 use crate::args::ImageArgs;
 use crate::context::{Context, image_name};
@@ -19,11 +20,16 @@ use crate::target::{Target, is_same_file};
 ///
 /// To standard output, or to FILE, which appears only when it is complete. Times later than
 /// SOURCE_DATE_EPOCH are set to it. Holes are left out, in GNU's sparse format.
+///
+/// With --salvage, files of a damaged image are written as far as they can be read, with zeros for what is
+/// lost; the PAX record FORERUN.lost of such a file has the ranges, and the exit status is 6. Every file is
+/// read twice.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   forerun tar firmware.img | tar -tv
   forerun tar -o etc.tar --include '/etc' firmware.img
+  forerun tar --salvage --report report.json -o what-is-left.tar cut.sqsh
   forerun tar --uid-map 0:100000:65536 root.sqsh > shifted.tar")]
 pub struct TarArgs {
     #[command(flatten)]
@@ -44,6 +50,8 @@ pub struct TarArgs {
     pub owners: OwnerMapArgs,
     #[command(flatten)]
     pub select: SelectArgs,
+    #[command(flatten)]
+    pub salvage: ReportArgs,
 }
 
 /// Runs it.
@@ -57,7 +65,13 @@ pub fn run(context: &Context, args: &TarArgs) -> Result {
     interrupt::defer();
     let prepared = context.prepare(&args.image)?;
     let mut target = Target::create(&args.output, args.force, "an archive")?;
-    context.confine(&target.sandbox(prepared.sandbox()));
+    let told = args.salvage.target(&args.image)?;
+    let sandbox = target.sandbox(prepared.sandbox());
+    context.confine(
+        &told
+            .iter()
+            .fold(sandbox, |sandbox, told| told.sandbox(sandbox)),
+    );
     let image = context.open_prepared(prepared, None)?;
     let name = image_name(&args.image);
     let options = TarWriteOptions {
@@ -66,6 +80,7 @@ pub fn run(context: &Context, args: &TarArgs) -> Result {
         gids,
         no_sparse: args.no_sparse,
         no_xattrs: args.no_xattrs,
+        salvage: args.image.source.rescue,
     };
     let expanded = selection.expand(image.reader());
     expanded.map_err(|error| Failure::from(error).of(&name))?;
@@ -93,6 +108,17 @@ pub fn run(context: &Context, args: &TarArgs) -> Result {
     } else {
         Exit::Partial
     };
+    let listed: Vec<_> = failures.iter().map(crate::json::failure_fields).collect();
     context.report_all(failures);
+    if args.image.source.rescue {
+        let outcomes = (report.outcomes.as_slice(), listed.as_slice());
+        return Ok(exit.and(salvage::finish(
+            context,
+            &args.image,
+            &image,
+            outcomes,
+            told,
+        )?));
+    }
     Ok(exit)
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use forerun_engine::{Bulk, TakenFile};
@@ -15,9 +16,10 @@ use super::ExtractJob;
 use super::gather::Gather;
 use super::plan::Item;
 use super::report::ExtractReport;
-use crate::ExportError;
 use crate::content::visit_data;
+use crate::salvage::visit_readable;
 use crate::select::failure;
+use crate::{ExportError, Outcome, State};
 
 const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::CREATE)
@@ -96,6 +98,16 @@ impl ExtractJob<'_> {
         let made = self.directories.exclusively(dir, item.name, make);
         let file = File::from(made.map_err(super::entry_error(item, "create"))?);
         let copied = self.copy(item, data, &file);
+        let copied = match copied {
+            Err(ExportError::Image { path, source }) if self.options.salvage => {
+                self.salvage(item, &file, ExportError::Image { path, source }, report)
+            }
+            Ok(true) if self.options.salvage => {
+                report.outcomes.push(self.outcome(item));
+                Ok(true)
+            }
+            copied => copied,
+        };
         if !matches!(copied, Ok(true)) {
             // Half a file under its full name would be taken for the whole.
             let _it_may_be_gone = rustix::fs::unlinkat(dir, item.name, AtFlags::empty());
@@ -107,6 +119,46 @@ impl ExtractJob<'_> {
             report.lose(loss, path, Some(error.into()));
         });
         Ok(true)
+    }
+
+    /// Writes what can be read of a damaged file, and notes what cannot. A file of which nothing can be read is
+    /// not made.
+    fn salvage(
+        &self,
+        item: &Item<'_>,
+        file: &File,
+        failed: ExportError,
+        report: &mut ExtractReport,
+    ) -> Result<bool, ExportError> {
+        let size = item.entry.metadata.size;
+        let wrong = super::entry_error(item, "write");
+        let emptied = file.set_len(0).map_err(&wrong);
+        let written = emptied.and_then(|()| {
+            visit_readable(self.reader, item.entry.node, size, &mut |at, data| {
+                file.write_all_at(data, at).map_err(&wrong)
+            })
+        });
+        let damage = written?;
+        let mut outcome = self.outcome(item);
+        outcome.lost = damage.lost;
+        outcome.error = damage.error.map(|error| error.to_string());
+        let state = outcome.state();
+        report.outcomes.push(outcome);
+        if state == State::Lost {
+            return Err(failed);
+        }
+        file.set_len(size).map_err(wrong)?;
+        Ok(true)
+    }
+
+    fn outcome(&self, item: &Item<'_>) -> Outcome {
+        Outcome {
+            path: item.entry.name().to_vec(),
+            size: Some(item.entry.metadata.size),
+            lost: Vec::new(),
+            error: None,
+            is_guess: self.reader.fs().is_guess(item.entry.node),
+        }
     }
 
     /// Writes the data between the holes. Returns whether all of it is written; the end of the work cuts it

@@ -71,6 +71,8 @@ pub struct ExtractOptions {
     pub is_new: bool,
     /// Threads that write files; 0 means one per CPU.
     pub threads: usize,
+    /// Keep what can be read of damaged files, with zeros for what cannot, and report the outcome of each file.
+    pub salvage: bool,
     /// Ends the extraction once the caller sets it: no half file is left, and the report counts what is
     /// missing.
     pub stop: Arc<AtomicBool>,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::ExportError;
+use crate::{ExportError, Outcome, State};
 
 /// The failure of one entry.
 pub type Failure = ExportError;
@@ -86,6 +86,8 @@ pub struct ExtractReport {
     pub failures: Vec<Failure>,
     /// Further failures, which are not kept.
     pub more_failures: u64,
+    /// The outcome of each regular file of a salvage, by path; further names of a file are not in it.
+    pub outcomes: Vec<Outcome>,
     /// Losses of entries that were made, and devices left out.
     pub shortfalls: Vec<Shortfall>,
     /// Names that differ from another one of their directory only in case, with that one.
@@ -103,9 +105,15 @@ impl ExtractReport {
         let missing = |lost: &Shortfall| lost.error.is_some() || lost.loss == Loss::Device;
         self.failures.is_empty()
             && self.missing == 0
+            && self.is_salvaged_whole()
             && !self.interrupted
             && self.collisions.is_empty()
             && !self.shortfalls.iter().any(missing)
+    }
+
+    fn is_salvaged_whole(&self) -> bool {
+        let is_whole = |file: &Outcome| file.state() == State::Whole;
+        self.outcomes.iter().all(is_whole)
     }
 
     /// Counts the entries that could not be made.
@@ -172,6 +180,7 @@ impl ExtractReport {
         self.stopped |= other.stopped;
         self.interrupted |= other.interrupted;
         self.collisions.extend(other.collisions);
+        self.outcomes.extend(other.outcomes);
         for failure in other.failures {
             self.fail(failure);
         }
@@ -193,8 +202,9 @@ impl ExtractReport {
         }
     }
 
-    /// Sorts the losses, so that their order does not depend on the threads.
+    /// Sorts the losses and outcomes, so that their order does not depend on the threads.
     pub(super) fn sort(&mut self) {
+        self.outcomes.sort_by(|a, b| a.path.cmp(&b.path));
         self.shortfalls
             .sort_by_key(|lost| (lost.loss, lost.error.is_some()));
         for lost in &mut self.shortfalls {

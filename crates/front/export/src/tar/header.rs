@@ -1,6 +1,7 @@
 //! One header of an archive, and the extensions before it.
 
 use std::io::{self, Write};
+use std::ops::Range;
 
 use forerun_engine::Reader;
 use forerun_vfs::{FileType, Timestamp};
@@ -77,6 +78,15 @@ impl Fields {
             fields.xattrs(reader, entry)?;
         }
         Ok(fields)
+    }
+
+    /// Notes the parts of the data that are zeros because the image is damaged there.
+    pub fn lost(&mut self, lost: &[Range<u64>]) {
+        let ranges = lost
+            .iter()
+            .map(|lost| format!("{}-{}", lost.start, lost.end));
+        let ranges: Vec<_> = ranges.collect();
+        self.extend("FORERUN.lost", ranges.join(",").into_bytes());
     }
 
     /// Makes it the header of a sparse file in GNU's format 1.0: programs that do not know it see a

@@ -17,9 +17,10 @@ use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{FileType, NodeId};
 
 use crate::content::CHUNK;
+use crate::salvage::visit_readable;
 use crate::select::{Found, Selected, Selection, failure, hold_failure, visit};
 use crate::survey::{Names, Survey};
-use crate::{ExportError, IdMap, Progress};
+use crate::{ExportError, IdMap, Outcome, Progress, State};
 use header::Fields;
 use sparse::SparseMap;
 
@@ -36,6 +37,9 @@ pub struct TarWriteOptions {
     pub no_sparse: bool,
     /// Leave extended attributes out.
     pub no_xattrs: bool,
+    /// Write what can be read of damaged files, with zeros for what cannot, and report the outcome of each
+    /// file. The record `FORERUN.lost` of the entry has the ranges. Every file is read twice.
+    pub salvage: bool,
 }
 
 /// The amounts in the archive, and the failures.
@@ -47,6 +51,8 @@ pub struct TarReport {
     pub bytes: u64,
     /// Entries that could not be looked at and are left out.
     pub failures: Vec<ExportError>,
+    /// The outcome of each regular file of a salvage; further names of a file are not in it.
+    pub outcomes: Vec<Outcome>,
 }
 
 /// Headers are small; file data of this size and more passes by the buffer.
@@ -128,9 +134,21 @@ impl Archive<'_> {
             });
             return Ok(());
         }
-        let mut fields = Fields::of(self.reader, entry, first, self.options)?;
+        let mut fields = match Fields::of(self.reader, entry, first, self.options) {
+            Err(failed) if self.options.salvage => {
+                self.report.failures.push(failed);
+                return Ok(());
+            }
+            fields => fields?,
+        };
         if entry.metadata.kind == FileType::Regular && first.is_none() {
             let size = entry.metadata.size;
+            if self.options.salvage {
+                match self.salvage(entry, fields)? {
+                    Some(whole) => fields = whole,
+                    None => return Ok(()),
+                }
+            }
             let map = match self.options.no_sparse {
                 true => None,
                 false => SparseMap::of(self.reader, entry)?,
@@ -154,6 +172,55 @@ impl Archive<'_> {
         }
         self.report.entries += 1;
         Ok(())
+    }
+
+    /// Looks for damage in a file, and writes a damaged one. Returns the header of a whole one.
+    fn salvage(
+        &mut self,
+        entry: &Selected,
+        mut fields: Fields,
+    ) -> Result<Option<Fields>, ExportError> {
+        let (reader, size) = (self.reader, entry.metadata.size);
+        let damage = visit_readable(reader, entry.node, size, &mut |_, _| {
+            Ok::<_, ExportError>(())
+        });
+        let damage = damage?;
+        let outcome = Outcome {
+            path: entry.name().to_vec(),
+            size: Some(size),
+            lost: damage.lost,
+            error: damage.error.as_ref().map(ToString::to_string),
+            is_guess: reader.fs().is_guess(entry.node),
+        };
+        let (state, lost) = (outcome.state(), outcome.lost.clone());
+        self.report.outcomes.push(outcome);
+        match (state, damage.error) {
+            (State::Lost, Some(error)) => {
+                self.report.failures.push(failure(entry, error));
+                return Ok(None);
+            }
+            (State::Partial, _) => {}
+            _ => return Ok(Some(fields)),
+        }
+        fields.lost(&lost);
+        fields.write(&mut self.out, size).map_err(output)?;
+        let (mut at, out) = (0, &mut self.out);
+        let zeros = |out: &mut dyn Write, len| io::copy(&mut io::repeat(0).take(len), out);
+        let again = visit_readable(reader, entry.node, size, &mut |start, data| {
+            zeros(out, start.saturating_sub(at)).map_err(output)?;
+            at = start.saturating_add(u64_from(data.len()));
+            out.write_all(data).map_err(output)
+        })?;
+        // A source that fails now and then may give less than before.
+        if let Some(outcome) = self.report.outcomes.last_mut() {
+            outcome.lost = again.lost;
+        }
+        zeros(&mut self.out, size.saturating_sub(at)).map_err(output)?;
+        self.report.bytes = self.report.bytes.saturating_add(size);
+        self.progress.advance(size, 0);
+        self.pad(size)?;
+        self.report.entries += 1;
+        Ok(None)
     }
 
     fn copy(&mut self, entry: &Selected, parts: &[Range<u64>]) -> Result<(), ExportError> {

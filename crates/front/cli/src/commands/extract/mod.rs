@@ -11,6 +11,7 @@ use forerun_export::{ExportError, ExtractOptions, Owners, Selection, extract, wr
 use forerun_sandbox::Capabilities;
 
 use super::owners::OwnerMapArgs;
+use super::salvage::ReportArgs;
 use super::select::SelectArgs;
 use crate::args::ImageArgs;
 use crate::confine::OWNERS;
@@ -31,6 +32,9 @@ use crate::progress::Progress;
 /// An extraction that is interrupted, or fills the disk, leaves whole files only, and says how many
 /// are missing. The same command with --skip-existing goes on from there.
 ///
+/// With --salvage, files of a damaged image are written as far as they can be read, with zeros for what is
+/// lost. Each such file is listed, and --report FILE has the ranges; the exit status is 6.
+///
 /// Run by root, files get the owners of the image; run by others, they are the caller's, and a note
 /// says so.
 #[derive(Args, Debug)]
@@ -47,6 +51,8 @@ Examples:
   forerun extract -C out --include '*.conf' --exclude '/etc/ssl' firmware.img
   forerun extract -C rootfs --devices --special-bits --privileged-xattrs system.sqsh
                                                                 all of it, as root
+  forerun extract --salvage --report report.json -C out cut.sqsh
+                                                                what is left of a damaged image
   forerun extract --to-stdout --include '*.log' system.sqsh | grep error"
 )]
 pub struct ExtractArgs {
@@ -63,7 +69,7 @@ pub struct ExtractArgs {
         long,
         conflicts_with_all = ["directory", "force", "devices", "special_bits", "same_owner",
             "no_same_owner", "no_same_permissions", "no_xattrs", "privileged_xattrs", "uid_map",
-            "gid_map", "check_case_collisions", "skip_existing"]
+            "gid_map", "check_case_collisions", "skip_existing", "report"]
     )]
     pub to_stdout: bool,
     /// Replace what is there already
@@ -117,6 +123,8 @@ pub struct ExtractArgs {
     pub owners: OwnerMapArgs,
     #[command(flatten)]
     pub select: SelectArgs,
+    #[command(flatten)]
+    pub salvage: ReportArgs,
 }
 
 /// Runs it.
@@ -132,7 +140,11 @@ pub fn run(context: &Context, args: &ExtractArgs) -> Result {
     let prepared = context.prepare(&args.image)?;
     let place = make_place(&args.directory).map_err(|error| report::named(error.into(), &name))?;
     options.is_new = place.is_new();
+    let target = args.salvage.target(&args.image)?;
     let sandbox = place.sandbox(prepared.sandbox());
+    let sandbox = target
+        .iter()
+        .fold(sandbox, |sandbox, target| target.sandbox(sandbox));
     interrupt::defer();
     let graceful = Graceful::new(Arc::clone(&options.stop));
     context.confine(&sandbox.keep(capabilities(&options)));
@@ -141,10 +153,11 @@ pub fn run(context: &Context, args: &ExtractArgs) -> Result {
         let progress = Progress::new(context, "extracting", 0);
         let dir = &args.directory;
         let report = extract(image.reader(), &selection, dir, &options, &progress);
-        report.map_err(|error| report::named(error.into(), &name))
+        let report = report.map_err(|error| report::named(error.into(), &name))?;
+        Ok((image, report))
     });
     let ended = match extracted {
-        Ok(report) => report::finish(context, &name, report),
+        Ok((image, report)) => report::finish(context, args, (&image, target), report),
         Err(failure) => {
             place.take_back();
             Err(failure)
@@ -197,6 +210,7 @@ fn options(args: &ExtractArgs) -> Result<ExtractOptions> {
         privileged_xattrs: args.privileged_xattrs,
         case_collisions: args.check_case_collisions,
         threads: args.image.source.threads.map_or(0, usize::from),
+        salvage: args.image.source.rescue,
         ..ExtractOptions::default()
     })
 }

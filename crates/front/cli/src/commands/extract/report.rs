@@ -1,26 +1,40 @@
 //! Reports of extractions for the user: each entry that is missing, and for each kind of lost property
 //! the number of entries and the first names.
 
+use forerun::Image;
 use forerun_export::{ExtractReport, Loss, Shortfall};
 use serde_json::{Map, Value, json};
 
+use super::ExtractArgs;
 use crate::advice::absolute;
-use crate::context::Context;
+use crate::commands::salvage;
+use crate::context::{Context, image_name};
 use crate::error::{Failure, Result, reason};
 use crate::escape::escape;
 use crate::exit::Exit;
 use crate::json::put_bytes;
 use crate::output::Output;
 use crate::size::counted;
+use crate::target::Target;
 
 /// Reports everything. Returns the exit code.
-pub fn finish(context: &Context, name: &str, mut report: ExtractReport) -> Result {
+pub fn finish(
+    context: &Context,
+    args: &ExtractArgs,
+    (image, target): (&Image, Option<Target>),
+    mut report: ExtractReport,
+) -> Result {
+    let name = &image_name(&args.image);
     let complete = report.is_complete();
     let unlisted = report.more_failures;
     let failures: Vec<Failure> = std::mem::take(&mut report.failures)
         .into_iter()
         .map(|error| named(error.into(), name))
         .collect();
+    let listed: Vec<_> = match args.image.source.rescue {
+        true => failures.iter().map(crate::json::failure_fields).collect(),
+        false => Vec::new(),
+    };
     if context.global.json {
         let mut out = Output::stdout()?;
         out.json(&to_json(name, &report, &failures, complete))?;
@@ -40,6 +54,10 @@ pub fn finish(context: &Context, name: &str, mut report: ExtractReport) -> Resul
     }
     if !context.global.json {
         sum_up(context, name, &report);
+    }
+    if args.image.source.rescue {
+        let outcomes = (report.outcomes.as_slice(), listed.as_slice());
+        salvage::finish(context, &args.image, image, outcomes, target)?;
     }
     Ok(if complete { Exit::Ok } else { Exit::Partial })
 }
@@ -175,8 +193,10 @@ fn to_json(name: &str, report: &ExtractReport, failures: &[Failure], complete: b
             "hint": hint(lost),
         })
     });
+    let files = salvage::outcomes(&report.outcomes);
     json!({
         "image": name,
+        "outcomes": files,
         "complete": complete,
         "directories": report.directories,
         "files": report.files,

@@ -1,0 +1,141 @@
+//! The report of a salvage: which files are whole, partial or lost.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use forerun::Image;
+use forerun_export::{Outcome, State};
+use serde_json::{Map, Value, json};
+
+use crate::advice::absolute;
+use crate::args::ImageArgs;
+use crate::context::{Context, image_name};
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::json::put_bytes;
+use crate::size::counted;
+use crate::target::{Target, is_same_file};
+
+/// Damaged files that are named on standard error; the report has all.
+const NAMED: usize = 100;
+
+/// What only a salvage takes.
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// With --salvage, write to FILE as JSON which files are whole, which ranges of the others are lost,
+    /// and what could not be read at all
+    #[arg(
+        help_heading = "Image",
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        requires = "rescue"
+    )]
+    pub report: Option<PathBuf>,
+}
+
+impl ReportArgs {
+    /// Opens the report, before the rights to do so are given up.
+    pub fn target(&self, image: &ImageArgs) -> Result<Option<Target>> {
+        let Some(path) = &self.report else {
+            return Ok(None);
+        };
+        if is_same_file(&image.image, path) {
+            let failure = Failure::usage("the image and the report are the same file");
+            return Err(failure.of(path.display()));
+        }
+        Target::create(Path::new(path), true, "a report").map(Some)
+    }
+}
+
+/// Names the damaged files, counts all, and writes the report. Returns the exit code.
+pub fn finish(
+    context: &Context,
+    args: &ImageArgs,
+    image: &Image,
+    (outcomes, failures): (&[Outcome], &[Value]),
+    report: Option<Target>,
+) -> Result {
+    let name = image_name(args);
+    if let Some(mut target) = report {
+        let report = to_json(&name, image, outcomes, failures);
+        let written = serde_json::to_writer_pretty(target.file(), &report);
+        written.map_err(|error| target.failed(&error.into()))?;
+        target.commit()?;
+    }
+    let count = |state| outcomes.iter().filter(|file| file.state() == state).count();
+    let (whole, partial) = (count(State::Whole), count(State::Partial));
+    if !context.global.json {
+        let damaged = outcomes
+            .iter()
+            .filter(|file| file.state() == State::Partial);
+        for file in damaged.take(NAMED) {
+            context.report(&partly(file).of(&name));
+        }
+        if partial > NAMED {
+            let text = format!("and {} more files that are partly lost", partial - NAMED);
+            context.report(&Failure::new(Exit::Partial, "partial", text).of(&name));
+        }
+    }
+    let guesses = outcomes.iter().filter(|file| file.is_guess).count();
+    let files = counted(u64_of(whole), "file is", "files are");
+    let guessed = match guesses {
+        0 => String::new(),
+        n => format!(", {n} of them put together by guess"),
+    };
+    let lost = u64_of(count(State::Lost) + failures.len());
+    let lost = counted(lost, "entry", "entries");
+    context.note(&format!(
+        "{name}: {files} whole{guessed}; {partial} partial; {lost} lost"
+    ));
+    Ok(if partial == 0 {
+        Exit::Ok
+    } else {
+        Exit::Partial
+    })
+}
+
+fn partly(file: &Outcome) -> Failure {
+    let size = file.size.unwrap_or(0);
+    let first = file.lost.first().map_or(0, |lost| lost.start);
+    let message = format!(
+        "{} of its {size} bytes are lost, the first at byte {first}; they are zeros in the output",
+        file.lost_bytes()
+    );
+    Failure::new(Exit::Partial, "partial", message).at(&absolute(&file.path))
+}
+
+fn u64_of(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// Converts the outcomes of a salvage.
+pub fn outcomes(outcomes: &[Outcome]) -> Value {
+    let files = outcomes.iter().map(|file| {
+        let mut object = Map::new();
+        put_bytes(&mut object, "path", &absolute(&file.path));
+        object.insert("size".into(), file.size.into());
+        object.insert("state".into(), file.state().name().into());
+        let lost = file.lost.iter().map(|lost| json!([lost.start, lost.end]));
+        object.insert("lost".into(), lost.collect());
+        object.insert("guess".into(), file.is_guess.into());
+        object.insert("message".into(), file.error.clone().into());
+        Value::Object(object)
+    });
+    files.collect()
+}
+
+fn to_json(name: &str, image: &Image, files: &[Outcome], failures: &[Value]) -> Value {
+    let volume = image.reader().fs().volume();
+    let count = |state| files.iter().filter(|file| file.state() == state).count();
+    json!({
+        "image": name,
+        "format": volume.format,
+        "damage": volume.warnings,
+        "whole": count(State::Whole),
+        "partial": count(State::Partial),
+        "lost": count(State::Lost),
+        "files": outcomes(files),
+        "failures": failures,
+    })
+}

@@ -1,0 +1,209 @@
+//! Files of a damaged image, as far as they can be read, and the report of what is lost.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_engine::Reader;
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{Error, Extent, NodeId, Place};
+
+use crate::content::CHUNK;
+
+/// Bytes of a file whose extents are asked for at a time.
+const WINDOW: u64 = 64 << 20;
+/// Finest step to find where a damaged place ends.
+const FINEST: u64 = 4096;
+/// Steps that may fail one after the other; then the rest of the file is lost. An image can give a file any
+/// size.
+const FAILURES: u32 = 1 << 16;
+
+/// The fate of one file of a salvage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Path in the output.
+    pub path: Vec<u8>,
+    /// Bytes of the file, as the image says; nothing if that cannot be read.
+    pub size: Option<u64>,
+    /// What cannot be read of it, in order. These bytes are zeros in the output.
+    pub lost: Vec<Range<u64>>,
+    /// The first error.
+    pub error: Option<String>,
+    /// The file is put together by guess: its bytes are in the image, but it may have begun or ended
+    /// elsewhere.
+    pub is_guess: bool,
+}
+
+/// How much of a file there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// All of it.
+    Whole,
+    /// Some of it.
+    Partial,
+    /// Nothing.
+    Lost,
+}
+
+impl State {
+    /// Returns a short stable name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Partial => "partial",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+impl Outcome {
+    /// Returns how much of the file there is.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match (self.size, self.lost_bytes()) {
+            (None, _) => State::Lost,
+            (Some(_), 0) if self.error.is_none() => State::Whole,
+            (Some(size), lost) if lost >= size => State::Lost,
+            _ => State::Partial,
+        }
+    }
+
+    /// Counts the bytes that are lost.
+    #[must_use]
+    pub fn lost_bytes(&self) -> u64 {
+        let lens = self.lost.iter().map(|lost| lost.end - lost.start);
+        lens.fold(0, u64::saturating_add)
+    }
+}
+
+/// What cannot be read of a file.
+#[derive(Debug, Default)]
+pub struct Damage {
+    pub lost: Vec<Range<u64>>,
+    pub error: Option<Error>,
+}
+
+impl Damage {
+    fn add(&mut self, range: Range<u64>, error: Error) {
+        self.error.get_or_insert(error);
+        match self.lost.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => self.lost.push(range),
+        }
+    }
+}
+
+/// Visits what can be read of a file of `size` bytes, in order, but for holes. Returns what cannot.
+///
+/// # Errors
+/// Those of the visitor.
+pub fn visit_readable<E>(
+    reader: &Reader,
+    node: NodeId,
+    size: u64,
+    visit: &mut dyn FnMut(u64, &[u8]) -> Result<(), E>,
+) -> Result<Damage, E> {
+    let step = u64::from(reader.fs().volume().block_size).clamp(FINEST, CHUNK);
+    let mut salvage = Salvage {
+        reader,
+        node,
+        visit,
+        damage: Damage::default(),
+        failures: 0,
+    };
+    let (mut at, mut window) = (0, WINDOW);
+    while at < size {
+        let end = size.min(at.saturating_add(window));
+        let (extents, error) = salvage.extents(at..end);
+        window = match extents.iter().all(|extent| extent.place == Place::Zero) {
+            true => window.saturating_mul(2),
+            false => WINDOW,
+        };
+        for extent in &extents {
+            salvage.extent(
+                at.max(extent.logical.start)..end.min(extent.logical.end),
+                extent,
+            )?;
+        }
+        at = extents
+            .last()
+            .map_or(at, |last| last.logical.end.min(end).max(at));
+        if at >= end {
+            continue;
+        }
+        // The image does not say where this block is.
+        let next = (at - at % step).saturating_add(step).min(size);
+        let next = if salvage.failures >= FAILURES {
+            size
+        } else {
+            next
+        };
+        salvage.lose(at..next, error.unwrap_or(Error::NotFound));
+        at = next;
+        window = WINDOW;
+    }
+    Ok(salvage.damage)
+}
+
+struct Salvage<'s, E> {
+    reader: &'s Reader,
+    node: NodeId,
+    visit: &'s mut dyn FnMut(u64, &[u8]) -> Result<(), E>,
+    damage: Damage,
+    /// Steps that failed since the last that did not.
+    failures: u32,
+}
+
+impl<E> Salvage<'_, E> {
+    /// Returns the extents of `range` up to the first damage or gap, and that damage.
+    fn extents(&self, range: Range<u64>) -> (Vec<Extent>, Option<Error>) {
+        let (mut extents, mut at) = (Vec::new(), range.start);
+        let mapped = self
+            .reader
+            .fs()
+            .map(self.node, range.clone(), &mut |extent| {
+                if extent.logical.start > at || extent.logical.end <= at {
+                    return ControlFlow::Break(());
+                }
+                at = extent.logical.end;
+                extents.push(extent);
+                match at < range.end {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            });
+        (extents, mapped.err())
+    }
+
+    fn lose(&mut self, range: Range<u64>, error: Error) {
+        self.failures = self.failures.saturating_add(1);
+        self.damage.add(range, error);
+    }
+
+    fn extent(&mut self, range: Range<u64>, extent: &Extent) -> Result<(), E> {
+        if extent.place == Place::Zero {
+            return Ok(());
+        }
+        let is_stored = matches!(extent.place, Place::Stored { .. });
+        let (mut at, mut chunk) = (range.start, CHUNK);
+        while at < range.end {
+            let end = range.end.min(at.saturating_add(chunk));
+            match self.reader.read(self.node, at, saturating_usize(end - at)) {
+                Ok(data) if !data.is_empty() => {
+                    (self.visit)(at, &data)?;
+                    at = at.saturating_add(u64_from(data.len()));
+                    chunk = CHUNK;
+                    self.failures = 0;
+                }
+                // Halved until what is readable before and behind the damage is.
+                Err(_) if is_stored && chunk > FINEST && self.failures < FAILURES => chunk /= 2,
+                failed => {
+                    let all = !is_stored || self.failures >= FAILURES;
+                    let end = if all { range.end } else { end };
+                    self.lose(at..end, failed.err().unwrap_or(Error::NotFound));
+                    at = end;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -30,8 +30,44 @@ pub struct ImageOptions {
 /// [`BuildError::Image`] with the path at which the image is damaged or a limit is reached: a
 /// damaged image is not copied.
 pub fn from_image(reader: &Reader, options: &ImageOptions) -> Result<Tree, BuildError> {
+    copied(reader, options, None)
+}
+
+/// Reads the tree of an image that may be damaged. Calls `leave_out` with the error of each entry that cannot
+/// be read as a whole, and leaves it out: every file is read once for that.
+///
+/// # Errors
+/// The errors of [`from_image`], but for damage.
+pub fn from_damaged_image(
+    reader: &Reader,
+    options: &ImageOptions,
+    leave_out: &mut dyn FnMut(BuildError),
+) -> Result<Tree, BuildError> {
+    copied(reader, options, Some(leave_out))
+}
+
+fn copied(
+    reader: &Reader,
+    options: &ImageOptions,
+    mut leave_out: Option<&mut dyn FnMut(BuildError)>,
+) -> Result<Tree, BuildError> {
+    let is_salvage = leave_out.is_some();
+    let mut damaged = |error: BuildError| match (&mut leave_out, &error) {
+        (
+            Some(leave_out),
+            BuildError::Image {
+                source: Error::Corrupt(_) | Error::Io { .. } | Error::StaleNode(_),
+                ..
+            },
+        ) => {
+            leave_out(error);
+            Ok(())
+        }
+        _ => Err(error),
+    };
     let mut copy = Copy {
         reader,
+        reads: is_salvage,
         xattrs: options.xattrs && reader.fs().volume().has_xattrs,
         tree: Tree::default(),
         links: HashMap::new(),
@@ -42,13 +78,25 @@ pub fn from_image(reader: &Reader, options: &ImageOptions) -> Result<Tree, Build
     let mut dirs: Vec<NodeIndex> = Vec::new();
     let mut walk = reader.walk(reader.fs().root());
     while let Some(entry) = walk.next() {
-        let entry = entry.map_err(|failed| at(&failed.path, failed.error))?;
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(failed) => {
+                damaged(at(&failed.path, failed.error))?;
+                continue;
+            }
+        };
         if !entry.path.is_empty() && options.exclude.matches(&entry.path) {
             walk.skip_children();
             continue;
         }
-        let metadata = entry.metadata.as_ref();
-        let metadata = metadata.map_err(|source| at(&entry.path, source.clone()))?;
+        let metadata = match &entry.metadata {
+            Ok(metadata) => metadata,
+            Err(source) => {
+                damaged(at(&entry.path, source.clone()))?;
+                walk.skip_children();
+                continue;
+            }
+        };
         let is_dir = metadata.kind == FileType::Directory;
         let depth = depth(&entry.path);
         dirs.truncate(depth);
@@ -57,7 +105,14 @@ pub fn from_image(reader: &Reader, options: &ImageOptions) -> Result<Tree, Build
             true => entry.name(),
             false => entry.path.as_slice(),
         };
-        let index = copy.add(dirs.last().copied(), &entry, name, metadata)?;
+        let index = match copy.add(dirs.last().copied(), &entry, name, metadata) {
+            Ok(index) => index,
+            Err(error) => {
+                damaged(error)?;
+                walk.skip_children();
+                continue;
+            }
+        };
         if is_dir {
             dirs.push(index);
         }
@@ -83,6 +138,8 @@ const NAME: usize = 80;
 struct Copy<'r> {
     reader: &'r Reader,
     xattrs: bool,
+    /// Read each file to see that it can be read.
+    reads: bool,
     tree: Tree,
     /// Nodes that may be met again. All of them, since not every format counts names.
     links: HashMap<NodeId, NodeIndex>,
@@ -130,6 +187,10 @@ impl Copy<'_> {
             FileType::Directory => NewNode::directory().kind,
             FileType::Regular => {
                 self.count(path, metadata.size)?;
+                if self.reads {
+                    let read = read_through(self.reader, node, metadata.size);
+                    read.map_err(|source| at(path, source))?;
+                }
                 NodeKind::File {
                     len: metadata.size,
                     content: Content::Other(Arc::new(ImageFile {
@@ -180,6 +241,23 @@ impl Copy<'_> {
         }
         Ok(())
     }
+}
+
+/// Reads a file, but for its holes.
+fn read_through(reader: &Reader, node: NodeId, size: u64) -> Result<(), Error> {
+    const STEP: usize = 1 << 20;
+    let mut at = 0;
+    while at < size {
+        let Some(start) = reader.seek_data(node, at)? else {
+            return Ok(());
+        };
+        let data = reader.read(node, start, STEP)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        at = start.saturating_add(u64_from(data.len()));
+    }
+    Ok(())
 }
 
 fn at(path: &[u8], source: Error) -> BuildError {

@@ -88,7 +88,7 @@ mod writer;
 pub mod build {
     pub use forerun_build::*;
 
-    pub use crate::from_image::{ImageOptions, from_image};
+    pub use crate::from_image::{ImageOptions, from_damaged_image, from_image};
 }
 
 pub use contents::contents;

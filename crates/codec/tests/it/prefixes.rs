@@ -180,3 +180,43 @@ fn lz4_prefixes_end_with_any_byte() {
         assert!(out == input[..3000], "{last}");
     }
 }
+
+#[test]
+fn the_first_of_several_streams_ends_where_it_says() {
+    for codec in [Codec::Zlib, Codec::Xz, Codec::Zstd] {
+        for input in [text(1), text(300), text(8192), text(100_000), vec![0; 9000]] {
+            // Too short to get shorter: of some codecs there is no stream then.
+            let encoding = Encoding::default_of(codec).unwrap();
+            let mut stream = Vec::new();
+            let mut encoder = Encoder::new(&encoding, 128 << 10).unwrap();
+            if !encoder.encode(&input, &mut stream) {
+                continue;
+            }
+            let len = stream.len();
+            assert!(codec.may_start(&stream) && !codec.may_start(b"text"));
+            for more in [&b""[..], b"more", &stream.clone()] {
+                let both = [&stream[..], more].concat();
+                let mut out = vec![0xAA; 128 << 10];
+                let first = codec.decode_first(&both, &mut out).unwrap();
+                assert_eq!(
+                    (first.stored, first.decoded),
+                    (len, input.len()),
+                    "{codec:?}"
+                );
+                assert!(out[..first.decoded] == input);
+                let mut exact = vec![0; input.len()];
+                assert_eq!(codec.decode_first(&both, &mut exact), Ok(first));
+                let expected = input.len() - 1;
+                let long = codec.decode_first(&both, &mut exact[..expected]);
+                assert_eq!(long, Err(DecodeError::Long { expected }));
+            }
+            let mut out = vec![0; 128 << 10];
+            let cut = codec.decode_first(&stream[..len - 1], &mut out);
+            assert_eq!(cut, Err(DecodeError::Damaged));
+        }
+    }
+    for codec in [Codec::Lzo, Codec::Lz4, Codec::Lzma, Codec::MicroLzma] {
+        let none = codec.decode_first(b"any", &mut [0; 8]);
+        assert_eq!(none, Err(DecodeError::NoPrefix));
+    }
+}

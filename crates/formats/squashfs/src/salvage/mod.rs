@@ -104,10 +104,8 @@ fn data(
         warnings.push("the search for data ended at a limit".into());
     }
     let mut blocks = search.found;
-    // What the cut leaves of a block is none.
     if is_cut && end == superblock.bytes_used {
-        let is_rest = |block: &mut Block| block.is_raw && block.end() == end;
-        blocks.pop_if(is_rest);
+        leave_rest_out(&mut blocks, end, u64::from(superblock.block_size));
     }
     let assigned = fragments::assign(&missing, &blocks);
     let used: HashMap<u64, ()> = assigned
@@ -127,6 +125,18 @@ fn data(
     }
     blocks.retain(|block| !used.contains_key(&block.offset));
     carve::carve(&blocks, image.superblock.block_size)
+}
+
+/// Leaves out what the cut at `end` leaves of a block. Whole blocks before it may be stored as they are.
+fn leave_rest_out(blocks: &mut Vec<Block>, end: u64, block_size: u64) {
+    let Some(mut last) = blocks.pop_if(|block| block.is_raw && block.end() == end) else {
+        return;
+    };
+    last.stored -= last.stored % block_size;
+    last.decoded = last.stored;
+    if last.stored > 0 {
+        blocks.push(last);
+    }
 }
 
 /// Returns the numbers of the fragments whose places are not known, with their lengths where files use them.

@@ -58,3 +58,10 @@ fn squashfs_walk() {
         assert!(kinds.contains(kind), "{kinds:?}");
     }
 }
+
+#[test]
+fn squashfs_salvage() {
+    for (_, seed) in fuzzing::seeds().unwrap() {
+        each(&seed, ROUNDS / 4, fuzzing::salvage);
+    }
+}

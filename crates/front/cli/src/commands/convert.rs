@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueHint};
 use forerun::MemoryLimit;
-use forerun::build::{ImageOptions, Priorities, from_image};
+use forerun::build::{ImageOptions, Priorities, from_damaged_image, from_image};
 
-use super::pack::{ChangeArgs, ExcludeArgs, FormatArgs, OutputArgs, make};
+use super::pack::{ChangeArgs, ExcludeArgs, FormatArgs, OutputArgs, Skipped, make};
 use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs, VerityMode};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
@@ -19,7 +19,8 @@ use crate::target::{Target, is_same_file};
 ///
 /// Everything that the new format can hold is kept: owners, times, extended attributes, devices,
 /// hard links. Contents go from image to image without lying on disk in between, and no root is
-/// needed. A damaged image is not converted; the message says where it is damaged.
+/// needed. A damaged image is not converted; the message says where it is damaged. With --salvage, what is
+/// whole in it is converted, and the rest is listed; the exit status is 6.
 #[derive(Args, Debug)]
 #[command(override_usage = "forerun convert [OPTIONS] <IMAGE> <OUTPUT>")]
 #[command(group = ArgGroup::new("target").required(true).args(["output", "output_option"]))]
@@ -87,6 +88,9 @@ pub struct FromArgs {
     /// may be inconsistent
     #[arg(help_heading = "Image", long)]
     pub no_lock: bool,
+    /// Read what can be read of an IMAGE that is cut or damaged, and leave out files that are not whole
+    #[arg(help_heading = "Image", long)]
+    pub salvage: bool,
     #[command(flatten)]
     pub remote: RemoteArgs,
 }
@@ -120,17 +124,23 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
         xattrs: changes.want_xattrs(),
     };
     let name = image_name(&image_args);
-    let tree = from_image(image.reader(), &options);
+    let mut skipped = Skipped::default();
+    let tree = match args.source.salvage {
+        true => from_damaged_image(image.reader(), &options, &mut |error| skipped.add(error)),
+        false => from_image(image.reader(), &options),
+    };
     let mut tree = tree.map_err(|error| Failure::from(error).of(&name))?;
+    let exit = skipped.tell(context, &name);
     changes.apply(&mut tree);
-    make(
+    let made = make(
         context,
         &writer,
         &mut tree,
         (target, blob),
         output,
         ("converting", None),
-    )
+    )?;
+    Ok(exit.and(made))
 }
 
 /// Returns half of the usual cache where memory is scarce: the tables of the tree and the writer are
@@ -162,7 +172,7 @@ impl ConvertArgs {
                 no_large_blocks: false,
                 no_lock: from.no_lock,
                 remote: from.remote.clone(),
-                rescue: false,
+                rescue: from.salvage,
             },
             limits: self.limits.clone(),
         }

@@ -36,6 +36,7 @@ mod restart;
 mod restart_failures;
 mod restarting;
 mod resuming;
+mod salvaging;
 mod sandbox;
 mod scanning;
 mod sharing;

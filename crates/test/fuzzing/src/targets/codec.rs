@@ -56,6 +56,18 @@ pub fn decode(bytes: &[u8]) {
         (exact, up_to) => unreachable!("{exact:?} and {up_to:?}"),
     }
     prefix(codec, stream, len);
+    first(codec, stream, len);
+}
+
+/// Decodes the stream at the start of the bytes: it must be the whole of what it takes.
+fn first(codec: Codec, stream: &[u8], len: usize) {
+    let mut out = vec![BEFORE; len];
+    if let Ok(first) = codec.decode_first(stream, &mut out) {
+        let mut again = vec![!BEFORE; len];
+        let taken = stream.get(..first.stored).unwrap_or_default();
+        assert_eq!(codec.decode_up_to(taken, &mut again), Ok(first.decoded));
+        assert!(out.get(..first.decoded) == again.get(..first.decoded));
+    }
 }
 
 /// Asserts that decoding a prefix returns the start of `decoded`, and that decoding to a longer length is

@@ -43,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     ),
     Target::new("squashfs_xattrs", squashfs::xattrs, squashfs::xattr_seeds),
     Target::new("squashfs_walk", squashfs::walk, squashfs::images),
+    Target::new("squashfs_salvage", squashfs::salvage, squashfs::cut_images),
     Target::new("erofs_superblock", erofs::superblock, erofs::superblocks),
     Target::new("erofs_inodes", erofs::inodes, erofs::inode_seeds),
     Target::new(

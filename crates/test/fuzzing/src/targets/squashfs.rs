@@ -16,6 +16,20 @@ pub fn walk(bytes: &[u8]) {
     read_all("squashfs", bytes, fuzzing::limits());
 }
 
+/// Opens an image as damaged, and exercises what is salvaged.
+pub fn salvage(bytes: &[u8]) {
+    fuzzing::salvage(bytes);
+}
+
+/// Images, whole and without the last tables.
+pub fn cut_images() -> Made {
+    let seeds = fuzzing::seeds()?.into_iter();
+    Ok(named(seeds.flat_map(|(name, image)| {
+        let cut = image.iter().take(image.len() * 4 / 5).copied().collect();
+        [(name, image), (name, cut)]
+    })))
+}
+
 pub fn images() -> Made {
     Ok(named(fuzzing::seeds()?))
 }

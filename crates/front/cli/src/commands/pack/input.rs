@@ -59,7 +59,8 @@ impl Skipped {
     /// Times that an image is begun anew. Where files go as fast as they are read, it is never made.
     const RESTARTS: u32 = 3;
 
-    fn add(&mut self, error: BuildError) {
+    /// Notes one.
+    pub fn add(&mut self, error: BuildError) {
         self.count += 1;
         if self.first.len() < Self::LISTED {
             let mut failure = Failure::from(error);

@@ -30,6 +30,7 @@ use crate::target::{Target, is_same_file};
 
 pub use exfat::{ClusterArgs, VolumeArgs};
 pub use format::{FormatArgs, unfit};
+pub use input::Skipped;
 pub use make::{OutputArgs, make};
 pub use select::{ChangeArgs, ExcludeArgs, source_date_epoch};
 

@@ -1,0 +1,245 @@
+//! `--salvage`: commands on images that are cut, compared with the tree.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use forerun_testkit::require;
+
+use crate::common::{Fixture, Ran, command, ran};
+
+/// Makes the first `tenths` of an image of mksquashfs.
+fn cut(fixture: &Fixture, tenths: usize, options: &[&str]) -> Option<()> {
+    require::program("mksquashfs")?;
+    let made = Command::new("mksquashfs")
+        .arg(fixture.path("tree"))
+        .arg(fixture.path("a.sqsh"))
+        .args([
+            "-noappend",
+            "-no-progress",
+            "-quiet",
+            "-nopad",
+            "-b",
+            "16384",
+        ])
+        .args(options)
+        .output()
+        .unwrap();
+    assert!(made.status.success());
+    let image = fs::read(fixture.path("a.sqsh")).unwrap();
+    fs::write(
+        fixture.path("cut.sqsh"),
+        &image[..image.len() * tenths / 10],
+    )
+    .unwrap();
+    Some(())
+}
+
+fn run(fixture: &Fixture, args: &[&str]) -> Ran {
+    ran(command(args)
+        .current_dir(fixture.dir.path())
+        .output()
+        .unwrap())
+}
+
+fn report(fixture: &Fixture) -> serde_json::Value {
+    let bytes = fs::read(fixture.path("report.json")).unwrap();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+/// Returns the one file that is partial: the one that the image names first has two names.
+fn partial(report: &serde_json::Value) -> &serde_json::Value {
+    assert_eq!(report["partial"], 1);
+    let files = report["files"].as_array().unwrap();
+    let found = files.iter().find(|file| file["state"] == "partial");
+    let found = found.unwrap();
+    assert_eq!(found["path"], "/hard");
+    found
+}
+
+/// Asserts that `file` is what the report says: right bytes, and zeros where they are lost.
+fn assert_as_told(file: &Path, expected: &[u8], lost: &serde_json::Value) {
+    let actual = fs::read(file).unwrap();
+    assert_eq!(actual.len(), expected.len());
+    let ranges: Vec<_> = lost.as_array().unwrap().iter().collect();
+    let is_lost = |at: usize| {
+        let at = u64::try_from(at).unwrap();
+        let holds = |range: &&serde_json::Value| {
+            (range[0].as_u64().unwrap()..range[1].as_u64().unwrap()).contains(&at)
+        };
+        ranges.iter().any(|range| holds(range))
+    };
+    for (at, (&actual, &expected)) in actual.iter().zip(expected).enumerate() {
+        let expected = if is_lost(at) { 0 } else { expected };
+        assert_eq!(actual, expected, "byte {at}");
+    }
+}
+
+#[test]
+fn a_cut_romfs_gives_whole_files_and_the_first_part_of_the_one_that_is_cut() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let image = fs::read(fixture.path("a.img")).unwrap();
+    fs::write(fixture.path("cut.img"), &image[..image.len() / 2]).unwrap();
+    let refused = run(&fixture, &["ls", "cut.img"]);
+    assert!(refused.stderr.contains("--salvage"), "{}", refused.stderr);
+    let listed = run(&fixture, &["ls", "--salvage", "cut.img"]);
+    let names = listed.stdout.split(|&byte| byte == b'\n');
+    assert!(names.into_iter().any(|name| name == b"hard"), "{listed:?}");
+    let args = [
+        "extract",
+        "--salvage",
+        "--report",
+        "report.json",
+        "-C",
+        "out",
+        "cut.img",
+    ];
+    let extracted = run(&fixture, &args);
+    assert_eq!(extracted.code, Some(6), "{}", extracted.stderr);
+    assert!(
+        extracted.stderr.contains("are zeros in the output"),
+        "{}",
+        extracted.stderr
+    );
+    let report = report(&fixture);
+    let big = partial(&report);
+    let expected = fs::read(fixture.path("tree/big")).unwrap();
+    let lost = big["lost"][0][0].as_u64().unwrap();
+    assert!(lost > 1_000_000, "{lost}");
+    assert_as_told(&fixture.path("out/hard"), &expected, &big["lost"]);
+}
+
+#[test]
+fn a_tar_of_a_cut_image_marks_what_is_lost() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let image = fs::read(fixture.path("a.img")).unwrap();
+    fs::write(fixture.path("cut.img"), &image[..image.len() / 2]).unwrap();
+    let args = [
+        "tar",
+        "--salvage",
+        "--report",
+        "report.json",
+        "-o",
+        "a.tar",
+        "cut.img",
+    ];
+    let archived = run(&fixture, &args);
+    assert_eq!(archived.code, Some(6), "{}", archived.stderr);
+    let archive = fs::read(fixture.path("a.tar")).unwrap();
+    let marked = archive.windows(12).any(|bytes| bytes == b"FORERUN.lost");
+    assert!(marked);
+    let out = fixture.path("untarred");
+    fs::create_dir(&out).unwrap();
+    let untarred = Command::new("tar")
+        .arg("xf")
+        .arg(fixture.path("a.tar"))
+        .current_dir(&out)
+        .output()
+        .unwrap();
+    assert!(untarred.status.success());
+    let report = report(&fixture);
+    let big = partial(&report);
+    let expected = fs::read(fixture.path("tree/big")).unwrap();
+    assert_as_told(&out.join("hard"), &expected, &big["lost"]);
+}
+
+#[test]
+fn a_squashfs_without_its_last_tables_keeps_its_names() {
+    let fixture = Fixture::tree();
+    if cut(&fixture, 10, &[]).is_none() {
+        return;
+    }
+    // Without the table of ids.
+    let mut image = fs::read(fixture.path("a.sqsh")).unwrap();
+    let ids: [u8; 8] = image[48..56].try_into().unwrap();
+    image.truncate(usize::try_from(u64::from_le_bytes(ids)).unwrap() - 4);
+    fs::write(fixture.path("cut.sqsh"), image).unwrap();
+    let refused = run(&fixture, &["extract", "-C", "none", "cut.sqsh"]);
+    assert!(refused.stderr.contains("--salvage"), "{}", refused.stderr);
+    let args = [
+        "extract",
+        "--salvage",
+        "--report",
+        "report.json",
+        "-C",
+        "out",
+        "cut.sqsh",
+    ];
+    let extracted = run(&fixture, &args);
+    assert_eq!(extracted.code, Some(6), "{}", extracted.stderr);
+    for file in ["big", "etc/passwd", "bin/tool"] {
+        let same = fs::read(fixture.path("tree").join(file)).unwrap()
+            == fs::read(fixture.path("out").join(file)).unwrap();
+        assert!(same, "{file}");
+    }
+    let report = report(&fixture);
+    assert_eq!(
+        (&report["partial"], &report["lost"]),
+        (&0.into(), &0.into())
+    );
+    assert!(
+        report["damage"]
+            .as_array()
+            .is_some_and(|damage| !damage.is_empty())
+    );
+    let passwd = run(&fixture, &["cat", "--salvage", "cut.sqsh", "/etc/passwd"]);
+    assert_eq!(
+        passwd.stdout,
+        fs::read(fixture.path("tree/etc/passwd")).unwrap()
+    );
+    let dumped = run(&fixture, &["dump", "--salvage", "cut.sqsh"]);
+    assert_eq!(dumped.code, Some(0), "{}", dumped.stderr);
+}
+
+#[test]
+fn a_squashfs_without_any_table_gives_data_that_is_marked_as_a_guess() {
+    let fixture = Fixture::tree();
+    if cut(&fixture, 9, &["-no-fragments"]).is_none() {
+        return;
+    }
+    let args = [
+        "extract",
+        "--salvage",
+        "--report",
+        "report.json",
+        "-C",
+        "out",
+        "cut.sqsh",
+    ];
+    let extracted = run(&fixture, &args);
+    assert_eq!(extracted.code, Some(6), "{}", extracted.stderr);
+    let report = report(&fixture);
+    for file in report["files"].as_array().unwrap() {
+        assert_eq!(file["guess"], true, "{file}");
+        assert!(file["path"].as_str().unwrap().starts_with("/lost+found/"));
+    }
+    assert!(
+        extracted.stderr.contains("by guess"),
+        "{}",
+        extracted.stderr
+    );
+    let once_more = run(
+        &fixture,
+        &["extract", "--report", "report.json", "cut.sqsh"],
+    );
+    assert_eq!(once_more.code, Some(2), "{}", once_more.stderr);
+}
+
+#[test]
+fn convert_leaves_out_what_is_not_whole() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let image = fs::read(fixture.path("a.img")).unwrap();
+    fs::write(fixture.path("cut.img"), &image[..image.len() / 2]).unwrap();
+    let converted = run(&fixture, &["convert", "--salvage", "cut.img", "new.sqsh"]);
+    assert_eq!(converted.code, Some(6), "{}", converted.stderr);
+    assert!(converted.stderr.contains("/hard"), "{}", converted.stderr);
+    let extracted = run(&fixture, &["extract", "-C", "out", "new.sqsh"]);
+    assert_eq!(extracted.code, Some(0), "{}", extracted.stderr);
+    assert!(!fixture.path("out/hard").exists());
+}

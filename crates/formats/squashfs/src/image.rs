@@ -31,11 +31,11 @@ pub struct Image {
     pub ids: Option<Indexed>,
     pub xattrs: Option<XattrTables>,
     pub positions: Positions,
-    /// What a salvage puts in place of damaged tables; nothing in an image that is opened as usual.
+    /// Nothing in an image that is opened as usual.
     pub salvage: Option<Substitutes>,
 }
 
-/// What a salvage puts in place of damaged tables.
+/// The values that a salvage uses in place of damaged tables.
 pub struct Substitutes {
     /// The owners of nodes whose ids are not known.
     pub uid: u32,

@@ -18,12 +18,12 @@ const FAILURES: u32 = 1 << 16;
 
 /// The fate of one file of a salvage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct SalvagedFile {
     /// Path in the output.
     pub path: Vec<u8>,
     /// Bytes of the file, as the image says; nothing if that cannot be read.
     pub size: Option<u64>,
-    /// What cannot be read of it, in order. These bytes are zeros in the output.
+    /// Ranges that cannot be read, in order. They are zeros in the output.
     pub lost: Vec<Range<u64>>,
     /// The first error.
     pub error: Option<String>,
@@ -34,7 +34,7 @@ pub struct Outcome {
 
 /// How much of a file there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum Remains {
     /// All of it.
     Whole,
     /// Some of it.
@@ -43,7 +43,7 @@ pub enum State {
     Lost,
 }
 
-impl State {
+impl Remains {
     /// Returns a short stable name.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -55,15 +55,15 @@ impl State {
     }
 }
 
-impl Outcome {
+impl SalvagedFile {
     /// Returns how much of the file there is.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> Remains {
         match (self.size, self.lost_bytes()) {
-            (None, _) => State::Lost,
-            (Some(_), 0) if self.error.is_none() => State::Whole,
-            (Some(size), lost) if lost >= size => State::Lost,
-            _ => State::Partial,
+            (None, _) => Remains::Lost,
+            (Some(_), 0) if self.error.is_none() => Remains::Whole,
+            (Some(size), lost) if lost >= size => Remains::Lost,
+            _ => Remains::Partial,
         }
     }
 
@@ -75,7 +75,7 @@ impl Outcome {
     }
 }
 
-/// What cannot be read of a file.
+/// The ranges of a file that cannot be read, and the first error.
 #[derive(Debug, Default)]
 pub struct Damage {
     pub lost: Vec<Range<u64>>,
@@ -92,6 +92,9 @@ impl Damage {
     }
 }
 
+/// Takes bytes of a file, and the place of the first.
+type Visit<'v, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'v;
+
 /// Visits what can be read of a file of `size` bytes, in order, but for holes. Returns what cannot.
 ///
 /// # Errors
@@ -100,7 +103,7 @@ pub fn visit_readable<E>(
     reader: &Reader,
     node: NodeId,
     size: u64,
-    visit: &mut dyn FnMut(u64, &[u8]) -> Result<(), E>,
+    visit: &mut Visit<'_, E>,
 ) -> Result<Damage, E> {
     let step = u64::from(reader.fs().volume().block_size).clamp(FINEST, CHUNK);
     let mut salvage = Salvage {
@@ -144,16 +147,16 @@ pub fn visit_readable<E>(
     Ok(salvage.damage)
 }
 
-struct Salvage<'s, E> {
+struct Salvage<'s, 'v, E> {
     reader: &'s Reader,
     node: NodeId,
-    visit: &'s mut dyn FnMut(u64, &[u8]) -> Result<(), E>,
+    visit: &'s mut Visit<'v, E>,
     damage: Damage,
     /// Steps that failed since the last that did not.
     failures: u32,
 }
 
-impl<E> Salvage<'_, E> {
+impl<E> Salvage<'_, '_, E> {
     /// Returns the extents of `range` up to the first damage or gap, and that damage.
     fn extents(&self, range: Range<u64>) -> (Vec<Extent>, Option<Error>) {
         let (mut extents, mut at) = (Vec::new(), range.start);

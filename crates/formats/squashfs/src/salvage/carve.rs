@@ -6,13 +6,13 @@ use std::ops::{ControlFlow, Range};
 use forerun_codec::Codec;
 use forerun_vfs::{BlobId, DecodedLen, EncodedBlock, Extent, Padding, Place};
 
-use super::search::Block;
+use super::search::FoundBlock;
 
 /// Blocks that may be a file: or several small ones, where they share a fragment block.
 #[derive(Debug, Default)]
 pub struct Carved {
     /// Each with the bytes before it.
-    blocks: Vec<(u64, Block)>,
+    blocks: Vec<(u64, FoundBlock)>,
     pub size: u64,
 }
 
@@ -27,7 +27,7 @@ impl Carved {
         self.blocks.iter().all(|(_, block)| block.is_raw)
     }
 
-    fn push(&mut self, block: Block) {
+    fn push(&mut self, block: FoundBlock) {
         self.blocks.push((self.size, block));
         self.size = self.size.saturating_add(block.decoded);
     }
@@ -76,7 +76,7 @@ impl Carved {
 }
 
 /// Puts blocks together, which are in the order of the image.
-pub fn carve(blocks: &[Block], block_size: u32) -> Vec<Carved> {
+pub fn carve(blocks: &[FoundBlock], block_size: u32) -> Vec<Carved> {
     let block_size = u64::from(block_size);
     let mut files = Vec::new();
     let mut open = Carved::default();

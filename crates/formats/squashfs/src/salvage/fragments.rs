@@ -12,7 +12,7 @@ use forerun_io::u64_from;
 use forerun_vfs::NodeId;
 use zerocopy::FromBytes;
 
-use super::search::Block;
+use super::search::FoundBlock;
 use crate::cursor::Cursor;
 use crate::image::Image;
 use crate::inode::File;
@@ -25,7 +25,7 @@ const REACH: usize = 64;
 /// Differences that are looked into.
 const DIFFERENCES: usize = 4096;
 
-/// What the readable files use.
+/// The parts of the image that readable files use.
 #[derive(Default)]
 pub struct Usage {
     /// Parts of the image with data of files.
@@ -144,7 +144,7 @@ fn entries(image: &Image, data: &[u8]) -> Option<Vec<FragmentEntry>> {
 }
 
 /// Gives numbers to blocks: `missing` are the numbers in order, with the lengths that are known.
-pub fn assign(missing: &[(u32, Option<u64>)], blocks: &[Block]) -> Vec<(u32, Block)> {
+pub fn assign(missing: &[(u32, Option<u64>)], blocks: &[FoundBlock]) -> Vec<(u32, FoundBlock)> {
     let mut found = Vec::new();
     let (mut number, mut block) = (0, 0);
     let agrees = |number: usize, block: usize| {
@@ -191,10 +191,14 @@ pub fn assign(missing: &[(u32, Option<u64>)], blocks: &[Block]) -> Vec<(u32, Blo
 }
 
 /// Splits bytes that do not decode into fragments stored as they are, if the lengths of the next ones add up.
-fn split(missing: &[(u32, Option<u64>)], number: usize, raw: Block) -> Option<Vec<(u32, Block)>> {
+fn split(
+    missing: &[(u32, Option<u64>)],
+    number: usize,
+    raw: FoundBlock,
+) -> Option<Vec<(u32, FoundBlock)>> {
     let (mut parts, mut at) = (Vec::new(), raw.offset);
     for &(index, len) in missing.iter().skip(number).filter(|_| raw.is_raw) {
-        let part = Block {
+        let part = FoundBlock {
             offset: at,
             stored: len?,
             decoded: len?,
@@ -210,7 +214,7 @@ fn split(missing: &[(u32, Option<u64>)], number: usize, raw: Block) -> Option<Ve
 }
 
 /// Returns the entry of a block that was found.
-pub fn entry(block: Block) -> Option<FragmentEntry> {
+pub fn entry(block: FoundBlock) -> Option<FragmentEntry> {
     let size = u32::try_from(block.stored).ok()?;
     let flag = if block.is_raw { BLOCK_STORED } else { 0 };
     Some(FragmentEntry {

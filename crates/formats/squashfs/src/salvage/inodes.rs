@@ -17,7 +17,7 @@ use crate::reference::Reference;
 pub struct Known {
     /// Their places, in order.
     pub inodes: Vec<u64>,
-    /// Those that no listing names, but for the root.
+    /// Inodes that no listing names, but for the root.
     pub orphans: Vec<Orphan>,
     /// Whether the root is a directory that can be read.
     pub has_root: bool,

@@ -26,7 +26,7 @@ use carve::Carved;
 pub use driver::Salvaged;
 use fragments::Usage;
 use inodes::Known;
-use search::{Block, Search};
+use search::{FoundBlock, Search};
 
 /// Bytes that the search may keep for each node or block.
 const NODE: u64 = 128;
@@ -128,7 +128,7 @@ fn data(
 }
 
 /// Leaves out what the cut at `end` leaves of a block. Whole blocks before it may be stored as they are.
-fn leave_rest_out(blocks: &mut Vec<Block>, end: u64, block_size: u64) {
+fn leave_rest_out(blocks: &mut Vec<FoundBlock>, end: u64, block_size: u64) {
     let Some(mut last) = blocks.pop_if(|block| block.is_raw && block.end() == end) else {
         return;
     };

@@ -11,7 +11,7 @@ use forerun_io::{ReadAt, saturating_usize, u64_from};
 
 /// A block that was found, or bytes between two of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct FoundBlock {
     pub offset: u64,
     /// Bytes in the image.
     pub stored: u64,
@@ -20,7 +20,7 @@ pub struct Block {
     pub is_raw: bool,
 }
 
-impl Block {
+impl FoundBlock {
     pub const fn end(&self) -> u64 {
         self.offset.saturating_add(self.stored)
     }
@@ -44,7 +44,7 @@ pub struct Search<'s> {
     budget: u64,
     /// Most blocks to find.
     most: usize,
-    pub found: Vec<Block>,
+    pub found: Vec<FoundBlock>,
     /// The budget or `most` ended the search.
     pub is_cut: bool,
 }
@@ -91,7 +91,7 @@ impl<'s> Search<'s> {
     fn raw(&mut self, range: Range<u64>) {
         if !range.is_empty() {
             let len = range.end - range.start;
-            self.found.push(Block {
+            self.found.push(FoundBlock {
                 offset: range.start,
                 stored: len,
                 decoded: len,
@@ -101,7 +101,7 @@ impl<'s> Search<'s> {
     }
 
     /// Decodes the block at `at`, if there is one that ends by `end`.
-    fn block_at(&mut self, at: u64, end: u64) -> Option<Block> {
+    fn block_at(&mut self, at: u64, end: u64) -> Option<FoundBlock> {
         let most = saturating_usize(self.block_size.min(end - at));
         self.fill(at, end)?;
         let start = saturating_usize(at - self.window_at);
@@ -137,7 +137,7 @@ impl<'s> Search<'s> {
             _ => None,
         };
         let first = first.filter(|first| first.decoded > 0 && first.stored > 0)?;
-        Some(Block {
+        Some(FoundBlock {
             offset: at,
             stored: u64_from(first.stored),
             decoded: u64_from(first.decoded),

@@ -75,7 +75,7 @@ impl Sample {
     }
 }
 
-/// The start of a table, from the superblock.
+/// Returns the start of a table, which the superblock holds at `at`.
 fn table(image: &[u8], at: usize) -> usize {
     let bytes: [u8; 8] = image[at..at + 8].try_into().unwrap();
     usize::try_from(u64::from_le_bytes(bytes)).unwrap()

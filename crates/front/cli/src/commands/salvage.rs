@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use forerun::Image;
-use forerun_export::{Outcome, State};
+use forerun_export::{Remains, SalvagedFile};
 use serde_json::{Map, Value, json};
 
 use crate::advice::absolute;
@@ -19,7 +19,7 @@ use crate::target::{Target, is_same_file};
 /// Damaged files that are named on standard error; the report has all.
 const NAMED: usize = 100;
 
-/// What only a salvage takes.
+/// The arguments of a salvage besides `--salvage`.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// With --salvage, write to FILE as JSON which files are whole, which ranges of the others are lost,
@@ -48,12 +48,12 @@ impl ReportArgs {
     }
 }
 
-/// Names the damaged files, counts all, and writes the report. Returns the exit code.
+/// Writes the report, names the damaged files, and counts all. Returns the exit code.
 pub fn finish(
     context: &Context,
     args: &ImageArgs,
     image: &Image,
-    (outcomes, failures): (&[Outcome], &[Value]),
+    (outcomes, failures): (&[SalvagedFile], &[Value]),
     report: Option<Target>,
 ) -> Result {
     let name = image_name(args);
@@ -64,11 +64,11 @@ pub fn finish(
         target.commit()?;
     }
     let count = |state| outcomes.iter().filter(|file| file.state() == state).count();
-    let (whole, partial) = (count(State::Whole), count(State::Partial));
+    let (whole, partial) = (count(Remains::Whole), count(Remains::Partial));
     if !context.global.json {
         let damaged = outcomes
             .iter()
-            .filter(|file| file.state() == State::Partial);
+            .filter(|file| file.state() == Remains::Partial);
         for file in damaged.take(NAMED) {
             context.report(&partly(file).of(&name));
         }
@@ -83,19 +83,18 @@ pub fn finish(
         0 => String::new(),
         n => format!(", {n} of them put together by guess"),
     };
-    let lost = u64_of(count(State::Lost) + failures.len());
+    // Each file that is lost is a failure too.
+    let lost = u64_of(failures.len());
     let lost = counted(lost, "entry", "entries");
     context.note(&format!(
         "{name}: {files} whole{guessed}; {partial} partial; {lost} lost"
     ));
-    Ok(if partial == 0 {
-        Exit::Ok
-    } else {
-        Exit::Partial
-    })
+    let is_damaged = !image.reader().fs().volume().warnings.is_empty();
+    let is_whole = partial == 0 && guesses == 0 && !is_damaged;
+    Ok(if is_whole { Exit::Ok } else { Exit::Partial })
 }
 
-fn partly(file: &Outcome) -> Failure {
+fn partly(file: &SalvagedFile) -> Failure {
     let size = file.size.unwrap_or(0);
     let first = file.lost.first().map_or(0, |lost| lost.start);
     let message = format!(
@@ -110,7 +109,7 @@ fn u64_of(count: usize) -> u64 {
 }
 
 /// Converts the outcomes of a salvage.
-pub fn outcomes(outcomes: &[Outcome]) -> Value {
+pub fn outcomes(outcomes: &[SalvagedFile]) -> Value {
     let files = outcomes.iter().map(|file| {
         let mut object = Map::new();
         put_bytes(&mut object, "path", &absolute(&file.path));
@@ -125,16 +124,16 @@ pub fn outcomes(outcomes: &[Outcome]) -> Value {
     files.collect()
 }
 
-fn to_json(name: &str, image: &Image, files: &[Outcome], failures: &[Value]) -> Value {
+fn to_json(name: &str, image: &Image, files: &[SalvagedFile], failures: &[Value]) -> Value {
     let volume = image.reader().fs().volume();
     let count = |state| files.iter().filter(|file| file.state() == state).count();
     json!({
         "image": name,
         "format": volume.format,
         "damage": volume.warnings,
-        "whole": count(State::Whole),
-        "partial": count(State::Partial),
-        "lost": count(State::Lost),
+        "whole": count(Remains::Whole),
+        "partial": count(Remains::Partial),
+        "lost": count(Remains::Lost),
         "files": outcomes(files),
         "failures": failures,
     })

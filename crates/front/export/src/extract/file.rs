@@ -19,7 +19,7 @@ use super::report::ExtractReport;
 use crate::content::visit_data;
 use crate::salvage::visit_readable;
 use crate::select::failure;
-use crate::{ExportError, Outcome, State};
+use crate::{ExportError, Remains, SalvagedFile};
 
 const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::CREATE)
@@ -144,15 +144,15 @@ impl ExtractJob<'_> {
         outcome.error = damage.error.map(|error| error.to_string());
         let state = outcome.state();
         report.outcomes.push(outcome);
-        if state == State::Lost {
+        if state == Remains::Lost {
             return Err(failed);
         }
         file.set_len(size).map_err(wrong)?;
         Ok(true)
     }
 
-    fn outcome(&self, item: &Item<'_>) -> Outcome {
-        Outcome {
+    fn outcome(&self, item: &Item<'_>) -> SalvagedFile {
+        SalvagedFile {
             path: item.entry.name().to_vec(),
             size: Some(item.entry.metadata.size),
             lost: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::{ExportError, Outcome, State};
+use crate::{ExportError, Remains, SalvagedFile};
 
 /// The failure of one entry.
 pub type Failure = ExportError;
@@ -87,7 +87,7 @@ pub struct ExtractReport {
     /// Further failures, which are not kept.
     pub more_failures: u64,
     /// The outcome of each regular file of a salvage, by path; further names of a file are not in it.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<SalvagedFile>,
     /// Losses of entries that were made, and devices left out.
     pub shortfalls: Vec<Shortfall>,
     /// Names that differ from another one of their directory only in case, with that one.
@@ -112,7 +112,7 @@ impl ExtractReport {
     }
 
     fn is_salvaged_whole(&self) -> bool {
-        let is_whole = |file: &Outcome| file.state() == State::Whole;
+        let is_whole = |file: &SalvagedFile| file.state() == Remains::Whole;
         self.outcomes.iter().all(is_whole)
     }
 

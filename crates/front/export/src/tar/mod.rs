@@ -20,7 +20,7 @@ use crate::content::CHUNK;
 use crate::salvage::visit_readable;
 use crate::select::{Found, Selected, Selection, failure, hold_failure, visit};
 use crate::survey::{Names, Survey};
-use crate::{ExportError, IdMap, Outcome, Progress, State};
+use crate::{ExportError, IdMap, Progress, Remains, SalvagedFile};
 use header::Fields;
 use sparse::SparseMap;
 
@@ -52,7 +52,7 @@ pub struct TarReport {
     /// Entries that could not be looked at and are left out.
     pub failures: Vec<ExportError>,
     /// The outcome of each regular file of a salvage; further names of a file are not in it.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<SalvagedFile>,
 }
 
 /// Headers are small; file data of this size and more passes by the buffer.
@@ -185,7 +185,7 @@ impl Archive<'_> {
             Ok::<_, ExportError>(())
         });
         let damage = damage?;
-        let outcome = Outcome {
+        let outcome = SalvagedFile {
             path: entry.name().to_vec(),
             size: Some(size),
             lost: damage.lost,
@@ -195,11 +195,11 @@ impl Archive<'_> {
         let (state, lost) = (outcome.state(), outcome.lost.clone());
         self.report.outcomes.push(outcome);
         match (state, damage.error) {
-            (State::Lost, Some(error)) => {
+            (Remains::Lost, Some(error)) => {
                 self.report.failures.push(failure(entry, error));
                 return Ok(None);
             }
-            (State::Partial, _) => {}
+            (Remains::Partial, _) => {}
             _ => return Ok(Some(fields)),
         }
         fields.lost(&lost);

@@ -31,6 +31,7 @@ pub fn finish(
         .into_iter()
         .map(|error| named(error.into(), name))
         .collect();
+    let exit = if complete { Exit::Ok } else { Exit::Partial };
     let listed: Vec<_> = match args.image.source.rescue {
         true => failures.iter().map(crate::json::failure_fields).collect(),
         false => Vec::new(),
@@ -57,9 +58,10 @@ pub fn finish(
     }
     if args.image.source.rescue {
         let outcomes = (report.outcomes.as_slice(), listed.as_slice());
-        salvage::finish(context, &args.image, image, outcomes, target)?;
+        let told = salvage::finish(context, &args.image, image, outcomes, target)?;
+        return Ok(exit.and(told));
     }
-    Ok(if complete { Exit::Ok } else { Exit::Partial })
+    Ok(exit)
 }
 
 /// Says at the end how much there is and how much is missing. One failure that was reported says all.

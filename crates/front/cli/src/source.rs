@@ -229,7 +229,7 @@ pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
         forerun::vfs::Error::Corrupt(_) => failure.hint(match options.rescue {
             true => "it may be an incomplete copy: compare its size, or copy it again",
             false => {
-                "it may be an incomplete copy: copy it again, or read what is there with --salvage"
+                "it may be an incomplete copy: copy it again, or read what is there with --salvage (a mount: -o rescue)"
             }
         }),
         _ => failure,

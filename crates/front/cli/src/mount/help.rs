@@ -43,7 +43,7 @@ Mount options (-o, and the fourth field of /etc/fstab):
   nopin                  do not answer small requests on the CPU of the program that reads
   fsname=S, subtype=S    what df and mount show
   remount                change ro, suid, dev and noexec of the mount that is there
-  rescue                 show what a damaged exFAT volume still has; read-only
+  rescue                 show what a damaged volume or image still has; read-only
   suid, dev, noexec      honour set-user-id bits, device nodes (root only); run no programs
 Volumes that change (exFAT) are mounted read-write:
   ro                     do not write

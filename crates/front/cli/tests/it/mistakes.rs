@@ -125,7 +125,7 @@ fn an_unusable_source_is_told_with_what_to_try() {
     fs::write(fixture.path("empty"), "").unwrap();
     let shorter = format!(
         "forerun: short.img: damaged romfs image: offset 0x0: the superblock says {full} bytes, the \
-         source has 1000\n  hint: it may be an incomplete copy: compare its size, or copy it again"
+         source has 1000\n  hint: it may be an incomplete copy: copy it again, or read what is there with --salvage (a mount: -o rescue)"
     );
     let past =
         format!("forerun: a.img: --offset 99999999 lies past the end at 2.9 MiB ({len} bytes)");

@@ -12,12 +12,8 @@ pub fn escape(name: &[u8]) -> String {
     for chunk in name.utf8_chunks() {
         for char in chunk.valid().chars() {
             match char {
-                '\n' => text.push_str("\\n"),
-                '\t' => text.push_str("\\t"),
-                '\r' => text.push_str("\\r"),
                 '\\' => text.push_str("\\\\"),
-                char if is_plain(char) => text.push(char),
-                char => octal(&mut text, char.encode_utf8(&mut [0; 4]).as_bytes()),
+                char => push(&mut text, char),
             }
         }
         octal(&mut text, chunk.invalid());
@@ -29,13 +25,20 @@ pub fn escape(name: &[u8]) -> String {
 pub fn printable(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for char in message.chars() {
-        if is_plain(char) {
-            text.push(char);
-        } else {
-            octal(&mut text, char.encode_utf8(&mut [0; 4]).as_bytes());
-        }
+        push(&mut text, char);
     }
     text
+}
+
+/// Appends a character other than a backslash, escaped where it is not plain text.
+fn push(text: &mut String, char: char) {
+    match char {
+        '\n' => text.push_str("\\n"),
+        '\t' => text.push_str("\\t"),
+        '\r' => text.push_str("\\r"),
+        char if is_plain(char) => text.push(char),
+        char => octal(text, char.encode_utf8(&mut [0; 4]).as_bytes()),
+    }
 }
 
 fn octal(text: &mut String, bytes: &[u8]) {
@@ -69,6 +72,12 @@ mod tests {
         ] {
             assert_eq!(escape(name), expected, "{name:?}");
         }
-        assert_eq!(printable("a \\ b\u{7}"), "a \\ b\\007");
+        for (message, expected) in [
+            ("a \\ b\u{7}", "a \\ b\\007"),
+            ("/a\nb: damaged\r", "/a\\nb: damaged\\r"),
+            ("a\tb", "a\\tb"),
+        ] {
+            assert_eq!(printable(message), expected, "{message:?}");
+        }
     }
 }

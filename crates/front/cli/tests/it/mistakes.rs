@@ -22,6 +22,12 @@ const IN_THE_IMAGE: &[Mistake<'_>] = &[
          a.img lists every path",
     ),
     (
+        &["ls", "a.img", "/etc/pass\nwd"],
+        1,
+        "forerun: a.img: /etc/pass\\nwd: no such file or directory\n  hint: forerun ls -R \
+         a.img lists every path",
+    ),
+    (
         &["ls", "a.img", "/etc/passwd/x"],
         1,
         "forerun: a.img: /etc/passwd/x: not a directory",

@@ -177,6 +177,7 @@ const fn remote_kind(error: &RemoteError) -> io::ErrorKind {
         RemoteError::Network { .. } => Kind::NetworkUnreachable,
         RemoteError::Timeout { .. } => Kind::TimedOut,
         RemoteError::NoRanges { .. } => Kind::Unsupported,
+        RemoteError::TooLong { .. } => Kind::QuotaExceeded,
         RemoteError::WrongDigest { .. } => Kind::InvalidData,
         RemoteError::Refused { .. }
         | RemoteError::Changed { .. }

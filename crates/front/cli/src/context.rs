@@ -168,9 +168,17 @@ impl Context {
 
     /// Prints a message that is no failure, unless `--quiet` or `--json`.
     pub fn note(&self, text: &str) {
-        if !self.global.quiet && !self.global.json {
-            let text = crate::escape::printable(text);
-            let _ = writeln!(std::io::stderr(), "forerun: {text}");
+        self.notes()(text);
+    }
+
+    /// Returns a function that does the same, for callbacks that outlive this borrow.
+    pub fn notes(&self) -> impl Fn(&str) + Send + Sync + use<> {
+        let shown = !self.global.quiet && !self.global.json;
+        move |text| {
+            if shown {
+                let text = crate::escape::printable(text);
+                let _ = writeln!(std::io::stderr(), "forerun: {text}");
+            }
         }
     }
 

@@ -6,20 +6,23 @@ use std::fs::DirBuilder;
 use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytesize::ByteSize;
 use clap::{Args, ValueHint};
 use forerun::cache::AccessList;
 use forerun::remote::{
-    Prefetch, Readahead, Reference, RemoteError, RemoteImage, RemoteOptions, RemoteStatus,
+    DownloadReport, Prefetch, Readahead, Reference, RemoteError, RemoteImage, RemoteOptions,
+    RemoteStatus,
 };
+use forerun_export::Progress as _;
 use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::progress::Progress;
 use crate::size;
 
 /// How an image at a server is fetched.
@@ -236,18 +239,41 @@ pub fn shown(name: &Path) -> String {
     }
 }
 
-/// Opens it. Servers are asked what it is, and nothing more.
+/// Opens it. Servers are asked what it is, and nothing more, unless they send files only whole: then it is
+/// downloaded.
 pub fn open(
     context: &Context,
     reference: &Reference,
     args: &RemoteArgs,
 ) -> Result<Arc<RemoteImage>> {
-    let image =
-        forerun::remote::open(reference, &args.options()).map_err(|error| failure(&error))?;
+    let mut options = args.options();
+    options.download = downloads(context);
+    let image = forerun::remote::open(reference, &options).map_err(|error| failure(&error))?;
     tracing::info!(place = image.place(), identity = %image.identity(), "opened");
     tell_of_memory(context, &image);
     context.observe_remote(&image);
     Ok(image)
+}
+
+/// Reports downloads: a note before the first byte, then a progress bar.
+fn downloads(context: &Context) -> DownloadReport {
+    let (bar, note) = (Progress::new(context, "downloading", 0), context.notes());
+    let state = Mutex::new((bar, None));
+    DownloadReport::new(move |place, progress| {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (bar, before) = &mut *state;
+        match before.replace(progress.done) {
+            None => {
+                let size = human(progress.total);
+                note(&format!(
+                    "{place}: the server does not answer range requests: all of it is downloaded \
+                     first ({size})"
+                ));
+                bar.begin(progress.total, 0);
+            }
+            Some(before) => bar.add(progress.done.saturating_sub(before)),
+        }
+    })
 }
 
 /// Reads the list that `--prefetch` names.
@@ -290,6 +316,9 @@ pub fn failure(error: &RemoteError) -> Failure {
         RemoteError::NoRanges { .. } => {
             failure.hint("fetch the whole file with another program, or ask for ranges there")
         }
+        RemoteError::TooLong { .. } => failure.hint(
+            "--cache-limit BYTES lets the cache take more; forerun pull fetches it into a file",
+        ),
         RemoteError::Untrusted { .. } => failure
             .hint("--ca-file or SSL_CERT_FILE names a file of certificates that are to be trusted"),
         RemoteError::Offline { .. } => failure

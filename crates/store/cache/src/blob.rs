@@ -138,6 +138,12 @@ impl CachedBlob {
         self.missing.load(Ordering::Acquire) == 0
     }
 
+    /// Returns whether the state says that all chunks are on disk. They are verified when they are read.
+    #[must_use]
+    pub fn is_stored_whole(&self) -> bool {
+        self.durable.count() == self.geometry().chunks()
+    }
+
     /// Returns the number of bytes that are here, for progress; the last chunk counts as a full one.
     #[must_use]
     pub fn local_bytes(&self) -> u64 {

@@ -56,6 +56,25 @@ impl Cache {
         Ok(())
     }
 
+    /// Returns the most bytes that one image may take, if all others are evicted for it.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`] where the directory cannot be read.
+    pub fn capacity(&self) -> Result<u64> {
+        let (layout, options) = (&self.inner.layout, &self.inner.options);
+        let mut used = 0_u64;
+        for dir in layout.blob_dirs()? {
+            let data = fs::symlink_metadata(dir.join("data"));
+            used = used.saturating_add(data.map_or(0, |data| data.blocks().saturating_mul(512)));
+        }
+        let blobs = layout.blobs();
+        let disk = rustix::fs::statvfs(&blobs)
+            .map_err(|error| CacheError::io("look at", &blobs)(error.into()))?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let room = used.saturating_add(free.saturating_sub(options.keep_free));
+        Ok(options.limit_bytes.min(room))
+    }
+
     /// Returns how many bytes a cache that takes `used` bytes may take.
     pub(crate) fn target(&self, used: u64) -> u64 {
         let options = &self.shared.options;

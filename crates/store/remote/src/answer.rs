@@ -1,9 +1,11 @@
 //! Answers to range requests: checks their heads and bounds their bodies.
 
+use std::future::ready;
 use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
+use forerun_io::{saturating_usize, u64_from};
 use futures_util::StreamExt as _;
 use reqwest::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderName, RETRY_AFTER,
@@ -149,16 +151,63 @@ pub fn partial(place: &str, answer: Response, range: &Range<u64>, total: u64) ->
     Ok(bounded(place.to_owned(), answer, len))
 }
 
-/// Returns the body of `answer`, up to `len` bytes; a longer one is an error.
+/// Checks the head of an answer with the whole of a blob of `total` bytes, and returns the bytes of
+/// `range`. While bytes before the range are skipped, the body has empty pieces, one for each piece of
+/// the answer.
+///
+/// # Errors
+/// The error in the head; [`RemoteError::Changed`] for another length of the blob.
+pub fn whole(place: &str, answer: Response, range: &Range<u64>, total: u64) -> Result<Body> {
+    let (status, headers) = (answer.status(), answer.headers());
+    if status != StatusCode::OK {
+        return Err(refusal(place, status, headers));
+    }
+    if let Some(coding) = header(headers, CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+        return Err(RemoteError::Refused {
+            place: place.to_owned(),
+            reason: format!("the answer is encoded as {coding}"),
+        });
+    }
+    let other = |text: &&str| number(text) != Some(total);
+    if header(headers, CONTENT_LENGTH).filter(other).is_some() {
+        return Err(RemoteError::Changed {
+            place: place.to_owned(),
+        });
+    }
+    Ok(cut(bounded(place.to_owned(), answer, total), range))
+}
+
+/// Returns the bytes of `range` of a body, and ends with them.
+fn cut(body: Body, range: &Range<u64>) -> Body {
+    let mut skip = range.start;
+    let mut left = range.end.saturating_sub(range.start);
+    body.map(move |piece| {
+        let mut piece = piece?;
+        let skipped = skip.min(u64_from(piece.len()));
+        drop(piece.split_to(saturating_usize(skipped).min(piece.len())));
+        skip = skip.saturating_sub(skipped);
+        piece.truncate(saturating_usize(left));
+        left = left.saturating_sub(u64_from(piece.len()));
+        Ok((piece, left == 0))
+    })
+    .scan(false, |ended, piece: Result<(Bytes, bool)>| {
+        let go_on = !std::mem::replace(ended, piece.as_ref().is_ok_and(|(_, last)| *last));
+        ready(go_on.then(|| piece.map(|(piece, _)| piece)))
+    })
+    .boxed()
+}
+
+/// Returns the body of `answer`, without empty pieces, up to `len` bytes; a longer one is an error.
 #[must_use]
 pub fn bounded(place: String, answer: Response, len: u64) -> Body {
     let mut left = len;
     answer
         .bytes_stream()
+        .filter(|piece| ready(!piece.as_ref().is_ok_and(Bytes::is_empty)))
         .map(move |piece: reqwest::Result<Bytes>| {
             let piece = piece.map_err(|error| failure(&place, &error))?;
             left = left
-                .checked_sub(forerun_io::u64_from(piece.len()))
+                .checked_sub(u64_from(piece.len()))
                 .ok_or_else(|| RemoteError::Refused {
                     place: place.clone(),
                     reason: format!("more than the {len} bytes that were announced"),

@@ -73,6 +73,19 @@ pub enum RemoteError {
         /// Address.
         place: String,
     },
+    /// The server does not send parts of the blob, and the cache may not take the whole.
+    #[error(
+        "{place}: the server does not answer range requests, so all {len} bytes have to be kept, \
+         but the cache may take {capacity}"
+    )]
+    TooLong {
+        /// Address.
+        place: String,
+        /// Length of the blob.
+        len: u64,
+        /// Most bytes that the cache may take.
+        capacity: u64,
+    },
     /// The blob has changed since it was opened.
     #[error("{place}: the blob has changed since it was opened")]
     Changed {

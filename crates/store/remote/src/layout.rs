@@ -100,6 +100,12 @@ impl Layout {
         }
     }
 
+    /// Returns whether no server of a part sends ranges of it: then each request costs all of the part.
+    #[must_use]
+    pub fn is_sent_whole(&self) -> bool {
+        self.parts.iter().any(|part| part.blob.description.whole)
+    }
+
     /// Returns whether the server names no version and no digest: later requests cannot tell whether the
     /// address still has the same bytes.
     #[must_use]

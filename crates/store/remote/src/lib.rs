@@ -6,6 +6,7 @@
 pub mod answer;
 pub mod client;
 mod credentials;
+mod download;
 mod error;
 mod fetch;
 mod hide;
@@ -42,7 +43,7 @@ pub use layout::{Identity, Layout, Part, RemoteBlob, TableLayout};
 pub use memory::FromMemory;
 pub use metrics::serve_metrics;
 pub use open::{access_list, open};
-pub use options::{Prefetch, Readahead, RemoteOptions};
+pub use options::{DownloadReport, Prefetch, Readahead, RemoteOptions};
 pub use origin::{Body, Description, HttpOrigin, Origin, Pinned, S3Origin};
 pub use progress::Progress;
 pub use reference::{Reference, place_of};

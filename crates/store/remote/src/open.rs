@@ -14,7 +14,9 @@ use crate::resolve::{Resolved, resolve};
 use crate::scheduler::{Scheduler, Work};
 use crate::stats::Counters;
 use crate::table::TableSource;
-use crate::{Identity, Layout, Prefetch, Reference, RemoteError, RemoteOptions, Result, runtime};
+use crate::{
+    Identity, Layout, Prefetch, Reference, RemoteError, RemoteOptions, Result, download, runtime,
+};
 
 /// Opens the image that `reference` names. Asks its servers for its layout only. Where they do not
 /// answer, an image that is in the cache is opened from memory.
@@ -63,7 +65,16 @@ pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<Remote
         outcome => outcome?,
     };
     let facts = resolved.facts.clone();
+    let whole = resolved
+        .layout
+        .is_sent_whole()
+        .then(|| resolved.layout.clone());
     let image = assemble(&cache, reference, resolved, options)?;
+    if let Some(layout) = whole {
+        download::download(&cache, &layout, &image, options)?;
+        let list = list(options)?;
+        start(&image, options, list);
+    }
     // Only now: the image is in use and is not evicted.
     if let Err(error) = cache.tidy() {
         tracing::warn!(%error, "the cache could not be looked after");
@@ -108,10 +119,8 @@ fn assemble(
         retries: options.retries,
     };
     // Read before anything is fetched, so that a bad list fails early.
-    let list = match &options.prefetch {
-        Prefetch::List(path) => Some(access_list(path)?),
-        Prefetch::None | Prefetch::All => None,
-    };
+    let list = list(options)?;
+    let is_sent_whole = layout.is_sent_whole();
     let chunk_size = chunk_size.unwrap_or(options.chunk_len);
     let (blob, table) = cached(cache, &layout, chunk_size, patience, &counters)?;
     let geometry = blob.geometry();
@@ -155,8 +164,19 @@ fn assemble(
         memory,
         outage: Outage::default(),
     });
-    start(&image, options, list);
+    // An image that is sent whole is downloaded first.
+    if !is_sent_whole {
+        start(&image, options, list);
+    }
     Ok(image)
+}
+
+/// Reads the access list that `options` name.
+fn list(options: &RemoteOptions) -> Result<Option<AccessList>> {
+    match &options.prefetch {
+        Prefetch::List(path) => access_list(path).map(Some),
+        Prefetch::None | Prefetch::All => Ok(None),
+    }
 }
 
 /// Starts what `options` ask for before the first read.

@@ -1,12 +1,14 @@
 //! Options for opening a remote image.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::CredentialFiles;
 use crate::client::CA_FILE_VARIABLE;
 use crate::origin::aws_profile;
 use crate::registry::RegistryOptions;
+use crate::{CredentialFiles, Progress};
 
 /// How data is fetched ahead of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +32,33 @@ pub enum Prefetch {
     All,
     /// The ranges of an access list that an earlier run recorded.
     List(PathBuf),
+}
+
+/// A callback for downloads of whole files, with the place and the progress: called once before the first
+/// byte, and after every chunk.
+#[derive(Clone, Default)]
+pub struct DownloadReport(Option<Arc<Callback>>);
+
+type Callback = dyn Fn(&str, Progress) + Send + Sync;
+
+impl DownloadReport {
+    /// Makes a report that calls `report`.
+    #[must_use]
+    pub fn new(report: impl Fn(&str, Progress) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(report)))
+    }
+
+    pub(crate) fn call(&self, place: &str, progress: Progress) {
+        if let Some(report) = &self.0 {
+            report(place, progress);
+        }
+    }
+}
+
+impl fmt::Debug for DownloadReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DownloadReport({})", self.0.is_some())
+    }
 }
 
 /// Options of [`open`](crate::open).
@@ -76,6 +105,8 @@ pub struct RemoteOptions {
     pub credentials: CredentialFiles,
     /// Further trusted certificates, PEM.
     pub ca_file: Option<PathBuf>,
+    /// Called while an image is downloaded whole, because its server does not answer range requests.
+    pub download: DownloadReport,
 }
 
 impl Default for RemoteOptions {
@@ -100,6 +131,7 @@ impl Default for RemoteOptions {
             requests: 12,
             credentials: CredentialFiles::default(),
             ca_file: None,
+            download: DownloadReport::default(),
         }
     }
 }

@@ -189,6 +189,9 @@ async fn plain(
     let mut failed = None;
     let mut mirrors: Vec<Arc<dyn Origin>> = Vec::new();
     let mut addresses = Vec::new();
+    // Servers that send ranges are used alone, where there are some.
+    let is_ranged = |answer: &Result<Description>| answer.as_ref().is_ok_and(|found| !found.whole);
+    let ranged = answers.iter().any(is_ranged);
     for (candidate, answer) in candidates.into_iter().zip(answers) {
         let description = match answer {
             Ok(description) => description,
@@ -200,6 +203,14 @@ async fn plain(
                 continue;
             }
         };
+        if ranged && description.whole {
+            let place = candidate.origin.place();
+            tracing::warn!(
+                place,
+                "left out: this server does not answer range requests"
+            );
+            continue;
+        }
         let first = || (candidate.address.clone(), description.clone());
         let (_, known) = found.get_or_insert_with(first);
         if known.len != description.len {

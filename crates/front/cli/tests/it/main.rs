@@ -45,4 +45,5 @@ mod tls;
 mod unprivileged;
 mod volumes;
 mod waiting;
+mod without_ranges;
 mod writing;

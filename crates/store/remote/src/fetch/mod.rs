@@ -126,6 +126,13 @@ impl Fetcher {
         })
     }
 
+    /// Returns whether each request costs a whole part, because its server does not answer range requests.
+    #[must_use]
+    pub fn is_sent_whole(&self) -> bool {
+        let mut parts = self.parts.iter();
+        parts.any(|part| part.blob.description.whole)
+    }
+
     /// Returns the bytes of all parts that hold bytes of `range`: servers that send no ranges send whole
     /// parts.
     #[must_use]
@@ -262,6 +269,10 @@ impl Fetcher {
             let piece = piece?;
             bytes = bytes.saturating_add(forerun_io::u64_from(piece.len()));
             self.counters.received(piece.len());
+            if piece.is_empty() {
+                // Bytes of the file before the range came and were skipped.
+                *deadline = after(self.patience.timeout);
+            }
             let mut rest: &[u8] = &piece;
             while !rest.is_empty() {
                 let (left, whole) = assembly.push(index, rest);

@@ -136,6 +136,7 @@ fn online(
             len: facts.len,
             version: known.version.clone(),
             digest: None,
+            whole: false,
         };
         origins.push(Arc::new(Pinned::new(candidate.origin, description)));
     }
@@ -166,6 +167,7 @@ fn layout(
                 len: named.len,
                 version: None,
                 digest: Some(digest),
+                whole: false,
             },
             mirrors: origins(digest)?,
         })
@@ -209,6 +211,7 @@ fn layout(
                     len: facts.len,
                     version: Some(version.clone()),
                     digest: None,
+                    whole: false,
                 },
                 mirrors: origins(Digest([0; 32]))?,
             };

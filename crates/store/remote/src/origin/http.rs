@@ -1,4 +1,7 @@
-//! A file on a web server that answers range requests.
+//! A file on a web server.
+//!
+//! Of servers that do not answer range requests, all of the file is requested each time, and the bytes
+//! before the range are skipped. The caller knows that from the description and requests the file once.
 //!
 //! The answer to a HEAD is used if it has everything. Otherwise one byte is requested: some servers
 //! support ranges and do not say so, and some addresses are signed for GET alone. The version is a
@@ -18,7 +21,7 @@ use reqwest::header::{
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use url::Url;
 
-use crate::answer::{ContentRange, header, partial, refusal};
+use crate::answer::{ContentRange, header, partial, refusal, whole};
 use crate::client::failure;
 use crate::reference::place_of;
 use crate::{Body, Description, Origin, RemoteError, Result};
@@ -91,6 +94,7 @@ impl HttpOrigin {
                 len,
                 version: version(headers),
                 digest: None,
+                whole: false,
             }),
             None => match refusal(&self.place, status, headers) {
                 error @ (RemoteError::NotFound { .. } | RemoteError::Busy { .. }) => Err(error),
@@ -111,11 +115,7 @@ impl HttpOrigin {
             StatusCode::RANGE_NOT_SATISFIABLE => {
                 range.and_then(|range| range.total).filter(|len| *len == 0)
             }
-            StatusCode::OK => {
-                return Err(RemoteError::NoRanges {
-                    place: self.place.clone(),
-                });
-            }
+            StatusCode::OK => return self.whole_file(headers),
             _ => return Err(refusal(&self.place, status, headers)),
         };
         let len = len.ok_or_else(|| RemoteError::Refused {
@@ -129,11 +129,36 @@ impl HttpOrigin {
             len,
             version,
             digest: None,
+            whole: false,
+        })
+    }
+
+    /// Describes the file of a server that sends all of it in answer to a range request.
+    fn whole_file(&self, headers: &HeaderMap) -> Result<Description> {
+        let refused = |reason: &str| RemoteError::Refused {
+            place: self.place.clone(),
+            reason: reason.to_owned(),
+        };
+        if header(headers, CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+            return Err(refused("the server sends the file in another encoding"));
+        }
+        let len = header(headers, CONTENT_LENGTH).and_then(|len| len.parse().ok());
+        let len = len.ok_or_else(|| {
+            refused("the server does not answer range requests, nor say how long the file is")
+        })?;
+        Ok(Description {
+            len,
+            version: version(headers),
+            digest: None,
+            whole: true,
         })
     }
 
     async fn part(&self, range: Range<u64>, description: &Description) -> Result<Body> {
-        let mut request = self.get(&range);
+        let mut request = match description.whole {
+            true => self.request(Method::GET),
+            false => self.get(&range),
+        };
         if let Some(known) = &description.version {
             request = match known.strip_prefix(MODIFIED) {
                 Some(date) => request.header(IF_UNMODIFIED_SINCE, date),
@@ -152,7 +177,10 @@ impl HttpOrigin {
                 place: self.place.clone(),
             });
         }
-        partial(&self.place, answer, &range, description.len)
+        match description.whole {
+            true => whole(&self.place, answer, &range, description.len),
+            false => partial(&self.place, answer, &range, description.len),
+        }
     }
 }
 

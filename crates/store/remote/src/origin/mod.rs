@@ -36,6 +36,8 @@ pub struct Description {
     pub version: Option<String>,
     /// Digest of the whole blob, where its name is one.
     pub digest: Option<Digest>,
+    /// Whether the server sends all of the blob or nothing: it does not answer range requests.
+    pub whole: bool,
 }
 
 /// One blob at one server. Implementations ask once: the caller retries, asks other mirrors and gives up

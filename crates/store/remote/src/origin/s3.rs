@@ -135,6 +135,7 @@ impl S3Origin {
             len: head.size,
             version: head.e_tag,
             digest: None,
+            whole: false,
         })
     }
 

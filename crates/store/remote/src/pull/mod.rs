@@ -29,6 +29,8 @@ const PIECE: u64 = 4 << 20;
 /// Chunk size where there is no table: so many bytes are written at once, and as many may be lost of
 /// each request that is interrupted.
 const WRITE: u32 = forerun_cache::DEFAULT_CHUNK;
+/// Longest time between two reports of progress.
+const REPORT: Duration = Duration::from_millis(200);
 /// How often a table that does not lead to its root is fetched.
 const TABLE_ATTEMPTS: u32 = 3;
 
@@ -138,7 +140,10 @@ fn fill(
             "an earlier pull is gone on with"
         );
     }
-    let pieces = pieces(&missing, blob.geometry());
+    let pieces = match layout.is_sent_whole() {
+        true => hull(&missing).into_iter().collect(),
+        false => pieces(&missing, blob.geometry()),
+    };
     runtime::wait_for(transfer(
         &Arc::new(fetcher),
         &sink,
@@ -187,6 +192,12 @@ fn table(
         .map_err(|error| refused(error.to_string()))
 }
 
+/// Returns the range from the first of the runs to the last one.
+fn hull(runs: &[Range<u64>]) -> Option<Range<u64>> {
+    let (first, last) = (runs.first()?, runs.last()?);
+    Some(first.start..last.end)
+}
+
 /// Cuts the missing runs into pieces of one request each.
 fn pieces(missing: &[Range<u64>], geometry: Geometry) -> Vec<Range<u64>> {
     let step = (PIECE / u64::from(geometry.chunk_size())).max(1);
@@ -217,6 +228,7 @@ async fn transfer(
         total: sink.blob.geometry().len(),
         transferred: 0,
     };
+    let mut counted = progress.done;
     report(progress);
     let mut tasks: JoinSet<Result<Moved>> = JoinSet::new();
     loop {
@@ -225,12 +237,20 @@ async fn transfer(
         {
             tasks.spawn(fetch(Arc::clone(fetcher), Arc::clone(sink), piece));
         }
-        let Some(outcome) = tasks.join_next().await else {
+        let joined = tokio::time::timeout(REPORT, tasks.join_next()).await;
+        let Ok(joined) = joined else {
+            // Pieces of servers that send no ranges are long: they are reported while they come.
+            progress.done = progress.done.max(sink.blob.local_bytes());
+            report(progress);
+            continue;
+        };
+        let Some(outcome) = joined else {
             return Ok(());
         };
         let moved =
             outcome.unwrap_or_else(|_| Err(sink.unwritable("fetching a piece broke off")))?;
-        progress.done = progress.done.saturating_add(moved.done);
+        counted = counted.saturating_add(moved.done);
+        progress.done = progress.done.max(counted);
         progress.transferred = progress.transferred.saturating_add(moved.transferred);
         report(progress);
     }
@@ -256,6 +276,11 @@ async fn fetch(fetcher: Arc<Fetcher>, sink: Arc<Sink>, piece: Range<u64>) -> Res
         .await
         .unwrap_or_else(|_| Ok(vec![piece.clone()]))
         .map_err(|error| sink.failure(&error))?;
+    // Each request costs the whole file: there is one for all runs. The sink skips chunks that are here.
+    let missing = match fetcher.is_sent_whole() {
+        true => hull(&missing).into_iter().collect(),
+        false => missing,
+    };
     let geometry = sink.blob.geometry();
     let len = |bytes: Range<u64>| bytes.end.saturating_sub(bytes.start);
     let mut transferred = 0_u64;

@@ -112,6 +112,7 @@ impl RegistryBlob {
             len,
             version: None,
             digest: Some(self.digest),
+            whole: false,
         })
     }
 }

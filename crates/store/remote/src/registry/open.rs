@@ -243,6 +243,7 @@ impl Opening<'_> {
                 len: descriptor.len,
                 version: None,
                 digest: Some(descriptor.digest),
+                whole: false,
             },
             mirrors: origins(self.registry, &self.endpoints, descriptor.digest, known)?,
         })

@@ -15,3 +15,4 @@ mod registry;
 mod s3;
 mod scheduling;
 mod support;
+mod whole;

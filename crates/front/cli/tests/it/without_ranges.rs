@@ -1,0 +1,99 @@
+//! Images on web servers that answer range requests with the whole file.
+
+use std::fs;
+
+use forerun_testkit_servers::fault_proxy::{Exchange, FaultProxy, Link};
+use forerun_testkit_servers::{Nginx, NginxOptions};
+
+use crate::common::place::{Place, noise};
+use crate::common::ran;
+
+/// Serves the files of `place` without ranges.
+fn serve(place: &Place) -> Option<(Nginx, FaultProxy)> {
+    let options = NginxOptions {
+        directives: "max_ranges 0;".to_string(),
+        ..NginxOptions::default()
+    };
+    let nginx = Nginx::start(place.dir.path(), &options)?;
+    let proxy = FaultProxy::start(&nginx.url());
+    Some((nginx, proxy))
+}
+
+/// Counts the requests for the whole image.
+fn downloads(proxy: &FaultProxy) -> usize {
+    let is_whole = |request: &&Exchange| request.method == "GET" && request.range.is_none();
+    proxy.log().of("/image").filter(is_whole).count()
+}
+
+#[test]
+fn an_image_is_downloaded_once_with_a_note_and_used_by_every_command() {
+    let place = Place::new();
+    let Some((_nginx, proxy)) = serve(&place) else {
+        return;
+    };
+    let url = proxy.url_of("image");
+    let listing = place.run(&["ls", &url]);
+    assert_eq!(listing.stdout, place.run(&["ls", "image"]).ok().stdout);
+    let note = format!(
+        "forerun: {url}: the server does not answer range requests: all of it is downloaded first ("
+    );
+    assert!(listing.stderr.starts_with(&note), "{}", listing.stderr);
+    assert_eq!(downloads(&proxy), 1);
+
+    let cat = place.run(&["cat", &url, "/big"]).ok();
+    assert!(cat.stdout == noise(3 << 20));
+    assert_eq!(cat.stderr, "");
+    let mounted = place.mount(&[], &url);
+    assert!(fs::read(place.path("mnt/sub/other")).unwrap() == noise(9 << 20));
+    mounted.end();
+    assert_eq!(downloads(&proxy), 1);
+
+    place.run(&["pull", "-q", &url, "copy"]).ok();
+    assert!(fs::read(place.path("copy")).unwrap() == fs::read(place.path("image")).unwrap());
+    assert_eq!(downloads(&proxy), 2);
+
+    drop(proxy);
+    let cat = place.run(&["cat", "--offline", "-q", &url, "/big"]).ok();
+    assert!(cat.stdout == noise(3 << 20));
+}
+
+#[test]
+fn an_image_longer_than_the_cache_may_be_is_refused() {
+    let place = Place::new();
+    let Some((_nginx, proxy)) = serve(&place) else {
+        return;
+    };
+    let url = proxy.url_of("image");
+    let refused = place.run(&["ls", "--cache-limit", "1M", &url]);
+    assert_eq!(refused.code, Some(4), "{}", refused.stderr);
+    let len = fs::metadata(place.path("image")).unwrap().len();
+    let text = format!(
+        "so all {len} bytes have to be kept, but the cache may take 1048576\n  hint: --cache-limit "
+    );
+    assert!(refused.stderr.contains(&text), "{}", refused.stderr);
+    assert_eq!(downloads(&proxy), 0);
+}
+
+#[test]
+fn two_processes_at_once_download_once() {
+    let place = Place::new();
+    let Some((_nginx, proxy)) = serve(&place) else {
+        return;
+    };
+    proxy.set_link(Link {
+        bytes_per_second: Some(16 << 20),
+        ..Link::default()
+    });
+    let url = proxy.url_of("image");
+    let start = || {
+        let mut command = place.command(&["cat", "-q", &url, "/big"]);
+        command.stdout(std::process::Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let (first, second) = (start(), start());
+    for child in [first, second] {
+        let done = ran(child.wait_with_output().unwrap()).ok();
+        assert!(done.stdout == noise(3 << 20));
+    }
+    assert_eq!(downloads(&proxy), 1);
+}

@@ -255,6 +255,13 @@ pub fn open(
     Ok(image)
 }
 
+/// Opens it for a few reads, before it is opened for its use: nothing is fetched ahead or recorded.
+pub fn open_for_a_look(reference: &Reference, args: &RemoteArgs) -> Result<Arc<RemoteImage>> {
+    let mut options = args.options();
+    (options.prefetch, options.record) = (Prefetch::None, None);
+    forerun::remote::open(reference, &options).map_err(|error| failure(&error))
+}
+
 /// Reports downloads: a note before the first byte, then a progress bar.
 fn downloads(context: &Context) -> DownloadReport {
     let (bar, note) = (Progress::new(context, "downloading", 0), context.notes());

@@ -2,7 +2,9 @@
 //!
 //! Each process of the mount reads the table itself, before it enters its sandbox.
 
-use forerun::FileSource;
+use std::sync::Arc;
+
+use forerun::{FileSource, ReadAt};
 use forerun_fuse::MountOptions;
 
 use super::MountArgs;
@@ -29,15 +31,15 @@ pub fn set(args: &MountArgs, options: &mut MountOptions, number: u32) -> Result<
         let message = "a partition has its own offset and size: leave one of them out";
         return Err(Failure::usage(message));
     }
-    if remote::is_remote(&args.image) {
-        let message = "a partition of a file at a server cannot be mounted by its number";
-        let hint = "forerun scan NAME shows its offset and size: -o offset=N,size=N";
-        return Err(Failure::usage(message).hint(hint));
-    }
-    let named = |failure: Failure| failure.of(args.image.display());
-    let source = FileSource::open(&args.image);
-    let source = source.map_err(|error| named(Failure::source(&error)))?;
-    let found = partition::find(&source, number).map_err(named)?;
+    let named = |failure: Failure| failure.of(remote::shown(&args.image));
+    let source: Arc<dyn ReadAt> = match remote::reference(&args.image)? {
+        Some(reference) => remote::open_for_a_look(&reference, &args.remote)?,
+        None => {
+            let source = FileSource::open(&args.image);
+            Arc::new(source.map_err(|error| named(Failure::source(&error)))?)
+        }
+    };
+    let found = partition::find(&*source, number).map_err(named)?;
     options.offset = found.offset;
     options.size = Some(found.len);
     Ok(())

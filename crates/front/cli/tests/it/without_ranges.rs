@@ -97,3 +97,29 @@ fn two_processes_at_once_download_once() {
     }
     assert_eq!(downloads(&proxy), 1);
 }
+
+#[test]
+fn a_partition_of_a_file_at_a_server_is_mounted_by_its_number() {
+    let place = Place::new();
+    let image = fs::read(place.path("image")).unwrap();
+    let sectors = u32::try_from(image.len().div_ceil(512)).unwrap();
+    let mut disk = vec![0; 1 << 20];
+    disk[0x1be + 4] = 0x83;
+    disk[0x1be + 8..0x1be + 12].copy_from_slice(&2048_u32.to_le_bytes());
+    disk[0x1be + 12..0x1be + 16].copy_from_slice(&sectors.to_le_bytes());
+    disk[0x1fe..0x200].copy_from_slice(&[0x55, 0xaa]);
+    disk.extend(image);
+    disk.resize(disk.len().next_multiple_of(512), 0);
+    fs::write(place.path("disk"), disk).unwrap();
+    let Some(nginx) = Nginx::serve(place.dir.path()) else {
+        return;
+    };
+    let url = nginx.url_of("disk");
+    let mounted = place.mount(&["--partition", "1"], &url);
+    let text = fs::read_to_string(place.path("mnt/small")).unwrap();
+    assert_eq!(text, "small\n");
+    mounted.end();
+    let told = place.run(&["mount", "--partition", "2", &url, "mnt"]);
+    let text = format!("forerun: {url}: has no partition 2; there are 1 (");
+    assert!(told.stderr.starts_with(&text), "{}", told.stderr);
+}

@@ -244,7 +244,7 @@ impl Encoding {
             },
             Codec::Lz4 => Self::Lz4 { high: false },
             Codec::Zstd => Self::Zstd { level: 15 },
-            Codec::Deflate | Codec::MicroLzma => return None,
+            Codec::Deflate | Codec::LzmaBare(_) | Codec::MicroLzma => return None,
         })
     }
 }

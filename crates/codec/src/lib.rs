@@ -14,6 +14,7 @@ mod fill_search;
 mod first;
 mod lz4;
 mod lzma;
+mod lzma_bare;
 mod lzo;
 mod microlzma;
 mod microlzma_encode;
@@ -27,6 +28,7 @@ pub use encoding::{
 };
 pub use fill::{FillEncoder, FillEncoding, Filled};
 pub use first::First;
+pub use lzma_bare::{BareLzma, LzmaProperties};
 
 /// The codec of a stored block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +40,8 @@ pub enum Codec {
     Deflate,
     /// LZMA in the `.lzma` ("LZMA alone") container, with or without the decoded length in it.
     Lzma,
+    /// LZMA with less of a header than that container has, as vendors of firmware store it.
+    LzmaBare(BareLzma),
     /// LZMA as EROFS stores it: a bare stream whose first byte, always zero, is replaced by the
     /// complement of the properties. It has no end marker.
     MicroLzma,
@@ -85,6 +89,7 @@ impl Codec {
             Self::Zlib => "zlib",
             Self::Deflate => "deflate",
             Self::Lzma => "lzma",
+            Self::LzmaBare(bare) => bare.name(),
             Self::MicroLzma => "microlzma",
             Self::Lzo => "lzo",
             Self::Xz => "xz",
@@ -107,7 +112,9 @@ impl Codec {
     }
 
     /// Decodes all of `input` into the front of `out` and returns the decoded length. A stream of
-    /// [`Codec::MicroLzma`] does not have its length: it must fill `out`.
+    /// [`Codec::MicroLzma`] does not have its length: it must fill `out`. Nor has one of
+    /// [`Codec::LzmaBare`]: it ends with `input` or where `out` is full, and its last decoded bytes
+    /// may be garbage where `out` is longer than what was encoded.
     ///
     /// # Errors
     /// [`DecodeError::Damaged`], and [`DecodeError::Long`] if `out` is too small. `out` then holds
@@ -117,6 +124,7 @@ impl Codec {
             Self::Zlib => zlib::decode(input, out),
             Self::Deflate => deflate::decode(input, out),
             Self::Lzma => lzma::decode(input, out),
+            Self::LzmaBare(bare) => bare.decode(input, out),
             Self::MicroLzma => microlzma::decode(input, out),
             Self::Lzo => lzo::decode(input, out),
             Self::Xz => xz::decode(input, out),
@@ -143,7 +151,9 @@ impl Codec {
             Self::MicroLzma => microlzma::decode_prefix(input, out),
             Self::Lz4 => lz4::decode_prefix(input, out),
             Self::Zstd => zstd::decode_prefix(input, out),
-            Self::Zlib | Self::Lzma | Self::Lzo | Self::Xz => Err(DecodeError::NoPrefix),
+            Self::Zlib | Self::Lzma | Self::LzmaBare(_) | Self::Lzo | Self::Xz => {
+                Err(DecodeError::NoPrefix)
+            }
         }?;
         if actual == expected {
             return Ok(());
@@ -163,9 +173,12 @@ impl Codec {
             Self::Zlib => first::zlib(input, out),
             Self::Xz => xz::decode_first(input, out),
             Self::Zstd => first::zstd(input, out),
-            Self::Deflate | Self::Lzma | Self::MicroLzma | Self::Lzo | Self::Lz4 => {
-                Err(DecodeError::NoPrefix)
-            }
+            Self::Deflate
+            | Self::Lzma
+            | Self::LzmaBare(_)
+            | Self::MicroLzma
+            | Self::Lzo
+            | Self::Lz4 => Err(DecodeError::NoPrefix),
         }
     }
 
@@ -177,7 +190,12 @@ impl Codec {
             Self::Zlib => zlib::has_header(input),
             Self::Xz => input.starts_with(&[0xFD, b'7', b'z', b'X', b'Z', 0]),
             Self::Zstd => input.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]),
-            Self::Deflate | Self::Lzma | Self::MicroLzma | Self::Lzo | Self::Lz4 => false,
+            Self::Deflate
+            | Self::Lzma
+            | Self::LzmaBare(_)
+            | Self::MicroLzma
+            | Self::Lzo
+            | Self::Lz4 => false,
         }
     }
 }

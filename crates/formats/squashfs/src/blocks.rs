@@ -10,20 +10,52 @@ use forerun_io::{BlobId, BlockCache, BlockKey, Counter, Observer, ReadAt, u64_fr
 use forerun_vfs::{Error, NodeId, Result};
 
 use crate::error::Check;
+use crate::legacy::Order;
 use crate::ondisk::{METADATA_BLOCK, METADATA_STORED};
+use crate::superblock::Superblock;
 
-/// Bytes of a block's header.
-pub const HEADER: u64 = 2;
+/// The byte behind the header in images of 1.x to 3.x that were made with `-check_data`.
+const MARKER: u8 = 0xff;
+
+/// The form of the headers of an image.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    pub order: Order,
+    pub has_marker: bool,
+}
+
+impl Frame {
+    /// Returns the form of the headers in the image of this superblock.
+    pub fn of(superblock: &Superblock) -> Self {
+        Self {
+            order: superblock
+                .legacy
+                .as_ref()
+                .map_or(Order::Little, |legacy| legacy.order),
+            has_marker: superblock
+                .legacy
+                .as_ref()
+                .is_some_and(|legacy| legacy.has_marker),
+        }
+    }
+
+    /// Returns the number of bytes of a header.
+    pub const fn len(self) -> usize {
+        if self.has_marker { 3 } else { 2 }
+    }
+}
 
 /// The metadata blocks of one image.
 pub struct Blocks {
     source: Arc<dyn ReadAt>,
     codec: Codec,
+    frame: Frame,
     cache: BlockCache<Error>,
     observer: Arc<Observer>,
 }
 
-/// A decoded block. The last two bytes are its header, so that one cached value has both.
+/// A decoded block. The last two bytes are the number of bytes that it takes in the image, so that
+/// one cached value has both.
 #[derive(Clone)]
 pub struct Block(Arc<[u8]>);
 
@@ -36,16 +68,23 @@ impl Block {
 
     /// Returns the number of bytes that the block takes in the image, with its header.
     pub fn stored_len(&self) -> u64 {
-        let header = self.0.last_chunk().copied().unwrap_or_default();
-        HEADER + u64::from(u16::from_le_bytes(header) & !METADATA_STORED)
+        let len = self.0.last_chunk().copied().unwrap_or_default();
+        u64::from(u16::from_le_bytes(len))
     }
 }
 
 impl Blocks {
-    pub fn new(source: Arc<dyn ReadAt>, codec: Codec, cache: u64, observer: Arc<Observer>) -> Self {
+    pub fn new(
+        source: Arc<dyn ReadAt>,
+        codec: Codec,
+        frame: Frame,
+        cache: u64,
+        observer: Arc<Observer>,
+    ) -> Self {
         Self {
             source,
             codec,
+            frame,
             cache: BlockCache::new(cache, u64_from(METADATA_BLOCK)),
             observer,
         }
@@ -77,11 +116,18 @@ impl Blocks {
             }
             .at(node, offset)
         };
-        let body = offset.checked_add(HEADER).filter(|&body| body < end);
+        let body = offset
+            .checked_add(u64_from(self.frame.len()))
+            .filter(|&body| body < end);
         let body = body.ok_or_else(|| outside(end))?;
-        let mut header = [0; 2];
-        self.read(offset, &mut header)?;
-        let word = u16::from_le_bytes(header);
+        let mut header = [0; 3];
+        let frame = header.get_mut(..self.frame.len()).unwrap_or_default();
+        self.read(offset, frame)?;
+        let [first, second, marker] = header;
+        if self.frame.has_marker && marker != MARKER {
+            return Err(Check::Marker { found: marker }.at(node, offset));
+        }
+        let word = self.frame.order.u16([first, second]);
         let len = word & !METADATA_STORED;
         let is_stored = word & METADATA_STORED != 0;
         if len == 0 || usize::from(len) > METADATA_BLOCK {
@@ -99,7 +145,9 @@ impl Blocks {
         } else {
             self.decode(offset, stored, &mut decoded, node)?
         };
-        Ok(data.iter().copied().chain(header).collect())
+        // At most 8195, which was checked above.
+        let taken = u16::try_from(self.frame.len()).unwrap_or(0) + len;
+        Ok(data.iter().copied().chain(taken.to_le_bytes()).collect())
     }
 
     fn decode<'d>(

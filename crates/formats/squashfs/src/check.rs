@@ -25,7 +25,10 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
     };
     let (number, inodes) = (inode.number, image.superblock.inodes);
     let at = image.superblock.inode_table;
-    if number == 0 || number > inodes {
+    let legacy = image.superblock.legacy.as_ref();
+    if legacy.is_some_and(|legacy| !legacy.has_numbers()) {
+        // Inodes before 3.0 have no numbers.
+    } else if number == 0 || number > inodes {
         problem(
             false,
             Check::InodeNumber { number, inodes }.at(Some(node), at),

@@ -4,6 +4,7 @@ use forerun_vfs::{FileType, NodeId, Result};
 
 use crate::image::Image;
 use crate::inode::{Inode, InodeBody};
+use crate::legacy::Legacy;
 use crate::ondisk::{BLOCK_STORED, flags};
 use crate::options;
 use crate::superblock::compressor;
@@ -13,8 +14,19 @@ type Fields = Vec<(&'static str, String)>;
 /// Returns the fields of `info` that only this format has.
 pub fn details(image: &Image) -> Fields {
     let superblock = &image.superblock;
-    vec![
-        ("version", "4.0".into()),
+    let version = (
+        "version",
+        superblock
+            .legacy
+            .as_ref()
+            .map_or("4.0".into(), Legacy::version_text),
+    );
+    let mut fields = vec![version];
+    if let Some(legacy) = &superblock.legacy {
+        fields.push(("byte order", legacy.order.name().into()));
+        fields.push(("magic", legacy.magic.escape_ascii().to_string()));
+    }
+    fields.extend([
         ("compressor", compressor(superblock.codec).into()),
         ("flags", flag_names(superblock.flags)),
         ("fragments", superblock.fragments.to_string()),
@@ -27,7 +39,8 @@ pub fn details(image: &Image) -> Fields {
                 .map_or(0, |table| table.count())
                 .to_string(),
         ),
-    ]
+    ]);
+    fields
 }
 
 /// Returns the fields of the superblock, and the compressor options.
@@ -101,8 +114,8 @@ fn body(image: &Image, node: NodeId, inode: &Inode, fields: &mut Fields) -> Resu
             fields.push(("fragment", fragment));
             let mut cursor = image.inodes_at(file.sizes, node)?;
             for _ in 0..file.blocks {
-                let size: zerocopy::little_endian::U32 = cursor.read()?;
-                fields.push(("block", block(size.get())));
+                let size = image.block_word(&mut cursor)?;
+                fields.push(("block", block(size)));
             }
         }
         InodeBody::Dir(dir) => {
@@ -132,6 +145,7 @@ fn flag_names(word: u16) -> String {
     let names: Vec<&str> = [
         (flags::UNCOMPRESSED_INODES, "uncompressed-inodes"),
         (flags::UNCOMPRESSED_DATA, "uncompressed-data"),
+        (flags::CHECK_DATA, "check-data"),
         (flags::UNCOMPRESSED_FRAGMENTS, "uncompressed-fragments"),
         (flags::NO_FRAGMENTS, "no-fragments"),
         (flags::ALWAYS_FRAGMENTS, "always-fragments"),

@@ -8,7 +8,7 @@ use crate::cursor::Cursor;
 use crate::error::Check;
 use crate::image::Image;
 use crate::inode::{self, Dir};
-use crate::ondisk::{self, DIR_RUN, DirHeader, DirIndex};
+use crate::ondisk::{self, DIR_RUN};
 use crate::positions::Mark;
 use crate::reference::Reference;
 
@@ -59,7 +59,8 @@ pub fn lookup(image: &Image, node: NodeId, wanted: &[u8]) -> Result<Option<NodeI
                 std::cmp::Ordering::Less => {}
                 std::cmp::Ordering::Equal => return Ok(Some(entry.node)),
                 // Names are in order, which is checked on the way here.
-                std::cmp::Ordering::Greater => return Ok(None),
+                std::cmp::Ordering::Greater if image.is_sorted() => return Ok(None),
+                std::cmp::Ordering::Greater => {}
             }
         }
     }
@@ -231,8 +232,8 @@ impl<'i> Listing<'i> {
                 self.image.positions.note(self.node, mark);
             }
         }
-        self.take(size_of::<DirHeader>())?;
-        let header: DirHeader = self.cursor.read()?;
+        self.take(self.image.listing_lens().0)?;
+        let header = self.image.dir_header(&mut self.cursor)?;
         let count = u64::from(header.count.get()) + 1;
         if count > u64::from(DIR_RUN) {
             return self.fail(Check::RunLen { count });
@@ -247,8 +248,8 @@ impl<'i> Listing<'i> {
         if self.done >= self.count {
             return Ok(None);
         }
-        self.take(size_of::<ondisk::DirEntry>())?;
-        let raw: ondisk::DirEntry = self.cursor.read()?;
+        self.take(self.image.listing_lens().1)?;
+        let raw = self.image.dir_entry(&mut self.cursor)?;
         let len = usize::from(raw.size.get()) + 1;
         self.take(len)?;
         std::mem::swap(&mut self.name, &mut self.before);
@@ -268,7 +269,7 @@ impl<'i> Listing<'i> {
             return self.fail(Check::Name { name, source });
         }
         let before = self.before.get(..self.before_len).unwrap_or_default();
-        if self.before_len > 0 && before >= self.name() {
+        if self.image.is_sorted() && self.before_len > 0 && before >= self.name() {
             let (name, before) = (text(self.name()), text(before));
             return self.fail(Check::NameOrder { name, before });
         }
@@ -287,6 +288,7 @@ impl<'i> Listing<'i> {
 
 /// The indexes of a long directory, in order.
 struct Indexes<'i> {
+    image: &'i Image,
     cursor: Cursor<'i>,
     dir: Dir,
     node: NodeId,
@@ -305,6 +307,7 @@ struct IndexAt {
 impl<'i> Indexes<'i> {
     fn new(image: &'i Image, node: NodeId, dir: &Dir) -> Result<Self> {
         Ok(Self {
+            image,
             cursor: image.inodes_at(dir.index_at, node)?,
             dir: dir.clone(),
             node,
@@ -322,7 +325,7 @@ impl<'i> Indexes<'i> {
         if self.done >= self.dir.indexes {
             return Ok(None);
         }
-        let raw: DirIndex = self.cursor.read()?;
+        let raw = self.image.dir_index(&mut self.cursor)?;
         let (at, index) = (raw.index.get(), self.done);
         let len = raw.size.get();
         let name = usize::try_from(len)

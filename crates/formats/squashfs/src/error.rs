@@ -11,6 +11,10 @@ use crate::reference::Reference;
 pub enum Check {
     #[error("the image is {len} bytes long; a superblock takes 96")]
     ShortSuperblock { len: u64 },
+    #[error("the image is {len} bytes long; a superblock of its version takes {need}")]
+    ShortOldSuperblock { len: u64, need: usize },
+    #[error("byte {found:#04x} instead of 0xff behind the header of a metadata block")]
+    Marker { found: u8 },
     #[error("block size {block_size} with log {log}; it must be 2^log, from 4096 to 1048576")]
     BlockSize { block_size: u32, log: u16 },
     #[error("the superblock says {bytes_used} bytes, the source has {source_len}")]

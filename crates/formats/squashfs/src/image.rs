@@ -5,17 +5,20 @@ use std::sync::Arc;
 
 use forerun_io::{Limits, u64_from};
 use forerun_vfs::{Error, NodeId, OpenWith, Result, read_head};
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::U32;
 
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Frame};
+use crate::choose;
 use crate::cursor::{Cursor, Table};
 use crate::error::Check;
+use crate::ids::Ids;
 use crate::inode::{Dir, File, Inode, InodeBody};
-use crate::ondisk::{FragmentEntry, METADATA_BLOCK};
+use crate::legacy::{Legacy, Order, Place};
+use crate::ondisk::{DirEntry, DirHeader, DirIndex, FragmentEntry, METADATA_BLOCK};
 use crate::positions::Positions;
 use crate::reference::Reference;
 use crate::superblock::{self, Superblock};
-use crate::tables::Indexed;
+use crate::tables::{Indexed, Pointers};
 use crate::xattr::XattrTables;
 
 /// The state that all parts of the driver share.
@@ -28,7 +31,7 @@ pub struct Image {
     pub fragments: Option<Indexed>,
     pub export: Option<Indexed>,
     /// Nothing where a salvage found no table.
-    pub ids: Option<Indexed>,
+    pub ids: Option<Ids>,
     pub xattrs: Option<XattrTables>,
     pub positions: Positions,
     /// Nothing in an image that is opened as usual.
@@ -51,8 +54,9 @@ impl Image {
     /// `UnknownFormat`, `Unsupported`, `Corrupt` if superblock, tables or root fail a check, `Io`
     /// if they cannot be read.
     pub fn open(with: OpenWith) -> Result<Self> {
-        let head = read_head(&*with.metadata, superblock::LEN)?;
-        let superblock = Superblock::parse(&head, with.metadata.len())?;
+        let head = read_head(&*with.metadata, superblock::LONGEST)?;
+        let mut superblock = Superblock::parse(&head, with.metadata.len())?;
+        superblock.codec = choose::codec(&with, &superblock, &head)?;
         let image = Self::assemble(with, superblock, &mut Err)?;
         let root = NodeId(image.superblock.root.raw());
         match image.inode(root)?.body {
@@ -66,8 +70,9 @@ impl Image {
     /// # Errors
     /// `UnknownFormat`, `Unsupported`, `Corrupt` if the superblock makes no sense, `Io` if it cannot be read.
     pub fn open_damaged(with: OpenWith, pass_over: &mut dyn FnMut(Error)) -> Result<Self> {
-        let head = read_head(&*with.metadata, superblock::LEN)?;
-        let superblock = Superblock::parse_damaged(&head, with.metadata.len())?;
+        let head = read_head(&*with.metadata, superblock::LONGEST)?;
+        let mut superblock = Superblock::parse_damaged(&head, with.metadata.len())?;
+        superblock.codec = choose::codec(&with, &superblock, &head)?;
         let substitutes = Substitutes {
             uid: with.ownership.uid,
             gid: with.ownership.gid,
@@ -81,31 +86,36 @@ impl Image {
         Ok(image)
     }
 
-    /// Opens the tables. `damaged` decides about each that cannot be opened.
-    fn assemble(
+    /// Opens the image of this superblock. `damaged` decides about each table that cannot be opened.
+    pub fn assemble(
         with: OpenWith,
         superblock: Superblock,
         damaged: &mut dyn FnMut(Error) -> Result<()>,
     ) -> Result<Self> {
-        let source = with.metadata;
         let observer = Arc::clone(&with.observer);
-        let blocks = Blocks::new(source, superblock.codec, with.cache, observer);
-        let indexed = |name, start: u64, count: u64, entry: u64| {
-            let pointers = start..superblock.end_of(start);
-            Indexed::new(name, pointers, count, entry, superblock::HEAD)
-        };
+        let frame = Frame::of(&superblock);
+        let blocks = Blocks::new(with.metadata, superblock.codec, frame, with.cache, observer);
         let fragments = u64::from(superblock.fragments);
+        let fragment_len = superblock.legacy.as_ref().map_or(16, Legacy::fragment_len);
         let fragments = superblock
             .fragment_table
             .filter(|_| fragments > 0)
-            .map(|start| indexed("fragment table", start, fragments, 16));
+            .map(|start| {
+                indexed(
+                    &superblock,
+                    "fragment table",
+                    start,
+                    fragments,
+                    fragment_len,
+                )
+            });
         let fragments = opened(fragments, damaged)?;
+        let inodes = u64::from(superblock.inodes);
         let export = superblock
             .export_table
-            .map(|start| indexed("export table", start, u64::from(superblock.inodes), 8));
+            .map(|start| indexed(&superblock, "export table", start, inodes, 8));
         let export = opened(export, damaged)?;
-        let (id_table, ids) = (superblock.id_table, u64::from(superblock.ids));
-        let ids = opened(Some(indexed("id table", id_table, ids, 4)), damaged)?;
+        let ids = opened(Some(Ids::open(&blocks, &superblock)), damaged)?;
         let xattrs = superblock
             .xattr_table
             .map(|start| XattrTables::open(&blocks, start, superblock.end_of(start)));
@@ -140,7 +150,17 @@ impl Image {
             return Err(Error::StaleNode(node));
         }
         let mut cursor = self.inodes_at(reference, node)?;
-        Inode::read(&mut cursor, &self.inodes, node, self.superblock.block_size)
+        match &self.superblock.legacy {
+            None => Inode::read(&mut cursor, &self.inodes, node, self.superblock.block_size),
+            Some(legacy) => {
+                let place = Place {
+                    superblock: &self.superblock,
+                    table: &self.inodes,
+                    node,
+                };
+                legacy.inode(&mut cursor, &place)
+            }
+        }
     }
 
     /// Reads the inode of `node`, which must be a regular file.
@@ -182,11 +202,10 @@ impl Image {
 
     /// Returns the user or group number at a position of the id table.
     pub fn id(&self, index: u16, node: NodeId) -> Result<u32> {
-        let Some(ids) = &self.ids else {
-            return Err(no_entry("id table", index.into(), node));
-        };
-        let id: U32 = ids.get(&self.blocks, u64::from(index), Some(node))?;
-        Ok(id.get())
+        match &self.ids {
+            Some(ids) => ids.get(&self.blocks, index, node),
+            None => Err(no_entry("id table", index.into(), node)),
+        }
     }
 
     /// Returns an entry of the fragment table, or what a salvage found in its place.
@@ -196,9 +215,17 @@ impl Image {
             return Ok(*entry);
         }
         let index = u64::from(index);
-        match &self.fragments {
-            Some(table) => table.get(&self.blocks, index, Some(node)),
-            None => Err(no_entry("fragment table", index, node)),
+        match (&self.fragments, &self.superblock.legacy) {
+            (Some(table), None) => table.get(&self.blocks, index, Some(node)),
+            (Some(table), Some(legacy)) if legacy.fragment_len() == 8 => {
+                let bytes: [u8; 8] = table.get(&self.blocks, index, Some(node))?;
+                Ok(legacy.fragment(&bytes))
+            }
+            (Some(table), Some(legacy)) => {
+                let bytes: [u8; 16] = table.get(&self.blocks, index, Some(node))?;
+                Ok(legacy.fragment(&bytes))
+            }
+            (None, _) => Err(no_entry("fragment table", index, node)),
         }
     }
 
@@ -212,13 +239,63 @@ impl Image {
             let check = Check::InodeNumber { number, inodes };
             return Err(check.at(Some(node), self.superblock.inode_table));
         };
-        let raw: U64 = table.get(&self.blocks, u64::from(index), Some(node))?;
-        Ok(Some(Reference::from_raw(raw.get())))
+        let raw: [u8; 8] = table.get(&self.blocks, u64::from(index), Some(node))?;
+        let order = self.superblock.legacy.as_ref().map(|legacy| legacy.order);
+        let raw = match order {
+            Some(Order::Big) => u64::from_be_bytes(raw),
+            Some(Order::Little) | None => u64::from_le_bytes(raw),
+        };
+        Ok(Some(Reference::from_raw(raw)))
     }
 
-    /// Returns the most names that listings can hold: an entry takes at least nine bytes.
+    /// Returns the most names that listings can hold: an entry has a name of a byte at least.
     pub fn names_max(&self) -> u64 {
-        self.directories.max_decoded() / (u64_from(size_of::<crate::ondisk::DirEntry>()) + 1)
+        self.directories.max_decoded() / (u64_from(self.listing_lens().1) + 1)
+    }
+
+    /// Returns the number of bytes of a header in a listing, and of an entry.
+    pub fn listing_lens(&self) -> (usize, usize) {
+        let here = (size_of::<DirHeader>(), size_of::<DirEntry>());
+        let legacy = self.superblock.legacy.as_ref();
+        legacy.map_or(here, Legacy::listing_lens)
+    }
+
+    /// Returns whether the names of a listing are in order.
+    pub fn is_sorted(&self) -> bool {
+        let legacy = self.superblock.legacy.as_ref();
+        legacy.is_none_or(Legacy::is_sorted)
+    }
+
+    /// Reads the header of a run of entries.
+    pub fn dir_header(&self, cursor: &mut Cursor<'_>) -> Result<DirHeader> {
+        match &self.superblock.legacy {
+            None => cursor.read(),
+            Some(legacy) => legacy.dir_header(cursor),
+        }
+    }
+
+    /// Reads an entry of a listing, up to its name.
+    pub fn dir_entry(&self, cursor: &mut Cursor<'_>) -> Result<DirEntry> {
+        match &self.superblock.legacy {
+            None => cursor.read(),
+            Some(legacy) => legacy.dir_entry(cursor),
+        }
+    }
+
+    /// Reads a directory index, up to its name.
+    pub fn dir_index(&self, cursor: &mut Cursor<'_>) -> Result<DirIndex> {
+        match &self.superblock.legacy {
+            None => cursor.read(),
+            Some(legacy) => legacy.dir_index(cursor),
+        }
+    }
+
+    /// Reads the size of a data block.
+    pub fn block_word(&self, cursor: &mut Cursor<'_>) -> Result<u32> {
+        match &self.superblock.legacy {
+            None => cursor.read().map(U32::get),
+            Some(legacy) => legacy.block_word(cursor),
+        }
     }
 }
 
@@ -241,4 +318,18 @@ fn no_entry(table: &'static str, index: u64, node: NodeId) -> Error {
         count,
     }
     .at(Some(node), 0)
+}
+
+/// Opens a table of `count` entries with pointers at `start`.
+pub fn indexed(
+    superblock: &Superblock,
+    name: &'static str,
+    start: u64,
+    count: u64,
+    entry: u64,
+) -> Result<Indexed> {
+    let pointers = start..superblock.end_of(start);
+    let legacy = superblock.legacy.as_ref();
+    let form = legacy.map_or(Pointers::V4, Legacy::pointers);
+    Indexed::new(name, pointers, count, entry, superblock.head(), form)
 }

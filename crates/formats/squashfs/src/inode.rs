@@ -11,7 +11,7 @@ use crate::ondisk::{
 use crate::reference::Reference;
 
 /// Larger files are refused, so that offsets in them can be added without overflow.
-const MAX_FILE: u64 = 1 << 62;
+pub const MAX_FILE: u64 = 1 << 62;
 
 /// An inode. Ids are still positions in the id table.
 #[derive(Clone, Debug)]

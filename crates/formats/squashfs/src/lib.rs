@@ -1,10 +1,12 @@
-//! SquashFS 4.0: the driver that maps it and the writer that makes it.
+//! SquashFS: the driver that maps versions 1.x to 4.0, and the writer that makes 4.0.
 //!
-//! The format is described in `docs/formats/squashfs.md`. Older versions and vendor variants are
-//! recognised and refused by name. Nothing here moves file data: [`Squashfs`] only maps it.
+//! The format is described in `docs/formats/squashfs.md`. Old versions, and LZMA as vendors of firmware
+//! store it, are turned into the structures of 4.0 where they are parsed (`legacy`). Nothing here moves
+//! file data: [`Squashfs`] only maps it.
 
 mod blocks;
 mod check;
+mod choose;
 mod cursor;
 mod describe;
 mod dir;
@@ -13,8 +15,10 @@ mod error;
 #[cfg(feature = "write")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod ids;
 mod image;
 mod inode;
+mod legacy;
 mod map;
 mod ondisk;
 mod options;
@@ -30,7 +34,7 @@ mod xattr;
 
 use std::sync::Arc;
 
-use forerun_vfs::{Format, Magic};
+use forerun_vfs::{Format, OpenWith, Result, read_head};
 
 pub use driver::Squashfs;
 pub use salvage::Salvaged;
@@ -40,14 +44,18 @@ pub const FORMAT: Format = Format {
     name: "squashfs",
     probe_len: 4,
     probe: variant::is_any,
-    magics: &[Magic {
-        offset: 0,
-        bytes: b"hsqs",
-    }],
+    magics: &variant::MAGICS,
     measure: superblock::measure,
-    open: |with| match with.rescue {
+    open: |with| match with.rescue && !is_old(&with)? {
         true => Ok(Arc::new(salvage::open(with)?)),
         false => Ok(Arc::new(Squashfs::open(with)?)),
     },
     open_mut: None,
 };
+
+/// Returns whether this is an image of 1.x to 3.x. The salvage knows the structures of 4.0 only; older images
+/// open as usual.
+fn is_old(with: &OpenWith) -> Result<bool> {
+    let head = read_head(&*with.metadata, superblock::LONGEST)?;
+    Ok(legacy::Legacy::recognise(&head).is_some())
+}

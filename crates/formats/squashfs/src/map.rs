@@ -64,7 +64,6 @@ fn blocks(
     let mark = known.flatten().unwrap_or(start);
     let mut cursor = image.inodes_at(mark.reference, node)?;
     let (mut index, mut offset) = (mark.at, mark.data);
-    let mut word = [0; 4];
     while index < end {
         if index % MARK_EVERY == 0 && index > mark.at {
             let reference = cursor.reference();
@@ -77,8 +76,7 @@ fn blocks(
                 },
             );
         }
-        cursor.read_into(&mut word)?;
-        let size = u32::from_le_bytes(word);
+        let size = image.block_word(&mut cursor)?;
         let logical = index * block_size..file.size.min((index + 1) * block_size);
         let len = u32::try_from(logical.end - logical.start).unwrap_or(u32::MAX);
         let block = Block { index, offset, len };

@@ -6,7 +6,7 @@
 use forerun_vfs::on_disk;
 use zerocopy::little_endian::{I16, U16, U32, U64};
 
-/// `hsqs`, read as a little-endian word.
+/// The magic of 4.0: `hsqs`, read as a little-endian word.
 pub const MAGIC: u32 = 0x7371_7368;
 /// The only version this crate reads and writes, as (major, minor).
 pub const VERSION: (u16, u16) = (4, 0);
@@ -54,6 +54,8 @@ pub mod flags {
     pub const UNCOMPRESSED_INODES: u16 = 0x0001;
     /// Data blocks are stored as they are.
     pub const UNCOMPRESSED_DATA: u16 = 0x0002;
+    /// A byte 0xff follows the header of each metadata block; before 4.0.
+    pub const CHECK_DATA: u16 = 0x0004;
     /// Fragment blocks are stored as they are.
     pub const UNCOMPRESSED_FRAGMENTS: u16 = 0x0008;
     /// There are no fragments.

@@ -6,11 +6,14 @@ use forerun_vfs::{Error, Measured, Result, read_head};
 use zerocopy::FromBytes;
 
 use crate::error::Check;
-use crate::ondisk::{self, MAGIC, METADATA_BLOCK, NONE_64, VERSION, compression};
+use crate::legacy::Legacy;
+use crate::ondisk::{self, METADATA_BLOCK, NONE_64, VERSION, compression};
 use crate::reference::Reference;
 use crate::variant;
 
-/// Bytes of the superblock.
+/// Bytes of the longest superblock, that of 3.x.
+pub const LONGEST: usize = 119;
+/// Bytes of the superblock of 4.0.
 pub const LEN: usize = size_of::<ondisk::Superblock>();
 /// [`LEN`] as an offset: nothing else lies before it.
 pub const HEAD: u64 = 96;
@@ -36,6 +39,8 @@ pub struct Superblock {
     pub directory_table: u64,
     pub fragment_table: Option<u64>,
     pub export_table: Option<u64>,
+    /// What only images of 1.x to 3.x have.
+    pub legacy: Option<Legacy>,
 }
 
 impl Superblock {
@@ -86,11 +91,14 @@ impl Superblock {
         if let Some(error) = variant::refuse(head) {
             return Err(error);
         }
+        if let Some(found) = Legacy::recognise(head) {
+            return Legacy::parse(head, source_len, found);
+        }
         let Ok((raw, _)) = ondisk::Superblock::read_from_prefix(head) else {
             return Err(Check::ShortSuperblock { len: source_len }.at(None, 0));
         };
         let fail = |check: Check| Err(check.at(None, 0));
-        if raw.s_magic.get() != MAGIC {
+        if !variant::is_any(head) {
             return Err(Error::UnknownFormat {
                 expected: "squashfs".into(),
                 found: format!("magic {:#010x}", raw.s_magic.get()),
@@ -126,6 +134,7 @@ impl Superblock {
             directory_table: raw.directory_table_start.get(),
             fragment_table: optional(raw.fragment_table_start.get()),
             export_table: optional(raw.lookup_table_start.get()),
+            legacy: None,
         })
     }
 
@@ -144,6 +153,11 @@ impl Superblock {
         self.end_of(self.directory_table)
     }
 
+    /// Returns where the superblock ends: nothing else lies before.
+    pub fn head(&self) -> u64 {
+        self.legacy.as_ref().map_or(HEAD, |legacy| legacy.head)
+    }
+
     fn tables(&self) -> impl Iterator<Item = (&'static str, Option<u64>)> {
         [
             ("inode table", Some(self.inode_table)),
@@ -159,7 +173,8 @@ impl Superblock {
     fn check_tables(&self) -> Result<()> {
         for (table, start) in self.tables() {
             let Some(start) = start else { continue };
-            if start < HEAD || start >= self.bytes_used {
+            let head = self.head();
+            if start < head || start >= self.bytes_used {
                 let end = self.bytes_used;
                 return Err(Check::TableOutside { table, start, end }.at(None, 0));
             }
@@ -198,7 +213,7 @@ impl Superblock {
 /// # Errors
 /// The errors of [`Superblock::parse`], `Io`.
 pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
-    let superblock = Superblock::parse(&read_head(source, LEN)?, source.len())?;
+    let superblock = Superblock::parse(&read_head(source, LONGEST)?, source.len())?;
     Ok(Measured {
         len: Some(superblock.bytes_used),
         label: Vec::new(),

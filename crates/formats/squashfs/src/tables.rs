@@ -12,8 +12,32 @@ use crate::error::Check;
 use crate::ondisk::METADATA_BLOCK;
 use crate::reference::Reference;
 
-/// Bytes of a pointer.
-const POINTER: u64 = 8;
+/// The form of the pointers of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Pointers {
+    /// Bytes of each, 8 at most.
+    pub len: u64,
+    pub is_big_endian: bool,
+}
+
+impl Pointers {
+    /// The form in 4.0.
+    pub const V4: Self = Self {
+        len: 8,
+        is_big_endian: false,
+    };
+
+    fn read(self, blocks: &Blocks, at: u64) -> Result<u64> {
+        let mut bytes = [0; 8];
+        let out = bytes.get_mut(..forerun_io::saturating_usize(self.len));
+        let out = out.unwrap_or_default();
+        blocks.read(at, out)?;
+        if self.is_big_endian {
+            out.reverse();
+        }
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
 
 /// One such table.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +48,7 @@ pub struct Indexed {
     count: u64,
     entry: u64,
     first: u64,
+    form: Pointers,
 }
 
 impl Indexed {
@@ -35,10 +60,11 @@ impl Indexed {
         count: u64,
         entry: u64,
         first: u64,
+        form: Pointers,
     ) -> Result<Self> {
         let std::ops::Range { start, end } = pointers;
         // No overflow: the count comes from 32 bits.
-        let need = count.div_ceil(Self::per_block(entry)) * POINTER;
+        let need = count.div_ceil(Self::per_block(entry)) * form.len;
         let room = end.saturating_sub(start);
         if need > room {
             return Err(Check::TableRoom {
@@ -55,6 +81,7 @@ impl Indexed {
             count,
             entry,
             first,
+            form,
         })
     }
 
@@ -75,10 +102,8 @@ impl Indexed {
             .at(node, self.start));
         }
         let per_block = Self::per_block(self.entry);
-        let mut pointer = [0; 8];
-        let pointer_at = self.start + index / per_block * POINTER;
-        blocks.read(pointer_at, &mut pointer)?;
-        let block = u64::from_le_bytes(pointer);
+        let pointer_at = self.start + index / per_block * self.form.len;
+        let block = self.form.read(blocks, pointer_at)?;
         if block < self.first || block >= self.start {
             let (start, end) = (block, self.start);
             return Err(Check::TableOutside { table, start, end }.at(node, pointer_at));

@@ -11,7 +11,7 @@ use crate::inode::Inode;
 use crate::ondisk::{XattrId, XattrName, XattrTable, xattr};
 use crate::reference::Reference;
 use crate::superblock::HEAD;
-use crate::tables::Indexed;
+use crate::tables::{Indexed, Pointers};
 
 /// Longest value: what Linux allows.
 const VALUE_MAX: u32 = 65536;
@@ -54,7 +54,7 @@ impl XattrTables {
             let (start, end) = (pairs.start, start);
             return Err(Check::TableOutside { table, start, end }.at(None, end));
         }
-        let sets = Indexed::new(table, pointers..end, count, 16, HEAD)?;
+        let sets = Indexed::new(table, pointers..end, count, 16, HEAD, Pointers::V4)?;
         Ok(Self { pairs, sets })
     }
 

@@ -1,0 +1,60 @@
+//! User and group numbers: a table with pointers in 4.0, two plain lists before.
+
+use forerun_vfs::{NodeId, Result};
+use zerocopy::little_endian::U32;
+
+use crate::blocks::Blocks;
+use crate::error::Check;
+use crate::image::indexed;
+use crate::superblock::Superblock;
+use crate::tables::Indexed;
+
+/// The numbers that inodes refer to by their position.
+pub enum Ids {
+    /// The table of 4.0.
+    Indexed(Indexed),
+    /// The users of an older image and, behind them, its groups; 510 at most.
+    Plain(Vec<u32>),
+}
+
+impl Ids {
+    /// Opens the table of 4.0, or reads the lists of an older image.
+    pub fn open(blocks: &Blocks, superblock: &Superblock) -> Result<Self> {
+        let Some(legacy) = &superblock.legacy else {
+            let count = u64::from(superblock.ids);
+            let table = indexed(superblock, "id table", superblock.id_table, count, 4)?;
+            return Ok(Self::Indexed(table));
+        };
+        let mut ids = Vec::new();
+        for (start, count) in [legacy.uids, legacy.gids] {
+            let mut bytes = vec![0; usize::from(count) * 4];
+            if count > 0 {
+                blocks.read(start, &mut bytes)?;
+            }
+            let (words, _) = bytes.as_chunks::<4>();
+            ids.extend(words.iter().map(|&word| legacy.order.u32(word)));
+        }
+        Ok(Self::Plain(ids))
+    }
+
+    /// Returns the number at a position, on behalf of `node`.
+    pub fn get(&self, blocks: &Blocks, index: u16, node: NodeId) -> Result<u32> {
+        match self {
+            Self::Indexed(table) => {
+                let id: U32 = table.get(blocks, u64::from(index), Some(node))?;
+                Ok(id.get())
+            }
+            Self::Plain(ids) => {
+                let found = ids.get(usize::from(index)).copied();
+                found.ok_or_else(|| {
+                    let check = Check::TableIndex {
+                        table: "tables of uids and guids",
+                        index: u64::from(index),
+                        count: forerun_io::u64_from(ids.len()),
+                    };
+                    check.at(Some(node), 0)
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Entries of listings and tables.
+
+use super::{Bits, Legacy, SHORT_STORED, Version, zeroed};
+use crate::ondisk::{BLOCK_STORED, DirEntry, DirHeader, DirIndex, FragmentEntry};
+
+/// Parses the header of a run: 4 bytes, 9 in 3.x.
+pub fn dir_header(legacy: &Legacy, bytes: &[u8]) -> DirHeader {
+    let mut bits = Bits::new(bytes, legacy.order);
+    let mut header: DirHeader = zeroed();
+    header.count = bits.u32(8).into();
+    if legacy.version == Version::V3 {
+        header.start_block = bits.u32(32).into();
+        header.inode_number = bits.u32(32).into();
+    } else {
+        header.start_block = bits.u32(24).into();
+    }
+    header
+}
+
+/// Parses an entry: 3 bytes, 5 in 3.x. The difference to the header's inode number is left out.
+pub fn dir_entry(legacy: &Legacy, bytes: &[u8]) -> DirEntry {
+    let mut bits = Bits::new(bytes, legacy.order);
+    let mut entry: DirEntry = zeroed();
+    entry.offset = bits.u16(13).into();
+    entry.kind = bits.u16(3).into();
+    entry.size = bits.u16(8).into();
+    entry
+}
+
+/// Parses a directory index: 8 bytes, 9 in 3.x.
+pub fn dir_index(legacy: &Legacy, bytes: &[u8]) -> DirIndex {
+    let mut bits = Bits::new(bytes, legacy.order);
+    let mut index: DirIndex = zeroed();
+    let (at, block) = match legacy.version {
+        Version::V1 | Version::V2 => (27, 29),
+        Version::V3 => (32, 32),
+    };
+    index.index = bits.u32(at).into();
+    index.start_block = bits.u32(block).into();
+    index.size = bits.u32(8).into();
+    index
+}
+
+/// Parses an entry of the fragment table: 8 bytes, 16 in 3.x.
+pub fn fragment(legacy: &Legacy, bytes: &[u8]) -> FragmentEntry {
+    let mut bits = Bits::new(bytes, legacy.order);
+    let mut entry: FragmentEntry = zeroed();
+    let width = match legacy.version {
+        Version::V1 | Version::V2 => 32,
+        Version::V3 => 64,
+    };
+    entry.start_block = bits.u64(width).into();
+    entry.size = bits.u32(32).into();
+    entry
+}
+
+/// Returns the size of a data block of 1.x as 4.0 stores it. A length of 0 stands for 32768.
+pub fn short_block_word(word: u16) -> u32 {
+    let len = match word & !SHORT_STORED {
+        0 => u32::from(SHORT_STORED),
+        len => u32::from(len),
+    };
+    if word & SHORT_STORED == 0 {
+        len
+    } else {
+        len | BLOCK_STORED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn block_sizes_of_1_x() {
+        for (word, expected) in [
+            (0x8000, 0x8000 | BLOCK_STORED),
+            (0x8001, 1 | BLOCK_STORED),
+            (1, 1),
+            (0, 0x8000),
+        ] {
+            assert_eq!(short_block_word(word), expected);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The superblock of 1.x to 3.x: 51, 63 and 119 bytes of one layout that grew.
+
+use forerun_codec::Codec;
+use forerun_vfs::Result;
+
+use super::{Bits, Legacy, Order, Version};
+use crate::error::Check;
+use crate::ondisk::flags;
+use crate::reference::Reference;
+use crate::superblock::Superblock;
+use crate::variant;
+
+/// Returns version and byte order, if this is an old image.
+pub fn recognise(head: &[u8]) -> Option<(Version, Order)> {
+    if !variant::is_any(head) {
+        return None;
+    }
+    let (major, order) = match *head.get(28..32)? {
+        [major, 0, _, 0] => (major, Order::Little),
+        [0, major, 0, _] => (major, Order::Big),
+        _ => return None,
+    };
+    let version = match major {
+        1 => Version::V1,
+        2 => Version::V2,
+        3 => Version::V3,
+        _ => return None,
+    };
+    Some((version, order))
+}
+
+impl Legacy {
+    /// Parses the first bytes of an old image in a source of `source_len` bytes. The codec is the
+    /// usual one, zlib; see [`candidates`](super::candidates).
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn parse(head: &[u8], source_len: u64, found: (Version, Order)) -> Result<Superblock> {
+        let fail = |check: Check| Err(check.at(None, 0));
+        let (version, order) = found;
+        let len = match version {
+            Version::V1 => 51,
+            Version::V2 => 63,
+            Version::V3 => 119,
+        };
+        let Some(bytes) = head.get(..len) else {
+            return fail(Check::ShortOldSuperblock {
+                len: source_len,
+                need: len,
+            });
+        };
+        let raw = Raw::parse(bytes, order, version);
+        let smallest = if version == Version::V1 { 9 } else { 12 };
+        let (block_size, log) = (raw.block_size, raw.block_log);
+        if !(smallest..=20).contains(&log) || block_size != 1 << log {
+            return fail(Check::BlockSize { block_size, log });
+        }
+        if raw.bytes_used > source_len {
+            return fail(Check::SourceTooShort {
+                bytes_used: raw.bytes_used,
+                source_len,
+            });
+        }
+        let has_fragments = raw.fragments > 0;
+        let is_exported = raw.flags & flags::EXPORTABLE != 0 && version == Version::V3;
+        let magic = head.first_chunk().copied().unwrap_or_default();
+        let superblock = Superblock {
+            inodes: raw.inodes,
+            mkfs_time: raw.mkfs_time,
+            block_size,
+            fragments: raw.fragments,
+            codec: Codec::Zlib,
+            flags: raw.flags,
+            ids: raw.uids.1 + raw.gids.1,
+            root: Reference::from_raw(raw.root),
+            bytes_used: raw.bytes_used,
+            declared_len: raw.bytes_used,
+            id_table: raw.uids.0,
+            xattr_table: None,
+            inode_table: raw.inode_table,
+            directory_table: raw.directory_table,
+            fragment_table: has_fragments.then_some(raw.fragment_table),
+            export_table: Some(raw.export_table)
+                .filter(|&start| is_exported && start < raw.bytes_used),
+            legacy: Some(Legacy {
+                version,
+                minor: raw.minor,
+                order,
+                magic,
+                has_marker: raw.flags & flags::CHECK_DATA != 0,
+                uids: raw.uids,
+                gids: raw.gids,
+                head: forerun_io::u64_from(len),
+            }),
+        };
+        check_ids(&superblock, raw.uids, "uid table")?;
+        check_ids(&superblock, raw.gids, "guid table")?;
+        Ok(superblock)
+    }
+}
+
+/// Checks that a table of ids is in the image.
+fn check_ids(
+    superblock: &Superblock,
+    (start, count): (u64, u16),
+    table: &'static str,
+) -> Result<()> {
+    let end = superblock.bytes_used;
+    let last = start.checked_add(u64::from(count) * 4);
+    if count > 0 && last.is_none_or(|last| last > end) {
+        return Err(Check::TableOutside { table, start, end }.at(None, 0));
+    }
+    Ok(())
+}
+
+/// The fields in the order of the bytes.
+struct Raw {
+    inodes: u32,
+    bytes_used: u64,
+    uids: (u64, u16),
+    gids: (u64, u16),
+    inode_table: u64,
+    directory_table: u64,
+    minor: u16,
+    block_log: u16,
+    flags: u16,
+    mkfs_time: u32,
+    root: u64,
+    block_size: u32,
+    fragments: u32,
+    fragment_table: u64,
+    export_table: u64,
+}
+
+impl Raw {
+    fn parse(bytes: &[u8], order: Order, version: Version) -> Self {
+        let mut bits = Bits::new(bytes, order);
+        let _magic = bits.u32(32);
+        let inodes = bits.u32(32);
+        let bytes_used = bits.u64(32);
+        let (uid_start, guid_start) = (bits.u64(32), bits.u64(32));
+        let (inode_table, directory_table) = (bits.u64(32), bits.u64(32));
+        let (_major, minor) = (bits.u16(16), bits.u16(16));
+        let (block_size, block_log) = (bits.u32(16), bits.u16(16));
+        let (flags, uids, guids) = (bits.u16(8), bits.u16(8), bits.u16(8));
+        let mut raw = Self {
+            inodes,
+            bytes_used,
+            uids: (uid_start, uids),
+            gids: (guid_start, guids),
+            inode_table,
+            directory_table,
+            minor,
+            block_log,
+            flags,
+            mkfs_time: bits.u32(32),
+            root: bits.u64(64),
+            block_size,
+            fragments: 0,
+            fragment_table: 0,
+            export_table: 0,
+        };
+        // Fields that an older version has not are past the end of `bytes`.
+        if version >= Version::V2 {
+            raw.block_size = bits.u32(32);
+            raw.fragments = bits.u32(32);
+            raw.fragment_table = bits.u64(32);
+        }
+        if version == Version::V3 {
+            raw.bytes_used = bits.u64(64);
+            (raw.uids.0, raw.gids.0) = (bits.u64(64), bits.u64(64));
+            raw.inode_table = bits.u64(64);
+            raw.directory_table = bits.u64(64);
+            raw.fragment_table = bits.u64(64);
+            raw.export_table = bits.u64(64);
+        }
+        raw
+    }
+}

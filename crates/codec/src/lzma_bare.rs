@@ -71,48 +71,100 @@ impl BareLzma {
         // No match reaches back further than the decoded bytes, so this dictionary, which the
         // decoder allocates, is enough for every stream.
         let dictionary = u32::try_from(out.len()).map_err(|_| DecodeError::Damaged)?;
-        let mut header = [0xff; 13];
-        header[0] = properties;
-        header[1..5].copy_from_slice(&dictionary.max(4096).to_le_bytes());
-        run(&header, stream, out)
+        // The copy costs almost nothing compared to decoding. All ones stand for an unknown length.
+        let mut contained = Vec::with_capacity(stream.len() + 13);
+        contained.push(properties);
+        contained.extend_from_slice(&dictionary.max(4096).to_le_bytes());
+        contained.extend_from_slice(&u64::MAX.to_le_bytes());
+        contained.extend_from_slice(stream);
+        run(&contained, out)
     }
 }
 
-fn run(header: &[u8], input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+fn run(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let mut stream = Stream::new_lzma_decoder(MEMORY).map_err(|_| DecodeError::Damaged)?;
-    let damaged = |_| DecodeError::Damaged;
-    stream
-        .process(header, &mut [], Action::Run)
-        .map_err(damaged)?;
-    let total = u64::try_from(header.len() + input.len()).map_err(|_| DecodeError::Damaged)?;
-    let head = u64::try_from(header.len()).map_err(|_| DecodeError::Damaged)?;
+    let done = |stream: &Stream| {
+        let read = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
+        let written = usize::try_from(stream.total_out()).unwrap_or(usize::MAX);
+        (read, written)
+    };
     loop {
-        let read = stream.total_in();
-        let written = usize::try_from(stream.total_out()).map_err(|_| DecodeError::Damaged)?;
-        let at = usize::try_from(read.saturating_sub(head)).map_err(|_| DecodeError::Damaged)?;
-        let from = input.get(at..).unwrap_or_default();
-        let to = out.get_mut(written..).unwrap_or_default();
-        let status = if to.is_empty() {
+        let before = done(&stream);
+        let from = input.get(before.0..).unwrap_or_default();
+        let to = out.get_mut(before.1..).unwrap_or_default();
+        let is_full = to.is_empty();
+        let status = if is_full {
             Ok(Status::StreamEnd)
         } else {
             stream.process(from, to, Action::Run)
         };
-        let now = usize::try_from(stream.total_out()).unwrap_or(usize::MAX);
-        // Four bytes at the end are the encoder's flush, which a decoder need not read.
-        let is_all = stream.total_in().saturating_add(4) >= total;
+        let (read, written) = done(&stream);
+        // The encoder's flush at the end is up to five bytes that a decoder need not read, and an end
+        // marker takes a few more.
+        let is_all = read.saturating_add(12) >= input.len();
         match status {
-            Ok(Status::StreamEnd) if is_all => return Ok(now),
+            Ok(Status::StreamEnd) if is_all => return Ok(written),
             Ok(Status::StreamEnd) => return Err(DecodeError::Damaged),
             // Past the last byte that was encoded, a stream without an end marker decodes to garbage
             // and may fail.
-            Err(_) if stream.total_in() == total && now > 0 => return Ok(now),
+            Err(_) if is_all && written > 0 => return Ok(written),
             Err(_) => return Err(DecodeError::Damaged),
-            Ok(_) if (stream.total_in(), now) == (read, written) => {
-                return (is_all && now > 0)
-                    .then_some(now)
-                    .ok_or(DecodeError::Damaged);
+            // No progress: the input is used up.
+            Ok(_) if (read, written) == before => {
+                let whole = is_all && written > 0;
+                return whole.then_some(written).ok_or(DecodeError::Damaged);
             }
             Ok(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use lzma_rust2::{LzmaOptions, LzmaWriter};
+
+    use super::*;
+
+    /// Encodes without header and end marker.
+    fn encoded(input: &[u8], (lc, lp, pb): (u8, u8, u8)) -> Vec<u8> {
+        let mut options = LzmaOptions::with_preset(6);
+        options.dict_size = 1 << 16;
+        (options.lc, options.lp, options.pb) = (lc.into(), lp.into(), pb.into());
+        let mut writer = LzmaWriter::new_no_header(Vec::new(), &options, false).unwrap();
+        writer.write_all(input).unwrap();
+        writer.finish().unwrap()
+    }
+
+    #[test]
+    fn streams_without_an_end_marker() {
+        let input: Vec<u8> = (0..9000_u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
+        for (lc, lp, pb) in [(3, 0, 2), (0, 2, 2), (1, 2, 0), (0, 0, 0), (4, 0, 4)] {
+            let properties = LzmaProperties::new(lc, lp, pb).unwrap();
+            let stream = encoded(&input, (lc, lp, pb));
+            let head = [properties.byte(), 0, 0, 1, 0];
+            for (bare, block) in [
+                (BareLzma::NoLength, [&head[..], &stream].concat()),
+                (BareLzma::PropertiesOnly, [&head[..1], &stream].concat()),
+                (BareLzma::Headerless(properties), stream.clone()),
+            ] {
+                let mut out = vec![0; input.len()];
+                assert_eq!(bare.decode(&block, &mut out), Ok(input.len()), "{bare:?}");
+                assert!(out == input, "{bare:?}");
+                // Garbage may follow in a longer buffer, but what was encoded is whole.
+                let mut long = vec![0; input.len() + 5000];
+                let len = bare.decode(&block, &mut long).unwrap();
+                assert!(
+                    len >= input.len() && long[..input.len()] == input,
+                    "{bare:?} {len}"
+                );
+                let cut = &block[..block.len() / 2];
+                let short = bare.decode(cut, &mut out);
+                assert!(short.is_err() || short.unwrap() < input.len(), "{bare:?}");
+            }
+        }
+        assert_eq!(LzmaProperties::new(3, 2, 0), None);
+        assert_eq!(LzmaProperties::new(255, 255, 255), None);
     }
 }

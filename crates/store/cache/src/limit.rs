@@ -61,7 +61,7 @@ impl Cache {
     /// # Errors
     /// [`CacheError::Io`] where the directory cannot be read.
     pub fn capacity(&self) -> Result<u64> {
-        let (layout, options) = (&self.inner.layout, &self.inner.options);
+        let (layout, options) = (&self.shared.layout, &self.shared.options);
         let mut used = 0_u64;
         for dir in layout.blob_dirs()? {
             let data = fs::symlink_metadata(dir.join("data"));

@@ -12,9 +12,11 @@ use crate::Squashfs;
 use crate::superblock::Superblock;
 use crate::write::{Fragments, SquashfsOptions, write};
 
+mod old;
 mod parts;
 
 pub use forerun_vfs::exercise::limits;
+pub use old::{Old, Stored};
 pub use parts::{Parts, inode, set};
 
 /// Parses `bytes` as a superblock of sources of different lengths.
@@ -139,7 +141,11 @@ pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     for _ in 0..16 {
         dir = deep.add(dir, b"d", NewNode::directory())?;
     }
+    let old = |major, is_big_endian| Old::new((major, 0), is_big_endian).image();
     Ok(vec![
+        ("old 1", old(1, false)),
+        ("old 2", old(2, true)),
+        ("old 3", old(3, false)),
         ("parts", Parts::everything().image()),
         ("empty", image(&Tree::default(), plain())?),
         ("everything", image(&everything, plain())?),

@@ -10,6 +10,7 @@ mod common;
 mod describe;
 mod fuzz_entries;
 mod hostile;
+mod legacy;
 mod reading;
 mod salvage;
 mod writer;

@@ -189,7 +189,7 @@ impl Legacy {
             return fail(Check::HugeFile { size });
         }
         let block_size = u64::from(place.superblock.block_size);
-        let is_tail = low(index) != NONE_32 && size % block_size != 0;
+        let is_tail = low(index) != NONE_32 && !size.is_multiple_of(block_size);
         let fragment = is_tail.then(|| Fragment {
             index: low(index),
             offset: low(offset),

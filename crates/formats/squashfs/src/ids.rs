@@ -10,14 +10,14 @@ use crate::superblock::Superblock;
 use crate::tables::Indexed;
 
 /// The numbers that inodes refer to by their position.
-pub enum Ids {
+pub enum IdTable {
     /// The table of 4.0.
     Indexed(Indexed),
     /// The users of an older image and, behind them, its groups; 510 at most.
     Plain(Vec<u32>),
 }
 
-impl Ids {
+impl IdTable {
     /// Opens the table of 4.0, or reads the lists of an older image.
     pub fn open(blocks: &Blocks, superblock: &Superblock) -> Result<Self> {
         let Some(legacy) = &superblock.legacy else {

@@ -11,9 +11,9 @@ use crate::blocks::{Blocks, Frame};
 use crate::choose;
 use crate::cursor::{Cursor, Table};
 use crate::error::Check;
-use crate::ids::Ids;
+use crate::ids::IdTable;
 use crate::inode::{Dir, File, Inode, InodeBody};
-use crate::legacy::{Legacy, Order, Place};
+use crate::legacy::{InodePlace, Legacy, Order};
 use crate::ondisk::{DirEntry, DirHeader, DirIndex, FragmentEntry, METADATA_BLOCK};
 use crate::positions::Positions;
 use crate::reference::Reference;
@@ -31,7 +31,7 @@ pub struct Image {
     pub fragments: Option<Indexed>,
     pub export: Option<Indexed>,
     /// Nothing where a salvage found no table.
-    pub ids: Option<Ids>,
+    pub ids: Option<IdTable>,
     pub xattrs: Option<XattrTables>,
     pub positions: Positions,
     /// Nothing in an image that is opened as usual.
@@ -115,7 +115,7 @@ impl Image {
             .export_table
             .map(|start| indexed(&superblock, "export table", start, inodes, 8));
         let export = opened(export, damaged)?;
-        let ids = opened(Some(Ids::open(&blocks, &superblock)), damaged)?;
+        let ids = opened(Some(IdTable::open(&blocks, &superblock)), damaged)?;
         let xattrs = superblock
             .xattr_table
             .map(|start| XattrTables::open(&blocks, start, superblock.end_of(start)));
@@ -153,7 +153,7 @@ impl Image {
         match &self.superblock.legacy {
             None => Inode::read(&mut cursor, &self.inodes, node, self.superblock.block_size),
             Some(legacy) => {
-                let place = Place {
+                let place = InodePlace {
                     superblock: &self.superblock,
                     table: &self.inodes,
                     node,

@@ -39,7 +39,7 @@ pub struct Superblock {
     pub directory_table: u64,
     pub fragment_table: Option<u64>,
     pub export_table: Option<u64>,
-    /// What only images of 1.x to 3.x have.
+    /// The facts of an image of 1.x to 3.x; nothing in one of 4.0.
     pub legacy: Option<Legacy>,
 }
 

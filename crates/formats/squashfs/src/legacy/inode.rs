@@ -16,7 +16,7 @@ const TYPES: u16 = 5;
 const ROW: u16 = 16;
 
 /// The place of an inode, for its parser.
-pub struct Place<'p> {
+pub struct InodePlace<'p> {
     pub superblock: &'p Superblock,
     pub table: &'p Table,
     pub node: NodeId,
@@ -36,7 +36,7 @@ struct Head {
 
 impl Legacy {
     /// Reads the inode at the cursor.
-    pub fn inode(&self, cursor: &mut Cursor<'_>, place: &Place<'_>) -> Result<Inode> {
+    pub fn inode(&self, cursor: &mut Cursor<'_>, place: &InodePlace<'_>) -> Result<Inode> {
         let mut head = self.head(cursor, place)?;
         let Some(file_type) = file_type(head.basic) else {
             let found = head.basic;
@@ -101,7 +101,7 @@ impl Legacy {
         (uid, gid)
     }
 
-    fn head(&self, cursor: &mut Cursor<'_>, place: &Place<'_>) -> Result<Head> {
+    fn head(&self, cursor: &mut Cursor<'_>, place: &InodePlace<'_>) -> Result<Head> {
         let id = if self.version == Version::V1 { 4 } else { 8 };
         let [found, mode, uid, gid] = self.fields(cursor, &[4, 12, id, id])?;
         let found = low16(found);
@@ -151,7 +151,7 @@ impl Legacy {
     fn file(
         &self,
         cursor: &mut Cursor<'_>,
-        place: &Place<'_>,
+        place: &InodePlace<'_>,
         head: &mut Head,
     ) -> Result<InodeBody> {
         let mut fragment = (u64::from(NONE_32), 0);
@@ -179,7 +179,7 @@ impl Legacy {
     fn file_body(
         &self,
         cursor: &Cursor<'_>,
-        place: &Place<'_>,
+        place: &InodePlace<'_>,
         size: u64,
         start: u64,
         (index, offset): (u64, u64),

@@ -18,7 +18,7 @@ use crate::ondisk::{DirEntry, DirHeader, DirIndex, FragmentEntry};
 use crate::tables::Pointers;
 
 pub use bits::{Bits, Order};
-pub use inode::Place;
+pub use inode::InodePlace;
 pub use lzma::candidates;
 
 /// The major version of an old image.
@@ -40,7 +40,7 @@ impl Version {
     }
 }
 
-/// What an old image has that an image of 4.0 has not.
+/// The facts of an old image that an image of 4.0 does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Legacy {
     pub version: Version,

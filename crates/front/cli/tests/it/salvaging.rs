@@ -67,7 +67,7 @@ fn assert_as_told(file: &Path, expected: &[u8], lost: &serde_json::Value) {
         let holds = |range: &&serde_json::Value| {
             (range[0].as_u64().unwrap()..range[1].as_u64().unwrap()).contains(&at)
         };
-        ranges.iter().any(|range| holds(range))
+        ranges.iter().any(holds)
     };
     for (at, (&actual, &expected)) in actual.iter().zip(expected).enumerate() {
         let expected = if is_lost(at) { 0 } else { expected };

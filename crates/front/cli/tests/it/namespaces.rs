@@ -191,9 +191,11 @@ impl Shell {
         printed
     }
 
-    /// Returns whether it sees a mount.
+    /// Returns whether it sees the mount. A new namespace starts with the mounts of the old one.
     fn sees_a_mount(&mut self) -> bool {
-        self.run("grep -q ' fuse.forerun ' /proc/self/mountinfo").1 == 0
+        self.run("grep -q \" $PWD/mnt .* fuse.forerun \" /proc/self/mountinfo")
+            .1
+            == 0
     }
 
     fn end(mut self) {

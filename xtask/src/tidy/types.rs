@@ -9,15 +9,6 @@ use super::Violation;
 use super::lexer::code_only;
 use super::sources::SourceFile;
 
-/// Crates in which a private type may still have the name of another one. This list only shrinks: rename the
-/// private types of a crate, then remove its line.
-const WITH_PRIVATE_TWINS: &[&str] = &[
-    "crates/formats/squashfs",
-    "crates/front/cli",
-    "crates/front/fuse",
-    "crates/store/remote",
-];
-
 /// Finds types that have the name of another type of their crate.
 pub fn check(files: &[SourceFile]) -> Vec<Violation> {
     let mut first: BTreeMap<(&str, String), String> = BTreeMap::new();
@@ -26,10 +17,8 @@ pub fn check(files: &[SourceFile]) -> Vec<Violation> {
         let Some((package, _)) = file.path.split_once("/src/") else {
             continue;
         };
-        let only_visible = WITH_PRIVATE_TWINS.contains(&package);
         for (index, line) in code_only(file.shipped()).lines().enumerate() {
-            let Some(name) = defined_type(line).filter(|_| !only_visible || is_visible(line))
-            else {
+            let Some(name) = defined_type(line) else {
                 continue;
             };
             let place = format!("{}:{}", file.path, index + 1);
@@ -50,12 +39,6 @@ pub fn check(files: &[SourceFile]) -> Vec<Violation> {
 /// Returns whether a file is Rust that is built for users: no test.
 fn is_built(file: &SourceFile) -> bool {
     file.is_rust() && !file.is_only_tests()
-}
-
-/// Returns whether other modules can import the type that a line defines. Rustfmt starts the line of such a
-/// type with `pub`, and indents the types of inline modules.
-fn is_visible(line: &str) -> bool {
-    line.starts_with("pub")
 }
 
 /// Returns the name of the type that a line defines. An indented `type` is an associated one.
@@ -143,17 +126,5 @@ mod tests {
             let files = [("crates/io/src/a.rs", "pub struct Plan;"), (path, text)];
             assert_eq!(found(&files), Vec::<String>::new(), "{path}: {text}");
         }
-    }
-
-    #[test]
-    fn excepted_crates_may_only_have_private_twins() {
-        let Some(dir) = WITH_PRIVATE_TWINS.first() else {
-            return;
-        };
-        let path = format!("{dir}/src/a.rs");
-        let private = found(&[(&path, "pub struct Plan;\nstruct Plan;")]);
-        assert_eq!(private, Vec::<String>::new());
-        let visible = found(&[(&path, "pub struct Plan;\npub struct Plan;")]);
-        assert_eq!(visible.len(), 1, "{visible:?}");
     }
 }

@@ -27,7 +27,7 @@ pub fn read(
 ) -> Result<()> {
     let dir = image.dir(node)?;
     let (run, done) = (from.0 >> 9, from.0 & 0x1ff);
-    let mut listing = Listing::open(image, node, &dir, run)?;
+    let mut listing = ListingReader::open(image, node, &dir, run)?;
     let mut skip = done;
     while listing.next_run()? {
         while let Some(entry) = listing.next_entry()? {
@@ -52,7 +52,7 @@ pub fn read(
 /// Returns the node with that name. The indexes of a long directory lead near it.
 pub fn lookup(image: &Image, node: NodeId, wanted: &[u8]) -> Result<Option<NodeId>> {
     let dir = image.dir(node)?;
-    let mut listing = Listing::by_index(image, node, &dir, wanted)?;
+    let mut listing = ListingReader::by_index(image, node, &dir, wanted)?;
     while listing.next_run()? {
         while let Some(entry) = listing.next_entry()? {
             match listing.name().cmp(wanted) {
@@ -108,13 +108,13 @@ pub fn check_entries(image: &Image, node: NodeId, report: &mut dyn FnMut(Check))
 }
 
 /// An entry without its name.
-struct Entry {
+struct ParsedEntry {
     node: NodeId,
     kind: forerun_vfs::FileType,
 }
 
 /// A position in a listing.
-struct Listing<'i> {
+struct ListingReader<'i> {
     image: &'i Image,
     node: NodeId,
     cursor: Cursor<'i>,
@@ -135,7 +135,7 @@ struct Listing<'i> {
     before_len: usize,
 }
 
-impl<'i> Listing<'i> {
+impl<'i> ListingReader<'i> {
     /// Opens the listing at the run whose header is `run` bytes into it.
     fn open(image: &'i Image, node: NodeId, dir: &Dir, run: u64) -> Result<Self> {
         let len = u64::from(dir.len());
@@ -244,7 +244,7 @@ impl<'i> Listing<'i> {
     }
 
     /// Reads the next entry of the run. Its name is then in [`name`](Self::name).
-    fn next_entry(&mut self) -> Result<Option<Entry>> {
+    fn next_entry(&mut self) -> Result<Option<ParsedEntry>> {
         if self.done >= self.count {
             return Ok(None);
         }
@@ -279,7 +279,7 @@ impl<'i> Listing<'i> {
         };
         self.done += 1;
         let reference = Reference::new(self.block, raw.offset.get());
-        Ok(Some(Entry {
+        Ok(Some(ParsedEntry {
             node: NodeId(reference.raw()),
             kind,
         }))
@@ -350,7 +350,7 @@ impl<'i> Indexes<'i> {
 impl IndexAt {
     /// Opens the listing from here on. If the listing starts in the middle of a metadata block, an
     /// index points as far into its own block.
-    fn listing<'i>(self, image: &'i Image, node: NodeId, dir: &Dir) -> Result<Listing<'i>> {
+    fn listing<'i>(self, image: &'i Image, node: NodeId, dir: &Dir) -> Result<ListingReader<'i>> {
         let within = (dir.start.offset() + forerun_io::saturating_usize(u64::from(self.at)))
             % ondisk::METADATA_BLOCK;
         let mark = Mark {
@@ -358,7 +358,7 @@ impl IndexAt {
             reference: Reference::new(self.block, u16::try_from(within).unwrap_or(0)),
             data: 0,
         };
-        let mut listing = Listing::start(image, node, u64::from(dir.len()), mark)?;
+        let mut listing = ListingReader::start(image, node, u64::from(dir.len()), mark)?;
         listing.is_sure = false;
         Ok(listing)
     }

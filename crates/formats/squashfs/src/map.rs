@@ -79,7 +79,7 @@ fn blocks(
         let size = image.block_word(&mut cursor)?;
         let logical = index * block_size..file.size.min((index + 1) * block_size);
         let len = u32::try_from(logical.end - logical.start).unwrap_or(u32::MAX);
-        let block = Block { index, offset, len };
+        let block = DataBlock { index, offset, len };
         let stored = u64::from(size & !BLOCK_STORED);
         if index >= first {
             let place = block.place(image, size);
@@ -95,13 +95,13 @@ fn blocks(
     Ok(ControlFlow::Continue(()))
 }
 
-struct Block {
+struct DataBlock {
     index: u64,
     offset: u64,
     len: u32,
 }
 
-impl Block {
+impl DataBlock {
     fn place(&self, image: &Image, size: u32) -> Result<Place, Check> {
         let (block, stored) = (self.index, size & !BLOCK_STORED);
         if size == 0 {

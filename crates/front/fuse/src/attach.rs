@@ -71,7 +71,11 @@ pub fn attach(
 /// Finds the FUSE mount on `place` that was not there before.
 fn made(place: &Mountpoint, before: &[MountEntry]) -> io::Result<MountEntry> {
     let path = place.current_path()?;
-    let is_new = |entry: &MountEntry| before.iter().all(|old| old.id != entry.id);
+    // The kernel gives a mount the number of one that ended since.
+    let is_same = |old: &MountEntry, entry: &MountEntry| {
+        (old.id, old.device) == (entry.id, entry.device) && old.mount_point == entry.mount_point
+    };
+    let is_new = |entry: &MountEntry| !before.iter().any(|old| is_same(old, entry));
     let mut all = mounts()?;
     all.retain(|entry| entry.mount_point == path && is_fuse(entry) && is_new(entry));
     let elsewhere = || io::Error::new(io::ErrorKind::NotFound, "it was mounted elsewhere");
@@ -402,6 +406,13 @@ mod tests {
             panic!("mount(2) refuses");
         };
         let mount = made(&place, &before).unwrap();
+        let mut ended = mount.clone();
+        ended.mount_point = at("ended");
+        assert_eq!(
+            made(&place, &[ended]).unwrap(),
+            mount,
+            "its number was used before"
+        );
         rustix::mount::unmount(&mount.mount_point, UnmountFlags::DETACH).unwrap();
         drop(connection);
         assert_eq!(mount.mount_point, at("checked"));

@@ -44,12 +44,12 @@ trait Question: Send + Sync {
     fn is_answered(&self) -> bool;
 }
 
-struct Asked<W, A> {
+struct Unanswered<W, A> {
     work: Mutex<Option<W>>,
     answer: Mutex<Option<A>>,
 }
 
-impl<T, W, A> Question for Asked<W, A>
+impl<T, W, A> Question for Unanswered<W, A>
 where
     W: FnOnce() -> T + Send,
     A: FnOnce(Result<T, Errno>) + Send,
@@ -88,7 +88,7 @@ impl Parked {
             pid,
             since: Instant::now(),
             stop: Arc::default(),
-            question: Box::new(Asked {
+            question: Box::new(Unanswered {
                 work: Mutex::new(Some(work)),
                 answer: Mutex::new(Some(answer)),
             }),
@@ -118,7 +118,7 @@ impl Parked {
 /// All requests that were handed over and can be refused.
 #[derive(Default)]
 pub struct Watch {
-    state: Mutex<State>,
+    state: Mutex<ParkedState>,
     changed: Condvar,
     /// When the mount was told to end.
     ending: OnceLock<Instant>,
@@ -126,7 +126,7 @@ pub struct Watch {
 }
 
 #[derive(Default)]
-struct State {
+struct ParkedState {
     parked: Vec<Arc<Parked>>,
     is_watched: bool,
 }
@@ -176,7 +176,7 @@ impl Watch {
         let mut state = lock(&self.state);
         loop {
             if state.parked.is_empty() {
-                let empty = |state: &mut State| state.parked.is_empty();
+                let empty = |state: &mut ParkedState| state.parked.is_empty();
                 let waited = self.changed.wait_timeout_while(state, IDLE, empty);
                 state = waited.unpoisoned().0;
                 if state.parked.is_empty() {

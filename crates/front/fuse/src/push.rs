@@ -28,7 +28,7 @@ use crate::tuning::{KEPT_GAPS, STORE_WINDOW, WAITING_PIECES};
 
 /// The thread that pushes, as seen from those that answer requests.
 pub struct Pusher {
-    shared: Arc<Shared>,
+    shared: Arc<PushShared>,
     pieces: SyncSender<Piece>,
 }
 
@@ -43,7 +43,7 @@ struct Gap {
     bytes: Vec<u8>,
 }
 
-struct Shared {
+struct PushShared {
     core: Arc<Core>,
     streams: Mutex<Streams>,
     gaps: Mutex<VecDeque<Gap>>,
@@ -55,7 +55,7 @@ impl Pusher {
     pub fn start(core: Arc<Core>, notifier: Notifier) -> Option<Self> {
         let window = STORE_WINDOW.min(core.reader.options().readahead);
         let (pieces, waiting) = sync_channel(WAITING_PIECES);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PushShared {
             core,
             streams: Mutex::new(Streams::new(window)),
             gaps: Mutex::default(),
@@ -96,7 +96,7 @@ impl Pusher {
     }
 }
 
-impl Shared {
+impl PushShared {
     fn streams(&self) -> MutexGuard<'_, Streams> {
         self.streams.lock().unpoisoned()
     }

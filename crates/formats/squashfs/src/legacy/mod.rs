@@ -70,9 +70,9 @@ impl Legacy {
         format!("{}.{}", self.version.major(), self.minor)
     }
 
-    /// Returns whether names in listings are in order: from 2.1 on.
+    /// Returns whether names in listings are known to be in order.
     pub fn is_sorted(&self) -> bool {
-        self.version > Version::V2 || (self.version == Version::V2 && self.minor >= 1)
+        self.version == Version::V3
     }
 
     /// Returns whether inodes have numbers and counts of links.

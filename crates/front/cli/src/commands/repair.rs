@@ -29,7 +29,7 @@ use crate::{interrupt, json};
 
 /// Where answers come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+enum RepairMode {
     /// From a person.
     Ask,
     /// Yes to all that loses nothing.
@@ -37,7 +37,7 @@ enum Mode {
     /// Yes, but nothing is written.
     DryRun,
     /// No user can be asked: nothing is repaired.
-    Nobody,
+    NotAsked,
 }
 
 /// Runs it.
@@ -47,12 +47,12 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result {
     }
     let is_asked = io::stdin().is_terminal() && io::stderr().is_terminal();
     let mode = match (args.dry_run, args.yes) {
-        (true, _) => Mode::DryRun,
-        (_, true) => Mode::Yes,
-        _ if is_asked && !context.global.json => Mode::Ask,
-        _ => Mode::Nobody,
+        (true, _) => RepairMode::DryRun,
+        (_, true) => RepairMode::Yes,
+        _ if is_asked && !context.global.json => RepairMode::Ask,
+        _ => RepairMode::NotAsked,
     };
-    if args.image.source.no_lock && matches!(mode, Mode::Ask | Mode::Yes) {
+    if args.image.source.no_lock && matches!(mode, RepairMode::Ask | RepairMode::Yes) {
         return Err(Failure::usage(
             "--no-lock is for reading: a repair needs its lock",
         ));
@@ -76,7 +76,9 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result {
     let summary = summary.map_err(|failure| failure.of(&name))?;
     desk.shown.clone()?;
     let still = match mode {
-        Mode::Ask | Mode::Yes if errors_left(&summary) == 0 => verify(context, args, &mut desk)?,
+        RepairMode::Ask | RepairMode::Yes if errors_left(&summary) == 0 => {
+            verify(context, args, &mut desk)?
+        }
         _ => 0,
     };
     let errors = errors_left(&summary) + still;
@@ -84,7 +86,7 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result {
     out.finish()?;
     Ok(match (errors, summary.repairs(), mode) {
         (0, 0, _) => Exit::Ok,
-        (0, _, Mode::Ask | Mode::Yes) => Exit::Repaired,
+        (0, _, RepairMode::Ask | RepairMode::Yes) => Exit::Repaired,
         (0, _, _) if would_be_errors(&summary) == 0 => Exit::Ok,
         _ => Exit::Image,
     })
@@ -96,7 +98,7 @@ fn mend(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<Summ
     let observer = Arc::new(Observer::default());
     context.observe(&observer);
     let how = RepairOptions {
-        dry_run: matches!(desk.mode, Mode::DryRun | Mode::Nobody),
+        dry_run: matches!(desk.mode, RepairMode::DryRun | RepairMode::NotAsked),
         keep_lost: args.lost_found,
         limits: options.limits.clone(),
     };
@@ -184,7 +186,7 @@ fn would_be_errors(summary: &Summary) -> u64 {
 
 /// A desk that reports findings, and asks the user about them.
 struct Desk<'o> {
-    mode: Mode,
+    mode: RepairMode,
     json: bool,
     out: &'o mut Output,
     array: JsonArray,
@@ -203,10 +205,10 @@ impl Desk<'_> {
             return Answer::No;
         };
         match self.mode {
-            Mode::Nobody => Answer::No,
-            Mode::Yes | Mode::DryRun if finding.kind.loses_data() => Answer::No,
-            Mode::Yes | Mode::DryRun => Answer::Yes,
-            Mode::Ask => match self.known.get(&finding.kind) {
+            RepairMode::NotAsked => Answer::No,
+            RepairMode::Yes | RepairMode::DryRun if finding.kind.loses_data() => Answer::No,
+            RepairMode::Yes | RepairMode::DryRun => Answer::Yes,
+            RepairMode::Ask => match self.known.get(&finding.kind) {
                 Some(answer) => *answer,
                 None => self.ask(finding, remedy),
             },
@@ -253,9 +255,9 @@ impl Desk<'_> {
     fn show(&mut self, finding: &Finding, answer: Answer) -> Result<()> {
         let failure = Failure::from(finding.error.clone());
         let outcome = match (answer, self.mode, &finding.remedy) {
-            (Answer::Yes, Mode::DryRun, Some(remedy)) => format!("would {remedy}"),
+            (Answer::Yes, RepairMode::DryRun, Some(remedy)) => format!("would {remedy}"),
             (Answer::Yes, _, Some(remedy)) => format!("repaired: {remedy}"),
-            (_, Mode::Yes, Some(remedy)) => {
+            (_, RepairMode::Yes, Some(remedy)) => {
                 format!("left, as it may lose something; run without --yes to {remedy}")
             }
             (_, _, Some(remedy)) => format!("left; can be repaired: {remedy}"),
@@ -305,7 +307,7 @@ impl Desk<'_> {
         if !self.json {
             return Ok(());
         }
-        let is_dry = matches!(self.mode, Mode::DryRun | Mode::Nobody);
+        let is_dry = matches!(self.mode, RepairMode::DryRun | RepairMode::NotAsked);
         self.out.text(format!(
             "{{\"image\":{},\"format\":{},\"repair\":true,\"dry_run\":{is_dry},\n\"findings\":",
             Value::from(name),
@@ -358,7 +360,7 @@ impl Desk<'_> {
             self.put_undo(&mut object);
             return self.rest(object);
         }
-        if self.mode == Mode::Nobody && summary.remains() > 0 {
+        if self.mode == RepairMode::NotAsked && summary.remains() > 0 {
             context.note(
                 "nothing was repaired: there is no terminal to ask on; --yes repairs, --dry-run says what",
             );
@@ -374,8 +376,8 @@ impl Desk<'_> {
         }
         let verdict = match (summary.repairs(), summary.remains(), self.mode) {
             (0, 0, _) => "no problems".to_string(),
-            (done, 0, Mode::DryRun) => format!("{done} would be repaired"),
-            (done, left, Mode::DryRun) => format!("{done} would be repaired, {left} left"),
+            (done, 0, RepairMode::DryRun) => format!("{done} would be repaired"),
+            (done, left, RepairMode::DryRun) => format!("{done} would be repaired, {left} left"),
             (done, 0, _) => format!("{done} repaired"),
             (done, left, _) => format!("{done} repaired, {left} left"),
         };
@@ -393,7 +395,7 @@ fn text(path: Option<&[u8]>, failure: &Failure) -> String {
     path.unwrap_or_default() + &printable(&failure.message)
 }
 
-fn to_json(finding: &Finding, failure: &Failure, answer: Answer, mode: Mode) -> Value {
+fn to_json(finding: &Finding, failure: &Failure, answer: Answer, mode: RepairMode) -> Value {
     let mut object = Map::new();
     let fatal = !finding.kind.is_harmless();
     object.insert("severity".into(), severity(fatal).into());
@@ -407,7 +409,7 @@ fn to_json(finding: &Finding, failure: &Failure, answer: Answer, mode: Mode) -> 
     object.insert("message".into(), failure.message.clone().into());
     object.insert("remedy".into(), finding.remedy.clone().into());
     let outcome = match (answer, mode) {
-        (Answer::Yes, Mode::DryRun) => "would_be_repaired",
+        (Answer::Yes, RepairMode::DryRun) => "would_be_repaired",
         (Answer::Yes, _) => "repaired",
         (Answer::No, _) => "left",
     };

@@ -87,7 +87,7 @@ pub fn run(context: &Context, args: &ScanArgs) -> Result {
     for finding in &mut scanned.findings {
         finding.offset = finding.offset.saturating_add(options.offset);
     }
-    let shown = Shown {
+    let shown = ShownImage {
         name: &name,
         at_start: options.offset == 0,
         scanned: &scanned,
@@ -139,14 +139,14 @@ impl ScanArgs {
 }
 
 /// The result for a user.
-struct Shown<'s> {
+struct ShownImage<'s> {
     name: &'s str,
     /// Whether the search began at the start of the file, so that its partitions are those of the file.
     at_start: bool,
     scanned: &'s Scanned,
 }
 
-impl Shown<'_> {
+impl ShownImage<'_> {
     fn outer(&self, finding: &ScanFinding) -> Option<&ScanFinding> {
         self.scanned.findings.get(finding.inside?)
     }

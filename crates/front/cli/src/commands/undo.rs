@@ -81,13 +81,13 @@ fn show(context: &Context, name: &str, file: &Path, restored: &Restored) -> Resu
 
 /// The volume as the command line names it.
 #[derive(Clone)]
-struct Target {
+struct UndoTarget {
     image: PathBuf,
     offset: u64,
     size: Option<u64>,
 }
 
-impl Target {
+impl UndoTarget {
     /// Returns the volume that `check --repair` repairs.
     fn of(args: &CheckArgs) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl Target {
 pub struct UndoNotice<'c> {
     context: &'c Context,
     place: Arc<UndoPlace>,
-    target: Target,
+    target: UndoTarget,
     _interrupted: Option<OnInterrupt>,
 }
 
@@ -113,7 +113,7 @@ pub fn tell_at_end<'c>(
     args: &CheckArgs,
     place: Arc<UndoPlace>,
 ) -> UndoNotice<'c> {
-    let target = Target::of(args);
+    let target = UndoTarget::of(args);
     let is_silent = context.global.quiet || context.global.json;
     let interrupted = (!is_silent).then(|| {
         let (place, target) = (Arc::clone(&place), target.clone());
@@ -141,7 +141,7 @@ impl Drop for UndoNotice<'_> {
 }
 
 /// Returns the line that says how to take the repair back.
-fn line(made: &Path, target: &Target) -> String {
+fn line(made: &Path, target: &UndoTarget) -> String {
     let mut command = format!("forerun check --undo {}", quoted(made));
     if target.offset > 0 {
         command += &format!(" --offset {}", target.offset);
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_line_can_be_pasted() {
-        let mut target = Target {
+        let mut target = UndoTarget {
             image: "my 'card'.img".into(),
             offset: 0,
             size: None,

@@ -20,26 +20,26 @@ const INTERVAL: Duration = Duration::from_secs(5);
 pub struct Flusher {
     volume: Arc<Volume>,
     journal: Arc<Journal>,
-    shared: Arc<Shared>,
+    shared: Arc<FlusherShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct FlusherShared {
+    state: Mutex<FlusherState>,
     told: Condvar,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum FlusherState {
     #[default]
     Clean,
     Changed,
     Ended,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl FlusherShared {
+    fn state(&self) -> MutexGuard<'_, FlusherState> {
         self.state.lock().unpoisoned()
     }
 }
@@ -58,10 +58,10 @@ impl Flusher {
     /// Records that something was changed, and starts the thread that commits it if there is none yet.
     pub fn changed(&self) {
         let mut state = self.shared.state();
-        if *state != State::Clean {
+        if *state != FlusherState::Clean {
             return;
         }
-        *state = State::Changed;
+        *state = FlusherState::Changed;
         drop(state);
         self.shared.told.notify_one();
         let mut thread = self.thread.lock().unpoisoned();
@@ -78,7 +78,7 @@ impl Flusher {
 
     /// Stops the thread, then makes everything durable for the last time.
     pub fn end(&self) {
-        *self.shared.state() = State::Ended;
+        *self.shared.state() = FlusherState::Ended;
         self.shared.told.notify_one();
         let mut thread = self.thread.lock().unpoisoned();
         if let Some(thread) = thread.take() {
@@ -90,23 +90,23 @@ impl Flusher {
     }
 }
 
-fn flush_until_ended(volume: &Volume, journal: &Journal, shared: &Shared) {
+fn flush_until_ended(volume: &Volume, journal: &Journal, shared: &FlusherShared) {
     let mut was_full = false;
     let mut state = shared.state();
     loop {
         match *state {
-            State::Ended => return,
-            State::Clean => {
+            FlusherState::Ended => return,
+            FlusherState::Clean => {
                 state = shared.told.wait(state).unpoisoned();
             }
-            State::Changed => {
-                let ended = |state: &mut State| *state != State::Ended;
+            FlusherState::Changed => {
+                let ended = |state: &mut FlusherState| *state != FlusherState::Ended;
                 let waited = shared.told.wait_timeout_while(state, INTERVAL, ended);
                 state = waited.unpoisoned().0;
-                if *state == State::Ended {
+                if *state == FlusherState::Ended {
                     return;
                 }
-                *state = State::Clean;
+                *state = FlusherState::Clean;
                 drop(state);
                 let commit = journal.begin();
                 let synced = volume.fs().sync_all();
@@ -122,8 +122,8 @@ fn flush_until_ended(volume: &Volume, journal: &Journal, shared: &Shared) {
                 was_full = is_full;
                 state = shared.state();
                 // There may be room later, without another change.
-                if is_full && *state == State::Clean {
-                    *state = State::Changed;
+                if is_full && *state == FlusherState::Clean {
+                    *state = FlusherState::Changed;
                 }
             }
         }

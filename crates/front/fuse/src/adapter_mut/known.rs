@@ -49,7 +49,7 @@ struct Told {
     /// Where names matter.
     name: Option<Name>,
     /// Other names of a file that the kernel may keep.
-    aliases: Vec<Alias>,
+    aliases: Vec<OtherSpelling>,
     /// How often it is open. Counted where names matter.
     opens: u64,
     changed: Option<Box<Changed>>,
@@ -63,7 +63,7 @@ impl Told {
 }
 
 #[derive(Debug)]
-struct Alias {
+struct OtherSpelling {
     name: Name,
     /// Whether the file may have been opened by it.
     is_opened: bool,
@@ -122,7 +122,7 @@ impl Known {
         match (&told.name, name) {
             (Some(first), Some(name)) if !is_directory && *first != name => {
                 if told.aliases.iter().all(|alias| alias.name != name) {
-                    told.aliases.push(Alias {
+                    told.aliases.push(OtherSpelling {
                         name,
                         is_opened: false,
                         is_dropping: false,

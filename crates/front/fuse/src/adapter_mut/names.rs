@@ -17,7 +17,7 @@ use crate::counts::Operation;
 use crate::handover::RESENT;
 
 /// A directory and a name in it.
-type Place<'a> = (NodeId, &'a [u8]);
+type DirAndName<'a> = (NodeId, &'a [u8]);
 
 /// Returns whether another server may have carried the request out.
 pub fn is_resent(request: &Request) -> bool {
@@ -111,8 +111,8 @@ impl CoreMut {
     /// Renames a node.
     pub fn rename(
         &self,
-        from: Place<'_>,
-        to: Place<'_>,
+        from: DirAndName<'_>,
+        to: DirAndName<'_>,
         (replace, resent): (bool, bool),
     ) -> Result<()> {
         let (node, replaced) = (self.named(from.0, from.1), self.named(to.0, to.1));
@@ -210,7 +210,7 @@ impl CoreMut {
     fn journal_moving(
         &self,
         node: Option<NodeId>,
-        (from, to): (Place<'_>, Place<'_>),
+        (from, to): (DirAndName<'_>, DirAndName<'_>),
         replaced: Option<NodeId>,
     ) {
         if let Some(number) = self.known_number(node)

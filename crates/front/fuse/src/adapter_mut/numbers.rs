@@ -22,11 +22,11 @@ const SPARE: u64 = 1 << 62;
 pub struct Numbers {
     own: Inodes,
     /// Nothing where no server has died.
-    inherited: Option<RwLock<Inherited>>,
+    inherited: Option<RwLock<InheritedNumbers>>,
 }
 
 #[derive(Default)]
-struct Inherited {
+struct InheritedNumbers {
     nodes: HashMap<u64, NodeId>,
     numbers: HashMap<NodeId, u64>,
     /// References of the kernel to numbers that lead to nothing.
@@ -50,9 +50,9 @@ impl Numbers {
         known: impl Iterator<Item = (u64, Result<NodeId, u64>)>,
     ) -> Self {
         let own = Inodes::new(root);
-        let mut all = Inherited {
+        let mut all = InheritedNumbers {
             next: SPARE,
-            ..Inherited::default()
+            ..InheritedNumbers::default()
         };
         for (number, node) in known {
             all.next = all
@@ -135,12 +135,12 @@ impl Numbers {
         }
     }
 
-    fn read(&self) -> Option<RwLockReadGuard<'_, Inherited>> {
+    fn read(&self) -> Option<RwLockReadGuard<'_, InheritedNumbers>> {
         let all = self.inherited.as_ref()?;
         Some(all.read().unpoisoned())
     }
 
-    fn write(&self) -> Option<RwLockWriteGuard<'_, Inherited>> {
+    fn write(&self) -> Option<RwLockWriteGuard<'_, InheritedNumbers>> {
         let all = self.inherited.as_ref()?;
         Some(all.write().unpoisoned())
     }

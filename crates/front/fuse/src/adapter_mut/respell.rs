@@ -99,21 +99,21 @@ pub enum Answer {
 pub struct Respelling {
     /// Number of threads, so that other requests take no lock.
     asked: AtomicUsize,
-    threads: Mutex<HashMap<u32, Asked>>,
+    threads: Mutex<HashMap<u32, AskedThread>>,
 }
 
 /// A thread that got ESTALE.
 #[derive(Debug)]
-struct Asked {
+struct AskedThread {
     name: Name,
-    state: State,
+    state: AskedState,
     /// The last LOOKUP since.
     last: Option<(Name, NodeId)>,
     at: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum AskedState {
     /// The name is to come again before the kernel begins again.
     Unheard,
     /// The name is to come again.
@@ -152,7 +152,7 @@ impl Respelling {
             threads.retain(|_, asked| now.duration_since(asked.at) < EXPIRY);
             answer = Answer::Brief;
             if threads.len() < MAX_THREADS {
-                threads.insert(thread, Asked::about(found, now));
+                threads.insert(thread, AskedThread::about(found, now));
                 answer = Answer::Again;
             }
         }
@@ -191,18 +191,18 @@ impl Respelling {
         self.asked.load(Ordering::Relaxed) > 0
     }
 
-    fn threads(&self) -> MutexGuard<'_, HashMap<u32, Asked>> {
+    fn threads(&self) -> MutexGuard<'_, HashMap<u32, AskedThread>> {
         self.threads.lock().unpoisoned()
     }
 }
 
-impl Asked {
+impl AskedThread {
     fn about(found: &LookedUp, at: Instant) -> Self {
         Self {
             name: found.name.clone(),
             state: match found.alias {
-                Alias::Cached => State::Unheard,
-                Alias::No | Alias::Uncached => State::Waiting,
+                Alias::Cached => AskedState::Unheard,
+                Alias::No | Alias::Uncached => AskedState::Waiting,
             },
             last: None,
             at,
@@ -219,50 +219,50 @@ impl Asked {
             _ => None,
         };
         match (self.state, source) {
-            (State::Unheard, _) if is_same => {
-                self.state = State::Waiting;
+            (AskedState::Unheard, _) if is_same => {
+                self.state = AskedState::Waiting;
                 Some(Answer::Again)
             }
             // It began again at once.
-            (State::Unheard, _) => {
-                self.state = State::Waiting;
+            (AskedState::Unheard, _) => {
+                self.state = AskedState::Waiting;
                 Some(Answer::Brief)
             }
-            (State::Waiting, Some(_)) if is_same => {
-                self.state = State::Renaming;
+            (AskedState::Waiting, Some(_)) if is_same => {
+                self.state = AskedState::Renaming;
                 Some(Answer::Missing)
             }
-            (State::Waiting, None) if is_same => {
-                self.state = State::Answered;
+            (AskedState::Waiting, None) if is_same => {
+                self.state = AskedState::Answered;
                 Some(Answer::Brief)
             }
-            (State::Waiting, _) => Some(Answer::Brief),
+            (AskedState::Waiting, _) => Some(Answer::Brief),
             // The source was asked about, and this is the target.
-            (State::Answered, Some(source)) if *source == self.name => {
+            (AskedState::Answered, Some(source)) if *source == self.name => {
                 if found.is_directory {
                     return Some(Answer::Brief);
                 }
-                (self.name, self.state) = (found.name.clone(), State::Renaming);
+                (self.name, self.state) = (found.name.clone(), AskedState::Renaming);
                 Some(Answer::Missing)
             }
             // The source was not asked about, or another path begins like the one that was. Either way
             // the thread is in another system call.
-            (State::Answered, source)
+            (AskedState::Answered, source)
                 if (source.is_some() || is_same) && found.alias != Alias::No =>
             {
                 *self = Self::about(found, self.at);
                 Some(Answer::Again)
             }
-            (State::Answered, _) if is_same => {
-                self.state = State::Ended;
+            (AskedState::Answered, _) if is_same => {
+                self.state = AskedState::Ended;
                 Some(Answer::Brief)
             }
-            (State::Answered, _) => Some(Answer::Brief),
-            (State::Renaming, _) if is_same => {
-                self.state = State::Ended;
+            (AskedState::Answered, _) => Some(Answer::Brief),
+            (AskedState::Renaming, _) if is_same => {
+                self.state = AskedState::Ended;
                 Some(Answer::Missing)
             }
-            (State::Renaming | State::Ended, _) => None,
+            (AskedState::Renaming | AskedState::Ended, _) => None,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::unmounter::Unmounter;
 use crate::{MountEntry, MountError, MountOptions, UmountOptions, Unmounted, bdi, mounts};
 
 /// The state of the one mount that the process looks after.
-struct Serving<'s> {
+struct ServedMounts<'s> {
     dir: PathBuf,
     options: &'s MountOptions,
     /// Set once, when the mount is made or taken over.
@@ -26,7 +26,7 @@ struct Serving<'s> {
 }
 
 /// The word of an answer, its text and its descriptors.
-type Answer = Result<(&'static str, Vec<u8>, Vec<OwnedFd>), String>;
+type OutsideAnswer = Result<(&'static str, Vec<u8>, Vec<OwnedFd>), String>;
 
 /// Answers requests from `socket` about a mount on `dir` with these options. Returns when the server
 /// has ended.
@@ -34,7 +34,7 @@ type Answer = Result<(&'static str, Vec<u8>, Vec<OwnedFd>), String>;
 /// # Errors
 /// Those of the socket.
 pub fn serve_outside(socket: &OwnedFd, dir: &Path, options: &MountOptions) -> io::Result<()> {
-    let mut serving = Serving {
+    let mut serving = ServedMounts {
         dir: dir.to_path_buf(),
         options,
         mount: None,
@@ -53,12 +53,12 @@ pub fn serve_outside(socket: &OwnedFd, dir: &Path, options: &MountOptions) -> io
     Ok(())
 }
 
-fn done(text: impl Into<Vec<u8>>) -> Answer {
+fn done(text: impl Into<Vec<u8>>) -> OutsideAnswer {
     Ok((word::DONE, text.into(), Vec::new()))
 }
 
-impl Serving<'_> {
-    fn answer(&mut self, request: Packet) -> Answer {
+impl ServedMounts<'_> {
+    fn answer(&mut self, request: Packet) -> OutsideAnswer {
         match &*request.word {
             word::ATTACH => self.attach(request.text == "rw"),
             word::ADOPT => self.adopt(&request.bytes),
@@ -70,7 +70,7 @@ impl Serving<'_> {
         }
     }
 
-    fn attach(&mut self, writable: bool) -> Answer {
+    fn attach(&mut self, writable: bool) -> OutsideAnswer {
         if self.mount.is_some() {
             return Err("mounted already".to_string());
         }
@@ -92,7 +92,7 @@ impl Serving<'_> {
     }
 
     /// Records the mount of another server that this one takes over.
-    fn adopt(&mut self, place: &[u8]) -> Answer {
+    fn adopt(&mut self, place: &[u8]) -> OutsideAnswer {
         let (None, Some((device, path))) = (&self.mount, parse_place(place)) else {
             return Err("not a mount that can be taken over".to_string());
         };
@@ -104,7 +104,7 @@ impl Serving<'_> {
         done("")
     }
 
-    fn unmount(&self, descriptors: Vec<OwnedFd>) -> Answer {
+    fn unmount(&self, descriptors: Vec<OwnedFd>) -> OutsideAnswer {
         let connection = descriptors.into_iter().next();
         let (Some(connection), Some(mount)) = (connection, &self.mount) else {
             return done("");
@@ -117,7 +117,7 @@ impl Serving<'_> {
         }
     }
 
-    fn answers(&self) -> Answer {
+    fn answers(&self) -> OutsideAnswer {
         let Some(mount) = &self.mount else {
             return Err("nothing is mounted".to_string());
         };
@@ -125,7 +125,7 @@ impl Serving<'_> {
         answers.map_or_else(|error| Err(error.to_string()), |()| done(""))
     }
 
-    fn lift(&self, readahead: &str) -> Answer {
+    fn lift(&self, readahead: &str) -> OutsideAnswer {
         match (&self.mount, readahead.parse()) {
             (Some(mount), Ok(readahead)) if bdi::lift(mount.device, readahead) => done(""),
             _ => Err("the readahead stays".to_string()),

@@ -75,7 +75,7 @@ pub struct Waiting {
 /// The threads that answer.
 #[derive(Clone)]
 pub struct Workers {
-    shared: Arc<Shared>,
+    shared: Arc<WorkersShared>,
 }
 
 impl std::fmt::Debug for Workers {
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Workers {
     }
 }
 
-struct Shared {
+struct WorkersShared {
     /// Requests being answered on the spot, and those of them that are for data.
     inline: AtomicUsize,
     inline_data: AtomicUsize,
@@ -101,7 +101,7 @@ struct Shared {
 /// The queue and the threads of a lane.
 #[derive(Default)]
 struct Queue {
-    state: Mutex<State>,
+    state: Mutex<LaneState>,
     arrived: Condvar,
     /// A thread has become idle while [`Workers::drain`] waits.
     drained: Condvar,
@@ -109,7 +109,7 @@ struct Queue {
 }
 
 #[derive(Default)]
-struct State {
+struct LaneState {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
@@ -119,7 +119,7 @@ struct State {
 
 /// A request that is being answered by the thread that took it.
 struct OnTheSpot<'s> {
-    shared: &'s Shared,
+    shared: &'s WorkersShared,
     lane: Lane,
     place: Option<usize>,
 }
@@ -127,7 +127,7 @@ struct OnTheSpot<'s> {
 impl Workers {
     /// Creates the workers beside `takers` threads that take requests from the kernel.
     pub fn new(takers: usize) -> Self {
-        let shared = Shared {
+        let shared = WorkersShared {
             inline: AtomicUsize::new(0),
             inline_data: AtomicUsize::new(0),
             takers,
@@ -261,7 +261,7 @@ impl Workers {
     }
 }
 
-impl Shared {
+impl WorkersShared {
     const fn queue(&self, lane: Lane) -> &Queue {
         match lane {
             Lane::Metadata => &self.metadata,
@@ -320,14 +320,14 @@ impl Drop for OnTheSpot<'_> {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LaneState> {
         self.state.lock().unpoisoned()
     }
 
     fn drain(&self) {
         let mut state = self.lock();
         state.draining = true;
-        let busy = |state: &mut State| !state.jobs.is_empty() || state.idle < state.threads;
+        let busy = |state: &mut LaneState| !state.jobs.is_empty() || state.idle < state.threads;
         let waited = self.drained.wait_while(state, busy);
         waited.unpoisoned().draining = false;
     }

@@ -17,7 +17,7 @@ const DEMOTED: Duration = Duration::from_secs(60);
 const DISTRUSTED: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Default)]
-struct Mirror {
+struct MirrorHealth {
     /// Failures in a row.
     failures: u32,
     /// Comes after others until then.
@@ -31,7 +31,7 @@ struct Mirror {
 /// The health of each mirror.
 #[derive(Default)]
 pub struct Health {
-    mirrors: Mutex<Vec<Mirror>>,
+    mirrors: Mutex<Vec<MirrorHealth>>,
 }
 
 impl Health {
@@ -103,10 +103,10 @@ impl Health {
         self.mirrors.lock().unpoisoned().clear();
     }
 
-    fn lock(&self, count: usize) -> MutexGuard<'_, Vec<Mirror>> {
+    fn lock(&self, count: usize) -> MutexGuard<'_, Vec<MirrorHealth>> {
         let mut mirrors = self.mirrors.lock().unpoisoned();
         if mirrors.len() < count {
-            mirrors.resize(count, Mirror::default());
+            mirrors.resize(count, MirrorHealth::default());
         }
         mirrors
     }

@@ -58,13 +58,13 @@ impl HttpConnector for OurClient {
     }
 }
 
-type Answer = std::result::Result<HttpResponse, HttpError>;
+type HttpAnswer = std::result::Result<HttpResponse, HttpError>;
 
 impl HttpService for OurClient {
     fn call<'life0, 'async_trait>(
         &'life0 self,
         request: HttpRequest,
-    ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'async_trait>>
+    ) -> Pin<Box<dyn Future<Output = HttpAnswer> + Send + 'async_trait>>
     where
         'life0: 'async_trait,
         Self: 'async_trait,

@@ -20,7 +20,7 @@ pub(super) struct BlobDescriptor {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Manifest<'a> {
+struct PushedManifest<'a> {
     schema_version: u32,
     media_type: &'static str,
     artifact_type: &'static str,
@@ -50,7 +50,7 @@ pub(super) fn manifest(
     layers: &[BlobDescriptor],
     annotations: &BTreeMap<String, String>,
 ) -> Vec<u8> {
-    json(&Manifest {
+    json(&PushedManifest {
         schema_version: 2,
         media_type: media::OCI_MANIFEST,
         artifact_type: media::ARTIFACT,

@@ -37,11 +37,11 @@ type Key = (Site, String, Access);
 pub(super) struct Auth {
     client: reqwest::Client,
     options: Arc<RegistryOptions>,
-    slots: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<Slot>>>>,
+    slots: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<AuthSlot>>>>,
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct AuthSlot {
     /// The last challenge of the registry.
     challenge: Option<Challenge>,
     /// The header that answers it.
@@ -119,7 +119,7 @@ impl Auth {
         self.obtain(&mut slot, challenge, endpoint, access).await
     }
 
-    fn slot(&self, endpoint: &Endpoint, access: Access) -> Arc<tokio::sync::Mutex<Slot>> {
+    fn slot(&self, endpoint: &Endpoint, access: Access) -> Arc<tokio::sync::Mutex<AuthSlot>> {
         let key = (endpoint.site.clone(), endpoint.repository.clone(), access);
         let mut slots = self.slots.lock().unpoisoned();
         Arc::clone(slots.entry(key).or_default())
@@ -127,7 +127,7 @@ impl Auth {
 
     async fn obtain(
         &self,
-        slot: &mut Slot,
+        slot: &mut AuthSlot,
         challenge: Challenge,
         endpoint: &Endpoint,
         access: Access,

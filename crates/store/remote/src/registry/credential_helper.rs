@@ -22,7 +22,7 @@ const TOKEN_USER: &str = "<token>";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Answer {
+struct HelperAnswer {
     username: String,
     secret: String,
 }
@@ -45,7 +45,7 @@ pub(super) fn ask(name: &str, server: &str) -> Option<Credentials> {
 }
 
 fn understand(answer: &[u8]) -> Option<Credentials> {
-    let Answer { username, secret } = serde_json::from_slice(answer).ok()?;
+    let HelperAnswer { username, secret } = serde_json::from_slice(answer).ok()?;
     if secret.is_empty() {
         return None;
     }

@@ -37,14 +37,14 @@ pub(super) enum Credentials {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Config {
-    auths: Option<HashMap<String, Entry>>,
+    auths: Option<HashMap<String, AuthEntry>>,
     cred_helpers: Option<HashMap<String, String>>,
     creds_store: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Entry {
+struct AuthEntry {
     auth: String,
     username: String,
     password: String,
@@ -116,7 +116,8 @@ fn read(file: &Path) -> Option<Config> {
 /// Parses `bytes` as a file, for fuzzing; no program is started.
 pub(super) fn exercise(bytes: &[u8]) {
     if let Ok(config) = serde_json::from_slice::<Config>(bytes) {
-        let _any = best(config.auths.as_ref(), "docker.io", "library/a").map(Entry::credentials);
+        let _any =
+            best(config.auths.as_ref(), "docker.io", "library/a").map(AuthEntry::credentials);
         let _any = best(config.cred_helpers.as_ref(), "host:5000", "a/b");
     }
 }
@@ -140,7 +141,8 @@ impl Config {
         if let Some(helper) = helper.filter(|helper| !helper.is_empty()) {
             return credential_helper::ask(helper, server);
         }
-        let stored = best(self.auths.as_ref(), registry, repository).and_then(Entry::credentials);
+        let stored =
+            best(self.auths.as_ref(), registry, repository).and_then(AuthEntry::credentials);
         if stored.is_some() {
             return stored;
         }
@@ -190,7 +192,7 @@ fn normal(key: &str) -> String {
     host + path
 }
 
-impl Entry {
+impl AuthEntry {
     fn credentials(&self) -> Option<Credentials> {
         let secret = |text: &str| Secret(text.to_string());
         if !self.registrytoken.is_empty() {

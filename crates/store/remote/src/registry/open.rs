@@ -93,8 +93,8 @@ impl Opening<'_> {
                     .await?
             }
             Some(digest) => match self.by_digest(digest).await? {
-                Named::Manifest(raw) => raw,
-                Named::Blob(len) => {
+                NamedBy::Manifest(raw) => raw,
+                NamedBy::Blob(len) => {
                     let media_type = String::new();
                     return self.whole(&Descriptor {
                         media_type,
@@ -207,7 +207,7 @@ impl Opening<'_> {
     /// Finds out whether `digest` names a manifest or a blob. Some registries serve manifests as blobs
     /// too, and some fail when a blob is requested as a manifest. So an endpoint that has no manifest at
     /// the first attempt is asked for a blob.
-    async fn by_digest(&self, digest: Digest) -> Result<Named> {
+    async fn by_digest(&self, digest: Digest) -> Result<NamedBy> {
         let reference = digest.to_string();
         for endpoint in &self.endpoints {
             let manifest = self
@@ -215,7 +215,7 @@ impl Opening<'_> {
                 .manifest_at(endpoint, &reference, Some(digest))
                 .await;
             match manifest {
-                Ok(raw) => return Ok(Named::Manifest(raw)),
+                Ok(raw) => return Ok(NamedBy::Manifest(raw)),
                 Err(
                     RemoteError::NotFound { .. }
                     | RemoteError::Refused { .. }
@@ -228,13 +228,13 @@ impl Opening<'_> {
                 .blob_len(endpoint, Access::Pull, &digest)
                 .await;
             if let Ok(Some(len)) = blob {
-                return Ok(Named::Blob(len));
+                return Ok(NamedBy::Blob(len));
             }
         }
         let manifest = self
             .registry
             .manifest(&self.endpoints, &reference, Some(digest));
-        manifest.await.map(Named::Manifest)
+        manifest.await.map(NamedBy::Manifest)
     }
 
     fn blob(&self, descriptor: &Descriptor, known: &mut Known) -> Result<RemoteBlob> {
@@ -270,7 +270,7 @@ fn origins(
 }
 
 /// The object that a digest names.
-enum Named {
+enum NamedBy {
     Manifest(RawManifest),
     /// A blob of that length.
     Blob(u64),

@@ -41,7 +41,7 @@ pub(super) struct Wanted<'a> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct TokenAnswer {
     token: Option<String>,
     access_token: Option<String>,
     expires_in: Option<u64>,
@@ -145,7 +145,7 @@ fn request(
 }
 
 fn granted(answer: &[u8], asked_at: Instant) -> Option<Granted> {
-    let answer: Answer = serde_json::from_slice(answer).ok()?;
+    let answer: TokenAnswer = serde_json::from_slice(answer).ok()?;
     let token = answer
         .token
         .or(answer.access_token)

@@ -38,7 +38,7 @@ pub struct Job {
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct QueueSlot {
     flying: bool,
     pending: Option<Arc<Pending>>,
 }
@@ -62,7 +62,7 @@ pub trait View {
 pub struct Queue {
     chunk_len: u64,
     requests: usize,
-    slots: HashMap<u64, Slot>,
+    slots: HashMap<u64, QueueSlot>,
     demand: VecDeque<u64>,
     ahead: VecDeque<Ahead>,
     listed: VecDeque<Range<u64>>,
@@ -102,7 +102,7 @@ impl Queue {
     pub fn demand(&mut self, chunk: u64) -> Arc<Pending> {
         let slot = self.slots.entry(chunk).or_insert_with(|| {
             self.demand.push_back(chunk);
-            Slot::default()
+            QueueSlot::default()
         });
         Arc::clone(slot.pending.get_or_insert_default())
     }

@@ -88,7 +88,10 @@ const RUNS: usize = 2;
 pub fn all(image: &Path, place: &DemoDir, md5: &str) -> Result<Measured> {
     let dropped_all = drop_caches(image)?;
     let (mut rows, mut no_mount) = (Vec::new(), None);
-    for (large, mode, runs) in [(true, Mode::LARGE, RUNS), (false, Mode::LEGACY, 1)] {
+    for (large, mode, runs) in [
+        (true, BlockMode::LARGE, RUNS),
+        (false, BlockMode::LEGACY, 1),
+    ] {
         for _ in 0..runs {
             if large {
                 keep_better(&mut rows, the_image(image)?);
@@ -119,12 +122,12 @@ fn keep_better(rows: &mut Vec<Row>, row: Row) {
 
 /// Texts and stable names of the lines of a block mode.
 #[derive(Clone, Copy)]
-struct Mode {
+struct BlockMode {
     mounted: (&'static str, &'static str),
     library: (&'static str, &'static str),
 }
 
-impl Mode {
+impl BlockMode {
     const LARGE: Self = Self {
         mounted: ("file, mounted", "mount_largeblocks"),
         library: ("file, by the library", "library_largeblocks"),

@@ -7,6 +7,7 @@ use forerun_vfs::on_disk;
 use zerocopy::little_endian::{I16, U16, U32, U64};
 
 /// The magic of 4.0: `hsqs`, read as a little-endian word.
+#[cfg(feature = "write")]
 pub const MAGIC: u32 = 0x7371_7368;
 /// The only version this crate reads and writes, as (major, minor).
 pub const VERSION: (u16, u16) = (4, 0);

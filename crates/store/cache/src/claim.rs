@@ -47,7 +47,7 @@ impl CachedBlob {
     /// [`Claim::mine`], and drops the claim once they are stored or the fetch has failed.
     ///
     /// # Errors
-    /// [`CacheError::Io`].
+    /// [`CacheError::Io`](crate::CacheError::Io).
     pub fn claim(self: &Arc<Self>, wanted: &[Range<u64>]) -> Result<Claim> {
         let holder = self.cache.holder()?;
         let missing = |run: &Range<u64>| self.missing(run.clone());

@@ -1,4 +1,4 @@
-//! The magics of SquashFS and of vendors who changed it.
+//! The magics of SquashFS, and those of vendors with changed formats.
 
 use forerun_vfs::{Error, Magic};
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
@@ -19,6 +20,22 @@ use crate::{CacheError, Result, VerifiedTable};
 
 /// Longest pause between two polls for a chunk of another process.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// A way to read the data file of a blob: a descriptor of it, or one that knows how the bytes around
+/// will be used.
+pub trait ReadData {
+    /// Fills `out` from `offset` on.
+    ///
+    /// # Errors
+    /// Those of [`FileExt::read_exact_at`].
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+}
+
+impl ReadData for File {
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(out, offset)
+    }
+}
 
 /// The outcome of a wait for a chunk that another caller has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +91,10 @@ impl CachedBlob {
         }
         let whole = table.is_none() && files.whole().is_some();
         let present = Bitmap::new(geometry.chunks());
-        // Without a table, chunks were never verified: each is compared with its record.
-        if (table.is_some() || whole) && !cache.options.recheck {
+        // Also without a table, where each chunk is compared with its record at its first use. An image
+        // that is all here is then known to be so at once: readers neither look for its chunks one by
+        // one nor count on a server.
+        if !cache.options.recheck {
             present.copy_from(&durable);
         }
         let missing = geometry.chunks() - present.count();
@@ -173,6 +192,20 @@ impl CachedBlob {
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] past the end; what the disk reports.
     pub fn read_if_present(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        self.read_if_present_by(&self.files.data, offset, out)
+    }
+
+    /// Reads as [`read_if_present`](Self::read_if_present) does, the bytes of the
+    /// [data file](Self::data_file) by way of `reader`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_if_present_by(
+        &self,
+        reader: &dyn ReadData,
+        offset: u64,
+        out: &mut [u8],
+    ) -> io::Result<bool> {
         let geometry = self.geometry();
         past_end(offset, out.len(), geometry.len())?;
         if !self.is_complete() {
@@ -182,7 +215,7 @@ impl CachedBlob {
                 return Ok(false);
             }
         }
-        self.read_checking(offset, out)
+        self.read_checking(reader, offset, out)
     }
 
     /// Fills `out` from `offset` on.

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use forerun_io::{Unpoisoned, saturating_usize, u64_from};
 use rustix::io::Errno;
 
-use crate::blob::CachedBlob;
+use crate::blob::{CachedBlob, ReadData};
 use crate::records::Record;
 use crate::table::padded_digest;
 use crate::{CacheError, Result, cores};
@@ -62,7 +62,12 @@ impl CachedBlob {
 
     /// Fills `out` from `offset` on; all of its chunks are present. Verifies chunks that were not verified
     /// before, and returns false where one was altered.
-    pub(crate) fn read_checking(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+    pub(crate) fn read_checking(
+        &self,
+        reader: &dyn ReadData,
+        offset: u64,
+        out: &mut [u8],
+    ) -> io::Result<bool> {
         let geometry = self.geometry();
         let end = offset.saturating_add(u64_from(out.len()));
         let chunks = geometry.chunks_of(&(offset..end));
@@ -72,7 +77,7 @@ impl CachedBlob {
             false => self.checked.runs(chunks, false),
         };
         // In one request, since the kernel's readahead follows the length of requests.
-        match self.files.data.read_exact_at(out, offset) {
+        match reader.read(offset, out) {
             // The loop below finds out which chunk it was.
             Err(error) if is_lost(&error) && !unchecked.is_empty() => {}
             read => read?,

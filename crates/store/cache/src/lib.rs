@@ -47,7 +47,7 @@ mod store;
 mod table;
 
 pub use access::{AccessList, AccessRecorder};
-pub use blob::{CachedBlob, Waited};
+pub use blob::{CachedBlob, ReadData, Waited};
 pub use cache::{BlobSpec, Cache};
 pub use check::CheckReport;
 pub use claim::Claim;

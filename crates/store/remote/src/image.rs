@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forerun_cache::{AccessList, AccessRecorder, CachedBlob};
-use forerun_io::{FileSource, OutputFile, ReadAt, past_end, u64_from, wait};
+use forerun_cache::{AccessList, AccessRecorder, CachedBlob, ReadData};
+use forerun_io::{FileSource, OutputFile, Pattern, ReadAt, past_end, u64_from, wait};
 
 use crate::fetch::{Fetcher, Patience};
 use crate::outage::Outage;
@@ -342,25 +342,15 @@ impl ReadAt for RemoteImage {
     }
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        past_end(offset, out.len(), self.len())?;
-        let bytes = offset..offset.saturating_add(u64_from(out.len()));
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        if let Some(recorder) = &self.recorder {
-            recorder.touched.touch(&bytes);
-        }
-        if !self.blob.read_if_present(offset, out)? {
-            return self.fetch(&bytes, out);
-        }
-        self.scheduler.let_go_if_checked();
+        self.read_by(self.blob.data_file(), offset, out)
+    }
+
+    fn read_ahead_at(&self, offset: u64, out: &mut [u8], pattern: Pattern) -> io::Result<()> {
         if !self.blob.is_complete() {
-            let chunks = self.blob.geometry().chunks_of(&bytes);
-            if self.scheduler.is_marked(&chunks) {
-                self.scheduler.touch(&bytes);
-            }
+            return self.read_exact_at(offset, out);
         }
-        Ok(())
+        let local = &self.local;
+        self.read_by(&Ahead { local, pattern }, offset, out)
     }
 
     fn done_with(&self, range: Range<u64>) {
@@ -379,6 +369,42 @@ impl ReadAt for RemoteImage {
             self.scheduler.hint(self.blob.geometry().chunks_of(&range));
         }
         true
+    }
+}
+
+/// Readahead of the data file, as of a local image.
+struct Ahead<'a> {
+    local: &'a FileSource,
+    pattern: Pattern,
+}
+
+impl ReadData for Ahead<'_> {
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.local.read_ahead_at(offset, out, self.pattern)
+    }
+}
+
+impl RemoteImage {
+    fn read_by(&self, reader: &dyn ReadData, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        past_end(offset, out.len(), self.len())?;
+        let bytes = offset..offset.saturating_add(u64_from(out.len()));
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if let Some(recorder) = &self.recorder {
+            recorder.touched.touch(&bytes);
+        }
+        if !self.blob.read_if_present_by(reader, offset, out)? {
+            return self.fetch(&bytes, out);
+        }
+        self.scheduler.let_go_if_checked();
+        if !self.blob.is_complete() {
+            let chunks = self.blob.geometry().chunks_of(&bytes);
+            if self.scheduler.is_marked(&chunks) {
+                self.scheduler.touch(&bytes);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -35,6 +35,8 @@ fn an_image_is_read_on_demand_and_each_byte_comes_once() {
     // Another time, nothing of it is asked for again.
     proxy.forget();
     let image = served.open(&options);
+    // That is known before anything is read: the engine reads it as a local file.
+    assert!(image.status().complete && !image.is_slow());
     read(&image, bytes, 0, LEN);
     assert_eq!(proxy.log().sent(), 0);
 }

@@ -150,6 +150,12 @@ pub const XATTR_INODES: usize = 4096;
 
 // Volumes: volume.
 
+/// Most that is named to the device of one file before it is opened: what the kernel itself reads ahead
+/// at the most by default. The kernel's readahead of the device follows a longer file.
+pub const VOLUME_FILE: u64 = 128 << 10;
+/// Walks that wait for the thread that advances them; more are left out.
+pub const WALKS_WAITING: usize = 16;
+
 /// Zeros written in one request where the device cannot make them itself.
 pub const ZEROS_WRITE: u64 = 1 << 20;
 /// Length from which on the device is asked to make zeros itself.

@@ -110,7 +110,12 @@ impl VolumeMut {
             driver_options: how.driver_options.clone(),
         })?;
         options.engine.log_memory_use();
-        let volume = Arc::new(Volume::new(fs, device, observer));
+        let window = match options.engine.large_blocks {
+            true => options.engine.readahead,
+            false => 0,
+        };
+        let volume = Volume::new(fs, device, observer).with_readahead(window);
+        let volume = Arc::new(volume);
         Ok(Self { format, volume })
     }
 

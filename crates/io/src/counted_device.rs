@@ -110,6 +110,15 @@ impl CountedDevice {
         result
     }
 
+    /// Passes on a readahead hint, as for [`ReadAt::will_need`](crate::ReadAt::will_need), and counts its
+    /// bytes if the device takes it.
+    pub fn will_need(&self, range: Range<u64>) {
+        let len = range.end.saturating_sub(range.start);
+        if self.inner.will_need(range) {
+            self.observer.hint(len);
+        }
+    }
+
     /// Discards as [`BlockDevice::discard`] does. Counts it unless the device cannot do it.
     ///
     /// # Errors

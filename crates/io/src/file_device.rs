@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -91,6 +92,14 @@ impl ReadAt for FileDevice {
             Some(direct) => direct.fill(&self.file, offset, out),
             None => self.file.read_exact_at(out, offset),
         }
+    }
+
+    /// Has the kernel read the range into the page cache.
+    fn will_need(&self, range: Range<u64>) -> bool {
+        let Some(len) = NonZeroU64::new(range.end.saturating_sub(range.start)) else {
+            return false;
+        };
+        rustix::fs::fadvise(&self.file, range.start, Some(len), Advice::WillNeed).is_ok()
     }
 }
 

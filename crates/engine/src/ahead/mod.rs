@@ -14,5 +14,5 @@ pub use plan::{Plan, start};
 pub use pool::Pool;
 pub use sink::{Pusher, Sink};
 pub use streams::Streams;
-pub use tree::TreeAhead;
+pub use tree::{TreeAhead, Walk};
 pub use walk::WalkAhead;

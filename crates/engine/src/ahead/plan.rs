@@ -46,6 +46,11 @@ impl Plan {
         self.decoded
     }
 
+    /// Returns the requests: ranges of sources.
+    pub fn requests(&self) -> impl Iterator<Item = (BlobId, Range<u64>)> {
+        self.runs.iter().map(|run| (run.blob, run.range.clone()))
+    }
+
     /// Sorts the runs by their place in the source and merges those at most `max_gap` bytes apart.
     /// Otherwise tails that are stored apart from the rest of their files break up the runs of a
     /// list of files, and ask for the same blocks again and again.

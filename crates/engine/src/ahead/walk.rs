@@ -279,7 +279,7 @@ mod tests {
         WalkAhead::new(
             image.driver(),
             Arc::new(Pool::new(0)),
-            Arc::new(TreeAhead::new(0)),
+            Arc::new(TreeAhead::new(0, 0)),
             Arc::new(MetadataSource::new(source, geometry, 1 << 20)),
             &MetadataLayout::Unknown,
         )

@@ -16,7 +16,7 @@ use super::decoded::Decoded;
 use super::stored::Stored;
 use crate::ahead::{self, Plan, Pool, Pusher, Sink, Streams, TreeAhead, WalkAhead, first_place};
 use crate::metadata::{Searched, XattrScan};
-use crate::tuning::{AHEAD_BUDGET, FILE_GAP, LONG_READ, READS_IN_FLIGHT};
+use crate::tuning::{AHEAD_BUDGET, FILE_GAP, LONG_READ, READS_IN_FLIGHT, TREE_FILE};
 use crate::{Bulk, Data, EngineOptions, MetadataSource};
 
 /// Reads files of one image. Cheap to clone; used from many threads at once.
@@ -97,7 +97,7 @@ impl Reader {
         let most = volume.inodes.map_or(u64::MAX, |n| n.saturating_mul(4));
         let most = most.min(limits.tree_entries);
         let xattrs = Arc::new(XattrScan::new(volume.has_xattrs, most));
-        let tree = Arc::new(TreeAhead::new(window));
+        let tree = Arc::new(TreeAhead::new(window, TREE_FILE));
         let fs: Arc<dyn FileSystem> = match window {
             // Readahead is off.
             0 => Arc::clone(&driver),

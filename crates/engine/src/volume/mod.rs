@@ -8,20 +8,24 @@
 //! The driver handles metadata, and the order in which changes become durable: data is handed to
 //! the device before the driver is told of it.
 
+mod ahead;
 mod extents;
 mod seek;
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use forerun_io::{
     BlockDevice, CountedDevice, Counter, Observer, Purpose, Structure, Unpoisoned,
     saturating_usize, u64_from,
 };
-use forerun_vfs::{Changes, Error, FileSystemMut, Metadata, NodeId, Result, Timestamp};
+use forerun_vfs::{
+    Changes, DirCursor, DirEntry, Error, FileSystemMut, Metadata, NodeId, Result, Timestamp,
+};
 
-use crate::tuning::{ZEROS_BY_DEVICE, ZEROS_WRITE};
+use crate::tuning::{NOTED_ENTRIES, ZEROS_BY_DEVICE, ZEROS_WRITE};
+use ahead::VolumeAhead;
 use extents::{Run, clip, merged};
 
 /// Locks that nodes share by their number: enough that two files seldom meet.
@@ -31,6 +35,8 @@ const LOCKS: usize = 64;
 /// Reads and writes of one file exclude each other, so that no reader sees half of a write, or a
 /// length without its bytes. Different files wait for each other only where they share a lock.
 pub struct Volume {
+    /// Before the driver, which its thread uses.
+    ahead: Option<VolumeAhead>,
     fs: Arc<dyn FileSystemMut>,
     device: CountedDevice,
     locks: Vec<RwLock<()>>,
@@ -76,10 +82,48 @@ impl Volume {
         observer: Arc<Observer>,
     ) -> Self {
         Self {
+            ahead: None,
             fs,
             device: CountedDevice::new(device, observer),
             locks: (0..LOCKS).map(|_| RwLock::default()).collect(),
         }
+    }
+
+    /// Has the device read small files ahead in the order of the listings, at most `window` bytes ahead
+    /// of each reader; 0 turns that off, as it is at first. Only listings through
+    /// [`read_dir`](Self::read_dir) count.
+    #[must_use]
+    pub fn with_readahead(mut self, window: u64) -> Self {
+        let (fs, device) = (Arc::clone(&self.fs), self.device.clone());
+        self.ahead = (window > 0).then(|| VolumeAhead::new(fs, device, window));
+        self
+    }
+
+    /// Lists as [`FileSystem::read_dir`](forerun_vfs::FileSystem::read_dir) does, for a reader that may
+    /// read the files next.
+    ///
+    /// # Errors
+    /// The errors of the driver.
+    pub fn read_dir(
+        &self,
+        dir: NodeId,
+        from: DirCursor,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let Some(ahead) = &self.ahead else {
+            return self.fs.read_dir(dir, from, visit);
+        };
+        let mut entries = Vec::new();
+        let result = self.fs.read_dir(dir, from, &mut |entry| {
+            entries.push((entry.node, entry.next));
+            if entries.len() == NOTED_ENTRIES {
+                ahead.listed(dir, &entries);
+                entries.clear();
+            }
+            visit(entry)
+        });
+        ahead.listed(dir, &entries);
+        result
     }
 
     /// Returns the driver. A caller that changes the length of a file, or frees what it has, does
@@ -102,6 +146,11 @@ impl Volume {
     /// The errors of [`map`](forerun_vfs::FileSystem::map); [`Error::Io`]. The contents of `out`
     /// must not be used then.
     pub fn read(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Result<usize> {
+        if offset == 0
+            && let Some(ahead) = &self.ahead
+        {
+            ahead.on_read(node);
+        }
         let _no_writer = self.shared(node);
         let size = self.fs.metadata(node)?.size;
         let left = saturating_usize(size.saturating_sub(offset));
@@ -157,7 +206,7 @@ impl Volume {
         let mut extents = Vec::new();
         self.fs.map_write(node, range.clone(), &mut |extent| {
             extents.push(extent);
-            std::ops::ControlFlow::Continue(())
+            ControlFlow::Continue(())
         })?;
         let runs = merged(extents)?;
         let mut at = runs.first().map_or(range.end, |run| run.logical.start);

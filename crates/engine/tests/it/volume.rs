@@ -2,6 +2,7 @@
 //! device.
 
 use std::io;
+use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +11,7 @@ use forerun_engine::Volume;
 use forerun_io::{BlockDevice, Counter, MemoryDevice, Observer, ReadAt, u64_from};
 use forerun_testkit::{MemVolume, PanickingDevice};
 use forerun_vfs::{
-    Changes, Error, FileSystem, FileSystemMut, FileType, NewNode, NodeId, Timestamp,
+    Changes, DirCursor, Error, FileSystem, FileSystemMut, FileType, NewNode, NodeId, Timestamp,
 };
 
 const CLUSTER: u64 = 4096;
@@ -50,6 +51,11 @@ impl ReadAt for Recording {
         self.note('r', offset, out.len())?;
         self.memory.read_exact_at(offset, out)
     }
+
+    fn will_need(&self, range: Range<u64>) -> bool {
+        let len = usize::try_from(range.end - range.start).unwrap();
+        self.note('h', range.start, len).is_ok()
+    }
 }
 
 impl BlockDevice for Recording {
@@ -71,6 +77,10 @@ struct Test {
 
 impl Test {
     fn new() -> Self {
+        Self::with_readahead(0)
+    }
+
+    fn with_readahead(window: u64) -> Self {
         let device = Arc::new(Recording {
             memory: MemoryDevice::new(vec![0xee; 4 << 20]),
             requests: Mutex::default(),
@@ -80,7 +90,36 @@ impl Test {
         let fs = Arc::new(MemVolume::new(Arc::clone(&below), CLUSTER));
         let driver: Arc<dyn FileSystemMut> = Arc::<MemVolume>::clone(&fs);
         let volume = Volume::new(driver, below, Arc::<Observer>::default());
-        Self { device, fs, volume }
+        Self {
+            device,
+            fs,
+            volume: volume.with_readahead(window),
+        }
+    }
+
+    /// Makes files of 5000 bytes and lists them. Returns them in the order of the listing. The device's
+    /// record is empty then.
+    fn listed(&self, count: usize) -> Vec<NodeId> {
+        for n in 0..count {
+            let node = self.file(&format!("{n:03}"));
+            self.write(node, 0, &[n as u8; 5000]);
+        }
+        let mut files = Vec::new();
+        let root = self.fs.root();
+        let listed = self.volume.read_dir(root, DirCursor::START, &mut |entry| {
+            files.push(entry.node);
+            ControlFlow::Continue(())
+        });
+        listed.unwrap();
+        self.device.take();
+        files
+    }
+
+    fn read_all(&self, files: &[NodeId]) {
+        for &node in files {
+            let mut out = [0; 5000];
+            assert_eq!(self.volume.read(node, 0, &mut out).unwrap(), out.len());
+        }
     }
 
     fn file(&self, name: &str) -> NodeId {
@@ -148,6 +187,54 @@ fn neighbours_are_one_request_both_ways() {
     let stats = test.volume.observer().stats();
     assert_eq!(stats.get(Counter::Writes), 9);
     assert_eq!(stats.get(Counter::WrittenBytes), (1 << 20) + 8 * 4096);
+}
+
+/// Returns the bytes that lie in requests of one kind.
+fn bytes_of(requests: &[(char, u64, u64)], kind: char) -> u64 {
+    let of_kind = requests.iter().filter(|request| request.0 == kind);
+    of_kind.map(|request| request.2).sum()
+}
+
+#[test]
+fn the_device_is_told_of_the_files_that_a_reader_of_the_tree_wants_next() {
+    let test = Test::with_readahead(8 << 20);
+    let files = test.listed(60);
+    test.read_all(&files[..2]);
+    let wanted = 58 * 5000;
+    let start = std::time::Instant::now();
+    let mut requests = Vec::new();
+    while bytes_of(&requests, 'h') < wanted {
+        assert!(start.elapsed().as_secs() < 60, "{requests:?}");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        requests.extend(test.device.take());
+    }
+    // Only the reader reads; and neighbours are named together, up to their last clusters' ends.
+    assert_eq!(bytes_of(&requests, 'r'), 2 * 5000, "{requests:?}");
+    let hints = requests.iter().filter(|request| request.0 == 'h').count();
+    assert!(hints <= 4, "{requests:?}");
+    let hinted = test.volume.observer().stats().get(Counter::HintedBytes);
+    assert!((wanted..=60 * 2 * CLUSTER).contains(&hinted), "{hinted}");
+    // Each file once, however the reader goes on.
+    test.read_all(&files[2..]);
+    let Test { device, volume, .. } = test;
+    drop(volume);
+    assert_eq!(bytes_of(&device.take(), 'h'), 0);
+}
+
+#[test]
+fn nothing_is_read_ahead_where_that_is_off_or_files_are_read_in_no_order() {
+    for (window, is_in_order) in [(0, true), (8 << 20, false)] {
+        let test = Test::with_readahead(window);
+        let mut files = test.listed(20);
+        if !is_in_order {
+            files.reverse();
+        }
+        test.read_all(&files);
+        let Test { device, volume, .. } = test;
+        // Waits for the thread.
+        drop(volume);
+        assert_eq!(bytes_of(&device.take(), 'h'), 0);
+    }
 }
 
 #[test]

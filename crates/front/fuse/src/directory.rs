@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use forerun::wait;
-use forerun_vfs::{DirCursor, FileSystem, NodeId, Result};
+use forerun_vfs::{DirCursor, DirEntry, NodeId, Result};
 use fuser::{FileAttr, FileType};
 
 use crate::attr;
@@ -23,6 +23,12 @@ const DOTS: u64 = 2;
 const FIRST_FETCH: usize = 32;
 /// Where the doubling ends.
 const LARGEST_FETCH: usize = 1024;
+
+/// Takes the entries of a listing, until it breaks.
+pub type VisitEntries<'a> = &'a mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>;
+
+/// Lists a directory from a position on.
+pub type ReadDir<'a> = &'a dyn Fn(NodeId, DirCursor, VisitEntries<'_>) -> Result<()>;
 
 /// An entry on its way to the kernel.
 #[derive(Debug)]
@@ -53,7 +59,7 @@ impl ListedEntry {
 /// The driver's, if no entry was added before. Otherwise the entries before the damage are shown, and
 /// the call that continues from there fails.
 pub fn list(
-    fs: &dyn FileSystem,
+    read_dir: ReadDir<'_>,
     number_of: &dyn Fn(NodeId) -> Option<u64>,
     (number, dir): (u64, NodeId),
     cookie: u64,
@@ -76,7 +82,7 @@ pub fn list(
     let mut count = FIRST_FETCH;
     loop {
         // Attributes are looked up after the visit: a driver may hold a lock during it.
-        let (entries, result) = fetch(fs, number_of, dir, cursor, count);
+        let (entries, result) = fetch(read_dir, number_of, dir, cursor, count);
         for entry in &entries {
             if add(entry) {
                 return Ok(());
@@ -93,14 +99,14 @@ pub fn list(
 }
 
 fn fetch(
-    fs: &dyn FileSystem,
+    read_dir: ReadDir<'_>,
     number_of: &dyn Fn(NodeId) -> Option<u64>,
     dir: NodeId,
     from: DirCursor,
     count: usize,
 ) -> (Vec<ListedEntry>, Result<()>) {
     let mut entries = Vec::with_capacity(count);
-    let result = fs.read_dir(dir, from, &mut |entry| {
+    let result = read_dir(dir, from, &mut |entry| {
         let number = number_of(entry.node);
         let (Some(cookie), Some(number)) = (entry.next.0.checked_add(DOTS), number) else {
             return ControlFlow::Break(());
@@ -135,6 +141,8 @@ impl Core {
     ) -> Result<()> {
         self.reader.prefetch_metadata();
         let number_of = |node| self.inodes.number(node);
+        let read_dir =
+            |dir, from, visit: VisitEntries<'_>| self.reader.fs().read_dir(dir, from, visit);
         let dir = (number, self.node(number));
         let mut added = false;
         let mut add = |entry: &ListedEntry| {
@@ -142,7 +150,7 @@ impl Core {
             added |= !is_full;
             is_full
         };
-        let listed = list(self.reader.fs(), &number_of, dir, cookie, &mut add);
+        let listed = list(&read_dir, &number_of, dir, cookie, &mut add);
         if added {
             wait::accept();
         }

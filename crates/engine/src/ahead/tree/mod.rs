@@ -20,7 +20,7 @@ use super::recent::Recent;
 use crate::ahead::Plan;
 use crate::tuning::{
     FILE_GAP, FIRST_READS, LISTED_ENTRIES, LISTING_BATCH, MARK_FILES, MARKS_IN_WINDOW, SEEN_FILES,
-    TREE_FILE, TREE_FILE_MIN, TREE_STEP, TREE_TRIES, TREE_WALKS, TREE_WINDOW, WINDOW_OF_ENTRY,
+    TREE_FILE_MIN, TREE_STEP, TREE_TRIES, TREE_WALKS, TREE_WINDOW, WINDOW_OF_ENTRY,
 };
 
 /// A callback: the metadata of these nodes will be wanted, and then their data.
@@ -29,6 +29,8 @@ type ExpectFiles<'a> = &'a dyn Fn(&[NodeId]);
 /// The walks ahead of the readers of a tree, and the files listed, planned and read lately.
 pub struct TreeAhead {
     max_window: u64,
+    /// Most that is planned of one file.
+    file: u64,
     trails: Mutex<Recent<NodeId, Trail>>,
     seen: Mutex<Recent<NodeId, Seen>>,
     walks: Mutex<Walks>,
@@ -95,10 +97,11 @@ struct Frame {
 
 impl TreeAhead {
     /// Creates the readahead of one image, with at most `max_window` bytes ahead of each reader; 0
-    /// turns it off.
-    pub fn new(max_window: u64) -> Self {
+    /// turns it off. Of each file it plans the first `file` bytes.
+    pub fn new(max_window: u64, file: u64) -> Self {
         Self {
             max_window,
+            file,
             trails: Mutex::new(Recent::new(LISTED_ENTRIES)),
             seen: Mutex::new(Recent::new(SEEN_FILES)),
             walks: Mutex::default(),
@@ -247,8 +250,8 @@ impl TreeAhead {
                 continue;
             }
             let size = fs.metadata(node).map_or(0, |metadata| metadata.size);
-            let cost = size.clamp(TREE_FILE_MIN, TREE_FILE);
-            plan.add(fs, node, 0..TREE_FILE, FILE_GAP, &|_| true);
+            let cost = size.min(self.file).max(TREE_FILE_MIN);
+            plan.add(fs, node, 0..self.file, FILE_GAP, &|_| true);
             planned.push((node, cost));
             room = room.saturating_sub(cost);
         }

@@ -1,6 +1,7 @@
 //! Walks ahead of readers, step by step.
 
 use super::*;
+use crate::tuning::TREE_FILE;
 use forerun_testkit::{MemFsBuilder, Piece};
 
 const ALL: usize = usize::MAX;
@@ -49,7 +50,7 @@ fn planned(walk: &Mutex<Walk>) -> Vec<NodeId> {
 #[test]
 fn a_walk_goes_on_across_directories_and_ends_with_the_tree() {
     let (fs, files) = tree();
-    let ahead = TreeAhead::new(1 << 20);
+    let ahead = TreeAhead::new(1 << 20, TREE_FILE);
     list(&ahead, &*fs, fs.root());
     assert!(ahead.on_read(files[0]).is_none(), "one file is no order");
     let walk = ahead.on_read(files[1]).unwrap();
@@ -62,7 +63,7 @@ fn a_walk_goes_on_across_directories_and_ends_with_the_tree() {
 #[test]
 fn files_in_no_order_start_nothing() {
     let (fs, files) = tree();
-    let ahead = TreeAhead::new(1 << 20);
+    let ahead = TreeAhead::new(1 << 20, TREE_FILE);
     assert!(ahead.on_read(files[0]).is_none() && ahead.on_read(files[1]).is_none());
     list(&ahead, &*fs, fs.root());
     for &file in [3, 2, 7, 6, 11, 12].map(|at| &files[at]) {
@@ -73,7 +74,7 @@ fn files_in_no_order_start_nothing() {
 #[test]
 fn the_window_bounds_what_is_planned_and_grows() {
     let (fs, files) = one_directory(2000);
-    let ahead = TreeAhead::new(2 << 20);
+    let ahead = TreeAhead::new(2 << 20, TREE_FILE);
     list(&ahead, &*fs, fs.root());
     ahead.on_read(files[0]);
     let walk = ahead.on_read(files[1]).unwrap();
@@ -97,7 +98,7 @@ fn endless_directories_end_a_step() {
     builder.raw_entry(dir, b"x", dir);
     let second = builder.file("d/g", [Piece::Stored(vec![1; 10])]);
     let fs = builder.build().driver();
-    let ahead = TreeAhead::new(1 << 20);
+    let ahead = TreeAhead::new(1 << 20, TREE_FILE);
     let mut entries = Vec::new();
     let parent = fs.lookup(fs.root(), b"d").unwrap().unwrap();
     fs.read_dir(parent, DirCursor::START, &mut |entry| {
@@ -119,7 +120,7 @@ fn what_was_shown_is_handed_over_once_and_marks_are_left_out() {
         .map(|n| builder.file(&format!("{n:03}"), [Piece::Stored(vec![1; 3000])]))
         .collect();
     let fs = builder.build().driver();
-    let ahead = TreeAhead::new(1 << 20);
+    let ahead = TreeAhead::new(1 << 20, TREE_FILE);
     list(&ahead, &*fs, fs.root());
     ahead.on_read(files[0]);
     let walk = ahead.on_read(files[1]).unwrap();
@@ -142,7 +143,7 @@ fn what_was_shown_is_handed_over_once_and_marks_are_left_out() {
 #[test]
 fn what_was_not_shown_is_not_handed_over() {
     let (fs, files) = tree();
-    let ahead = TreeAhead::new(1 << 20);
+    let ahead = TreeAhead::new(1 << 20, TREE_FILE);
     let first = fs.lookup(fs.root(), b"a").unwrap().unwrap();
     list(&ahead, &*fs, first);
     ahead.on_read(files[0]);
@@ -156,7 +157,7 @@ fn what_was_not_shown_is_not_handed_over() {
 #[test]
 fn of_a_directory_just_shown_the_first_files_come_at_once() {
     let (fs, files) = tree();
-    let ahead = TreeAhead::new(1 << 20);
+    let ahead = TreeAhead::new(1 << 20, TREE_FILE);
     list(&ahead, &*fs, fs.root());
     ahead.on_read(files[0]);
     let walk = ahead.on_read(files[1]).unwrap();
@@ -179,7 +180,7 @@ fn two_readers_of_one_tree_plan_each_file_once() {
         .map(|n| builder.file(&format!("{n:04}"), [Piece::Stored(vec![1; 3000])]))
         .collect();
     let fs = builder.build().driver();
-    let ahead = TreeAhead::new(1 << 20);
+    let ahead = TreeAhead::new(1 << 20, TREE_FILE);
     list(&ahead, &*fs, fs.root());
     let mut plans = std::collections::HashMap::<NodeId, usize>::new();
     let mut walks = 0;
@@ -206,7 +207,7 @@ fn two_readers_of_one_tree_plan_each_file_once() {
 #[test]
 fn what_is_read_a_second_time_is_planned_again() {
     let (fs, files) = tree();
-    let ahead = TreeAhead::new(1 << 20);
+    let ahead = TreeAhead::new(1 << 20, TREE_FILE);
     list(&ahead, &*fs, fs.root());
     for _ in 0..2 {
         let mut planned_now = 0;
@@ -232,7 +233,7 @@ fn walks_that_wait_for_a_thread_are_not_pushed_out() {
         }
     }
     let fs = builder.build().driver();
-    let ahead = TreeAhead::new(1 << 20);
+    let ahead = TreeAhead::new(1 << 20, TREE_FILE);
     list(&ahead, &*fs, fs.root());
     let begun: Vec<_> = files
         .iter()
@@ -245,7 +246,7 @@ fn walks_that_wait_for_a_thread_are_not_pushed_out() {
 #[test]
 fn inodes_are_asked_for_together_and_more_as_the_window_grows() {
     let (fs, files) = one_directory(3000);
-    let ahead = TreeAhead::new(8 << 20);
+    let ahead = TreeAhead::new(8 << 20, TREE_FILE);
     list(&ahead, &*fs, fs.root());
     ahead.on_read(files[0]);
     let mut walk = ahead.on_read(files[1]).unwrap();

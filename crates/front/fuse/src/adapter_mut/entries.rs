@@ -13,7 +13,7 @@ use fuser::{
 use super::core::{AnsweredEntry, CoreMut, LookupAnswer, now};
 use crate::attr;
 use crate::counts::Operation;
-use crate::directory;
+use crate::directory::{self, VisitEntries};
 
 /// Ids are not reused while the kernel knows them.
 pub const GENERATION: Generation = Generation(0);
@@ -127,7 +127,8 @@ fn list(
 ) -> Result<()> {
     let number_of = |node| core.numbers.number(node);
     let dir = (number, core.node(number));
-    directory::list(core.fs(), &number_of, dir, cookie, add)
+    let read_dir = |dir, from, visit: VisitEntries<'_>| core.volume.read_dir(dir, from, visit);
+    directory::list(&read_dir, &number_of, dir, cookie, add)
 }
 
 /// Adds an entry with attributes; returns whether there was no room for it.

@@ -115,9 +115,14 @@ impl Process {
         }
     }
 
-    /// Returns how it ended, if all of it has.
+    /// Returns how it ended, if all of it has, or does so soon.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        let until = Instant::now() + SOON;
+        self.ended_within(SOON)
+    }
+
+    /// Waits at most `patience` for its end. Returns how it ended, if all of it has.
+    pub fn ended_within(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let until = Instant::now() + patience;
         loop {
             let ended = self.child.try_wait().ok().flatten();
             if ended.is_some() || Instant::now() > until {

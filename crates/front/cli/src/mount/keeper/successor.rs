@@ -150,10 +150,15 @@ fn end(process: Process) {
 
 /// Returns what a process printed before it ended, or else `else_said`. Waits for its end, and ends it
 /// if that takes long: the socket to it may have ended before it has reported why.
-fn last_words(process: Process, words: Words, else_said: &str) -> String {
-    let by_itself = words
-        .as_ref()
-        .and_then(|words| words.recv_timeout(PARTING).ok());
+fn last_words(mut process: Process, words: Words, else_said: &str) -> String {
+    let by_itself = match &words {
+        Some(words) => words.recv_timeout(PARTING).ok(),
+        // It reports to the log itself.
+        None => {
+            process.ended_within(PARTING);
+            None
+        }
+    };
     end(process);
     let heard = by_itself.or_else(|| words?.recv_timeout(PARTING).ok());
     let words = String::from_utf8_lossy(&heard.unwrap_or_default()).into_owned();

@@ -1,5 +1,6 @@
 //! The steps of CI, in the order in which they fail fastest.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -11,6 +12,9 @@ use crate::{deny, features, packages, process, tidy};
 
 /// The time limit of the tests in CI, building them included: several times what they take.
 const TESTS_LIMIT: &str = "60m";
+
+/// The number of tests that run side by side in a test program; the user's value counts.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// Runs all of them, up to the first that fails.
 pub fn run(root: &Path) -> Result<()> {
@@ -50,6 +54,12 @@ pub fn run(root: &Path) -> Result<()> {
     };
     test.args(["test", "--locked", "--workspace", "--all-features"]);
     test.arg("--no-fail-fast");
+    // Many tests wait: for servers, mounts and time limits. Twice as many as there are cores keep these
+    // busy.
+    if std::env::var_os(TEST_THREADS).is_none() {
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        test.env(TEST_THREADS, (2 * cores).to_string());
+    }
     // The tests of the command line have it built; with other crates' features it would be built anew.
     test.env(PROGRAM, target_dir(root)?.join("debug/forerun"));
     process::run(&mut test).context("tests")

@@ -5,13 +5,16 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod chart;
 mod ci;
 mod deny;
 mod features;
+mod figures;
 mod fuzz;
 mod guest;
 mod packages;
 mod process;
+mod scaling;
 mod tidy;
 
 use std::path::Path;
@@ -47,6 +50,8 @@ enum Command {
         #[command(subcommand)]
         what: bench::Bench,
     },
+    /// Measure how cost grows with files, trees, readers, latency, mounts and nodes: exponents and charts
+    Scaling(scaling::ScalingOptions),
     /// Run the fuzz targets in fuzz/ with cargo-fuzz
     Fuzz(fuzz::FuzzOptions),
 }
@@ -72,6 +77,7 @@ fn run(command: &Command, root: &Path) -> anyhow::Result<()> {
         Command::Packages => packages::install(root),
         Command::GuestKernel => guest::install_kernel(root),
         Command::Bench { what } => bench::run(root, what),
+        Command::Scaling(options) => scaling::run(root, options),
         Command::Fuzz(options) => fuzz::run(root, options),
     }
 }

@@ -24,6 +24,9 @@ mod work;
 
 use std::path::Path;
 
+pub use host::Host;
+pub use program::program_in;
+
 use anyhow::Result;
 use clap::Subcommand;
 

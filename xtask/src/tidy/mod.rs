@@ -9,6 +9,7 @@ mod cycles;
 mod dependencies;
 mod errno;
 mod escapes;
+mod figures;
 mod formats;
 mod imports;
 mod invariants;
@@ -83,6 +84,7 @@ fn check(root: &Path) -> Result<Vec<Violation>> {
     violations.extend(modules::check(&files));
     violations.extend(cycles::check(&files));
     violations.extend(types::check(&files));
+    violations.extend(figures::check(root)?);
     violations.sort();
     Ok(violations)
 }

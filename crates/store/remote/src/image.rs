@@ -350,7 +350,7 @@ impl ReadAt for RemoteImage {
             return self.read_exact_at(offset, out);
         }
         let local = &self.local;
-        self.read_by(&Ahead { local, pattern }, offset, out)
+        self.read_by(&AheadReads { local, pattern }, offset, out)
     }
 
     fn done_with(&self, range: Range<u64>) {
@@ -373,12 +373,12 @@ impl ReadAt for RemoteImage {
 }
 
 /// Readahead of the data file, as of a local image.
-struct Ahead<'a> {
+struct AheadReads<'a> {
     local: &'a FileSource,
     pattern: Pattern,
 }
 
-impl ReadData for Ahead<'_> {
+impl ReadData for AheadReads<'_> {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.local.read_ahead_at(offset, out, self.pattern)
     }

@@ -8,6 +8,7 @@
 //! Nothing here knows a format, a front end or errno.
 
 mod blob;
+mod byte_order;
 mod error;
 pub mod exercise;
 mod extent;
@@ -26,6 +27,7 @@ pub mod repair;
 mod walk;
 
 pub use blob::{BlobName, NoBlobs, ResolveBlob, Verity};
+pub use byte_order::ByteOrder;
 pub use error::{Bound, Corrupt, Error, Result, is_for_want_of_room};
 pub use extent::{DecodedLen, EncodedBlock, Extent, Padding, Place};
 pub use filesystem::{DirCursor, DirEntry, FileSystem, NodeId, Problem, VolumeInfo};

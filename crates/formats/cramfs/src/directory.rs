@@ -7,12 +7,12 @@
 use std::ops::ControlFlow;
 
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Bound, Error, FileType, NodeId, Result, check_name};
+use forerun_vfs::{Bound, ByteOrder, Error, FileType, NodeId, Result, check_name};
 
 use crate::error::Check;
 use crate::image::Image;
 use crate::inode::Inode;
-use crate::ondisk::{INODE_LEN, Order};
+use crate::ondisk::INODE_LEN;
 
 /// Bytes read at once, so that the entries before an unreadable place can be shown.
 const PIECE: u64 = 64 << 10;
@@ -33,7 +33,7 @@ pub struct Entry<'a> {
 pub struct Directory {
     /// Offset in the image of the first entry.
     start: u64,
-    order: Order,
+    order: ByteOrder,
     bytes: Vec<u8>,
     /// Positions in `bytes`, in the image's order.
     entries: Vec<u32>,

@@ -1,9 +1,9 @@
 //! Parses the twelve bytes of an inode.
 
-use forerun_vfs::{Device, FileType};
+use forerun_vfs::{ByteOrder, Device, FileType};
 
 use crate::error::Check;
-use crate::ondisk::{BLOCK, INODE_LEN, Order, UNIT, word};
+use crate::ondisk::{BLOCK, INODE_LEN, UNIT, split, word};
 
 /// An inode whose type is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +26,11 @@ impl Inode {
     ///
     /// # Errors
     /// The check that failed.
-    pub fn parse(bytes: &[u8], order: Order) -> Result<Self, Check> {
+    pub fn parse(bytes: &[u8], order: ByteOrder) -> Result<Self, Check> {
         if bytes.len() < INODE_LEN {
             return Err(Check::InodeCut { len: bytes.len() });
         }
-        let field = |at, width| order.split(word(bytes, at, order), width);
+        let field = |at, width| split(order, word(bytes, at, order), width);
         let (mode, uid) = field(0, 16);
         let (size, gid) = field(4, 24);
         let (name_units, offset_units) = field(8, 6);
@@ -48,8 +48,8 @@ impl Inode {
     }
 
     /// Returns the length of the name behind an inode, whatever else is wrong with the inode.
-    pub fn name_len_of(bytes: &[u8], order: Order) -> usize {
-        name_len(order.split(word(bytes, 8, order), 6).0)
+    pub fn name_len_of(bytes: &[u8], order: ByteOrder) -> usize {
+        name_len(split(order, word(bytes, 8, order), 6).0)
     }
 
     /// Returns the device number. Linux packs it into 32 bits, of which the format keeps 24.
@@ -113,11 +113,11 @@ mod tests {
         // y of mode 04755, 1000:44, 2 bytes at 0xe504, as mkfs.cramfs wrote it, and the same swapped.
         for (order, bytes) in [
             (
-                Order::Little,
+                ByteOrder::Little,
                 [0xed, 0x89, 0xe8, 3, 2, 0, 0, 0x2c, 0x41, 0x94, 3, 0],
             ),
             (
-                Order::Big,
+                ByteOrder::Big,
                 [0x89, 0xed, 3, 0xe8, 0, 0, 2, 0x2c, 4, 0, 0x0e, 0x51],
             ),
         ] {
@@ -150,9 +150,9 @@ mod tests {
         ] {
             assert_eq!(kind(bits << 12 | 0o644), expected, "{bits:o}");
         }
-        let error = Inode::parse(&[0; 12], Order::Little);
+        let error = Inode::parse(&[0; 12], ByteOrder::Little);
         assert_eq!(error, Err(Check::Mode { mode: 0 }));
-        let error = Inode::parse(&[0; 11], Order::Little);
+        let error = Inode::parse(&[0; 11], ByteOrder::Little);
         assert_eq!(error, Err(Check::InodeCut { len: 11 }));
     }
 }

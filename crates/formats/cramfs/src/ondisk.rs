@@ -2,6 +2,8 @@
 //!
 //! Names are those of the Linux kernel's public header, `include/uapi/linux/cramfs_fs.h`.
 
+use forerun_vfs::ByteOrder;
+
 /// First word of the superblock.
 pub const MAGIC: u32 = 0x28cd_3d45;
 /// The first word as images of each byte order have it.
@@ -63,49 +65,18 @@ pub const BLK_UNCOMPRESSED: u32 = 1 << 31;
 /// The pointer holds the start of the block, in units, instead of its end.
 pub const BLK_DIRECT_PTR: u32 = 1 << 30;
 
-/// The byte order of the machine that an image was made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    Little,
-    Big,
-}
-
-impl Order {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Little => "little-endian",
-            Self::Big => "big-endian",
-        }
-    }
-
-    pub const fn u16(self, bytes: [u8; 2]) -> u16 {
-        match self {
-            Self::Little => u16::from_le_bytes(bytes),
-            Self::Big => u16::from_be_bytes(bytes),
-        }
-    }
-
-    pub const fn u32(self, bytes: [u8; 4]) -> u32 {
-        match self {
-            Self::Little => u32::from_le_bytes(bytes),
-            Self::Big => u32::from_be_bytes(bytes),
-        }
-    }
-
-    /// Splits a word into its first field, of `width` bits, and its second. Bit fields begin at the
-    /// lowest bit of a little-endian machine's word and at the highest bit of a big-endian machine's.
-    pub const fn split(self, word: u32, width: u32) -> (u32, u32) {
-        match self {
-            Self::Little => (word & ((1 << width) - 1), word >> width),
-            Self::Big => (word >> (32 - width), word & ((1 << (32 - width)) - 1)),
-        }
+/// Splits a word into its first field, of `width` bits, and its second. Bit fields begin at the
+/// lowest bit of a little-endian machine's word and at the highest bit of a big-endian machine's.
+pub const fn split(order: ByteOrder, word: u32, width: u32) -> (u32, u32) {
+    match order {
+        ByteOrder::Little => (word & ((1 << width) - 1), word >> width),
+        ByteOrder::Big => (word >> (32 - width), word & ((1 << (32 - width)) - 1)),
     }
 }
 
 /// Returns the word at `at`, which must lie in `bytes`; 0 if it does not.
-pub fn word(bytes: &[u8], at: usize, order: Order) -> u32 {
-    let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
-    word.map_or(0, |&word| order.u32(word))
+pub fn word(bytes: &[u8], at: usize, order: ByteOrder) -> u32 {
+    order.u32_at(bytes, at).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -116,17 +87,17 @@ mod tests {
     fn fields_of_words() {
         // The words of the root of two images that mkfs.cramfs made of one tree.
         for (order, words) in [
-            (Order::Little, ["ed410000", "e0000000", "c0040000"]),
-            (Order::Big, ["41ed0000", "0000e000", "00000013"]),
+            (ByteOrder::Little, ["ed410000", "e0000000", "c0040000"]),
+            (ByteOrder::Big, ["41ed0000", "0000e000", "00000013"]),
         ] {
             let words = words.map(|hex| {
                 let word = u32::from_str_radix(hex, 16).unwrap();
                 order.u32(word.to_be_bytes())
             });
             let fields = [
-                order.split(words[0], 16),
-                order.split(words[1], 24),
-                order.split(words[2], 6),
+                split(order, words[0], 16),
+                split(order, words[1], 24),
+                split(order, words[2], 6),
             ];
             assert_eq!(fields, [(0o40_755, 0), (224, 0), (0, 0x13)], "{order:?}");
         }
@@ -134,8 +105,8 @@ mod tests {
 
     #[test]
     fn words_outside_are_zero() {
-        assert_eq!(word(&[1, 2, 3, 4], 0, Order::Big), 0x0102_0304);
-        assert_eq!(word(&[1, 2, 3, 4], 1, Order::Big), 0);
-        assert_eq!(word(&[1, 2, 3, 4], usize::MAX, Order::Little), 0);
+        assert_eq!(word(&[1, 2, 3, 4], 0, ByteOrder::Big), 0x0102_0304);
+        assert_eq!(word(&[1, 2, 3, 4], 1, ByteOrder::Big), 0);
+        assert_eq!(word(&[1, 2, 3, 4], usize::MAX, ByteOrder::Little), 0);
     }
 }

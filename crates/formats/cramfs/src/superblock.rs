@@ -1,13 +1,13 @@
 //! Parses the superblock from the first bytes of an image.
 
 use forerun_io::{ReadAt, saturating_usize, u64_from};
-use forerun_vfs::{Error, FileType, Measured, NodeId, Result, read_head};
+use forerun_vfs::{ByteOrder, Error, FileType, Measured, NodeId, Result, read_head};
 
 use crate::error::Check;
 use crate::inode::Inode;
 use crate::ondisk::{
-    CRC, EXT_BLOCK_POINTERS, FLAGS, FSID_VERSION_2, KNOWN, MAGIC, Order, ROOT, SIGNATURE,
-    SORTED_DIRS, SUPERBLOCK_LEN, SUPERBLOCKS, word,
+    CRC, EXT_BLOCK_POINTERS, FLAGS, FSID_VERSION_2, KNOWN, MAGIC, ROOT, SIGNATURE, SORTED_DIRS,
+    SUPERBLOCK_LEN, SUPERBLOCKS, word,
 };
 
 /// Bytes in which a magic number shows.
@@ -21,7 +21,7 @@ const _: () = assert!(PROBE_LEN == SUPERBLOCKS[1] + 4);
 pub struct Superblock {
     /// Its offset in the source, from which all other offsets are counted as well.
     pub offset: u64,
-    pub order: Order,
+    pub order: ByteOrder,
     /// As stored.
     pub size: u32,
     /// Bytes of the image, from the start of the source on.
@@ -39,12 +39,12 @@ pub struct Superblock {
 }
 
 /// Finds a superblock by its magic number: its offset and byte order.
-pub fn find(head: &[u8]) -> Option<(usize, Order)> {
+pub fn find(head: &[u8]) -> Option<(usize, ByteOrder)> {
     for at in SUPERBLOCKS {
         if head.len() < at + 4 {
             break;
         }
-        for order in [Order::Little, Order::Big] {
+        for order in [ByteOrder::Little, ByteOrder::Big] {
             if word(head, at, order) == MAGIC {
                 return Some((at, order));
             }

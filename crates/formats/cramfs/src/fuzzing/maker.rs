@@ -5,10 +5,11 @@
 //! that the same nodes give the same image whatever library the workspace uses.
 
 use forerun_io::u64_from;
+use forerun_vfs::ByteOrder;
 
 use crate::ondisk::{
     BLK_DIRECT_PTR, BLK_UNCOMPRESSED, BLOCK, EXT_BLOCK_POINTERS, FSID_VERSION_2, HOLES, INODE_LEN,
-    MAGIC, Order, ROOT, SIGNATURE, SORTED_DIRS, SUPERBLOCK_LEN,
+    MAGIC, ROOT, SIGNATURE, SORTED_DIRS, SUPERBLOCK_LEN,
 };
 use crate::superblock::without_crc;
 
@@ -101,10 +102,10 @@ impl Layout {
         }
     }
 
-    const fn order(self) -> Order {
+    const fn order(self) -> ByteOrder {
         match self.big_endian {
-            true => Order::Big,
-            false => Order::Little,
+            true => ByteOrder::Big,
+            false => ByteOrder::Little,
         }
     }
 
@@ -247,8 +248,8 @@ impl Maker {
                 let stream = zlib(chunk);
                 let len = u16::try_from(stream.len()).unwrap_or(u16::MAX);
                 self.image.extend(match self.layout.order() {
-                    Order::Little => len.to_le_bytes(),
-                    Order::Big => len.to_be_bytes(),
+                    ByteOrder::Little => len.to_le_bytes(),
+                    ByteOrder::Big => len.to_be_bytes(),
                 });
                 self.image.extend(stream);
             }
@@ -301,20 +302,20 @@ impl Blocks {
 }
 
 /// Joins two bit fields, the first of `width` bits.
-fn join(order: Order, first: u32, width: u32, second: u32) -> u32 {
+fn join(order: ByteOrder, first: u32, width: u32, second: u32) -> u32 {
     match order {
-        Order::Little => first | second << width,
-        Order::Big => first << (32 - width) | second,
+        ByteOrder::Little => first | second << width,
+        ByteOrder::Big => first << (32 - width) | second,
     }
 }
 
 /// Writes words where they fit.
-fn put(image: &mut [u8], at: usize, order: Order, words: &[u32]) {
+fn put(image: &mut [u8], at: usize, order: ByteOrder, words: &[u32]) {
     let bytes: Vec<u8> = words
         .iter()
         .flat_map(|word| match order {
-            Order::Little => word.to_le_bytes(),
-            Order::Big => word.to_be_bytes(),
+            ByteOrder::Little => word.to_le_bytes(),
+            ByteOrder::Big => word.to_be_bytes(),
         })
         .collect();
     if let Some(place) = image.get_mut(at..at.saturating_add(bytes.len())) {

@@ -5,6 +5,7 @@ use liblzma::stream::{Action, Error, LzmaOptions, Status, Stream};
 use crate::DecodeError;
 use crate::encode::make_room;
 use crate::encoding::EncodingError;
+use crate::lzma_bare::unmarked;
 use crate::xz::{MEMORY, run};
 
 /// Place of the decoded length in the header, 8 bytes.
@@ -12,7 +13,7 @@ const LEN_AT: std::ops::Range<usize> = 5..13;
 
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let mut stream = Stream::new_lzma_decoder(MEMORY).map_err(|_| DecodeError::Damaged)?;
-    run(&mut stream, input, out)
+    run(&mut stream, unmarked(input), out)
 }
 
 pub struct LzmaEncoder {

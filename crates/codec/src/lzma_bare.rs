@@ -10,6 +10,15 @@ use liblzma::stream::{Action, Status, Stream};
 use crate::DecodeError;
 use crate::xz::MEMORY;
 
+/// Bytes that one vendor's encoder puts before each block; its decoder skips them where they are. As
+/// properties they would need a dictionary or a first byte that no encoder writes.
+const MARK: &[u8] = b"7zip";
+
+/// Returns the block without the vendor's mark.
+pub fn unmarked(input: &[u8]) -> &[u8] {
+    input.strip_prefix(MARK).unwrap_or(input)
+}
+
 /// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BareLzma {
@@ -57,6 +66,7 @@ impl BareLzma {
 
     /// Decodes `input` into the front of `out`, until one of both ends.
     pub(crate) fn decode(self, input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+        let input = unmarked(input);
         let (properties, stream) = match self {
             Self::NoLength => {
                 let (head, stream) = input.split_first_chunk::<5>().ok_or(DecodeError::Damaged)?;

@@ -22,6 +22,10 @@ pub enum Stored {
     LzmaProperties,
     /// The same without a header.
     LzmaHeaderless,
+    /// The mark of a vendor, and LZMA alone.
+    LzmaMarked,
+    /// The mark, and LZMA without the length.
+    LzmaMarkedNoLength,
 }
 
 /// An image to build.
@@ -295,11 +299,14 @@ impl Old {
         if !encoder.is_some_and(|mut encoder| encoder.encode(bytes, &mut out)) {
             return Vec::new();
         }
+        let head = out.iter().copied().take(5).collect::<Vec<_>>();
         match self.stored {
             Stored::Gzip | Stored::Lzma => {}
             Stored::LzmaNoLength => drop(out.drain(5..13)),
             Stored::LzmaProperties => drop(out.drain(1..13)),
             Stored::LzmaHeaderless => drop(out.drain(..13)),
+            Stored::LzmaMarked => drop(out.splice(..0, *b"7zip")),
+            Stored::LzmaMarkedNoLength => drop(out.splice(..13, [&b"7zip"[..], &head].concat())),
         }
         out
     }

@@ -148,6 +148,8 @@ fn every_header_of_lzma() {
             (Stored::LzmaNoLength, "lzma without length"),
             (Stored::LzmaProperties, "lzma with properties only"),
             (Stored::LzmaHeaderless, "lzma without header"),
+            (Stored::LzmaMarked, "lzma"),
+            (Stored::LzmaMarkedNoLength, "lzma without length"),
         ] {
             for version in VERSIONS {
                 let old = Old {

@@ -7,31 +7,32 @@ use std::sync::Arc;
 
 use forerun_codec::Codec;
 use forerun_io::{BlobId, BlockCache, BlockKey, Counter, Observer, ReadAt, u64_from};
-use forerun_vfs::{Error, NodeId, Result};
+use forerun_vfs::{ByteOrder, Error, NodeId, Result};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::Check;
-use crate::legacy::Order;
-use crate::ondisk::{METADATA_BLOCK, METADATA_STORED};
+use crate::ondisk::{METADATA_BLOCK, METADATA_STORED, Numbers};
 use crate::superblock::Superblock;
 
 /// The byte behind the header in images of 1.x to 3.x that were made with `-check_data`.
 const MARKER: u8 = 0xff;
 
-/// The form of the headers of an image.
+/// The form of an image's metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    pub order: Order,
+    /// The byte order of numbers.
+    pub numbers: ByteOrder,
+    /// The byte order of the blocks' headers.
+    pub headers: ByteOrder,
     pub has_marker: bool,
 }
 
 impl Frame {
-    /// Returns the form of the headers in the image of this superblock.
+    /// Returns the form of the metadata in the image of this superblock.
     pub fn of(superblock: &Superblock) -> Self {
         Self {
-            order: superblock
-                .legacy
-                .as_ref()
-                .map_or(Order::Little, |legacy| legacy.order),
+            numbers: superblock.order,
+            headers: superblock.headers,
             has_marker: superblock
                 .legacy
                 .as_ref()
@@ -102,6 +103,26 @@ impl Blocks {
         Ok(Block(bytes))
     }
 
+    /// Reads a structure that is not in a metadata block.
+    pub fn plain<T: FromBytes + IntoBytes + Numbers>(&self, offset: u64) -> Result<T> {
+        let mut value = T::new_zeroed();
+        self.read(offset, value.as_mut_bytes())?;
+        self.adopt(&mut value);
+        Ok(value)
+    }
+
+    /// Gives the numbers of a value that was read from the image the byte order of its type.
+    pub fn adopt(&self, value: &mut impl Numbers) {
+        if self.frame.numbers == ByteOrder::Big {
+            value.turn_round();
+        }
+    }
+
+    /// Returns the length in the header of a metadata block, which may be stored as it is.
+    pub fn len_in(&self, header: [u8; 2]) -> u16 {
+        self.frame.headers.u16(header) & !METADATA_STORED
+    }
+
     /// Reads plain bytes of the image: a table's pointers.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         let read = self.source.read_exact_at(offset, out);
@@ -127,7 +148,7 @@ impl Blocks {
         if self.frame.has_marker && marker != MARKER {
             return Err(Check::Marker { found: marker }.at(node, offset));
         }
-        let word = self.frame.order.u16([first, second]);
+        let word = self.frame.headers.u16([first, second]);
         let len = word & !METADATA_STORED;
         let is_stored = word & METADATA_STORED != 0;
         if len == 0 || usize::from(len) > METADATA_BLOCK {

@@ -1,11 +1,12 @@
-//! Chooses the codec of images that do not say, or not rightly, which one they have: those before
-//! 4.0, those of vendors, and LZMA, which has several headers.
+//! Chooses what images do not say, or not rightly: the codec of those before 4.0, of those of vendors, and of
+//! LZMA, which has several headers; and the byte order of the headers of metadata blocks in big-endian 4.0.
 
+use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 use forerun_codec::Codec;
 use forerun_io::u64_from;
-use forerun_vfs::{DirCursor, Error, NodeId, OpenWith, Result};
+use forerun_vfs::{ByteOrder, DirCursor, Error, NodeId, OpenWith, Result};
 
 use crate::blocks::Frame;
 use crate::image::Image;
@@ -13,6 +14,59 @@ use crate::legacy::candidates;
 use crate::ondisk::{METADATA_BLOCK, METADATA_STORED};
 use crate::superblock::Superblock;
 use crate::{dir, variant};
+
+/// Headers of metadata blocks that are looked at, at most: by chance even a few do not fit one another.
+const HEADERS: usize = 16;
+
+/// Returns the byte order of the headers of metadata blocks. The one known vendor of big-endian images of 4.0
+/// left the headers little-endian. The header of a block leads to the next one, up to the end of the inode
+/// table: the order is the one in which more of them fit.
+///
+/// # Errors
+/// `Io`.
+pub fn headers(with: &OpenWith, superblock: &Superblock) -> Result<ByteOrder> {
+    if superblock.order == ByteOrder::Little || superblock.legacy.is_some() {
+        return Ok(superblock.order);
+    }
+    let [little, big] = [ByteOrder::Little, ByteOrder::Big];
+    match fitting(with, superblock, little)?.cmp(&fitting(with, superblock, big)?) {
+        Ordering::Greater => return Ok(little),
+        Ordering::Less => return Ok(big),
+        Ordering::Equal => {}
+    }
+    // The only header has two equal bytes, or there is damage.
+    for headers in [little, big] {
+        let superblock = Superblock {
+            headers,
+            ..superblock.clone()
+        };
+        if lists_the_root(with, &superblock, superblock.codec)? {
+            return Ok(headers);
+        }
+    }
+    Ok(little)
+}
+
+/// Returns the number of headers of the inode table that fit one another in this byte order.
+fn fitting(with: &OpenWith, superblock: &Superblock, headers: ByteOrder) -> Result<usize> {
+    let (mut at, end) = (superblock.inode_table, superblock.directory_table);
+    let mut found = 0;
+    while found < HEADERS && at < end {
+        let body = at.saturating_add(2);
+        if body >= end {
+            return Ok(found);
+        }
+        let mut header = [0; 2];
+        read(with, at, &mut header)?;
+        let len = headers.u16(header) & !METADATA_STORED;
+        at = body.saturating_add(u64::from(len));
+        if len == 0 || usize::from(len) > METADATA_BLOCK || at > end {
+            return Ok(found);
+        }
+        found += 1;
+    }
+    Ok(HEADERS)
+}
 
 /// Returns the codec of the image. Decodes the metadata block of the root with one candidate after
 /// the other, once for the whole image.
@@ -65,7 +119,7 @@ fn first_encoded(with: &OpenWith, superblock: &Superblock) -> Result<Option<Vec<
             continue;
         }
         read(with, start, &mut header)?;
-        let word = frame.order.u16(header);
+        let word = frame.headers.u16(header);
         let len = usize::from(word & !METADATA_STORED);
         let end = body.saturating_add(u64_from(len));
         if word & METADATA_STORED != 0

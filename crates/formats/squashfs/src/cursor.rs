@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::blocks::{Block, Blocks};
 use crate::error::Check;
-use crate::ondisk::METADATA_BLOCK;
+use crate::ondisk::{METADATA_BLOCK, Numbers};
 use crate::reference::Reference;
 
 /// A table: the blocks from `start` up to `end`, as offsets in the image.
@@ -79,9 +79,10 @@ impl<'b> Cursor<'b> {
     }
 
     /// Reads the next structure.
-    pub fn read<T: FromBytes + IntoBytes>(&mut self) -> Result<T> {
+    pub fn read<T: FromBytes + IntoBytes + Numbers>(&mut self) -> Result<T> {
         let mut value = T::new_zeroed();
         self.read_into(value.as_mut_bytes())?;
+        self.blocks.adopt(&mut value);
         Ok(value)
     }
 

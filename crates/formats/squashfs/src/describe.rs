@@ -1,6 +1,6 @@
 //! The on-disk fields in the format's own terms, for `dump` and `info`.
 
-use forerun_vfs::{FileType, NodeId, Result};
+use forerun_vfs::{ByteOrder, FileType, NodeId, Result};
 
 use crate::image::Image;
 use crate::inode::{Inode, InodeBody};
@@ -25,6 +25,9 @@ pub fn details(image: &Image) -> Fields {
     if let Some(legacy) = &superblock.legacy {
         fields.push(("byte order", legacy.order.name().into()));
         fields.push(("magic", legacy.magic.escape_ascii().to_string()));
+    } else if superblock.order == ByteOrder::Big {
+        fields.push(("byte order", superblock.order.name().into()));
+        fields.push(("metadata headers", superblock.headers.name().into()));
     }
     fields.extend([
         ("compressor", compressor(superblock.codec).into()),

@@ -52,7 +52,7 @@ impl FileSystem for Squashfs {
             .xattrs
             .as_ref()
             .is_some_and(|xattrs| xattrs.count() > 0);
-        info.created = Some(self.image.superblock.mkfs_time.into());
+        info.created = superblock.created().map(Into::into);
         info.details = describe::details(&self.image);
         info
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forerun_io::{Limits, u64_from};
 use forerun_vfs::{Error, NodeId, OpenWith, Result, read_head};
-use zerocopy::little_endian::U32;
+use zerocopy::little_endian::{U32, U64};
 
 use crate::blocks::{Blocks, Frame};
 use crate::choose;
@@ -13,7 +13,7 @@ use crate::cursor::{Cursor, Table};
 use crate::error::Check;
 use crate::ids::IdTable;
 use crate::inode::{Dir, File, Inode, InodeBody};
-use crate::legacy::{InodePlace, Legacy, Order};
+use crate::legacy::{InodePlace, Legacy};
 use crate::ondisk::{DirEntry, DirHeader, DirIndex, FragmentEntry, METADATA_BLOCK};
 use crate::positions::Positions;
 use crate::reference::Reference;
@@ -56,6 +56,7 @@ impl Image {
     pub fn open(with: OpenWith) -> Result<Self> {
         let head = read_head(&*with.metadata, superblock::LONGEST)?;
         let mut superblock = Superblock::parse(&head, with.metadata.len())?;
+        superblock.headers = choose::headers(&with, &superblock)?;
         superblock.codec = choose::codec(&with, &superblock, &head)?;
         let image = Self::assemble(with, superblock, &mut Err)?;
         let root = NodeId(image.superblock.root.raw());
@@ -72,6 +73,7 @@ impl Image {
     pub fn open_damaged(with: OpenWith, pass_over: &mut dyn FnMut(Error)) -> Result<Self> {
         let head = read_head(&*with.metadata, superblock::LONGEST)?;
         let mut superblock = Superblock::parse_damaged(&head, with.metadata.len())?;
+        superblock.headers = choose::headers(&with, &superblock)?;
         superblock.codec = choose::codec(&with, &superblock, &head)?;
         let substitutes = Substitutes {
             uid: with.ownership.uid,
@@ -118,7 +120,7 @@ impl Image {
         let ids = opened(Some(IdTable::open(&blocks, &superblock)), damaged)?;
         let xattrs = superblock
             .xattr_table
-            .map(|start| XattrTables::open(&blocks, start, superblock.end_of(start)));
+            .map(|start| XattrTables::open(&blocks, &superblock, start));
         let xattrs = opened(xattrs, damaged)?;
         Ok(Self {
             inodes: Table {
@@ -239,13 +241,8 @@ impl Image {
             let check = Check::InodeNumber { number, inodes };
             return Err(check.at(Some(node), self.superblock.inode_table));
         };
-        let raw: [u8; 8] = table.get(&self.blocks, u64::from(index), Some(node))?;
-        let order = self.superblock.legacy.as_ref().map(|legacy| legacy.order);
-        let raw = match order {
-            Some(Order::Big) => u64::from_be_bytes(raw),
-            Some(Order::Little) | None => u64::from_le_bytes(raw),
-        };
-        Ok(Some(Reference::from_raw(raw)))
+        let raw: U64 = table.get(&self.blocks, u64::from(index), Some(node))?;
+        Ok(Some(Reference::from_raw(raw.get())))
     }
 
     /// Returns the most names that listings can hold: an entry has a name of a byte at least.
@@ -330,6 +327,6 @@ pub fn indexed(
 ) -> Result<Indexed> {
     let pointers = start..superblock.end_of(start);
     let legacy = superblock.legacy.as_ref();
-    let form = legacy.map_or(Pointers::V4, Legacy::pointers);
+    let form = legacy.map_or(Pointers::v4(superblock.order), Legacy::pointers);
     Indexed::new(name, pointers, count, entry, superblock.head(), form)
 }

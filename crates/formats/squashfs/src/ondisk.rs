@@ -1,5 +1,8 @@
 //! The bytes of SquashFS 4.0 as they lie in the image: little-endian, without padding.
 //!
+//! A vendor's images have the same structures with big-endian numbers. These are turned round as soon as a
+//! structure is read ([`Numbers`]), so that everything behind the readers has one byte order.
+//!
 //! Field names are those of the format's description; meaning and checks are elsewhere. See
 //! `docs/formats/squashfs.md`.
 
@@ -24,7 +27,46 @@ pub const NONE_32: u32 = u32::MAX;
 /// Most entries behind one directory header.
 pub const DIR_RUN: u32 = 256;
 
-on_disk! {
+/// A value whose numbers an image may have in either byte order.
+pub trait Numbers {
+    /// Turns the bytes of each number round.
+    fn turn_round(&mut self);
+}
+
+/// Bytes that the reader takes for numbers itself.
+impl<const N: usize> Numbers for [u8; N] {
+    fn turn_round(&mut self) {}
+}
+
+macro_rules! numbers {
+    ($($kind:ty)*) => {$(
+        impl Numbers for $kind {
+            fn turn_round(&mut self) {
+                self.set(self.get().swap_bytes());
+            }
+        }
+    )*};
+}
+
+numbers!(U16 I16 U32 U64);
+
+/// Defines a structure with [`on_disk!`], all of whose fields are numbers.
+macro_rules! structure {
+    ($(#[$doc:meta])* $name:ident, $len:literal { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
+        on_disk! {
+            $(#[$doc])*
+            $name, $len { $($(#[$field_doc])* $field: $kind,)* }
+        }
+
+        impl Numbers for $name {
+            fn turn_round(&mut self) {
+                $(self.$field.turn_round();)*
+            }
+        }
+    };
+}
+
+structure! {
     /// The superblock, at offset 0.
     Superblock, 96 {
         s_magic: U32,
@@ -113,7 +155,7 @@ pub mod kind {
     pub const EXTENDED: u16 = 7;
 }
 
-on_disk! {
+structure! {
     /// The start of every inode.
     InodeHeader, 16 {
         inode_type: U16,
@@ -125,7 +167,7 @@ on_disk! {
     }
 }
 
-on_disk! {
+structure! {
     /// A directory, behind the header.
     BasicDir, 16 {
         start_block: U32,
@@ -137,7 +179,7 @@ on_disk! {
     }
 }
 
-on_disk! {
+structure! {
     /// An extended directory, behind the header; `i_count` [`DirIndex`]es follow.
     ExtendedDir, 24 {
         nlink: U32,
@@ -151,7 +193,7 @@ on_disk! {
     }
 }
 
-on_disk! {
+structure! {
     /// A place in a long directory; `size` + 1 bytes of name follow.
     DirIndex, 12 {
         /// Bytes of the listing before the header it points to.
@@ -162,7 +204,7 @@ on_disk! {
     }
 }
 
-on_disk! {
+structure! {
     /// A regular file, behind the header; the sizes of its blocks follow.
     BasicFile, 16 {
         start_block: U32,
@@ -172,7 +214,7 @@ on_disk! {
     }
 }
 
-on_disk! {
+structure! {
     /// An extended regular file, behind the header; the sizes of its blocks follow.
     ExtendedFile, 40 {
         start_block: U64,
@@ -186,7 +228,7 @@ on_disk! {
     }
 }
 
-on_disk! {
+structure! {
     /// A symbolic link, behind the header; the target follows, and in the extended form the number
     /// of its xattrs after that.
     Symlink, 8 {
@@ -195,7 +237,7 @@ on_disk! {
     }
 }
 
-on_disk! {
+structure! {
     /// A device, behind the header; in the extended form the number of its xattrs follows.
     DeviceNode, 8 {
         nlink: U32,
@@ -203,14 +245,14 @@ on_disk! {
     }
 }
 
-on_disk! {
+structure! {
     /// A pipe or socket, behind the header; in the extended form the number of its xattrs follows.
     Ipc, 4 {
         nlink: U32,
     }
 }
 
-on_disk! {
+structure! {
     /// The start of a run of directory entries.
     DirHeader, 12 {
         /// One less than the entries of the run.
@@ -221,7 +263,7 @@ on_disk! {
     }
 }
 
-on_disk! {
+structure! {
     /// A directory entry; `size` + 1 bytes of name follow.
     DirEntry, 8 {
         offset: U16,
@@ -233,7 +275,7 @@ on_disk! {
     }
 }
 
-on_disk! {
+structure! {
     /// A fragment block.
     FragmentEntry, 16 {
         start_block: U64,
@@ -242,7 +284,7 @@ on_disk! {
     }
 }
 
-on_disk! {
+structure! {
     /// The start of the xattr table; the offsets of its blocks of [`XattrId`]s follow.
     XattrTable, 16 {
         xattr_table_start: U64,
@@ -251,7 +293,7 @@ on_disk! {
     }
 }
 
-on_disk! {
+structure! {
     /// The xattrs of the inodes that share them.
     XattrId, 16 {
         /// Their place, as a metadata reference from the start of the xattr keys and values.
@@ -262,7 +304,7 @@ on_disk! {
     }
 }
 
-on_disk! {
+structure! {
     /// The name of an xattr; `size` bytes follow, without the prefix that the type stands for.
     XattrName, 4 {
         kind: U16,

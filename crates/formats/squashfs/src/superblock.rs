@@ -2,12 +2,12 @@
 
 use forerun_codec::Codec;
 use forerun_io::ReadAt;
-use forerun_vfs::{Error, Measured, Result, read_head};
+use forerun_vfs::{ByteOrder, Error, Measured, Result, read_head};
 use zerocopy::FromBytes;
 
 use crate::error::Check;
 use crate::legacy::Legacy;
-use crate::ondisk::{self, METADATA_BLOCK, NONE_64, VERSION, compression};
+use crate::ondisk::{self, METADATA_BLOCK, NONE_64, Numbers, VERSION, compression};
 use crate::reference::Reference;
 use crate::variant;
 
@@ -33,6 +33,10 @@ pub struct Superblock {
     pub bytes_used: u64,
     /// As stored, where a salvage has `bytes_used` end with the source.
     pub declared_len: u64,
+    /// The byte order of its numbers.
+    pub order: ByteOrder,
+    /// The byte order of the headers of metadata blocks: that of the numbers, until the image is opened.
+    pub headers: ByteOrder,
     pub id_table: u64,
     pub xattr_table: Option<u64>,
     pub inode_table: u64,
@@ -88,13 +92,10 @@ impl Superblock {
     }
 
     fn fields(head: &[u8], source_len: u64) -> Result<Self> {
-        if let Some(error) = variant::refuse(head) {
-            return Err(error);
-        }
         if let Some(found) = Legacy::recognise(head) {
             return Legacy::parse(head, source_len, found);
         }
-        let Ok((raw, _)) = ondisk::Superblock::read_from_prefix(head) else {
+        let Ok((mut raw, _)) = ondisk::Superblock::read_from_prefix(head) else {
             return Err(Check::ShortSuperblock { len: source_len }.at(None, 0));
         };
         let fail = |check: Check| Err(check.at(None, 0));
@@ -103,6 +104,10 @@ impl Superblock {
                 expected: "squashfs".into(),
                 found: format!("magic {:#010x}", raw.s_magic.get()),
             });
+        }
+        let order = variant::order(head);
+        if order == ByteOrder::Big {
+            raw.turn_round();
         }
         let version = (raw.s_major.get(), raw.s_minor.get());
         if version != VERSION {
@@ -128,6 +133,8 @@ impl Superblock {
             root: Reference::from_raw(raw.root_inode.get()),
             bytes_used: raw.bytes_used.get(),
             declared_len: raw.bytes_used.get(),
+            order,
+            headers: order,
             id_table: raw.id_table_start.get(),
             xattr_table: optional(raw.xattr_id_table_start.get()),
             inode_table: raw.inode_table_start.get(),
@@ -151,6 +158,14 @@ impl Superblock {
     /// table with pointers, which lie before these pointers.
     pub fn end_of_directories(&self) -> u64 {
         self.end_of(self.directory_table)
+    }
+
+    /// Returns when the image was made, in seconds since 1970. The vendor of big-endian images of 4.0 has the
+    /// length of the image in that field.
+    pub fn created(&self) -> Option<u32> {
+        let is_length =
+            self.order == ByteOrder::Big && u64::from(self.mkfs_time) == self.bytes_used;
+        (self.legacy.is_some() || !is_length).then_some(self.mkfs_time)
     }
 
     /// Returns where the superblock ends: nothing else lies before.

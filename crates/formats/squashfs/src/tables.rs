@@ -3,13 +3,13 @@
 //! Entries of one size lie in metadata blocks, all full but the last; a list of pointers to these
 //! blocks follows. Nothing is read before an entry is needed.
 
-use forerun_vfs::{NodeId, Result};
+use forerun_vfs::{ByteOrder, NodeId, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::blocks::Blocks;
 use crate::cursor::{Cursor, Table};
 use crate::error::Check;
-use crate::ondisk::METADATA_BLOCK;
+use crate::ondisk::{METADATA_BLOCK, Numbers};
 use crate::reference::Reference;
 
 /// The form of the pointers of a table.
@@ -17,22 +17,21 @@ use crate::reference::Reference;
 pub struct Pointers {
     /// Bytes of each, 8 at most.
     pub len: u64,
-    pub is_big_endian: bool,
+    pub order: ByteOrder,
 }
 
 impl Pointers {
-    /// The form in 4.0.
-    pub const V4: Self = Self {
-        len: 8,
-        is_big_endian: false,
-    };
+    /// Returns the form in an image of 4.0.
+    pub const fn v4(order: ByteOrder) -> Self {
+        Self { len: 8, order }
+    }
 
     fn read(self, blocks: &Blocks, at: u64) -> Result<u64> {
         let mut bytes = [0; 8];
         let out = bytes.get_mut(..forerun_io::saturating_usize(self.len));
         let out = out.unwrap_or_default();
         blocks.read(at, out)?;
-        if self.is_big_endian {
+        if self.order == ByteOrder::Big {
             out.reverse();
         }
         Ok(u64::from_le_bytes(bytes))
@@ -86,7 +85,7 @@ impl Indexed {
     }
 
     /// Reads an entry on behalf of `node`.
-    pub fn get<T: FromBytes + IntoBytes>(
+    pub fn get<T: FromBytes + IntoBytes + Numbers>(
         &self,
         blocks: &Blocks,
         index: u64,

@@ -1,6 +1,6 @@
 //! The magics of SquashFS, and those of vendors with changed formats.
 
-use forerun_vfs::{Error, Magic};
+use forerun_vfs::{ByteOrder, Magic};
 
 /// The magics that a SquashFS image may start with. The byte order that a vendor's magic suggests is
 /// not reliable; the version's is.
@@ -29,21 +29,13 @@ pub fn is_standard(head: &[u8]) -> bool {
     head.starts_with(b"hsqs") || head.starts_with(b"sqsh")
 }
 
-/// Returns why the image cannot be read, if the magic and version already show it.
-pub fn refuse(head: &[u8]) -> Option<Error> {
-    if !is_any(head) {
-        return None;
+/// Returns the byte order of the numbers of an image. In all versions the version lies at the same place, as
+/// two 16-bit words.
+pub fn order(head: &[u8]) -> ByteOrder {
+    match head.get(28..32) {
+        Some(&[0, 1..=255, 0, _]) => ByteOrder::Big,
+        _ => ByteOrder::Little,
     }
-    // In all versions the version lies at the same place, as two 16-bit words.
-    let &[0, major, 0, minor] = head.get(28..32)? else {
-        return None;
-    };
-    (major > 3).then(|| {
-        Error::Unsupported(format!(
-            "big-endian SquashFS of version {major}.{minor}; this reads 1.x to 3.x in both byte \
-             orders, and 4.0 in little-endian"
-        ))
-    })
 }
 
 #[cfg(test)]
@@ -51,14 +43,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn big_endian_images_of_4_0_are_refused_by_name() {
-        for (major, refused) in [(0, false), (1, false), (3, false), (4, true)] {
-            let mut head = [0; 96];
-            head[..4].copy_from_slice(b"sqsh");
-            (head[29], head[31]) = (major, 1);
-            assert_eq!(refuse(&head).is_some(), refused, "{major}");
+    fn the_version_tells_the_byte_order() {
+        for (version, expected) in [
+            ([4, 0, 0, 0], ByteOrder::Little),
+            ([3, 0, 1, 0], ByteOrder::Little),
+            ([0, 4, 0, 0], ByteOrder::Big),
+            ([0, 3, 0, 1], ByteOrder::Big),
+            ([0, 0, 0, 0], ByteOrder::Little),
+        ] {
+            let head = [&[0; 28][..], &version].concat();
+            assert_eq!(order(&head), expected, "{version:?}");
         }
-        assert!(!is_any(b"hsq") && refuse(b"hsqs").is_none() && refuse(b"").is_none());
+        assert_eq!(order(b"sqsh"), ByteOrder::Little);
+    }
+
+    #[test]
+    fn magics_of_vendors() {
+        assert!(is_any(b"hsqt") && !is_any(b"hsq") && !is_any(b""));
         assert!(is_standard(b"sqsh") && !is_standard(b"shsq"));
     }
 }

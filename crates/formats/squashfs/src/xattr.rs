@@ -10,7 +10,7 @@ use crate::image::Image;
 use crate::inode::Inode;
 use crate::ondisk::{XattrId, XattrName, XattrTable, xattr};
 use crate::reference::Reference;
-use crate::superblock::HEAD;
+use crate::superblock::{HEAD, Superblock};
 use crate::tables::{Indexed, Pointers};
 
 /// Longest value: what Linux allows.
@@ -35,15 +35,13 @@ pub struct XattrTables {
 }
 
 impl XattrTables {
-    /// Opens the table whose head is at `start` and whose pointers end by `end`.
-    pub fn open(blocks: &Blocks, start: u64, end: u64) -> Result<Self> {
-        let table = "xattr table";
+    /// Opens the table whose head is at `start`.
+    pub fn open(blocks: &Blocks, superblock: &Superblock, start: u64) -> Result<Self> {
+        let (table, end) = ("xattr table", superblock.end_of(start));
         let outside = || Check::TableOutside { table, start, end }.at(None, start);
         let pointers = start.checked_add(16).filter(|&at| at <= end);
         let pointers = pointers.ok_or_else(outside)?;
-        let mut head = [0; 16];
-        blocks.read(start, &mut head)?;
-        let raw: XattrTable = zerocopy::transmute!(head);
+        let raw: XattrTable = blocks.plain(start)?;
         let pairs = Table {
             name: "xattr pairs",
             start: raw.xattr_table_start.get(),
@@ -54,7 +52,8 @@ impl XattrTables {
             let (start, end) = (pairs.start, start);
             return Err(Check::TableOutside { table, start, end }.at(None, end));
         }
-        let sets = Indexed::new(table, pointers..end, count, 16, HEAD, Pointers::V4)?;
+        let form = Pointers::v4(superblock.order);
+        let sets = Indexed::new(table, pointers..end, count, 16, HEAD, form)?;
         Ok(Self { pairs, sets })
     }
 

@@ -3,46 +3,18 @@
 //! In a little-endian image the first field has the lowest bits of the first bytes; in a big-endian
 //! one the highest. Fields that are whole bytes come out as plain numbers of that order.
 
-/// The byte order of an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    Little,
-    Big,
-}
-
-impl Order {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Little => "little-endian",
-            Self::Big => "big-endian",
-        }
-    }
-
-    pub const fn u16(self, bytes: [u8; 2]) -> u16 {
-        match self {
-            Self::Little => u16::from_le_bytes(bytes),
-            Self::Big => u16::from_be_bytes(bytes),
-        }
-    }
-
-    pub const fn u32(self, bytes: [u8; 4]) -> u32 {
-        match self {
-            Self::Little => u32::from_le_bytes(bytes),
-            Self::Big => u32::from_be_bytes(bytes),
-        }
-    }
-}
+use forerun_vfs::ByteOrder;
 
 /// Takes the fields of a structure one after the other. Fields past its end are zero.
 #[derive(Clone, Debug)]
 pub struct Bits<'b> {
     bytes: &'b [u8],
-    order: Order,
+    order: ByteOrder,
     at: usize,
 }
 
 impl<'b> Bits<'b> {
-    pub const fn new(bytes: &'b [u8], order: Order) -> Self {
+    pub const fn new(bytes: &'b [u8], order: ByteOrder) -> Self {
         Self {
             bytes,
             order,
@@ -57,8 +29,8 @@ impl<'b> Bits<'b> {
             let bit = self.at + index;
             let byte = self.bytes.get(bit / 8).copied().unwrap_or(0);
             match self.order {
-                Order::Little => value |= u64::from(byte >> (bit % 8) & 1) << index,
-                Order::Big => value = value << 1 | u64::from(byte >> (7 - bit % 8) & 1),
+                ByteOrder::Little => value |= u64::from(byte >> (bit % 8) & 1) << index,
+                ByteOrder::Big => value = value << 1 | u64::from(byte >> (7 - bit % 8) & 1),
             }
         }
         self.at += width;
@@ -83,8 +55,8 @@ mod tests {
     #[test]
     fn fields_of_both_orders() {
         for (order, bytes) in [
-            (Order::Little, [0xD2, 0x8F, 7, 1, 2]),
-            (Order::Big, [0x28, 0xFD, 7, 2, 1]),
+            (ByteOrder::Little, [0xD2, 0x8F, 7, 1, 2]),
+            (ByteOrder::Big, [0x28, 0xFD, 7, 2, 1]),
         ] {
             let mut bits = Bits::new(&bytes, order);
             assert_eq!((bits.u16(4), bits.u16(12)), (2, 0x8FD), "{order:?}");

@@ -10,14 +10,14 @@ mod inode;
 mod lzma;
 mod superblock;
 
-use forerun_vfs::Result;
+use forerun_vfs::{ByteOrder, Result};
 use zerocopy::FromZeros;
 
 use crate::cursor::Cursor;
 use crate::ondisk::{DirEntry, DirHeader, DirIndex, FragmentEntry};
 use crate::tables::Pointers;
 
-pub use bits::{Bits, Order};
+pub use bits::Bits;
 pub use inode::InodePlace;
 pub use lzma::candidates;
 
@@ -45,7 +45,7 @@ impl Version {
 pub struct Legacy {
     pub version: Version,
     pub minor: u16,
-    pub order: Order,
+    pub order: ByteOrder,
     /// The first four bytes, which vendors change.
     pub magic: [u8; 4],
     /// A byte 0xff follows the header of each metadata block.
@@ -61,7 +61,7 @@ pub struct Legacy {
 impl Legacy {
     /// Recognises an old image by its magic and version. Vendors' magics say nothing reliable of the
     /// byte order; the version does.
-    pub fn recognise(head: &[u8]) -> Option<(Version, Order)> {
+    pub fn recognise(head: &[u8]) -> Option<(Version, ByteOrder)> {
         superblock::recognise(head)
     }
 
@@ -84,7 +84,7 @@ impl Legacy {
     pub fn pointers(&self) -> Pointers {
         Pointers {
             len: if self.version == Version::V3 { 8 } else { 4 },
-            is_big_endian: self.order == Order::Big,
+            order: self.order,
         }
     }
 

@@ -1,9 +1,9 @@
 //! The superblock of 1.x to 3.x: 51, 63 and 119 bytes of one layout that grew.
 
 use forerun_codec::Codec;
-use forerun_vfs::Result;
+use forerun_vfs::{ByteOrder, Result};
 
-use super::{Bits, Legacy, Order, Version};
+use super::{Bits, Legacy, Version};
 use crate::error::Check;
 use crate::ondisk::flags;
 use crate::reference::Reference;
@@ -11,13 +11,13 @@ use crate::superblock::Superblock;
 use crate::variant;
 
 /// Returns version and byte order, if this is an old image.
-pub fn recognise(head: &[u8]) -> Option<(Version, Order)> {
+pub fn recognise(head: &[u8]) -> Option<(Version, ByteOrder)> {
     if !variant::is_any(head) {
         return None;
     }
     let (major, order) = match *head.get(28..32)? {
-        [major, 0, _, 0] => (major, Order::Little),
-        [0, major, 0, _] => (major, Order::Big),
+        [major, 0, _, 0] => (major, ByteOrder::Little),
+        [0, major, 0, _] => (major, ByteOrder::Big),
         _ => return None,
     };
     let version = match major {
@@ -35,7 +35,7 @@ impl Legacy {
     ///
     /// # Errors
     /// `Corrupt`.
-    pub fn parse(head: &[u8], source_len: u64, found: (Version, Order)) -> Result<Superblock> {
+    pub fn parse(head: &[u8], source_len: u64, found: (Version, ByteOrder)) -> Result<Superblock> {
         let fail = |check: Check| Err(check.at(None, 0));
         let (version, order) = found;
         let len = match version {
@@ -75,6 +75,8 @@ impl Legacy {
             root: Reference::from_raw(raw.root),
             bytes_used: raw.bytes_used,
             declared_len: raw.bytes_used,
+            order,
+            headers: order,
             id_table: raw.uids.0,
             xattr_table: None,
             inode_table: raw.inode_table,
@@ -133,7 +135,7 @@ struct Raw {
 }
 
 impl Raw {
-    fn parse(bytes: &[u8], order: Order, version: Version) -> Self {
+    fn parse(bytes: &[u8], order: ByteOrder, version: Version) -> Self {
         let mut bits = Bits::new(bytes, order);
         let _magic = bits.u32(32);
         let inodes = bits.u32(32);

@@ -11,6 +11,7 @@ use std::ops::Range;
 use forerun_io::u64_from;
 use forerun_vfs::NodeId;
 use zerocopy::FromBytes;
+use zerocopy::little_endian::U32;
 
 use super::search::FoundBlock;
 use crate::cursor::Cursor;
@@ -82,10 +83,9 @@ impl Usage {
 /// Returns the bytes that the blocks of a file take in the image.
 fn stored(cursor: &mut Cursor<'_>, file: &File) -> Option<u64> {
     let mut total = 0_u64;
-    let mut word = [0; 4];
     for _ in 0..file.blocks {
-        cursor.read_into(&mut word).ok()?;
-        let size = u32::from_le_bytes(word) & !BLOCK_STORED;
+        let word: U32 = cursor.read().ok()?;
+        let size = word.get() & !BLOCK_STORED;
         total = total.checked_add(u64::from(size))?;
     }
     Some(total)
@@ -129,7 +129,8 @@ fn entries(image: &Image, data: &[u8]) -> Option<Vec<FragmentEntry>> {
         return None;
     }
     for chunk in chunks {
-        let entry = FragmentEntry::read_from_bytes(chunk).ok()?;
+        let mut entry = FragmentEntry::read_from_bytes(chunk).ok()?;
+        image.blocks.adopt(&mut entry);
         let (start, stored) = (entry.start_block.get(), entry.size.get() & !BLOCK_STORED);
         let end = start.checked_add(u64::from(stored))?;
         let fits = start >= before && end <= superblock.inode_table;

@@ -20,7 +20,7 @@ use forerun_vfs::{NodeId, OpenWith, Result};
 
 use crate::Squashfs;
 use crate::image::Image;
-use crate::ondisk::{METADATA_STORED, flags};
+use crate::ondisk::flags;
 use crate::superblock::HEAD;
 use carve::Carved;
 pub use driver::Salvaged;
@@ -186,7 +186,7 @@ fn start_of_data(image: &Image) -> u64 {
     let mut header = [0; 2];
     match image.blocks.read(HEAD, &mut header) {
         Ok(()) => {
-            let len = u16::from_le_bytes(header) & !METADATA_STORED;
+            let len = image.blocks.len_in(header);
             HEAD.saturating_add(2).saturating_add(u64::from(len))
         }
         Err(_) => HEAD,

@@ -6,13 +6,16 @@
     clippy::unwrap_used
 )]
 
+mod big_endian;
 mod common;
 mod describe;
 mod fuzz_entries;
 mod hostile;
+mod kept;
 mod legacy;
 mod reading;
 mod salvage;
+mod turned;
 mod writer;
 mod writer_common;
 mod writer_matrix;

@@ -16,14 +16,14 @@ use forerun_vfs::{DirCursor, FileSystem, OpenWith, Walk};
 use crate::writer_common::{everything, run, xattrs_of};
 
 /// A tree of the host, and its model.
-struct Sample {
+pub struct Sample {
     dir: TempDir,
     model: TreeModel,
 }
 
 impl Sample {
     /// Creates a sample. Returns nothing if mksquashfs or root is missing.
-    fn new(populate: impl FnOnce(&Path)) -> Option<Self> {
+    pub fn new(populate: impl FnOnce(&Path)) -> Option<Self> {
         if !require::root() || require::program("mksquashfs").is_none() {
             return None;
         }
@@ -39,7 +39,7 @@ impl Sample {
         self.dir.path().join("tree")
     }
 
-    fn make(&self, options: &[&str]) -> PathBuf {
+    pub fn make(&self, options: &[&str]) -> PathBuf {
         let image = self.dir.path().join("image");
         let mut command = Command::new("mksquashfs");
         command.arg(self.tree()).arg(&image);
@@ -79,7 +79,7 @@ impl Sample {
 
 /// Creates every kind of file except a symbolic link with two names, which mksquashfs turns into
 /// two links.
-fn all(tree: &Path) {
+pub fn all(tree: &Path) {
     everything(tree);
     fs::remove_file(tree.join("a/link too")).unwrap();
 }

@@ -1,0 +1,45 @@
+//! The images that the tests of the program read: it may not depend on a driver, so they are kept as files.
+//! FORERUN_UPDATE=1 writes them anew.
+
+use std::fs;
+
+use forerun_squashfs::fuzzing::{self, Old, Stored};
+use forerun_testkit::workspace_root;
+use forerun_vfs::ByteOrder;
+
+use crate::common;
+use crate::turned::turned;
+
+fn images() -> Vec<(&'static str, Vec<u8>)> {
+    let lzma = Old {
+        magic: *b"qshs",
+        stored: Stored::LzmaMarkedNoLength,
+        ..Old::new((3, 0), true)
+    };
+    vec![
+        ("1.0", Old::new((1, 0), false).image()),
+        ("2.1-big-endian", Old::new((2, 1), true).image()),
+        ("3.0-lzma", lzma.image()),
+        ("3.1", Old::new((3, 1), false).image()),
+        (
+            "4.0-big-endian",
+            turned(&common::sample(), ByteOrder::Little),
+        ),
+    ]
+}
+
+#[test]
+fn the_images_of_the_program_can_be_read() {
+    let folder = workspace_root().join("crates/front/cli/tests/images");
+    for (name, made) in images() {
+        let path = folder.join(format!("squashfs-{name}.img"));
+        if std::env::var_os("FORERUN_UPDATE").is_some() {
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(&path, made).unwrap();
+        }
+        // Not compared with what is made here: another version of a codec may give other bytes.
+        let kept = fs::read(&path).unwrap();
+        let errors = fuzzing::walk(&kept);
+        assert!(errors.is_empty(), "{name}: {errors:?}");
+    }
+}

@@ -28,6 +28,6 @@ pub use extract::{ExtractOptions, ExtractReport, Failure, Loss, Owners, Shortfal
 pub use forerun_build::{IdMap, Patterns};
 pub use list::{ListEntry, Listing, list};
 pub use progress::{NoProgress, Progress};
-pub use salvage::{Remains, SalvagedFile};
+pub use salvage::{Remains, SalvagedFile, write_readable};
 pub use select::Selection;
 pub use tar::{TarReport, TarWriteOptions, write_tar};

@@ -1,11 +1,13 @@
 //! Files of a damaged image, as far as they can be read, and the report of what is lost.
 
+use std::io::{self, Read, Write};
 use std::ops::{ControlFlow, Range};
 
 use forerun_engine::Reader;
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Error, Extent, NodeId, Place};
 
+use crate::ExportError;
 use crate::content::CHUNK;
 
 /// Bytes of a file whose extents are asked for at a time.
@@ -145,6 +147,40 @@ pub fn visit_readable<E>(
         window = WINDOW;
     }
     Ok(salvage.damage)
+}
+
+/// Writes a file of a damaged image, of `size` bytes: what can be read of it, and zeros for holes and what
+/// cannot. Writes nothing of a file of which nothing can be read. Returns its outcome, under `path`, and the
+/// first error.
+///
+/// # Errors
+/// [`ExportError::Output`].
+pub fn write_readable(
+    reader: &Reader,
+    (path, node): (&[u8], NodeId),
+    size: u64,
+    out: &mut dyn Write,
+) -> Result<(SalvagedFile, Option<Error>), ExportError> {
+    let zeros = |out: &mut dyn Write, len| io::copy(&mut io::repeat(0).take(len), out);
+    let mut at = 0;
+    let damage = visit_readable(reader, node, size, &mut |start, data| {
+        // Zeros wait for data behind them: there may be none.
+        zeros(out, start.saturating_sub(at))?;
+        at = start.saturating_add(u64_from(data.len()));
+        out.write_all(data)
+    });
+    let damage = damage.map_err(ExportError::Output)?;
+    let outcome = SalvagedFile {
+        path: path.to_vec(),
+        size: Some(size),
+        lost: damage.lost,
+        error: damage.error.as_ref().map(Error::to_string),
+        is_guess: reader.fs().is_guess(node),
+    };
+    if outcome.state() != Remains::Lost {
+        zeros(out, size.saturating_sub(at)).map_err(ExportError::Output)?;
+    }
+    Ok((outcome, damage.error))
 }
 
 struct Salvage<'s, 'v, E> {

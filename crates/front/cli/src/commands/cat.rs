@@ -6,12 +6,14 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 
 use clap::Args;
 use forerun::vfs::{FileType, FollowLast, resolve};
 use forerun::{NodeId, Reader, vfs::Error};
-use forerun_export::expand;
+use forerun_export::{ExportError, Remains, SalvagedFile, expand, write_readable};
 
+use super::salvage::{self, ReportArgs};
 use crate::args::{ImageArgs, image_path};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
@@ -26,12 +28,16 @@ const FINEST: usize = 512;
 /// Write files of an image to standard output, one after the other
 ///
 /// Symbolic links are followed inside the image. A file that is damaged is written up to the damage.
+///
+/// With --salvage it is written as far as it can be read, with zeros for what is lost, and the exit status is
+/// 6. Nothing is written of a file of which nothing can be read.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   forerun cat firmware.img /etc/passwd
   forerun cat firmware.img '/etc/*.conf'
-  forerun cat firmware.img /boot/config.gz | zcat")]
+  forerun cat firmware.img /boot/config.gz | zcat
+  forerun cat --salvage --report lost.json cut.sqsh /data.db > data.db")]
 pub struct CatArgs {
     #[command(flatten)]
     pub image: ImageArgs,
@@ -40,41 +46,100 @@ pub struct CatArgs {
     /// A path that is not there may be a pattern: '/etc/*.conf', quoted for the shell.
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<OsString>,
+    #[command(flatten)]
+    pub salvage: ReportArgs,
 }
 
 /// Runs it.
 pub fn run(context: &Context, args: &CatArgs) -> Result {
-    let image = context.open(&args.image)?;
+    let is_stdout = |path: &Path| crate::source::is_stdin(path);
+    if args.salvage.report.as_deref().is_some_and(is_stdout) {
+        let failure = Failure::usage("the files and the report cannot both go to standard output");
+        return Err(failure.hint("name a file: --report FILE"));
+    }
+    let prepared = context.prepare(&args.image)?;
+    let target = args.salvage.target(&args.image)?;
+    let sandbox = prepared.sandbox();
+    context.confine(&match &target {
+        Some(target) => target.sandbox(sandbox),
+        None => sandbox,
+    });
+    let image = context.open_prepared(prepared, None)?;
     let name = image_name(&args.image);
-    let mut out = output::stdout_file()?;
-    let mut exit = Exit::Ok;
+    let mut cat = Cat {
+        reader: image.reader(),
+        out: output::stdout_file()?,
+        is_salvage: args.image.source.rescue,
+        outcomes: Vec::new(),
+    };
+    let (mut exit, mut failures) = (Exit::Ok, Vec::new());
+    let mut failed = |failure: Failure| {
+        failures.push(crate::json::failure_fields(&failure));
+        exit = exit.and(context.report(&failure));
+    };
     for path in args.paths.iter().map(image_path) {
         let paths = match expand(image.reader(), path) {
             Ok(paths) => paths,
             Err(error) => {
-                exit = exit.and(context.report(&Failure::from(error).of(&name).at(path)));
+                failed(Failure::from(error).of(&name).at(path));
                 continue;
             }
         };
         for path in &paths {
-            if let Err(failure) = cat(image.reader(), path, &mut out) {
+            if let Err(failure) = cat.file(path) {
                 if failure.subject.is_some() {
                     return Err(failure);
                 }
-                exit = exit.and(context.report(&failure.of(&name).at(path)));
+                failed(failure.of(&name).at(path));
             }
         }
+    }
+    if cat.is_salvage {
+        let told = (cat.outcomes.as_slice(), failures.as_slice());
+        let salvaged = salvage::finish(context, &args.image, &image, told, target)?;
+        return Ok(exit.and(salvaged));
     }
     Ok(exit)
 }
 
-fn cat(reader: &Reader, path: &[u8], out: &mut File) -> Result<()> {
-    let fs = reader.fs();
-    let node = resolve(fs, path, FollowLast::Yes, reader.limits())?;
-    if fs.metadata(node)?.kind == FileType::Directory {
-        return Err(Error::IsADirectory.into());
+/// The files of one run, one after the other.
+struct Cat<'c> {
+    reader: &'c Reader,
+    out: File,
+    is_salvage: bool,
+    /// Of a salvage.
+    outcomes: Vec<SalvagedFile>,
+}
+
+impl Cat<'_> {
+    /// Writes a file. A failure of the output has a subject.
+    fn file(&mut self, path: &[u8]) -> Result<()> {
+        let fs = self.reader.fs();
+        let node = resolve(fs, path, FollowLast::Yes, self.reader.limits())?;
+        let metadata = fs.metadata(node)?;
+        match metadata.kind {
+            FileType::Directory => Err(Error::IsADirectory.into()),
+            FileType::Regular if self.is_salvage => self.salvage(path, node, metadata.size),
+            _ => copy(self.reader, node, &mut self.out),
+        }
     }
-    copy(reader, node, out)
+
+    fn salvage(&mut self, path: &[u8], node: NodeId, size: u64) -> Result<()> {
+        let written = write_readable(self.reader, (path, node), size, &mut self.out);
+        let (outcome, error) = written.map_err(|error| match error {
+            ExportError::Output(error) => output::failed(&error),
+            error => Failure::from(error),
+        })?;
+        let is_lost = outcome.state() == Remains::Lost;
+        self.outcomes.push(outcome);
+        match error.filter(|_| is_lost) {
+            Some(error) => Err(Failure {
+                exit: Exit::Partial,
+                ..error.into()
+            }),
+            None => Ok(()),
+        }
+    }
 }
 
 fn copy(reader: &Reader, node: NodeId, out: &mut File) -> Result<()> {

@@ -243,3 +243,97 @@ fn convert_leaves_out_what_is_not_whole() {
     assert_eq!(extracted.code, Some(0), "{}", extracted.stderr);
     assert!(!fixture.path("out/hard").exists());
 }
+
+/// Makes an image of the tree with mkfs.cramfs, and `cut.cramfs`, its first `len` bytes.
+fn cut_cramfs(fixture: &Fixture, len: impl FnOnce(usize) -> usize) -> bool {
+    let Some(mkfs) = require::program("mkfs.cramfs") else {
+        return false;
+    };
+    let mut made = Command::new(mkfs);
+    let made = made.args(["tree", "a.cramfs"]);
+    let made = made.current_dir(fixture.dir.path()).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let image = fs::read(fixture.path("a.cramfs")).unwrap();
+    fs::write(fixture.path("cut.cramfs"), &image[..len(image.len())]).unwrap();
+    true
+}
+
+/// Runs `cat --salvage --report` on `/big`, of which a part is lost, and compares what it writes.
+fn cat_of_a_part(fixture: &Fixture, image: &str) {
+    let args = ["cat", "--salvage", "--report", "report.json", image, "/big"];
+    let written = run(fixture, &args);
+    assert_eq!(written.code, Some(6), "{}", written.stderr);
+    let told = "they are zeros in the output";
+    assert!(written.stderr.contains(told), "{}", written.stderr);
+    let report = report(fixture);
+    let big = &report["files"][0];
+    assert_eq!(
+        (&big["path"], &big["state"]),
+        (&"/big".into(), &"partial".into())
+    );
+    fs::write(fixture.path("written"), &written.stdout).unwrap();
+    let expected = fs::read(fixture.path("tree/big")).unwrap();
+    assert_as_told(&fixture.path("written"), &expected, &big["lost"]);
+    // Without --salvage it ends at the damage.
+    let plain = run(fixture, &["cat", image, "/big"]);
+    assert!(plain.code != Some(0) && plain.stdout.len() < expected.len());
+}
+
+#[test]
+fn cat_writes_zeros_for_what_a_cut_romfs_has_lost() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let image = fs::read(fixture.path("a.img")).unwrap();
+    fs::write(fixture.path("cut.img"), &image[..image.len() / 2]).unwrap();
+    cat_of_a_part(&fixture, "cut.img");
+}
+
+#[test]
+fn cat_writes_zeros_for_what_a_cut_cramfs_has_lost() {
+    let fixture = Fixture::tree();
+    if cut_cramfs(&fixture, |len| len / 2) {
+        cat_of_a_part(&fixture, "cut.cramfs");
+    }
+}
+
+#[test]
+fn cat_writes_nothing_of_a_file_of_which_there_is_nothing() {
+    let fixture = Fixture::tree();
+    if !cut_cramfs(&fixture, |_| 1024) {
+        return;
+    }
+    let args = [
+        "cat",
+        "--salvage",
+        "--report",
+        "report.json",
+        "cut.cramfs",
+        "/big",
+        "/none",
+    ];
+    let written = run(&fixture, &args);
+    assert_eq!(written.code, Some(6), "{}", written.stderr);
+    assert_eq!(written.stdout, b"");
+    let report = report(&fixture);
+    assert_eq!(
+        (&report["lost"], &report["partial"]),
+        (&1.into(), &0.into())
+    );
+    let failures = report["failures"].as_array().unwrap();
+    let kinds: Vec<_> = failures.iter().map(|failure| &failure["path"]).collect();
+    assert_eq!(kinds, ["/big", "/none"]);
+}
+
+#[test]
+fn cat_takes_no_report_without_a_salvage_nor_to_standard_output() {
+    let fixture = Fixture::tree();
+    for args in [
+        &["cat", "--report", "report.json", "a.img", "/big"][..],
+        &["cat", "--salvage", "--report", "-", "a.img", "/big"],
+    ] {
+        let refused = run(&fixture, args);
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        assert_eq!(refused.stdout, b"");
+    }
+}

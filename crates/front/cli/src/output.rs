@@ -38,10 +38,12 @@ pub fn refuse_terminal(what: &str, hint: &str) -> Result<()> {
     Ok(())
 }
 
-/// Standard output for text, buffered. What is written counts only once [`finish`](Self::finish)
+/// Standard output for text, or a file, buffered. What is written counts only once [`finish`](Self::finish)
 /// has succeeded.
 pub struct Output {
     inner: BufWriter<File>,
+    /// Its name in messages.
+    name: String,
     /// Whether a person reads it: names are escaped then.
     pub is_terminal: bool,
 }
@@ -50,15 +52,24 @@ impl Output {
     /// Opens standard output.
     pub fn stdout() -> Result<Self> {
         Ok(Self {
-            inner: BufWriter::with_capacity(64 << 10, stdout_file()?),
             is_terminal: io::stdout().is_terminal(),
+            ..Self::file(stdout_file()?, STDOUT)
         })
+    }
+
+    /// Writes to a file that messages call `name`.
+    pub fn file(file: File, name: &str) -> Self {
+        Self {
+            inner: BufWriter::with_capacity(64 << 10, file),
+            name: name.to_string(),
+            is_terminal: false,
+        }
     }
 
     /// Writes text as it is.
     pub fn text(&mut self, text: impl AsRef<[u8]>) -> Result<()> {
         let written = self.inner.write_all(text.as_ref());
-        written.map_err(|error| failed(&error))
+        written.map_err(|error| Failure::output(&error).of(&self.name))
     }
 
     /// Writes text and a line break.
@@ -83,7 +94,8 @@ impl Output {
 
     /// Writes out what is buffered.
     pub fn finish(&mut self) -> Result<()> {
-        self.inner.flush().map_err(|error| failed(&error))
+        let flushed = self.inner.flush();
+        flushed.map_err(|error| Failure::output(&error).of(&self.name))
     }
 }
 

@@ -1,8 +1,8 @@
 //! `forerun check`: is the image whole?
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use forerun::Image;
 use forerun_export::{CheckOptions, CheckSummary, Finding, check};
 use serde_json::{Map, Value};
@@ -16,6 +16,8 @@ use crate::exit::Exit;
 use crate::output::{JsonArray, Output};
 use crate::progress::Progress;
 use crate::size::{self, counted};
+use crate::source::is_stdin;
+use crate::target::{Target, is_same_file};
 use crate::{json, partition};
 
 /// Read everything in an image, and say what is wrong with it
@@ -46,6 +48,15 @@ pub struct CheckArgs {
     /// Look at headers and directories only; do not read the files
     #[arg(long)]
     pub quick: bool,
+    /// Also write what was found to FILE as JSON, as --json prints it
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        conflicts_with = "change",
+        hide_short_help = true
+    )]
+    pub report: Option<PathBuf>,
     /// Repair what is wrong, in place (exFAT only); metadata only, files are not read
     #[arg(help_heading = "Repair", long, group = "change")]
     pub repair: bool,
@@ -70,7 +81,7 @@ pub struct CheckArgs {
         help_heading = "Repair",
         long,
         value_name = "FILE",
-        value_hint = clap::ValueHint::FilePath,
+        value_hint = ValueHint::FilePath,
         requires = "repair",
         conflicts_with_all = ["no_undo_file", "dry_run"]
     )]
@@ -83,7 +94,7 @@ pub struct CheckArgs {
         help_heading = "Repair",
         long,
         value_name = "FILE",
-        value_hint = clap::ValueHint::FilePath,
+        value_hint = ValueHint::FilePath,
         group = "change",
         conflicts_with = "quick"
     )]
@@ -113,15 +124,48 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result {
             None => super::repair::run(context, &args),
         };
     }
-    let image = context.open(&args.image)?;
+    let prepared = context.prepare(&args.image)?;
+    let mut target = report_target(args)?;
+    let sandbox = prepared.sandbox();
+    context.confine(&match &target {
+        Some(target) => target.sandbox(sandbox),
+        None => sandbox,
+    });
+    let image = context.open_prepared(prepared, None)?;
     let name = image_name(&args.image);
+    let mut documents = Vec::new();
+    if let Some(target) = &mut target {
+        let file = target.file().try_clone();
+        let file = file.map_err(|error| target.failed(&error))?;
+        documents.push(Output::file(file, &target.name));
+    }
+    let is_text = !context.global.json;
+    if !is_text {
+        documents.push(Output::stdout()?);
+    }
+    let begun = documents.into_iter();
+    let begun = begun.map(|out| Document::begin(out, &image, &name, args.quick));
+    let mut documents = begun.collect::<Result<Vec<_>>>()?;
     let mut out = Output::stdout()?;
-    let summary = if context.global.json {
-        as_json(context, args, &image, &name, &mut out)?
-    } else {
-        as_text(context, args, &image, &name, &mut out)?
-    };
+    let summary = look(context, args, &image, &mut |finding| {
+        for document in &mut documents {
+            document.push(&finding)?;
+        }
+        match is_text {
+            true => say(&mut out, finding),
+            false => Ok(()),
+        }
+    })?;
+    for document in documents {
+        document.end(&summary)?;
+    }
+    if is_text && !context.global.quiet {
+        out.line(format!("{name}: {}", sentence(&summary, args.quick)))?;
+    }
     out.finish()?;
+    if let Some(target) = target {
+        target.commit()?;
+    }
     Ok(if summary.errors == 0 {
         Exit::Ok
     } else {
@@ -129,62 +173,75 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result {
     })
 }
 
-fn as_text(
-    context: &Context,
-    args: &CheckArgs,
-    image: &Image,
-    name: &str,
-    out: &mut Output,
-) -> Result<CheckSummary> {
-    let summary = look(context, args, image, &mut |finding| {
-        let severity = if finding.fatal { "error" } else { "warning" };
-        let path = match &finding.path {
-            Some(path) => format!("{}: ", crate::escape::escape(&absolute(path))),
-            None => String::new(),
-        };
-        let failure = Failure::from(finding.error);
-        out.line(format!("{severity}: {path}{}", printable(&failure.message)))?;
-        // A person sees each finding as it comes; above the progress bar, not in it.
-        if out.is_terminal {
-            out.finish()
-        } else {
-            Ok(())
-        }
-    })?;
-    if !context.global.quiet {
-        out.line(format!("{name}: {}", sentence(&summary, args.quick)))?;
+/// Opens the file of the report, before the rights to do so are given up.
+fn report_target(args: &CheckArgs) -> Result<Option<Target>> {
+    let Some(path) = &args.report else {
+        return Ok(None);
+    };
+    if is_stdin(path) {
+        let failure = Failure::usage("the report goes to a file");
+        return Err(failure.hint("--json prints it to standard output"));
     }
-    Ok(summary)
+    if is_same_file(&args.image.image, path) {
+        let failure = Failure::usage("the image and the report are the same file");
+        return Err(failure.of(path.display()));
+    }
+    Target::create(Path::new(path), true, "a report").map(Some)
 }
 
-fn as_json(
-    context: &Context,
-    args: &CheckArgs,
-    image: &Image,
-    name: &str,
-    out: &mut Output,
-) -> Result<CheckSummary> {
-    out.text(format!(
-        "{{\"image\":{},\"format\":{},\"quick\":{},\n\"findings\":",
-        Value::from(name),
-        Value::from(image.format()),
-        args.quick
-    ))?;
-    let mut findings = JsonArray::default();
-    let summary = look(context, args, image, &mut |finding| {
-        findings.push(out, &to_json(&finding))
-    })?;
-    findings.close(out)?;
-    out.line(format!(
-        ",\n\"entries\":{},\"files\":{},\"bytes\":{},\"errors\":{},\"places\":{},\"warnings\":{}}}",
-        summary.entries,
-        summary.files,
-        summary.bytes,
-        summary.errors,
-        summary.places,
-        summary.warnings
-    ))?;
-    Ok(summary)
+/// Prints a finding as text.
+fn say(out: &mut Output, finding: Finding) -> Result<()> {
+    let severity = if finding.fatal { "error" } else { "warning" };
+    let path = match &finding.path {
+        Some(path) => format!("{}: ", crate::escape::escape(&absolute(path))),
+        None => String::new(),
+    };
+    let failure = Failure::from(finding.error);
+    out.line(format!("{severity}: {path}{}", printable(&failure.message)))?;
+    // A person sees each finding as it comes; above the progress bar, not in it.
+    if out.is_terminal {
+        out.finish()
+    } else {
+        Ok(())
+    }
+}
+
+/// The findings as JSON, written as they come.
+struct Document {
+    out: Output,
+    findings: JsonArray,
+}
+
+impl Document {
+    fn begin(mut out: Output, image: &Image, name: &str, quick: bool) -> Result<Self> {
+        out.text(format!(
+            "{{\"image\":{},\"format\":{},\"quick\":{quick},\n\"findings\":",
+            Value::from(name),
+            Value::from(image.format()),
+        ))?;
+        Ok(Self {
+            out,
+            findings: JsonArray::default(),
+        })
+    }
+
+    fn push(&mut self, finding: &Finding) -> Result<()> {
+        self.findings.push(&mut self.out, &to_json(finding))
+    }
+
+    fn end(mut self, summary: &CheckSummary) -> Result<()> {
+        self.findings.close(&mut self.out)?;
+        self.out.line(format!(
+            ",\n\"entries\":{},\"files\":{},\"bytes\":{},\"errors\":{},\"places\":{},\"warnings\":{}}}",
+            summary.entries,
+            summary.files,
+            summary.bytes,
+            summary.errors,
+            summary.places,
+            summary.warnings
+        ))?;
+        self.out.finish()
+    }
 }
 
 /// Checks, and passes each finding to `show`. If that fails, the output has failed, and no more

@@ -7,6 +7,7 @@
     clippy::unwrap_used
 )]
 
+mod checking;
 mod common;
 mod comparing;
 mod completing;
@@ -24,6 +25,7 @@ mod mistakes;
 mod mkfs;
 mod mount_command;
 mod namespaces;
+mod old_squashfs;
 mod on_demand;
 mod packing;
 mod packing_mistakes;

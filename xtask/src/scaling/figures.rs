@@ -23,25 +23,29 @@ pub fn keep(root: &Path, part: &str, host: &Value, all: &[ScalingSeries]) -> Res
     let dir = root.join(DIR);
     fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
     fs::write(dir.join(FILE), serde_json::to_string_pretty(&parts)? + "\n")?;
-    for (name, group) in groups(part, all) {
-        let path = dir.join(format!("{name}.svg"));
-        fs::write(&path, chart::draw(&group)?).with_context(|| path.display().to_string())?;
+    for (part, value) in &parts {
+        for (name, group) in groups(part, &series_of(value)?) {
+            let path = dir.join(format!("{name}.svg"));
+            fs::write(&path, chart::draw(&group)?).with_context(|| path.display().to_string())?;
+        }
     }
     write_blocks(root, &blocks(root)?)
+}
+
+fn series_of(part: &Value) -> Result<Vec<ScalingSeries>> {
+    let series = part["series"].as_array();
+    let series = series.context("a part lacks its series")?;
+    series.iter().map(ScalingSeries::from_json).collect()
 }
 
 /// Returns the tables of the document, from the figures that are kept.
 pub fn blocks(root: &Path) -> Result<Vec<Block>> {
     let mut blocks = Vec::new();
     for (part, value) in read(root)? {
-        let series = value["series"]
-            .as_array()
-            .context("a part lacks its series")?;
-        let series: Result<Vec<_>> = series.iter().map(ScalingSeries::from_json).collect();
         blocks.push(Block {
             document: DOCUMENT,
             name: format!("scaling {part}"),
-            text: table(&series?),
+            text: table(&series_of(&value)?),
         });
     }
     Ok(blocks)

@@ -40,10 +40,10 @@ pub struct ScalingOptions {
     /// Measure this program and not the tree as it is installed
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// A disk with 20 GB to spare; removed at the end
+    /// A disk with 10 GB to spare; removed at the end
     #[arg(long, default_value = DIR)]
     dir: PathBuf,
-    /// Go on to files of 100 GB, trees of 5 million entries and 1,000 mounts; takes an hour and 24 GB
+    /// Go on to files of 100 GB, trees of 5 million entries and 1,000 mounts; takes half an hour and 4 GB
     /// of memory
     #[arg(long)]
     large: bool,

@@ -21,7 +21,7 @@ use crate::turned::{tables, turned};
 
 const ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
 
-/// The tree of [`all`], with a directory that has indexes.
+/// Makes the tree of [`all`], with a directory that has indexes.
 fn everything(tree: &Path) {
     all(tree);
     fs::create_dir(tree.join("indexed")).unwrap();

@@ -13,7 +13,7 @@ FORERUN := $(DIST)/stripped/forerun
 .PHONY: help demo test test-guest bench fuzz packages release install uninstall clean
 
 help:
-	@echo 'make demo        build, then make, list, read, mount and measure an image'
+	@echo 'make demo        build, then measure five systems: the legacy way against ours'
 	@echo 'make test        all that CI checks; asks before it installs packages that the tests use'
 	@echo 'make test-guest  the Linux romfs and exfat drivers, in a virtual machine, on our images'
 	@echo 'make bench       a file in an image against the image itself: time and requests'

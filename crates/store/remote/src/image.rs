@@ -30,7 +30,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A read of chunks that are here costs a look at a bitmap and one `pread`. A read of others waits
 /// until just these have come and were verified, for the timeout at the longest.
 pub struct RemoteImage {
-    pub(crate) reference: Reference,
+    /// The name that it is resolved by again; nothing for an origin of the caller's.
+    pub(crate) reference: Option<Reference>,
     pub(crate) place: String,
     pub(crate) identity: Identity,
     pub(crate) format: Option<String>,
@@ -170,16 +171,17 @@ impl RemoteImage {
     }
 
     /// Resolves the image again, with the mirrors and credentials of `options`, and fetches from these
-    /// servers from now on. Chunk size, cache and limits stay as they are. Offline nothing changes.
+    /// servers from now on. Chunk size, cache and limits stay as they are. Offline nothing changes, and
+    /// nothing for an origin of the caller's.
     ///
     /// # Errors
     /// Those of resolving it, and [`RemoteError::Changed`] if it is another one now; then everything stays
     /// as it is.
     pub fn reopen(&self, options: &RemoteOptions) -> Result<()> {
-        if options.offline {
+        let Some(reference) = self.reference.as_ref().filter(|_| !options.offline) else {
             return Ok(());
-        }
-        let resolved = crate::open::resolved(&self.reference, options)?;
+        };
+        let resolved = crate::open::resolved(reference, options)?;
         let layout: Layout = resolved.layout;
         let same = match (&self.identity, &layout.identity) {
             // Another mirror may have answered first, and have another name for the same version.

@@ -15,7 +15,8 @@ use crate::scheduler::{Scheduler, Work};
 use crate::stats::Counters;
 use crate::table::TableSource;
 use crate::{
-    Identity, Layout, Prefetch, Reference, RemoteError, RemoteOptions, Result, download, runtime,
+    Identity, Layout, Origin, Prefetch, Reference, RemoteBlob, RemoteError, RemoteOptions, Result,
+    download, runtime,
 };
 
 /// Opens the image that `reference` names. Asks its servers for its layout only. Where they do not
@@ -55,7 +56,7 @@ pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<Remote
         let known = known.ok_or_else(|| RemoteError::Offline {
             place: reference.place(),
         })?;
-        return assemble(&cache, reference, known, options);
+        return assemble(&cache, Some(reference), known, options);
     }
     let resolved = match resolved(reference, options) {
         Err(error) if error.is_no_answer() => {
@@ -69,7 +70,7 @@ pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<Remote
         .layout
         .is_sent_whole()
         .then(|| resolved.layout.clone());
-    let image = assemble(&cache, reference, resolved, options)?;
+    let image = assemble(&cache, Some(reference), resolved, options)?;
     if let Some(layout) = whole {
         download::download(&cache, &layout, &image, options)?;
         let list = list(options)?;
@@ -83,6 +84,27 @@ pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<Remote
         memory::remember(&cache, reference, &facts, &image.identity);
     }
     Ok(image)
+}
+
+/// Opens the image that `origin` has, which no reference names. Its chunks are kept under the place and
+/// the version that the origin gives.
+///
+/// # Errors
+/// Those of the origin; a cache that cannot be used; an access list that cannot be read.
+pub fn open_origin(origin: Arc<dyn Origin>, options: &RemoteOptions) -> Result<Arc<RemoteImage>> {
+    let cache = cache(options)?;
+    let description = runtime::wait_for(origin.describe())?;
+    let place = origin.place().to_owned();
+    let identity = Identity::Version {
+        url: place.clone(),
+        version: description.version.clone().unwrap_or_default(),
+    };
+    let blob = RemoteBlob {
+        description,
+        mirrors: vec![origin],
+    };
+    let layout = Layout::single(place, blob, identity);
+    assemble(&cache, None, Resolved::new(layout, None), options)
 }
 
 /// Resolves `reference`, within the time that opening may take.
@@ -101,7 +123,7 @@ pub(crate) fn resolved(reference: &Reference, options: &RemoteOptions) -> Result
 /// Puts together the source of a resolved reference.
 fn assemble(
     cache: &Cache,
-    reference: &Reference,
+    reference: Option<&Reference>,
     resolved: Resolved,
     options: &RemoteOptions,
 ) -> Result<Arc<RemoteImage>> {
@@ -150,7 +172,7 @@ fn assemble(
         reason: error.to_string(),
     })?;
     let image = Arc::new(RemoteImage {
-        reference: reference.clone(),
+        reference: reference.cloned(),
         place: layout.place,
         identity: layout.identity,
         format: layout.format,

@@ -1,55 +1,185 @@
 //! The demo, small.
 
-use forerun_testkit::temp_dir;
+use std::path::Path;
 
-use crate::common::{command, ran};
+use forerun_testkit::{require, temp_dir};
+use serde_json::Value;
 
-#[test]
-fn shows_every_step_and_leaves_nothing() {
-    let dir = temp_dir("demo");
-    let path = dir.path().to_str().unwrap();
-    let text = ran(command(&["demo", "--size-mb", "2", "--dir", path])
-        .output()
-        .unwrap())
-    .ok();
-    for line in [
-        "   $ forerun pack --format romfs --align 4096 files demo.img",
-        "   $ forerun ls -lR demo.img",
-        "   $ forerun cat demo.img big.bin | md5sum",
-        "   $ forerun check demo.img",
-        "   $ forerun mount demo.img mnt",
-    ] {
-        assert!(
-            text.text().lines().any(|shown| shown == line),
-            "{line}\n{}",
-            text.text()
-        );
+use crate::common::{Ran, command, ran};
+
+const PARTS: [&str; 5] = ["romfs", "squashfs", "exfat", "link", "composefs"];
+/// MiB of the largest file.
+const SIZE: &str = "3";
+
+/// Runs it in a directory that must be empty afterwards.
+fn demo(dir: &Path, options: &[&str], locale: &str) -> Ran {
+    let here = dir.to_str().unwrap();
+    let mut args = vec!["demo", "--size-mb", SIZE, "--dir", here];
+    args.extend(options);
+    let mut command = command(&args);
+    let done = ran(command.env("LC_ALL", locale).output().unwrap());
+    let left: Vec<_> = std::fs::read_dir(dir).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(here), "{mounts}");
+    done
+}
+
+fn part<'v>(value: &'v Value, id: &str) -> &'v Value {
+    let parts = value["parts"].as_array().unwrap();
+    let part = parts.iter().find(|part| part["id"] == id);
+    part.unwrap_or_else(|| panic!("no {id} in {value:#}"))
+}
+
+fn row<'v>(value: &'v Value, id: &str, row: &str) -> &'v Value {
+    let rows = part(value, id)["rows"].as_array().unwrap();
+    let found = rows.iter().find(|found| found["id"] == row);
+    found.unwrap_or_else(|| panic!("no {row} in {value:#}"))
+}
+
+fn count(value: &Value, id: &str, name: &str) -> u64 {
+    row(value, id, name)["count"].as_u64().unwrap()
+}
+
+/// Asserts what was counted in each part, whether there is a mount or not.
+fn assert_counters(value: &Value) {
+    // A file of 3 MiB: by 1 KiB, and by 4 MiB with what readahead takes to begin.
+    let small = count(value, "romfs", "nolargeblocks");
+    assert!((3072..3200).contains(&small), "{small}");
+    let large = count(value, "romfs", "largeblocks");
+    assert!((1..=12).contains(&large), "{large}");
+    assert!(row(value, "romfs", "image")["count"].is_null());
+
+    // 4 blocks of 128 KiB, in 32 pages each.
+    assert_eq!(count(value, "squashfs", "once"), 4);
+    assert_eq!(count(value, "squashfs", "each_page"), 4 * 32);
+
+    // 49 MiB, that is 393 clusters of 128 KiB: a write for each, and four more.
+    assert_eq!(count(value, "exfat", "each_cluster"), 393 + 4);
+    let sectors = count(value, "exfat", "each_sector");
+    assert!((2..=6).contains(&sectors), "{sectors}");
+
+    // An image of a little over 768 KiB. Windows of 1 MiB that are waited for are one fetch each.
+    let waited = count(value, "link", "sync");
+    assert!((1..=3).contains(&waited), "{waited}");
+    assert!(count(value, "link", "async") >= 1);
+    assert_eq!(count(value, "link", "cached"), 0);
+
+    // 240 files in 16 directories, whose inodes and names take over 20 KiB.
+    let needed = count(value, "composefs", "as_needed");
+    let ahead = count(value, "composefs", "ahead");
+    assert!(needed > 20 && ahead <= 4, "{needed}, {ahead}");
+
+    for part in value["parts"].as_array().unwrap() {
+        for row in part["rows"].as_array().unwrap() {
+            assert!(row["seconds"].as_f64().unwrap() > 0.0, "{row}");
+        }
+        assert!(part["linux"]["before"].is_f64(), "{part}");
     }
-    assert!(text.text().contains("the image itself"), "{}", text.text());
-    let longest = text.text().lines().map(str::len).max();
-    assert!(longest <= Some(100), "{}", text.text());
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+fn ids(value: &Value) -> Vec<&str> {
+    let parts = value["parts"].as_array().unwrap();
+    parts
+        .iter()
+        .map(|part| part["id"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
-fn measures_both_block_modes() {
+fn all_five_parts_count_what_they_show() {
     let dir = temp_dir("demo");
-    let path = dir.path().to_str().unwrap();
-    let args = ["demo", "--json", "--size-mb", "2", "--dir", path];
-    let value = ran(command(&args).output().unwrap()).ok().json();
-    let rows = value["rows"].as_array().unwrap();
-    let requests = |id: &str| {
-        let row = rows.iter().find(|row| row["id"] == id);
-        let row = row.unwrap_or_else(|| panic!("no {id} in {value:#}"));
-        assert!(row["seconds"].is_f64() && row["ratio"].is_f64(), "{row}");
-        assert_eq!(row["extrapolated"], row["bytes_read"] != row["bytes"]);
-        row["source_requests"].as_u64()
-    };
-    assert_eq!(requests("image"), None);
-    assert!(requests("library_largeblocks") <= Some(2 + 10));
-    assert!(requests("library_nolargeblocks") >= Some(2048));
-    if value["mount_error"].is_null() {
-        assert!(requests("mount_largeblocks") <= Some(2 + 10));
-        assert!(requests("mount_nolargeblocks") >= Some(2048));
+    let value = demo(dir.path(), &["--json"], "C").ok().json();
+    assert_eq!(ids(&value), PARTS);
+    assert_counters(&value);
+    if require::root() && require::fuse() {
+        assert!(value["mount_error"].is_null(), "{value:#}");
+        assert_eq!(value["dropped_all_caches"], true);
     }
+}
+
+#[test]
+fn the_text_has_a_table_with_bars_for_each_part() {
+    let dir = temp_dir("demo");
+    for (locale, bar) in [("C.UTF-8", '\u{2588}'), ("C", '#')] {
+        let ran = demo(dir.path(), &[], locale).ok();
+        let text = ran.text();
+        let longest = text.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(100), "{text}");
+        assert!(text.contains(bar), "{text}");
+        assert_eq!(text.is_ascii(), locale == "C", "{text}");
+        for (number, words) in [
+            ("1. romfs", "60 -> 22 s"),
+            ("2. SquashFS", "39 -> 1.8 s"),
+            ("3. exFAT", "32,775 -> 13 writes"),
+            ("4. An image behind a link", "202,654 -> 407,213 KB/s"),
+            ("5. composefs", "523 -> 404 ms"),
+        ] {
+            assert!(text.contains(&format!("\n{number}")), "{text}");
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+}
+
+#[test]
+fn parts_are_chosen_and_shown_in_their_order() {
+    let dir = temp_dir("demo");
+    let value = demo(dir.path(), &["--json", "--only", "composefs,exfat"], "C");
+    assert_eq!(ids(&value.ok().json()), ["exfat", "composefs"]);
+    let wrong = demo(dir.path(), &["--only", "ext4"], "C");
+    assert_eq!(wrong.code, Some(2));
+    assert!(
+        wrong
+            .stderr
+            .contains("romfs, squashfs, exfat, link, composefs"),
+        "{}",
+        wrong.stderr
+    );
+}
+
+#[test]
+fn the_page_has_the_figures_and_needs_nothing_else() {
+    let (dir, other) = (temp_dir("demo"), temp_dir("demo-page"));
+    let page = other.path().join("demo.html");
+    let options = [
+        "--json",
+        "--only",
+        "romfs,exfat",
+        "--html",
+        page.to_str().unwrap(),
+    ];
+    let value = demo(dir.path(), &options, "C").ok().json();
+    let page = std::fs::read_to_string(page).unwrap();
+    for outside in ["http:", "https:", "url(", "@import", "src=", "<link"] {
+        assert!(!page.contains(outside), "{outside}: {page}");
+    }
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    for tag in [
+        "section", "table", "tbody", "tr", "th", "td", "p", "div", "main", "footer",
+    ] {
+        let opened =
+            page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+        assert_eq!(
+            opened,
+            page.matches(&format!("</{tag}>")).count(),
+            "{tag}: {page}"
+        );
+    }
+    assert!(page.contains("prefers-color-scheme: dark"));
+    let begin = page.find("id=\"results\">").unwrap() + "id=\"results\">".len();
+    let data = &page[begin..begin + page[begin..].find("</script>").unwrap()];
+    assert_eq!(serde_json::from_str::<Value>(data).unwrap(), value);
+    let shown = format!(">{}<", count(&value, "exfat", "each_sector"));
+    assert!(page.contains(&shown), "{shown}: {page}");
+    assert!(page.contains("32,775 -&gt; 13 writes"), "{page}");
+}
+
+#[test]
+fn a_page_that_cannot_be_written_fails_before_anything_is_measured() {
+    let dir = temp_dir("demo");
+    let nowhere = dir.path().join("missing/demo.html");
+    let failed = demo(dir.path(), &["--html", nowhere.to_str().unwrap()], "C");
+    assert_eq!((failed.code, failed.text()), (Some(5), ""));
+    let failed = demo(dir.path(), &["--html", "-"], "C");
+    assert_eq!((failed.code, failed.text()), (Some(2), ""));
 }

@@ -1,17 +1,16 @@
-//! The files that the demo packs: real ones, so that the measurements are realistic.
+//! The file that the demo packs: put together from real ones, so that the measurements are realistic.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use forerun::build::is_in_memory;
+use forerun::build::{Content, ImageOutput, NewNode, NodeKind, Tree};
+use forerun::{Observer, Writer};
 use md5::{Digest, Md5};
 
 use super::measure::hex;
 use crate::error::{Failure, Result};
-use crate::exit::Exit;
-use crate::size;
 
 /// Where large files are found on most machines. The last is always there.
 const PLACES: &[&str] = &[
@@ -28,72 +27,75 @@ const DIRECTORIES: usize = 4000;
 const SMALLEST: u64 = 256 << 10;
 const CHUNK: usize = 1 << 20;
 
-/// The source of the demo's image.
-pub struct Made {
-    /// md5 of the large file.
-    pub md5: String,
-    /// The contents of the large file, for the user.
-    pub source: String,
+/// Name of the file in the images.
+pub const FILE: &str = "file";
+
+/// A file of programs and libraries of this machine.
+pub struct Data {
+    path: PathBuf,
+    file: Arc<File>,
 }
 
-/// Returns `TMPDIR`, or `/var/tmp` where `TMPDIR` is in memory, since there would be no cold caches to
-/// measure.
-pub fn default_dir() -> PathBuf {
-    let dir = std::env::temp_dir();
-    if is_in_memory(&dir) && Path::new("/var/tmp").is_dir() {
-        PathBuf::from("/var/tmp")
-    } else {
-        dir
+impl Data {
+    /// Makes a file of exactly `size` bytes.
+    pub fn make(path: PathBuf, size: u64) -> Result<Self> {
+        let failed = |error: io::Error| Failure::output(&error).of(path.display());
+        assemble(&path, size).map_err(failed)?;
+        let file = File::open(&path).map_err(failed)?;
+        Ok(Self {
+            file: Arc::new(file),
+            path,
+        })
     }
-}
 
-/// Fails early where the files and the image will not fit.
-pub fn check_space(dir: &Path, size: u64) -> Result<()> {
-    let stat = rustix::fs::statvfs(dir)
-        .map_err(|error| Failure::output(&error.into()).of(dir.display()))?;
-    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    let needed = size.saturating_mul(2).saturating_add(16 << 20);
-    if free >= needed {
-        return Ok(());
+    /// Returns its path.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
-    let message = format!("{} free, {} needed", size::human(free), size::human(needed));
-    let failure = Failure::new(Exit::Output, "output", message).of(dir.display());
-    Err(failure.hint("choose another place with --dir, or a smaller file with --size-mb"))
-}
 
-/// Makes the directory to be packed: one file of `size` bytes, and a few small ones of every kind.
-pub fn make(dir: &Path, big: &str, size: u64) -> Result<Made> {
-    let failed = |error: io::Error| Failure::output(&error).of(dir.display());
-    fs::create_dir_all(dir.join("etc")).map_err(failed)?;
-    fs::create_dir_all(dir.join("docs")).map_err(failed)?;
-    let made = assemble(&dir.join(big), size).map_err(failed)?;
-    small(dir, big).map_err(failed)?;
-    Ok(made)
-}
+    /// Makes an image at `path` of one file, which has the first `len` bytes.
+    pub fn pack(&self, writer: &Writer, path: &Path, len: u64) -> Result<()> {
+        let content = Content::Part {
+            file: Arc::clone(&self.file),
+            offset: 0,
+        };
+        let mut tree = Tree::default();
+        let node = NewNode::new(NodeKind::File { len, content }, 0o644);
+        tree.add(Tree::ROOT, FILE.as_bytes(), node)?;
+        write(writer, &tree, path)
+    }
 
-fn small(dir: &Path, big: &str) -> io::Result<()> {
-    fs::write(
-        dir.join("docs/readme.txt"),
-        "Made by forerun demo from files of this machine.\n",
-    )?;
-    for name in ["os-release", "services", "protocols"] {
-        // What this machine does not have is not shown.
-        if let Ok(text) = fs::read(Path::new("/etc").join(name)) {
-            fs::write(dir.join("etc").join(name), text)?;
+    /// Computes the md5 of the first `len` bytes.
+    pub fn md5(&self, len: u64) -> Result<String> {
+        let failed = |error: io::Error| Failure::source(&error).of(self.path.display());
+        let mut input = File::open(&self.path).map_err(failed)?.take(len);
+        let mut md5 = Md5::new();
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            let got = input.read(&mut chunk).map_err(failed)?;
+            match chunk.get(..got) {
+                None | Some([]) => return Ok(hex(&md5.finalize())),
+                Some(bytes) => md5.update(bytes),
+            }
         }
     }
-    symlink(format!("../{big}"), dir.join("docs/latest"))?;
-    fs::hard_link(dir.join("docs/readme.txt"), dir.join("readme.txt"))
+}
+
+/// Writes an image of `tree` to a new file.
+pub fn write(writer: &Writer, tree: &Tree, path: &Path) -> Result<()> {
+    let failed = |error: io::Error| Failure::output(&error).of(path.display());
+    let mut file = File::create(path).map_err(failed)?;
+    let out: &mut dyn ImageOutput = &mut file;
+    writer.write(tree, out, &Arc::new(Observer::default()))?;
+    file.sync_all().map_err(failed)
 }
 
 /// Assembles one file of exactly `size` bytes from the machine's large files, one after the other. It
 /// begins again with the first where they do not suffice.
-fn assemble(path: &Path, size: u64) -> io::Result<Made> {
+fn assemble(path: &Path, size: u64) -> io::Result<()> {
     let candidates = large_files(size);
     let mut out = File::create(path)?;
-    let mut md5 = Md5::new();
     let mut left = size;
-    let mut used = 0_usize;
     let mut chunk = vec![0; CHUNK];
     while left > 0 {
         let before = left;
@@ -101,7 +103,6 @@ fn assemble(path: &Path, size: u64) -> io::Result<Made> {
             let Ok(mut input) = File::open(candidate) else {
                 continue;
             };
-            used += 1;
             while left > 0 {
                 let want = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
                 let got = input.read(chunk.get_mut(..want).unwrap_or_default())?;
@@ -110,7 +111,6 @@ fn assemble(path: &Path, size: u64) -> io::Result<Made> {
                     break;
                 }
                 out.write_all(bytes)?;
-                md5.update(bytes);
                 left = left.saturating_sub(u64::try_from(got).unwrap_or(left));
             }
             if left == 0 {
@@ -122,10 +122,7 @@ fn assemble(path: &Path, size: u64) -> io::Result<Made> {
             return Err(io::Error::new(io::ErrorKind::NotFound, message));
         }
     }
-    Ok(Made {
-        md5: hex(&md5.finalize()),
-        source: format!("{used} programs and libraries, one after the other"),
-    })
+    Ok(())
 }
 
 /// Finds files to be put together, until they make up `enough`.

@@ -1,286 +1,286 @@
-//! The measurements: the same md5 over the image itself and over the file in it.
+//! The measured work: a file read in an image, and a tree listed, through a mount where there is FUSE,
+//! else by the library.
 //!
-//! The page cache is dropped before each: as root for the whole machine, else for the image. The legacy
-//! mode can take very long on a slow disk, so it gets some seconds and the rest is extrapolated.
+//! All caches are dropped before. Work that may take very long on a slow disk gets some seconds, and the
+//! rest is extrapolated.
 
+use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use forerun::vfs::{Error, FollowLast, resolve};
-use forerun::{Counter, EngineOptions, Image, NodeId, OpenOptions, Reader, StatsSnapshot};
-use forerun_fuse::{Mount, MountOptions, mount};
+use forerun::{Counter, EngineOptions, Image, OpenOptions, StatsSnapshot};
+use forerun_fuse::{Mount, MountOptions};
 use md5::{Digest, Md5};
-use rustix::fs::Advice;
 
-use super::{BIG, DemoDir};
+use super::model::{Row, RowRole, extrapolate, ratio};
+use super::place::{DemoDir, drop_caches};
+use super::{Data, FILE};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::interrupt::OnInterrupt;
 
-/// Bytes of one read, everywhere.
-const CHUNK: usize = 256 << 10;
-/// Longest time for one line of the legacy mode.
-const LEGACY_TIME: Duration = Duration::from_secs(6);
+/// Bytes of one read, where a way has none of its own.
+pub const CHUNK: usize = 256 << 10;
+/// Longest time for a line of a legacy way.
+pub const LEGACY_TIME: Duration = Duration::from_secs(4);
 
-/// All lines of the table.
-pub struct Measured {
-    /// In the order of their first measurement; the others are compared with the first.
-    pub rows: Vec<Row>,
-    /// The reason why there are no measurements of the mount, where there are none.
-    pub no_mount: Option<String>,
-    /// Whether the caches of the whole machine were dropped.
-    pub dropped_all: bool,
+/// State that all parts share.
+pub struct Kit {
+    /// Where the files are.
+    pub place: DemoDir,
+    /// The bytes of all images.
+    pub data: Data,
+    /// Bytes of the largest file.
+    pub size: u64,
+    /// The reason why nothing is mounted, once a mount has failed.
+    no_mount: RefCell<Option<String>>,
+    /// Whether all caches could be dropped each time.
+    dropped_all: Cell<bool>,
 }
 
-/// One line.
-pub struct Row {
-    /// The name of the line, for people.
-    pub what: &'static str,
-    /// Stable name for JSON.
-    pub id: &'static str,
-    /// Bytes read, fewer than all where time ran out.
-    pub bytes: u64,
-    /// Bytes there are.
-    pub total: u64,
-    /// Time it took.
-    pub time: Duration,
-    /// Counters of the engine; none for the image itself, which the engine does not read.
-    pub stats: Option<StatsSnapshot>,
-}
-
-impl Row {
-    /// Returns the seconds for all bytes, at the speed that was seen.
-    pub fn seconds(&self) -> f64 {
-        self.time.as_secs_f64() * ratio(self.total, self.bytes)
+impl Kit {
+    /// Creates it.
+    pub const fn new(place: DemoDir, data: Data, size: u64) -> Self {
+        Self {
+            place,
+            data,
+            size,
+            no_mount: RefCell::new(None),
+            dropped_all: Cell::new(true),
+        }
     }
 
+    /// Makes the next read of the file come from the disk.
+    pub fn drop_caches(&self, path: &Path) -> Result<()> {
+        let all = drop_caches(path)?;
+        self.dropped_all.set(self.dropped_all.get() && all);
+        Ok(())
+    }
+
+    /// Returns whether all caches of the machine were dropped each time.
+    pub const fn dropped_all(&self) -> bool {
+        self.dropped_all.get()
+    }
+
+    /// Returns the reason why nothing is mounted, if a mount has failed.
+    pub fn no_mount(&self) -> Option<String> {
+        self.no_mount.borrow().clone()
+    }
+
+    /// Mounts with `mount`, unless that failed before. Remembers why it failed.
+    pub fn mounted(
+        &self,
+        mount: impl FnOnce(&Path) -> std::result::Result<Mount, forerun_fuse::MountError>,
+    ) -> Result<Option<DemoMount>> {
+        if self.no_mount.borrow().is_some() {
+            return Ok(None);
+        }
+        match mount(&self.place.mountpoint()?) {
+            Ok(mount) => {
+                let unmounter = mount.unmounter();
+                let guard = OnInterrupt::new(move || {
+                    let _ = unmounter.unmount();
+                });
+                Ok(Some(DemoMount {
+                    mount,
+                    _guard: guard,
+                }))
+            }
+            Err(error) => {
+                let why = crate::error::without_errno(&error.to_string());
+                *self.no_mount.borrow_mut() = Some(why);
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// A mount that goes with the work, also when that is interrupted.
+pub struct DemoMount {
+    /// The mount.
+    pub mount: Mount,
+    _guard: OnInterrupt,
+}
+
+/// A way to read a file in an image.
+#[derive(Clone, Debug)]
+pub struct ReadWay {
+    /// How the engine reads.
+    pub engine: EngineOptions,
+    /// Whether the kernel asks a mount for more than one page at a time.
+    pub kernel_readahead: bool,
+    /// Bytes of one read by the library.
+    pub piece: usize,
+    /// Longest time, for a way that may take very long.
+    pub patience: Option<Duration>,
+}
+
+impl ReadWay {
+    /// Returns forerun's own way.
+    pub fn ours() -> Self {
+        Self {
+            engine: EngineOptions::default(),
+            kernel_readahead: true,
+            piece: CHUNK,
+            patience: None,
+        }
+    }
+}
+
+/// The result of reading.
+pub struct FileReading {
+    bytes: u64,
+    total: u64,
+    time: Duration,
+    md5: String,
+    /// Counters of the engine; none for files that it does not read.
+    stats: Option<StatsSnapshot>,
+}
+
+impl FileReading {
     /// Returns whether all was read.
     pub const fn is_complete(&self) -> bool {
         self.bytes == self.total
     }
 
-    /// Returns MiB per second.
-    pub fn speed(&self) -> f64 {
-        ratio(self.bytes, 1 << 20) / self.time.as_secs_f64().max(1e-9)
-    }
-
-    /// Returns the requests for all bytes, extrapolated likewise.
-    pub fn requests(&self) -> Option<u64> {
-        let stats = self.stats.as_ref()?;
-        let requests = stats.get(Counter::SourceRequests);
-        let all = u128::from(requests) * u128::from(self.total) / u128::from(self.bytes.max(1));
-        Some(u64::try_from(all).unwrap_or(u64::MAX))
-    }
-}
-
-#[allow(clippy::as_conversions)] // For display; no integer of this size loses what is shown of it.
-fn ratio(a: u64, b: u64) -> f64 {
-    a as f64 / b.max(1) as f64
-}
-
-/// Runs of a fast measurement, of which the better one counts: a single hiccup of the disk would decide
-/// the comparison otherwise.
-const RUNS: usize = 2;
-
-/// Measures everything that this machine can do. `md5` is that of the large file.
-pub fn all(image: &Path, place: &DemoDir, md5: &str) -> Result<Measured> {
-    let dropped_all = drop_caches(image)?;
-    let (mut rows, mut no_mount) = (Vec::new(), None);
-    for (large, mode, runs) in [
-        (true, BlockMode::LARGE, RUNS),
-        (false, BlockMode::LEGACY, 1),
-    ] {
-        for _ in 0..runs {
-            if large {
-                keep_better(&mut rows, the_image(image)?);
-            }
-            if no_mount.is_none() {
-                match mounted(image, place, large, mode.mounted, md5)? {
-                    Ok(row) => keep_better(&mut rows, row),
-                    Err(why) => no_mount = Some(why),
-                }
-            }
-            keep_better(&mut rows, through_library(image, large, mode.library, md5)?);
+    /// Makes a line of it.
+    pub fn row(
+        &self,
+        id: &'static str,
+        role: RowRole,
+        what: impl Into<String>,
+        counter: Counter,
+    ) -> Row {
+        let count = self.stats.as_ref().map(|stats| stats.get(counter));
+        Row {
+            id,
+            role,
+            what: what.into(),
+            seconds: self.time.as_secs_f64() * ratio(self.total, self.bytes),
+            count: count.map(|count| extrapolate(count, self.total, self.bytes)),
+            extrapolated: !self.is_complete(),
         }
     }
-    Ok(Measured {
-        rows,
-        no_mount,
-        dropped_all,
-    })
-}
 
-fn keep_better(rows: &mut Vec<Row>, row: Row) {
-    match rows.iter_mut().find(|other| other.id == row.id) {
-        Some(other) if other.seconds() > row.seconds() => *other = row,
-        Some(_) => {}
-        None => rows.push(row),
+    /// Fails where other bytes were read than `md5` says.
+    pub fn verify(&self, md5: &str) -> Result<()> {
+        if self.is_complete() && self.md5 != md5 {
+            let message = format!("md5 {} of what was read instead of {md5}", self.md5);
+            return Err(Failure::new(Exit::Image, "mismatch", message));
+        }
+        Ok(())
+    }
+
+    /// Returns the faster of two.
+    pub fn better(self, other: Self) -> Self {
+        match self.time <= other.time {
+            true => self,
+            false => other,
+        }
     }
 }
 
-/// Texts and stable names of the lines of a block mode.
-#[derive(Clone, Copy)]
-struct BlockMode {
-    mounted: (&'static str, &'static str),
-    library: (&'static str, &'static str),
+/// Reads a file that is no image, or an image itself, to `len`, from the disk.
+pub fn plain(kit: &Kit, path: &Path, len: u64) -> Result<FileReading> {
+    kit.drop_caches(path)?;
+    by_system(path, len)
 }
 
-impl BlockMode {
-    const LARGE: Self = Self {
-        mounted: ("file, mounted", "mount_largeblocks"),
-        library: ("file, by the library", "library_largeblocks"),
-    };
-    const LEGACY: Self = Self {
-        mounted: ("file, mounted, nolargeblocks", "mount_nolargeblocks"),
-        library: (
-            "file, by the library, nolargeblocks",
-            "library_nolargeblocks",
-        ),
-    };
+/// Reads a file as the system has it, to `len`.
+pub fn by_system(path: &Path, len: u64) -> Result<FileReading> {
+    let failed = |error: io::Error| Failure::source(&error).of(path.display());
+    let file = File::open(path).map_err(failed)?;
+    let reading = timed(len, None, CHUNK, |at, chunk| file.read_at(chunk, at));
+    reading.map_err(failed)
 }
 
-fn the_image(image: &Path) -> Result<Row> {
-    drop_caches(image)?;
-    let failed = |error: io::Error| Failure::source(&error).of(image.display());
-    let mut file = File::open(image).map_err(failed)?;
-    let total = file.metadata().map_err(failed)?.len();
-    let read = timed(None, |_, chunk| file.read(chunk)).map_err(failed)?;
-    Ok(Row {
-        what: "the image itself",
-        id: "image",
-        bytes: read.bytes,
-        total,
-        time: read.time,
-        stats: None,
-    })
-}
-
-/// Measures the file in a mount; returns a sentence instead where FUSE does not work here.
-fn mounted(
-    image: &Path,
-    place: &DemoDir,
-    large: bool,
-    (what, id): (&'static str, &'static str),
-    md5: &str,
-) -> Result<std::result::Result<Row, String>> {
-    let dir = place.path("mnt");
-    let failed = |error: io::Error| Failure::source(&error).of(dir.display());
-    fs::create_dir_all(&dir).map_err(failed)?;
-    let mut options = MountOptions::default();
-    options.large_blocks = large;
-    drop_caches(image)?;
-    let opened = Image::open_with(image, &options.open_options()).map_err(Error::from)?;
-    let mount: Mount = match mount(&opened, &dir, &options) {
-        Ok(mount) => mount,
-        Err(error) => return Ok(Err(crate::error::without_errno(&error.to_string()))),
-    };
-    let unmounter = mount.unmounter();
-    let _guard = OnInterrupt::new(move || {
-        let _ = unmounter.unmount();
-    });
-    let before = mount.stats();
-    let mut file = File::open(dir.join(BIG)).map_err(failed)?;
-    let total = file.metadata().map_err(failed)?.len();
-    let patience = (!large).then_some(LEGACY_TIME);
-    let read = timed(patience, |_, chunk| file.read(chunk)).map_err(failed)?;
-    let stats = mount.stats().since(&before);
-    drop(file);
-    let row = Row {
-        what,
-        id,
-        bytes: read.bytes,
-        total,
-        time: read.time,
-        stats: Some(stats),
-    };
-    verify(&row, &read, md5)?;
-    Ok(Ok(row))
-}
-
-fn through_library(
-    image: &Path,
-    large: bool,
-    (what, id): (&'static str, &'static str),
-    md5: &str,
-) -> Result<Row> {
-    drop_caches(image)?;
-    let options = OpenOptions {
-        engine: EngineOptions {
-            large_blocks: large,
-            ..EngineOptions::default()
-        },
+/// Reads the file in an image, mounted where that is possible.
+pub fn in_image(kit: &Kit, path: &Path, way: &ReadWay) -> Result<FileReading> {
+    kit.drop_caches(path)?;
+    let open = OpenOptions {
+        engine: way.engine.clone(),
         ..OpenOptions::default()
     };
-    let opened = Image::open_with(image, &options).map_err(Error::from)?;
-    let reader: &Reader = opened.reader();
-    let node: NodeId = resolve(
-        reader.fs(),
-        BIG.as_bytes(),
-        FollowLast::Yes,
-        reader.limits(),
-    )?;
-    let total = reader.fs().metadata(node)?.size;
-    let before = reader.observer().stats().snapshot();
-    let patience = (!large).then_some(LEGACY_TIME);
-    let read = timed(patience, |at, chunk| {
+    let image = Image::open_with(path, &open).map_err(Error::from)?;
+    let options = mount_options(way.kernel_readahead);
+    let mounted = kit.mounted(|dir| forerun_fuse::mount(&image, dir, &options))?;
+    match mounted {
+        Some(mounted) => through_mount(&mounted.mount, way),
+        None => by_library(&image, way),
+    }
+}
+
+/// Returns the options of a mount; the engine's are those of the image.
+fn mount_options(kernel_readahead: bool) -> MountOptions {
+    let mut options = MountOptions::default();
+    options.large_blocks = kernel_readahead;
+    options
+}
+
+fn through_mount(mount: &Mount, way: &ReadWay) -> Result<FileReading> {
+    let path = mount.path().join(FILE);
+    let failed = |error: io::Error| Failure::source(&error).of(path.display());
+    let before = mount.stats();
+    let file = File::open(&path).map_err(failed)?;
+    let total = file.metadata().map_err(failed)?.len();
+    let read = timed(total, way.patience, CHUNK, |at, chunk| {
+        file.read_at(chunk, at)
+    });
+    let mut reading = read.map_err(failed)?;
+    reading.stats = Some(mount.stats().since(&before));
+    Ok(reading)
+}
+
+/// Reads the file in an image by the library.
+pub fn by_library(image: &Image, way: &ReadWay) -> Result<FileReading> {
+    let reader = image.reader();
+    let fs = reader.fs();
+    let node = resolve(fs, FILE.as_bytes(), FollowLast::Yes, reader.limits())?;
+    let total = fs.metadata(node)?.size;
+    let stats = reader.observer().stats();
+    let before = stats.snapshot();
+    let read = timed(total, way.patience, way.piece, |at, chunk| {
         reader.read_into(node, at, chunk).map_err(io::Error::other)
     });
-    let read = read.map_err(|error| Failure::source(&error))?;
-    let row = Row {
-        what,
-        id,
-        bytes: read.bytes,
-        total,
-        time: read.time,
-        stats: Some(reader.observer().stats().snapshot().since(&before)),
-    };
-    verify(&row, &read, md5)?;
-    Ok(row)
-}
-
-fn verify(row: &Row, read: &Outcome, md5: &str) -> Result<()> {
-    if row.is_complete() && read.md5 != md5 {
-        let message = format!("{}: md5 {} instead of {md5}", row.what, read.md5);
-        return Err(Failure::new(Exit::Image, "mismatch", message));
-    }
-    Ok(())
-}
-
-struct Outcome {
-    bytes: u64,
-    time: Duration,
-    md5: String,
+    let mut reading = read.map_err(|error| Failure::source(&error))?;
+    reading.stats = Some(stats.snapshot().since(&before));
+    Ok(reading)
 }
 
 /// Reads to the end, or until patience ends, and computes the md5 meanwhile.
 fn timed(
+    total: u64,
     patience: Option<Duration>,
+    piece: usize,
     mut read: impl FnMut(u64, &mut [u8]) -> io::Result<usize>,
-) -> io::Result<Outcome> {
+) -> io::Result<FileReading> {
     let mut md5 = Md5::new();
-    let mut chunk = vec![0; CHUNK];
+    let mut chunk = vec![0; piece];
     let mut bytes = 0_u64;
     let start = Instant::now();
-    loop {
-        let got = read(bytes, &mut chunk)?;
+    while bytes < total {
+        let want = usize::try_from(total - bytes).unwrap_or(piece).min(piece);
+        let got = read(bytes, chunk.get_mut(..want).unwrap_or_default())?;
+        if got == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         md5.update(chunk.get(..got).unwrap_or_default());
         bytes = bytes.saturating_add(u64::try_from(got).unwrap_or(u64::MAX));
-        if got == 0 || patience.is_some_and(|patience| start.elapsed() >= patience) {
+        if patience.is_some_and(|patience| start.elapsed() >= patience) {
             break;
         }
     }
-    Ok(Outcome {
+    Ok(FileReading {
         bytes,
+        total,
         time: start.elapsed(),
         md5: hex(&md5.finalize()),
+        stats: None,
     })
-}
-
-/// Computes the md5 of a stream.
-pub fn md5(mut stream: impl Read) -> io::Result<String> {
-    timed(None, |_, chunk| stream.read(chunk)).map(|read| read.md5)
 }
 
 /// Formats bytes in hexadecimal, as md5sum does.
@@ -288,14 +288,76 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes the next read of the image come from the disk. Returns whether all caches were dropped.
-fn drop_caches(image: &Path) -> Result<bool> {
-    let failed = |error: io::Error| Failure::source(&error).of(image.display());
-    let file = File::open(image).map_err(failed)?;
-    file.sync_all().map_err(failed)?;
-    let dropped = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
-    dropped.map_err(|error| failed(error.into()))?;
-    // Pages that are not written back yet would stay.
-    rustix::fs::sync();
-    Ok(fs::write("/proc/sys/vm/drop_caches", "3").is_ok())
+/// The result of listing a tree.
+pub struct TreeListing {
+    /// Entries that were listed.
+    pub entries: u64,
+    /// The time that it took.
+    pub time: Duration,
+    /// Counters of the engine, from the opening of the image on.
+    pub stats: StatsSnapshot,
+}
+
+/// Lists the tree in an image with the metadata of every entry, mounted where that is possible. The time
+/// is from the opening on, since that is when metadata is read ahead.
+pub fn list(kit: &Kit, path: &Path, engine: &EngineOptions) -> Result<TreeListing> {
+    kit.drop_caches(path)?;
+    let open = OpenOptions {
+        engine: engine.clone(),
+        ..OpenOptions::default()
+    };
+    let start = Instant::now();
+    let image = Image::open_with(path, &open).map_err(Error::from)?;
+    let options = mount_options(engine.large_blocks);
+    let mounted = kit.mounted(|dir| forerun_fuse::mount(&image, dir, &options))?;
+    let entries = match &mounted {
+        Some(mounted) => {
+            let dir = mounted.mount.path();
+            let listed = list_directory(dir);
+            listed.map_err(|error| Failure::source(&error).of(dir.display()))?
+        }
+        None => walk(&image)?,
+    };
+    let time = start.elapsed();
+    Ok(TreeListing {
+        entries,
+        time,
+        stats: image.reader().observer().stats().snapshot(),
+    })
+}
+
+/// Lists a directory of the system and all below it, as `ls -lR` does.
+fn list_directory(top: &Path) -> io::Result<u64> {
+    let mut entries = 0;
+    let mut pending = vec![top.to_path_buf()];
+    while let Some(dir) = pending.pop() {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&dir)? {
+            names.push(entry?.file_name());
+        }
+        names.sort();
+        for name in names {
+            let path = dir.join(name);
+            let metadata = path.symlink_metadata()?;
+            entries += 1;
+            if metadata.is_dir() {
+                pending.push(path);
+            } else if metadata.is_symlink() {
+                path.read_link()?;
+            }
+        }
+    }
+    Ok(entries)
+}
+
+fn walk(image: &Image) -> Result<u64> {
+    let reader = image.reader();
+    let mut entries = 0;
+    for entry in reader.walk(reader.fs().root()) {
+        let entry = entry.map_err(Error::from)?;
+        entry.metadata?;
+        // The root is no entry of a directory.
+        entries += u64::from(!entry.path.is_empty());
+    }
+    Ok(entries)
 }

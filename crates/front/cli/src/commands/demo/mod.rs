@@ -1,157 +1,195 @@
-//! `forerun demo`: shows what the program is for, on an image made of this machine's own files.
+//! `forerun demo`: shows what the program is for, on files that it makes: five systems, each the legacy
+//! way and forerun's side by side, with the figures of the work on Linux that began it.
 //!
-//! Every step runs the command it shows. The last one measures: it compares reading a large file
-//! through the filesystem with reading the image itself, in both block modes, with cold caches. Nothing
-//! is left behind, also after Ctrl-C.
+//! Every part measures with cold caches: time, and a counter of the engine. Without FUSE the library
+//! reads the images. Nothing is left behind, also after Ctrl-C.
 
+mod composefs;
+mod exfat;
+mod exfat_replay;
 mod files;
+mod html;
+mod json;
+mod link;
 mod measure;
+mod model;
+mod place;
+mod report;
+mod romfs;
+mod squashfs;
 mod table;
 
-use std::io::Write;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use clap::{Args, ValueHint};
-use forerun_fuse::UmountOptions;
-use tempfile::TempDir;
 
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
-use crate::interrupt::OnInterrupt;
 use crate::output::Output;
-use crate::size;
-use measure::Measured;
+use crate::source::is_stdin;
+use crate::target::Target;
+use files::{Data, FILE};
+use measure::Kit;
+use model::{DemoPart, PartName};
+use place::DemoDir;
+use report::DemoReport;
+use table::Charset;
 
-/// Name of the large file in the image.
-const BIG: &str = "big.bin";
-const IMAGE: &str = "demo.img";
-
-/// Make an image of files of this machine, then list, read, check, mount and measure it
+/// Show five systems on files made here: the legacy way and forerun's, side by side
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   forerun demo
+  forerun demo --only romfs,exfat
+  forerun demo --html demo.html
   forerun demo --size-mb 1000 --dir /var/tmp")]
 pub struct DemoArgs {
-    /// Where to put the image meanwhile [default: TMPDIR or /tmp; /var/tmp where that is in memory]
+    /// Show these parts only, separated by commas
+    #[arg(long, value_name = "PART", value_enum, value_delimiter = ',')]
+    pub only: Vec<PartName>,
+    /// Write the results to a page for a browser too
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// Where to put the files meanwhile [default: TMPDIR or /tmp; /var/tmp where that is in memory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
-    /// Size of the large file in the image, in MiB
+    /// Size of the largest file, in MiB; the others get smaller with it
     #[arg(long, value_name = "N", default_value = "250", value_parser = clap::value_parser!(u16).range(1..=4000))]
     pub size_mb: u16,
 }
 
+/// Room for what is small: volumes and images of metadata.
+const SLACK: u64 = 64 << 20;
+
 /// Runs it.
 pub fn run(context: &Context, args: &DemoArgs) -> Result {
-    let place = DemoDir::new(args)?;
-    let out = Output::stdout()?;
-    let mut demo = Demo {
-        place: &place,
-        out,
+    let start = Instant::now();
+    let page = page_target(args)?;
+    let names: Vec<PartName> = match args.only.as_slice() {
+        [] => PartName::ALL.to_vec(),
+        only => {
+            let all = PartName::ALL.iter().copied();
+            all.filter(|name| only.contains(name)).collect()
+        }
+    };
+    let mut out = DemoOutput {
+        out: Output::stdout()?,
         speaks: !context.global.json,
     };
-    let measured = demo.run(u64::from(args.size_mb) << 20)?;
-    if context.global.json {
-        demo.out.json(&table::to_json(&measured))?;
+    let size = u64::from(args.size_mb) << 20;
+    let kit = prepare(args, &names, size, &mut out)?;
+    let charset = Charset::of_locale();
+    let mut parts = Vec::new();
+    for (name, number) in names.into_iter().zip(1..) {
+        out.say(&format!("\n{number}. {}", name.title()))?;
+        let mut part = begin(name, &kit);
+        let mut what = Vec::new();
+        table::wrap(&part.what, &mut what);
+        out.say(&what.join("\n"))?;
+        measure(name, &kit, &mut part)?;
+        out.say(&table::text(&part, charset))?;
+        parts.push(part);
     }
-    demo.out.finish()?;
+    let report = DemoReport {
+        parts,
+        no_mount: kit.no_mount(),
+        dropped_all: kit.dropped_all(),
+        seconds: start.elapsed().as_secs_f64(),
+    };
+    let mut notes = vec![String::new()];
+    for note in report.notes() {
+        table::wrap(&note, &mut notes);
+    }
+    out.say(&notes.join("\n"))?;
+    if context.global.json {
+        out.out.json(&json::value(&report))?;
+    }
+    out.out.finish()?;
+    if let Some(target) = page {
+        write_page(target, &report)?;
+    }
     Ok(Exit::Ok)
 }
 
-/// The directory of all files, which are removed with it.
-pub struct DemoDir {
-    dir: TempDir,
-    _guard: OnInterrupt,
-}
-
-impl DemoDir {
-    fn new(args: &DemoArgs) -> Result<Self> {
-        let parent = args.dir.clone().unwrap_or_else(files::default_dir);
-        let failed = |error: std::io::Error| Failure::output(&error).of(parent.display());
-        files::check_space(&parent, u64::from(args.size_mb) << 20)?;
-        let dir = tempfile::Builder::new()
-            .prefix("forerun-demo-")
-            .tempdir_in(&parent)
-            .map_err(failed)?;
-        let path = dir.path().to_path_buf();
-        let guard = OnInterrupt::new(move || {
-            // Twice: the work that is interrupted may just have made another file.
-            for _ in 0..2 {
-                let _ = std::fs::remove_dir_all(&path);
-            }
-        });
-        Ok(Self { dir, _guard: guard })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+/// Opens the file of the page before anything is measured.
+fn page_target(args: &DemoArgs) -> Result<Option<Target>> {
+    match &args.html {
+        None => Ok(None),
+        Some(path) if is_stdin(path) => {
+            let failure = Failure::usage("--html takes the name of a file");
+            Err(failure.hint("standard output has the tables, or JSON with --json"))
+        }
+        Some(path) => Target::create(path, true, "a page").map(Some),
     }
 }
 
-struct Demo<'p> {
-    place: &'p DemoDir,
+fn write_page(mut target: Target, report: &DemoReport) -> Result<()> {
+    let written = io::Write::write_all(target.file(), html::page(report).as_bytes());
+    written.map_err(|error| target.failed(&error))?;
+    target.commit()
+}
+
+/// Makes the directory, and the file that the images are packed from.
+fn prepare(args: &DemoArgs, names: &[PartName], size: u64, out: &mut DemoOutput) -> Result<Kit> {
+    let lens = || names.iter().map(|&name| data_len(name, size));
+    let longest = lens().max().unwrap_or(0);
+    // The file, an image of each part, and what is cached of the one behind a link.
+    let needed = lens().fold(longest, u64::saturating_add);
+    let needed = needed.saturating_mul(5) / 4;
+    let place = DemoDir::new(args.dir.as_deref(), needed.saturating_add(SLACK))?;
+    let dir = place.dir().display().to_string();
+    out.say(&format!(
+        "Files are made in {dir}, which is removed at the end."
+    ))?;
+    let data = Data::make(place.path("data"), longest)?;
+    Ok(Kit::new(place, data, size))
+}
+
+/// Returns the bytes of real files that a part packs.
+const fn data_len(name: PartName, size: u64) -> u64 {
+    match name {
+        PartName::Romfs => romfs::file_len(size),
+        PartName::Squashfs => squashfs::file_len(size),
+        PartName::Link => link::file_len(size),
+        PartName::Exfat | PartName::Composefs => 0,
+    }
+}
+
+fn begin(name: PartName, kit: &Kit) -> DemoPart {
+    match name {
+        PartName::Romfs => romfs::begin(kit),
+        PartName::Squashfs => squashfs::begin(kit),
+        PartName::Exfat => exfat::begin(kit),
+        PartName::Link => link::begin(kit),
+        PartName::Composefs => composefs::begin(kit),
+    }
+}
+
+fn measure(name: PartName, kit: &Kit, part: &mut DemoPart) -> Result<()> {
+    match name {
+        PartName::Romfs => romfs::measure(kit, part),
+        PartName::Squashfs => squashfs::measure(kit, part),
+        PartName::Exfat => exfat::measure(kit, part),
+        PartName::Link => link::measure(kit, part),
+        PartName::Composefs => composefs::measure(kit, part),
+    }
+}
+
+/// Removes a file that the next parts do not need, for its room. All are removed at the end.
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
+
+/// Standard output, which has either text as it comes, or JSON at the end.
+struct DemoOutput {
     out: Output,
     speaks: bool,
 }
 
-impl Demo<'_> {
-    fn run(&mut self, size: u64) -> Result<Measured> {
-        let dir = self.place.dir.path().display().to_string();
-        self.say(&format!("In {dir}, which is removed at the end."))?;
-        self.title("1. An image of files of this machine")?;
-        let files = self.place.path("files");
-        let made = files::make(&files, BIG, size)?;
-        self.say(&format!(
-            "   files/{BIG}: {} of {}",
-            size::human(size),
-            made.source
-        ))?;
-        let start = Instant::now();
-        self.command(&[
-            "pack", "--format", "romfs", "--align", "4096", "files", IMAGE,
-        ])?;
-        let taken = start.elapsed();
-        let image = self.place.path(IMAGE);
-        let len = image.metadata().map_or(0, |metadata| metadata.len());
-        self.say(&format!(
-            "   {}, in {}",
-            size::human(len),
-            table::seconds(taken)
-        ))?;
-        // What is measured later must not compete with the originals for memory.
-        let _ = std::fs::remove_dir_all(&files);
-
-        self.title("2. What is in it")?;
-        self.command(&["ls", "-lR", IMAGE])?;
-
-        self.title("3. A file from it")?;
-        let start = Instant::now();
-        let digest = self.cat(&[IMAGE, BIG])?;
-        let taken = table::seconds(start.elapsed());
-        if digest != made.md5 {
-            let message = format!(
-                "md5 {digest} of what was read, {} of what was packed",
-                made.md5
-            );
-            return Err(Failure::new(Exit::Image, "mismatch", message).of(IMAGE));
-        }
-        self.say(&format!("   {digest}, as it was packed, in {taken}"))?;
-
-        self.title("4. Whether it is whole")?;
-        self.command(&["check", IMAGE])?;
-
-        self.title("5. As a directory")?;
-        self.mounted()?;
-
-        self.title("6. What reading through the filesystem costs")?;
-        let measured = measure::all(&image, self.place, &made.md5)?;
-        self.say(&table::text(&measured))?;
-        Ok(measured)
-    }
-
+impl DemoOutput {
     fn say(&mut self, text: &str) -> Result<()> {
         if !self.speaks {
             return Ok(());
@@ -159,108 +197,4 @@ impl Demo<'_> {
         self.out.line(text)?;
         self.out.finish()
     }
-
-    fn title(&mut self, text: &str) -> Result<()> {
-        self.say(&format!("\n{text}"))
-    }
-
-    /// Runs this program, and shows the command and what it prints.
-    fn command(&mut self, args: &[&str]) -> Result<()> {
-        self.say(&format!("   $ forerun {}", args.join(" ")))?;
-        let output = self.program(args)?.stdin(Stdio::null()).output();
-        let output = output.map_err(|error| cannot_run(&error))?;
-        if !output.status.success() {
-            // Its standard error, which was captured, says why.
-            let _ = std::io::stderr().write_all(&output.stderr);
-            let message = format!("forerun {} failed: {}", args.join(" "), output.status);
-            return Err(Failure::new(Exit::Image, "demo", message));
-        }
-        let text = String::from_utf8_lossy(&output.stdout);
-        for line in text.lines() {
-            self.say(format!("   {line}").trim_end())?;
-        }
-        Ok(())
-    }
-
-    /// Mounts, lists and unmounts, as a user would; says so where FUSE does not work here.
-    fn mounted(&mut self) -> Result<()> {
-        let dir = self.place.path("mnt");
-        std::fs::create_dir_all(&dir).map_err(|error| Failure::output(&error).of(dir.display()))?;
-        self.say(&format!("   $ forerun mount {IMAGE} mnt"))?;
-        let mounted = dir.clone();
-        let _guard = OnInterrupt::new(move || {
-            let options = UmountOptions {
-                lazy: true,
-                force: false,
-            };
-            let _ = forerun_fuse::umount(&mounted, options);
-        });
-        let output = self
-            .program(&["--quiet", "mount", IMAGE, "mnt"])?
-            .stdin(Stdio::null())
-            .output();
-        let output = output.map_err(|error| cannot_run(&error))?;
-        if !output.status.success() {
-            let why = String::from_utf8_lossy(&output.stderr);
-            for line in why.lines() {
-                self.say(&format!("   {}", crate::escape::printable(line)))?;
-            }
-            return self.say("   FUSE does not work here: below, the library reads the image.");
-        }
-        let listed = self.list(&dir);
-        self.command(&["umount", "mnt"]).and(listed)
-    }
-
-    /// Lists the mount as the system shows it.
-    fn list(&mut self, dir: &Path) -> Result<()> {
-        let failed = |error: std::io::Error| Failure::source(&error).of(dir.display());
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(dir).map_err(failed)? {
-            names.push(
-                entry
-                    .map_err(failed)?
-                    .file_name()
-                    .to_string_lossy()
-                    .into_owned(),
-            );
-        }
-        names.sort();
-        self.say("   $ ls mnt")?;
-        self.say(&format!("   {}", names.join("  ")))
-    }
-
-    /// Runs `forerun cat`, and returns the md5 of what it writes.
-    fn cat(&mut self, args: &[&str]) -> Result<String> {
-        self.say(&format!("   $ forerun cat {} | md5sum", args.join(" ")))?;
-        let args = [&["cat"], args].concat();
-        let mut child = self
-            .program(&args)?
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| cannot_run(&error))?;
-        let digest = match child.stdout.take() {
-            Some(pipe) => measure::md5(pipe).map_err(|error| cannot_run(&error)),
-            None => Err(Failure::new(Exit::Source, "io", "no pipe from forerun cat")),
-        };
-        let status = child.wait().map_err(|error| cannot_run(&error))?;
-        if !status.success() {
-            let message = format!("forerun cat failed: {status}");
-            return Err(Failure::new(Exit::Image, "demo", message));
-        }
-        digest
-    }
-
-    fn program(&self, args: &[&str]) -> Result<Command> {
-        let exe = std::env::current_exe().map_err(|error| cannot_run(&error))?;
-        let mut command = Command::new(exe);
-        command
-            .args(args)
-            .current_dir::<&Path>(self.place.dir.path());
-        Ok(command)
-    }
-}
-
-fn cannot_run(error: &std::io::Error) -> Failure {
-    Failure::source(error).of("running forerun")
 }

@@ -1,8 +1,12 @@
 //! The demo, small.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use forerun_testkit::{require, temp_dir};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::{Ran, command, ran};
@@ -18,11 +22,20 @@ fn demo(dir: &Path, options: &[&str], locale: &str) -> Ran {
     args.extend(options);
     let mut command = command(&args);
     let done = ran(command.env("LC_ALL", locale).output().unwrap());
+    assert_nothing_left(dir);
+    done
+}
+
+#[track_caller]
+fn assert_nothing_left(dir: &Path) {
     let left: Vec<_> = std::fs::read_dir(dir).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
+    assert!(!is_mounted_in(dir));
+}
+
+fn is_mounted_in(dir: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    assert!(!mounts.contains(here), "{mounts}");
-    done
+    mounts.contains(dir.to_str().unwrap())
 }
 
 fn part<'v>(value: &'v Value, id: &str) -> &'v Value {
@@ -51,7 +64,9 @@ fn assert_counters(value: &Value) {
     assert!(row(value, "romfs", "image")["count"].is_null());
 
     // 4 blocks of 128 KiB, in 32 pages each.
-    assert_eq!(count(value, "squashfs", "once"), 4);
+    // Two requests of the kernel may each decode a block that both need.
+    let once = count(value, "squashfs", "once");
+    assert!((4..=8).contains(&once), "{once}");
     assert_eq!(count(value, "squashfs", "each_page"), 4 * 32);
 
     // 49 MiB, that is 393 clusters of 128 KiB: a write for each, and four more.
@@ -182,4 +197,58 @@ fn a_page_that_cannot_be_written_fails_before_anything_is_measured() {
     assert_eq!((failed.code, failed.text()), (Some(5), ""));
     let failed = demo(dir.path(), &["--html", "-"], "C");
     assert_eq!((failed.code, failed.text()), (Some(2), ""));
+}
+
+#[test]
+fn an_interrupt_leaves_nothing() {
+    let dir = temp_dir("demo");
+    let here = dir.path().to_str().unwrap();
+    // The legacy mount lasts for seconds.
+    let args = ["demo", "--only", "romfs", "--size-mb", "60", "--dir", here];
+    let mut child = command(&args).stdout(Stdio::null()).spawn().unwrap();
+    let start = Instant::now();
+    let is_there = || match require::root() && require::fuse() {
+        true => is_mounted_in(dir.path()),
+        false => std::fs::read_dir(dir.path()).unwrap().next().is_some(),
+    };
+    while !is_there() {
+        assert!(start.elapsed() < Duration::from_secs(120));
+        assert!(child.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert!(!child.wait().unwrap().success());
+    assert_nothing_left(dir.path());
+}
+
+#[test]
+fn without_fuse_and_root_the_parts_say_what_they_leave_out() {
+    if !require::root() || require::program("unshare").is_none() {
+        return;
+    }
+    let dir = temp_dir("demo");
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let here = dir.path().to_str().unwrap();
+    let demo = command(&["demo", "--json", "--size-mb", SIZE, "--dir", here]);
+    let script = "mount --bind /dev/null /dev/fuse && exec setpriv --reuid=65534 --regid=65534 \
+                  --clear-groups -- \"$@\"";
+    let mut without = Command::new("unshare");
+    without.args(["--mount", "sh", "-c", script, "sh"]);
+    without.arg(demo.get_program()).args(demo.get_args());
+    let value = ran(without.output().unwrap()).ok().json();
+    assert_nothing_left(dir.path());
+    assert_counters(&value);
+    assert!(value["mount_error"].is_string(), "{value:#}");
+    assert_eq!(value["dropped_all_caches"], false);
+    for id in PARTS {
+        let left_out = part(&value, id)["left_out"].to_string();
+        assert!(left_out.contains("only root can do"), "{id}: {left_out}");
+        assert_eq!(
+            left_out.contains("a mount ("),
+            id != "link",
+            "{id}: {left_out}"
+        );
+    }
+    let left_out = part(&value, "squashfs")["left_out"].to_string();
+    assert!(left_out.contains("Linux's own driver: "), "{left_out}");
 }

@@ -40,8 +40,18 @@ pub fn measure(kit: &Kit, part: &mut DemoPart) -> Result<()> {
         large_blocks: false,
         ..EngineOptions::default()
     };
-    let slow = list(kit, &image, &legacy)?;
-    let ours = list(kit, &image, &EngineOptions::default())?;
+    // The better of two runs each: the times are short.
+    let twice = |engine: &EngineOptions| -> Result<TreeListing> {
+        let first = list(kit, &image, engine)?;
+        let second = list(kit, &image, engine)?;
+        Ok(if first.time <= second.time {
+            first
+        } else {
+            second
+        })
+    };
+    let slow = twice(&legacy)?;
+    let ours = twice(&EngineOptions::default())?;
     let expected = size::count_of(tree.len()) - 1;
     if (slow.entries, ours.entries) != (expected, expected) {
         let (slow, ours) = (slow.entries, ours.entries);
@@ -59,7 +69,7 @@ pub fn measure(kit: &Kit, part: &mut DemoPart) -> Result<()> {
     ];
     part.notes.push(
         "The legacy way reads blocks of 1 KiB one by one (forerun mount -o nolargeblocks). Times are from \
-         the opening of the image on. Contents are objects elsewhere, and none is looked up."
+         the opening of the image on, the better of two. Contents are objects elsewhere, and none is looked up."
             .to_string(),
     );
     super::remove(&image);

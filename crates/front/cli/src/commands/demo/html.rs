@@ -18,8 +18,8 @@ pub fn page(report: &DemoReport) -> String {
     page += "<title>forerun demo</title>\n<style>\n";
     page += STYLE;
     page += "</style>\n</head>\n<body>\n<main>\n<h1>forerun demo</h1>\n";
-    page += "<p class=\"lead\">Five systems, each measured the legacy way and with forerun, on files that \
-             the demo made on this machine.</p>\n";
+    page += "<p class=\"lead\">Each system is measured the legacy way and with forerun, on files that the \
+             demo made on this machine.</p>\n";
     for part in &report.parts {
         add_part(&mut page, part);
     }

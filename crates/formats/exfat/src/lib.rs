@@ -27,6 +27,7 @@ mod mutate;
 mod name;
 mod nodes;
 mod ondisk;
+mod regions;
 pub mod repair;
 mod session;
 mod steps;

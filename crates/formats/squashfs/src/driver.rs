@@ -4,13 +4,13 @@ use std::ops::{ControlFlow, Range};
 
 use forerun_vfs::{
     Device, DirCursor, DirEntry, Error, Extent, FileSystem, Metadata, MetadataLayout, NodeId,
-    OpenWith, Problem, Result, VolumeInfo,
+    OpenWith, Problem, Region, Result, VolumeInfo,
 };
 
 use crate::error::Check;
 use crate::image::Image;
 use crate::inode::{Inode, InodeBody};
-use crate::{check, describe, dir, map, xattr};
+use crate::{check, describe, dir, map, regions, xattr};
 
 /// An open SquashFS image. Nodes are the references that directory entries hold: the metadata block
 /// of the inode, and the byte in it.
@@ -135,6 +135,15 @@ impl FileSystem for Squashfs {
         let superblock = &self.image.superblock;
         let tables = superblock.inode_table..superblock.bytes_used;
         MetadataLayout::Ranges(std::iter::once(tables).collect())
+    }
+
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        for region in regions::regions(&self.image.superblock) {
+            if visit(region).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {

@@ -24,6 +24,7 @@ mod ondisk;
 mod options;
 mod positions;
 mod reference;
+mod regions;
 mod salvage;
 mod superblock;
 mod tables;

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forerun_io::{Structure, Unpoisoned, WriteBack};
 use forerun_vfs::{
     Changes, DirCursor, DirEntry, Error, Extent, FileSystem, FileSystemMut, FileType, Metadata,
-    NewNode, NodeId, OpenMutWith, OpenWith, Problem, Result, Space, Timestamp, Usage, VolumeInfo,
+    NewNode, NodeId, OpenMutWith, OpenWith, Problem, Region, Result, Space, Timestamp, Usage,
+    VolumeInfo,
 };
 // Unit tests run the driver under a scheduler that chooses the order of threads.
 #[cfg(test)]
@@ -290,6 +291,10 @@ impl FileSystem for Exfat {
                 return Ok(());
             }
         }
+    }
+
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        crate::regions::visit(&self.volume, visit)
     }
 
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {

@@ -1,0 +1,102 @@
+//! The parts of a volume that hold no file: boot regions, FAT, bitmap, and free clusters.
+
+use std::ops::ControlFlow;
+
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{Region, RegionKind, Result};
+
+use crate::ondisk::FIRST_CLUSTER;
+use crate::volume::Volume;
+
+/// Bytes of the bitmap that are looked at together.
+const STEP: usize = 64 << 10;
+
+/// Visits them, the free clusters last and in order.
+///
+/// # Errors
+/// `Io` if the bitmap cannot be read.
+pub fn visit(volume: &Volume, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+    let boot = &volume.boot;
+    let fats = boot.fat_len.saturating_mul(boot.fats.into());
+    let mut system = vec![
+        Region::metadata("boot", 0..2 * boot.region_len()),
+        Region::metadata("fat", boot.fat_offset..boot.fat_offset.saturating_add(fats)),
+    ];
+    let len = u64::from(boot.clusters).div_ceil(8);
+    for (offset, len) in volume.pieces(&volume.bitmap, 0, len) {
+        system.push(Region::metadata("bitmap", offset..offset + len));
+    }
+    for region in system {
+        if visit(region).is_break() {
+            return Ok(());
+        }
+    }
+    let mut free = FreeRuns {
+        volume,
+        start: None,
+        visit,
+    };
+    free.run(len)
+}
+
+/// Runs of clusters that the bitmap marks free.
+struct FreeRuns<'a> {
+    volume: &'a Volume,
+    /// First cluster of the run that is not at its end, counted from 0.
+    start: Option<u32>,
+    visit: &'a mut dyn FnMut(Region) -> ControlFlow<()>,
+}
+
+impl FreeRuns<'_> {
+    fn run(&mut self, len: u64) -> Result<()> {
+        let clusters = self.volume.boot.clusters;
+        let mut bytes = vec![0; saturating_usize(len).min(STEP)];
+        let (mut at, mut cluster) = (0, 0_u32);
+        while at < len {
+            let now = saturating_usize(len - at).min(STEP);
+            let now = bytes.get_mut(..now).unwrap_or_default();
+            self.volume.read_chain(&self.volume.bitmap, at, now)?;
+            at += u64_from(now.len()).max(1);
+            for &byte in &*now {
+                // Most bytes are the same as those before them.
+                let is_all_as_before = match self.start {
+                    Some(_) => byte == 0,
+                    None => byte == u8::MAX,
+                };
+                let next = cluster.saturating_add(8);
+                if !is_all_as_before || next > clusters {
+                    for bit in 0..8 {
+                        let number = cluster.saturating_add(bit).min(clusters);
+                        let is_used = number == clusters || byte >> bit & 1 == 1;
+                        if self.step(number, is_used).is_break() {
+                            return Ok(());
+                        }
+                    }
+                }
+                cluster = next.min(clusters);
+            }
+        }
+        let _at_the_end_anyway = self.step(clusters, true);
+        Ok(())
+    }
+
+    fn step(&mut self, cluster: u32, is_used: bool) -> ControlFlow<()> {
+        match (self.start, is_used) {
+            (None, false) => self.start = Some(cluster),
+            (Some(start), true) => {
+                self.start = None;
+                let place = |cluster: u32| {
+                    let index = cluster.saturating_add(FIRST_CLUSTER);
+                    self.volume.boot.cluster_at(index)
+                };
+                let range = place(start)..place(cluster);
+                return (self.visit)(Region {
+                    range,
+                    kind: RegionKind::Free,
+                });
+            }
+            (None, true) | (Some(_), false) => {}
+        }
+        ControlFlow::Continue(())
+    }
+}

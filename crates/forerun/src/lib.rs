@@ -114,9 +114,10 @@ pub use forerun_exfat::write::ExfatOptions;
 pub use forerun_io::{
     AlignedBuffer, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
     FileSource, IoStats, Limits, MemoryDevice, MemoryLimit, MemorySource, MountEntry, Mountpoint,
-    Observer, OutputFile, Purpose, ReadAt, Sight, StatsSnapshot, Structure, TraceRow, TraceSummary,
-    TraceWriter, Unpoisoned, VisibleMount, Window, find_mount, is_mounted_for_writing, mount_at,
-    mount_of, mounts, parse_mounts, parse_trace_line, wait,
+    Observer, OutputFile, Purpose, ReadAt, Sight, StatsSnapshot, Structure, TraceRecord, TraceRow,
+    TraceSummary, TraceWriter, Unpoisoned, VisibleMount, Window, find_mount,
+    is_mounted_for_writing, mount_at, mount_of, mounts, parse_mounts, parse_trace_line,
+    parse_trace_record, wait,
 };
 /// Images at servers, as sources.
 #[cfg(feature = "remote")]

@@ -66,11 +66,12 @@ impl CountedDevice {
         purpose: Purpose,
         structure: Structure,
     ) -> io::Result<()> {
+        let timer = self.observer.timer();
         let result = self.inner.read_exact_at(offset, out);
-        let len = u64_from(out.len());
+        let place = (offset, u64_from(out.len()));
         let ok = result.is_ok();
         self.observer
-            .read_of(structure, BlobId::IMAGE, offset, len, purpose, ok);
+            .read_of(timer, structure, BlobId::IMAGE, place, purpose, ok);
         result
     }
 
@@ -79,9 +80,11 @@ impl CountedDevice {
     /// # Errors
     /// The errors of the device.
     pub fn write(&self, offset: u64, data: &[u8], structure: Structure) -> io::Result<()> {
+        let timer = self.observer.timer();
         let result = self.inner.write_all_at(offset, data);
+        let place = (offset, u64_from(data.len()));
         self.observer
-            .write_of(structure, offset, u64_from(data.len()), result.is_ok());
+            .write_of(timer, structure, place, result.is_ok());
         result
     }
 
@@ -91,11 +94,12 @@ impl CountedDevice {
     /// # Errors
     /// The errors of the device.
     pub fn write_zeros(&self, range: Range<u64>, structure: Structure) -> io::Result<bool> {
+        let timer = self.observer.timer();
         let result = self.inner.write_zeros(range.clone());
         if !matches!(result, Ok(false)) {
-            let len = range.end.saturating_sub(range.start);
+            let place = (range.start, range.end.saturating_sub(range.start));
             self.observer
-                .write_of(structure, range.start, len, result.is_ok());
+                .write_of(timer, structure, place, result.is_ok());
         }
         result
     }
@@ -105,8 +109,9 @@ impl CountedDevice {
     /// # Errors
     /// The errors of the device.
     pub fn flush(&self) -> io::Result<()> {
+        let timer = self.observer.timer();
         let result = self.inner.flush();
-        self.observer.flush_ended(result.is_ok());
+        self.observer.flush_ended(timer, result.is_ok());
         result
     }
 
@@ -124,9 +129,10 @@ impl CountedDevice {
     /// # Errors
     /// The errors of the device.
     pub fn discard(&self, range: Range<u64>) -> io::Result<bool> {
+        let timer = self.observer.timer();
         let result = self.inner.discard(range.clone());
         if !matches!(result, Ok(false)) {
-            self.observer.discarded(range, result.is_ok());
+            self.observer.discarded(timer, range, result.is_ok());
         }
         result
     }

@@ -28,6 +28,7 @@ mod num;
 mod observe;
 mod output;
 mod output_file;
+mod ranges;
 mod read_at;
 mod sequential;
 mod stats;
@@ -56,14 +57,18 @@ pub use memory_limit::{MemoryLimit, Mib, SetBy, with_block_buffers};
 pub use mountinfo::{MountEntry, is_mounted_for_writing, mounts, parse_mounts};
 pub use mountpoint::{Mountpoint, Sight, VisibleMount, find_mount, mount_at, mount_of};
 pub use num::{saturating_usize, u64_from};
-pub use observe::{Counted, Observer};
+pub use observe::{Counted, Observer, Timer};
 pub use output::CountedWrite;
 pub use output_file::OutputFile;
+pub use ranges::ByteRanges;
 pub use read_at::{BlobId, Pattern, ReadAt, past_end};
 pub use sequential::{SequentialStreams, SequentialWindow, Step, WindowRules};
 pub use stats::{Counter, IoStats, StatsSnapshot};
 pub use trace::{Event, EventKind, EventLog, EventSink, Purpose, Structure, StructureName};
-pub use trace_file::{TraceWriter, line as trace_line, parse_line as parse_trace_line};
+pub use trace_file::{
+    TraceRecord, TraceWriter, line as trace_line, parse_line as parse_trace_line,
+    parse_record as parse_trace_record,
+};
 pub use trace_summary::{TraceRow, TraceSummary};
 #[doc(hidden)]
 pub use undo::fuzzing as undo_fuzzing;

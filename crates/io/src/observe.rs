@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Unpoisoned;
 use crate::{
@@ -23,6 +23,25 @@ pub struct Observer {
     start: Instant,
     sink: Option<Arc<dyn EventSink>>,
     decoded: Mutex<HashSet<BlockKey>>,
+}
+
+/// The start of what an event will report. It looks at the clock only where the event has a receiver.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timer(Option<Instant>);
+
+impl Timer {
+    fn elapsed(self) -> Duration {
+        self.0.map_or(Duration::ZERO, |start| start.elapsed())
+    }
+}
+
+/// The bytes that an event is about.
+#[derive(Clone, Copy, Debug)]
+struct Bytes {
+    structure: Structure,
+    blob: BlobId,
+    offset: u64,
+    len: u64,
 }
 
 impl Default for Observer {
@@ -57,22 +76,42 @@ impl Observer {
         &self.stats
     }
 
+    /// Starts the time of an operation that is about to begin.
+    #[must_use]
+    pub fn timer(&self) -> Timer {
+        Timer(self.sink.as_ref().map(|_| Instant::now()))
+    }
+
+    /// Passes the name of a node on to the receiver of events.
+    pub fn name(&self, node: u64, dir: u64, name: &[u8]) {
+        if let Some(sink) = &self.sink {
+            sink.name(node, dir, name);
+        }
+    }
+
     /// Records a finished read of a source. Its structure follows from `purpose`.
-    pub fn source_read(&self, blob: BlobId, offset: u64, len: u64, purpose: Purpose, ok: bool) {
+    pub fn source_read(
+        &self,
+        timer: Timer,
+        blob: BlobId,
+        (offset, len): (u64, u64),
+        purpose: Purpose,
+        ok: bool,
+    ) {
         let structure = match purpose {
             Purpose::Demand | Purpose::Readahead => Structure::Data,
             Purpose::Metadata => Structure::Metadata,
         };
-        self.read_of(structure, blob, offset, len, purpose, ok);
+        self.read_of(timer, structure, blob, (offset, len), purpose, ok);
     }
 
     /// Records a finished read of a source, with the structure that was read.
     pub fn read_of(
         &self,
+        timer: Timer,
         structure: Structure,
         blob: BlobId,
-        offset: u64,
-        len: u64,
+        (offset, len): (u64, u64),
         purpose: Purpose,
         ok: bool,
     ) {
@@ -90,7 +129,7 @@ impl Observer {
             self.stats.add(Counter::SourceErrors, 1);
         }
         let kind = EventKind::SourceRead { purpose, ok };
-        self.emit(kind, structure, blob, offset, len);
+        self.emit(timer, kind, bytes(structure, blob, offset, len), None);
     }
 
     /// Records a readahead hint of `len` bytes that the store below accepted.
@@ -108,13 +147,17 @@ impl Observer {
             | EventKind::Decode { .. }
             | EventKind::Write { .. }
             | EventKind::Flush { .. }
-            | EventKind::Discard { .. } => {}
+            | EventKind::Discard { .. }
+            | EventKind::Fetch { .. }
+            | EventKind::FileRead { .. }
+            | EventKind::FileWrite { .. } => {}
         }
-        self.emit(kind, Structure::Data, blob, offset, len);
+        let of = bytes(Structure::Data, blob, offset, len);
+        self.emit(Timer::default(), kind, of, None);
     }
 
     /// Records a decode of a block, successful if `ok`.
-    pub fn decode(&self, key: BlockKey, decoded_len: u64, ok: bool) {
+    pub fn decode(&self, timer: Timer, key: BlockKey, decoded_len: u64, ok: bool) {
         self.stats.add(Counter::Decodes, 1);
         if ok {
             self.stats.add(Counter::DecodedBytes, decoded_len);
@@ -129,59 +172,99 @@ impl Observer {
         }
         drop(decoded);
         let kind = EventKind::Decode { ok };
-        self.emit(kind, Structure::Data, key.blob, key.offset, decoded_len);
+        let of = bytes(Structure::Data, key.blob, key.offset, decoded_len);
+        self.emit(timer, kind, of, None);
+    }
+
+    /// Records that a read of a file has ended.
+    pub fn file_read(&self, timer: Timer, node: u64, (offset, len): (u64, u64), ok: bool) {
+        let of = bytes(Structure::Data, BlobId::IMAGE, offset, len);
+        self.emit(timer, EventKind::FileRead { ok }, of, Some(node));
+    }
+
+    /// Records that a write to a file has ended.
+    pub fn file_write(&self, timer: Timer, node: u64, (offset, len): (u64, u64), ok: bool) {
+        let of = bytes(Structure::Data, BlobId::IMAGE, offset, len);
+        self.emit(timer, EventKind::FileWrite { ok }, of, Some(node));
+    }
+
+    /// Records that a request to a server has ended, for `len` bytes from `offset` of the source.
+    pub fn fetched(&self, timer: Timer, (offset, len): (u64, u64), ok: bool) {
+        let of = bytes(Structure::Unknown, BlobId::IMAGE, offset, len);
+        self.emit(timer, EventKind::Fetch { ok }, of, None);
     }
 
     /// Records a write to an output.
     pub fn write(&self, offset: u64, len: u64) {
-        self.write_of(Structure::Unknown, offset, len, true);
+        let timer = Timer::default();
+        self.write_of(timer, Structure::Unknown, (offset, len), true);
     }
 
     /// Records a finished write to a device, with the structure that was written.
-    pub fn write_of(&self, structure: Structure, offset: u64, len: u64, ok: bool) {
+    pub fn write_of(
+        &self,
+        timer: Timer,
+        structure: Structure,
+        (offset, len): (u64, u64),
+        ok: bool,
+    ) {
         self.stats.add(Counter::Writes, 1);
         self.stats.add(Counter::WrittenBytes, len);
         if !ok {
             self.stats.add(Counter::WriteErrors, 1);
         }
         let kind = EventKind::Write { ok };
-        self.emit(kind, structure, BlobId::IMAGE, offset, len);
+        let of = bytes(structure, BlobId::IMAGE, offset, len);
+        self.emit(timer, kind, of, None);
     }
 
     /// Records a flush of an output.
     pub fn flush(&self) {
-        self.flush_ended(true);
+        self.flush_ended(Timer::default(), true);
     }
 
     /// Records a finished flush of a device.
-    pub fn flush_ended(&self, ok: bool) {
+    pub fn flush_ended(&self, timer: Timer, ok: bool) {
         self.stats.add(Counter::Flushes, 1);
         if !ok {
             self.stats.add(Counter::WriteErrors, 1);
         }
         let kind = EventKind::Flush { ok };
-        self.emit(kind, Structure::Unknown, BlobId::IMAGE, 0, 0);
+        let of = bytes(Structure::Unknown, BlobId::IMAGE, 0, 0);
+        self.emit(timer, kind, of, None);
     }
 
     /// Records that a device was told to discard `range`.
-    pub fn discarded(&self, range: Range<u64>, ok: bool) {
+    pub fn discarded(&self, timer: Timer, range: Range<u64>, ok: bool) {
         let len = range.end.saturating_sub(range.start);
         self.stats.add(Counter::Discards, 1);
         let kind = EventKind::Discard { ok };
-        self.emit(kind, Structure::Data, BlobId::IMAGE, range.start, len);
+        let of = bytes(Structure::Data, BlobId::IMAGE, range.start, len);
+        self.emit(timer, kind, of, None);
     }
 
-    fn emit(&self, kind: EventKind, structure: Structure, blob: BlobId, offset: u64, len: u64) {
+    fn emit(&self, timer: Timer, kind: EventKind, of: Bytes, node: Option<u64>) {
         if let Some(sink) = &self.sink {
             sink.event(&Event {
                 at: self.start.elapsed(),
+                took: timer.elapsed(),
                 kind,
-                structure,
-                blob,
-                offset,
-                len,
+                structure: of.structure,
+                blob: of.blob,
+                offset: of.offset,
+                len: of.len,
+                node,
             });
         }
+    }
+}
+
+const fn bytes(structure: Structure, blob: BlobId, offset: u64, len: u64) -> Bytes {
+    Bytes {
+        structure,
+        blob,
+        offset,
+        len,
     }
 }
 
@@ -242,8 +325,9 @@ impl Counted {
     /// # Errors
     /// The errors of the source.
     pub fn read(&self, offset: u64, out: &mut [u8], purpose: Purpose) -> io::Result<()> {
+        let timer = self.observer.timer();
         let result = self.inner.read_exact_at(offset, out);
-        self.count(offset, out, purpose, result)
+        self.count(timer, (offset, out), purpose, result)
     }
 
     /// Reads ahead as [`ReadAt::read_ahead_at`] does, and counts the read.
@@ -251,14 +335,15 @@ impl Counted {
     /// # Errors
     /// The errors of the source.
     pub fn read_ahead(&self, offset: u64, out: &mut [u8], pattern: Pattern) -> io::Result<()> {
+        let timer = self.observer.timer();
         let result = self.inner.read_ahead_at(offset, out, pattern);
-        self.count(offset, out, Purpose::Readahead, result)
+        self.count(timer, (offset, out), Purpose::Readahead, result)
     }
 
     fn count(
         &self,
-        offset: u64,
-        out: &[u8],
+        timer: Timer,
+        (offset, out): (u64, &[u8]),
         purpose: Purpose,
         result: io::Result<()>,
     ) -> io::Result<()> {
@@ -266,9 +351,9 @@ impl Counted {
         if result.is_err() && wait::was_refused() {
             return result;
         }
-        let len = u64_from(out.len());
+        let place = (offset, u64_from(out.len()));
         self.observer
-            .source_read(self.blob, offset, len, purpose, result.is_ok());
+            .source_read(timer, self.blob, place, purpose, result.is_ok());
         result
     }
 

@@ -144,6 +144,22 @@ pub enum EventKind {
         /// Whether the device accepted it.
         ok: bool,
     },
+    /// A request to a server ended.
+    Fetch {
+        /// Whether an answer came, and all of it was kept.
+        ok: bool,
+    },
+    /// A read of a file ended: its bytes were handed to the front end. Offsets count from the start of
+    /// the file.
+    FileRead {
+        /// Whether all bytes were read.
+        ok: bool,
+    },
+    /// A write to a file ended. Offsets count from the start of the file.
+    FileWrite {
+        /// Whether all bytes were written.
+        ok: bool,
+    },
 }
 
 impl EventKind {
@@ -159,6 +175,9 @@ impl EventKind {
             Self::Write { .. } => "write",
             Self::Flush { .. } => "flush",
             Self::Discard { .. } => "discard",
+            Self::Fetch { .. } => "fetch",
+            Self::FileRead { .. } => "file_read",
+            Self::FileWrite { .. } => "file_write",
         }
     }
 
@@ -170,7 +189,10 @@ impl EventKind {
             | Self::Decode { ok }
             | Self::Write { ok }
             | Self::Flush { ok }
-            | Self::Discard { ok } => ok,
+            | Self::Discard { ok }
+            | Self::Fetch { ok }
+            | Self::FileRead { ok }
+            | Self::FileWrite { ok } => ok,
             Self::CacheHit | Self::CacheMiss | Self::CacheWait => true,
         }
     }
@@ -179,8 +201,10 @@ impl EventKind {
 /// A block crossing a boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Time since the observer was created.
+    /// When it ended: time since the observer was created.
     pub at: Duration,
+    /// How long it took; zero where that was not measured.
+    pub took: Duration,
     /// The boundary.
     pub kind: EventKind,
     /// The structure that the bytes belong to.
@@ -191,12 +215,28 @@ pub struct Event {
     pub offset: u64,
     /// Number of bytes.
     pub len: u64,
+    /// The node that it was for, where that is known: of reads and writes of files.
+    pub node: Option<u64>,
+}
+
+impl Event {
+    /// Returns when it began.
+    #[must_use]
+    pub const fn start(&self) -> Duration {
+        self.at.saturating_sub(self.took)
+    }
 }
 
 /// Receives events as they happen, on the thread that caused them.
 pub trait EventSink: Send + Sync {
     /// Receives an event. Must not call back into the observed object.
     fn event(&self, event: &Event);
+
+    /// Receives the name of a node, when the front end learns it: the directory that it is in, and the
+    /// name there. Ignored by default.
+    fn name(&self, node: u64, dir: u64, name: &[u8]) {
+        let _ = (node, dir, name);
+    }
 }
 
 impl<F: Fn(&Event) + Send + Sync> EventSink for F {

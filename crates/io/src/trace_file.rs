@@ -1,11 +1,16 @@
 //! Writes events as lines of text, for analysis after the mount has ended.
 //!
 //! One event a line, fields between tabs: microseconds since the start, kind, structure, purpose,
-//! outcome, blob, offset, length. Text, because people and awk read such files as often as this
-//! program does. Events stay in a buffer until it is full or the writer is dropped. A failed write
+//! outcome, blob, offset, length, microseconds that it took, node. Traces of older versions lack the last
+//! two. The name of a node is a comment for older versions: `# name`, node, directory, name, with tabs
+//! between them and `%` and two digits for bytes that are no printable ASCII. Text, because people and awk
+//! read such files as often as this program does. Events stay in a buffer until it is full or the writer is dropped. A failed write
 //! ends the trace, not the traced work.
 
+use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::fs::File;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Mutex;
@@ -16,12 +21,39 @@ use crate::{BlobId, Event, EventKind, EventSink, OutputFile, Purpose, Structure}
 
 /// The first line of a trace.
 const HEAD: &str =
-    "# forerun trace 1: microseconds kind structure purpose outcome blob offset bytes";
+    "# forerun trace 2: microseconds kind structure purpose outcome blob offset bytes took node";
+
+/// How the line with the name of a node starts.
+const NAME: &str = "# name\t";
+
+/// Number of nodes of which the writer remembers that it has written their names: at most 32 MiB. It
+/// writes the names of others each time.
+const REMEMBERED_NAMES: usize = 1 << 20;
+
+/// A line of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TraceRecord {
+    /// An event.
+    Event(Event),
+    /// The name of a node.
+    Name {
+        /// The node.
+        node: u64,
+        /// The directory that it is in.
+        dir: u64,
+        /// Its name there.
+        name: Vec<u8>,
+    },
+    /// Nothing: a comment or a blank line.
+    Comment,
+}
 
 /// Writes each event to a file.
 #[derive(Debug)]
 pub struct TraceWriter {
     out: Mutex<Option<BufWriter<File>>>,
+    /// Nodes of which the name was written, with a hash of where it was.
+    named: Mutex<HashSet<(u64, u64)>>,
 }
 
 impl TraceWriter {
@@ -34,7 +66,8 @@ impl TraceWriter {
         writeln!(out, "{HEAD}")?;
         out.flush()?;
         let out = Mutex::new(Some(out));
-        Ok(Self { out })
+        let named = Mutex::default();
+        Ok(Self { out, named })
     }
 
     /// Writes the buffered events to the file.
@@ -47,13 +80,74 @@ impl TraceWriter {
     }
 }
 
-impl EventSink for TraceWriter {
-    fn event(&self, event: &Event) {
+impl TraceWriter {
+    fn write(&self, line: &str) {
         let mut out = self.out.lock().unpoisoned();
-        let written = out.as_mut().map(|out| writeln!(out, "{}", line(event)));
+        let written = out.as_mut().map(|out| writeln!(out, "{line}"));
         if let Some(Err(_disk_full)) = written {
             *out = None;
         }
+    }
+}
+
+impl EventSink for TraceWriter {
+    fn event(&self, event: &Event) {
+        self.write(&line(event));
+    }
+
+    fn name(&self, node: u64, dir: u64, name: &[u8]) {
+        let place = BuildHasherDefault::<DefaultHasher>::default().hash_one((dir, name));
+        let mut named = self.named.lock().unpoisoned();
+        let is_new = match named.len() < REMEMBERED_NAMES {
+            true => named.insert((node, place)),
+            false => !named.contains(&(node, place)),
+        };
+        drop(named);
+        if is_new {
+            self.write(&name_line(node, dir, name));
+        }
+    }
+}
+
+/// Formats the name of a node as a line of a trace, without a newline.
+fn name_line(node: u64, dir: u64, name: &[u8]) -> String {
+    let mut line = format!("{NAME}{node}\t{dir}\t");
+    for &byte in name {
+        match byte {
+            b'!'..=b'~' if byte != b'%' => line.push(char::from(byte)),
+            // Writing to a string cannot fail.
+            _ => drop(write!(line, "%{byte:02x}")),
+        }
+    }
+    line
+}
+
+/// Parses what [`name_line`] makes.
+fn parse_name(line: &str) -> Option<TraceRecord> {
+    let mut fields = line.strip_prefix(NAME)?.trim_end().split('\t');
+    let node = fields.next()?.parse().ok()?;
+    let dir = fields.next()?.parse().ok()?;
+    let mut text = fields.next()?.bytes();
+    let mut name = Vec::new();
+    while let Some(byte) = text.next() {
+        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        name.push(match byte {
+            b'%' => {
+                let (high, low) = (digit(text.next())?, digit(text.next())?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            _ => byte,
+        });
+    }
+    Some(TraceRecord::Name { node, dir, name })
+}
+
+/// Parses any line of a trace. Returns nothing for a line that belongs to none.
+#[must_use]
+pub fn parse_record(line: &str) -> Option<TraceRecord> {
+    match parse_line(line)? {
+        Some(event) => Some(TraceRecord::Event(event)),
+        None => Some(parse_name(line).unwrap_or(TraceRecord::Comment)),
     }
 }
 
@@ -65,14 +159,16 @@ pub fn line(event: &Event) -> String {
         _ => "-",
     };
     let outcome = if event.kind.ok() { "ok" } else { "failed" };
+    let node = event.node.map_or("-".into(), |node| node.to_string());
     format!(
-        "{}\t{}\t{}\t{purpose}\t{outcome}\t{}\t{}\t{}",
+        "{}\t{}\t{}\t{purpose}\t{outcome}\t{}\t{}\t{}\t{}\t{node}",
         event.at.as_micros(),
         event.kind.name(),
         event.structure.name(),
         event.blob.0,
         event.offset,
         event.len,
+        event.took.as_micros(),
     )
 }
 
@@ -89,6 +185,11 @@ pub fn parse_line(line: &str) -> Option<Option<Event>> {
     let (kind, structure, purpose, outcome) = (next()?, next()?, next()?, next()?);
     let blob = BlobId(next()?.parse().ok()?);
     let (offset, len) = (next()?.parse().ok()?, next()?.parse().ok()?);
+    let took = next().map_or(Some(0), |took| took.parse().ok())?;
+    let node = match next() {
+        None | Some("-") => None,
+        Some(node) => Some(node.parse().ok()?),
+    };
     let ok = match outcome {
         "ok" => true,
         "failed" => false,
@@ -106,9 +207,14 @@ pub fn parse_line(line: &str) -> Option<Option<Event>> {
         EventKind::Write { ok },
         EventKind::Flush { ok },
         EventKind::Discard { ok },
+        EventKind::Fetch { ok },
+        EventKind::FileRead { ok },
+        EventKind::FileWrite { ok },
     ];
     let event = Event {
         at,
+        took: Duration::from_micros(took),
+        node,
         kind: kinds.into_iter().find(|known| known.name() == kind)?,
         structure: Structure::parse(structure)?,
         blob,
@@ -134,10 +240,15 @@ mod tests {
             EventKind::Discard { ok: true },
             EventKind::Decode { ok: true },
             EventKind::CacheHit,
+            EventKind::Fetch { ok: false },
+            EventKind::FileRead { ok: true },
+            EventKind::FileWrite { ok: true },
         ];
         for (n, kind) in (0..).zip(kinds) {
             let event = Event {
                 at: Duration::from_micros(n),
+                took: Duration::from_micros(2 * n),
+                node: (n % 2 == 0).then_some(n),
                 kind,
                 structure: Structure::named("tables"),
                 blob: BlobId(7),
@@ -154,9 +265,59 @@ mod tests {
             "1\twrite\tof many words\t-\tok\t0\t0\t1",
             "1\twrite\tmorethanfifteenletters\t-\tok\t0\t0\t1",
             "1\twrite\t\t-\tok\t0\t0\t1",
+            "1\twrite\tdata\t-\tok\t0\t0\t1\tx",
+            "1\twrite\tdata\t-\tok\t0\t0\t1\t1\tx",
         ] {
             assert_eq!(parse_line(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn lines_of_older_versions_are_read() {
+        let event = parse_line("5\tfile_read\tdata\t-\tok\t0\t8\t9")
+            .unwrap()
+            .unwrap();
+        assert_eq!((event.took, event.node), (Duration::ZERO, None));
+        assert_eq!(event.start(), Duration::from_micros(5));
+    }
+
+    #[test]
+    fn names_of_nodes() {
+        let name = b"a b%\t\n\xff~".to_vec();
+        let line = name_line(7, u64::MAX, &name);
+        assert_eq!(line, "# name\t7\t18446744073709551615\ta%20b%25%09%0a%ff~");
+        let dir = u64::MAX;
+        assert_eq!(
+            parse_record(&line),
+            Some(TraceRecord::Name { node: 7, dir, name })
+        );
+        for comment in [
+            "# name\t7",
+            "# name\t7\t8\t%f",
+            "# name\t7\t8\t%zz",
+            "#",
+            HEAD,
+        ] {
+            assert_eq!(
+                parse_record(comment),
+                Some(TraceRecord::Comment),
+                "{comment}"
+            );
+        }
+        assert_eq!(parse_record("x"), None);
+    }
+
+    #[test]
+    fn a_name_is_written_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace");
+        let writer = TraceWriter::create(&path).unwrap();
+        for name in [&b"a"[..], b"a", b"b"] {
+            writer.name(5, 4, name);
+        }
+        writer.flush().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 3);
     }
 
     #[test]
@@ -166,6 +327,8 @@ mod tests {
         let writer = TraceWriter::create(&path).unwrap();
         let event = Event {
             at: Duration::from_micros(1),
+            took: Duration::ZERO,
+            node: None,
             kind: EventKind::Write { ok: true },
             structure: Structure::named("tables"),
             blob: BlobId::IMAGE,

@@ -200,11 +200,12 @@ impl Decoded {
             Some(slice) => slice,
             None => read_whole(block, stored)?,
         };
+        let timer = stored.observer().timer();
         let result = block.decode(&encoded, out);
         let len = result.as_ref().map_or(0, |&len| len);
         stored
             .observer()
-            .decode(block.key(), u64_from(len), result.is_ok());
+            .decode(timer, block.key(), u64_from(len), result.is_ok());
         result.map_err(|error| Corrupt::new(self.format, None, block.offset, error).into())
     }
 }

@@ -262,13 +262,21 @@ impl Reader {
     /// data. A range that holds an unreadable byte fails as a whole, and the error says where;
     /// other ranges are not affected.
     pub fn read(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
-        let data = match wait::is_attempt() {
-            true => self.attempt(node, offset, len)?,
-            false => {
-                let (range, blocks) = self.begin(node, offset, len)?;
-                self.assemble(node, range, blocks)?
-            }
+        let timer = self.observer().timer();
+        let read = match wait::is_attempt() {
+            true => self.attempt(node, offset, len),
+            false => self
+                .begin(node, offset, len)
+                .and_then(|(range, blocks)| self.assemble(node, range, blocks)),
         };
+        // A read that may not wait is made again.
+        if read.is_ok() || !wait::was_refused() {
+            let len = read.as_ref().map_or(len, |data| data.len());
+            let place = (offset, u64_from(len));
+            self.observer()
+                .file_read(timer, node.0, place, read.is_ok());
+        }
+        let data = read?;
         if let Some(pusher) = self.sink.as_ref().filter(|_| offset == 0) {
             pusher.begins_file(node);
         }

@@ -146,6 +146,16 @@ impl Volume {
     /// The errors of [`map`](forerun_vfs::FileSystem::map); [`Error::Io`]. The contents of `out`
     /// must not be used then.
     pub fn read(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let timer = self.observer().timer();
+        let read = self.read_untimed(node, offset, out);
+        let len = read.as_ref().map_or(out.len(), |&len| len);
+        let place = (offset, u64_from(len));
+        self.observer()
+            .file_read(timer, node.0, place, read.is_ok());
+        read
+    }
+
+    fn read_untimed(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Result<usize> {
         if offset == 0
             && let Some(ahead) = &self.ahead
         {
@@ -196,6 +206,15 @@ impl Volume {
     /// [`written`](FileSystemMut::written); [`Error::Write`]. The file has its old length then, and
     /// its old contents except for bytes that were to be overwritten.
     pub fn write(&self, node: NodeId, offset: u64, data: &[u8], time: Timestamp) -> Result<()> {
+        let timer = self.observer().timer();
+        let written = self.write_untimed(node, offset, data, time);
+        let place = (offset, u64_from(data.len()));
+        self.observer()
+            .file_write(timer, node.0, place, written.is_ok());
+        written
+    }
+
+    fn write_untimed(&self, node: NodeId, offset: u64, data: &[u8], time: Timestamp) -> Result<()> {
         if data.is_empty() {
             return Ok(());
         }

@@ -142,11 +142,12 @@ fn decoded(image: &Image, inode: &Inode, block: &EncodedBlock) -> Result<std::sy
         let mut encoded = vec![0; saturating_usize(u64::from(len))];
         stored(image, block.blob, block.offset, &mut encoded)?;
         let mut out = vec![0; saturating_usize(u64::from(most))];
+        let timer = image.observer.timer();
         let result = block.decode(&encoded, &mut out);
         let done = result.as_ref().copied().unwrap_or(0);
         image
             .observer
-            .decode(block.key(), u64_from(done), result.is_ok());
+            .decode(timer, block.key(), u64_from(done), result.is_ok());
         match result {
             Ok(done) => {
                 out.truncate(done);

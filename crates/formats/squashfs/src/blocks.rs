@@ -178,10 +178,11 @@ impl Blocks {
         decoded: &'d mut [u8; METADATA_BLOCK],
         node: Option<NodeId>,
     ) -> Result<&'d mut [u8]> {
+        let timer = self.observer.timer();
         let result = self.codec.decode_up_to(stored, decoded);
         let len = result.map_or(0, u64_from);
         let key = BlockKey::at(BlobId::IMAGE, offset);
-        self.observer.decode(key, len, result.is_ok());
+        self.observer.decode(timer, key, len, result.is_ok());
         self.observer.stats().add(Counter::MetadataDecodes, 1);
         match result {
             Ok(len) if len > 0 => Ok(decoded.get_mut(..len).unwrap_or_default()),

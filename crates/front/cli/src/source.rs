@@ -13,7 +13,7 @@ use std::sync::Arc;
 use forerun::build::{spool_dir, spool_file};
 use forerun::locks::{self, Held};
 use forerun::vfs::FileType;
-use forerun::{EventSink, FileSource, Image, OpenOptions, ReadAt};
+use forerun::{EventSink, FileSource, Image, Observer, OpenOptions, ReadAt};
 use forerun_sandbox::Sandbox;
 
 use crate::args::ImageArgs;
@@ -120,6 +120,13 @@ impl PreparedImage {
     pub fn open(self, context: &Context, events: Option<Arc<dyn EventSink>>) -> Result<Image> {
         let name = image_name(&self.args);
         let (source, mut options) = self.into_source(context)?;
+        if let Some(events) = &events {
+            // Its clock starts with that of the image.
+            let observer = Arc::new(Observer::new(Some(Arc::clone(events))));
+            for remote in context.remotes() {
+                remote.observe(Arc::clone(&observer));
+            }
+        }
         options.events = events;
         let opened = Image::from_source(Arc::clone(&source), &options);
         opened.map_err(|error| {

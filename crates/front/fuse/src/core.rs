@@ -124,8 +124,12 @@ impl Core {
 
     /// Finds the child of that name.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Option<FileAttr>> {
-        match self.reader.fs().lookup(self.node(parent), name)? {
-            Some(node) => self.attr(node).map(Some),
+        let dir = self.node(parent);
+        match self.reader.fs().lookup(dir, name)? {
+            Some(node) => {
+                self.reader.observer().name(node.0, dir.0, name);
+                self.attr(node).map(Some)
+            }
             None => Ok(None),
         }
     }

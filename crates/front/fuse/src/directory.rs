@@ -157,6 +157,14 @@ impl Core {
         listed
     }
 
+    /// Passes the name of an entry on to a trace.
+    pub fn note_name(&self, dir: u64, entry: &ListedEntry) {
+        if let Some(node) = entry.node.filter(|_| entry.is_child()) {
+            let observer = self.reader.observer();
+            observer.name(node.0, self.node(dir).0, &entry.name);
+        }
+    }
+
     /// Returns the attributes of an entry, or nothing where they are not known or cannot be read. The
     /// listing is complete without them, and a program that looks at the file gets the error.
     pub fn entry_attr(&self, entry: &ListedEntry) -> Option<FileAttr> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forerun_cache::{AccessList, AccessRecorder, CachedBlob, ReadData};
-use forerun_io::{FileSource, OutputFile, Pattern, ReadAt, past_end, u64_from, wait};
+use forerun_io::{FileSource, Observer, OutputFile, Pattern, ReadAt, past_end, u64_from, wait};
 
 use crate::fetch::{Fetcher, Patience};
 use crate::outage::Outage;
@@ -91,6 +91,11 @@ impl RemoteImage {
     #[must_use]
     pub const fn blob(&self) -> &Arc<CachedBlob> {
         &self.blob
+    }
+
+    /// Has `observer` told of each request to a server from now on. The first observer stays.
+    pub fn observe(&self, observer: Arc<Observer>) {
+        self.counters.set_observer(observer);
     }
 
     /// Returns its counters and its state.

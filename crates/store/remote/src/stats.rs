@@ -1,10 +1,10 @@
 //! Counters of an image's fetches.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use forerun_io::Unpoisoned;
+use forerun_io::{Observer, Timer, Unpoisoned};
 
 use crate::RemoteError;
 
@@ -26,6 +26,8 @@ pub struct Counters {
     last_error: Mutex<Option<String>>,
     started: Instant,
     rate: Mutex<Rate>,
+    /// Is told of each request, once there is one.
+    observer: OnceLock<Arc<Observer>>,
 }
 
 /// Bytes of the last seconds: by second, the newest in the slot of its number.
@@ -50,6 +52,7 @@ impl Default for Counters {
             last_error: Mutex::default(),
             started: Instant::now(),
             rate: Mutex::default(),
+            observer: OnceLock::new(),
         }
     }
 }
@@ -57,6 +60,24 @@ impl Default for Counters {
 impl Counters {
     pub(crate) fn request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_observer(&self, observer: Arc<Observer>) {
+        let _is_set_once = self.observer.set(observer);
+    }
+
+    /// Starts the time of a request.
+    pub(crate) fn timer(&self) -> Timer {
+        self.observer
+            .get()
+            .map_or_else(Timer::default, |observer| observer.timer())
+    }
+
+    /// Tells the observer of a request that has ended: offset and length in the image.
+    pub(crate) fn request_ended(&self, timer: Timer, place: (u64, u64), ok: bool) {
+        if let Some(observer) = self.observer.get() {
+            observer.fetched(timer, place, ok);
+        }
     }
 
     pub(crate) fn received(&self, bytes: usize) {

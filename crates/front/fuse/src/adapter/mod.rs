@@ -347,6 +347,7 @@ impl Filesystem for Adapter {
                 core.reader.listed(core.node(ino.0));
             }
             core.list(ino.0, offset, &mut |entry| {
+                core.note_name(ino.0, entry);
                 let (attr, ttl) = match core.entry_attr(entry) {
                     Some(attr) => (attr, ENDLESS),
                     // The entries before it are given first.

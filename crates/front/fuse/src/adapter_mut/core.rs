@@ -282,6 +282,7 @@ impl CoreMut {
     }
 
     fn told(&self, dir: NodeId, name: &[u8], node: NodeId, attr: FileAttr) -> AnsweredEntry {
+        self.volume.observer().name(node.0, dir.0, name);
         let is_directory = attr.kind == fuser::FileType::Directory;
         let alias = self.known.told(node, self.name(dir, name), is_directory);
         self.journal_told(dir, name, &attr);

@@ -147,6 +147,7 @@ fn plus(
         let (ino, ttl) = (INodeNo(0), Duration::ZERO);
         return reply.add(ino, entry.cookie, name, &ttl, &unknown, GENERATION);
     };
+    core.volume.observer().name(node.0, dir.0, &entry.name);
     let told = core.name(dir, &entry.name);
     let is_directory = attr.kind == fuser::FileType::Directory;
     let alias = !is_directory && core.known.is_alias(node, told.as_ref());

@@ -253,6 +253,28 @@ impl Fetcher {
         F: FnMut(u64, Vec<u8>) -> T,
         T: Future<Output = ChunkOutcome>,
     {
+        let timer = self.counters.timer();
+        let missing = assembly.missing();
+        let part_end = self.part_end(missing.start);
+        let result = self.receive(ask, assembly, take, deadline).await;
+        let asked = missing.end.min(part_end).saturating_sub(missing.start);
+        let len = result.as_ref().map_or(asked, |answered| answered.bytes);
+        let place = (missing.start, len);
+        self.counters.request_ended(timer, place, result.is_ok());
+        result
+    }
+
+    async fn receive<F, T>(
+        &self,
+        ask: Ask<'_>,
+        assembly: &mut Assembly,
+        take: &mut F,
+        deadline: &mut Instant,
+    ) -> Result<Answered>
+    where
+        F: FnMut(u64, Vec<u8>) -> T,
+        T: Future<Output = ChunkOutcome>,
+    {
         let Ask { part, index, .. } = ask;
         let Some(origin) = part.blob.mirrors.get(index) else {
             return Err(self.lost(part.offset));

@@ -1,0 +1,180 @@
+//! A set of bytes that takes a bounded amount of memory.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The smallest gap that is closed once a set has too many ranges.
+const FIRST_GAP: u64 = 512;
+
+/// A set of bytes, as ranges that do not touch each other. A set that grows past its bound closes its
+/// smallest gaps, and is no longer exact.
+#[derive(Clone, Debug)]
+pub struct ByteRanges {
+    /// The end of each range, by its start.
+    ranges: BTreeMap<u64, u64>,
+    most: usize,
+    /// Gaps up to this length have been closed.
+    gap: u64,
+    closed: u64,
+}
+
+impl Default for ByteRanges {
+    /// Creates an empty set of up to [`ByteRanges::MANY`] ranges.
+    fn default() -> Self {
+        Self::new(Self::MANY)
+    }
+}
+
+impl ByteRanges {
+    /// Number of ranges that take about 32 MiB.
+    pub const MANY: usize = 1 << 20;
+
+    /// Creates an empty set of up to `most` ranges.
+    #[must_use]
+    pub const fn new(most: usize) -> Self {
+        Self {
+            ranges: BTreeMap::new(),
+            most,
+            gap: 0,
+            closed: 0,
+        }
+    }
+
+    /// Returns whether no gap has been closed.
+    #[must_use]
+    pub const fn is_exact(&self) -> bool {
+        self.closed == 0
+    }
+
+    /// Returns how many bytes lay in gaps when these were closed.
+    #[must_use]
+    pub const fn closed(&self) -> u64 {
+        self.closed
+    }
+
+    /// Iterates over the ranges in order.
+    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.ranges.iter().map(|(&start, &end)| start..end)
+    }
+
+    /// Visits the ranges within `whole` that no range of the set covers, in order.
+    pub fn gaps(&self, whole: Range<u64>, visit: &mut dyn FnMut(Range<u64>)) {
+        let mut at = whole.start;
+        for range in self.iter() {
+            let end = range.start.min(whole.end);
+            if at < end {
+                visit(at..end);
+            }
+            at = at.max(range.end);
+        }
+        if at < whole.end {
+            visit(at..whole.end);
+        }
+    }
+
+    /// Adds a range. Visits its parts that were not in the set before, and returns how many of its bytes
+    /// were.
+    pub fn insert(&mut self, range: Range<u64>, new: &mut dyn FnMut(Range<u64>)) -> u64 {
+        if range.is_empty() {
+            return 0;
+        }
+        let before = self.ranges.range(..=range.end).rev();
+        let mut touching: Vec<_> = before
+            .take_while(|(_, other_end)| **other_end >= range.start)
+            .map(|(&start, &end)| start..end)
+            .collect();
+        touching.reverse();
+        let (mut start, mut end, mut again) = (range.start, range.end, 0);
+        let mut at = range.start;
+        for other in touching {
+            if at < other.start {
+                new(at..other.start);
+            }
+            let from = other.start.max(range.start);
+            again += other.end.min(range.end).saturating_sub(from);
+            at = at.max(other.end);
+            start = start.min(other.start);
+            end = end.max(other.end);
+            self.ranges.remove(&other.start);
+        }
+        if at < range.end {
+            new(at..range.end);
+        }
+        self.ranges.insert(start, end);
+        if self.ranges.len() > self.most {
+            self.coarsen();
+        }
+        again
+    }
+
+    /// Closes gaps, from the smallest on, until half of the ranges are left.
+    fn coarsen(&mut self) {
+        while self.ranges.len() > self.most / 2 && self.ranges.len() > 1 {
+            self.gap = self.gap.saturating_mul(2).max(FIRST_GAP);
+            let ranges = std::mem::take(&mut self.ranges);
+            let mut last: Option<Range<u64>> = None;
+            for (start, end) in ranges {
+                match &mut last {
+                    Some(before) if start.saturating_sub(before.end) <= self.gap => {
+                        self.closed += start.saturating_sub(before.end);
+                        before.end = end;
+                    }
+                    _ => {
+                        self.keep(last.replace(start..end));
+                    }
+                }
+            }
+            self.keep(last);
+        }
+    }
+
+    fn keep(&mut self, range: Option<Range<u64>>) {
+        if let Some(range) = range {
+            self.ranges.insert(range.start, range.end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_come_again_are_counted() {
+        let mut ranges = ByteRanges::default();
+        for (range, again, new) in [
+            (0..10, 0, vec![0..10]),
+            (10..20, 0, vec![10..20]),
+            (30..40, 0, vec![30..40]),
+            (5..35, 20, vec![20..30]),
+            (0..40, 40, vec![]),
+            (50..50, 0, vec![]),
+            (39..60, 1, vec![40..60]),
+            (100..200, 0, vec![100..200]),
+            (90..210, 100, vec![90..100, 200..210]),
+        ] {
+            let mut seen = Vec::new();
+            let found = ranges.insert(range.clone(), &mut |part| seen.push(part));
+            assert_eq!((found, seen), (again, new), "{range:?}");
+        }
+        assert_eq!(ranges.iter().collect::<Vec<_>>(), [0..60, 90..210]);
+        let mut gaps = Vec::new();
+        ranges.gaps(10..300, &mut |gap| gaps.push(gap));
+        assert_eq!(gaps, [60..90, 210..300]);
+        assert!(ranges.is_exact());
+    }
+
+    #[test]
+    fn a_set_of_many_ranges_stays_small() {
+        let mut ranges = ByteRanges::new(100);
+        for n in 0..10_000 {
+            ranges.insert(n * 1000..n * 1000 + 1, &mut |_| {});
+        }
+        assert!(ranges.iter().count() <= 101);
+        assert!(!ranges.is_exact());
+        let covered: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        assert_eq!(covered, 10_000 + ranges.closed());
+        ranges.insert(0..u64::MAX, &mut |_| {});
+        assert_eq!(ranges.iter().collect::<Vec<_>>(), [0..u64::MAX]);
+    }
+}

@@ -57,21 +57,6 @@ impl ByteRanges {
         self.ranges.iter().map(|(&start, &end)| start..end)
     }
 
-    /// Visits the ranges within `whole` that no range of the set covers, in order.
-    pub fn gaps(&self, whole: Range<u64>, visit: &mut dyn FnMut(Range<u64>)) {
-        let mut at = whole.start;
-        for range in self.iter() {
-            let end = range.start.min(whole.end);
-            if at < end {
-                visit(at..end);
-            }
-            at = at.max(range.end);
-        }
-        if at < whole.end {
-            visit(at..whole.end);
-        }
-    }
-
     /// Adds a range. Visits its parts that were not in the set before, and returns how many of its bytes
     /// were.
     pub fn insert(&mut self, range: Range<u64>, new: &mut dyn FnMut(Range<u64>)) -> u64 {
@@ -158,9 +143,6 @@ mod tests {
             assert_eq!((found, seen), (again, new), "{range:?}");
         }
         assert_eq!(ranges.iter().collect::<Vec<_>>(), [0..60, 90..210]);
-        let mut gaps = Vec::new();
-        ranges.gaps(10..300, &mut |gap| gaps.push(gap));
-        assert_eq!(gaps, [60..90, 210..300]);
         assert!(ranges.is_exact());
     }
 

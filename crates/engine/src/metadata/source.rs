@@ -75,6 +75,12 @@ impl MetadataSource {
         }
     }
 
+    /// Returns how many bytes the cache holds now.
+    #[must_use]
+    pub fn cached_bytes(&self) -> u64 {
+        self.cache.bytes()
+    }
+
     /// Sets the parts that are metadata. Only the first call with any parts counts. Without it, all
     /// metadata is read as if it were interleaved with data.
     pub fn set_ranges(&self, ranges: Vec<Range<u64>>) {

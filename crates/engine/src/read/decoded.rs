@@ -76,6 +76,11 @@ impl Decoded {
         }
     }
 
+    /// Returns how many bytes the cache holds.
+    pub fn bytes(&self) -> u64 {
+        self.cache.bytes()
+    }
+
     /// Returns the name of the image's format.
     pub const fn format(&self) -> &'static str {
         self.format

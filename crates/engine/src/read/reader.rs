@@ -171,6 +171,13 @@ impl Reader {
         self.inner.moves.stored.observer()
     }
 
+    /// Returns how many bytes the caches hold now: of metadata, of data, and read ahead.
+    #[must_use]
+    pub fn cached_bytes(&self) -> u64 {
+        let (moves, metadata) = (&self.inner.moves, &self.inner.metadata);
+        moves.decoded.bytes() + moves.stored.segments.bytes() + metadata.cached_bytes()
+    }
+
     /// Returns a walk of `start` and everything below it, and starts to read the metadata ahead of
     /// it.
     #[must_use]
@@ -271,10 +278,9 @@ impl Reader {
         };
         // A read that may not wait is made again.
         if read.is_ok() || !wait::was_refused() {
-            let len = read.as_ref().map_or(len, |data| data.len());
-            let place = (offset, u64_from(len));
-            self.observer()
-                .file_read(timer, node.0, place, read.is_ok());
+            let len = u64_from(read.as_ref().map_or(len, |data| data.len()));
+            let observer = self.observer();
+            observer.file_read(timer, node.0, (offset, len), read.is_ok());
         }
         let data = read?;
         if let Some(pusher) = self.sink.as_ref().filter(|_| offset == 0) {

@@ -232,8 +232,8 @@ impl Segments {
         lock(&self.table).remove(segment);
     }
 
-    #[cfg(test)]
-    fn bytes(&self) -> u64 {
+    /// Returns how many bytes segments hold, or will.
+    pub fn bytes(&self) -> u64 {
         lock(&self.table).bytes
     }
 }

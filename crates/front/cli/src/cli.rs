@@ -10,8 +10,8 @@ use crate::commands::{
     cache::CacheCommandArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
     convert::ConvertArgs, demo::DemoArgs, diff::DiffArgs, dump::DumpArgs, extract::ExtractArgs,
     gc::GcArgs, help::HelpArgs, info::InfoArgs, label::LabelArgs, ls::LsArgs, man::ManArgs,
-    mkfs::MkfsArgs, pack::PackArgs, pull::PullArgs, push::PushArgs, restart::RestartArgs,
-    scan::ScanArgs, status::StatusArgs, tar::TarArgs, trace::TraceArgs,
+    map::MapArgs, mkfs::MkfsArgs, pack::PackArgs, pull::PullArgs, push::PushArgs,
+    restart::RestartArgs, scan::ScanArgs, status::StatusArgs, tar::TarArgs, trace::TraceArgs,
 };
 use crate::mount::MountArgs;
 use crate::umount::UmountArgs;
@@ -52,6 +52,7 @@ pub enum Command {
     Info(InfoArgs),
     Label(LabelArgs),
     Ls(LsArgs),
+    Map(MapArgs),
     Cat(CatArgs),
     Extract(ExtractArgs),
     Tar(TarArgs),

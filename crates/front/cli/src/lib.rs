@@ -122,6 +122,7 @@ fn run(context: &Context, command: &Command) -> Result {
         Command::Info(args) => commands::info::run(context, args),
         Command::Label(args) => commands::label::run(context, args),
         Command::Ls(args) => commands::ls::run(context, args),
+        Command::Map(args) => commands::map::run(context, args),
         Command::Cache(args) => commands::cache::run(context, args),
         Command::Cat(args) => commands::cat::run(context, args),
         Command::Extract(args) => commands::extract::run(context, args),

@@ -92,6 +92,16 @@ impl Monitor {
         };
         Some((served.stats(), served.requests()))
     }
+
+    /// Returns how many bytes the caches hold; nothing for a volume that changes, whose data is not
+    /// cached, and once the mount has ended.
+    #[must_use]
+    pub fn cached_bytes(&self) -> Option<u64> {
+        match &self.served {
+            Watched::Image(core) => Some(core.upgrade()?.reader.cached_bytes()),
+            Watched::Volume(_) => None,
+        }
+    }
 }
 
 /// Mounts `image` on `dir`, and returns once the mount answers.

@@ -1,6 +1,5 @@
 //! `forerun status`: the mounts that are served, and how they are doing.
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,6 +14,8 @@ use crate::output::Output;
 use crate::remote::human;
 use crate::size::{count_of, counted};
 
+use super::watch;
+
 /// Show the mounts that are served by processes of yours, and how they are doing
 ///
 /// Of images at servers: how much is here, how fast the rest comes, what is waited for, what failed.
@@ -24,38 +25,37 @@ use crate::size::{count_of, counted};
 #[command(after_help = "\
 Examples:
   forerun status
-  forerun status --watch              again every second, until Ctrl-C
+  forerun status --watch              rates, drawn anew every second, until Ctrl-C
+  forerun status --watch 10 >> log    a line every ten seconds
   forerun status --json | jq '.[].remote.local_bytes'")]
 pub struct StatusArgs {
-    /// Show it again every second, until Ctrl-C
-    #[arg(short, long)]
-    pub watch: bool,
+    /// Show rates and how full the caches are, again every SECONDS, until Ctrl-C
+    ///
+    /// A terminal is drawn anew. Elsewhere there is a line for each interval, and with --json an object on
+    /// a line.
+    #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+        value_parser = watch::parse_interval)]
+    pub watch: Option<Duration>,
 }
 
 /// Runs it.
 pub fn run(context: &Context, args: &StatusArgs) -> Result {
-    loop {
-        let mut mounts: Vec<_> = ask_all().into_iter().map(|told| told.mount).collect();
-        let shown = report(&mut mounts, context.global.verbose > 0);
-        let mut out = Output::stdout()?;
-        if context.global.json {
-            out.json(&json!(mounts))?;
-        } else {
-            if args.watch && std::io::stdout().is_terminal() {
-                // Home, and all below it cleared.
-                out.text("\x1b[H\x1b[J")?;
-            }
-            for line in shown {
-                out.line(line)?;
-            }
-        }
-        out.finish()?;
-        if !args.watch {
-            context.note(&total(&mounts));
-            return Ok(Exit::Ok);
-        }
-        std::thread::sleep(Duration::from_secs(1));
+    if let Some(interval) = args.watch {
+        return watch::run(context, interval);
     }
+    let mut mounts: Vec<_> = ask_all().into_iter().map(|told| told.mount).collect();
+    let shown = report(&mut mounts, context.global.verbose > 0);
+    let mut out = Output::stdout()?;
+    if context.global.json {
+        out.json(&json!(mounts))?;
+    } else {
+        for line in shown {
+            out.line(line)?;
+        }
+    }
+    out.finish()?;
+    context.note(&total(&mounts));
+    Ok(Exit::Ok)
 }
 
 /// Sorts the mounts, and returns the lines that show them.

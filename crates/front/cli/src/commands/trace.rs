@@ -1,20 +1,23 @@
 //! `forerun trace`: sums up a recorded trace.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use comfy_table::{CellAlignment, Table, presets};
-use forerun::{Structure, TraceRow, TraceSummary, parse_trace_line};
+use forerun::{Structure, TraceRecord, TraceRow, TraceSummary, parse_trace_record};
+use forerun_pictures::TracePicture;
 use forerun_sandbox::Sandbox;
 use serde_json::{Value, json};
 
+use super::picture;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::size;
+use crate::target::is_same_file;
 
 const HELP: &str = "\
 Columns: requests; their bytes; sectors that went along with another in one request; bytes that
@@ -22,7 +25,8 @@ had been moved before by a request of that kind; requests that failed.
 
 Examples:
   forerun mount --trace t.txt card.img /mnt; cp -r photos /mnt; forerun umount /mnt
-  forerun trace t.txt";
+  forerun trace t.txt
+  forerun trace --html t.html t.txt           a page that shows what was read where and when";
 
 /// Sum up the requests that a mount made, recorded with mount --trace
 ///
@@ -33,38 +37,83 @@ pub struct TraceArgs {
     /// The file that mount --trace wrote
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
+    /// Write a page that draws the trace, and loads nothing; - for standard output
+    #[arg(long, value_name = "OUT", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    pub force: bool,
 }
+
+/// What a trace says.
+#[derive(Default)]
+struct Recorded {
+    summary: TraceSummary,
+    picture: TracePicture,
+}
+
+/// Bytes of the longest line of a trace: more than a name and its escapes take.
+const LONGEST_LINE: u64 = 4096;
 
 /// Runs it.
 pub fn run(context: &Context, args: &TraceArgs) -> Result {
-    let summary = read(context, &args.file).map_err(|failure| failure.of(args.file.display()))?;
+    let named = |failure: Failure| failure.of(args.file.display());
+    let file = File::open(&args.file).map_err(|error| named(Failure::source(&error)))?;
+    if let Some(out) = args
+        .html
+        .as_deref()
+        .filter(|out| is_same_file(&args.file, out))
+    {
+        let failure = Failure::usage("the trace and the page are the same file");
+        return Err(failure.of(out.display()));
+    }
+    let target = picture::target(args.html.as_deref(), args.force, "a page")?;
+    context.confine(&match &target {
+        Some(target) => target.sandbox(Sandbox::new()),
+        None => Sandbox::new(),
+    });
+    let recorded = read(file).map_err(named)?;
+    if let Some(target) = target {
+        let page = recorded.picture.page(&args.file.display().to_string());
+        picture::write(target, &page)?;
+        return Ok(Exit::Ok);
+    }
     let mut out = Output::stdout()?;
     if context.global.json {
-        out.json(&to_json(&summary))?;
+        out.json(&to_json(&recorded))?;
     } else {
-        out.text(table(&summary))?;
+        out.text(table(&recorded.summary))?;
     }
     out.finish()?;
     Ok(Exit::Ok)
 }
 
-fn read(context: &Context, path: &Path) -> Result<TraceSummary> {
-    let file = File::open(path).map_err(|error| Failure::source(&error))?;
-    context.confine(&Sandbox::new());
-    let mut summary = TraceSummary::default();
-    for (n, line) in (1..).zip(BufReader::new(file).lines()) {
-        let line = line.map_err(|error| Failure::source(&error))?;
-        match parse_trace_line(&line) {
-            Some(Some(event)) => summary.add(&event),
-            Some(None) => {}
-            None => {
-                let message = format!("line {n} is no event of a trace");
-                let hint = "forerun mount --trace FILE writes one";
-                return Err(Failure::new(Exit::Source, "trace", message).hint(hint));
-            }
+fn read(file: File) -> Result<Recorded> {
+    let mut recorded = Recorded::default();
+    let (mut file, mut line) = (BufReader::with_capacity(1 << 18, file), Vec::new());
+    for n in 1_u64.. {
+        line.clear();
+        let read = file
+            .by_ref()
+            .take(LONGEST_LINE)
+            .read_until(b'\n', &mut line);
+        if read.map_err(|error| Failure::source(&error))? == 0 {
+            break;
         }
+        let text = str::from_utf8(&line)
+            .ok()
+            .map(|line| line.trim_end_matches('\n'));
+        let Some(record) = text.and_then(parse_trace_record) else {
+            let message = format!("line {n} is no event of a trace");
+            let hint = "forerun mount --trace FILE writes one";
+            return Err(Failure::new(Exit::Source, "trace", message).hint(hint));
+        };
+        if let TraceRecord::Event(event) = &record {
+            recorded.summary.add(event);
+        }
+        recorded.picture.add(&record);
     }
-    Ok(summary)
+    Ok(recorded)
 }
 
 /// The requests that get a total: those that move bytes between us and the device.
@@ -115,7 +164,8 @@ fn table(summary: &TraceSummary) -> String {
     text
 }
 
-fn to_json(summary: &TraceSummary) -> Value {
+fn to_json(recorded: &Recorded) -> Value {
+    let summary = &recorded.summary;
     let fields = |kind, structure: Option<&str>, row: &TraceRow| {
         json!({
             "request": name(kind),
@@ -135,5 +185,6 @@ fn to_json(summary: &TraceSummary) -> Value {
         .iter()
         .map(|kind| fields(kind, None, &summary.total(kind)))
         .collect();
-    json!({ "requests": rows, "totals": totals })
+    let picture = recorded.picture.json();
+    json!({ "requests": rows, "totals": totals, "picture": picture })
 }

@@ -84,6 +84,14 @@ impl Shown {
         })
     }
 
+    /// Returns how many bytes of blocks are cached, where this process caches any.
+    fn cached(&self) -> Option<u64> {
+        match self {
+            Self::Fuse { monitor, .. } => monitor.cached_bytes(),
+            Self::Kernel { .. } => None,
+        }
+    }
+
     const fn name(&self) -> &'static str {
         match self {
             Self::Fuse { .. } => "fuse",
@@ -161,6 +169,7 @@ impl Report {
             "since": self.since,
             "memory_bytes": memory(),
             "cache_bytes": self.memory.cache,
+            "cached_bytes": self.shown.cached(),
             "memory_limit_bytes": limit.bytes(),
             "memory_limit_by": limit.is_imposed().then(|| limit.set_by().to_string()),
             "sandbox": self.sandbox,

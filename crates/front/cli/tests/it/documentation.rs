@@ -14,6 +14,7 @@ const COMMANDS: &[&str] = &[
     "info",
     "label",
     "ls",
+    "map",
     "cat",
     "extract",
     "tar",

@@ -29,6 +29,7 @@ mod old_squashfs;
 mod on_demand;
 mod packing;
 mod packing_mistakes;
+mod pictures;
 mod pipes;
 mod reading;
 mod remote;

@@ -74,6 +74,8 @@ const COMMANDS: &[&[&str]] = &[
     &["ls", "-lR", "c.exfat"],
     &["cat", "a.sqsh", "/big"],
     &["dump", "a.sqsh"],
+    &["map", "a.sqsh"],
+    &["map", "--html", "a.html", "c.exfat"],
     &["check", "a.sqsh"],
     &["check", "c.exfat"],
     &["check", "-q", "--repair", "--yes", "c.exfat"],

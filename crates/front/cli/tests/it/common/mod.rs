@@ -1,5 +1,6 @@
 //! Runs the program as a user does, on images that genromfs made.
 
+pub mod browser;
 pub mod place;
 pub mod volume;
 pub mod watched;

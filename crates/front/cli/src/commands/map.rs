@@ -1,0 +1,245 @@
+//! `forerun map`: what each part of an image holds, and which files take the room.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use comfy_table::{CellAlignment, Table, presets};
+use forerun_pictures::{ImageMap, Kind, Sums};
+
+use super::picture;
+use crate::args::ImageArgs;
+use crate::context::{Context, image_name};
+use crate::error::{Failure, Result};
+use crate::escape::escape;
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::size::{counted, human};
+
+/// Show what each part of an image holds: metadata, data, free space, and what directories take
+///
+/// Only metadata is read. Of a block with pieces of several files each file has its share. \"other\" is what
+/// the format's driver does not name: metadata between data, and padding. Shared is what several files have
+/// in the same place.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun map firmware.img
+  forerun map --html map.html firmware.img     a page to zoom and to look around in
+  forerun map --svg map.svg firmware.img       one picture, for a document
+  forerun map --json card.img | jq .free")]
+pub struct MapArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Write a page with the map, which loads nothing; - for standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// Write a picture of the map as SVG; - for standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "html", value_hint = ValueHint::FilePath)]
+    pub svg: Option<PathBuf>,
+    /// Replace FILE if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &MapArgs) -> Result {
+    let path = args.html.as_deref().or(args.svg.as_deref());
+    let prepared = context.prepare(&args.image)?;
+    let target = picture::target(path, args.force, "a picture")?;
+    let sandbox = prepared.sandbox();
+    context.confine(&match &target {
+        Some(target) => target.sandbox(sandbox),
+        None => sandbox,
+    });
+    let image = context.open_prepared(prepared, None)?;
+    let name = image_name(&args.image);
+    let mut failures = Vec::new();
+    let survey = ImageMap::survey(image.reader(), &mut |path, error| {
+        // The first ones say enough of a tree that is damaged all over.
+        if failures.len() < MOST_FAILURES {
+            failures.push(Failure::from(error).of(&name).at(&path));
+        }
+    });
+    let map = survey.map_err(|error| Failure::from(error).of(&name))?;
+    match target {
+        Some(target) => {
+            let picture = match args.svg {
+                Some(_) => map.svg(&name),
+                None => map.page(&name),
+            };
+            picture::write(target, &picture)?;
+        }
+        None => print(context, &map)?,
+    }
+    let exit = match failures.is_empty() {
+        true => Exit::Ok,
+        false => Exit::Partial,
+    };
+    context.report_all(failures);
+    Ok(exit)
+}
+
+/// Files and directories that are named if they cannot be looked at.
+const MOST_FAILURES: usize = 100;
+
+fn print(context: &Context, map: &ImageMap) -> Result<()> {
+    let mut out = Output::stdout()?;
+    if context.global.json {
+        out.json(&map.json())?;
+    } else {
+        out.text(text(map))?;
+    }
+    out.finish()
+}
+
+/// Returns the tables.
+fn text(map: &ImageMap) -> String {
+    let mut text = trimmed(&kinds(map));
+    let total = map.total();
+    text += "\n";
+    let mut line = |words: String| {
+        text += &words;
+        text += "\n";
+    };
+    line(format!(
+        "{} of {}, {} in the image{}",
+        counted(total.files, "file", "files"),
+        human(total.size),
+        human(total.stored),
+        percent(&total).map_or(String::new(), |p| format!(" ({p})")),
+    ));
+    for (bytes, what) in [
+        (total.holes, "of holes"),
+        (
+            total.shared,
+            "saved by files that share what they have in common",
+        ),
+        (total.inline, "among metadata"),
+        (total.outside, "outside the image"),
+    ] {
+        if bytes > 0 {
+            line(format!("{} {what}", human(bytes)));
+        }
+    }
+    if total.fragmented > 0 {
+        line(format!(
+            "{} in several pieces",
+            counted(total.fragmented, "file", "files")
+        ));
+    }
+    if let Some((runs, longest)) = map.free_runs() {
+        let runs = counted(runs, "run", "runs");
+        line(format!(
+            "free space in {runs}, the longest of {}",
+            human(longest)
+        ));
+    }
+    if !map.is_exact() {
+        line("the image has too many parts to keep apart: sums are close, not exact".into());
+    }
+    text += "\n";
+    text += &trimmed(&directories(map));
+    let most = map.fragmented();
+    if !most.is_empty() {
+        text += "\n";
+        let mut table = table(&["pieces", "bytes", "file"], &[0, 1]);
+        for file in most {
+            let path = format!("/{}", escape(&file.path));
+            table.add_row([file.runs.to_string(), file.size.to_string(), path]);
+        }
+        text += &trimmed(&table);
+    }
+    text
+}
+
+fn table(header: &[&str], right: &[usize]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header.to_vec());
+    for &index in right {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+fn trimmed(table: &Table) -> String {
+    let lines = table.lines().map(|line| format!("{}\n", line.trim_end()));
+    lines.collect()
+}
+
+/// Returns the table of the parts of the image.
+fn kinds(map: &ImageMap) -> Table {
+    let mut table = table(&["part", "bytes", "share"], &[1, 2]);
+    let kinds = map.kinds();
+    let len = kinds
+        .iter()
+        .fold(0_u64, |sum, (_, n)| sum.saturating_add(*n));
+    let mut add = |name: &str, bytes: u64| {
+        table.add_row([name.to_string(), bytes.to_string(), share(bytes, len)]);
+    };
+    for (kind, bytes) in kinds {
+        if bytes == 0 && kind != Kind::Metadata {
+            continue;
+        }
+        add(kind.name(), bytes);
+        if kind == Kind::Metadata {
+            for (name, bytes) in map.named() {
+                add(&format!("  {name}"), bytes);
+            }
+        }
+    }
+    if map.shared() > 0 {
+        add("shared", map.shared());
+    }
+    table
+}
+
+/// Returns the table of the directories in the root.
+fn directories(map: &ImageMap) -> Table {
+    let header = ["directory", "files", "bytes", "stored", "of them", "pieces"];
+    let mut table = table(&header, &[1, 2, 3, 4, 5]);
+    let (dirs, rest) = map.directories();
+    let mut add = |name: String, sums: &Sums| {
+        let numbers = [sums.files, sums.size, sums.stored].map(|n| n.to_string());
+        let last = [percent(sums).unwrap_or_default(), sums.runs.to_string()];
+        table.add_row([name].into_iter().chain(numbers).chain(last));
+    };
+    for (name, sums) in &dirs {
+        add(format!("/{}", escape(name)), sums);
+    }
+    if rest.files > 0 {
+        add("elsewhere".into(), &rest);
+    }
+    table
+}
+
+/// Returns which part of the bytes of files, holes aside, they take in the image.
+fn percent(sums: &Sums) -> Option<String> {
+    let len = sums.size.saturating_sub(sums.holes);
+    (len > 0).then(|| share(sums.stored, len))
+}
+
+/// Returns a share of the whole with one decimal.
+fn share(part: u64, whole: u64) -> String {
+    let tenths = u128::from(part) * 1000 / u128::from(whole.max(1));
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares() {
+        for (part, whole, expected) in [
+            (0, 0, "0.0 %"),
+            (1, 3, "33.3 %"),
+            (3, 1, "300.0 %"),
+            (u64::MAX, u64::MAX, "100.0 %"),
+        ] {
+            assert_eq!(share(part, whole), expected);
+        }
+    }
+}

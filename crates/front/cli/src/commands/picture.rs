@@ -1,0 +1,24 @@
+//! Where the picture of a command goes: a file of its own, written whole or not at all.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use crate::error::Result;
+use crate::interrupt;
+use crate::target::Target;
+
+/// Opens the file for a picture, if the command is to make one. `-` is standard output.
+pub fn target(path: Option<&Path>, force: bool, what: &str) -> Result<Option<Target>> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    interrupt::defer();
+    Target::create(path, force, what).map(Some)
+}
+
+/// Writes the picture.
+pub fn write(mut target: Target, picture: &str) -> Result<()> {
+    let written = target.file().write_all(picture.as_bytes());
+    written.map_err(|error| target.failed(&error))?;
+    target.commit()
+}

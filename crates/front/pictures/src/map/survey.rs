@@ -1,0 +1,260 @@
+//! The walk over an image that finds out where each file is. It reads metadata only.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::ops::ControlFlow;
+
+use forerun_engine::Reader;
+use forerun_io::BlobId;
+use forerun_vfs::{
+    Bound, DecodedLen, EncodedBlock, Error, Extent, Metadata, NodeId, Place, Result,
+};
+
+use super::layout::{Kind, Layout};
+use super::tree::{Sums, Tree};
+use super::{FileRuns, ImageMap};
+
+/// Files, and pieces of blocks, that are remembered so that they are counted once: about 40 MiB each.
+const REMEMBERED: usize = 1 << 21;
+/// Files of most pieces that are named.
+const NAMED_FILES: usize = 20;
+/// Extents of all files together: more than an image of 16 TiB in blocks of 64 KiB has.
+const MOST_EXTENTS: u64 = 1 << 28;
+
+/// Walks over an image. `failed` gets the paths that could not be looked at.
+pub fn survey(reader: &Reader, failed: &mut dyn FnMut(Vec<u8>, Error)) -> Result<ImageMap> {
+    let volume = reader.fs().volume();
+    let mut survey = Survey {
+        reader,
+        layout: Layout::new(volume.image_len),
+        tree: Tree::default(),
+        nodes: Remembered::default(),
+        pieces: Remembered::default(),
+        most_runs: Vec::new(),
+        extents: 0,
+    };
+    let regions = reader.fs().regions(&mut |region| {
+        survey.layout.region(&region);
+        ControlFlow::Continue(())
+    });
+    if let Err(error) = regions {
+        failed(Vec::new(), error);
+    }
+    for entry in reader.walk(reader.fs().root()) {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                failed(error.path, error.error);
+                continue;
+            }
+        };
+        let depth = match entry.path.as_slice() {
+            [] => 0,
+            path => 1 + path.iter().filter(|&&byte| byte == b'/').count(),
+        };
+        survey.tree.close(depth);
+        let added = match &entry.metadata {
+            Ok(metadata) => survey.entry(&entry.path, entry.name(), entry.node, metadata),
+            Err(error) => Err(error.clone()),
+        };
+        match added {
+            Err(error @ Error::Limit { .. }) if survey.extents > MOST_EXTENTS => return Err(error),
+            Err(error) => failed(entry.path, error),
+            Ok(()) => {}
+        }
+    }
+    Ok(survey.finish(volume.format))
+}
+
+/// A set that stops to grow.
+#[derive(Default)]
+struct Remembered {
+    seen: HashSet<u64, BuildHasherDefault<DefaultHasher>>,
+    is_full: bool,
+}
+
+impl Remembered {
+    /// Adds a value; returns whether it is new.
+    fn add(&mut self, value: u64) -> bool {
+        if self.seen.len() < REMEMBERED {
+            return self.seen.insert(value);
+        }
+        self.is_full = true;
+        !self.seen.contains(&value)
+    }
+}
+
+struct Survey<'a> {
+    reader: &'a Reader,
+    layout: Layout,
+    tree: Tree,
+    nodes: Remembered,
+    pieces: Remembered,
+    most_runs: Vec<FileRuns>,
+    extents: u64,
+}
+
+/// A file while its extents are visited.
+#[derive(Default)]
+struct FileScan {
+    sums: Sums,
+    /// Where the last bytes ended.
+    end: Option<(BlobId, u64)>,
+    /// The compressed block of the last bytes.
+    block: Option<EncodedBlock>,
+}
+
+impl FileScan {
+    /// Counts a piece at `start` that ends at `end`.
+    fn run(&mut self, blob: BlobId, start: u64, end: u64) {
+        if self.end != Some((blob, start)) {
+            self.sums.runs += 1;
+        }
+        self.end = Some((blob, end));
+    }
+}
+
+impl Survey<'_> {
+    fn entry(&mut self, path: &[u8], name: &[u8], node: NodeId, metadata: &Metadata) -> Result<()> {
+        if metadata.is_dir() {
+            self.tree.enter(name);
+            return Ok(());
+        }
+        if !metadata.is_file() || !self.nodes.add(node.0) {
+            let other = Sums {
+                others: 1,
+                ..Sums::default()
+            };
+            self.tree.rest(&other);
+            return Ok(());
+        }
+        let mut scan = FileScan::default();
+        scan.sums.files = 1;
+        scan.sums.size = metadata.size;
+        let mut over = false;
+        let mapped = match metadata.size {
+            0 => Ok(()),
+            size => self.reader.fs().map(node, 0..size, &mut |extent| {
+                self.extents += 1;
+                over = self.extents > MOST_EXTENTS;
+                add(&mut self.layout, &mut self.pieces, &mut scan, size, &extent);
+                match over {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            }),
+        };
+        let mut sums = scan.sums;
+        sums.fragmented = u64::from(sums.runs > 1);
+        self.note_runs(path, &sums);
+        self.tree.file(name, sums);
+        if over {
+            let what = "number of extents of all files";
+            return Err(Error::limit(Bound::Other, what, MOST_EXTENTS));
+        }
+        mapped
+    }
+
+    /// Keeps a file that is among those of most pieces.
+    fn note_runs(&mut self, path: &[u8], sums: &Sums) {
+        let least = self.most_runs.last().map_or(0, |file| file.runs);
+        let is_wanted = self.most_runs.len() < NAMED_FILES || sums.runs > least;
+        if sums.runs > 1 && is_wanted {
+            self.most_runs.push(FileRuns {
+                path: path.to_vec(),
+                runs: sums.runs,
+                size: sums.size,
+            });
+            self.most_runs
+                .sort_by_key(|file| std::cmp::Reverse(file.runs));
+            self.most_runs.truncate(NAMED_FILES);
+        }
+    }
+
+    fn finish(mut self, format: &'static str) -> ImageMap {
+        self.layout.finish();
+        self.tree.finish();
+        ImageMap {
+            format,
+            is_exact: self.layout.is_exact() && !self.nodes.is_full && !self.pieces.is_full,
+            layout: self.layout,
+            tree: self.tree,
+            fragmented: self.most_runs,
+        }
+    }
+}
+
+/// Adds an extent of a file of `size` bytes.
+fn add(
+    layout: &mut Layout,
+    pieces: &mut Remembered,
+    scan: &mut FileScan,
+    size: u64,
+    extent: &Extent,
+) {
+    let logical = extent.logical.start..extent.logical.end.min(size);
+    let len = logical.end.saturating_sub(logical.start);
+    match &extent.place {
+        Place::Zero => scan.sums.holes = scan.sums.holes.saturating_add(len),
+        Place::Inline(_) => {
+            scan.sums.inline = scan.sums.inline.saturating_add(len);
+            scan.sums.stored = scan.sums.stored.saturating_add(len);
+        }
+        Place::Stored { blob, offset } => {
+            let end = offset.saturating_add(len);
+            scan.run(*blob, *offset, end);
+            if *blob == BlobId::IMAGE {
+                let again = layout.data(Kind::Data, &(*offset..end), false);
+                scan.sums.shared = scan.sums.shared.saturating_add(again);
+                scan.sums.stored = scan.sums.stored.saturating_add(len);
+            } else {
+                scan.sums.outside = scan.sums.outside.saturating_add(len);
+            }
+        }
+        Place::Encoded { block, skip } => {
+            let is_same = scan.block.replace(*block) == Some(*block);
+            encoded(layout, pieces, scan, (block, *skip), (len, is_same));
+        }
+    }
+}
+
+/// Adds bytes of a compressed block: `len` of them after `skip`.
+fn encoded(
+    layout: &mut Layout,
+    pieces: &mut Remembered,
+    scan: &mut FileScan,
+    (block, skip): (&EncodedBlock, u32),
+    (len, is_same): (u64, bool),
+) {
+    let whole = u64::from(block.decoded_len.max()).max(1);
+    let stored = block.stored();
+    let is_piece =
+        skip > 0 || len < whole && !is_same || matches!(block.decoded_len, DecodedLen::AtMost(_));
+    let bytes = match is_piece {
+        false if is_same => 0,
+        false => u64::from(block.len),
+        // No overflow: both are below 2^32.
+        true => u64::from(block.len) * len.min(whole) / whole,
+    };
+    if block.blob != BlobId::IMAGE {
+        scan.sums.outside = scan.sums.outside.saturating_add(bytes);
+        return;
+    }
+    scan.sums.stored = scan.sums.stored.saturating_add(bytes);
+    if is_same {
+        return;
+    }
+    if is_piece {
+        layout.data(Kind::Fragments, &stored, true);
+        let piece = (block.offset, skip);
+        let piece = BuildHasherDefault::<DefaultHasher>::default().hash_one(piece);
+        if !pieces.add(piece) {
+            scan.sums.shared = scan.sums.shared.saturating_add(bytes);
+        }
+        return;
+    }
+    scan.run(block.blob, stored.start, stored.end);
+    if layout.data(Kind::Compressed, &stored, false) > 0 {
+        scan.sums.shared = scan.sums.shared.saturating_add(bytes);
+    }
+}

@@ -1,0 +1,100 @@
+//! The requests that a graph shows one by one: all of them while they are few, else one of 2, of 4, of 8.
+
+use serde_json::Value;
+
+/// Most points of one kind.
+const MOST: usize = 2048;
+
+/// A request as a point, or a short line, over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// When it began, in microseconds.
+    pub start: u64,
+    /// How long it took, in microseconds.
+    pub took: u64,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// The blob that the bytes are in.
+    pub blob: u64,
+    /// Whether it failed.
+    pub failed: bool,
+}
+
+/// Points of one kind.
+#[derive(Clone, Debug)]
+pub struct Points {
+    /// One of this many is kept.
+    pub every: u64,
+    seen: u64,
+    kept: Vec<Point>,
+}
+
+impl Default for Points {
+    fn default() -> Self {
+        Self {
+            every: 1,
+            seen: 0,
+            kept: Vec::new(),
+        }
+    }
+}
+
+impl Points {
+    /// Adds a point, if it is one of those that are kept.
+    pub fn add(&mut self, point: Point) {
+        if self.seen.is_multiple_of(self.every) {
+            if self.kept.len() >= MOST {
+                let mut is_kept = false;
+                self.kept.retain(|_| {
+                    is_kept = !is_kept;
+                    is_kept
+                });
+                self.every = self.every.saturating_mul(2);
+            }
+            if self.seen.is_multiple_of(self.every) {
+                self.kept.push(point);
+            }
+        }
+        self.seen = self.seen.saturating_add(1);
+    }
+
+    /// Returns the points as lists of start, time, offset, length, blob, and 1 for a failure.
+    pub fn json(&self) -> Value {
+        let list = |point: &Point| {
+            Value::from(vec![
+                point.start,
+                point.took,
+                point.offset,
+                point.len,
+                point.blob,
+                u64::from(point.failed),
+            ])
+        };
+        self.kept.iter().map(list).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_points_are_thinned_evenly() {
+        let mut points = Points::default();
+        for start in 0..100_000 {
+            points.add(Point {
+                start,
+                took: 0,
+                offset: 0,
+                len: 0,
+                blob: 0,
+                failed: false,
+            });
+        }
+        assert_eq!(points.every, 64);
+        assert_eq!(points.kept.len(), 100_000_usize.div_ceil(64));
+        assert!(points.kept.iter().all(|point| point.start % 64 == 0));
+    }
+}

@@ -1,0 +1,222 @@
+//! Sums over time, for a trace of unknown length: when it gets longer than the bins reach, two become one.
+
+/// Number of bins.
+pub const BINS: usize = 1024;
+
+/// The latest time that is told from later ones, in microseconds: 35 years.
+const LATEST: u64 = 1 << 50;
+/// The longest request that is told from longer ones, in bytes.
+const LONGEST: u64 = 1 << 48;
+
+/// Bytes in flight: the area below steps up at the starts of requests, and down at their ends.
+#[derive(Clone, Debug)]
+struct Flight {
+    /// Byte-microseconds in each bin of the steps that lie in it.
+    area: Vec<i128>,
+    /// Bytes that the steps of the bin before add from the start of this one on.
+    rate: Vec<i128>,
+}
+
+/// Results of lookups in the caches of data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookups {
+    /// Found.
+    pub hits: u64,
+    /// On its way already.
+    pub waits: u64,
+    /// Not there.
+    pub misses: u64,
+}
+
+/// A kind of traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// To the image or device.
+    Device,
+    /// To a server.
+    Server,
+}
+
+/// The sums.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    /// Microseconds of a bin.
+    pub width: u64,
+    device: Flight,
+    server: Flight,
+    lookups: Vec<Lookups>,
+}
+
+impl Default for Timeline {
+    fn default() -> Self {
+        let flight = Flight {
+            area: vec![0; BINS],
+            rate: vec![0; BINS + 1],
+        };
+        Self {
+            width: 1,
+            device: flight.clone(),
+            server: flight,
+            lookups: vec![Lookups::default(); BINS],
+        }
+    }
+}
+
+impl Timeline {
+    /// Adds a request of `len` bytes.
+    pub fn request(&mut self, link: Link, start: u64, end: u64, len: u64) {
+        let (start, end) = (start.min(end).min(LATEST), end.min(LATEST));
+        self.reach(end);
+        let (width, len) = (self.width, i128::from(len.min(LONGEST)));
+        let flight = match link {
+            Link::Device => &mut self.device,
+            Link::Server => &mut self.server,
+        };
+        flight.step(width, start, len);
+        flight.step(width, end, -len);
+    }
+
+    /// Adds a lookup in a cache.
+    pub fn lookup(&mut self, at: u64, found: Lookups) {
+        let at = at.min(LATEST);
+        self.reach(at);
+        if let Some(sums) = self.lookups.get_mut(index(at, self.width)) {
+            *sums = sums.and(found);
+        }
+    }
+
+    /// Returns the mean of bytes in flight in each bin.
+    pub fn in_flight(&self, link: Link) -> Vec<u64> {
+        let flight = match link {
+            Link::Device => &self.device,
+            Link::Server => &self.server,
+        };
+        let width = i128::from(self.width);
+        let mut rate = 0;
+        let bins = flight.area.iter().zip(&flight.rate);
+        let means = bins.map(|(area, added)| {
+            rate += added;
+            u64::try_from((area + rate * width) / width).unwrap_or(0)
+        });
+        means.collect()
+    }
+
+    /// Returns the lookups in each bin.
+    pub fn lookups(&self) -> &[Lookups] {
+        &self.lookups
+    }
+
+    /// Makes the bins wide enough to hold `at`.
+    fn reach(&mut self, at: u64) {
+        while index(at, self.width) >= BINS {
+            self.device.double(self.width);
+            self.server.double(self.width);
+            let pairs = self.lookups.chunks(2);
+            let mut lookups: Vec<_> = pairs
+                .map(|pair| pair.iter().fold(Lookups::default(), |a, b| a.and(*b)))
+                .collect();
+            lookups.resize(BINS, Lookups::default());
+            self.lookups = lookups;
+            self.width *= 2;
+        }
+    }
+}
+
+impl Lookups {
+    /// Returns the sum of both.
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            hits: self.hits + other.hits,
+            waits: self.waits + other.waits,
+            misses: self.misses + other.misses,
+        }
+    }
+}
+
+impl Flight {
+    fn step(&mut self, width: u64, at: u64, len: i128) {
+        let bin = index(at, width);
+        let left = i128::from(width - at % width);
+        if let (Some(area), Some(rate)) = (self.area.get_mut(bin), self.rate.get_mut(bin + 1)) {
+            *area += len * left;
+            *rate += len;
+        }
+    }
+
+    fn double(&mut self, width: u64) {
+        let (old_area, old_rate) = (self.area.clone(), self.rate.clone());
+        let at = |values: &[i128], index: usize| values.get(index).copied().unwrap_or(0);
+        for (bin, area) in self.area.iter_mut().enumerate() {
+            let (first, second) = (2 * bin, 2 * bin + 1);
+            let of_second = at(&old_rate, second) * i128::from(width);
+            // The last rate has no bin: it is that of steps that are over.
+            let of_second = if second < BINS { of_second } else { 0 };
+            *area = at(&old_area, first) + at(&old_area, second) + of_second;
+        }
+        for (bin, rate) in self.rate.iter_mut().enumerate() {
+            let before = (2 * bin).checked_sub(1);
+            *rate = at(&old_rate, 2 * bin) + before.map_or(0, |before| at(&old_rate, before));
+        }
+    }
+}
+
+fn index(at: u64, width: u64) -> usize {
+    forerun_io::saturating_usize(at / width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn total(timeline: &Timeline) -> u64 {
+        let means = timeline.in_flight(Link::Device);
+        means.iter().map(|mean| mean * timeline.width).sum()
+    }
+
+    #[test]
+    fn the_area_stays_the_same_when_bins_become_wider() {
+        let mut timeline = Timeline::default();
+        timeline.request(Link::Device, 10, 20, 4096);
+        timeline.request(Link::Device, 15, 1023, 4096);
+        timeline.request(Link::Device, 7, 7, 4096);
+        assert_eq!(total(&timeline), 4096 * (10 + 1008));
+        assert_eq!(timeline.in_flight(Link::Device).get(16), Some(&8192));
+        for (end, width) in [(1024, 2), (2050, 4), (1_000_000, 1024)] {
+            let before = total(&timeline);
+            timeline.request(Link::Device, end - 1, end, 4096);
+            assert_eq!(timeline.width, width);
+            let after = total(&timeline);
+            assert!(
+                after.abs_diff(before + 4096) < 1024 * width,
+                "{before} {after}"
+            );
+        }
+        assert_eq!(timeline.in_flight(Link::Server), vec![0; BINS]);
+    }
+
+    #[test]
+    fn absurd_numbers_end_nothing() {
+        let mut timeline = Timeline::default();
+        let one = Lookups {
+            hits: 1,
+            ..Lookups::default()
+        };
+        timeline.lookup(0, one);
+        for _ in 0..3 {
+            timeline.request(Link::Server, u64::MAX, 0, u64::MAX);
+            timeline.request(Link::Server, 0, u64::MAX, u64::MAX);
+            timeline.lookup(u64::MAX, one);
+        }
+        let all = timeline
+            .lookups()
+            .iter()
+            .fold(Lookups::default(), |a, b| a.and(*b));
+        assert_eq!(all.hits, 4);
+        assert!(
+            timeline
+                .in_flight(Link::Server)
+                .iter()
+                .any(|&mean| mean > 0)
+        );
+    }
+}

@@ -184,23 +184,8 @@ fn twins_are_shared_and_holes_are_none() {
     assert!(ratio < 6_300_000, "{ratio}");
 }
 
-#[test]
-fn a_page_with_a_map_can_be_used_whatever_the_names() {
-    let Some(browser) = Browser::new() else {
-        return;
-    };
-    let tree = Tree::with_odd_names();
-    tree.run(&["pack", "-q", "--format", "squashfs", "tree", "<a>&.img"])
-        .ok();
-    let page = tree.path("map.html");
-    tree.run(&["map", "--html", "map.html", "<a>&.img"]).ok();
-    assert!(page.metadata().unwrap().len() < 2_000_000);
-    let again = tree.run(&["map", "--html", "map.html", "<a>&.img"]);
-    assert_eq!(again.code, Some(5), "{}", again.stderr);
-    let map = tree.run(&["map", "--json", "<a>&.img"]).ok().json();
-    let told = browser.run(
-        &page,
-        r##"
+/// Uses a page with a map: zooms, moves, points, goes into a directory and out of it.
+const MAP_SCRIPT: &str = r##"
         const told = { title: document.querySelector("h1").textContent, figures: rows("figures"), sums: rows("sums"),
           directories: rows("directories"), before: viewNow(), images: document.images.length };
         wheel("layout", 0.5, 0.3, -100, false); told.wheel = viewNow();
@@ -219,8 +204,23 @@ fn a_page_with_a_map_can_be_used_whatever_the_names() {
         const stored = document.querySelector("input[value=stored]"); stored.checked = true;
         stored.dispatchEvent(new Event("change")); told.tiles = Number(document.getElementById("tree").dataset.tiles);
         told.names = data.nodes.map((node) => node[1]);
-        return told;"##,
-    );
+        return told;"##;
+
+#[test]
+fn a_page_with_a_map_can_be_used_whatever_the_names() {
+    let Some(browser) = Browser::new() else {
+        return;
+    };
+    let tree = Tree::with_odd_names();
+    tree.run(&["pack", "-q", "--format", "squashfs", "tree", "<a>&.img"])
+        .ok();
+    let page = tree.path("map.html");
+    tree.run(&["map", "--html", "map.html", "<a>&.img"]).ok();
+    assert!(page.metadata().unwrap().len() < 2_000_000);
+    let again = tree.run(&["map", "--html", "map.html", "<a>&.img"]);
+    assert_eq!(again.code, Some(5), "{}", again.stderr);
+    let map = tree.run(&["map", "--json", "<a>&.img"]).ok().json();
+    let told = browser.run(&page, MAP_SCRIPT);
     assert_eq!(told["title"], "Map of <a>&.img");
     assert_eq!(told["images"], 0);
     for kind in map["kinds"].as_array().unwrap() {
@@ -311,6 +311,28 @@ fn traced(place: &Place, image: &str, work: impl FnOnce()) {
     mounted.end();
 }
 
+/// Uses a page with a trace: zooms, moves, points, goes through requests, leaves classes out.
+const TRACE_SCRIPT: &str = r##"
+        const told = { figures: rows("figures"), slowest: rows("slowest"), before: viewNow(),
+          drawn: Number(document.getElementById("seek").dataset.drawn), legend: document.getElementById("classes").textContent };
+        wheel("seek", 0.5, 0.5, -100, false); told.wheel = viewNow();
+        wheel("seek", 0.5, 0.5, -100, true); told.shifted = viewNow();
+        key("flight", "+"); told.plus = viewNow();
+        key("seek", "ArrowRight"); told.right = viewNow();
+        key("seek", "0"); told.all = viewNow();
+        key("seek", "n"); told.first = document.getElementById("chosen").textContent;
+        key("seek", "n"); told.second = document.getElementById("chosen").textContent;
+        const box = document.getElementById("seek").getBoundingClientRect();
+        const [start, , offset, len] = sorted[1].point, x = scaleX(box.width)(start), y = scaleY(400)(offset + len / 2);
+        point("seek", x / box.width, y / box.height); told.tip = tipText();
+        point("waterfall", 0.5, 0.1); told.file = tipText();
+        point("flight", 0.5, 0.5); told.flight = tipText();
+        point("cache", 0.5, 0.5); told.cache = tipText();
+        const boxes = document.querySelectorAll("#classes input"); boxes.forEach((box) => { box.checked = false;
+          box.dispatchEvent(new Event("change")); });
+        told.none = Number(document.getElementById("seek").dataset.drawn);
+        return told;"##;
+
 #[test]
 fn a_page_with_a_trace_of_a_fetched_image() {
     let Some(browser) = Browser::new() else {
@@ -333,29 +355,7 @@ fn a_page_with_a_trace_of_a_fetched_image() {
     place.run(&["trace", "--html", "trace.html", "trace"]).ok();
     let sums = place.run(&["trace", "--json", "trace"]).ok().json();
     let picture = &sums["picture"];
-    let told = browser.run(
-        &place.path("trace.html"),
-        r##"
-        const told = { figures: rows("figures"), slowest: rows("slowest"), before: viewNow(),
-          drawn: Number(document.getElementById("seek").dataset.drawn), legend: document.getElementById("classes").textContent };
-        wheel("seek", 0.5, 0.5, -100, false); told.wheel = viewNow();
-        wheel("seek", 0.5, 0.5, -100, true); told.shifted = viewNow();
-        key("flight", "+"); told.plus = viewNow();
-        key("seek", "ArrowRight"); told.right = viewNow();
-        key("seek", "0"); told.all = viewNow();
-        key("seek", "n"); told.first = document.getElementById("chosen").textContent;
-        key("seek", "n"); told.second = document.getElementById("chosen").textContent;
-        const box = document.getElementById("seek").getBoundingClientRect();
-        const [start, , offset, len] = sorted[1].point, x = scaleX(box.width)(start), y = scaleY(400)(offset + len / 2);
-        point("seek", x / box.width, y / box.height); told.tip = tipText();
-        point("waterfall", 0.5, 0.1); told.file = tipText();
-        point("flight", 0.5, 0.5); told.flight = tipText();
-        point("cache", 0.5, 0.5); told.cache = tipText();
-        const boxes = document.querySelectorAll("#classes input"); boxes.forEach((box) => { box.checked = false;
-          box.dispatchEvent(new Event("change")); });
-        told.none = Number(document.getElementById("seek").dataset.drawn);
-        return told;"##,
-    );
+    let told = browser.run(&place.path("trace.html"), TRACE_SCRIPT);
     let mut drawn = 0;
     for class in picture["classes"].as_array().unwrap() {
         let name = class["class"].as_str().unwrap();
@@ -379,6 +379,12 @@ fn a_page_with_a_trace_of_a_fetched_image() {
     for (name, value) in picture["cache"].as_object().unwrap() {
         assert_eq!(told["figures"][name][1], *value, "{name}");
     }
+    assert_files(&told, picture);
+    assert_moved(&told);
+}
+
+/// Asserts that the page has the files of the figures.
+fn assert_files(told: &Value, picture: &Value) {
     let files = picture["slowest_files"].as_array().unwrap();
     let paths: Vec<_> = files
         .iter()
@@ -394,6 +400,10 @@ fn a_page_with_a_trace_of_a_fetched_image() {
             (&file["path"], &file["reads"], &file["bytes"])
         );
     }
+}
+
+/// Asserts that the page did what the script did.
+fn assert_moved(told: &Value) {
     let span = |name: &str, axis: &str| {
         let edge = |n: &str| told[name][format!("{axis}{n}")].as_f64().unwrap();
         edge("1") - edge("0")

@@ -7,11 +7,11 @@ use std::ops::Range;
 pub struct Region {
     /// Bytes of the image.
     pub range: Range<u64>,
-    /// What they hold.
+    /// The contents.
     pub kind: RegionKind,
 }
 
-/// What a region holds.
+/// The contents of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RegionKind {
     /// Metadata: the name that the format has for it, in lower-case letters.

@@ -45,7 +45,7 @@ pub struct TraceArgs {
     pub force: bool,
 }
 
-/// What a trace says.
+/// The sums of a trace, and its picture.
 #[derive(Default)]
 struct Recorded {
     summary: TraceSummary,

@@ -152,7 +152,7 @@ impl Amounts {
     }
 }
 
-/// What was seen of a mount so far.
+/// The last report of a mount, and the rates before it.
 #[derive(Debug, Default)]
 struct Seen {
     amounts: Amounts,
@@ -339,19 +339,15 @@ fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
 }
 
 /// Converts a counter, of which the digits beyond the sixteenth do not matter.
-#[allow(clippy::as_conversions, clippy::cast_precision_loss)]
+#[allow(clippy::as_conversions)] // Only digits beyond the sixteenth are lost.
 const fn float(n: u64) -> f64 {
-    n as f64 // Nothing but digits beyond the sixteenth is lost.
+    n as f64
 }
 
 /// Rounds a rate, which is not negative.
-#[allow(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss
-)]
+#[allow(clippy::as_conversions)] // It saturates, and a fraction does not matter.
 const fn whole(n: f64) -> u64 {
-    n as u64 // It saturates, and a fraction does not matter.
+    n as u64
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What each part of an image holds: sums by kind, and by place for the picture.
+//! The contents of each part of an image: sums by kind, and by place for the picture.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ const BINS: u64 = 4096;
 /// Classes of length of free runs.
 const LENGTHS: usize = 64;
 
-/// What bytes of an image hold.
+/// A kind of contents of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Structures of the format that its driver names.

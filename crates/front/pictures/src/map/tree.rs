@@ -9,7 +9,7 @@ const MOST: usize = 2000;
 /// Bytes of a name that are kept.
 const NAME: usize = 255;
 
-/// What files hold, and how.
+/// Sums over files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Regular files. One with several names is counted where it was met first.

@@ -7,7 +7,7 @@ use std::process::Command;
 use forerun_testkit::{TempDir, require, temp_dir};
 use serde_json::Value;
 
-/// What the script of a test needs: rows of tables as lists, and events as a reader makes them.
+/// Functions for the scripts of tests: rows of tables as lists, and events as a reader makes them.
 const HELPERS: &str = r##"
 const rows = (id) => Object.fromEntries([...document.querySelectorAll("#" + id + " tr[data-key]")].map((row) =>
   [row.dataset.key, [...row.cells].map((cell) => cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value))]));

@@ -5,8 +5,9 @@ use std::fmt;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use forerun_measure::run::Run;
+use forerun_measure::turns::{Turn, turns};
 
-use super::run::Run;
 use super::table::Series;
 
 /// A measured piece of work: a row of a table.
@@ -86,18 +87,20 @@ pub fn rounds<R: Row>(
             }
         }
     }
-    for round in 1..=rounds {
-        for row in rows {
-            let mut of_row: Vec<_> = all.iter_mut().filter(|s| s.row == *row).collect();
-            if round % 2 == 0 {
-                of_row.reverse();
-            }
-            for series in of_row {
-                let (what, contender) = (row.what(), series.contender);
-                eprintln!("round {round} of {rounds}: {what}, {contender}");
-                series.push(measure(*row, contender));
-            }
-        }
+    let of_rows: Vec<R> = all.iter().map(|series| series.row).collect();
+    for Turn { round, series } in turns(&of_rows, rounds) {
+        let series = &mut all[series];
+        let (row, contender) = (series.row, series.contender);
+        eprintln!("round {round} of {rounds}: {}, {contender}", row.what());
+        series.push(told(measure(row, contender)));
     }
     all
+}
+
+/// Prints why a run failed, so that the user need not wait for the end.
+pub fn told<T>(run: Result<T>) -> Result<T> {
+    if let Err(error) = &run {
+        eprintln!("FAILED: {error:#}");
+    }
+    run
 }

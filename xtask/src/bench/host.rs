@@ -3,20 +3,18 @@
 use std::fs;
 use std::process::Command;
 
+use forerun_measure::machine::Machine;
+use forerun_measure::programs::first_line;
 use serde_json::{Value, json};
 
 /// Facts about the machine.
 pub struct Host {
-    /// Release of the kernel.
-    pub kernel: String,
-    /// Its drivers' options, and where they were found.
+    /// The machine.
+    pub machine: Machine,
+    /// The options of the kernel's drivers, and where they were found.
     pub drivers: Vec<(Driver, Option<Configuration>)>,
     /// Names and versions of the programs.
     pub programs: Vec<(&'static str, String)>,
-    /// CPUs that can be used.
-    pub cpus: usize,
-    /// Bytes of memory.
-    pub memory: u64,
 }
 
 /// Where options were found, and those that are set.
@@ -43,36 +41,27 @@ impl Host {
         let others = programs
             .iter()
             .map(|&(name, argument)| (name, first_line(Command::new(name).arg(argument))));
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let kernel = kernel.trim().to_string();
-        let info = rustix::system::sysinfo();
+        let machine = Machine::look();
         Self {
             drivers: drivers
                 .iter()
-                .map(|driver| (*driver, configuration(&kernel, driver.prefix)))
+                .map(|driver| (*driver, configuration(&machine.kernel, driver.prefix)))
                 .collect(),
-            kernel,
+            machine,
             programs: std::iter::once(("forerun", version))
                 .chain(others)
                 .collect(),
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            memory: info.totalram.saturating_mul(info.mem_unit.into()),
         }
     }
 
     /// Returns the most memory that reading or extracting may take: the default budget and 100 MiB.
     pub fn memory_bound(&self) -> u64 {
-        (self.memory / 8).min(256 << 20) + (100 << 20)
+        (self.machine.memory / 8).min(256 << 20) + (100 << 20)
     }
 
     /// Describes the machine for people.
     pub fn text(&self) -> String {
-        let mut text = format!(
-            "Linux {}, {} CPUs, {} MiB of memory\n",
-            self.kernel,
-            self.cpus,
-            self.memory >> 20
-        );
+        let mut text = format!("{}\n", self.machine.text());
         for (Driver { name, .. }, found) in &self.drivers {
             text += &match found {
                 Some((from, options)) => format!("{name} in {from}: {}\n", options.join(" ")),
@@ -92,12 +81,8 @@ impl Host {
             .iter()
             .map(|(name, version)| ((*name).to_string(), version.as_str().into()))
             .collect();
-        let mut json = json!({
-            "kernel": self.kernel,
-            "programs": programs,
-            "cpus": self.cpus,
-            "memory": self.memory,
-        });
+        let mut json = self.machine.json();
+        json["programs"] = programs.into();
         for (driver, found) in &self.drivers {
             let key = format!("{}_configuration", driver.name.to_lowercase());
             json[key] = json!(found.as_ref().map(|(_, options)| options));
@@ -127,19 +112,6 @@ fn options(text: &str, prefix: &str) -> Vec<String> {
         .filter_map(|line| line.strip_prefix(prefix))
         .map(|option| option.strip_suffix("=y").unwrap_or(option).to_string())
         .collect()
-}
-
-/// Returns the first line that a program prints, whatever its status: some fail when asked for the
-/// version.
-fn first_line(command: &mut Command) -> String {
-    let Ok(output) = command.output() else {
-        return "not installed".to_string();
-    };
-    let text = [output.stderr, output.stdout].concat();
-    let text = String::from_utf8_lossy(&text);
-    let mut lines = text.lines().map(str::trim);
-    let line = lines.find(|line| !line.is_empty()).unwrap_or("no version");
-    line.to_string()
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
-use forerun_testkit::{generate, require};
+use forerun_measure::programs::find_program;
+use forerun_testkit::generate;
 
 use super::program::program_in;
 use crate::process;
@@ -55,7 +56,7 @@ pub fn prepare(root: &Path, dir: &Path, program: Option<&Path>) -> Result<RomfsI
 
 /// Packs a tree with the reference writer where it is installed: its images are the ones that users have.
 fn pack(inputs: &RomfsInputs, tree: &Path, image: &Path) -> Result<()> {
-    let mut command = match require::find_program("genromfs") {
+    let mut command = match find_program("genromfs") {
         Some(genromfs) => {
             let mut command = Command::new(genromfs);
             command.arg("-d").arg(tree).arg("-f").arg(image);

@@ -1,6 +1,5 @@
 //! Measurements: wall time and counted requests, for people; nothing fails by them.
 
-mod caches;
 mod comparison;
 mod erofs;
 mod exfat;
@@ -8,15 +7,10 @@ mod generated;
 mod host;
 mod inputs;
 mod metadata;
-mod mount;
 mod ondemand;
-mod other;
 mod program;
 mod report;
 mod romfs;
-mod run;
-mod samples;
-mod scratch;
 mod squashfs;
 mod table;
 mod tree;
@@ -29,6 +23,7 @@ pub use program::program_in;
 
 use anyhow::Result;
 use clap::Subcommand;
+use forerun_measure::work::{self as pieces, Work};
 
 /// The benches.
 #[derive(Subcommand)]
@@ -53,7 +48,7 @@ pub enum Bench {
     Work {
         /// The work
         #[command(subcommand)]
-        work: work::Work,
+        work: Work,
     },
 }
 
@@ -66,6 +61,9 @@ pub fn run(root: &Path, what: &Bench) -> Result<()> {
         Bench::Exfat(options) => exfat::run(root, options),
         Bench::Ondemand(options) => ondemand::run(root, options),
         Bench::Metadata(options) => metadata::run(root, options),
-        Bench::Work { work } => work::run(work),
+        Bench::Work { work } => {
+            println!("{}", pieces::run(work)?);
+            Ok(())
+        }
     }
 }

@@ -1,10 +1,9 @@
 //! Medians, ratios, and the two ways to print them.
 
 use comfy_table::{CellAlignment, Table};
+use forerun_measure::counters::Counters;
+use forerun_measure::statistics::{median, middle};
 use serde_json::{Value, json};
-
-use super::mount::Counters;
-use super::samples::{median, middle};
 
 /// One run.
 pub struct Sample {

@@ -11,11 +11,12 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use forerun_testkit::require;
+use forerun_measure::caches::drop_caches;
+use forerun_measure::counters::Counters;
+use forerun_measure::mount::{Access, Mounted};
+use forerun_measure::programs::find_program;
 
-use super::caches::drop_caches;
 use super::inputs::{self, RomfsInputs};
-use super::mount::{Access, Counters, Mounted};
 use super::report::{RomfsReport, RomfsSeries, Sample};
 use crate::process;
 
@@ -68,7 +69,7 @@ pub fn run(root: &Path, options: &RomfsOptions) -> Result<()> {
 }
 
 fn accesses(is_root: bool) -> Vec<Access> {
-    let rootless = require::find_program("fusermount3").is_some();
+    let rootless = find_program("fusermount3").is_some();
     let mut accesses = Vec::new();
     for (user_is_there, rootless) in [(is_root, false), (rootless, true)] {
         if !user_is_there {

@@ -2,12 +2,12 @@
 
 use anyhow::{Result, ensure};
 use comfy_table::{CellAlignment, Table};
+use forerun_measure::run::Run;
+use forerun_measure::samples::Samples;
 use serde_json::{Value, json};
 
 use super::comparison::Row;
 use super::host::Host;
-use super::run::Run;
-use super::samples::{Samples, middle};
 
 /// The runs of one row by one of the drivers.
 pub struct Series<R: Row> {
@@ -45,20 +45,12 @@ impl<R: Row> Series<R> {
         self.samples.request_len(|run| &run.counters)
     }
 
-    /// Returns the number of messages of the FUSE protocol.
     fn messages(&self) -> Option<u64> {
-        let of = |run: &Run| {
-            let named = run
-                .counters
-                .iter()
-                .filter(|(name, _)| name.starts_with("fuse_"));
-            named.map(|(_, count)| count).sum::<u64>()
-        };
-        middle(self.samples.runs.iter().map(of)).filter(|&count| count > 0)
+        self.samples.messages()
     }
 
     fn peak(&self) -> Option<u64> {
-        self.samples.runs.iter().filter_map(|run| run.peak).max()
+        self.samples.peak()
     }
 
     fn made(&self) -> Option<u64> {
@@ -67,12 +59,7 @@ impl<R: Row> Series<R> {
 
     /// Returns the data that all runs found, or `None` where they differ.
     fn found(&self) -> Option<&str> {
-        let first = &self.samples.runs.first()?.found;
-        self.samples
-            .runs
-            .iter()
-            .all(|run| run.found == *first)
-            .then_some(first)
+        self.samples.found()
     }
 }
 
@@ -359,7 +346,8 @@ pub fn align_right(table: &mut Table, column: usize) {
 mod tests {
     use super::*;
     use crate::bench::host::Driver;
-    use crate::bench::mount::Counters;
+    use forerun_measure::counters::Counters;
+    use forerun_measure::machine::Machine;
 
     #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
     enum Row {
@@ -423,7 +411,7 @@ mod tests {
     fn report(series: Vec<Series<Row>>) -> Report<Row> {
         Report {
             host: Host {
-                kernel: "1.2".to_string(),
+                machine: Machine::look(),
                 drivers: vec![(
                     Driver {
                         name: "SQUASHFS",
@@ -432,8 +420,6 @@ mod tests {
                     Some(("here".to_string(), vec!["XZ".to_string()])),
                 )],
                 programs: vec![("x", "1".to_string())],
-                cpus: 2,
-                memory: 1 << 30,
             },
             tree: "tree".to_string(),
             about: "about".to_string(),

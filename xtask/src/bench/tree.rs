@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use forerun_measure::process::remove;
 
 use super::generated;
 use crate::process;
@@ -67,17 +68,6 @@ pub fn forget_other_tree(dir: &Path, tree: &Path, extensions: &[&str]) -> Result
     let note = note(dir);
     fs::write(&note, tree.as_os_str().as_encoded_bytes())
         .with_context(|| note.display().to_string())
-}
-
-/// Removes a file or a directory with all in it, if it is there.
-pub fn remove(path: &Path) -> Result<()> {
-    let removed = match path.symlink_metadata() {
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    };
-    removed.with_context(|| path.display().to_string())
 }
 
 /// Returns whether what is kept in `dir` was made of `tree`.

@@ -1,229 +1,29 @@
-//! The work of the measured processes, as a hidden command of this program: the same code for every
-//! driver, in processes of its own as a user's would be.
-//!
-//! Each prints what it read, so that runs over different drivers can be compared.
+//! The work of the measured processes, done by this program.
 
-use std::fs::{self, File};
-use std::io::Read;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::thread;
+use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
-use forerun_testkit::rng::Rng;
+use anyhow::{Result, ensure};
+use forerun_measure::run::{self, Worker};
 
-/// Bytes asked for at once, as cat(1) and cp(1) do.
-const BUFFER: usize = 128 << 10;
-/// Length of a random read.
-const PAGE: u64 = 4096;
-const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
-const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+use super::tree::BIG_LEN;
 
-/// A piece of work.
-#[derive(clap::Subcommand)]
-pub enum Work {
-    /// Walk in directory order and read every file when it is met
-    Tree {
-        /// Where to start
-        dir: PathBuf,
-    },
-    /// Read files
-    Files {
-        /// In this order
-        files: Vec<PathBuf>,
-    },
-    /// Read pages of a file at places of a seeded sequence
-    Random {
-        /// The file
-        file: PathBuf,
-        /// Reads of all threads together
-        #[arg(long, default_value_t = 4000)]
-        reads: u64,
-        /// Threads
-        #[arg(long, default_value_t = 2)]
-        threads: u64,
-    },
-    /// Read pages of a file that is in memory, without a look at what is in them
-    Pages {
-        /// The file
-        file: PathBuf,
-        /// Reads
-        #[arg(long, default_value_t = 1_000_000)]
-        reads: u64,
-        /// At places of a seeded sequence, and not one after the other
-        #[arg(long)]
-        random: bool,
-    },
+/// Reads the large file.
+pub fn cat(path: &Path) -> Result<String> {
+    let len = run::cat(path)?;
+    ensure!(len == BIG_LEN.to_string(), "{len} bytes, not {BIG_LEN}");
+    Ok(len)
 }
 
-/// Runs the work, and prints `files` and `bytes`, or a sum over what was read.
-pub fn run(work: &Work) -> Result<()> {
-    match work {
-        Work::Tree { dir } => tree(dir).map(|totals| totals.print()),
-        Work::Files { files } => {
-            let mut totals = Totals::new();
-            files.iter().try_for_each(|file| totals.read(file))?;
-            totals.print();
-            Ok(())
-        }
-        Work::Random {
-            file,
-            reads,
-            threads,
-        } => random(file, *reads, *threads),
-        Work::Pages {
-            file,
-            reads,
-            random,
-        } => pages(file, *reads, *random),
-    }
+/// Runs some work of this program's own in a process of its own.
+pub fn own(work: &[&str], path: &Path) -> Result<String> {
+    worker()?.run(work, path)
 }
 
-struct Totals {
-    files: u64,
-    bytes: u64,
-    buffer: Vec<u8>,
+/// Reads all files with four processes.
+pub fn four(path: &Path) -> Result<String> {
+    worker()?.share(path, 4)
 }
 
-impl Totals {
-    fn new() -> Self {
-        Self {
-            files: 0,
-            bytes: 0,
-            buffer: vec![0; BUFFER],
-        }
-    }
-
-    fn read(&mut self, path: &Path) -> Result<()> {
-        let with_path = || path.display().to_string();
-        let mut file = File::open(path).with_context(with_path)?;
-        let len = file.metadata().with_context(with_path)?.len();
-        let mut read = 0;
-        loop {
-            let count = file.read(&mut self.buffer).with_context(with_path)?;
-            if count == 0 {
-                break;
-            }
-            read += u64::try_from(count)?;
-        }
-        ensure!(read == len, "{}: {read} of {len} bytes", path.display());
-        self.files += 1;
-        self.bytes += read;
-        Ok(())
-    }
-
-    fn print(&self) {
-        println!("{} {}", self.files, self.bytes);
-    }
-}
-
-fn tree(dir: &Path) -> Result<Totals> {
-    let mut totals = Totals::new();
-    // The listings that are being walked through, the innermost last.
-    let mut open = vec![listing(dir)?];
-    while let Some(listing_now) = open.last_mut() {
-        let Some((path, kind)) = listing_now.next() else {
-            open.pop();
-            continue;
-        };
-        if kind.is_dir() {
-            open.push(listing(&path)?);
-        } else if kind.is_file() {
-            totals.read(&path)?;
-        }
-    }
-    Ok(totals)
-}
-
-/// Reads a listing completely, in the order of the directory.
-fn listing(dir: &Path) -> Result<std::vec::IntoIter<(PathBuf, fs::FileType)>> {
-    let entries = fs::read_dir(dir).and_then(|entries| {
-        entries
-            .map(|entry| entry.and_then(|entry| Ok((entry.path(), entry.file_type()?))))
-            .collect::<Result<Vec<_>, _>>()
-    });
-    Ok(entries
-        .with_context(|| dir.display().to_string())?
-        .into_iter())
-}
-
-fn random(path: &Path, reads: u64, threads: u64) -> Result<()> {
-    let file = File::open(path).with_context(|| path.display().to_string())?;
-    let pages = file.metadata()?.len() / PAGE;
-    ensure!(pages > 0, "{}: less than a page", path.display());
-    let sum = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|thread| {
-                let count = reads / threads + u64::from(thread < reads % threads);
-                let file = &file;
-                scope.spawn(move || read_pages(file, Rng::new(thread), pages, count))
-            })
-            .collect();
-        workers.into_iter().try_fold(0_u64, |sum, worker| {
-            let part = worker.join().ok().context("a thread panicked")??;
-            Ok::<_, anyhow::Error>(sum.wrapping_add(part))
-        })
-    })?;
-    println!("{reads} {sum:016x}");
-    Ok(())
-}
-
-/// Reads pages and looks at one word of each: the way of the pages to a reader is measured.
-fn pages(path: &Path, reads: u64, random: bool) -> Result<()> {
-    let file = File::open(path).with_context(|| path.display().to_string())?;
-    let pages = file.metadata()?.len() / PAGE;
-    ensure!(pages > 0, "{}: less than a page", path.display());
-    let mut page = vec![0; usize::try_from(PAGE)?];
-    let (mut rng, mut sum) = (Rng::new(0), FNV_START);
-    for n in 0..reads {
-        let at = if random { rng.below(pages) } else { n % pages };
-        file.read_exact_at(&mut page, at * PAGE)?;
-        let word = page.first_chunk().context("a page")?;
-        sum = (sum ^ u64::from_le_bytes(*word)).wrapping_mul(FNV_PRIME);
-    }
-    println!("{reads} {sum:016x}");
-    Ok(())
-}
-
-/// Computes FNV-1a over the words of the pages that it reads.
-fn read_pages(file: &File, mut rng: Rng, pages: u64, count: u64) -> Result<u64> {
-    let mut page = vec![0; usize::try_from(PAGE)?];
-    let mut sum = FNV_START;
-    for _ in 0..count {
-        file.read_exact_at(&mut page, rng.below(pages) * PAGE)?;
-        for word in page.chunks_exact(8) {
-            let word = u64::from_le_bytes(word.try_into()?);
-            sum = (sum ^ word).wrapping_mul(FNV_PRIME);
-        }
-    }
-    Ok(sum)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tree_is_read_whole() {
-        let dir = tempfile::tempdir().unwrap();
-        let deep = dir.path().join("a/b");
-        fs::create_dir_all(&deep).unwrap();
-        fs::write(deep.join("x"), vec![1; 300_000]).unwrap();
-        fs::write(dir.path().join("y"), b"12345").unwrap();
-        fs::write(dir.path().join("z"), b"").unwrap();
-        std::os::unix::fs::symlink("/", dir.path().join("link")).unwrap();
-        let totals = tree(dir.path()).unwrap();
-        assert_eq!((totals.files, totals.bytes), (3, 300_005));
-    }
-
-    #[test]
-    fn the_same_places_each_time() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("file");
-        fs::write(&path, forerun_testkit::generate::bytes(1, 1 << 20)).unwrap();
-        let file = File::open(&path).unwrap();
-        let sum = |seed| read_pages(&file, Rng::new(seed), 256, 50).unwrap();
-        assert_eq!(sum(1), sum(1));
-        assert_ne!(sum(1), sum(2));
-    }
+fn worker() -> Result<Worker> {
+    Worker::this_program(&["bench", "work"])
 }

@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context, Error, Result, bail};
-use forerun_testkit::require;
+use forerun_measure::mount::{Access, Mount, Mounted, Other, Reader};
+use forerun_measure::programs::{find_program, has_filesystem};
 use rustix::io::Errno;
 
 use super::inputs::ErofsInputs;
 use super::rows::{ErofsContender, ErofsImage, ErofsRow};
-use crate::bench::mount::{Access, Mounted};
-use crate::bench::other::{Mount, Other, Reader, has_filesystem};
 
 /// Mounts as root and waits until the mount is there.
 pub fn mount(contender: ErofsContender, inputs: &ErofsInputs, image: ErofsImage) -> Result<Mount> {
@@ -41,7 +40,7 @@ fn overlay(image: &Path, store: Option<&Path>) -> Result<Other> {
 /// Returns why a driver or program cannot take part, if it cannot.
 pub fn missing(inputs: &ErofsInputs, row: ErofsRow, contender: ErofsContender) -> Option<String> {
     let program = |name: &str| {
-        let there = require::find_program(name).is_some();
+        let there = find_program(name).is_some();
         (!there).then(|| format!("{name} is not installed"))
     };
     match contender {

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use forerun_testkit::require;
+use forerun_measure::process::remove;
+use forerun_measure::programs::find_program;
 
 use super::rows::ErofsImage;
 use crate::bench::program::program_in;
 use crate::bench::squashfs;
-use crate::bench::tree::{Tree, big_file, forget_other_tree, make_big_file, remove};
+use crate::bench::tree::{Tree, big_file, forget_other_tree, make_big_file};
 use crate::process;
 
 /// How mkfs.erofs is called, compressor aside.
@@ -158,7 +159,7 @@ fn by_forerun(
 }
 
 fn by_mkfs(image: ErofsImage, source: &Path, to: &Path) -> Result<Command> {
-    let mkfs = require::find_program("mkfs.erofs");
+    let mkfs = find_program("mkfs.erofs");
     let mkfs = mkfs.context("mkfs.erofs makes the images: install erofs-utils")?;
     let mut command = Command::new(mkfs);
     command.arg("--quiet").args(MKFS);

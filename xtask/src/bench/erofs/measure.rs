@@ -5,17 +5,18 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use forerun_measure::caches::drop_all;
+use forerun_measure::mount::{Mount, Other, Reader};
+use forerun_measure::process::remove;
+use forerun_measure::run::{Run, list, watched};
+use forerun_measure::scratch::Scratch;
 
 use super::drivers;
 use super::inputs::{ErofsInputs, MKFS, MKFS_LZ4HC};
 use super::rows::{ErofsContender, ErofsImage, ErofsRow};
-use crate::bench::caches::drop_all;
 use crate::bench::comparison::Row as _;
-use crate::bench::mount::Counters;
-use crate::bench::other::{Mount, Other, Reader};
-use crate::bench::run::{Run, cat, list, own, watched};
-use crate::bench::scratch::Scratch;
-use crate::bench::tree::{count, remove};
+use crate::bench::tree::count;
+use crate::bench::work::{cat, own};
 use crate::process;
 
 /// Measures a row, from cold caches except where it is about caches.
@@ -49,10 +50,8 @@ pub fn measure(inputs: &ErofsInputs, row: ErofsRow, contender: ErofsContender) -
 fn run_of(seconds: f64, found: String) -> Run {
     Run {
         seconds,
-        counters: Counters::new(),
-        peak: None,
-        made: None,
         found,
+        ..Run::default()
     }
 }
 
@@ -132,6 +131,12 @@ fn from_mount(inputs: &ErofsInputs, contender: ErofsContender) -> Result<Run> {
     Ok(run_of(seconds, found))
 }
 
+/// Runs to the end, from cold caches.
+fn cold(command: &mut Command) -> Result<Run> {
+    drop_all()?;
+    watched(command)
+}
+
 fn extract(inputs: &ErofsInputs, contender: ErofsContender) -> Result<Run> {
     let scratch = Scratch::new(&inputs.dir)?;
     let out = scratch.path().join("extracted");
@@ -152,7 +157,7 @@ fn extract(inputs: &ErofsInputs, contender: ErofsContender) -> Result<Run> {
             command
         }
     };
-    let mut run = watched(&mut command)?;
+    let mut run = cold(&mut command)?;
     let (files, bytes) = count(&out)?;
     run.found = format!("{files} {bytes}");
     let expected = inputs.tree.found();
@@ -179,7 +184,7 @@ fn pack(inputs: &ErofsInputs, contender: ErofsContender) -> Result<Run> {
             command
         }
     };
-    let mut run = watched(&mut command)?;
+    let mut run = cold(&mut command)?;
     run.made = Some(out.metadata()?.len());
     remove(&out)?;
     Ok(run)

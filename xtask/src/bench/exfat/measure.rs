@@ -6,14 +6,16 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use forerun_measure::caches::drop_all;
+use forerun_measure::mount::LoopDevice;
+use forerun_measure::process::remove;
+use forerun_measure::run::{Run, list};
 
-use super::device::{Loop, MountedVolume};
+use super::device::{self, attach};
 use super::rows::{ExfatContender, ExfatRow};
 use super::volumes;
-use crate::bench::caches::drop_all;
 use crate::bench::comparison::Row as _;
-use crate::bench::run::Run;
-use crate::bench::tree::remove;
+use crate::bench::work::own;
 use crate::process;
 
 /// The program, and where its volumes are made.
@@ -45,20 +47,23 @@ fn on_volume(
         matches!(row, ExfatRow::RemoveBig | ExfatRow::RemovePieces),
     )?;
     fill(inputs, row, image)?;
-    let device = Loop::attach(image)?;
+    let device = attach(image)?;
     let source = match contender {
         ExfatContender::Forerun if inputs.on_file => image,
-        _ => &device.path,
+        _ => device.path(),
     };
-    let mount = MountedVolume::new(&inputs.forerun, contender, source, row.options())?;
+    let mount = device::mount(&inputs.forerun, contender, source, row.options())?;
     drop_all()?;
-    let before = device.counted()?;
+    if row == ExfatRow::ReadSmallListed {
+        list(&mount.path())?;
+    }
+    let before = device::counted(&device)?;
     let start = Instant::now();
     let found = work(row, contender, &mount.path(), &device)?;
     let seconds = start.elapsed().as_secs_f64();
     let (mut counters, peak) = mount.finish()?;
-    device.flush()?;
-    let after = device.counted()?;
+    device::flush(&device)?;
+    let after = device::counted(&device)?;
     for (name, (now, then)) in super::COUNTED.iter().zip(after.iter().zip(before)) {
         counters.insert((*name).to_string(), now.saturating_sub(then));
     }
@@ -80,22 +85,30 @@ fn fill(inputs: &ExfatInputs, row: ExfatRow, image: &Path) -> Result<()> {
     if matches!(row, ExfatRow::Write | ExfatRow::Create) {
         return Ok(());
     }
-    let mount = MountedVolume::new(&inputs.forerun, ExfatContender::Forerun, image, "rw")?;
+    let mount = device::mount(&inputs.forerun, ExfatContender::Forerun, image, "rw")?;
     let path = mount.path();
     match row {
         ExfatRow::RemoveBig => volumes::big_file(&path, false)?,
         ExfatRow::RemovePieces => volumes::big_file(&path, true)?,
         ExfatRow::Read => drop(volumes::write_file(&path)?),
-        ExfatRow::Remove | ExfatRow::RemoveDirsync => drop(volumes::make_tree(&path)?),
+        ExfatRow::ReadSmall
+        | ExfatRow::ReadSmallListed
+        | ExfatRow::Remove
+        | ExfatRow::RemoveDirsync => drop(volumes::make_tree(&path)?),
         ExfatRow::Write | ExfatRow::Create => {}
     }
     mount.finish()?;
     Ok(())
 }
 
-fn work(row: ExfatRow, contender: ExfatContender, mount: &Path, device: &Loop) -> Result<String> {
+fn work(
+    row: ExfatRow,
+    contender: ExfatContender,
+    mount: &Path,
+    device: &LoopDevice,
+) -> Result<String> {
     let after_each = || match contender {
-        ExfatContender::ExfatFuseFlushed => device.flush(),
+        ExfatContender::ExfatFuseFlushed => device::flush(device),
         ExfatContender::Forerun | ExfatContender::ExfatFuse => Ok(()),
     };
     match row {
@@ -107,10 +120,11 @@ fn work(row: ExfatRow, contender: ExfatContender, mount: &Path, device: &Loop) -
         ExfatRow::Write => {
             let found = volumes::write_file(mount)?;
             // Not every driver's fsync reaches the device.
-            device.flush()?;
+            device::flush(device)?;
             Ok(found)
         }
         ExfatRow::Read => volumes::read_file(mount),
+        ExfatRow::ReadSmall | ExfatRow::ReadSmallListed => own(&["tree"], mount),
         ExfatRow::Create => volumes::make_tree(mount),
         ExfatRow::Remove | ExfatRow::RemoveDirsync => volumes::remove_tree(mount, &after_each),
     }

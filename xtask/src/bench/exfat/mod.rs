@@ -18,12 +18,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
-use forerun_testkit::require;
+use forerun_measure::counters::Counters;
+use forerun_measure::programs::find_program;
 use serde_json::json;
 
 use super::comparison::{Row as _, Shared, or_all, rounds};
 use super::host::Host;
-use super::mount::Counters;
 use super::program::program_in;
 use super::table::Report;
 use measure::ExfatInputs;
@@ -69,7 +69,7 @@ pub fn run(root: &Path, options: &ExfatOptions) -> Result<()> {
             ExfatContender::Forerun => "mkfs.exfat",
             ExfatContender::ExfatFuse | ExfatContender::ExfatFuseFlushed => "mount.exfat-fuse",
         };
-        let there = require::find_program(needed).is_some();
+        let there = find_program(needed).is_some();
         (!there).then(|| format!("{needed} is not installed"))
     };
     let requests = RefCell::new(Requests::new());

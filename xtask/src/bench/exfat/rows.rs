@@ -15,6 +15,10 @@ pub enum ExfatRow {
     Write,
     /// 1 GB read
     Read,
+    /// 10,000 files of 4,000 bytes read, cold
+    ReadSmall,
+    /// The same, cold but for names and metadata, which `ls -lR` has read
+    ReadSmallListed,
     /// 10,000 files of 4,000 bytes made in 100 directories
     Create,
     /// These removed
@@ -56,6 +60,8 @@ impl crate::bench::comparison::Row for ExfatRow {
             Self::RemovePieces => "remove 4 GB in pieces, dirsync",
             Self::Write => "write 1 GB",
             Self::Read => "read 1 GB",
+            Self::ReadSmall => "read 10,000 files",
+            Self::ReadSmallListed => "read 10,000 files after ls -lR",
             Self::Create => "create 10,000 files",
             Self::Remove => "remove 10,000 files",
             Self::RemoveDirsync => "remove 10,000 files, dirsync",
@@ -69,6 +75,7 @@ impl crate::bench::comparison::Row for ExfatRow {
                 (ExfatContender::ExfatFuseFlushed, 1.0),
             ],
             Self::Write | Self::Read => &[(ExfatContender::ExfatFuse, 0.8)],
+            Self::ReadSmall | Self::ReadSmallListed => &[(ExfatContender::ExfatFuse, 0.7)],
             Self::Create => &[(ExfatContender::ExfatFuse, 0.5)],
             Self::Remove => &[(ExfatContender::ExfatFuse, 1.0)],
             Self::RemoveDirsync => &[
@@ -88,7 +95,12 @@ impl ExfatRow {
     pub const fn options(self) -> &'static str {
         match self {
             Self::RemoveBig | Self::RemovePieces | Self::RemoveDirsync => "rw,dirsync",
-            Self::Write | Self::Read | Self::Create | Self::Remove => "rw",
+            Self::Write
+            | Self::Read
+            | Self::ReadSmall
+            | Self::ReadSmallListed
+            | Self::Create
+            | Self::Remove => "rw",
         }
     }
 }

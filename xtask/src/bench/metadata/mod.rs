@@ -12,13 +12,14 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use forerun_measure::caches::drop_all;
+use forerun_measure::programs::has_filesystem;
+use forerun_measure::run::list;
+use forerun_measure::turns::{Turn, turns};
 
-use super::caches::drop_all;
-use super::comparison::Shared;
+use super::comparison::{Shared, told};
 use super::erofs::{self, ErofsImage, ErofsInputs, lacks_feature};
 use super::host::Host;
-use super::other::has_filesystem;
-use super::run::list;
 use crate::process;
 use table::{ListingRun, MetadataReport, MetadataSeries};
 use ways::Way;
@@ -51,16 +52,11 @@ pub fn run(root: &Path, options: &MetadataOptions) -> Result<()> {
             None => all.push(MetadataSeries::new(way)),
         }
     }
-    for round in 1..=shared.rounds {
-        // Each round the other way round.
-        let mut order: Vec<&mut MetadataSeries> = all.iter_mut().collect();
-        if round % 2 == 0 {
-            order.reverse();
-        }
-        for series in order {
-            eprintln!("round {round} of {}: {}", shared.rounds, series.way.text());
-            series.push(measure(&inputs, series.way));
-        }
+    // All ways in one row: each round the other way round.
+    for Turn { round, series } in turns(&vec![(); all.len()], shared.rounds) {
+        let series: &mut MetadataSeries = &mut all[series];
+        eprintln!("round {round} of {}: {}", shared.rounds, series.way.text());
+        series.push(told(measure(&inputs, series.way)));
     }
     let report = MetadataReport {
         host,

@@ -1,12 +1,12 @@
 //! Medians of the ways, and the two ways to print them.
 
 use anyhow::{Result, ensure};
+use forerun_measure::counters::Counters;
+use forerun_measure::samples::Samples;
 use serde_json::{Value, json};
 
 use super::ways::Way;
 use crate::bench::host::Host;
-use crate::bench::mount::Counters;
-use crate::bench::samples::Samples;
 use crate::bench::table::{align_right, new_table};
 
 /// One run of one way: seconds.
@@ -200,11 +200,9 @@ mod tests {
     fn report(series: Vec<MetadataSeries>) -> MetadataReport {
         MetadataReport {
             host: Host {
-                kernel: "1.2".to_string(),
+                machine: forerun_measure::machine::Machine::look(),
                 drivers: Vec::new(),
                 programs: Vec::new(),
-                cpus: 2,
-                memory: 1 << 30,
             },
             tree: "tree".to_string(),
             rounds: 1,

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use forerun_measure::mount::{Access, Mount, Mounted, Other, Reader};
 
 use crate::bench::erofs::{ErofsImage, ErofsInputs};
-use crate::bench::mount::{Access, Mounted};
-use crate::bench::other::{Mount, Other, Reader};
 
 /// A way: a line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use forerun_measure::process::remove;
 use forerun_testkit::rng::Rng;
 use forerun_testkit_servers::fault_proxy::Log;
 use forerun_testkit_servers::{Auth, DockerRegistry, Nginx};
@@ -17,7 +18,6 @@ use super::rows::{OndemandContender, OndemandImage, OndemandRow};
 use super::{OndemandOptions, interpreter};
 use crate::bench::comparison::Row as _;
 use crate::bench::program::program_in;
-use crate::bench::tree::remove;
 use crate::process;
 
 /// The program, and the servers and caches that it is measured with.

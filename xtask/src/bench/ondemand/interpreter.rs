@@ -39,7 +39,7 @@ pub fn copy_to(dir: &Path) -> Result<()> {
     process::output(&mut copy)?;
     let name = library.file_name().context("the library has a name")?;
     for of_others in ["site-packages", "dist-packages"] {
-        crate::bench::tree::remove(&lib.join(name).join(of_others))?;
+        forerun_measure::process::remove(&lib.join(name).join(of_others))?;
     }
     // Where a module was never loaded, it is compiled now: not from the mount, each time anew.
     start(dir, &[])?;

@@ -8,7 +8,11 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use forerun_testkit::{require, temp_dir};
+use forerun_measure::caches::drop_all;
+use forerun_measure::mount::Mounted;
+use forerun_measure::programs::find_program;
+use forerun_measure::run::Run;
+use forerun_testkit::temp_dir;
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 
@@ -16,9 +20,7 @@ use super::inputs::OndemandInputs;
 use super::interpreter;
 use super::remote::{RATE, link, mount, mount_complete};
 use super::rows::{OndemandContender, OndemandImage, OndemandRow};
-use crate::bench::caches::drop_all;
-use crate::bench::mount::{Counters, Mounted};
-use crate::bench::run::{Run, own};
+use crate::bench::work::own;
 use crate::process;
 
 /// Returns why a competitor cannot take part, if it cannot.
@@ -27,7 +29,7 @@ pub fn missing(
     row: OndemandRow,
     contender: OndemandContender,
 ) -> Option<String> {
-    if row.image() == OndemandImage::Local && require::find_program("fio").is_none() {
+    if row.image() == OndemandImage::Local && find_program("fio").is_none() {
         return Some("fio is not installed".to_string());
     }
     match (row, contender) {
@@ -217,7 +219,7 @@ fn unmount(inputs: &OndemandInputs, point: &Path) -> Result<()> {
 /// Prepares a cache on the same disk as everything else, which is removed when dropped.
 fn temp_cache(inputs: &OndemandInputs) -> Result<TempCache> {
     let path = inputs.dir.join("cold-cache");
-    crate::bench::tree::remove(&path)?;
+    forerun_measure::process::remove(&path)?;
     Ok(TempCache(path))
 }
 
@@ -231,17 +233,15 @@ impl TempCache {
 
 impl Drop for TempCache {
     fn drop(&mut self) {
-        let _the_next_run_removes_it = crate::bench::tree::remove(&self.0);
+        let _the_next_run_removes_it = forerun_measure::process::remove(&self.0);
     }
 }
 
 fn run_of(seconds: f64, found: String) -> Run {
     Run {
         seconds,
-        counters: Counters::new(),
-        peak: None,
-        made: None,
         found,
+        ..Run::default()
     }
 }
 

@@ -7,12 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use forerun_measure::mount::{Access, Mounted};
 use forerun_testkit_servers::fault_proxy::{FaultProxy, Link};
 use serde_json::Value;
 
 use super::inputs::OndemandInputs;
 use super::rows::OndemandImage;
-use crate::bench::mount::{Access, Mounted};
 use crate::process;
 
 /// Bytes that the link carries in a second.

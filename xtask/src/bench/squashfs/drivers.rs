@@ -3,40 +3,52 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use forerun_testkit::require::find_program;
+use forerun_measure::mount::{Access, Mount, Mounted};
+use forerun_measure::peers::{Peer, Place};
+use forerun_measure::programs::find_program;
 
 use super::rows::SquashfsContender;
-use crate::bench::mount::{Access, Mounted};
-use crate::bench::other::{Mount, Other, Reader, has_filesystem};
 
 /// Mounts as root and waits until the mount is there.
 pub fn mount(contender: SquashfsContender, forerun: &Path, image: &Path) -> Result<Mount> {
-    match contender {
-        SquashfsContender::Forerun => {
+    match peer(contender) {
+        None if contender == SquashfsContender::Forerun => {
             Mounted::new(forerun, image, Access::ROOT).map(Mount::Forerun)
         }
-        SquashfsContender::Kernel => {
-            Other::kernel("squashfs", image, Reader::Loop).map(Mount::Other)
-        }
-        SquashfsContender::Squashfuse => {
-            let arguments = ["-f".as_ref(), image.as_os_str()];
-            Other::daemon("squashfuse_ll", &arguments).map(Mount::Other)
-        }
-        SquashfsContender::Unsquashfs | SquashfsContender::Mksquashfs => {
-            bail!("{contender} mounts nothing")
-        }
+        Some(peer) => peer.mount(&place(image)).map(Mount::Other),
+        None => bail!("{contender} mounts nothing"),
+    }
+}
+
+/// Returns the driver or program that reads images, unless it is forerun.
+pub fn peer(contender: SquashfsContender) -> Option<Peer> {
+    match contender {
+        SquashfsContender::Kernel => Some(Peer::Kernel),
+        SquashfsContender::Squashfuse => Some(Peer::SquashfuseLl),
+        SquashfsContender::Unsquashfs => Some(Peer::Unsquashfs),
+        SquashfsContender::Forerun | SquashfsContender::Mksquashfs => None,
+    }
+}
+
+/// Returns the place of an image that is a whole file.
+pub fn place(image: &Path) -> Place<'_> {
+    Place {
+        image,
+        format: "squashfs",
+        offset: 0,
+        size: None,
+        objects: None,
     }
 }
 
 /// Returns why a driver or program cannot take part, if it cannot.
 pub fn missing(contender: SquashfsContender) -> Option<String> {
-    let has = |name| find_program(name).is_some();
-    let (there, why) = match contender {
-        SquashfsContender::Forerun => (true, ""),
-        SquashfsContender::Kernel => (has_filesystem("squashfs"), "the kernel has no SQUASHFS"),
-        SquashfsContender::Squashfuse => (has("squashfuse_ll"), "squashfuse_ll is not installed"),
-        SquashfsContender::Unsquashfs => (has("unsquashfs"), "unsquashfs is not installed"),
-        SquashfsContender::Mksquashfs => (has("mksquashfs"), "mksquashfs is not installed"),
-    };
-    (!there).then(|| why.to_string())
+    match peer(contender) {
+        Some(peer) => peer.missing(&place(Path::new(""))),
+        None if contender == SquashfsContender::Forerun => None,
+        None => {
+            let there = find_program("mksquashfs").is_some();
+            (!there).then(|| "mksquashfs is not installed".to_string())
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use forerun_testkit::require;
+use forerun_measure::programs::find_program;
 
 use super::rows::{Compressor, SquashfsRow};
 use crate::bench::program::program_in;
@@ -73,7 +73,7 @@ fn make_image(inputs: &SquashfsInputs, big: bool, compressor: Compressor) -> Res
         return Ok(());
     }
     eprintln!("making {}", image.display());
-    let mksquashfs = require::find_program("mksquashfs");
+    let mksquashfs = find_program("mksquashfs");
     let mksquashfs = mksquashfs.context("mksquashfs makes the images: install squashfs-tools")?;
     let source = match big {
         true => inputs.dir.join("big"),

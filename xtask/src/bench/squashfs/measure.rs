@@ -4,15 +4,17 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use forerun_measure::caches::drop_all;
+use forerun_measure::process::remove;
+use forerun_measure::run::{Run, list, watched};
+use forerun_measure::scratch::Scratch;
 
 use super::drivers;
 use super::inputs::{MKSQUASHFS, SquashfsInputs};
 use super::rows::{SquashfsContender, SquashfsRow};
-use crate::bench::caches::drop_all;
 use crate::bench::comparison::Row as _;
-use crate::bench::run::{Run, cat, four, list, own, watched};
-use crate::bench::scratch::Scratch;
-use crate::bench::tree::{count, remove};
+use crate::bench::tree::count;
+use crate::bench::work::{cat, four, own};
 
 /// Measures a row, from cold caches.
 pub fn measure(
@@ -68,6 +70,12 @@ fn mounted(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
     })
 }
 
+/// Runs to the end, from cold caches.
+fn cold(command: &mut Command) -> Result<Run> {
+    drop_all()?;
+    watched(command)
+}
+
 fn extract(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContender) -> Result<Run> {
     let scratch = Scratch::new(&inputs.dir)?;
     let (image, out) = (inputs.image(row), scratch.path().join("extracted"));
@@ -86,13 +94,12 @@ fn extract(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
             command
         }
         _ => {
-            let mut command = Command::new("unsquashfs");
-            command.args(["-quiet", "-no-progress", "-dest"]);
-            command.arg(&out).arg(&image);
-            command
+            let peer = drivers::peer(contender).context("extracts nothing")?;
+            let command = peer.extract(&drivers::place(&image), &out);
+            command.context("extracts nothing")?
         }
     };
-    let mut run = watched(&mut command)?;
+    let mut run = cold(&mut command)?;
     let (files, bytes) = count(&out)?;
     run.found = format!("{files} {bytes}");
     let expected = inputs.tree.found();
@@ -117,7 +124,7 @@ fn pack(inputs: &SquashfsInputs, contender: SquashfsContender) -> Result<Run> {
             command
         }
     };
-    let mut run = watched(&mut command)?;
+    let mut run = cold(&mut command)?;
     run.made = Some(out.metadata()?.len());
     remove(&out)?;
     Ok(run)

@@ -2,9 +2,11 @@
 
 use anyhow::{Error, Result};
 
-use super::mount::Counters;
+use crate::counters::Counters;
+use crate::statistics::{Summary, middle};
 
 /// Runs that came to their end, and the errors of the others.
+#[derive(Debug)]
 pub struct Samples<T> {
     /// The results.
     pub runs: Vec<T>,
@@ -12,8 +14,15 @@ pub struct Samples<T> {
     pub failures: Vec<Error>,
 }
 
+impl<T> Default for Samples<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Samples<T> {
     /// Creates samples without runs.
+    #[must_use]
     pub const fn new() -> Self {
         Self {
             runs: Vec::new(),
@@ -25,17 +34,19 @@ impl<T> Samples<T> {
     pub fn push(&mut self, run: Result<T>) {
         match run {
             Ok(run) => self.runs.push(run),
-            Err(error) => {
-                eprintln!("FAILED: {error:#}");
-                self.failures.push(error);
-            }
+            Err(error) => self.failures.push(error),
         }
+    }
+
+    /// Sums up a time; `None` where there are no runs.
+    pub fn summary(&self, of: impl Fn(&T) -> f64) -> Option<Summary> {
+        let values: Vec<f64> = self.runs.iter().map(of).collect();
+        Summary::of(&values)
     }
 
     /// Returns the median of a time; `None` where there are no runs.
     pub fn time(&self, of: impl Fn(&T) -> f64) -> Option<f64> {
-        let mut values: Vec<f64> = self.runs.iter().map(of).collect();
-        (!values.is_empty()).then(|| median(&mut values))
+        self.summary(of).map(|summary| summary.median)
     }
 
     /// Returns the median of a counter; `None` where no run has counters. A counter that a run does
@@ -56,41 +67,15 @@ impl<T> Samples<T> {
     }
 
     /// Returns the errors, for programs.
+    #[must_use]
     pub fn errors(&self) -> Vec<String> {
         self.failures.iter().map(|e| format!("{e:#}")).collect()
-    }
-}
-
-/// Returns the value in the middle, or the upper of the two.
-pub fn middle(values: impl Iterator<Item = u64>) -> Option<u64> {
-    let mut values: Vec<u64> = values.collect();
-    values.sort_unstable();
-    values.get(values.len() / 2).copied()
-}
-
-/// Returns the middle value, or the mean of the two in the middle; 0 where there are none.
-pub fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match (values.len() % 2, values.get(middle)) {
-        (1, Some(value)) => *value,
-        (_, Some(value)) => f64::midpoint(values[middle - 1], *value),
-        _ => 0.0,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn medians() {
-        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert_eq!(median(&mut []), 0.0);
-        assert_eq!(middle([5, 1, 3].into_iter()), Some(3));
-        assert_eq!(middle([].into_iter()), None);
-    }
 
     #[test]
     fn a_counter_that_is_not_told_is_0_where_others_are() {
@@ -101,5 +86,14 @@ mod tests {
         samples.push(Ok(told.map(|(k, v)| (k.to_string(), v)).into()));
         assert_eq!(samples.counter(|run| run, "opens"), Some(0));
         assert_eq!(samples.request_len(|run| run), Some(5));
+    }
+
+    #[test]
+    fn failures_are_no_runs() {
+        let mut samples = Samples::new();
+        samples.push(Ok(2.0));
+        samples.push(Err(anyhow::anyhow!("inner").context("outer")));
+        assert_eq!(samples.time(|run| *run), Some(2.0));
+        assert_eq!(samples.errors(), ["outer: inner"]);
     }
 }

@@ -7,47 +7,19 @@ use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use forerun_testkit::{TempDir, require, temp_dir};
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::MountFlags;
+use tempfile::TempDir;
 
-use super::mount::{Counters, Mounted, objects_option, peak_of, wait_for_mount};
-use crate::process;
-
-/// A mount, of forerun or of another driver. Unmounted when dropped.
-pub enum Mount {
-    /// With counters.
-    Forerun(Mounted),
-    /// Without.
-    Other(Other),
-}
-
-impl Mount {
-    /// Returns where it is mounted.
-    pub fn path(&self) -> PathBuf {
-        match self {
-            Self::Forerun(mounted) => mounted.path(),
-            Self::Other(other) => other.path(),
-        }
-    }
-
-    /// Unmounts, and returns what the driver counted and the most memory it had.
-    pub fn finish(self) -> Result<(Counters, Option<u64>)> {
-        match self {
-            Self::Forerun(mounted) => {
-                let peak = mounted.peak()?;
-                Ok((mounted.finish()?, Some(peak)))
-            }
-            Self::Other(other) => {
-                let peak = other.peak();
-                other.finish()?;
-                Ok((Counters::new(), peak))
-            }
-        }
-    }
-}
+use super::loop_device::{Attach, LoopDevice};
+use super::{STEP, UNMOUNT_TIMEOUT, objects_option, unmount, unmount_by, wait_for_mount};
+use crate::active::{mounting, temp_dir};
+use crate::process::{self, Running};
+use crate::run::peak_of;
 
 /// How the kernel's driver reads an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,22 +33,32 @@ pub enum Reader {
 }
 
 /// A mount that another driver serves.
+#[derive(Debug)]
 pub struct Other {
     /// Mountpoints, the last on top of the others.
     points: Vec<PathBuf>,
-    daemon: Option<Child>,
+    server: Server,
     dir: TempDir,
     /// Goes last, when nothing uses it.
     device: Option<LoopDevice>,
 }
 
+/// The process that serves a mount.
+#[derive(Debug)]
+enum Server {
+    Kernel,
+    Foreground(Running),
+    /// By its number: a program that knows no foreground without a log of every request.
+    Background(u32),
+}
+
 impl Other {
     fn empty() -> Result<Self> {
-        let dir = temp_dir("bench");
+        let dir = temp_dir("bench")?;
         fs::create_dir(dir.path().join("mnt"))?;
         Ok(Self {
             points: Vec::new(),
-            daemon: None,
+            server: Server::Kernel,
             dir,
             device: None,
         })
@@ -86,6 +68,14 @@ impl Other {
     pub fn kernel(fstype: &str, image: &Path, reader: Reader) -> Result<Self> {
         let mut this = Self::empty()?;
         let source = this.source(image, reader)?;
+        this.mount(fstype, &source, this.path(), "")?;
+        Ok(this)
+    }
+
+    /// Mounts with the kernel's driver an image that is a part of a file.
+    pub fn kernel_part(fstype: &str, image: &Path, how: Attach) -> Result<Self> {
+        let mut this = Self::empty()?;
+        let source = this.attach(image, how)?;
         this.mount(fstype, &source, this.path(), "")?;
         Ok(this)
     }
@@ -122,9 +112,8 @@ impl Other {
             command.arg("-o").arg(objects_option(objects));
         }
         command.arg(source).arg(this.path()).stdin(Stdio::null());
-        let output = command
-            .output()
-            .with_context(|| process::describe(&command))?;
+        let output = process::collect(&mut command);
+        let output = output.with_context(|| process::describe(&command))?;
         let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
         let command = process::describe(&command);
         ensure!(
@@ -157,17 +146,48 @@ impl Other {
         command.args(arguments).arg(this.path());
         command.stdin(Stdio::null());
         command.stdout(log.try_clone()?).stderr(log);
-        let daemon = command.spawn();
+        let daemon = process::spawn(&mut command);
         let mut daemon = daemon.with_context(|| process::describe(&command))?;
         let waited = wait_for_mount(&this.path(), &mut daemon);
-        this.daemon = Some(daemon);
-        let log = fs::read_to_string(this.dir.path().join("log")).unwrap_or_default();
-        waited.with_context(|| format!("{program}: {log}"))?;
+        this.server = Server::Foreground(daemon);
+        let log = fs::read(this.dir.path().join("log")).unwrap_or_default();
+        waited.with_context(|| format!("{program}: {}", String::from_utf8_lossy(&log).trim()))?;
         this.points.push(this.path());
         Ok(this)
     }
 
+    /// Mounts a device with exfat-fuse, which takes no files. Needs root.
+    pub fn exfat_fuse(device: &Path, options: &str) -> Result<Self> {
+        let mut this = Self::empty()?;
+        let point = this.path();
+        let mut command = Command::new(EXFAT_FUSE);
+        command.args(["-o", options]).arg(device).arg(&point);
+        command.stdin(Stdio::null());
+        // In the foreground it would print every request.
+        let output = mounting(|| command.output());
+        let output = output.with_context(|| process::describe(&command))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "{}: {}",
+            process::describe(&command),
+            said.trim()
+        );
+        this.points.push(point.clone());
+        this.server = Server::Background(process_of(&point)?);
+        Ok(this)
+    }
+
+    /// Mounts with exfat-fuse an image that is a file or a part of one.
+    pub fn exfat_fuse_part(image: &Path, how: Attach, options: &str) -> Result<Self> {
+        let device = LoopDevice::attach(image, how)?;
+        let mut this = Self::exfat_fuse(device.path(), options)?;
+        this.device = Some(device);
+        Ok(this)
+    }
+
     /// Returns where it is mounted.
+    #[must_use]
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("mnt")
     }
@@ -179,8 +199,16 @@ impl Other {
             Reader::Loop => false,
             Reader::DirectLoop => true,
         };
-        let device = LoopDevice::attach(image, direct)?;
-        Ok(self.device.insert(device).path.clone())
+        let how = Attach {
+            direct,
+            ..Attach::default()
+        };
+        self.attach(image, how)
+    }
+
+    fn attach(&mut self, image: &Path, how: Attach) -> Result<PathBuf> {
+        let device = LoopDevice::attach(image, how)?;
+        Ok(self.device.insert(device).path().to_path_buf())
     }
 
     fn mount(
@@ -191,14 +219,10 @@ impl Other {
         options: impl Into<Vec<u8>>,
     ) -> Result<()> {
         let options = CString::new(options)?;
-        rustix::mount::mount(
-            source,
-            &point,
-            fstype,
-            MountFlags::RDONLY,
-            options.as_c_str(),
-        )
-        .with_context(|| {
+        let flags = MountFlags::RDONLY;
+        let mounted =
+            mounting(|| rustix::mount::mount(source, &point, fstype, flags, options.as_c_str()));
+        mounted.with_context(|| {
             let (source, options) = (source.display(), options.to_string_lossy());
             format!("mount -t {fstype} -o ro,{options} {source}")
         })?;
@@ -206,8 +230,14 @@ impl Other {
         Ok(())
     }
 
-    fn peak(&self) -> Option<u64> {
-        peak_of(self.daemon.as_ref()?.id())
+    /// Returns the most memory that the process that serves the mount had at any time, in bytes.
+    #[must_use]
+    pub fn peak(&self) -> Option<u64> {
+        match &self.server {
+            Server::Kernel => None,
+            Server::Foreground(daemon) => peak_of(daemon.id()),
+            Server::Background(id) => peak_of(*id),
+        }
     }
 
     /// Unmounts.
@@ -217,76 +247,60 @@ impl Other {
 
     fn unmount(&mut self) -> Result<()> {
         while let Some(point) = self.points.pop() {
-            rustix::mount::unmount(&point, UnmountFlags::empty())
-                .with_context(|| format!("umount {}", point.display()))?;
+            let unmounted = match rustix::process::geteuid().is_root() {
+                true => unmount(&point),
+                false => unmount_by(|| {
+                    let mut command = Command::new("fusermount3");
+                    command.arg("-u").arg(&point);
+                    command
+                }),
+            };
+            unmounted.with_context(|| format!("umount {}", point.display()))?;
         }
-        if let Some(mut daemon) = self.daemon.take() {
-            daemon.wait()?;
+        match &mut self.server {
+            Server::Kernel => {}
+            Server::Foreground(daemon) => drop(daemon.wait()?),
+            Server::Background(id) => {
+                let (entry, start) = (PathBuf::from(format!("/proc/{id}")), Instant::now());
+                while entry.exists() {
+                    let is_late = start.elapsed() > UNMOUNT_TIMEOUT;
+                    ensure!(!is_late, "{EXFAT_FUSE} does not end");
+                    thread::sleep(STEP);
+                }
+            }
         }
+        self.server = Server::Kernel;
         Ok(())
     }
 }
 
+const EXFAT_FUSE: &str = "mount.exfat-fuse";
+
+/// Finds the process that was told to mount there.
+fn process_of(point: &Path) -> Result<u32> {
+    let point = point.as_os_str().as_encoded_bytes();
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let mut words = words.split(|byte| *byte == 0);
+        if words.any(|word| word == point) {
+            return Ok(id);
+        }
+    }
+    anyhow::bail!("no process of {EXFAT_FUSE}")
+}
+
 impl Drop for Other {
     fn drop(&mut self) {
-        if let Err(error) = self.unmount() {
-            eprintln!("{error:#}");
-        }
-        if let Some(mut daemon) = self.daemon.take() {
+        // Where it fails, the mount is left and its directory not removed.
+        let _best_effort = self.unmount();
+        if let Server::Foreground(daemon) = &mut self.server {
             let _best_effort = daemon.kill();
             let _reaped = daemon.wait();
         }
     }
-}
-
-/// A loop device, detached when dropped.
-struct LoopDevice {
-    path: PathBuf,
-}
-
-impl LoopDevice {
-    fn attach(image: &Path, direct: bool) -> Result<Self> {
-        let mut losetup = Command::new("losetup");
-        losetup.args(["--find", "--show", "--read-only"]);
-        if direct {
-            losetup.arg("--direct-io=on");
-        }
-        let path = process::output(losetup.arg(image))?;
-        let this = Self {
-            path: PathBuf::from(path.trim()),
-        };
-        let name = this.path.file_name().context("a loop device")?;
-        let dio = Path::new("/sys/block").join(name).join("loop/dio");
-        let is_direct = fs::read_to_string(&dio).with_context(|| dio.display().to_string())?;
-        ensure!(
-            (is_direct.trim() == "1") == direct,
-            "{}: direct I/O is {}",
-            this.path.display(),
-            is_direct.trim()
-        );
-        Ok(this)
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let mut losetup = Command::new("losetup");
-        if let Err(error) = process::output(losetup.arg("--detach").arg(&self.path)) {
-            eprintln!("{error:#}");
-        }
-    }
-}
-
-/// Returns whether the kernel has a driver, as a module perhaps.
-pub fn has_filesystem(name: &str) -> bool {
-    let known = || {
-        let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
-        known.split_whitespace().any(|word| word == name)
-    };
-    let load = || {
-        let mut modprobe = Command::new("modprobe");
-        modprobe.args(["--quiet", name]);
-        modprobe.status().is_ok_and(|status| status.success())
-    };
-    known() || require::find_program("modprobe").is_some() && load() && known()
 }

@@ -1,17 +1,18 @@
-//! An image mounted for one measurement, and what its daemon counted.
+//! An image mounted by forerun for one measurement, and what its daemon counted.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
-use forerun_testkit::{TempDir, temp_dir};
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
 
-use crate::process;
+use super::{unmount, unmount_by, wait_for_mount};
+use crate::active::temp_dir;
+use crate::counters::{Counters, parse};
+use crate::process::{self, Running};
+use crate::run::peak_of;
 
 /// How an image is mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,11 +31,13 @@ impl Access {
     };
 
     /// Returns the name in tables.
+    #[must_use]
     pub fn name(self) -> String {
         format!("{} mount, {}", self.user(), self.option())
     }
 
     /// Returns the name of the user who mounts.
+    #[must_use]
     pub const fn user(self) -> &'static str {
         match self.rootless {
             true => "rootless",
@@ -43,6 +46,7 @@ impl Access {
     }
 
     /// Returns the mount option.
+    #[must_use]
     pub const fn option(self) -> &'static str {
         match self.large_blocks {
             true => "largeblocks",
@@ -52,6 +56,7 @@ impl Access {
 
     /// Returns a command that runs as the user who mounts: without `allow_other`, no other user may
     /// look in.
+    #[must_use]
     pub fn command(self, program: &Path) -> Command {
         if !self.rootless || !rustix::process::geteuid().is_root() {
             return Command::new(program);
@@ -61,20 +66,21 @@ impl Access {
         command.arg(program);
         command
     }
+
+    /// Returns whether mount(2) and umount(2) are allowed.
+    fn is_root(self) -> bool {
+        !self.rootless && rustix::process::geteuid().is_root()
+    }
 }
 
-/// The counters by their names in `--stats`.
-pub type Counters = BTreeMap<String, u64>;
-
 /// A mounted image; unmounted when dropped.
+#[derive(Debug)]
 pub struct Mounted {
     access: Access,
     forerun: PathBuf,
-    daemon: Child,
+    daemon: Running,
     dir: TempDir,
 }
-
-const MOUNT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Mounted {
     /// Mounts and waits until the mount is there.
@@ -99,9 +105,9 @@ impl Mounted {
         forerun: &Path,
         image: &Path,
         access: Access,
-        arguments: &[OsString],
+        arguments: &[impl AsRef<OsStr>],
     ) -> Result<Self> {
-        let dir = temp_dir("bench");
+        let dir = temp_dir("bench")?;
         let point = dir.path().join("mnt");
         fs::create_dir(&point)?;
         if access.rootless && rustix::process::geteuid().is_root() {
@@ -114,9 +120,7 @@ impl Mounted {
         command.args(arguments);
         command.arg(image).arg(&point).stdin(Stdio::null());
         command.stdout(log.try_clone()?).stderr(log);
-        let daemon = command
-            .spawn()
-            .with_context(|| process::describe(&command))?;
+        let daemon = process::spawn(&mut command).with_context(|| process::describe(&command))?;
         let mut mounted = Self {
             access,
             forerun: forerun.to_path_buf(),
@@ -128,6 +132,7 @@ impl Mounted {
     }
 
     /// Returns where it is mounted.
+    #[must_use]
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("mnt")
     }
@@ -152,17 +157,24 @@ impl Mounted {
     }
 
     fn unmount(&self) -> Result<()> {
-        let mut command = self.access.command(&self.forerun);
-        process::run(command.arg("umount").arg(self.path()))
+        if self.access.is_root() {
+            return unmount(&self.path()).context("umount");
+        }
+        unmount_by(|| {
+            let mut command = self.access.command(&self.forerun);
+            command.arg("umount").arg(self.path());
+            command
+        })
     }
 
     fn wait(&mut self) -> Result<()> {
         let waited = wait_for_mount(&self.dir.path().join("mnt"), &mut self.daemon);
-        waited.with_context(|| format!("forerun mount: {}", self.log()))
+        waited.with_context(|| format!("forerun mount: {}", self.log().trim_end()))
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+        let log = fs::read(self.dir.path().join("log")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
     }
 }
 
@@ -177,58 +189,9 @@ impl Drop for Mounted {
 }
 
 /// Returns the mount option that names an object store.
+#[must_use]
 pub fn objects_option(objects: &Path) -> OsString {
     let mut option = OsString::from("objects=");
     option.push(objects);
     option
-}
-
-/// Waits until something is mounted at `point`, which `daemon` is about to do.
-pub fn wait_for_mount(point: &Path, daemon: &mut Child) -> Result<()> {
-    let start = Instant::now();
-    let entry = format!(" {} ", point.display());
-    while !fs::read_to_string("/proc/self/mountinfo")?.contains(&entry) {
-        if let Some(status) = daemon.try_wait()? {
-            bail!("the daemon ended with {status}");
-        }
-        ensure!(
-            start.elapsed() < MOUNT_TIMEOUT,
-            "no mount after {MOUNT_TIMEOUT:?}"
-        );
-        thread::sleep(Duration::from_millis(2));
-    }
-    Ok(())
-}
-
-/// Returns the most memory that a process had at any time, in bytes; `None` for one that has ended.
-pub fn peak_of(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024)
-}
-
-/// Parses lines of a name and a number.
-pub fn parse(log: &str) -> Counters {
-    log.lines()
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let (name, value) = (words.next()?, words.next()?.parse().ok()?);
-            words.next().is_none().then(|| (name.to_string(), value))
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counters_stand_among_other_lines() {
-        let counters = parse("mounted at 12\nsource_requests     17\nsource_bytes 4096\nx y\n");
-        assert_eq!(counters.len(), 2);
-        assert_eq!(counters["source_requests"], 17);
-    }
 }

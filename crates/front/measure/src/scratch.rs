@@ -16,13 +16,14 @@ use crate::process;
 const LEN: u64 = 16 << 30;
 
 /// An empty filesystem, unmounted and removed when dropped.
+#[derive(Debug)]
 pub struct Scratch {
     image: PathBuf,
     dir: PathBuf,
 }
 
 impl Scratch {
-    /// Makes and mounts one in `dir`.
+    /// Makes and mounts one in `dir`. Needs root.
     pub fn new(dir: &Path) -> Result<Self> {
         let scratch = Self {
             image: dir.join("scratch.ext4"),
@@ -34,14 +35,15 @@ impl Scratch {
         fs::create_dir_all(&scratch.dir)?;
         let mut mkfs = Command::new("mkfs.ext4");
         mkfs.args(["-q", "-F", "-E", "lazy_itable_init=1,lazy_journal_init=1"]);
-        process::run(mkfs.arg(&scratch.image))?;
+        process::output(mkfs.arg(&scratch.image))?;
         let mut mount = Command::new("mount");
         mount.args(["-o", "loop"]);
-        process::run(mount.arg(&scratch.image).arg(&scratch.dir))?;
+        process::output(mount.arg(&scratch.image).arg(&scratch.dir))?;
         Ok(scratch)
     }
 
     /// Returns the filesystem's root.
+    #[must_use]
     pub fn path(&self) -> &Path {
         &self.dir
     }
@@ -51,7 +53,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let mut umount = Command::new("umount");
         // Not mounted, where making it failed.
-        let _nothing_more_to_do = umount.arg(&self.dir).output();
+        let _nothing_more_to_do = process::collect(umount.arg(&self.dir));
         let _the_next_run_replaces_it = fs::remove_file(&self.image);
     }
 }

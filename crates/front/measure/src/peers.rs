@@ -1,0 +1,249 @@
+//! The drivers and programs that read an image too, by its format.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::mount::{Attach, Other, Reader};
+use crate::programs::{find_program, first_line, has_filesystem, lacks_fuse};
+
+/// A driver or program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// The kernel's driver, on a loop device; of composefs an EROFS under an overlayfs.
+    Kernel,
+    /// `squashfuse_ll`.
+    SquashfuseLl,
+    /// `squashfuse`, the slower of the two.
+    Squashfuse,
+    /// `erofsfuse`.
+    Erofsfuse,
+    /// `mount.exfat-fuse`, on a loop device.
+    ExfatFuse,
+    /// `unsquashfs`.
+    Unsquashfs,
+    /// `fsck.erofs --extract`.
+    FsckErofs,
+}
+
+/// An image, and where it is in its file.
+#[derive(Clone, Debug)]
+pub struct Place<'p> {
+    /// The file or device.
+    pub image: &'p Path,
+    /// Name of the format.
+    pub format: &'p str,
+    /// Where the image starts.
+    pub offset: u64,
+    /// Its length; to the end of the file where there is none.
+    pub size: Option<u64>,
+    /// The object store of a composefs image.
+    pub objects: Option<&'p Path>,
+}
+
+impl Peer {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Kernel,
+        Self::SquashfuseLl,
+        Self::Squashfuse,
+        Self::Erofsfuse,
+        Self::ExfatFuse,
+        Self::Unsquashfs,
+        Self::FsckErofs,
+    ];
+
+    /// Returns the name in tables and options.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::SquashfuseLl => "squashfuse_ll",
+            Self::Squashfuse => "squashfuse",
+            Self::Erofsfuse => "erofsfuse",
+            Self::ExfatFuse => "exfat-fuse",
+            Self::Unsquashfs => "unsquashfs",
+            Self::FsckErofs => "fsck.erofs",
+        }
+    }
+
+    /// Lists those that read a format.
+    #[must_use]
+    pub fn of_format(format: &str) -> &'static [Self] {
+        match format {
+            "squashfs" => &[
+                Self::Kernel,
+                Self::SquashfuseLl,
+                Self::Squashfuse,
+                Self::Unsquashfs,
+            ],
+            "erofs" => &[Self::Kernel, Self::Erofsfuse, Self::FsckErofs],
+            "exfat" => &[Self::Kernel, Self::ExfatFuse],
+            _ => &[Self::Kernel],
+        }
+    }
+
+    /// Returns whether it mounts, and does not extract.
+    #[must_use]
+    pub const fn mounts(self) -> bool {
+        !matches!(self, Self::Unsquashfs | Self::FsckErofs)
+    }
+
+    /// Returns its program; none for the kernel.
+    #[must_use]
+    pub const fn program(self) -> Option<&'static str> {
+        match self {
+            Self::Kernel => None,
+            Self::ExfatFuse => Some("mount.exfat-fuse"),
+            _ => Some(self.name()),
+        }
+    }
+
+    /// Returns the version that its program prints.
+    #[must_use]
+    pub fn version(self) -> Option<String> {
+        let argument = match self {
+            Self::Kernel => return None,
+            Self::SquashfuseLl | Self::Squashfuse | Self::Erofsfuse => "--help",
+            Self::ExfatFuse | Self::FsckErofs => "-V",
+            Self::Unsquashfs => "-version",
+        };
+        Some(first_line(Command::new(self.program()?).arg(argument)))
+    }
+
+    /// Returns why it cannot take part, if it cannot.
+    #[must_use]
+    pub fn missing(self, place: &Place<'_>) -> Option<String> {
+        if let Some(program) = self.program()
+            && find_program(program).is_none()
+        {
+            return Some(format!("{program} is not installed"));
+        }
+        let is_root = rustix::process::geteuid().is_root();
+        match self {
+            Self::Kernel if !is_root => Some("the kernel's driver needs root".to_string()),
+            Self::Kernel if place.format == "composefs" && place.objects.is_none() => {
+                Some("the kernel needs the objects of a composefs image".to_string())
+            }
+            Self::Kernel => {
+                let needed: &[&str] = match place.format {
+                    "composefs" => &["erofs", "overlay"],
+                    _ => &[place.format],
+                };
+                let lacks = needed.iter().find(|name| !has_filesystem(name));
+                lacks.map(|name| format!("the kernel has no driver for {name}"))
+            }
+            Self::ExfatFuse if !is_root => Some("exfat-fuse needs root here".to_string()),
+            Self::SquashfuseLl | Self::Squashfuse | Self::Erofsfuse | Self::ExfatFuse => {
+                lacks_fuse()
+            }
+            Self::FsckErofs if place.offset > 0 => {
+                Some("fsck.erofs takes no part of a file".to_string())
+            }
+            Self::Unsquashfs | Self::FsckErofs => None,
+        }
+    }
+
+    /// Mounts, and waits until the mount is there.
+    pub fn mount(self, place: &Place<'_>) -> Result<Other> {
+        let attach = Attach {
+            offset: place.offset,
+            size: place.size,
+            ..Attach::default()
+        };
+        let by = |program, offset: Option<[OsString; 2]>| {
+            let mut words = vec![OsString::from("-f")];
+            words.extend(offset.into_iter().flatten().filter(|word| !word.is_empty()));
+            words.push(place.image.into());
+            let words: Vec<_> = words.iter().map(OsString::as_os_str).collect();
+            Other::daemon(program, &words)
+        };
+        let is_part = place.offset > 0;
+        match self {
+            Self::Kernel if place.format == "composefs" => {
+                let objects = place.objects.context("no objects")?;
+                Other::kernel_overlay(place.image, Reader::Loop, objects)
+            }
+            Self::Kernel => Other::kernel_part(place.format, place.image, attach),
+            Self::SquashfuseLl | Self::Squashfuse => {
+                let offset = format!("offset={}", place.offset);
+                by(self.name(), is_part.then(|| ["-o".into(), offset.into()]))
+            }
+            Self::Erofsfuse => {
+                let offset = format!("--offset={}", place.offset);
+                by(
+                    "erofsfuse",
+                    is_part.then(|| [offset.into(), OsString::new()]),
+                )
+            }
+            Self::ExfatFuse => Other::exfat_fuse_part(place.image, attach, "ro"),
+            Self::Unsquashfs | Self::FsckErofs => bail!("{} mounts nothing", self.name()),
+        }
+    }
+
+    /// Returns the command that extracts an image to a directory that is not there; none for those that mount.
+    #[must_use]
+    pub fn extract(self, place: &Place<'_>, out: &Path) -> Option<Command> {
+        let mut command = Command::new(self.program()?);
+        match self {
+            Self::Unsquashfs => {
+                command.args(["-quiet", "-no-progress"]);
+                if place.offset > 0 {
+                    command.arg("-offset").arg(place.offset.to_string());
+                }
+                command.arg("-dest").arg(out).arg(place.image);
+            }
+            Self::FsckErofs => {
+                let mut extract = OsString::from("--extract=");
+                extract.push(out);
+                command.arg(extract).arg(place.image);
+            }
+            _ => return None,
+        }
+        Some(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_differ_and_each_peer_reads_something() {
+        for peer in Peer::ALL {
+            let same = Peer::ALL.iter().filter(|other| other.name() == peer.name());
+            assert_eq!(same.count(), 1, "{peer:?}");
+            let formats = ["squashfs", "erofs", "exfat", "romfs"];
+            let of = |format: &&str| Peer::of_format(format).contains(&peer);
+            assert!(formats.iter().any(|format| of(format)), "{peer:?}");
+        }
+    }
+
+    #[test]
+    fn extraction_names_place_and_target() {
+        let place = Place {
+            image: Path::new("a.img"),
+            format: "squashfs",
+            offset: 4096,
+            size: None,
+            objects: None,
+        };
+        let words = |peer: Peer| {
+            let command = peer.extract(&place, Path::new("out"));
+            command.map(|command| crate::process::describe(&command))
+        };
+        assert_eq!(
+            words(Peer::Unsquashfs).as_deref(),
+            Some("unsquashfs -quiet -no-progress -offset 4096 -dest out a.img")
+        );
+        assert_eq!(
+            words(Peer::FsckErofs).as_deref(),
+            Some("fsck.erofs --extract=out a.img")
+        );
+        assert_eq!(words(Peer::Squashfuse), None);
+        let missing = Peer::FsckErofs.missing(&place).unwrap();
+        assert!(missing.contains("fsck.erofs"), "{missing}");
+    }
+}

@@ -1,0 +1,30 @@
+//! A seeded generator of numbers: every driver is asked for the same places.
+
+/// SplitMix64 (Steele, Lea and Flood, 2014): one addition and a mixing function per number.
+#[derive(Clone, Debug)]
+pub struct SplitMix(u64);
+
+impl SplitMix {
+    /// Creates the sequence of `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Returns the next number.
+    pub const fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Returns a number below `bound`; 0 where `bound` is 0.
+    pub const fn below(&mut self, bound: u64) -> u64 {
+        match bound {
+            0 => 0,
+            bound => self.next_u64() % bound,
+        }
+    }
+}

@@ -7,11 +7,32 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::args::Global;
 use crate::commands::{
-    cache::CacheCommandArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
-    convert::ConvertArgs, demo::DemoArgs, diff::DiffArgs, dump::DumpArgs, extract::ExtractArgs,
-    gc::GcArgs, help::HelpArgs, info::InfoArgs, label::LabelArgs, ls::LsArgs, man::ManArgs,
-    map::MapArgs, mkfs::MkfsArgs, pack::PackArgs, pull::PullArgs, push::PushArgs,
-    restart::RestartArgs, scan::ScanArgs, status::StatusArgs, tar::TarArgs, trace::TraceArgs,
+    bench::{BenchArgs, child::BenchChildArgs},
+    cache::CacheCommandArgs,
+    cat::CatArgs,
+    check::CheckArgs,
+    completions::CompletionsArgs,
+    convert::ConvertArgs,
+    demo::DemoArgs,
+    diff::DiffArgs,
+    dump::DumpArgs,
+    extract::ExtractArgs,
+    gc::GcArgs,
+    help::HelpArgs,
+    info::InfoArgs,
+    label::LabelArgs,
+    ls::LsArgs,
+    man::ManArgs,
+    map::MapArgs,
+    mkfs::MkfsArgs,
+    pack::PackArgs,
+    pull::PullArgs,
+    push::PushArgs,
+    restart::RestartArgs,
+    scan::ScanArgs,
+    status::StatusArgs,
+    tar::TarArgs,
+    trace::TraceArgs,
 };
 use crate::mount::MountArgs;
 use crate::umount::UmountArgs;
@@ -71,6 +92,7 @@ pub enum Command {
     Dump(DumpArgs),
     Gc(GcArgs),
     Trace(TraceArgs),
+    Bench(BenchArgs),
     Demo(DemoArgs),
     Completions(CompletionsArgs),
     Help(HelpArgs),
@@ -78,6 +100,8 @@ pub enum Command {
     Man(ManArgs),
     #[command(name = "__complete", hide = true)]
     Complete(CompleteArgs),
+    #[command(name = "__bench", hide = true)]
+    BenchChild(BenchChildArgs),
 }
 
 /// Print the paths in an image with which a command line may go on, one on a line

@@ -38,7 +38,8 @@ impl Exit {
         (
             Self::Image,
             "Something in the image stood in the way: no such path, damage, a limit. \
-             From check: problems were found. From scan: nothing was found. From diff: there are differences.",
+             From check: problems were found. From scan: nothing was found. From diff: there are differences. \
+             From bench: a run failed, or a driver read something else.",
         ),
         (Self::Usage, "The command line cannot be meant."),
         (

@@ -141,11 +141,13 @@ fn run(context: &Context, command: &Command) -> Result {
         Command::Dump(args) => commands::dump::run(context, args),
         Command::Gc(args) => commands::gc::run(context, args),
         Command::Trace(args) => commands::trace::run(context, args),
+        Command::Bench(args) => commands::bench::run(context, args),
         Command::Demo(args) => commands::demo::run(context, args),
         Command::Completions(args) => commands::completions::run(context, args, help::command()),
         // Was replaced by the command line that prints it.
         Command::Help(_) => Ok(Exit::Ok),
         Command::Man(args) => commands::man::run(context, args, help::command()),
         Command::Complete(args) => complete::run(context, args),
+        Command::BenchChild(args) => commands::bench::child::run(context, args),
     }
 }

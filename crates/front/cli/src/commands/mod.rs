@@ -1,5 +1,6 @@
 //! One file per subcommand: its arguments, and what it does with them.
 
+pub mod bench;
 pub mod cache;
 pub mod cat;
 pub mod check;

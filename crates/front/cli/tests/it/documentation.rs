@@ -33,6 +33,7 @@ const COMMANDS: &[&str] = &[
     "dump",
     "gc",
     "trace",
+    "bench",
     "demo",
     "completions",
     "help",

@@ -101,6 +101,8 @@ const COMMANDS: &[&[&str]] = &[
     ],
     &["ls", "-R", "--objects", "store", "new.cfs"],
     &["gc", "--objects", "store", "new.cfs"],
+    &["__bench", "survey", "a.sqsh"],
+    &["__bench", "library", "--work", "tree-digest", "b.erofs"],
     &["pack", "--format", "romfs", "a.tar", "new.romfs"],
     &["pack", "--format", "squashfs", "tree", "new.sqsh"],
 ];

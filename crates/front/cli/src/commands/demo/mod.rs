@@ -35,6 +35,7 @@ use files::{Data, FILE};
 use measure::Kit;
 use model::{DemoPart, PartName};
 use place::DemoDir;
+pub use place::default_dir;
 use report::DemoReport;
 use table::Charset;
 

@@ -59,7 +59,7 @@ impl DemoDir {
 
 /// Returns `TMPDIR`, or `/var/tmp` where `TMPDIR` is in memory, since there would be no cold caches to
 /// measure.
-fn default_dir() -> PathBuf {
+pub fn default_dir() -> PathBuf {
     let dir = std::env::temp_dir();
     if is_in_memory(&dir) && Path::new("/var/tmp").is_dir() {
         PathBuf::from("/var/tmp")

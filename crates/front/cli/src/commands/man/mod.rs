@@ -27,6 +27,7 @@ const RELATED: &[&[&str]] = &[
     &["pack", "convert", "mkfs", "extract", "gc"],
     &["push", "pull", "cache", "mount"],
     &["check", "info", "dump", "label", "mkfs"],
+    &["bench", "mount", "demo"],
 ];
 
 /// Write the man pages into a directory, which is made if need be

@@ -1,0 +1,346 @@
+//! `forerun bench`: measures an image of the user's own, and compares with other drivers and programs.
+//!
+//! This process parses nothing of the image: processes in a sandbox do, and other programs. All of them end
+//! with it, and nothing stays mounted.
+
+pub mod child;
+mod plan;
+mod report;
+mod runner;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use forerun_measure::active;
+use forerun_measure::noise::Look;
+use forerun_measure::process;
+use forerun_measure::run::Worker;
+use forerun_measure::samples::Samples;
+use forerun_measure::turns::{Turn, turns};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use tempfile::TempDir;
+
+use super::demo::default_dir;
+use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs};
+use crate::context::{Context, image_name};
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::interrupt::OnInterrupt;
+use crate::output::Output;
+use crate::remote::RemoteArgs;
+use crate::{partition, size, source};
+use plan::{BenchWork, Choice, Contender, Plan, Survey, missing_here, plan};
+use report::{BenchReport, Checked, MeasuredSeries};
+use runner::{Runner, ours};
+
+/// Measure an image, and compare with other drivers and programs that read it
+///
+/// Reads the largest file cold and cached, reads at random places of it, lists and reads the tree, and extracts
+/// it: through a mount of forerun, with the kernel's driver (as root), and with whatever of squashfuse_ll, erofsfuse,
+/// exfat-fuse, unsquashfs and fsck.erofs is installed. They take turns; medians and their spread are shown, and no
+/// verdict where the spread is larger than the difference. What they read is compared too.
+///
+/// Exit status 1 if one of them failed or read something else.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun bench system.sqsh
+  sudo forerun bench --rounds 9 --only cat-cold,ls system.sqsh
+  forerun bench --without kernel --json system.erofs")]
+pub struct BenchArgs {
+    /// File or block device
+    #[arg(value_name = "IMAGE", value_hint = ValueHint::FilePath)]
+    pub image: PathBuf,
+    /// Rounds; each measures everything once
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Measure only these, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WORK")]
+    pub only: Vec<BenchWork>,
+    /// Compare with these: kernel, squashfuse_ll, unsquashfs, ...; library is forerun without a mount
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = Contender::parse)]
+    pub with: Vec<Contender>,
+    /// Leave these out
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = Contender::parse)]
+    pub without: Vec<Contender>,
+    /// Processes of tree-n
+    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub processes: u32,
+    /// Where to mount and extract meanwhile [default: TMPDIR or /tmp; /var/tmp where that is in memory]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
+    /// The image starts this far into the file
+    #[arg(long, value_name = "BYTES", value_parser = size::parse, default_value = "0", hide_default_value = true)]
+    pub offset: u64,
+    /// The image is this long [default: to the end of the file]
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    pub size: Option<u64>,
+    /// The image is this partition of the file, numbered as `forerun scan` numbers them
+    #[arg(long, value_name = "N", conflicts_with_all = ["offset", "size"])]
+    pub partition: Option<u32>,
+    /// The object store of a composefs image
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub objects: Option<PathBuf>,
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &BenchArgs) -> Result {
+    let home = Home::new(args)?;
+    let runner = runner(args, home.dir.path())?;
+    let choice = Choice {
+        only: args.only.clone(),
+        with: args.with.clone(),
+        without: args.without.clone(),
+    };
+    let missing = |contender| missing_here(contender, &runner.place());
+    let plan = plan(&runner.survey, &choice, &missing);
+    if plan.rows.is_empty() {
+        let why = plan.missing.iter().map(|(by, why)| format!("{by}: {why}"));
+        let left_out = plan
+            .left_out
+            .iter()
+            .map(|(work, why)| format!("{}: {why}", work.name()));
+        let why: Vec<String> = why.chain(left_out).collect();
+        let message = format!("nothing can be measured: {}", why.join("; "));
+        return Err(Failure::new(Exit::Mount, "bench", message).of(image_name(&image_args(args))));
+    }
+    let screen = Screen::new(context);
+    let look = Look::now();
+    let checked = check_contents(&runner, &plan, &screen);
+    let series = measure_all(&runner, &plan, args.rounds, &screen);
+    let report = BenchReport {
+        runner: &runner,
+        plan: &plan,
+        rounds: args.rounds,
+        checked,
+        series,
+        noise: look.noise(),
+    };
+    drop(screen);
+    let mut out = Output::stdout()?;
+    match context.global.json {
+        true => out.json(&report.json())?,
+        false => out.text(report.text())?,
+    }
+    out.finish()?;
+    match report.is_sound() {
+        true => Ok(Exit::Ok),
+        false => Ok(Exit::Image),
+    }
+}
+
+fn image_args(args: &BenchArgs) -> ImageArgs {
+    ImageArgs {
+        image: args.image.clone(),
+        source: SourceArgs {
+            format: None,
+            offset: args.offset,
+            size: args.size,
+            partition: args.partition,
+            device: Vec::new(),
+            store: StoreArgs {
+                objects: args.objects.clone(),
+                ..StoreArgs::default()
+            },
+            readahead: None,
+            cache: None,
+            threads: None,
+            no_large_blocks: false,
+            no_lock: false,
+            remote: RemoteArgs::default(),
+            rescue: false,
+        },
+        limits: LimitArgs {
+            max_total_bytes: None,
+            max_entries: None,
+            max_depth: None,
+            max_walk_memory: None,
+        },
+    }
+}
+
+/// Finds the image, and has a process in a sandbox look what is in it.
+fn runner(args: &BenchArgs, dir: &Path) -> Result<Runner> {
+    if source::is_stdin(&args.image) || crate::remote::is_remote(&args.image) {
+        let failure = Failure::usage("only files and devices can be measured");
+        return Err(failure.hint("forerun pull fetches an image to a file"));
+    }
+    let placed = partition::placed(&image_args(args))?;
+    let failed = |error: std::io::Error| Failure::source(&error).of(args.image.display());
+    let image = args.image.canonicalize().map_err(failed)?;
+    let objects = args.objects.as_ref().map(|objects| objects.canonicalize());
+    let objects = objects.transpose().map_err(failed)?;
+    let program = std::env::current_exe().map_err(failed)?;
+    let (offset, size) = (placed.source.offset, placed.source.size);
+    let mut survey = ours(
+        &program,
+        &["__bench", "survey"],
+        offset,
+        size,
+        objects.as_deref(),
+    );
+    let output = process::collect(survey.arg(&args.image)).map_err(failed)?;
+    let found = Survey::parse(&String::from_utf8_lossy(&output.stdout));
+    let Some(survey) = found.filter(|_| output.status.success()) else {
+        return Err(of_child(&output).unwrap_or_else(|| {
+            let message = format!("the process that looked at it ended with {}", output.status);
+            Failure::new(Exit::Image, "bench", message).of(args.image.display())
+        }));
+    };
+    let worker = Worker::this_program(&["__bench"]);
+    let worker = worker.map_err(|error| Failure::new(Exit::Source, "io", error.to_string()))?;
+    Ok(Runner {
+        program,
+        image,
+        // An image behind an executable is found by itself, but not by other programs.
+        offset: survey.offset,
+        size,
+        objects,
+        survey,
+        dir: dir.to_path_buf(),
+        processes: args.processes,
+        worker,
+    })
+}
+
+/// Returns the failure that a process of this program printed.
+fn of_child(output: &std::process::Output) -> Option<Failure> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let mut lines = said.lines();
+    let message = lines.next()?.strip_prefix("forerun: ")?.to_string();
+    let exit = match output.status.code()? {
+        2 => Exit::Usage,
+        3 => Exit::Format,
+        4 => Exit::Source,
+        _ => Exit::Image,
+    };
+    let hint = lines
+        .next()
+        .and_then(|line| line.trim().strip_prefix("hint: "));
+    Some(Failure::new(exit, "bench", message).maybe_hint(hint))
+}
+
+/// Computes for each contender the digests of what the works read. Not measured.
+fn check_contents(runner: &Runner, plan: &Plan, screen: &Screen) -> Vec<Checked> {
+    let mut wanted = Vec::new();
+    for (work, contenders) in &plan.rows {
+        let Some(contents) = work.contents() else {
+            continue;
+        };
+        for &by in contenders {
+            // A tree that was extracted has its digest from each run.
+            let mounts = !matches!(by, Contender::Peer(peer) if !peer.mounts());
+            if mounts && !wanted.contains(&(contents, by)) {
+                wanted.push((contents, by));
+            }
+        }
+    }
+    wanted.sort_by_key(|(contents, _)| *contents);
+    let checks = wanted.into_iter().map(|(contents, by)| {
+        screen.say(format!(
+            "reading the {} for comparison: {by}",
+            contents.name()
+        ));
+        Checked {
+            contents,
+            by,
+            digest: screen.told(runner.digest(contents, by)),
+        }
+    });
+    checks.collect()
+}
+
+fn measure_all(runner: &Runner, plan: &Plan, rounds: u32, screen: &Screen) -> Vec<MeasuredSeries> {
+    let mut all: Vec<MeasuredSeries> = Vec::new();
+    for (work, contenders) in &plan.rows {
+        all.extend(contenders.iter().map(|&by| MeasuredSeries {
+            work: *work,
+            by,
+            samples: Samples::new(),
+        }));
+    }
+    let works: Vec<BenchWork> = all.iter().map(|series| series.work).collect();
+    for Turn { round, series } in turns(&works, rounds) {
+        let Some(series) = all.get_mut(series) else {
+            continue;
+        };
+        let (work, by) = (series.work, series.by);
+        screen.say(format!("round {round} of {rounds}: {}, {by}", work.name()));
+        series.samples.push(screen.told(runner.measure(work, by)));
+    }
+    all
+}
+
+/// The directory of all mounts and files, which go with it, also after Ctrl-C.
+struct Home {
+    dir: TempDir,
+    _guard: OnInterrupt,
+}
+
+impl Home {
+    fn new(args: &BenchArgs) -> Result<Self> {
+        let parent = args.dir.clone().unwrap_or_else(default_dir);
+        let failed = |error: std::io::Error| Failure::output(&error).of(parent.display());
+        // The table of mounts has no symbolic links.
+        let place = parent.canonicalize().map_err(failed)?;
+        let dir = tempfile::Builder::new()
+            .prefix("forerun-bench-")
+            .tempdir_in(place)
+            .map_err(failed)?;
+        let path = dir.path().to_path_buf();
+        active::guard(&path);
+        let guard = OnInterrupt::new(move || active::abandon(&path));
+        Ok(Self { dir, _guard: guard })
+    }
+}
+
+/// A line on the terminal that says what is being done.
+struct Screen {
+    line: Option<ProgressBar>,
+    notes: Box<dyn Fn(&str)>,
+}
+
+impl Screen {
+    fn new(context: &Context) -> Self {
+        let line = context.shows_progress().then(|| {
+            let target = ProgressDrawTarget::stderr();
+            ProgressBar::with_draw_target(None, target).with_style(
+                indicatif::ProgressStyle::with_template("{msg}")
+                    .unwrap_or_else(|_| indicatif::ProgressStyle::default_spinner()),
+            )
+        });
+        Self {
+            line,
+            notes: Box::new(context.notes()),
+        }
+    }
+
+    fn say(&self, text: String) {
+        if let Some(line) = &self.line {
+            line.set_message(text);
+            line.tick();
+        }
+    }
+
+    /// Prints why something failed, so that the user need not wait for the end.
+    fn told<T>(&self, result: forerun_measure::Result<T>) -> forerun_measure::Result<T> {
+        if let Err(error) = &result {
+            let text = crate::error::without_errno(&format!("{error:#}"));
+            let print = || (self.notes)(&text);
+            match &self.line {
+                Some(line) => line.suspend(print),
+                None => print(),
+            }
+        }
+        result
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if let Some(line) = &self.line {
+            line.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The plan of a measurement: pieces of work, and the contenders that do them.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use forerun_measure::peers::{Peer, Place};
+use forerun_measure::programs::lacks_fuse;
+use forerun_measure::work::PAGE;
+use serde_json::Value;
+
+/// Bytes of the largest file that cat reads at the most.
+pub const CAT_BYTES: u64 = 1 << 30;
+
+/// A piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchWork {
+    /// Mount, and list the root
+    Start,
+    /// Read the largest file, cold
+    CatCold,
+    /// Read it again
+    CatCached,
+    /// Read 4,000 pages at random places of it, with 2 threads, cold
+    Random,
+    /// List the tree with `ls -lR`, cold
+    Ls,
+    /// Read all files with one process, cold
+    Tree,
+    /// Read all files with several processes, cold
+    TreeN,
+    /// Extract, cold
+    Extract,
+}
+
+impl BenchWork {
+    /// Returns the name for `--only`, and JSON.
+    pub fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_string())
+    }
+
+    /// Returns what is read: works with the same contents have the same digest.
+    pub const fn contents(self) -> Option<Contents> {
+        match self {
+            Self::Start => None,
+            Self::CatCold | Self::CatCached => Some(Contents::File),
+            Self::Random => Some(Contents::Pages),
+            Self::Ls | Self::Tree | Self::TreeN | Self::Extract => Some(Contents::Tree),
+        }
+    }
+
+    /// Returns whether it needs a file, and of which length.
+    const fn needs(self) -> u64 {
+        match self {
+            Self::CatCold | Self::CatCached => 1,
+            Self::Random => PAGE,
+            _ => 0,
+        }
+    }
+}
+
+/// The contents that some work reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Contents {
+    /// The largest file, or its beginning.
+    File,
+    /// Pages of it.
+    Pages,
+    /// The whole tree.
+    Tree,
+}
+
+impl Contents {
+    /// Returns the name in messages and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Pages => "pages",
+            Self::Tree => "tree",
+        }
+    }
+}
+
+/// A driver or program that does the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Contender {
+    /// forerun: its mount, and `extract`.
+    Forerun,
+    /// forerun without a mount.
+    Library,
+    /// Another driver or program.
+    Peer(Peer),
+}
+
+impl Contender {
+    /// Returns the name in tables and options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Forerun => "forerun",
+            Self::Library => "library",
+            Self::Peer(peer) => peer.name(),
+        }
+    }
+
+    /// Parses a name of `--with` and `--without`.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        let all = || {
+            let own = [Self::Forerun, Self::Library];
+            own.into_iter().chain(Peer::ALL.map(Self::Peer))
+        };
+        all()
+            .find(|contender| contender.name() == name)
+            .ok_or_else(|| {
+                let names: Vec<&str> = all().map(Self::name).collect();
+                format!("known: {}", names.join(", "))
+            })
+    }
+
+    /// Returns whether it is this program.
+    pub const fn is_ours(self) -> bool {
+        matches!(self, Self::Forerun | Self::Library)
+    }
+
+    /// Returns whether it can do a piece of work.
+    pub const fn can(self, work: BenchWork) -> bool {
+        match (self, work) {
+            (Self::Forerun, _) => true,
+            // What it caches ends with its process.
+            (Self::Library, BenchWork::CatCached | BenchWork::TreeN) => false,
+            (Self::Library, _) => true,
+            (Self::Peer(peer), BenchWork::Extract) => !peer.mounts(),
+            (Self::Peer(peer), _) => peer.mounts(),
+        }
+    }
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The facts about an image that decide what is measured, as a process in a sandbox found them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// Name of the format.
+    pub format: String,
+    /// Where the image starts in the file.
+    pub offset: u64,
+    /// Regular files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Path of the largest file below the root.
+    pub largest: PathBuf,
+    /// Its length.
+    pub largest_bytes: u64,
+}
+
+impl Survey {
+    /// Reads what the process printed.
+    pub fn parse(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        let number = |key: &str| value.get(key)?.as_u64();
+        let hex = value.get("largest_hex")?.as_str()?.as_bytes();
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        let pairs = hex.chunks_exact(2).map(|pair| {
+            let [high, low] = pair else { return None };
+            u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
+        });
+        let path: Vec<u8> = pairs.collect::<Option<_>>()?;
+        Some(Self {
+            format: value.get("format")?.as_str()?.to_string(),
+            offset: number("offset")?,
+            files: number("files")?,
+            bytes: number("bytes")?,
+            largest: PathBuf::from(OsString::from_vec(path)),
+            largest_bytes: number("largest_bytes")?,
+        })
+    }
+
+    /// Returns the bytes of the largest file that cat reads.
+    pub fn cat_bytes(&self) -> u64 {
+        self.largest_bytes.min(CAT_BYTES)
+    }
+}
+
+/// Contenders and works of a measurement, and those that are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Works, each with its contenders.
+    pub rows: Vec<(BenchWork, Vec<Contender>)>,
+    /// Contenders that cannot take part, and why.
+    pub missing: Vec<(Contender, String)>,
+    /// Works that are left out, and why.
+    pub left_out: Vec<(BenchWork, String)>,
+}
+
+/// The choice of a user.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// Works; all where there are none.
+    pub only: Vec<BenchWork>,
+    /// Contenders; those that read the format where there are none.
+    pub with: Vec<Contender>,
+    /// Contenders that are left out.
+    pub without: Vec<Contender>,
+}
+
+/// Plans what to measure. `missing` says why a contender cannot take part.
+pub fn plan(
+    survey: &Survey,
+    choice: &Choice,
+    missing: &dyn Fn(Contender) -> Option<String>,
+) -> Plan {
+    let mut plan = Plan::default();
+    let contenders = contenders(survey, choice, missing, &mut plan.missing);
+    let all = BenchWork::value_variants();
+    let works = match choice.only.as_slice() {
+        [] => all,
+        only => only,
+    };
+    for &work in all.iter().filter(|work| works.contains(work)) {
+        if survey.largest_bytes < work.needs() {
+            let why = format!("no file of the image has {} bytes", work.needs());
+            plan.left_out.push((work, why));
+            continue;
+        }
+        // Extraction needs no mount, so both would do the same.
+        let is_twice = |by: &Contender| {
+            let is_extraction = work == BenchWork::Extract && *by == Contender::Library;
+            is_extraction && contenders.contains(&Contender::Forerun)
+        };
+        let able = contenders.iter().copied();
+        let able = able.filter(|by| by.can(work) && !is_twice(by));
+        let able: Vec<Contender> = able.collect();
+        match able.iter().any(|contender| contender.is_ours()) {
+            true => plan.rows.push((work, able)),
+            false => plan.left_out.push((work, "needs a mount".to_string())),
+        }
+    }
+    plan
+}
+
+fn contenders(
+    survey: &Survey,
+    choice: &Choice,
+    missing: &dyn Fn(Contender) -> Option<String>,
+    lacking: &mut Vec<(Contender, String)>,
+) -> Vec<Contender> {
+    let mut able = Vec::new();
+    let mut asked = vec![Contender::Forerun];
+    match choice.with.as_slice() {
+        [] => asked.extend(
+            Peer::of_format(&survey.format)
+                .iter()
+                .copied()
+                .map(Contender::Peer),
+        ),
+        with => asked.extend(with.iter().filter(|by| **by != Contender::Forerun)),
+    }
+    for contender in asked {
+        if choice.without.contains(&contender) {
+            continue;
+        }
+        // The one program of that name is enough, and the faster one is compared with.
+        let is_second = contender == Contender::Peer(Peer::Squashfuse)
+            && choice.with.is_empty()
+            && able.contains(&Contender::Peer(Peer::SquashfuseLl));
+        if is_second {
+            continue;
+        }
+        match missing(contender) {
+            None => able.push(contender),
+            Some(why) => lacking.push((contender, why)),
+        }
+    }
+    // A mount of ours is missing: extraction needs none, and the library does the rest.
+    if !able.contains(&Contender::Forerun) {
+        let is_left_out = choice.without.contains(&Contender::Library);
+        if !able.contains(&Contender::Library) && !is_left_out {
+            able.insert(0, Contender::Library);
+        }
+    }
+    able
+}
+
+/// Returns why a contender cannot take part on this machine.
+pub fn missing_here(contender: Contender, place: &Place<'_>) -> Option<String> {
+    match contender {
+        Contender::Forerun => lacks_fuse(),
+        Contender::Library => None,
+        Contender::Peer(peer) if !Peer::of_format(place.format).contains(&peer) => {
+            Some(format!("{} reads no {}", peer.name(), place.format))
+        }
+        Contender::Peer(peer) => peer.missing(place),
+    }
+}

@@ -1,0 +1,321 @@
+//! One run of one piece of work by one contender, and the digests of what each of them reads.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use forerun_measure::caches::drop_caches;
+use forerun_measure::counters::parse;
+use forerun_measure::mount::{Access, Mount, Mounted, objects_option};
+use forerun_measure::peers::{Peer, Place};
+use forerun_measure::programs::find_program;
+use forerun_measure::run::{Run, Worker, list, load, timed, watched};
+use forerun_measure::scratch::Scratch;
+use forerun_measure::{Error, Result, digest, process};
+
+use super::plan::{BenchWork, Contender, Contents, Survey};
+
+/// The image, the program and the processes of a measurement.
+pub struct Runner {
+    /// This program.
+    pub program: PathBuf,
+    /// The file or device.
+    pub image: PathBuf,
+    /// Where the image starts in it.
+    pub offset: u64,
+    /// Its length, if it was given.
+    pub size: Option<u64>,
+    /// The object store of a composefs image.
+    pub objects: Option<PathBuf>,
+    /// The facts about the image.
+    pub survey: Survey,
+    /// Where trees are extracted to.
+    pub dir: PathBuf,
+    /// Processes that share the reading of the tree.
+    pub processes: u32,
+    /// The processes that read.
+    pub worker: Worker,
+}
+
+impl Runner {
+    /// Returns the place of the image, for other programs.
+    pub fn place(&self) -> Place<'_> {
+        Place {
+            image: &self.image,
+            format: &self.survey.format,
+            offset: self.offset,
+            size: self.size,
+            objects: self.objects.as_deref(),
+        }
+    }
+
+    /// Measures.
+    pub fn measure(&self, work: BenchWork, by: Contender) -> Result<Run> {
+        let run = match (by, work) {
+            (_, BenchWork::Extract) => self.extract(by),
+            (Contender::Library, _) => self.without_mount(work),
+            (_, BenchWork::Start) => self.start(by),
+            _ => self.mounted(work, by),
+        };
+        run.map_err(|error| error.context(format!("{}, {by}", work.name())))
+    }
+
+    /// Computes the digest of what a contender reads.
+    pub fn digest(&self, contents: Contents, by: Contender) -> Result<String> {
+        let of = || {
+            if by == Contender::Library {
+                return self
+                    .library(self.library_digest(contents))
+                    .map(|run| run.found);
+            }
+            let mount = self.mount(by)?;
+            let path = mount.path();
+            let file = path.join(&self.survey.largest);
+            let found = match contents {
+                Contents::File => {
+                    let most = self.survey.cat_bytes().to_string();
+                    self.worker.run(&["digest", "--most", &most], &file)
+                }
+                Contents::Pages => self.worker.run(&RANDOM, &file),
+                Contents::Tree => self.worker.run(&["digest"], &path),
+            };
+            let found = found?;
+            mount.finish()?;
+            Ok(found)
+        };
+        of().map_err(|error: Error| error.context(format!("contents, {by}")))
+    }
+
+    fn cold(&self) -> Result<()> {
+        drop_caches(&self.image).map(drop)
+    }
+
+    fn mount(&self, by: Contender) -> Result<Mount> {
+        match by {
+            Contender::Peer(peer) => peer.mount(&self.place()).map(Mount::Other),
+            Contender::Forerun | Contender::Library => {
+                let mut words = vec![OsString::from("-o"), OsString::from("ro")];
+                let mut option = |text: OsString| words.extend(["-o".into(), text]);
+                if self.offset > 0 {
+                    option(format!("offset={}", self.offset).into());
+                }
+                if let Some(size) = self.size {
+                    option(format!("size={size}").into());
+                }
+                if let Some(objects) = &self.objects {
+                    option(objects_option(objects));
+                }
+                let access = Access {
+                    rootless: !rustix::process::geteuid().is_root(),
+                    large_blocks: true,
+                };
+                let mounted = Mounted::with_arguments(&self.program, &self.image, access, &words);
+                mounted.map(Mount::Forerun)
+            }
+        }
+    }
+
+    fn start(&self, by: Contender) -> Result<Run> {
+        self.cold()?;
+        self.load_driver(by);
+        let (seconds, (mount, names)) = timed(|| {
+            let mount = self.mount(by)?;
+            let names = fs::read_dir(mount.path())?.count();
+            Ok((mount, names))
+        })?;
+        let (counters, peak) = mount.finish()?;
+        Ok(Run {
+            seconds,
+            counters,
+            peak,
+            found: format!("{names} names"),
+            ..Run::default()
+        })
+    }
+
+    fn mounted(&self, work: BenchWork, by: Contender) -> Result<Run> {
+        let mount = self.mount(by)?;
+        let path = mount.path();
+        let file = path.join(&self.survey.largest);
+        let most = self.survey.cat_bytes().to_string();
+        let cat = ["files", "--most", &most];
+        match work {
+            BenchWork::CatCached => drop(self.worker.run(&cat, &file)?),
+            _ => self.cold()?,
+        }
+        // How the programs get into memory is not measured.
+        drop(process::collect(&mut self.worker.command(&["nothing"])));
+        load(OsStr::new("ls"), &["--version"]);
+        if work == BenchWork::TreeN {
+            load(OsStr::new("find"), &["--version"]);
+            load(OsStr::new("xargs"), &["--version"]);
+        }
+        let (seconds, found) = timed(|| match work {
+            BenchWork::CatCold | BenchWork::CatCached => self.worker.run(&cat, &file),
+            BenchWork::Random => self.worker.run(&RANDOM, &file),
+            BenchWork::Ls => list(&path),
+            BenchWork::Tree => self.worker.run(&["tree"], &path),
+            BenchWork::TreeN => self.worker.share(&path, self.processes),
+            BenchWork::Start | BenchWork::Extract => Err(Error::msg("needs no mount")),
+        })?;
+        let (counters, peak) = mount.finish()?;
+        Ok(Run {
+            seconds,
+            counters,
+            peak,
+            found,
+            ..Run::default()
+        })
+    }
+
+    /// Has the programs in memory that mount.
+    fn load_driver(&self, by: Contender) {
+        match by {
+            Contender::Forerun | Contender::Library => {
+                load(self.program.as_os_str(), &["--version"]);
+            }
+            Contender::Peer(peer) => {
+                drop(peer.version());
+                if matches!(peer, Peer::Kernel | Peer::ExfatFuse) {
+                    load(OsStr::new("losetup"), &["--version"]);
+                }
+            }
+        }
+    }
+
+    fn extract(&self, by: Contender) -> Result<Run> {
+        let is_root = rustix::process::geteuid().is_root();
+        let anew = is_root && find_program("mkfs.ext4").is_some();
+        let scratch = anew.then(|| Scratch::new(&self.dir)).transpose()?;
+        let parent = scratch.as_ref().map_or(self.dir.as_path(), Scratch::path);
+        let out = parent.join("extracted");
+        let mut command = match by {
+            Contender::Peer(peer) => {
+                let command = peer.extract(&self.place(), &out);
+                command.ok_or_else(|| Error::msg("extracts nothing"))?
+            }
+            Contender::Forerun | Contender::Library => {
+                let mut command = self.ours(&["extract", "--quiet", "--stats"]);
+                if is_root {
+                    // As other programs do for root without being asked.
+                    command.args(["--special-bits", "--devices"]);
+                }
+                command.arg("-C").arg(&out).arg(&self.image);
+                command
+            }
+        };
+        self.cold()?;
+        self.load_driver(by);
+        let mut run = watched(&mut command)?;
+        run.found = digest::of_tree(&out)?.text();
+        process::remove(&out)?;
+        Ok(run)
+    }
+
+    fn without_mount(&self, work: BenchWork) -> Result<Run> {
+        let most = self.survey.cat_bytes().to_string();
+        let command = match work {
+            BenchWork::Start => self.listing(&[]),
+            BenchWork::Ls => self.listing(&["-lR"]),
+            BenchWork::CatCold => self.library_command(&["--work", "cat", "--most", &most], true),
+            BenchWork::Random => self.library_random(),
+            BenchWork::Tree => self.library_command(&["--work", "tree"], false),
+            BenchWork::CatCached | BenchWork::TreeN | BenchWork::Extract => {
+                return Err(Error::msg("needs a mount"));
+            }
+        };
+        self.cold()?;
+        load(self.program.as_os_str(), &["--version"]);
+        let mut run = self.library(command)?;
+        if matches!(work, BenchWork::Start | BenchWork::Ls) {
+            // A listing of another program: the same names in another form.
+            run.found = String::new();
+        }
+        Ok(run)
+    }
+
+    fn library(&self, mut command: Command) -> Result<Run> {
+        let (seconds, output) = timed(|| Ok(process::collect(&mut command)?))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            let (command, status) = (process::describe(&command), output.status);
+            return Err(Error::msg(format!("{command}: {status}\n{}", said.trim())));
+        }
+        Ok(Run {
+            seconds,
+            counters: parse(&said),
+            found: String::from_utf8_lossy(&output.stdout).trim().to_string(),
+            ..Run::default()
+        })
+    }
+
+    fn library_digest(&self, contents: Contents) -> Command {
+        let most = self.survey.cat_bytes().to_string();
+        match contents {
+            Contents::File => {
+                self.library_command(&["--work", "file-digest", "--most", &most], true)
+            }
+            Contents::Pages => self.library_random(),
+            Contents::Tree => self.library_command(&["--work", "tree-digest"], false),
+        }
+    }
+
+    fn library_random(&self) -> Command {
+        self.library_command(&["--work", "random"], true)
+    }
+
+    fn library_command(&self, words: &[&str], of_file: bool) -> Command {
+        let mut command = self.ours(&["__bench", "library", "--stats"]);
+        command.args(words);
+        if of_file {
+            let mut path = OsString::from("--path=");
+            path.push(&self.survey.largest);
+            command.arg(path);
+        }
+        command.arg(&self.image);
+        command
+    }
+
+    fn listing(&self, words: &[&str]) -> Command {
+        let mut command = self.ours(&["ls", "--stats"]);
+        command.args(words).arg(&self.image);
+        command
+    }
+
+    /// Returns a command of this program with the place of the image.
+    fn ours(&self, words: &[&str]) -> Command {
+        ours(
+            &self.program,
+            words,
+            self.offset,
+            self.size,
+            self.objects.as_deref(),
+        )
+    }
+}
+
+/// Returns a command of this program with the place of an image in its file.
+pub fn ours(
+    program: &Path,
+    words: &[&str],
+    offset: u64,
+    size: Option<u64>,
+    objects: Option<&Path>,
+) -> Command {
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null());
+    if offset > 0 {
+        command.arg("--offset").arg(offset.to_string());
+    }
+    if let Some(size) = size {
+        command.arg("--size").arg(size.to_string());
+    }
+    if let Some(objects) = objects {
+        command.arg("--objects").arg(objects);
+    }
+    command
+}
+
+/// The work at random places; the worker's own numbers are those of the plan.
+const RANDOM: [&str; 1] = ["random"];

@@ -7,6 +7,7 @@
     clippy::unwrap_used
 )]
 
+mod bench;
 mod checking;
 mod common;
 mod comparing;

@@ -33,7 +33,7 @@ impl Machine {
             cpu: cpu_model(&read("/proc/cpuinfo")),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_string(),
-            memory: u64::from(info.totalram).saturating_mul(info.mem_unit.into()),
+            memory: info.totalram.saturating_mul(info.mem_unit.into()),
             mitigations: mitigations(Path::new(FLAWS)),
         }
     }

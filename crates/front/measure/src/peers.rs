@@ -217,7 +217,7 @@ mod tests {
             assert_eq!(same.count(), 1, "{peer:?}");
             let formats = ["squashfs", "erofs", "exfat", "romfs"];
             let of = |format: &&str| Peer::of_format(format).contains(&peer);
-            assert!(formats.iter().any(|format| of(format)), "{peer:?}");
+            assert!(formats.iter().any(of), "{peer:?}");
         }
     }
 

@@ -17,7 +17,7 @@ use forerun_fuse::{Mount, MountOptions};
 use md5::{Digest, Md5};
 
 use super::model::{Row, RowRole, extrapolate, ratio};
-use super::place::{DemoDir, drop_caches};
+use super::place::{DemoDir, drop_caches, interrupt, is_interrupted};
 use super::{Data, FILE};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
@@ -92,6 +92,7 @@ impl Kit {
             Ok(mount) => {
                 let unmounter = mount.unmounter();
                 let guard = OnInterrupt::new(move || {
+                    interrupt();
                     let _ = unmounter.unmount();
                 });
                 Ok(Some(DemoMount {
@@ -272,6 +273,9 @@ fn timed(
     let mut bytes = 0_u64;
     let start = Instant::now();
     while bytes < total {
+        if is_interrupted() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let want = usize::try_from(total - bytes).unwrap_or(piece).min(piece);
         let got = read(bytes, chunk.get_mut(..want).unwrap_or_default())?;
         if got == 0 {

@@ -5,15 +5,15 @@ use clap::ValueEnum;
 /// A part of the demo, named for the format that it shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PartName {
-    /// romfs: requests of 1 KiB against large ones
+    /// Requests of 1 KiB against large ones
     Romfs,
-    /// SquashFS: blocks decoded again for each page against once
+    /// Blocks decoded again for each page against once
     Squashfs,
-    /// exFAT: a large file removed, each change written against each sector once
+    /// A large file removed: a write for each cluster against one for each sector
     Exfat,
     /// An image behind a link: synchronous against asynchronous readahead
     Link,
-    /// composefs: a tree listed without and with its metadata read ahead
+    /// A tree listed without and with its metadata read ahead
     Composefs,
 }
 

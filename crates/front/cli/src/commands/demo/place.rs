@@ -3,8 +3,11 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use forerun::build::is_in_memory;
+use forerun_fuse::UmountOptions;
 use rustix::fs::Advice;
 use tempfile::TempDir;
 
@@ -12,6 +15,15 @@ use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::interrupt::OnInterrupt;
 use crate::size;
+
+/// The directory to mount on.
+const MOUNTPOINT: &str = "mnt";
+/// How often the removal after an interrupt is tried, and the pause between.
+const REMOVALS: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Time for interrupted work to close its files.
+const CLOSING: Duration = Duration::from_millis(500);
 
 /// The directory of all files, which are removed with it.
 pub struct DemoDir {
@@ -30,12 +42,7 @@ impl DemoDir {
             .tempdir_in(&parent)
             .map_err(failed)?;
         let path = dir.path().to_path_buf();
-        let guard = OnInterrupt::new(move || {
-            // Twice: the work that is interrupted may just have made another file.
-            for _ in 0..2 {
-                let _ = fs::remove_dir_all(&path);
-            }
-        });
+        let guard = OnInterrupt::new(move || remove_interrupted(&path));
         Ok(Self { dir, _guard: guard })
     }
 
@@ -51,9 +58,45 @@ impl DemoDir {
 
     /// Makes an empty directory in it to mount on, where there is none yet.
     pub fn mountpoint(&self) -> Result<PathBuf> {
-        let dir = self.path("mnt");
+        let dir = self.path(MOUNTPOINT);
         fs::create_dir_all(&dir).map_err(|error| Failure::output(&error).of(dir.display()))?;
         Ok(dir)
+    }
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether the work is to end.
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// Has the work end, and gives it the time to close its files. A process that dies with a file open in a
+/// mount of its own would wait for itself.
+pub fn interrupt() {
+    if !INTERRUPTED.swap(true, Ordering::Relaxed) {
+        std::thread::sleep(CLOSING);
+    }
+}
+
+/// Removes the directory of work that was interrupted. That work may just be mounting an image or making
+/// a file, so this tries again until the directory is gone.
+fn remove_interrupted(dir: &Path) {
+    let mountpoint = dir.join(MOUNTPOINT);
+    let lazily = UmountOptions {
+        lazy: true,
+        force: false,
+    };
+    interrupt();
+    for _ in 0..REMOVALS {
+        let _ = fs::remove_dir_all(dir);
+        if !dir.exists() {
+            return;
+        }
+        if forerun_fuse::umount(&mountpoint, lazily).is_err() {
+            let _ = forerun_kernel::umount(&mountpoint, true);
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 

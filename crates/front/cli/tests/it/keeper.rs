@@ -188,7 +188,10 @@ fn drops_and_kills(args: &[&str], times: usize) {
             std::panic::resume_unwind(panic);
         }
     });
-    scene.run(&["umount", "mnt"]).ok();
+    // Files of the threads and of the old process may be closed a moment after these have ended.
+    eventually("the mount is not in use", || {
+        scene.run(&["umount", "mnt"]).code == Some(0)
+    });
     scene.run(&["check", "image"]).ok();
 }
 

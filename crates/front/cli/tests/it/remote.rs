@@ -233,7 +233,7 @@ fn what_was_recorded_is_fetched_ahead_and_the_rest_works_without_a_network() {
     ];
     assert_eq!(place.run(&gone).code, Some(4));
     proxy.faults(|request| {
-        (request.range.is_some() && request.number > 3).then_some(Fault::ResetBeforeHead)
+        (request.range.is_some() && request.number > 1).then_some(Fault::ResetBeforeHead)
     });
     proxy.forget();
     let gone = place.run(&gone);

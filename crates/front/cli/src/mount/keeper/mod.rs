@@ -8,28 +8,26 @@
 //! If servers die too often, the mount ends: a new process would serve that image, or on that machine,
 //! no better. On `forerun restart` the server asks the keeper for a successor.
 
+mod events;
 mod server;
 mod successor;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-use forerun_fuse::{FromKeeper, FromServer, Kept, timespec};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
+use forerun_fuse::{FromKeeper, FromServer, Kept};
 use rustix::process::Signal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::daemon::{self, KeeperArgs};
 use super::{failed, open_log};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 
+use events::{Event, Role, Signals, wait};
 use server::{Origin, Process};
 use successor::{Asker, Successor};
 
@@ -38,13 +36,8 @@ const MEMORY: Duration = Duration::from_secs(60);
 /// How long a server that leaves may take to end before its successor may begin: a thread of it may
 /// hang in a source.
 const PARTING: Duration = Duration::from_secs(10);
-
-/// Signals that are passed on to the server.
-const SIGNALS: [(i32, Signal); 3] = [
-    (SIGTERM, Signal::TERM),
-    (SIGINT, Signal::INT),
-    (SIGHUP, Signal::HUP),
-];
+/// How often requests are sent again while a server lingers that is to end.
+const RESENDS: Duration = Duration::from_millis(100);
 
 /// A mount, and the processes that serve it.
 struct Keeper {
@@ -76,22 +69,6 @@ impl Serving {
             leaves: None,
         }
     }
-}
-
-/// The part that a process plays.
-#[derive(Clone, Copy)]
-enum Role {
-    Server,
-    Successor,
-    /// A server that was told to leave, by its place in the list.
-    Lingering(usize),
-}
-
-/// An event that the keeper waits for.
-enum Event {
-    Signal(Signal),
-    Said(Role, FromServer),
-    TimeOut,
 }
 
 /// Whether the keeper goes on.
@@ -172,12 +149,18 @@ impl Keeper {
         }
     }
 
-    fn wait(&self, signals: &Signals) -> Result<Event> {
-        let until = match (&self.successor, &self.server) {
+    /// Returns when the server must have left, or its successor must be ready.
+    fn deadline(&self) -> Option<Instant> {
+        match (&self.successor, &self.server) {
             (Some(_), Some(server)) if server.leaves.is_some() => server.leaves,
             (Some(successor), _) => Some(successor.until),
             _ => None,
-        };
+        }
+    }
+
+    fn wait(&self, signals: &Signals) -> Result<Event> {
+        let resend = (!self.lingering.is_empty()).then(|| Instant::now() + RESENDS);
+        let until = self.deadline().into_iter().chain(resend).min();
         let server = self.server.as_ref().map(|server| &server.process);
         let successor = self.successor.as_ref().map(|successor| &successor.process);
         let mut processes = Vec::new();
@@ -397,7 +380,21 @@ impl Keeper {
         }
     }
 
+    /// Handles a wait without an event: a deadline has passed, or a server lingers.
+    ///
+    /// A thread of such a server may hang in the kernel until a request is answered that another of its
+    /// threads was only just reading when it was killed, and that was not sent again with the rest. The
+    /// kernel counts it as read a moment later, and nothing says when.
     fn time_out(&mut self) -> Next {
+        if !self.lingering.is_empty() {
+            self.resend();
+        }
+        if self
+            .deadline()
+            .is_none_or(|deadline| deadline > Instant::now())
+        {
+            return Next::Wait;
+        }
         let is_late = |server: &Serving| server.leaves.is_some_and(|until| until <= Instant::now());
         if self.server.as_ref().is_some_and(is_late) {
             // It takes no more requests. If it takes one all the same, that is sent again when it has
@@ -430,68 +427,4 @@ impl Keeper {
             tracing::error!("requests under way are not sent again: {error}");
         }
     }
-}
-
-/// Signals as something to be waited for.
-struct Signals([(UnixStream, Signal); 3]);
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        let pipe = |(number, signal): (i32, Signal)| {
-            let (ours, theirs) = UnixStream::pair()?;
-            ours.set_nonblocking(true)?;
-            signal_hook::low_level::pipe::register(number, theirs)?;
-            io::Result::Ok((ours, signal))
-        };
-        let [one, two, three] = SIGNALS.map(pipe);
-        Ok(Self([one?, two?, three?]))
-    }
-}
-
-/// Waits for the next event.
-fn wait(
-    signals: &Signals,
-    processes: &[(Role, &Process)],
-    until: Option<Instant>,
-) -> Result<Event> {
-    let pipes = signals.0.iter();
-    let mut fds: Vec<_> = pipes
-        .map(|(pipe, _)| PollFd::new(pipe, PollFlags::IN))
-        .collect();
-    let lingers = |role: &Role| matches!(role, Role::Lingering(_));
-    for (role, process) in processes {
-        let signs = process.signs(lingers(role)).into_iter();
-        fds.extend(signs.map(|sign| PollFd::from_borrowed_fd(sign, PollFlags::IN)));
-    }
-    let at = loop {
-        let left = until.map(|until| timespec(until.saturating_duration_since(Instant::now())));
-        match poll(&mut fds, left.as_ref()) {
-            Ok(_) => break fds.iter().position(|fd| !fd.revents().is_empty()),
-            Err(Errno::INTR) => {}
-            Err(error) => {
-                return Err(failed(
-                    "waiting for the processes of the mount",
-                    &error.into(),
-                ));
-            }
-        }
-    };
-    let Some(at) = at else {
-        return Ok(Event::TimeOut);
-    };
-    if let Some((pipe, signal)) = signals.0.get(at) {
-        let mut bytes = [0; 16];
-        // Several that came at once count as one.
-        let _taken = io::Read::read(&mut &*pipe, &mut bytes);
-        return Ok(Event::Signal(*signal));
-    }
-    let mut next = signals.0.len();
-    for (role, process) in processes {
-        let count = process.signs(lingers(role)).len();
-        if let Some(sign) = at.checked_sub(next).filter(|sign| *sign < count) {
-            return Ok(Event::Said(*role, process.happened(lingers(role), sign)));
-        }
-        next += count;
-    }
-    Ok(Event::TimeOut)
 }

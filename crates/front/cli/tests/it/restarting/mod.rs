@@ -144,9 +144,14 @@ impl Scene {
 
     /// Returns the process that keeps the mount.
     pub fn keeper(&self) -> Pid {
-        let mounts = self.run(&["status", "--json"]).ok().json();
-        let keeper = mounts[0]["keeper"].as_i64().unwrap();
-        Pid::from_raw(keeper.try_into().unwrap()).unwrap()
+        let mut keeper = None;
+        // One that is ending may not answer.
+        eventually("the process that serves tells of its keeper", || {
+            let mounts = self.run(&["status", "--json"]).json();
+            keeper = mounts[0]["keeper"].as_i64();
+            keeper.is_some()
+        });
+        Pid::from_raw(keeper.unwrap().try_into().unwrap()).unwrap()
     }
 
     /// Kills the process that serves, and the one that keeps, so that no other takes its place.

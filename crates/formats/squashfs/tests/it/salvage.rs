@@ -276,12 +276,16 @@ fn without_any_table_data_is_put_together_by_guess() {
 #[test]
 fn every_cut_and_every_damaged_place_gives_right_bytes_only() {
     let Some(sample) = Sample::new() else { return };
-    for options in [&["-comp", "gzip"][..], &["-comp", "lz4"]] {
-        let image = sample.image(options);
+    for codec in ["gzip", "lz4"] {
+        let image = sample.image(&["-comp", codec]);
         let (inodes, len) = (table(&image, INODES), image.len());
         let step = (len - inodes) / 23;
         for cut in (inodes..len).step_by(step) {
             salvage(&sample.files, &image[..cut]);
+            // A block of LZ4 has no checksum: with other bytes in it, it can be another block.
+            if codec == "lz4" {
+                continue;
+            }
             let mut zeroed = image.clone();
             zeroed[cut..len.min(cut + 200)].fill(0);
             salvage(&sample.files, &zeroed);

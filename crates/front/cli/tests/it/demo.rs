@@ -67,7 +67,8 @@ fn assert_counters(value: &Value) {
     // Two requests of the kernel may each decode a block that both need.
     let once = count(value, "squashfs", "once");
     assert!((4..=8).contains(&once), "{once}");
-    assert_eq!(count(value, "squashfs", "each_page"), 4 * 32);
+    let each_page = count(value, "squashfs", "each_page");
+    assert!((4 * 32..=4 * 32 + 8).contains(&each_page), "{each_page}");
 
     // 49 MiB, that is 393 clusters of 128 KiB: a write for each, and four more.
     assert_eq!(count(value, "exfat", "each_cluster"), 393 + 4);

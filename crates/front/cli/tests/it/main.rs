@@ -49,5 +49,6 @@ mod tls;
 mod unprivileged;
 mod volumes;
 mod waiting;
+mod watching;
 mod without_ranges;
 mod writing;

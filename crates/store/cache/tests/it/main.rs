@@ -6,6 +6,7 @@
     clippy::unwrap_used
 )]
 
+mod altered;
 mod blob;
 mod common;
 mod crash;

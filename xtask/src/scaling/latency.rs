@@ -12,7 +12,6 @@ use forerun_testkit_servers::fault_proxy::{FaultProxy, Link};
 use super::Lab;
 use super::cost::{self, ForegroundMount};
 use super::series::{LINEAR, ScalingSeries, float};
-use crate::process;
 
 /// Round trips in microseconds.
 const TRIPS: &[u64] = &[100, 1_000, 5_000, 20_000, 50_000, 100_000, 200_000];
@@ -38,10 +37,7 @@ pub fn measure(lab: &Lab) -> Result<Vec<ScalingSeries>> {
         source.join("data"),
         forerun_testkit::generate::bytes(1, LEN),
     )?;
-    let mut pack = Command::new(&lab.forerun);
-    pack.args(["pack", "--quiet", "--force", "--format", "erofs"]);
-    process::run(pack.arg(&source).arg(served.join("image")))?;
-    fs::remove_dir_all(&source)?;
+    lab.pack(&source, &served.join("image"), &["--format", "erofs"])?;
     let server = Nginx::serve(&served).context("nginx serves the image: install nginx-light")?;
     let proxy = FaultProxy::start(&server.url());
     let of = |what: &str, unit| ScalingSeries::new(what, "ms", unit, LINEAR);

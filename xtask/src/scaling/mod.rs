@@ -19,11 +19,13 @@ mod trees;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
 use crate::bench::{Host, program_in};
+use crate::process;
 pub use figures::blocks;
 use series::ScalingSeries;
 pub use series::short;
@@ -81,6 +83,14 @@ impl Lab {
     fn sizes<'a>(&self, usual: &'a [u64], large: &'a [u64]) -> Vec<u64> {
         let more = if self.is_large { large } else { &[] };
         usual.iter().chain(more).copied().collect()
+    }
+
+    /// Makes the image of a directory, which is removed then.
+    fn pack(&self, source: &Path, image: &Path, options: &[&str]) -> Result<()> {
+        let mut pack = Command::new(&self.forerun);
+        pack.args(["pack", "--quiet", "--force"]).args(options);
+        process::run(pack.arg(source).arg(image))?;
+        fs::remove_dir_all(source).with_context(|| source.display().to_string())
     }
 }
 

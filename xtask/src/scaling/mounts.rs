@@ -20,10 +20,7 @@ pub fn measure(lab: &Lab) -> Result<Vec<ScalingSeries>> {
     for n in 0..10 {
         fs::write(source.join(format!("file{n}")), vec![b'x'; 10_000])?;
     }
-    let mut pack = Command::new(&lab.forerun);
-    pack.args(["pack", "--quiet", "--force", "--format", "squashfs"]);
-    process::run(pack.arg(&source).arg(&image))?;
-    fs::remove_dir_all(&source)?;
+    lab.pack(&source, &image, &["--format", "squashfs"])?;
     let of = |what: &str, unit, limit| ScalingSeries::new(what, "mounts", unit, limit);
     let mut mounting = of("mount one more", "s", SLOW);
     let mut memory = of("memory of a server that was read", "MB", CONSTANT);

@@ -3,7 +3,6 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 use forerun_testkit_servers::Nginx;
@@ -12,7 +11,6 @@ use forerun_testkit_servers::fault_proxy::FaultProxy;
 use super::Lab;
 use super::cost::ForegroundMount;
 use super::series::{CONSTANT, ScalingSeries, float};
-use crate::process;
 
 const NODES: &[u64] = &[1, 2, 4, 8, 16];
 /// Length of the image's file.
@@ -30,10 +28,7 @@ pub fn measure(lab: &Lab) -> Result<Vec<ScalingSeries>> {
         source.join("data"),
         forerun_testkit::generate::bytes(2, LEN),
     )?;
-    let mut pack = Command::new(&lab.forerun);
-    pack.args(["pack", "--quiet", "--force", "--format", "erofs"]);
-    process::run(pack.arg(&source).arg(served.join("image")))?;
-    fs::remove_dir_all(&source)?;
+    lab.pack(&source, &served.join("image"), &["--format", "erofs"])?;
     let server = Nginx::serve(&served).context("nginx serves the image: install nginx-light")?;
     let proxy = FaultProxy::start(&server.url());
     let of = |what: &str, unit| ScalingSeries::new(what, "nodes", unit, CONSTANT);

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
@@ -13,7 +12,6 @@ use forerun_testkit::rng::Rng;
 use super::Lab;
 use super::cost::{ForegroundMount, cpu_of, drop_caches};
 use super::series::{CONSTANT, ScalingSeries};
-use crate::process;
 
 const READERS: &[u64] = &[1, 2, 4, 8, 16, 32, 64];
 /// Length of the file.
@@ -28,11 +26,18 @@ pub fn measure(lab: &Lab) -> Result<Vec<ScalingSeries>> {
     let (source, image) = (lab.dir.join("source"), lab.dir.join("image"));
     fs::create_dir_all(&source)?;
     fs::write(source.join("data"), numbers(usize::try_from(LEN)?))?;
-    let mut pack = Command::new(&lab.forerun);
-    pack.args(["pack", "--quiet", "--force", "--format", "squashfs"]);
-    pack.args(["--compressor", "zstd", "--level", "3"]);
-    process::run(pack.arg(&source).arg(&image))?;
-    fs::remove_dir_all(&source)?;
+    lab.pack(
+        &source,
+        &image,
+        &[
+            "--format",
+            "squashfs",
+            "--compressor",
+            "zstd",
+            "--level",
+            "3",
+        ],
+    )?;
     let of = |what: &str, unit| ScalingSeries::new(what, "readers", unit, CONSTANT);
     let mut random = of("8,192 random reads together", "s");
     let mut random_cpu = of("8,192 random reads together", "s of CPU of the server");

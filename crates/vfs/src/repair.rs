@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use forerun_io::{BlockDevice, Limits, Observer, ReadAt};
 
-use crate::{Error, Result};
+use crate::{Error, Result, Timestamp};
 
 /// A kind of findings, as a front end sees it. A user can answer for all findings of a kind at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,6 +92,8 @@ pub struct RepairOptions {
     /// Make files of clusters that belong to nothing. Otherwise they become free, unless data had to be
     /// given up in the same run.
     pub keep_lost: bool,
+    /// Time of the directories that the repair makes; nothing for the time of the machine's clock.
+    pub now: Option<Timestamp>,
     /// Bounds on what the volume may ask for.
     pub limits: Limits,
 }

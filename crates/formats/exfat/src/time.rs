@@ -1,6 +1,8 @@
 //! Timestamps: local date and time in steps of two seconds, additional hundredths of a second, and the
 //! offset from UTC in quarters of an hour.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use forerun_vfs::Timestamp;
 
 /// A moment as an entry keeps it (7.4.8 to 7.4.10).
@@ -20,6 +22,16 @@ const DAY: i64 = 86_400;
 /// 1980-01-01 and the end of 2107-12-31, in seconds of local time.
 const FIRST: i64 = 315_532_800;
 const LAST: i64 = 4_354_819_199;
+
+/// Returns the time of the machine's clock.
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    Timestamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(0),
+        nanoseconds: since.subsec_nanos(),
+    }
+}
 
 impl Stamp {
     /// Returns the moment. If the entry has no offset, the zone is `local` minutes east of UTC.

@@ -2,10 +2,10 @@
 
 use forerun_vfs::{Changes, FileType, NodeId, Result};
 
-use super::set::now;
 use crate::nodes::ROOT;
 use crate::ondisk::attribute;
 use crate::session::Session;
+use crate::time::now;
 
 impl Session<'_> {
     /// Makes those `changes` that the format can keep.

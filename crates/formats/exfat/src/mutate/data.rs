@@ -100,7 +100,7 @@ impl Session<'_> {
             return Ok(());
         }
         self.resize(&mut node, range.end)?;
-        let stamp = self.stamp(super::set::now());
+        let stamp = self.stamp(crate::time::now());
         node.set.set_modified(stamp);
         self.update(&node)
     }

@@ -2,12 +2,12 @@
 
 use forerun_vfs::{Error, FileType, NodeId, Result};
 
-use super::set::now;
 use crate::change::group;
 use crate::dir::{Found, Slots};
 use crate::entry_set::{Allocation, primary_allocation};
 use crate::fat;
 use crate::session::{Node, Session};
+use crate::time::now;
 
 /// Clusters, as first cluster and count of each run.
 type Clusters = Vec<(u32, u32)>;

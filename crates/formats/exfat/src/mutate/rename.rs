@@ -6,13 +6,14 @@
 use forerun_vfs::{Bound, Error, FileType, NodeId, Result};
 
 use super::moves::SetToMove;
-use super::set::{count, now};
+use super::set::count;
 use crate::change::group;
 use crate::dir::Place;
 use crate::entry_set::EntrySet;
 use crate::name;
 use crate::nodes::ROOT;
 use crate::session::{FoundName, Session};
+use crate::time::now;
 
 impl Session<'_> {
     /// Renames a node.

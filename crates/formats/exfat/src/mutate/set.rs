@@ -29,16 +29,6 @@ pub fn unused_set(set: &EntrySet) -> Vec<u8> {
     bytes
 }
 
-/// Returns the time of the machine's clock.
-pub fn now() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let since = since.unwrap_or_default();
-    Timestamp {
-        seconds: i64::try_from(since.as_secs()).unwrap_or(0),
-        nanoseconds: since.subsec_nanos(),
-    }
-}
-
 impl Session<'_> {
     /// Returns a time in the form of sets.
     pub fn stamp(&self, time: Timestamp) -> Stamp {

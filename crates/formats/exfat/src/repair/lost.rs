@@ -7,9 +7,8 @@
 
 use std::collections::HashSet;
 use std::rc::Rc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use forerun_vfs::{Result, Timestamp};
+use forerun_vfs::Result;
 
 use super::bits::Bits;
 use super::extent::holds_entries;
@@ -43,7 +42,7 @@ pub fn keep(work: &mut Work<'_, '_>, root: &Chain, lost: Bits) -> Result<bool> {
     if is_first {
         chains = directories;
     }
-    let now = now();
+    let now = Stamp::from_timestamp(work.now, 0);
     let mut bytes = Vec::new();
     for chain in &chains {
         bytes.extend(file(&volume, chain, is_first, now).bytes());
@@ -134,16 +133,6 @@ fn file(volume: &Volume, chain: &Chain, is_directory: bool, now: Stamp) -> Entry
     };
     set.set_data(data, len);
     set
-}
-
-fn now() -> Stamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let seconds = since.map_or(0, |since| since.as_secs());
-    let time = Timestamp {
-        seconds: i64::try_from(seconds).unwrap_or(0),
-        nanoseconds: 0,
-    };
-    Stamp::from_timestamp(time, 0)
 }
 
 /// Returns chains of the clusters: first the chains whose first cluster has no link to it, then the

@@ -155,7 +155,7 @@ fn begin<'w, 'd>(
     // As it was before the first round, which may have set the flag.
     volume.recovers = flags & volume_flag::VOLUME_DIRTY != 0;
     let back = Arc::clone(back);
-    Work::new(volume, back, desk, options.dry_run, options.keep_lost).map(Some)
+    Work::new(volume, back, desk, options).map(Some)
 }
 
 fn one_round(work: &mut Work<'_, '_>) -> Result<()> {

@@ -21,7 +21,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use forerun_io::{CommitError, Group, WriteBack, u64_from};
-use forerun_vfs::{Bound, Error, Result};
+use forerun_vfs::repair::RepairOptions;
+use forerun_vfs::{Bound, Error, Result, Timestamp};
 
 use super::bits::{Bits, clusters};
 use super::report::{Desk, Finding, Kind};
@@ -56,6 +57,8 @@ pub struct Work<'w, 'd> {
     pub dry: bool,
     /// Clusters that belong to nothing are kept as files.
     pub keeps_lost: bool,
+    /// Time of the directories that the repair makes.
+    pub now: Timestamp,
     /// Clusters that something has.
     pub claimed: Bits,
     /// Clusters that directories have.
@@ -84,16 +87,16 @@ impl<'w, 'd> Work<'w, 'd> {
         volume: Volume,
         back: Arc<WriteBack>,
         desk: &'w mut Desk<'d>,
-        dry: bool,
-        keeps_lost: bool,
+        options: &RepairOptions,
     ) -> Result<Self> {
         let clusters = volume.boot.clusters;
         Ok(Self {
             volume: Rc::new(volume),
             back,
             desk,
-            dry,
-            keeps_lost,
+            dry: options.dry_run,
+            keeps_lost: options.keep_lost,
+            now: options.now.unwrap_or_else(crate::time::now),
             claimed: Bits::new(clusters)?,
             directories: Bits::new(clusters)?,
             reach: None,

@@ -101,6 +101,7 @@ fn mend(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<Summ
         dry_run: matches!(desk.mode, RepairMode::DryRun | RepairMode::NotAsked),
         keep_lost: args.lost_found,
         limits: options.limits.clone(),
+        ..RepairOptions::default()
     };
     let path = &args.image.image;
     let place = match (&args.undo_file, args.no_undo_file || how.dry_run) {

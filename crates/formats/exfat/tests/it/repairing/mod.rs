@@ -16,7 +16,8 @@ use forerun_io::{
 };
 use forerun_testkit::exfat_judge::judge;
 use forerun_vfs::{
-    DirCursor, FileSystem, FileSystemMut, FileType, NodeId, OpenWith, Place, Result, exercise,
+    DirCursor, FileSystem, FileSystemMut, FileType, NodeId, OpenWith, Place, Result, Timestamp,
+    exercise,
 };
 
 pub use crate::common::{Recorder, create, fsck, mkdir, mkfs, open, open_mut, write};
@@ -59,10 +60,21 @@ fn mend_how(
     (device.to_vec(), summary)
 }
 
+/// Returns the options of repairs that write the same bytes at any time of the day.
+fn dated() -> RepairOptions {
+    let seconds = 1_700_000_000;
+    RepairOptions {
+        now: Some(Timestamp {
+            seconds,
+            nanoseconds: 0,
+        }),
+        ..RepairOptions::default()
+    }
+}
+
 /// Repairs everything that can be repaired without loss.
 pub fn mend(bytes: Vec<u8>) -> (Vec<u8>, Summary, Vec<Finding>) {
-    let options = RepairOptions::default();
-    let (bytes, summary, findings) = mend_with(bytes, &options, Answer::Yes);
+    let (bytes, summary, findings) = mend_with(bytes, &dated(), Answer::Yes);
     (bytes, summary.unwrap(), findings)
 }
 
@@ -111,7 +123,7 @@ pub fn mend_with_undo(bytes: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
         true => Answer::No,
         false => Answer::Yes,
     };
-    repair(&shared, &Arc::default(), &RepairOptions::default(), decide).unwrap();
+    repair(&shared, &Arc::default(), &dated(), decide).unwrap();
     device.finish().unwrap();
     (device.inner().to_vec(), undo.bytes())
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use lzzzz::{lz4, lz4_hc};
 
 use crate::DecodeError;
-use crate::encode::make_room;
+use crate::shared::make_room;
 
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let expected = out.len();

@@ -3,9 +3,9 @@
 use liblzma::stream::{Action, Error, LzmaOptions, Status, Stream};
 
 use crate::DecodeError;
-use crate::encode::make_room;
 use crate::encoding::EncodingError;
 use crate::lzma_bare::unmarked;
+use crate::shared::make_room;
 use crate::xz::{MEMORY, run};
 
 /// Place of the decoded length in the header, 8 bytes.

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 
 use lzma_rust2::{LzmaOptions, LzmaWriter};
 
-use crate::encode::in_range;
 use crate::encoding::EncodingError;
+use crate::shared::in_range;
 
 pub struct MicroLzmaEncoder {
     options: LzmaOptions,

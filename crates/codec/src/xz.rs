@@ -2,8 +2,8 @@
 
 use liblzma::stream::{Action, Check, Error, Filters, LzmaOptions, Status, Stream};
 
-use crate::encode::{in_range, make_room};
 use crate::encoding::{Bcj, BcjSet, EncodingError};
+use crate::shared::{in_range, make_room};
 use crate::{DecodeError, First};
 
 /// Memory that decoding a stream may take. Blocks have at most 1 MiB, and a dictionary larger than

@@ -7,8 +7,8 @@ use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor, 
 use zlib_rs::{DeflateConfig, ReturnCode, Strategy};
 
 use crate::DecodeError;
-use crate::encode::{in_range, make_room};
 use crate::encoding::{EncodingError, ZlibStrategies, ZlibStrategy};
+use crate::shared::{in_range, make_room};
 
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use zstd_safe::{CCtx, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 use crate::DecodeError;
-use crate::encode::{in_range, make_room};
 use crate::encoding::EncodingError;
+use crate::shared::{in_range, make_room};
 
 /// log2 of the largest window that a stream decoded in part may declare: the library allocates as
 /// much. A frame may be one window, so this allows the largest block.

@@ -1,24 +1,12 @@
 //! The trait that a format driver implements.
 
-use std::fmt;
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use forerun_io::{BlobId, ReadAt};
 
-use crate::{Error, Extent, FileType, Metadata, MetadataLayout, Region, Result};
-
-/// Identifies a node by what its format finds it with: header offset, inode number, nid, entry
-/// position. Stable for as long as the image does not change, so it can be an inode number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub u64);
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
+use crate::{Error, Extent, FileType, Metadata, MetadataLayout, NodeId, Region, Result};
 
 /// A position between two entries of a directory. Its value is private to the driver. It stays
 /// valid for as long as the image does not change.

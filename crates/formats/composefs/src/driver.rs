@@ -16,7 +16,7 @@ use forerun_vfs::{
 
 use crate::error::Check;
 use crate::object::{ObjectTable, Wanted};
-use crate::objects::ObjectName;
+use crate::object_name::ObjectName;
 use crate::ondisk::{HEADER_LEN, Header};
 use crate::overlay::{METACOPY, Metacopy, REDIRECT, Shown, read_metacopy, shown};
 

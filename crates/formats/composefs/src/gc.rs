@@ -9,7 +9,7 @@ use forerun_vfs::objects::{Collected, Collector};
 use forerun_vfs::{FileSystem, FileType, Held, OpenWith, Result, Walk};
 
 use crate::digest::Digest;
-use crate::objects::ObjectName;
+use crate::object_name::ObjectName;
 use crate::overlay::REDIRECT;
 use crate::store::{ObjectStore, Stored};
 

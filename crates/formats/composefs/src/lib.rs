@@ -14,6 +14,7 @@ mod error;
 pub mod fuzzing;
 mod gc;
 mod object;
+mod object_name;
 mod objects;
 mod ondisk;
 mod overlay;
@@ -33,7 +34,8 @@ use forerun_vfs::{Error, Format, Magic, Measured, Result, read_head};
 pub use digest::{DIGEST_LEN, Digest};
 pub use driver::Composefs;
 pub use gc::{Garbage, collect, referenced};
-pub use objects::{ObjectName, Objects};
+pub use object_name::ObjectName;
+pub use objects::Objects;
 pub use store::{Additions, ObjectStore, Source, Stored, measure_file, measure_path};
 pub use verity::{VerityHasher, digest_of, measure};
 

@@ -11,7 +11,7 @@ use forerun_io::{BlobId, FileSource, ReadAt, Unpoisoned, saturating_usize};
 use forerun_vfs::{BlobName, Bound, Error, ResolveBlob, Result, Verity};
 
 use crate::digest::Digest;
-use crate::objects::ObjectName;
+use crate::object_name::ObjectName;
 use crate::verity::VerityHasher;
 
 /// Bytes read at a time while a digest is computed.

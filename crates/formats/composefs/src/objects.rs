@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forerun_io::{FileSource, ReadAt};
 use forerun_vfs::{BlobName, ResolveBlob};
 
-use crate::digest::Digest;
+use crate::object_name::ObjectName;
 use crate::store::ObjectStore;
 
 /// Opens the objects that an image names, and nothing else.
@@ -43,45 +43,5 @@ impl ResolveBlob for Objects {
                 "this is no name of an object",
             )),
         }
-    }
-}
-
-/// The name of an object as an image may spell it: `ab/cdef...` with 64 hexadecimal digits, with or
-/// without a slash before it. Objects of OSTree end with `.file`, and the digest in their names is
-/// not that of fs-verity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ObjectName {
-    digits: Digest,
-    ostree: bool,
-}
-
-impl ObjectName {
-    /// Parses `path` as a name. Returns nothing for every other path: a name in an image must not
-    /// lead anywhere but to an object.
-    #[must_use]
-    pub fn parse(path: &[u8]) -> Option<Self> {
-        let (path, ostree) = match path.strip_suffix(b".file") {
-            Some(path) => (path, true),
-            None => (path, false),
-        };
-        let digits = Digest::from_object_path(path)?;
-        Some(Self { digits, ostree })
-    }
-
-    /// Returns its path in a store.
-    #[must_use]
-    pub fn path(&self) -> String {
-        let mut path = self.digits.object_path();
-        if self.ostree {
-            path.push_str(".file");
-        }
-        path
-    }
-}
-
-impl From<Digest> for ObjectName {
-    fn from(digits: Digest) -> Self {
-        let ostree = false;
-        Self { digits, ostree }
     }
 }

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Error, Result};
 
-use crate::change::{Store, group};
 use crate::error::Check;
 use crate::ondisk::FIRST_CLUSTER;
+use crate::store::{Store, group};
 use crate::volume::Volume;
 
 /// Clusters of a page: 4 KiB of the bitmap.

@@ -6,10 +6,11 @@ use forerun_vfs::{Error, Result};
 
 use crate::alloc::Allocator;
 use crate::boot::{FLAGS_AT, PERCENT_AT, PERCENT_UNKNOWN};
-use crate::change::{Stopped, Store, group};
+use crate::change::Stopped;
 use crate::entry_set::EntrySet;
 use crate::ondisk::{END_OF_CHAIN, volume_flag};
 use crate::session::Session;
+use crate::store::{Store, group};
 
 /// Dirty bytes in memory above which a change commits by itself.
 const MOST_DIRTY: u64 = 16 << 20;

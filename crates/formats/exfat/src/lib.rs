@@ -31,6 +31,7 @@ mod regions;
 pub mod repair;
 mod session;
 mod steps;
+mod store;
 mod time;
 mod upcase;
 mod volume;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forerun_vfs::{BlobId, Error, Extent, FileType, NodeId, Place as Where, Result};
 
 use crate::chain::Chain;
-use crate::change::{Pending, Store};
+use crate::change::Pending;
 use crate::dir::{self, Found, Place, Slots};
 use crate::entry_set::EntrySet;
 use crate::error::Check;
@@ -16,6 +16,7 @@ use crate::index::Index;
 use crate::name;
 use crate::nodes::{Nodes, ROOT};
 use crate::ondisk::ENTRY_LEN;
+use crate::store::Store;
 use crate::volume::Volume;
 
 /// Most runs of all chains in memory together, in 12 MiB. Each chain counts as four more runs.

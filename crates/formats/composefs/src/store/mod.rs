@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 pub use add::{Additions, Source, measure_file, measure_path};
 
 use crate::digest::Digest;
-use crate::objects::ObjectName;
+use crate::object_name::ObjectName;
 
 /// Prefix and suffix of the name of a file that is being written.
 const TEMPORARY: (&str, &str) = (".forerun-", ".tmp");

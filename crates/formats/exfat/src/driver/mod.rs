@@ -19,12 +19,13 @@ use forerun_vfs::{
 #[cfg(test)]
 use shuttle::sync::Mutex;
 
-use crate::change::{Stopped, Store};
+use crate::change::Stopped;
 use crate::error::Check;
 use crate::name;
 use crate::nodes::ROOT;
 use crate::ondisk::{attribute, volume_flag};
 use crate::session::{Session, State};
+use crate::store::Store;
 use crate::time::Stamp;
 use crate::volume::Volume;
 use crate::{check, describe};

@@ -3,12 +3,12 @@
 use forerun_vfs::Result;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::change::group;
 use crate::dir::{Found, Slots};
 use crate::name;
 use crate::nodes::ROOT;
 use crate::ondisk::{LabelEntry, MAX_LABEL, kind};
 use crate::session::Session;
+use crate::store::group;
 
 impl Session<'_> {
     /// Returns the slot of the label and the label; nothing if the root has no such entry.

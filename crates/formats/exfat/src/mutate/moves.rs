@@ -5,12 +5,13 @@ use std::ops::Range;
 use forerun_vfs::{Error, NodeId, Result};
 
 use super::set::{count, unused_set};
-use crate::change::{Move, Store, group};
+use crate::change::Move;
 use crate::dir::{self, Place};
 use crate::entry_set::EntrySet;
 use crate::moving::{self, POINTER_AT, POINTER_LEN};
 use crate::ondisk::{ENTRY, kind};
 use crate::session::{FoundName, Node, Session};
+use crate::store::{Store, group};
 
 /// A set with its directory, first slot and place.
 pub struct SetToMove<'a> {

@@ -2,11 +2,11 @@
 
 use forerun_vfs::{Error, FileType, NodeId, Result};
 
-use crate::change::group;
 use crate::dir::{Found, Slots};
 use crate::entry_set::{Allocation, primary_allocation};
 use crate::fat;
 use crate::session::{Node, Session};
+use crate::store::group;
 use crate::time::now;
 
 /// Clusters, as first cluster and count of each run.

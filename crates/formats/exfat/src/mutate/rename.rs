@@ -7,12 +7,12 @@ use forerun_vfs::{Bound, Error, FileType, NodeId, Result};
 
 use super::moves::SetToMove;
 use super::set::count;
-use crate::change::group;
 use crate::dir::Place;
 use crate::entry_set::EntrySet;
 use crate::name;
 use crate::nodes::ROOT;
 use crate::session::{FoundName, Session};
+use crate::store::group;
 use crate::time::now;
 
 impl Session<'_> {

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use forerun_io::saturating_usize;
 use forerun_vfs::{Error, NodeId, Result};
 
-use crate::change::group;
 use crate::dir::{self, Slots};
 use crate::nodes::ROOT;
 use crate::ondisk::{END_OF_CHAIN, ENTRY, kind};
 use crate::session::Session;
+use crate::store::group;
 
 /// Bytes that a directory grows by at least.
 const PAGE: u64 = 4096;

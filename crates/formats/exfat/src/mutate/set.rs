@@ -5,12 +5,12 @@ use forerun_vfs::{Error, NodeId, Result, Timestamp};
 
 use super::moves::SetToMove;
 use super::room::unused;
-use crate::change::group;
 use crate::dir::{self, Place};
 use crate::entry_set::EntrySet;
 use crate::nodes::ROOT;
 use crate::ondisk::{ENTRY, kind};
 use crate::session::{Node, Session};
+use crate::store::group;
 use crate::time::Stamp;
 
 /// Returns the number of entries of a set.

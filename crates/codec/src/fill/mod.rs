@@ -4,14 +4,17 @@
 //! input follows. LZ4 supports that by itself; for the other codecs the length of input is found by
 //! a search.
 
+mod search;
+
 use libdeflater::{CompressionLvl, Compressor};
 use lzzzz::{lz4, lz4_hc};
 use zstd_safe::{CCtx, CParameter};
 
-use crate::encode::in_range;
 use crate::encoding::{EncodingError, lzma_memory};
-use crate::fill_search::Search;
 use crate::microlzma_encode;
+use crate::shared::in_range;
+
+use self::search::Search;
 
 /// A codec of EROFS with the options of an image; ranges and defaults are those of `mkfs.erofs`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! more trials, each guessed from the earlier ones, bring the output close to the block's length; a
 //! result within a sixteenth of it is accepted.
 
-use crate::fill::Filled;
+use super::Filled;
 
 /// Trials for one block, at most.
 const TRIALS: usize = 6;

@@ -23,7 +23,9 @@ use std::path::Path;
 pub use host::Host;
 pub use outcome::BenchOutcome;
 pub use program::program_in;
-pub use record::{Against, BenchRecord, Measured, NOISE, Ratio, Target};
+#[cfg(test)]
+pub use record::Measured;
+pub use record::{Against, BenchRecord, NOISE, Ratio};
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser as _, Subcommand};

@@ -59,8 +59,8 @@ impl RatioChart {
             return Err("no point".into());
         }
         let ends = || self.points.iter().flat_map(|point| [point.low, point.high]);
-        // The line of equal times is always there.
-        let low = ends().fold(1.0, f64::min) * 0.9;
+        // The line of equal times is always there, and a decade below it, which has labels enough.
+        let low = ends().fold(0.1, f64::min) * 0.9;
         let high = ends().fold(1.0, f64::max) * 1.1;
         let root = SVGBackend::with_string(text, (WIDTH, REST + LINE * count)).into_drawing_area();
         let ink = |size| ("sans-serif", size).into_font().color(&INK.0);

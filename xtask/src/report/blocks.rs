@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::kept::{KeptFigures, KeptRecord, ReportRun};
+use super::peers::PeerVersion;
 use crate::bench::{Against, BENCHES, Ratio};
 use crate::chart::{RatioChart, RatioPoint};
 use crate::figures::{Block, DIR};
@@ -65,13 +66,16 @@ pub fn blocks(root: &Path) -> Result<Vec<Block>> {
     Ok(blocks)
 }
 
-/// Draws the chart of each bench that documents show.
+/// Draws the chart of each bench that documents show, and removes those of the others.
 pub fn draw_charts(root: &Path, kept: &KeptFigures) -> Result<()> {
     for bench in BENCHES {
-        if let Some(chart) = chart(kept, bench) {
-            let path = root.join(DIR).join(chart_name(bench));
-            fs::write(&path, chart.to_svg()?).with_context(|| path.display().to_string())?;
+        let path = root.join(DIR).join(chart_name(bench));
+        match chart(kept, bench) {
+            Some(chart) => fs::write(&path, chart.to_svg()?),
+            None if path.exists() => fs::remove_file(&path),
+            None => Ok(()),
         }
+        .with_context(|| path.display().to_string())?;
     }
     Ok(())
 }
@@ -221,11 +225,14 @@ fn runs(kept: &KeptFigures) -> String {
         if run.disturbed.is_some() {
             continue;
         }
-        let peers: Vec<String> = run
-            .peers
-            .iter()
-            .map(super::peers::PeerVersion::text)
-            .collect();
+        let (there, missing): (Vec<_>, Vec<_>) =
+            run.peers.iter().partition(|peer| peer.version.is_some());
+        let there: Vec<String> = there.into_iter().map(PeerVersion::text).collect();
+        let missing: Vec<&str> = missing.iter().map(|peer| peer.program.as_str()).collect();
+        let missing = match missing.is_empty() {
+            true => String::new(),
+            false => format!("; without {}", missing.join(", ")),
+        };
         let mitigations = run.machine["mitigations"].as_object();
         let mitigations: Vec<&String> = mitigations
             .into_iter()
@@ -236,9 +243,10 @@ fn runs(kept: &KeptFigures) -> String {
         let caches: Vec<&str> = caches.filter_map(serde_json::Value::as_str).collect();
         let _infallible = writeln!(
             text,
-            "- {name}, {} rounds. {}; caches {}; mitigations: {}. {}.",
-            run.rounds,
+            "- {}, {}; {} rounds; caches {}; mitigations: {}. {}{missing}.",
+            name.split(' ').next().unwrap_or_default(),
             machine(run),
+            run.rounds,
             caches.join(", "),
             match mitigations.is_empty() {
                 true => "none".to_string(),
@@ -248,7 +256,7 @@ fn runs(kept: &KeptFigures) -> String {
                     .collect::<Vec<_>>()
                     .join(" "),
             },
-            peers.join("; ")
+            there.join("; ")
         );
     }
     text
@@ -283,7 +291,7 @@ mod tests {
         let text = of_bench(&kept, "squashfs");
         assert!(text.contains("figures/benchmarks-squashfs.svg"), "{text}");
         assert!(text.contains("the rounds differ by 100 %"), "{text}");
-        assert!(runs(&kept).contains("- squashfs 1, 3 rounds."));
+        assert!(runs(&kept).contains("- squashfs, d1: Linux 6.18, 2 CPUs of a CPU; 3 rounds;"));
         let chart = chart(&kept, "squashfs").unwrap();
         assert_eq!(
             chart.title,

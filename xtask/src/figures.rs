@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::scaling;
+use crate::{report, scaling};
 
 /// Where the figures are kept.
 pub const DIR: &str = "docs/figures";
@@ -28,7 +28,9 @@ pub struct Block {
 
 /// Returns the blocks of all documents.
 pub fn blocks(root: &Path) -> Result<Vec<Block>> {
-    scaling::blocks(root)
+    let mut blocks = scaling::blocks(root)?;
+    blocks.extend(report::blocks(root)?);
+    Ok(blocks)
 }
 
 /// Writes blocks to their documents.

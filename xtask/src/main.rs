@@ -14,6 +14,7 @@ mod fuzz;
 mod guest;
 mod packages;
 mod process;
+mod report;
 mod scaling;
 mod tidy;
 
@@ -50,6 +51,8 @@ enum Command {
         #[command(subcommand)]
         what: bench::Bench,
     },
+    /// Run all benches: one file of figures in docs/figures, charts, and the figures of README.md and docs/benchmarks.md
+    Report(report::ReportOptions),
     /// Measure how cost grows with files, trees, readers, latency, mounts and nodes: exponents and charts
     Scaling(scaling::ScalingOptions),
     /// Run the fuzz targets in fuzz/ with cargo-fuzz
@@ -77,6 +80,7 @@ fn run(command: &Command, root: &Path) -> anyhow::Result<()> {
         Command::Packages => packages::install(root),
         Command::GuestKernel => guest::install_kernel(root),
         Command::Bench { what } => bench::run(root, what),
+        Command::Report(options) => report::run(root, options),
         Command::Scaling(options) => scaling::run(root, options),
         Command::Fuzz(options) => fuzz::run(root, options),
     }

@@ -2,6 +2,7 @@
 //! take.
 
 use std::fmt;
+use std::time::Instant;
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -70,6 +71,12 @@ pub fn or_all<R: Row>(rows: &[R]) -> &[R] {
     }
 }
 
+/// Returns the names of all rows.
+pub fn all_names<R: Row>() -> Vec<String> {
+    let rows = R::value_variants().iter();
+    rows.map(|row| row.name()).collect()
+}
+
 /// Measures all rows in each round. The order of the drivers changes from round to round, so that a
 /// slow minute of the machine meets all of them.
 pub fn rounds<R: Row>(
@@ -92,7 +99,9 @@ pub fn rounds<R: Row>(
         let series = &mut all[series];
         let (row, contender) = (series.row, series.contender);
         eprintln!("round {round} of {rounds}: {}, {contender}", row.what());
-        series.push(told(measure(row, contender)));
+        let start = Instant::now();
+        let run = told(measure(row, contender));
+        series.push(run, start.elapsed().as_secs_f64());
     }
     all
 }

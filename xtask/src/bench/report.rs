@@ -1,14 +1,23 @@
-//! Medians, ratios, and the two ways to print them.
+//! The runs of the romfs bench: their table, and their records.
 
 use comfy_table::{CellAlignment, Table};
 use forerun_measure::counters::Counters;
 use forerun_measure::statistics::{median, middle};
-use serde_json::{Value, json};
+use serde_json::json;
+
+use super::host::Host;
+use super::outcome::BenchOutcome;
+use super::record::{Against, BenchRecord, Measured};
+
+/// The name of the bench.
+const BENCH: &str = "romfs";
 
 /// One run.
 pub struct Sample {
     /// Wall time.
     pub seconds: f64,
+    /// The same with preparations.
+    pub took: f64,
     /// The counters of the daemon; empty where there was none.
     pub counters: Counters,
 }
@@ -35,6 +44,19 @@ impl RomfsSeries {
     /// Adds a run.
     pub fn push(&mut self, sample: Sample) {
         self.samples.push(sample);
+    }
+
+    fn measured(&self, name: &str) -> Measured {
+        let samples = self.samples.iter();
+        Measured {
+            counters: Measured::counters(samples.clone().map(|sample| &sample.counters)),
+            ..Measured::new(name, samples.map(|sample| sample.seconds).collect())
+        }
+    }
+
+    fn round_seconds(&self) -> f64 {
+        let mut took: Vec<f64> = self.samples.iter().map(|sample| sample.took).collect();
+        median(&mut took)
     }
 
     fn seconds(&self) -> f64 {
@@ -118,33 +140,66 @@ impl RomfsReport {
         )
     }
 
-    /// Formats JSON for programs.
-    pub fn json(&self) -> String {
-        let series: Vec<Value> = self
-            .series
-            .iter()
-            .map(|series| {
-                let seconds: Vec<f64> = series.samples.iter().map(|s| s.seconds).collect();
-                let counters: Vec<&Counters> = series.samples.iter().map(|s| &s.counters).collect();
-                json!({
-                    "test": series.test,
-                    "what": series.what,
-                    "how": series.how,
-                    "seconds_median": series.seconds(),
-                    "ratio": self.ratio(series),
-                    "seconds": seconds,
-                    "counters": counters,
-                })
-            })
-            .collect();
-        let report = json!({
-            "bench": "romfs",
+    /// Makes records of the runs: large blocks against what they are compared with.
+    pub fn outcome(self, host: Host) -> BenchOutcome {
+        let facts = json!({
+            "bench": BENCH,
             "image_len": self.image_len,
             "caches_dropped": self.cold,
             "request_bound": self.request_bound(),
-            "series": series,
         });
-        format!("{report:#}")
+        BenchOutcome {
+            records: self.records(),
+            text: self.table(),
+            facts,
+            host,
+            tree: format!("image of {} bytes", self.image_len),
+        }
+    }
+
+    fn records(&self) -> Vec<BenchRecord> {
+        let large = self.series.iter().filter(|series| {
+            let how = series.how.split_once(", ");
+            how.is_some_and(|(_, blocks)| blocks == "largeblocks")
+        });
+        large.map(|series| self.record(series)).collect()
+    }
+
+    fn record(&self, series: &RomfsSeries) -> BenchRecord {
+        let user = series.how.split_once(", ").map_or("", |(user, _)| user);
+        let image = self.series.iter().filter(|other| other.test == "1");
+        let legacy = self.series.iter().filter(|other| {
+            other.test == series.test && other.how == format!("{user}, nolargeblocks")
+        });
+        let (row, work, against): (_, _, Vec<&RomfsSeries>) = match series.test {
+            "2" => (
+                "file",
+                "the file in the image",
+                image.chain(legacy).collect(),
+            ),
+            _ => ("walk", "find over 9,600 files", legacy.collect()),
+        };
+        let ours = series.measured("forerun");
+        let all = std::iter::once(series).chain(against.iter().copied());
+        let took: f64 = all.map(RomfsSeries::round_seconds).sum();
+        BenchRecord {
+            bench: BENCH.to_string(),
+            row: format!("{row}-{}", user.split(' ').next().unwrap_or_default()),
+            work: format!("{work}, {user}"),
+            unit: "s".to_string(),
+            round_seconds: took.round(),
+            others: against
+                .into_iter()
+                .map(|other| {
+                    let name = match other.test {
+                        "1" => "the image itself",
+                        _ => "the same with nolargeblocks",
+                    };
+                    Against::new(&ours, other.measured(name), None)
+                })
+                .collect(),
+            ours,
+        }
     }
 
     /// Returns the bound on requests: 1 MiB each on average, and ten more for metadata.
@@ -161,7 +216,11 @@ mod tests {
         let mut series = RomfsSeries::new(test, "what", how.to_string());
         for &seconds in seconds {
             let counters = Counters::from([("source_requests".to_string(), 7)]);
-            series.push(Sample { seconds, counters });
+            series.push(Sample {
+                seconds,
+                took: seconds + 1.0,
+                counters,
+            });
         }
         series
     }
@@ -184,8 +243,13 @@ mod tests {
         let expected = [None, Some(1.5), Some(0.25), Some(1.0), Some(1.0), Some(1.0)];
         assert_eq!(ratios, expected);
         assert!(report.table().contains("1.50"), "{}", report.table());
-        let json: Value = serde_json::from_str(&report.json()).unwrap();
-        assert_eq!(json["series"][1]["counters"][0]["source_requests"], 7);
-        assert_eq!(json["request_bound"], 249);
+        let records = report.records();
+        let rows: Vec<&str> = records.iter().map(|r| r.row.as_str()).collect();
+        assert_eq!(rows, ["file-root", "walk-root", "walk-rootless"]);
+        assert_eq!(records[0].ours.counter("source_requests"), Some(7));
+        assert_eq!(records[0].others[0].theirs.name, "the image itself");
+        assert_eq!(records[0].round_seconds, 4.0 + 3.0);
+        assert_eq!(records[1].others[0].ratio.as_ref().unwrap().median, 0.25);
+        assert_eq!(report.request_bound(), 249);
     }
 }

@@ -16,9 +16,14 @@ use forerun_measure::counters::Counters;
 use forerun_measure::mount::{Access, Mounted};
 use forerun_measure::programs::find_program;
 
+use super::host::Host;
 use super::inputs::{self, RomfsInputs};
+use super::outcome::BenchOutcome;
 use super::report::{RomfsReport, RomfsSeries, Sample};
 use crate::process;
+
+/// The program that makes the images.
+const PROGRAMS: &[(&str, &str)] = &[("genromfs", "-h")];
 
 /// How to measure.
 #[derive(clap::Args)]
@@ -37,8 +42,15 @@ pub struct RomfsOptions {
     json: bool,
 }
 
-/// Measures and prints.
-pub fn run(root: &Path, options: &RomfsOptions) -> Result<()> {
+impl RomfsOptions {
+    /// Returns whether to print JSON.
+    pub const fn json(&self) -> bool {
+        self.json
+    }
+}
+
+/// Measures.
+pub fn run(root: &Path, options: &RomfsOptions) -> Result<BenchOutcome> {
     let inputs = inputs::prepare(root, &options.dir, options.program.as_deref())?;
     let is_root = rustix::process::geteuid().is_root();
     let accesses = accesses(is_root);
@@ -60,12 +72,8 @@ pub fn run(root: &Path, options: &RomfsOptions) -> Result<()> {
     let mut all = vec![image];
     all.extend(file);
     all.extend(walk);
-    let report = RomfsReport::new(image_len, is_root, all);
-    match options.json {
-        true => println!("{}", report.json()),
-        false => println!("{}", report.table()),
-    }
-    Ok(())
+    let host = Host::look(&inputs.forerun, &[], PROGRAMS);
+    Ok(RomfsReport::new(image_len, is_root, all).outcome(host))
 }
 
 fn accesses(is_root: bool) -> Vec<Access> {
@@ -93,11 +101,13 @@ fn series(test: &'static str, what: &'static str, accesses: &[Access]) -> Vec<Ro
 }
 
 fn read_image(inputs: &RomfsInputs) -> Result<Sample> {
+    let begin = Instant::now();
     drop_caches(&inputs.big)?;
     let start = Instant::now();
     md5sum(Command::new("md5sum"), &inputs.big)?;
     Ok(Sample {
         seconds: start.elapsed().as_secs_f64(),
+        took: begin.elapsed().as_secs_f64(),
         counters: Counters::new(),
     })
 }
@@ -126,13 +136,18 @@ fn measure(
     access: Access,
     work: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<Sample> {
+    let begin = Instant::now();
     let mounted = Mounted::new(&inputs.forerun, image, access)?;
     drop_caches(image)?;
     let start = Instant::now();
     work(&mounted.path())?;
     let seconds = start.elapsed().as_secs_f64();
     let counters = mounted.finish()?;
-    Ok(Sample { seconds, counters })
+    Ok(Sample {
+        seconds,
+        took: begin.elapsed().as_secs_f64(),
+        counters,
+    })
 }
 
 fn md5sum(mut command: Command, path: &Path) -> Result<String> {

@@ -1,6 +1,6 @@
-//! Medians, ratios, targets, counters, and the two ways to print them.
+//! The runs of a bench whose rows compare forerun with others: its records, and their tables.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use comfy_table::{CellAlignment, Table};
 use forerun_measure::run::Run;
 use forerun_measure::samples::Samples;
@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use super::comparison::Row;
 use super::host::Host;
+use super::outcome::BenchOutcome;
+use super::record::{Against, BenchRecord, Measured};
 
 /// The runs of one row by one of the drivers.
 pub struct Series<R: Row> {
@@ -15,6 +17,8 @@ pub struct Series<R: Row> {
     pub row: R,
     /// The driver or program that did it.
     pub contender: R::Contender,
+    /// Seconds that the runs took, with preparations.
+    took: f64,
     samples: Samples<Run>,
 }
 
@@ -24,69 +28,37 @@ impl<R: Row> Series<R> {
         Self {
             row,
             contender,
+            took: 0.0,
             samples: Samples::new(),
         }
     }
 
-    /// Adds a run, or why there is none.
-    pub fn push(&mut self, run: Result<Run>) {
+    /// Adds a run, or why there is none, and the seconds that it took with its preparations.
+    pub fn push(&mut self, run: Result<Run>, took: f64) {
+        self.took += took;
         self.samples.push(run);
     }
 
-    fn seconds(&self) -> Option<f64> {
-        self.samples.time(|run| run.seconds)
-    }
-
-    fn counter(&self, name: &str) -> Option<u64> {
-        self.samples.counter(|run| &run.counters, name)
-    }
-
-    fn request_len(&self) -> Option<u64> {
-        self.samples.request_len(|run| &run.counters)
-    }
-
-    fn messages(&self) -> Option<u64> {
-        self.samples.messages()
-    }
-
-    fn peak(&self) -> Option<u64> {
-        self.samples.peak()
-    }
-
-    fn made(&self) -> Option<u64> {
-        self.samples.runs.iter().find_map(|run| run.made)
-    }
-
-    /// Returns the data that all runs found, or `None` where they differ.
-    fn found(&self) -> Option<&str> {
-        self.samples.found()
-    }
-}
-
-/// One comparison: a line of the table.
-struct Line<R: Row> {
-    row: R,
-    what: &'static str,
-    against: R::Contender,
-    ours: Option<f64>,
-    theirs: Option<f64>,
-    target: f64,
-    /// Whether both did the same work.
-    same: bool,
-}
-
-impl<R: Row> Line<R> {
-    fn ratio(&self) -> Option<f64> {
-        Some(self.ours? / self.theirs?)
-    }
-
-    fn verdict(&self) -> &'static str {
-        match self.ratio() {
-            None => "not measured",
-            Some(_) if !self.same => "FOUND OTHER DATA",
-            Some(ratio) if ratio <= self.target => "met",
-            Some(_) => "MISSED",
+    fn measured(&self) -> Measured {
+        let runs = &self.samples.runs;
+        Measured {
+            counters: Measured::counters(runs.iter().map(|run| &run.counters)),
+            peak: self.samples.peak(),
+            found: self.samples.found().map(str::to_string),
+            failures: self.samples.errors(),
+            ..Measured::new(
+                self.contender.to_string(),
+                runs.iter().map(|run| run.seconds).collect(),
+            )
         }
+    }
+
+    /// Returns the lengths of the images that were made, in MB.
+    #[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Lengths far below 2^53.
+    fn made(&self) -> Measured {
+        let made = self.samples.runs.iter().filter_map(|run| run.made);
+        let runs = made.map(|len| len as f64 / 1e6).collect();
+        Measured::new(self.contender.to_string(), runs)
     }
 }
 
@@ -107,33 +79,29 @@ pub struct Report<R: Row> {
 }
 
 impl<R: Row> Report<R> {
-    /// Prints to standard output. Fails where a run did, or where drivers found different data.
-    pub fn print(&self, as_json: bool) -> Result<()> {
-        match as_json {
-            true => println!("{}", self.json()),
-            false => println!("{}", self.table()),
-        }
-        let failures = self.failures();
-        ensure!(failures == 0, "{failures} runs failed, as said above");
-        let lines = self.lines();
-        let differ = lines
-            .iter()
-            .filter(|line| line.ratio().is_some() && !line.same);
-        let differ: Vec<&str> = differ.map(|line| line.what).collect();
-        ensure!(
-            differ.is_empty(),
-            "other data was found than by others: {}",
-            differ.join(", ")
+    /// Makes records of the runs, and tables of the records.
+    pub fn outcome(self) -> BenchOutcome {
+        let records = self.records();
+        let text = format!(
+            "{}tree: {}\n{}; {} rounds\n\n{}\n\n\
+             Medians, in seconds; all caches dropped before each run, fresh mounts, as root.\n\n{}",
+            self.host.text(),
+            self.tree,
+            self.about,
+            self.rounds(),
+            comparisons(&records),
+            self.counters(&records)
         );
-        Ok(())
-    }
-
-    /// Runs that failed.
-    fn failures(&self) -> usize {
-        self.series
-            .iter()
-            .map(|series| series.samples.failures.len())
-            .sum()
+        let mut facts = self.facts;
+        facts["bench"] = json!(R::BENCH);
+        facts["memory_bound"] = json!(self.host.memory_bound());
+        BenchOutcome {
+            host: self.host,
+            tree: self.tree,
+            facts,
+            records,
+            text,
+        }
     }
 
     fn find(&self, row: R, contender: R::Contender) -> Option<&Series<R>> {
@@ -141,77 +109,64 @@ impl<R: Row> Report<R> {
         self.series.iter().find(is)
     }
 
-    fn lines(&self) -> Vec<Line<R>> {
+    fn records(&self) -> Vec<BenchRecord> {
         let mut rows: Vec<R> = self.series.iter().map(|series| series.row).collect();
         rows.dedup();
-        let mut lines = Vec::new();
+        let mut records = Vec::new();
         for row in rows {
-            let ours = self.find(row, R::OURS);
-            for &(against, target) in row.targets() {
-                let theirs = self.find(row, against);
-                lines.push(Line {
-                    row,
-                    what: row.what(),
-                    against,
-                    ours: ours.and_then(Series::seconds),
-                    theirs: theirs.and_then(Series::seconds),
-                    target,
-                    same: ours.and_then(Series::found) == theirs.and_then(Series::found),
-                });
-            }
-            lines.extend(self.sizes(row));
+            records.push(self.record(row));
+            records.extend(self.size(row));
         }
-        lines
+        records
     }
 
-    /// Returns a line with the lengths of the images that were made, in MB, as if they were seconds.
-    #[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Lengths far below 2^53.
-    fn sizes(&self, row: R) -> Option<Line<R>> {
-        let target = row.size_target()?;
+    fn record(&self, row: R) -> BenchRecord {
+        let measured = |contender: R::Contender| match self.find(row, contender) {
+            Some(series) => series.measured(),
+            None => Measured::new(contender.to_string(), Vec::new()),
+        };
+        let ours = measured(R::OURS);
+        let others = row.targets().iter();
+        let others = others
+            .map(|&(contender, most)| Against::new(&ours, measured(contender), Some(most)))
+            .collect();
+        BenchRecord {
+            bench: R::BENCH.to_string(),
+            row: row.name(),
+            work: row.what().to_string(),
+            unit: "s".to_string(),
+            round_seconds: self.round_seconds(row),
+            ours,
+            others,
+        }
+    }
+
+    /// Returns the record of the images that a row makes.
+    fn size(&self, row: R) -> Option<BenchRecord> {
+        let most = row.size_target()?;
         let (against, _) = *row.targets().first()?;
-        let made = |contender| self.find(row, contender).and_then(Series::made);
-        Some(Line {
-            row,
-            what: "its size, MB",
-            against,
-            ours: made(R::OURS).map(|len| len as f64 / 1e6),
-            theirs: made(against).map(|len| len as f64 / 1e6),
-            target,
-            same: true,
+        let made = |contender: R::Contender| match self.find(row, contender) {
+            Some(series) => series.made(),
+            None => Measured::new(contender.to_string(), Vec::new()),
+        };
+        let ours = made(R::OURS);
+        let others = vec![Against::new(&ours, made(against), Some(most))];
+        Some(BenchRecord {
+            bench: R::BENCH.to_string(),
+            row: format!("{}-size", row.name()),
+            work: format!("{}: size", row.what()),
+            unit: "MB".to_string(),
+            round_seconds: 0.0,
+            ours,
+            others,
         })
     }
 
-    fn table(&self) -> String {
-        let mut table = new_table();
-        table.set_header([
-            "work", "forerun", "against", "theirs", "ratio", "at most", "target",
-        ]);
-        for column in [1, 3, 4, 5] {
-            align_right(&mut table, column);
-        }
-        let number = |value: Option<f64>, digits: usize| {
-            value.map_or("-".to_string(), |value| format!("{value:.digits$}"))
-        };
-        for line in self.lines() {
-            table.add_row([
-                line.what.to_string(),
-                number(line.ours, 3),
-                line.against.to_string(),
-                number(line.theirs, 3),
-                number(line.ratio(), 3),
-                format!("{:.2}", line.target),
-                line.verdict().to_string(),
-            ]);
-        }
-        format!(
-            "{}tree: {}\n{}; {} rounds\n\n{table}\n\n\
-             Medians, in seconds; all caches dropped before each run, fresh mounts, as root.\n\n{}",
-            self.host.text(),
-            self.tree,
-            self.about,
-            self.rounds(),
-            self.counters()
-        )
+    #[allow(clippy::as_conversions, clippy::cast_precision_loss)] // A few rounds.
+    fn round_seconds(&self, row: R) -> f64 {
+        let took = self.series.iter().filter(|series| series.row == row);
+        let took: f64 = took.map(|series| series.took).sum();
+        (took / self.rounds().max(1) as f64).round()
     }
 
     fn rounds(&self) -> usize {
@@ -223,7 +178,7 @@ impl<R: Row> Report<R> {
     }
 
     /// Returns a table of forerun's counters, and of memory.
-    fn counters(&self) -> String {
+    fn counters(&self, records: &[BenchRecord]) -> String {
         let mut table = new_table();
         table.set_header([
             "work",
@@ -241,32 +196,20 @@ impl<R: Row> Report<R> {
         for column in 2..11 {
             align_right(&mut table, column);
         }
-        let number = |value: Option<u64>| value.map_or("-".to_string(), |n| n.to_string());
-        for series in self.series.iter().filter(|series| series.peak().is_some()) {
-            table.add_row([
-                series.row.what().to_string(),
-                series.contender.to_string(),
-                number(series.counter("source_requests")),
-                number(
-                    series
-                        .counter("source_bytes")
-                        .map(|bytes| bytes / 1_000_000),
-                ),
-                number(series.request_len().map(|bytes| bytes >> 10)),
-                number(series.counter("decodes")),
-                number(series.counter("metadata_decodes")),
-                number(series.counter("repeated_decodes")),
-                number(series.counter("decode_errors")),
-                number(series.messages()),
-                number(series.peak().map(|bytes| bytes >> 20)),
-            ]);
+        for record in records {
+            let others = record.others.iter().map(|against| &against.theirs);
+            for by in std::iter::once(&record.ours).chain(others) {
+                if by.peak.is_some() {
+                    table.add_row(counters_of(&record.work, by));
+                }
+            }
         }
         let bound = self.host.memory_bound();
         let ours = self
             .series
             .iter()
             .filter(|s| s.contender == R::OURS && s.row.size_target().is_none());
-        let most = ours.filter_map(Series::peak).max();
+        let most = ours.filter_map(|series| series.samples.peak()).max();
         let memory = match most {
             Some(most) if most <= bound => "met",
             Some(_) => "MISSED",
@@ -279,53 +222,57 @@ impl<R: Row> Report<R> {
             self.remarks
         )
     }
-
-    fn json(&self) -> String {
-        let lines: Vec<Value> = self
-            .lines()
-            .iter()
-            .map(|line| {
-                json!({
-                    "row": line.row.name(),
-                    "work": line.what,
-                    "against": line.against.to_string(),
-                    "forerun": line.ours,
-                    "theirs": line.theirs,
-                    "ratio": line.ratio(),
-                    "at_most": line.target,
-                    "verdict": line.verdict(),
-                })
-            })
-            .collect();
-        let series: Vec<Value> = self.series.iter().map(series_json).collect();
-        let mut report = json!({
-            "bench": R::BENCH,
-            "host": self.host.json(),
-            "tree": self.tree,
-            "memory_bound": self.host.memory_bound(),
-            "lines": lines,
-            "series": series,
-        });
-        for (name, fact) in self.facts.as_object().into_iter().flatten() {
-            report[name] = fact.clone();
-        }
-        format!("{report:#}")
-    }
 }
 
-fn series_json<R: Row>(series: &Series<R>) -> Value {
-    let of = |value: fn(&Run) -> Value| series.samples.runs.iter().map(value).collect::<Vec<_>>();
-    json!({
-        "row": series.row.name(),
-        "contender": series.contender.to_string(),
-        "seconds_median": series.seconds(),
-        "seconds": of(|run| run.seconds.into()),
-        "peak": of(|run| run.peak.into()),
-        "made": of(|run| run.made.into()),
-        "found": of(|run| run.found.as_str().into()),
-        "counters": of(|run| json!(run.counters)),
-        "failures": series.samples.errors(),
-    })
+/// Formats a table with a line for each comparison.
+pub fn comparisons(records: &[BenchRecord]) -> Table {
+    let mut table = new_table();
+    table.set_header([
+        "work", "forerun", "against", "theirs", "ratio", "low", "high", "at most", "target",
+        "noise",
+    ]);
+    for column in [1, 3, 4, 5, 6, 7] {
+        align_right(&mut table, column);
+    }
+    let number = |value: Option<f64>, digits: usize| {
+        value.map_or("-".to_string(), |value| format!("{value:.digits$}"))
+    };
+    for record in records {
+        for against in &record.others {
+            let ratio = against.ratio.as_ref();
+            let noise = ratio.and_then(|ratio| ratio.noisy.clone());
+            table.add_row([
+                record.work.clone(),
+                number(record.ours.median, 3),
+                against.theirs.name.clone(),
+                number(against.theirs.median, 3),
+                number(ratio.map(|ratio| ratio.median), 3),
+                number(ratio.map(|ratio| ratio.low), 3),
+                number(ratio.map(|ratio| ratio.high), 3),
+                number(against.at_most, 2),
+                against.target.text().to_string(),
+                noise.unwrap_or_default(),
+            ]);
+        }
+    }
+    table
+}
+
+fn counters_of(work: &str, by: &Measured) -> [String; 11] {
+    let number = |value: Option<u64>| value.map_or("-".to_string(), |n| n.to_string());
+    [
+        work.to_string(),
+        by.name.clone(),
+        number(by.counter("source_requests")),
+        number(by.counter("source_bytes").map(|bytes| bytes / 1_000_000)),
+        number(by.request_len().map(|bytes| bytes >> 10)),
+        number(by.counter("decodes")),
+        number(by.counter("metadata_decodes")),
+        number(by.counter("repeated_decodes")),
+        number(by.counter("decode_errors")),
+        number(by.messages()),
+        number(by.peak.map(|bytes| bytes >> 20)),
+    ]
 }
 
 /// Creates a table without lines.
@@ -341,7 +288,6 @@ pub fn align_right(table: &mut Table, column: usize) {
         column.set_cell_alignment(CellAlignment::Right);
     }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -397,13 +343,14 @@ mod tests {
     fn series(row: Row, contender: Contender, seconds: &[f64], found: &str) -> Series<Row> {
         let mut series = Series::new(row, contender);
         for &seconds in seconds {
-            series.push(Ok(Run {
+            let run = Run {
                 seconds,
                 counters: Counters::from([("decodes".to_string(), 7)]),
                 peak: Some(1 << 20),
                 made: Some(100),
                 found: found.to_string(),
-            }));
+            };
+            series.push(Ok(run), 2.5);
         }
         series
     }
@@ -441,7 +388,9 @@ mod tests {
             series(Row::Ls, Contender::Kernel, &[9.0], "5 lines"),
             series(Row::Tree, Contender::Forerun, &[1.0], ""),
         ]);
-        let verdicts: Vec<&str> = report.lines().iter().map(Line::verdict).collect();
+        let outcome = report.outcome();
+        let lines = outcome.records.iter().flat_map(|record| &record.others);
+        let targets: Vec<&str> = lines.map(|against| against.target.text()).collect();
         let expected = [
             "met",
             "MISSED",
@@ -450,33 +399,35 @@ mod tests {
             "FOUND OTHER DATA",
             "not measured",
         ];
-        assert_eq!(verdicts, expected);
-        let text = report.table();
+        assert_eq!(targets, expected);
+        let text = &outcome.text;
         assert!(
             text.contains("0.400") && text.contains("SQUASHFS in here: XZ"),
             "{text}"
         );
-        let json: Value = serde_json::from_str(&report.json()).unwrap();
-        assert_eq!(json["lines"][0]["ratio"], 0.4);
-        assert_eq!(
-            (&json["blocks"], &json["bench"]),
-            (&json!(3), &json!("test"))
-        );
-        let error = report.print(true).unwrap_err().to_string();
+        let rows: Vec<&str> = outcome.records.iter().map(|r| r.row.as_str()).collect();
+        assert_eq!(rows, ["cat", "pack", "pack-size", "ls", "tree"]);
+        let cat = &outcome.records[0];
+        // Three runs of 2.5 s, and two of one round, in three rounds.
+        assert_eq!(cat.round_seconds, 4.0);
+        assert_eq!(cat.ours.counter("decodes"), Some(7));
+        let error = outcome.verdict().unwrap_err().to_string();
         assert!(error.contains("other data"), "{error}");
-        assert_eq!(json["series"][0]["counters"][0]["decodes"], 7);
+        assert_eq!(outcome.facts["blocks"], 3);
+        outcome.print(true).unwrap();
     }
 
     #[test]
     fn a_failed_run_is_counted_and_the_others_stay() {
         let mut failed = series(Row::Tree, Contender::Forerun, &[1.0], "x");
-        failed.push(Err(anyhow::anyhow!("no such thing")));
+        failed.push(Err(anyhow::anyhow!("no such thing")), 1.0);
         let report = report(vec![
             failed,
             series(Row::Tree, Contender::Kernel, &[4.0], "x"),
         ]);
-        assert_eq!(report.failures(), 1);
-        assert!(report.json().contains("no such thing"));
-        assert!(report.table().contains("2 rounds") && report.table().contains("0.250"));
+        let outcome = report.outcome();
+        assert_eq!(outcome.records[0].ours.failures, ["no such thing"]);
+        assert!(outcome.verdict().is_err());
+        assert!(outcome.text.contains("2 rounds") && outcome.text.contains("0.250"));
     }
 }

@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::comparison::{Shared, or_all, rounds};
+use super::comparison::{Shared, all_names, or_all, rounds};
 use super::host::{Driver, Host};
+use super::outcome::BenchOutcome;
 use super::table::Report;
 use rows::ErofsRow;
 
@@ -53,8 +54,20 @@ pub struct ErofsOptions {
     rows: Vec<ErofsRow>,
 }
 
-/// Measures and prints. Fails at the end where a run did, so that the others are not lost.
-pub fn run(root: &Path, options: &ErofsOptions) -> Result<()> {
+impl ErofsOptions {
+    /// Returns whether to print JSON.
+    pub const fn json(&self) -> bool {
+        self.shared.json
+    }
+}
+
+/// Returns the names of the rows.
+pub fn row_names() -> Vec<String> {
+    all_names::<ErofsRow>()
+}
+
+/// Measures. A run that fails is a part of the outcome, so that the others are not lost.
+pub fn run(root: &Path, options: &ErofsOptions) -> Result<BenchOutcome> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "needs root: to mount with the kernel's drivers, and to drop all caches"
@@ -68,7 +81,7 @@ pub fn run(root: &Path, options: &ErofsOptions) -> Result<()> {
     let missing = |row, contender| drivers::missing(&inputs, row, contender);
     let measure = |row, contender| measure::measure(&inputs, row, contender);
     let series = rounds(rows, shared.rounds, missing, measure);
-    let report = Report {
+    Ok(Report {
         host,
         tree: inputs.tree.text(),
         about: "all images: blocks of 4 KiB".to_string(),
@@ -78,6 +91,6 @@ pub fn run(root: &Path, options: &ErofsOptions) -> Result<()> {
                 .to_string(),
         facts: json!({}),
         series,
-    };
-    report.print(shared.json)
+    }
+    .outcome())
 }

@@ -22,8 +22,9 @@ use forerun_measure::counters::Counters;
 use forerun_measure::programs::find_program;
 use serde_json::json;
 
-use super::comparison::{Row as _, Shared, or_all, rounds};
+use super::comparison::{Row as _, Shared, all_names, or_all, rounds};
 use super::host::Host;
+use super::outcome::BenchOutcome;
 use super::program::program_in;
 use super::table::Report;
 use measure::ExfatInputs;
@@ -31,6 +32,9 @@ use rows::{ExfatContender, ExfatRow};
 
 /// Where volumes are kept by default while they are measured.
 const DIR: &str = "/var/tmp/forerun-bench-exfat";
+
+/// The programs.
+const PROGRAMS: &[(&str, &str)] = &[("mount.exfat-fuse", "-V"), ("mkfs.exfat", "-V")];
 
 /// How to measure.
 #[derive(clap::Args)]
@@ -51,8 +55,20 @@ pub struct ExfatOptions {
 /// Counters of the device and of forerun's trace, by row and driver.
 type Requests = BTreeMap<(&'static str, String), Counters>;
 
-/// Measures and prints. Fails at the end where a run did, so that the others are not lost.
-pub fn run(root: &Path, options: &ExfatOptions) -> Result<()> {
+impl ExfatOptions {
+    /// Returns whether to print JSON.
+    pub const fn json(&self) -> bool {
+        self.shared.json
+    }
+}
+
+/// Returns the names of the rows.
+pub fn row_names() -> Vec<String> {
+    all_names::<ExfatRow>()
+}
+
+/// Measures. A run that fails is a part of the outcome, so that the others are not lost.
+pub fn run(root: &Path, options: &ExfatOptions) -> Result<BenchOutcome> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "needs root: for loop devices, and to drop all caches"
@@ -63,7 +79,7 @@ pub fn run(root: &Path, options: &ExfatOptions) -> Result<()> {
         dir: options.dir.canonicalize()?,
         on_file: options.file,
     };
-    let host = Host::look(&inputs.forerun, &[], &[("mkfs.exfat", "-V")]);
+    let host = Host::look(&inputs.forerun, &[], PROGRAMS);
     let missing = |_, contender| {
         let needed = match contender {
             ExfatContender::Forerun => "mkfs.exfat",
@@ -81,7 +97,7 @@ pub fn run(root: &Path, options: &ExfatOptions) -> Result<()> {
     };
     let series = rounds(or_all(&options.rows), shared.rounds, missing, measure);
     let requests = requests.into_inner();
-    let report = Report {
+    Ok(Report {
         host,
         tree: volumes::text(),
         about: match options.file {
@@ -91,8 +107,8 @@ pub fn run(root: &Path, options: &ExfatOptions) -> Result<()> {
         remarks: remarks(&requests),
         facts: json!({ "device_requests": facts(&requests) }),
         series,
-    };
-    report.print(shared.json)
+    }
+    .outcome())
 }
 
 /// The kernel's counters of the device, from the first request of the work to the end of the mount, in

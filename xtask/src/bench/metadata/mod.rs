@@ -20,6 +20,7 @@ use forerun_measure::turns::{Turn, turns};
 use super::comparison::{Shared, told};
 use super::erofs::{self, ErofsImage, ErofsInputs, lacks_feature};
 use super::host::Host;
+use super::outcome::BenchOutcome;
 use crate::process;
 use table::{ListingRun, MetadataReport, MetadataSeries};
 use ways::Way;
@@ -34,8 +35,15 @@ pub struct MetadataOptions {
     dir: PathBuf,
 }
 
-/// Measures and prints. Fails at the end where a run did, so that the others are not lost.
-pub fn run(root: &Path, options: &MetadataOptions) -> Result<()> {
+impl MetadataOptions {
+    /// Returns whether to print JSON.
+    pub const fn json(&self) -> bool {
+        self.shared.json
+    }
+}
+
+/// Measures. A run that fails is a part of the outcome, so that the others are not lost.
+pub fn run(root: &Path, options: &MetadataOptions) -> Result<BenchOutcome> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "needs root: to mount with the kernel's drivers, and to drop all caches"
@@ -56,15 +64,17 @@ pub fn run(root: &Path, options: &MetadataOptions) -> Result<()> {
     for Turn { round, series } in turns(&vec![(); all.len()], shared.rounds) {
         let series: &mut MetadataSeries = &mut all[series];
         eprintln!("round {round} of {}: {}", shared.rounds, series.way.text());
-        series.push(told(measure(&inputs, series.way)));
+        let start = Instant::now();
+        let run = told(measure(&inputs, series.way));
+        series.push(run, start.elapsed().as_secs_f64());
     }
-    let report = MetadataReport {
+    Ok(MetadataReport {
         host,
         tree: inputs.tree.text(),
         rounds: shared.rounds,
         series: all,
-    };
-    report.print(shared.json)
+    }
+    .outcome())
 }
 
 /// Returns what the kernel lacks for it.

@@ -1,12 +1,14 @@
 //! Medians of the ways, and the two ways to print them.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use forerun_measure::counters::Counters;
 use forerun_measure::samples::Samples;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::ways::Way;
+use super::ways::{By, Way};
 use crate::bench::host::Host;
+use crate::bench::outcome::BenchOutcome;
+use crate::bench::record::{Against, BenchRecord, Measured};
 use crate::bench::table::{align_right, new_table};
 
 /// One run of one way: seconds.
@@ -28,6 +30,8 @@ pub struct ListingRun {
 pub struct MetadataSeries {
     /// Which.
     pub way: Way,
+    /// Seconds that the runs took, with preparations.
+    took: f64,
     samples: Samples<ListingRun>,
 }
 
@@ -36,13 +40,27 @@ impl MetadataSeries {
     pub const fn new(way: Way) -> Self {
         Self {
             way,
+            took: 0.0,
             samples: Samples::new(),
         }
     }
 
-    /// Adds a run, or why there is none.
-    pub fn push(&mut self, run: Result<ListingRun>) {
+    /// Adds a run, or why there is none, and the seconds that it took with its preparations.
+    pub fn push(&mut self, run: Result<ListingRun>, took: f64) {
+        self.took += took;
         self.samples.push(run);
+    }
+
+    fn measured(&self, of: Time) -> Measured {
+        let runs = &self.samples.runs;
+        let found = runs.first().map(|run| run.found.clone());
+        let is_same = |found: &String| runs.iter().all(|run| run.found == *found);
+        Measured {
+            counters: Measured::counters(runs.iter().map(|run| &run.counters)),
+            found: found.filter(is_same),
+            failures: self.samples.errors(),
+            ..Measured::new(self.way.reader_name(), runs.iter().map(of).collect())
+        }
     }
 
     fn milliseconds(&self, of: Time) -> Option<f64> {
@@ -60,6 +78,10 @@ impl MetadataSeries {
 
 type Time = fn(&ListingRun) -> f64;
 
+/// The name of the bench.
+const BENCH: &str = "metadata";
+/// This project.
+const OURS: &str = "forerun FUSE";
 /// The times, and what they are of.
 const TIMES: [(&str, Time); 4] = [
     ("mount", |run| run.mount),
@@ -89,19 +111,55 @@ pub struct MetadataReport {
 }
 
 impl MetadataReport {
-    /// Prints to standard output. Fails where a run did, or where not all ways found the same.
-    pub fn print(&self, as_json: bool) -> Result<()> {
-        match as_json {
-            true => println!("{}", self.json()),
-            false => println!("{}", self.table()),
+    /// Makes records of the runs: a row for each image and time, all ways against forerun's FUSE.
+    pub fn outcome(self) -> BenchOutcome {
+        BenchOutcome {
+            records: self.records(),
+            text: self.table(),
+            facts: json!({ "bench": BENCH }),
+            host: self.host,
+            tree: self.tree,
         }
-        let failures: usize = self.series.iter().map(|s| s.samples.failures.len()).sum();
-        ensure!(failures == 0, "{failures} runs failed, as said above");
-        let mut found: Vec<&str> = self.runs().map(|run| run.found.as_str()).collect();
-        found.sort_unstable();
-        found.dedup();
-        ensure!(found.len() < 2, "not the same was found: {found:?}");
-        Ok(())
+    }
+
+    fn records(&self) -> Vec<BenchRecord> {
+        let mut images: Vec<(&str, &str)> = Vec::new();
+        for MetadataSeries { way, .. } in &self.series {
+            if !images.contains(&(way.image_word(), way.image_name())) {
+                images.push((way.image_word(), way.image_name()));
+            }
+        }
+        let rows = images.iter().flat_map(|image| {
+            let times = TIMES.iter();
+            times.map(move |(name, of)| self.record(*image, name, *of))
+        });
+        rows.collect()
+    }
+
+    fn record(&self, (word, image): (&str, &str), time: &str, of: Time) -> BenchRecord {
+        let all = self.series.iter();
+        let all = all.filter(|series| series.way.image_word() == word);
+        let took: f64 = match time {
+            "mount" => all.clone().map(|series| series.took).sum(),
+            _ => 0.0,
+        };
+        let (ours, others): (Vec<_>, Vec<_>) = all.partition(|series| series.way.by == By::Fuse);
+        let ours = match ours.first() {
+            Some(series) => series.measured(of),
+            None => Measured::new(OURS, Vec::new()),
+        };
+        let others = others.iter();
+        BenchRecord {
+            bench: BENCH.to_string(),
+            row: format!("{word}-{time}"),
+            work: format!("{image}: {time}"),
+            unit: "s".to_string(),
+            round_seconds: (took / f64::from(self.rounds)).round(),
+            others: others
+                .map(|series| Against::new(&ours, series.measured(of), None))
+                .collect(),
+            ours,
+        }
     }
 
     fn runs(&self) -> impl Iterator<Item = &ListingRun> {
@@ -145,38 +203,6 @@ impl MetadataReport {
             self.rounds,
         )
     }
-
-    fn json(&self) -> String {
-        let series: Vec<Value> = self.series.iter().map(series_json).collect();
-        let report = json!({
-            "bench": "metadata",
-            "host": self.host.json(),
-            "tree": self.tree,
-            "rounds": self.rounds,
-            "series": series,
-        });
-        format!("{report:#}")
-    }
-}
-
-fn series_json(series: &MetadataSeries) -> Value {
-    let of =
-        |value: fn(&ListingRun) -> Value| series.samples.runs.iter().map(value).collect::<Vec<_>>();
-    let mut json = json!({
-        "image": series.way.image_name(),
-        "read_by": series.way.reader_name(),
-        "mount_seconds": of(|run| run.mount.into()),
-        "uncached_seconds": of(|run| run.uncached.into()),
-        "cached_seconds": of(|run| run.cached.into()),
-        "counters": of(|run| json!(run.counters)),
-        "found": of(|run| run.found.as_str().into()),
-        "request_bytes": series.request_len(),
-        "failures": series.samples.errors(),
-    });
-    for (name, value) in TIMES {
-        json[format!("{name}_ms_median")] = json!(series.milliseconds(value));
-    }
-    json
 }
 
 #[cfg(test)]
@@ -215,35 +241,47 @@ mod tests {
         let ways = all();
         let mut kernel = MetadataSeries::new(ways[0]);
         for mount in [0.01, 0.03, 0.02] {
-            kernel.push(Ok(run(mount, "9 lines", &[])));
+            kernel.push(Ok(run(mount, "9 lines", &[])), 2.0);
         }
         let mut fuse = MetadataSeries::new(ways[6]);
         let counted = [("source_requests", 4), ("source_bytes", 4 << 17)];
-        fuse.push(Ok(run(0.5, "9 lines", &counted)));
+        fuse.push(Ok(run(0.5, "9 lines", &counted)), 3.0);
         let report = report(vec![kernel, fuse]);
-        report.print(false).unwrap();
-        let json: Value = serde_json::from_str(&report.json()).unwrap();
-        assert_eq!(json["series"][0]["mount_ms_median"], 20.0);
-        assert_eq!(json["series"][0]["together_ms_median"], 520.0);
-        assert_eq!(json["series"][0]["request_bytes"], Value::Null);
-        assert_eq!(json["series"][1]["request_bytes"], 1 << 17);
         let table = report.table();
         assert!(table.contains("1000") && table.contains(" 128"), "{table}");
+        let outcome = report.outcome();
+        outcome.verdict().unwrap();
+        let rows: Vec<&str> = outcome.records.iter().map(|r| r.row.as_str()).collect();
+        let expected = [
+            "mkfs-mount",
+            "mkfs-uncached",
+            "mkfs-together",
+            "mkfs-cached",
+        ];
+        assert_eq!(rows, expected);
+        let (mount, together) = (&outcome.records[0], &outcome.records[2]);
+        // Runs of one round, three of 2 s and one of 3 s.
+        assert_eq!((mount.round_seconds, together.round_seconds), (9.0, 0.0));
+        assert_eq!(together.others[0].theirs.median, Some(0.52));
+        assert_eq!(together.ours.request_len(), Some(1 << 17));
     }
 
     #[test]
     fn failures_and_different_listings_are_told() {
         let ways = all();
         let mut one = MetadataSeries::new(ways[0]);
-        one.push(Ok(run(1.0, "9 lines", &[])));
-        let mut other = MetadataSeries::new(ways[1]);
-        other.push(Ok(run(1.0, "8 lines", &[])));
-        let differ = report(vec![one, other]).print(false).unwrap_err();
-        assert!(differ.to_string().contains("not the same"), "{differ}");
+        one.push(Ok(run(1.0, "9 lines", &[])), 1.0);
+        let mut other = MetadataSeries::new(ways[6]);
+        other.push(Ok(run(1.0, "8 lines", &[])), 1.0);
+        let differ = report(vec![one, other]).outcome().verdict().unwrap_err();
+        assert!(differ.to_string().contains("other data"), "{differ}");
         let mut failed = MetadataSeries::new(ways[0]);
-        failed.push(Err(anyhow::anyhow!("no such thing")));
-        let failed = report(vec![failed]);
-        assert!(failed.json().contains("no such thing"));
-        assert!(failed.print(true).is_err());
+        failed.push(Err(anyhow::anyhow!("no such thing")), 1.0);
+        let failed = report(vec![failed]).outcome();
+        assert_eq!(
+            failed.records[0].others[0].theirs.failures,
+            ["no such thing"]
+        );
+        assert!(failed.verdict().is_err());
     }
 }

@@ -56,6 +56,15 @@ impl Way {
         }
     }
 
+    /// Returns the name of the image in rows.
+    pub const fn image_word(self) -> &'static str {
+        match self.image {
+            ErofsImage::Ours => "forerun",
+            ErofsImage::Composefs => "composefs",
+            _ => "mkfs",
+        }
+    }
+
     /// Returns the name of its reader, for people.
     pub fn reader_name(self) -> String {
         let through = |reader| match reader {

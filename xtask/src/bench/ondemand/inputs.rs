@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use forerun_measure::counters::Counters;
 use forerun_measure::process::remove;
 use forerun_testkit::rng::Rng;
 use forerun_testkit_servers::fault_proxy::Log;
@@ -145,8 +146,13 @@ impl OndemandInputs {
         Ok(())
     }
 
-    /// Takes note of what the link carried.
-    pub fn carried(&self, row: OndemandRow, contender: OndemandContender, log: &Log) -> Result<()> {
+    /// Takes note of what the link carried, and returns that as counters.
+    pub fn carried(
+        &self,
+        row: OndemandRow,
+        contender: OndemandContender,
+        log: &Log,
+    ) -> Result<Counters> {
         let carried = Carried {
             requests: log.requests(),
             bytes: log.sent(),
@@ -154,7 +160,15 @@ impl OndemandInputs {
             image: self.image(row.image()).metadata()?.len(),
         };
         self.carried.borrow_mut().insert((row, contender), carried);
-        Ok(())
+        let counters = [
+            ("link_requests", u64::try_from(carried.requests)?),
+            ("link_bytes", carried.bytes),
+            ("link_bytes_twice", carried.twice),
+            ("image_bytes", carried.image),
+        ];
+        Ok(counters
+            .map(|(name, count)| (name.to_string(), count))
+            .into())
     }
 
     /// Describes the images for people.

@@ -152,8 +152,9 @@ fn first(inputs: &OndemandInputs, contender: OndemandContender) -> Result<Run> {
     let start = Instant::now();
     let found = own(&["files"], &file)?;
     let seconds = start.elapsed().as_secs_f64();
-    let run = counted(run_of(seconds, found), mounted)?;
-    inputs.carried(OndemandRow::First, contender, &proxy.log())?;
+    let mut run = counted(run_of(seconds, found), mounted)?;
+    let carried = inputs.carried(OndemandRow::First, contender, &proxy.log())?;
+    run.counters.extend(carried);
     Ok(run)
 }
 
@@ -177,8 +178,9 @@ fn start(inputs: &OndemandInputs, contender: OndemandContender) -> Result<Run> {
     let mounted = mount(inputs, proxy.url_of(image.name()), cache.path(), &options)?;
     let said = interpreter::start(&mounted.path(), &[])?;
     let seconds = start.elapsed().as_secs_f64();
-    let run = counted(run_of(seconds, said), mounted)?;
-    inputs.carried(OndemandRow::Start, contender, &proxy.log())?;
+    let mut run = counted(run_of(seconds, said), mounted)?;
+    let carried = inputs.carried(OndemandRow::Start, contender, &proxy.log())?;
+    run.counters.extend(carried);
     Ok(run)
 }
 

@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
-use super::comparison::{or_all, rounds};
+use super::comparison::{all_names, or_all, rounds};
 use super::host::Host;
+use super::outcome::BenchOutcome;
 use super::table::Report;
 use inputs::OndemandInputs;
 use rows::OndemandRow;
@@ -55,8 +56,20 @@ pub struct OndemandOptions {
     coming: u64,
 }
 
-/// Measures and prints. Fails at the end where a run did, so that the others are not lost.
-pub fn run(root: &Path, options: &OndemandOptions) -> Result<()> {
+impl OndemandOptions {
+    /// Returns whether to print JSON.
+    pub const fn json(&self) -> bool {
+        self.json
+    }
+}
+
+/// Returns the names of the rows.
+pub fn row_names() -> Vec<String> {
+    all_names::<OndemandRow>()
+}
+
+/// Measures. A run that fails is a part of the outcome, so that the others are not lost.
+pub fn run(root: &Path, options: &OndemandOptions) -> Result<BenchOutcome> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "needs root: mounts of root are measured, and all caches dropped"
@@ -67,13 +80,13 @@ pub fn run(root: &Path, options: &OndemandOptions) -> Result<()> {
     let missing = |row, contender| measure::missing(&inputs, row, contender);
     let measure = |row, contender| measure::measure(&inputs, row, contender);
     let series = rounds(rows, options.rounds, missing, measure);
-    let report = Report {
+    Ok(Report {
         host,
         tree: inputs.text(),
         about: format!("link: {}", remote::LINK_TEXT),
         remarks: inputs.remarks(),
         facts: inputs.facts(),
         series,
-    };
-    report.print(options.json)
+    }
+    .outcome())
 }

@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::comparison::{Shared, or_all, rounds};
+use super::comparison::{Shared, all_names, or_all, rounds};
 use super::host::{Driver, Host};
+use super::outcome::BenchOutcome;
 use super::table::Report;
 use super::tree::BIG_LEN;
 use inputs::BLOCK;
@@ -38,8 +39,20 @@ pub struct SquashfsOptions {
 /// Where trees and images are kept by default.
 pub const DIR: &str = "/var/tmp/forerun-bench-squashfs";
 
-/// Measures and prints. Fails at the end where a run did, so that the others are not lost.
-pub fn run(root: &Path, options: &SquashfsOptions) -> Result<()> {
+impl SquashfsOptions {
+    /// Returns whether to print JSON.
+    pub const fn json(&self) -> bool {
+        self.shared.json
+    }
+}
+
+/// Returns the names of the rows.
+pub fn row_names() -> Vec<String> {
+    all_names::<SquashfsRow>()
+}
+
+/// Measures. A run that fails is a part of the outcome, so that the others are not lost.
+pub fn run(root: &Path, options: &SquashfsOptions) -> Result<BenchOutcome> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "needs root: to mount with the kernel's driver, and to drop all caches"
@@ -62,13 +75,13 @@ pub fn run(root: &Path, options: &SquashfsOptions) -> Result<()> {
     let measure = |row, contender| measure::measure(&inputs, row, contender);
     let series = rounds(rows, shared.rounds, missing, measure);
     let blocks = BIG_LEN.div_ceil(BLOCK);
-    let report = Report {
+    Ok(Report {
         host,
         tree: inputs.tree.text(),
         about: "all images: blocks of 128 KiB".to_string(),
         remarks: format!("The large file has {blocks} blocks."),
         facts: json!({ "big_file_blocks": blocks }),
         series,
-    };
-    report.print(shared.json)
+    }
+    .outcome())
 }

@@ -1,0 +1,47 @@
+//! Charts, as SVG.
+//!
+//! plotters draws them: charming, the other candidate, runs a JavaScript engine for an SVG. The colours
+//! that plotters writes are exchanged in a style sheet inside the file where the reader's page is dark.
+
+mod log;
+mod ratios;
+
+use plotters::style::RGBColor;
+
+pub use log::{ChartLine, LogChart};
+pub use ratios::{RatioChart, RatioPoint};
+
+/// The ink on light ground, and on dark.
+const INK: (RGBColor, &str) = (RGBColor(0x22, 0x26, 0x2b), "#dfe3e8");
+/// Lines of the grid.
+const GRID: (RGBColor, &str) = (RGBColor(0xdf, 0xe2, 0xe6), "#3a4049");
+/// Colours of lines that can be told apart, also by people who see few colours, on either ground.
+const PALETTE: [RGBColor; 8] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0xb0, 0x8a, 0x00),
+    RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0x8a, 0x5f, 0xd0),
+    RGBColor(0x80, 0x80, 0x80),
+];
+
+/// Adds a style sheet that exchanges the colours of ink and grid on dark ground.
+fn themed(svg: &str) -> String {
+    let mut rules = String::new();
+    for (light, dark) in [INK, GRID] {
+        let light = format!("#{:02X}{:02X}{:02X}", light.0, light.1, light.2);
+        for attribute in ["fill", "stroke"] {
+            rules += &format!("[{attribute}=\"{light}\"]{{{attribute}:{dark}}}");
+        }
+    }
+    let style = format!("<style>@media (prefers-color-scheme:dark){{{rules}}}</style>");
+    match svg.find('>') {
+        Some(at) => {
+            let (head, rest) = svg.split_at(at + 1);
+            format!("{head}\n{style}{rest}")
+        }
+        None => svg.to_string(),
+    }
+}

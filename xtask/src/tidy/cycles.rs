@@ -14,6 +14,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "crates/build",
     "crates/formats/cramfs",
     "crates/formats/romfs",
+    "crates/formats/tar",
     "crates/front/export",
     "crates/front/sandbox",
     "crates/io",

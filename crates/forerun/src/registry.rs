@@ -25,6 +25,9 @@ pub const fn formats() -> &'static [Format] {
         forerun_exfat::FORMAT,
         #[cfg(feature = "cramfs")]
         forerun_cramfs::FORMAT,
+        // Last: archives of 1979 have no magic number.
+        #[cfg(feature = "tar")]
+        forerun_tar::FORMAT,
     ]
 }
 

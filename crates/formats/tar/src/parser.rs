@@ -1,0 +1,487 @@
+//! The parser of an archive as a machine: it says which bytes it needs next, and is fed those.
+//!
+//! The caller decides how it gets there: it skips the data between headers in a file, or reads past it in
+//! a stream. So the machine knows no source.
+
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{Device, Error, FileType, Limits, Result, Timestamp};
+
+use crate::error::Check;
+use crate::header::{BLOCK, Family, Header, is_header, sparse_extension, until_nul};
+use crate::pax::{Records, Sparse, decimal};
+
+/// Most bytes of extended headers and long names before one file.
+const EXTENDED_MAX: u64 = 1 << 20;
+/// Zeros after the end of an archive in which a further archive is looked for.
+const ZEROS_MAX: u64 = 1 << 20;
+
+/// The kind of a member of the archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A node of its own.
+    Node(FileType),
+    /// A further name of a file before it.
+    HardLink,
+}
+
+/// A piece of a sparse file that is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Offset in the file.
+    pub logical: u64,
+    pub len: u64,
+    /// Offset in the archive.
+    pub stored: u64,
+}
+
+/// A member of the archive.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Offset of its header.
+    pub header: u64,
+    pub path: Vec<u8>,
+    pub link: Vec<u8>,
+    pub kind: Kind,
+    pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub mtime: Timestamp,
+    pub device: Device,
+    /// Length with holes.
+    pub size: u64,
+    /// Offset of the data.
+    pub data: u64,
+    /// The stored pieces of a sparse file, in order.
+    pub pieces: Option<Vec<Piece>>,
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The letter of a type that no specification names.
+    pub unknown: Option<u8>,
+    /// End of the data.
+    pub end: u64,
+}
+
+/// What the machine found in the bytes it was fed.
+#[derive(Debug)]
+pub enum Found {
+    /// Nothing yet.
+    Nothing,
+    /// A member.
+    Member(Box<Member>),
+    /// The volume's label.
+    Label(Vec<u8>),
+    /// The end; all bytes behind it are no part of the archive. Where the archive ends, and whether
+    /// the bytes were something else than zeros.
+    End { end: u64, trailing: bool },
+}
+
+#[derive(Debug)]
+enum State {
+    Header,
+    /// A long name (`L`), a long link (`K`) or pax records (`x`, `g`).
+    Extended {
+        kind: u8,
+        len: usize,
+    },
+    /// Blocks with more of an old GNU sparse map.
+    OldSparse(Box<Draft>),
+    /// Blocks of a sparse map in front of the data.
+    Map(Box<Draft>, MapText),
+}
+
+/// A member whose sparse map is not complete.
+#[derive(Debug)]
+struct Draft {
+    member: Member,
+    /// Bytes of data in the archive, with the map if it is there.
+    stored: u64,
+    map: Vec<u64>,
+}
+
+/// The text of a sparse map: numbers, each with a newline.
+#[derive(Debug, Default)]
+struct MapText {
+    /// Numbers that are still to come; nothing before their count is known.
+    left: Option<u64>,
+    digits: Vec<u8>,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Parser {
+    /// Offset of the bytes that are needed next.
+    at: u64,
+    state: State,
+    globals: Records,
+    records: Records,
+    long_path: Option<Vec<u8>>,
+    long_link: Option<Vec<u8>>,
+    /// Bytes of extended headers since the last member.
+    extended: u64,
+    /// Blocks of zeros since the last header.
+    zeros: u64,
+    /// Most numbers of a sparse map.
+    map_max: usize,
+}
+
+impl Parser {
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            at: 0,
+            state: State::Header,
+            globals: Records::default(),
+            records: Records::default(),
+            long_path: None,
+            long_link: None,
+            extended: 0,
+            zeros: 0,
+            map_max: saturating_usize(limits.walk_bytes / 64),
+        }
+    }
+
+    /// Returns the offset and the number of the bytes to feed next. All before them can be skipped.
+    pub fn wants(&self) -> (u64, usize) {
+        match self.state {
+            State::Extended { len, .. } => (self.at, len),
+            State::Header | State::OldSparse(_) | State::Map(..) => (self.at, BLOCK),
+        }
+    }
+
+    /// Returns whether the archive may end here, and whether blocks of zeros have ended it.
+    pub fn may_end(&self) -> (bool, bool) {
+        let between = matches!(self.state, State::Header) && self.extended == 0;
+        (between, self.zeros >= 2)
+    }
+
+    /// Takes the bytes that [`wants`](Self::wants) named.
+    ///
+    /// # Errors
+    /// `Corrupt` at the offset of the header, `Unsupported` for members of several volumes.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<Found> {
+        let at = self.at;
+        match std::mem::replace(&mut self.state, State::Header) {
+            State::Header => self.header(bytes),
+            State::Extended { kind, len } => {
+                let padded = u64_from(len).next_multiple_of(u64_from(BLOCK));
+                self.at = at.saturating_add(padded);
+                self.extended(kind, bytes).map_err(|check| check.at(at))?;
+                Ok(Found::Nothing)
+            }
+            State::OldSparse(draft) => self.old_sparse(draft, bytes),
+            State::Map(draft, text) => self.map(draft, text, bytes),
+        }
+    }
+
+    fn header(&mut self, block: &[u8]) -> Result<Found> {
+        let at = self.at;
+        let next = at.saturating_add(u64_from(BLOCK));
+        if block.iter().all(|&byte| byte == 0) {
+            if self.extended > 0 {
+                return Err(Check::Record { record: 0 }.at(at));
+            }
+            self.zeros += 1;
+            self.at = next;
+            let zeros = self.zeros.saturating_mul(u64_from(BLOCK));
+            return Ok(match zeros >= ZEROS_MAX {
+                true => self.end(false),
+                false => Found::Nothing,
+            });
+        }
+        if self.zeros >= 2 && !(is_header(block) && Header::parse(block).is_ok()) {
+            return Ok(self.end(true));
+        }
+        let header = Header::parse(block).map_err(|check| check.at(at))?;
+        if self.zeros >= 2 {
+            // Another archive: global records were those of the one before.
+            self.globals = Records::default();
+        }
+        self.zeros = 0;
+        self.at = next;
+        let fail = |check: Check| check.at(at);
+        match header.kind() {
+            kind @ (b'L' | b'K' | b'x' | b'X' | b'g') => {
+                let size = header.size().map_err(fail)?;
+                self.extended = self.extended.saturating_add(size).saturating_add(1);
+                if self.extended > EXTENDED_MAX {
+                    let limit = EXTENDED_MAX;
+                    return Err(fail(Check::ExtendedLen { size, limit }));
+                }
+                let len = saturating_usize(size);
+                if len > 0 {
+                    self.state = State::Extended { kind, len };
+                }
+                Ok(Found::Nothing)
+            }
+            b'V' => {
+                let size = header.size().map_err(fail)?;
+                self.at = after(next, size);
+                self.forget();
+                Ok(Found::Label(header.path()))
+            }
+            kind @ (b'M' | b'N') => Err(Error::Unsupported(format!(
+                "tar members of type {:?} (at {at:#x}): archives of several volumes, old long names",
+                char::from(kind)
+            ))),
+            _ => self.member(&header).map_err(fail),
+        }
+    }
+
+    const fn end(&self, trailing: bool) -> Found {
+        // Two blocks of zeros belong to the archive, and those that fill its last record.
+        Found::End {
+            end: self.at,
+            trailing,
+        }
+    }
+
+    fn forget(&mut self) -> Records {
+        self.extended = 0;
+        self.long_path = None;
+        self.long_link = None;
+        std::mem::take(&mut self.records)
+    }
+
+    fn extended(&mut self, kind: u8, bytes: &[u8]) -> Result<(), Check> {
+        match kind {
+            b'L' => self.long_path = Some(until_nul(bytes).to_vec()),
+            b'K' => self.long_link = Some(until_nul(bytes).to_vec()),
+            b'g' => {
+                self.globals.add(bytes)?;
+                // A global header stands between members.
+                self.extended = 0;
+            }
+            _ => self.records.add(bytes)?,
+        }
+        Ok(())
+    }
+
+    fn member(&mut self, header: &Header<'_>) -> Result<Found, Check> {
+        let (path, link) = (self.long_path.take(), self.long_link.take());
+        let records = self.forget().over(&self.globals);
+        let path = records.path.or(path).unwrap_or_else(|| header.path());
+        let (kind, unknown) = kind_of(header.kind(), &path);
+        let stored = match (&kind, header.kind()) {
+            // Programs disagree about the size of what has no data; none of them writes data.
+            (Kind::HardLink, _) => 0,
+            (Kind::Node(FileType::Regular), _) | (_, b'D') => {
+                records.size.map_or_else(|| header.size(), Ok)?
+            }
+            _ => 0,
+        };
+        let device = match kind {
+            Kind::Node(FileType::BlockDevice | FileType::CharDevice) => {
+                let (major, minor) = header.device()?;
+                Device { major, minor }
+            }
+            _ => Device::default(),
+        };
+        let mtime = match records.mtime {
+            Some(mtime) => mtime,
+            None => Timestamp {
+                seconds: header.mtime()?,
+                nanoseconds: 0,
+            },
+        };
+        let is_file = kind == Kind::Node(FileType::Regular);
+        let link = records.link.or(link);
+        let member = Member {
+            header: self.at.saturating_sub(u64_from(BLOCK)),
+            link: link.unwrap_or_else(|| header.link().to_vec()),
+            path,
+            kind,
+            mode: header.mode()?,
+            uid: records.uid.map_or_else(|| header.uid(), Ok)?,
+            gid: records.gid.map_or_else(|| header.gid(), Ok)?,
+            mtime,
+            device,
+            size: if is_file { stored } else { 0 },
+            data: self.at,
+            pieces: None,
+            xattrs: records.xattrs,
+            unknown,
+            end: self.at,
+        };
+        let draft = Box::new(Draft {
+            member,
+            stored,
+            map: Vec::new(),
+        });
+        match is_file {
+            true => self.file(draft, header, records.sparse),
+            false => self.complete(draft, false),
+        }
+    }
+
+    /// Finds out how the data of a file is stored.
+    fn file(
+        &mut self,
+        mut draft: Box<Draft>,
+        header: &Header<'_>,
+        sparse: Sparse,
+    ) -> Result<Found, Check> {
+        if let Some(name) = sparse.name {
+            draft.member.path = name;
+        }
+        if header.kind() == b'S' && header.family == Family::Gnu {
+            draft.member.size = header.real_size()?;
+            let (entries, more) = header.sparse()?;
+            draft.map = entries.into_iter().flat_map(<[u64; 2]>::from).collect();
+            return match more {
+                true => {
+                    self.state = State::OldSparse(draft);
+                    Ok(Found::Nothing)
+                }
+                false => self.complete(draft, true),
+            };
+        }
+        match (sparse.major, sparse.size) {
+            (Some(1), Some(size)) if sparse.minor == Some(0) => {
+                draft.member.size = size;
+                self.state = State::Map(draft, MapText::default());
+                Ok(Found::Nothing)
+            }
+            (None | Some(0), Some(size)) if sparse.has_map => {
+                draft.member.size = size;
+                draft.map = sparse.map;
+                self.complete(draft, true)
+            }
+            (None | Some(0), None) if !sparse.has_map => self.complete(draft, false),
+            (major, _) => Err(Check::Value {
+                key: "GNU.sparse.major".to_string(),
+                value: format!("{major:?}.{:?}", sparse.minor),
+            }),
+        }
+    }
+
+    fn old_sparse(&mut self, mut draft: Box<Draft>, block: &[u8]) -> Result<Found> {
+        let at = draft.member.header;
+        self.at = self.at.saturating_add(u64_from(BLOCK));
+        draft.member.data = self.at;
+        let (entries, more) = sparse_extension(block).map_err(|check| check.at(at))?;
+        draft
+            .map
+            .extend(entries.into_iter().flat_map(<[u64; 2]>::from));
+        self.bound(&draft)?;
+        if more {
+            self.state = State::OldSparse(draft);
+            return Ok(Found::Nothing);
+        }
+        self.complete(draft, true).map_err(|check| check.at(at))
+    }
+
+    fn map(&mut self, mut draft: Box<Draft>, mut text: MapText, block: &[u8]) -> Result<Found> {
+        let at = draft.member.header;
+        let fail = |draft: &Draft| {
+            let piece = draft.map.len() / 2;
+            Check::SparseMap { piece }.at(at)
+        };
+        self.at = self.at.saturating_add(u64_from(BLOCK));
+        draft.member.data = self.at;
+        let Some(stored) = draft.stored.checked_sub(u64_from(BLOCK)) else {
+            return Err(fail(&draft));
+        };
+        draft.stored = stored;
+        for &byte in block {
+            if text.left == Some(0) {
+                break;
+            }
+            match (byte, text.digits.len()) {
+                (b'0'..=b'9', 0..20) => text.digits.push(byte),
+                (b'\n', _) => {
+                    let number = decimal(&text.digits).ok_or_else(|| fail(&draft))?;
+                    text.digits.clear();
+                    match &mut text.left {
+                        left @ None => {
+                            *left = Some(number.checked_mul(2).ok_or_else(|| fail(&draft))?)
+                        }
+                        Some(left) => {
+                            *left -= 1;
+                            draft.map.push(number);
+                        }
+                    }
+                }
+                _ => return Err(fail(&draft)),
+            }
+        }
+        self.bound(&draft)?;
+        if text.left == Some(0) {
+            return self.complete(draft, true).map_err(|check| check.at(at));
+        }
+        self.state = State::Map(draft, text);
+        Ok(Found::Nothing)
+    }
+
+    fn bound(&self, draft: &Draft) -> Result<()> {
+        if draft.map.len() <= self.map_max {
+            return Ok(());
+        }
+        let limit = u64_from(self.map_max);
+        let what = "numbers in the map of a sparse file";
+        Err(Error::limit(forerun_vfs::Bound::WalkMemory, what, limit))
+    }
+
+    /// Ends a member: its data begins at `self.at`, and the next header follows that.
+    fn complete(&mut self, mut draft: Box<Draft>, sparse: bool) -> Result<Found, Check> {
+        if sparse {
+            draft.member.pieces = Some(pieces(&draft)?);
+        }
+        draft.member.end = draft.member.data.saturating_add(draft.stored);
+        self.at = after(draft.member.data, draft.stored);
+        Ok(Found::Member(Box::new(draft.member)))
+    }
+}
+
+/// Returns the offset of the block after data of `len` bytes at `at`.
+fn after(at: u64, len: u64) -> u64 {
+    let padded = len.checked_next_multiple_of(u64_from(BLOCK));
+    at.saturating_add(padded.unwrap_or(u64::MAX))
+}
+
+/// Checks a sparse map: pieces in order, in the file, and as long as the data.
+fn pieces(draft: &Draft) -> Result<Vec<Piece>, Check> {
+    let mut pieces = Vec::new();
+    let (mut end, mut stored) = (0u64, 0u64);
+    for (piece, numbers) in draft.map.chunks(2).enumerate() {
+        let fail = || Check::SparseMap { piece };
+        let &[logical, len] = numbers else {
+            return Err(fail());
+        };
+        let last = logical.checked_add(len).ok_or_else(fail)?;
+        if last > draft.member.size || logical < end {
+            return Err(fail());
+        }
+        if len > 0 {
+            let stored = draft.member.data.checked_add(stored).ok_or_else(fail)?;
+            pieces.push(Piece {
+                logical,
+                len,
+                stored,
+            });
+        }
+        end = last;
+        stored += len;
+    }
+    // Bytes behind the last piece fill a block.
+    if stored > draft.stored || draft.stored - stored >= u64_from(BLOCK) {
+        let (named, stored) = (stored, draft.stored);
+        return Err(Check::SparseLen { stored, named });
+    }
+    Ok(pieces)
+}
+
+/// Returns the kind of a member, and its letter where no specification names it.
+fn kind_of(letter: u8, path: &[u8]) -> (Kind, Option<u8>) {
+    let kind = match letter {
+        // V7 has no type for directories.
+        0 | b'0' if path.ends_with(b"/") => FileType::Directory,
+        0 | b'0' | b'7' | b'S' => FileType::Regular,
+        b'1' => return (Kind::HardLink, None),
+        b'2' => FileType::Symlink,
+        b'3' => FileType::CharDevice,
+        b'4' => FileType::BlockDevice,
+        b'5' | b'D' => FileType::Directory,
+        b'6' => FileType::Fifo,
+        // POSIX: a file.
+        other => return (Kind::Node(FileType::Regular), Some(other)),
+    };
+    (Kind::Node(kind), None)
+}

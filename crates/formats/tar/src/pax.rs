@@ -1,0 +1,260 @@
+//! Parses the records of pax extended headers: `LENGTH KEY=VALUE\n`.
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use forerun_vfs::Timestamp;
+
+use crate::error::{Check, lossy};
+
+/// Most extended attributes of a file: each is compared with all others.
+const XATTRS_MAX: usize = 1024;
+
+/// What the records of an extended header say of the next file, or of all that follow.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    pub path: Option<Vec<u8>>,
+    pub link: Option<Vec<u8>>,
+    pub size: Option<u64>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub mtime: Option<Timestamp>,
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    pub sparse: Sparse,
+}
+
+/// The keys of GNU's sparse files.
+#[derive(Clone, Debug, Default)]
+pub struct Sparse {
+    pub major: Option<u64>,
+    pub minor: Option<u64>,
+    /// The file's name; the path is a substitute for programs that do not know sparse files.
+    pub name: Option<Vec<u8>>,
+    /// Length with holes.
+    pub size: Option<u64>,
+    /// Offsets and lengths, one after the other.
+    pub map: Vec<u64>,
+    pub has_map: bool,
+}
+
+impl Records {
+    /// Adds the records of an extended header. Later records replace earlier ones.
+    pub fn add(&mut self, bytes: &[u8]) -> Result<(), Check> {
+        let mut rest = bytes;
+        let mut record = 0;
+        // Zeros behind the last record are padding.
+        while !rest.is_empty() && rest.iter().any(|&byte| byte != 0) {
+            let fail = || Check::Record { record };
+            let (key, value, tail) = split(rest).ok_or_else(fail)?;
+            self.set(key, value)?;
+            (rest, record) = (tail, record + 1);
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Check> {
+        let fail = || Check::Value {
+            key: lossy(key),
+            value: lossy(value),
+        };
+        if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
+            self.xattr(name.to_vec(), value.to_vec()).ok_or_else(fail)?;
+        } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
+            let name = percent_decoded(name).ok_or_else(fail)?;
+            let value = match STANDARD_NO_PAD.decode(value) {
+                Ok(value) => value,
+                Err(_) => STANDARD.decode(value).map_err(|_| fail())?,
+            };
+            self.xattr(name, value).ok_or_else(fail)?;
+        } else if key.starts_with(b"GNU.sparse.") {
+            self.sparse.set(key, value).ok_or_else(fail)?;
+        } else {
+            self.standard(key, value).ok_or_else(fail)?;
+        }
+        Ok(())
+    }
+
+    /// Sets a standard key. An empty value takes back what was set before.
+    fn standard(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
+        let is_set = !value.is_empty();
+        match key {
+            b"path" => self.path = is_set.then(|| value.to_vec()),
+            b"linkpath" => self.link = is_set.then(|| value.to_vec()),
+            b"size" => self.size = optional(value, decimal)?,
+            b"uid" => self.uid = optional(value, word)?,
+            b"gid" => self.gid = optional(value, word)?,
+            b"mtime" => self.mtime = optional(value, timestamp)?,
+            b"RHT.security.selinux" => {
+                self.xattr(b"security.selinux".to_vec(), value.to_vec())?;
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// Sets an attribute, the later one of two with a name. Returns nothing if there are too many.
+    fn xattr(&mut self, name: Vec<u8>, value: Vec<u8>) -> Option<()> {
+        self.xattrs.retain(|(other, _)| *other != name);
+        self.xattrs.push((name, value));
+        (self.xattrs.len() <= XATTRS_MAX).then_some(())
+    }
+
+    /// Returns these records, with those of `globals` where these say nothing.
+    /// Names, lengths and attributes belong to one file: of a global header they are ignored.
+    pub fn over(mut self, globals: &Self) -> Self {
+        self.uid = self.uid.or(globals.uid);
+        self.gid = self.gid.or(globals.gid);
+        self.mtime = self.mtime.or(globals.mtime);
+        self
+    }
+}
+
+impl Sparse {
+    fn set(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
+        match key {
+            b"GNU.sparse.major" => self.major = Some(decimal(value)?),
+            b"GNU.sparse.minor" => self.minor = Some(decimal(value)?),
+            b"GNU.sparse.name" => self.name = Some(value.to_vec()),
+            b"GNU.sparse.size" | b"GNU.sparse.realsize" => self.size = Some(decimal(value)?),
+            b"GNU.sparse.numblocks" => self.has_map = true,
+            b"GNU.sparse.offset" | b"GNU.sparse.numbytes" => {
+                // Offset and length alternate.
+                if self.map.len().is_multiple_of(2) != key.ends_with(b"offset") {
+                    return None;
+                }
+                self.has_map = true;
+                self.map.push(decimal(value)?);
+            }
+            b"GNU.sparse.map" => {
+                self.has_map = true;
+                self.map.clear();
+                for number in value.split(|&byte| byte == b',') {
+                    self.map.push(decimal(number)?);
+                }
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+/// Splits off the first record: key, value, rest.
+fn split(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let space = bytes.iter().take(20).position(|&byte| byte == b' ')?;
+    let len = usize::try_from(decimal(bytes.get(..space)?)?).ok()?;
+    let (record, rest) = bytes.split_at_checked(len)?;
+    let record = record.get(space + 1..)?.strip_suffix(b"\n")?;
+    let equals = record.iter().position(|&byte| byte == b'=')?;
+    Some((record.get(..equals)?, record.get(equals + 1..)?, rest))
+}
+
+/// Parses a value; an empty one is valid and means that there is none.
+fn optional<T>(value: &[u8], parse: fn(&[u8]) -> Option<T>) -> Option<Option<T>> {
+    match value {
+        [] => Some(None),
+        value => parse(value).map(Some),
+    }
+}
+
+/// Parses decimal digits and nothing else.
+pub fn decimal(bytes: &[u8]) -> Option<u64> {
+    let is_number = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(bytes)
+        .ok()
+        .filter(|_| is_number)?
+        .parse()
+        .ok()
+}
+
+fn word(bytes: &[u8]) -> Option<u32> {
+    decimal(bytes)?.try_into().ok()
+}
+
+/// Parses seconds with a sign and a fraction. Digits beyond nanoseconds are dropped.
+fn timestamp(bytes: &[u8]) -> Option<Timestamp> {
+    let (negative, bytes) = match bytes.strip_prefix(b"-") {
+        Some(rest) => (true, rest),
+        None => (false, bytes),
+    };
+    let mut parts = bytes.splitn(2, |&byte| byte == b'.');
+    let seconds = i64::try_from(decimal(parts.next()?)?).ok()?;
+    let fraction = parts.next().unwrap_or_default();
+    if !fraction.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let digits = fraction.iter().copied().chain(std::iter::repeat(b'0'));
+    let nanoseconds = digits
+        .take(9)
+        .fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
+    Some(match (negative, nanoseconds) {
+        (false, nanoseconds) => Timestamp {
+            seconds,
+            nanoseconds,
+        },
+        (true, 0) => Timestamp {
+            seconds: -seconds,
+            nanoseconds: 0,
+        },
+        (true, nanoseconds) => Timestamp {
+            seconds: -seconds - 1,
+            nanoseconds: 1_000_000_000 - nanoseconds,
+        },
+    })
+}
+
+fn percent_decoded(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut rest = bytes;
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = match first {
+            b'%' => {
+                let (digits, tail) = tail.split_at_checked(2)?;
+                let digit = |at: usize| digits.get(at).and_then(|&d| char::from(d).to_digit(16));
+                out.push(u8::try_from(digit(0)? * 16 + digit(1)?).ok()?);
+                tail
+            }
+            other => {
+                out.push(other);
+                tail
+            }
+        };
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_fractions_and_may_be_negative() {
+        let check = |text: &str, expected: Option<(i64, u32)>| {
+            let time = timestamp(text.as_bytes()).map(|t| (t.seconds, t.nanoseconds));
+            assert_eq!(time, expected, "{text}");
+        };
+        check("12", Some((12, 0)));
+        check("12.5", Some((12, 500_000_000)));
+        check("-1.25", Some((-2, 750_000_000)));
+        check("-3", Some((-3, 0)));
+        check("1.2.3", None);
+        check("", None);
+    }
+
+    #[test]
+    fn records_that_lie_about_their_length_are_refused() {
+        for bytes in [
+            &b"6 a=b\n7 c"[..],
+            b"99 a=b\n",
+            b"x a=b\n",
+            b"6 ab\nx",
+            b"0 a=b\n",
+        ] {
+            assert!(Records::default().add(bytes).is_err(), "{bytes:?}");
+        }
+        let mut records = Records::default();
+        records
+            .add(b"12 path=abc\n28 LIBARCHIVE.xattr.a%20=YQ\n")
+            .unwrap();
+        assert_eq!(records.path.as_deref(), Some(&b"abc"[..]));
+        assert_eq!(records.xattrs, [(b"a ".to_vec(), b"a".to_vec())]);
+    }
+}

@@ -1,0 +1,92 @@
+//! Archives that lie: the exact errors, and mutations of every byte.
+
+use forerun_io::{Limits, MemorySource};
+use forerun_tar::{Tar, fuzzing};
+use forerun_testkit::mutate::in_time;
+
+use crate::common::{archive, member, record, sum};
+
+fn error(bytes: &[u8]) -> String {
+    let opened = Tar::open(&MemorySource::new(bytes), &Limits::default());
+    opened.map(|_| ()).unwrap_err().to_string()
+}
+
+#[test]
+fn damage_is_named_with_its_place() {
+    let check = |bytes: &[u8], expected: &str| {
+        let error = error(bytes);
+        assert!(error.contains(expected), "{error}");
+    };
+    let file = member(b'0', b"a", b"", &[b'x'; 600]);
+    let mut damaged = archive(&[file.clone(), file.clone()]);
+    damaged[1536] ^= 1;
+    check(&damaged, "checksum");
+    check(&damaged, "0x600");
+    check(&file[..1000], "ends at 1112");
+    check(&file[..200], "ends at 512");
+    check(&archive(&[member(b'M', b"a", b"", b"")]), "several volumes");
+    check(&archive(&[member(b'x', b"x", b"", b"9 a=b\n")]), "record 0");
+    check(
+        &archive(&[member(b'x', b"x", b"", &record("path", b"a"))]),
+        "record",
+    );
+    let mut huge = member(b'L', b"x", b"", b"");
+    huge[124..136].copy_from_slice(b"77777777777\0");
+    sum(&mut huge);
+    check(&archive(&[huge]), "more than 1048576");
+    let map = [
+        record("GNU.sparse.size", b"9"),
+        record("GNU.sparse.map", b"5,5"),
+    ]
+    .concat();
+    let sparse = [
+        member(b'x', b"x", b"", &map),
+        member(b'0', b"a", b"", b"abcde"),
+    ];
+    check(&archive(&sparse), "piece 0");
+}
+
+#[test]
+fn an_index_is_bounded_in_memory() {
+    let mut limits = Limits::default();
+    limits.walk_bytes = 20_000;
+    let names = (0..200).map(|n| member(b'0', format!("{n}").as_bytes(), b"", b""));
+    let bytes = archive(&names.collect::<Vec<_>>());
+    let opened = Tar::open(&MemorySource::new(&bytes[..]), &limits);
+    assert_eq!(opened.map(|_| ()).unwrap_err().kind(), "limit");
+}
+
+#[test]
+fn every_byte_may_be_anything() {
+    let sparse = [
+        record("GNU.sparse.major", b"1"),
+        record("GNU.sparse.minor", b"0"),
+        record("GNU.sparse.realsize", b"900"),
+    ];
+    let mut map = b"1\n100\n3\n".to_vec();
+    map.resize(512, 0);
+    map.extend(b"abc");
+    let bytes = archive(&[
+        member(b'L', b"long", b"", b"d/name\0"),
+        member(b'0', b"short", b"", b"data"),
+        member(b'1', b"hard", b"d/name", b""),
+        member(b'2', b"soft", b"d", b""),
+        member(b'x', b"x", b"", &sparse.concat()),
+        member(b'0', b"holes", b"", &map),
+        member(b'3', b"device", b"", b""),
+    ]);
+    assert!(fuzzing::walk(&bytes).is_empty());
+    for at in 0..bytes.len() {
+        for byte in [0, b'7', 0xff] {
+            let mut changed = bytes.clone();
+            changed[at] = byte;
+            in_time(|| fuzzing::walk(&changed));
+            // The same with a checksum that is right.
+            sum(&mut changed[at / 512 * 512..]);
+            in_time(|| fuzzing::walk(&changed));
+        }
+    }
+    for len in 0..bytes.len() {
+        in_time(|| fuzzing::walk(&bytes[..len]));
+    }
+}

@@ -1,0 +1,7 @@
+//! The tar driver against GNU tar and Python's tarfile, on archives made by hand, and on archives that lie.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
+
+mod common;
+mod hostile;
+mod oracles;
+mod rules;

@@ -9,12 +9,16 @@ use super::manifest::Package;
 use super::rooms::Room;
 use super::sources::SourceFile;
 
+/// Formats whose names mean something else too: writers read and write tar streams, and many words have the letters.
+const ORDINARY_WORDS: &[&str] = &["tar"];
+
 /// Finds all lines of the crates below the drivers that name a format.
 pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<Violation> {
     let formats: Vec<&str> = packages
         .iter()
         .filter(|package| package.room() == Some(Room::Format))
         .filter_map(|package| package.dir.rsplit('/').next())
+        .filter(|name| !ORDINARY_WORDS.contains(name))
         .collect();
     let mut violations = Vec::new();
     for file in files
@@ -47,11 +51,21 @@ mod tests {
 
     #[test]
     fn table() {
-        let packages = ["crates/engine", "crates/formats/romfs", "crates/forerun"]
-            .map(|dir| Package::new(dir, &[]));
+        let packages = [
+            "crates/engine",
+            "crates/formats/romfs",
+            "crates/formats/tar",
+            "crates/forerun",
+        ]
+        .map(|dir| Package::new(dir, &[]));
         for (path, text, sound) in [
             ("crates/engine/src/a.rs", "// as romfs does", true),
             ("crates/engine/src/a.rs", "if format == \"erofs\" {}", true),
+            (
+                "crates/build/src/a.rs",
+                "fn start(input: TarInput) {}",
+                true,
+            ),
             ("crates/engine/tests/it/a.rs", "let romfs = 1;", true),
             (
                 "crates/vfs/src/a.rs",

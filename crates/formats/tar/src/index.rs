@@ -10,7 +10,7 @@ use crate::tree::{Builder, Tree};
 /// Most warnings that are kept; the others are counted.
 const WARNINGS_MAX: usize = 64;
 
-/// What one pass over an archive gives.
+/// The result of one pass over an archive.
 #[derive(Debug)]
 pub struct Index {
     pub tree: Tree,

@@ -60,7 +60,7 @@ pub struct Member {
     pub end: u64,
 }
 
-/// What the machine found in the bytes it was fed.
+/// A piece of the archive that the machine recognised in the bytes it was fed.
 #[derive(Debug)]
 pub enum Found {
     /// Nothing yet.

@@ -9,7 +9,7 @@ use crate::error::{Check, lossy};
 /// Most extended attributes of a file: each is compared with all others.
 const XATTRS_MAX: usize = 1024;
 
-/// What the records of an extended header say of the next file, or of all that follow.
+/// The values that an extended header sets for the next file, or for all that follow.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     pub path: Option<Vec<u8>>,

@@ -33,7 +33,7 @@ pub struct Node {
     pub data: u64,
     /// Entries of a directory, as a range of the tree's table.
     entries: Range<usize>,
-    /// What few nodes have.
+    /// Properties that few nodes have.
     pub extra: Option<Box<Extra>>,
 }
 

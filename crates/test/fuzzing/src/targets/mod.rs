@@ -14,6 +14,7 @@ mod scan;
 mod squashfs;
 mod status;
 mod tar_tree;
+mod tar_walk;
 mod undo;
 mod unsquashfs;
 mod written;
@@ -68,6 +69,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("cramfs_blocks", cramfs::blocks, cramfs::block_seeds),
     Target::new("cramfs_walk", cramfs::walk, cramfs::images),
     Target::new("tar_tree", tar_tree::run, tar_tree::seeds),
+    Target::new("tar_walk", tar_walk::run, tar_walk::seeds),
     Target::new("exfat_walk", exfat::walk, exfat::images),
     Target::new("exfat_repair", exfat::repair, exfat::repair_seeds),
     Target::new("exfat_parts", exfat::parts, exfat::part_seeds),

@@ -280,37 +280,29 @@ impl MetadataSource {
         Ok(first.unwrap_or_default())
     }
 
-    /// Reads `range`, except for the blocks at its start and end that are cached: some were read
-    /// before the driver said which parts are metadata.
+    /// Reads `range`, except for the blocks that are cached: those were read before the driver said which parts
+    /// are metadata. A few of them between others are read along, where that costs less than one more request.
     fn fill(&self, range: &Range<u64>) -> Result<Vec<u8>, Arc<io::Error>> {
         let mut bytes = vec![0; saturating_usize(range.end - range.start)];
         let place = |part: &Range<u64>| {
             saturating_usize(part.start - range.start)..saturating_usize(part.end - range.start)
         };
-        let cached = |block: &Range<u64>, missing: &Range<u64>| {
-            let is_whole = missing.start <= block.start && block.end <= missing.end;
-            is_whole.then(|| self.cache.get(self.key(block.start)))?
-        };
-        let mut missing = range.clone();
-        while missing.start < missing.end {
-            let block = self.geometry.align(missing.start..missing.start + 1);
-            let Some(there) = cached(&block, &missing) else {
-                break;
-            };
-            bytes[place(&block)].copy_from_slice(&there);
-            missing.start = block.end;
+        let mut missing: Vec<Range<u64>> = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let block = self.geometry.align(at..at + 1);
+            let part = at..block.end.min(range.end);
+            at = part.end;
+            let cached = (part == block).then(|| self.cache.get(self.key(block.start)));
+            match (cached.flatten(), missing.last_mut()) {
+                (Some(there), _) => bytes[place(&part)].copy_from_slice(&there),
+                (None, Some(last)) if part.start - last.end < METADATA_GAP => last.end = part.end,
+                (None, _) => missing.push(part),
+            }
         }
-        while missing.start < missing.end {
-            let block = self.geometry.align(missing.end - 1..missing.end);
-            let Some(there) = cached(&block, &missing) else {
-                break;
-            };
-            bytes[place(&block)].copy_from_slice(&there);
-            missing.end = block.start;
-        }
-        if missing.start < missing.end {
-            let part = &mut bytes[place(&missing)];
-            let read = self.source.read(missing.start, part, self.purpose);
+        for part in missing {
+            let out = &mut bytes[place(&part)];
+            let read = self.source.read(part.start, out, self.purpose);
             read.map_err(Arc::new)?;
         }
         Ok(bytes)

@@ -139,6 +139,30 @@ fn a_failed_step_costs_only_the_block_that_is_bad() {
 }
 
 #[test]
+fn blocks_from_before_the_ranges_were_known_are_not_read_again() {
+    let bytes = pattern(2 * MIB, 1);
+    let hinted = Hinted {
+        bytes: MemorySource::new(bytes.clone()),
+        hints: Arc::default(),
+    };
+    let (source, observer) = source(hinted, &EngineOptions::default());
+    // The driver reads them before it knows the ranges; the prefetch begins and ends far from them.
+    for at in (300 * KIB..460 * KIB).step_by(4 * KIB) {
+        read(&source, at, 1);
+    }
+    // Alone between others: reading it along costs less than one more request.
+    read(&source, MIB, 1);
+    let before = observer.stats().get(Counter::SourceRequests);
+    source.set_ranges(std::iter::once(0..bytes.len() as u64).collect());
+    source.prefetch();
+    assert_eq!(read(&source, 0, MIB), bytes[..MIB]);
+    let stats = observer.stats();
+    let again = stats.get(Counter::SourceBytes) - bytes.len() as u64;
+    assert_eq!(again, 4096);
+    assert_eq!(stats.get(Counter::SourceRequests), before + 2);
+}
+
+#[test]
 fn a_walk_prefetches_what_the_driver_names() {
     let mut builder = MemFsBuilder::new();
     let table = builder.store(&pattern(10 * MIB, 1));

@@ -1,9 +1,9 @@
 //! Lines on logarithmic axes.
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use plotters::prelude::*;
 
-use super::{GRID, INK, PALETTE, themed};
+use super::{DrawError, GRID, INK, PALETTE, to_svg};
 
 const SIZE: (u32, u32) = (860, 460);
 
@@ -33,13 +33,10 @@ impl LogChart {
     /// # Errors
     /// If there is no point.
     pub fn to_svg(&self) -> Result<String> {
-        let mut text = String::new();
-        self.draw(&mut text)
-            .map_err(|error| anyhow!("{}: {error}", self.title))?;
-        Ok(themed(&text))
+        to_svg(&self.title, |text| self.draw(text))
     }
 
-    fn draw(&self, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+    fn draw(&self, text: &mut String) -> Result<(), DrawError> {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let (left, right) = bounds(points().map(|point| point.0)).ok_or("no point")?;
         let (low, high) = bounds(points().map(|point| point.1)).ok_or("no point")?;

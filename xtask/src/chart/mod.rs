@@ -6,6 +6,9 @@
 mod log;
 mod ratios;
 
+use std::error::Error;
+
+use anyhow::{Result, anyhow};
 use plotters::style::RGBColor;
 
 pub use log::{ChartLine, LogChart};
@@ -15,7 +18,7 @@ pub use ratios::{RatioChart, RatioPoint};
 const INK: (RGBColor, &str) = (RGBColor(0x22, 0x26, 0x2b), "#dfe3e8");
 /// Lines of the grid.
 const GRID: (RGBColor, &str) = (RGBColor(0xdf, 0xe2, 0xe6), "#3a4049");
-/// Colours of lines that can be told apart, also by people who see few colours, on either ground.
+/// Colours of lines and points: distinct on light and on dark ground, and for colour-blind readers.
 const PALETTE: [RGBColor; 8] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
@@ -26,6 +29,15 @@ const PALETTE: [RGBColor; 8] = [
     RGBColor(0x8a, 0x5f, 0xd0),
     RGBColor(0x80, 0x80, 0x80),
 ];
+
+type DrawError = Box<dyn Error>;
+
+/// Has a chart drawn for both themes. An error names the chart by its title.
+fn to_svg(title: &str, draw: impl FnOnce(&mut String) -> Result<(), DrawError>) -> Result<String> {
+    let mut text = String::new();
+    draw(&mut text).map_err(|error| anyhow!("{title}: {error}"))?;
+    Ok(themed(&text))
+}
 
 /// Adds a style sheet that exchanges the colours of ink and grid on dark ground.
 fn themed(svg: &str) -> String {

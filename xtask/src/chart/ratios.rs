@@ -1,10 +1,10 @@
 //! Ratios with error bars, one below the other, on a logarithmic axis.
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{GRID, INK, PALETTE, themed};
+use super::{DrawError, GRID, INK, PALETTE, to_svg};
 
 const WIDTH: u32 = 960;
 /// Height of a line, and of title, axis and margins together.
@@ -47,13 +47,10 @@ impl RatioChart {
     /// # Errors
     /// If there is no point.
     pub fn to_svg(&self) -> Result<String> {
-        let mut text = String::new();
-        self.draw(&mut text)
-            .map_err(|error| anyhow!("{}: {error}", self.title))?;
-        Ok(themed(&text))
+        to_svg(&self.title, |text| self.draw(text))
     }
 
-    fn draw(&self, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+    fn draw(&self, text: &mut String) -> Result<(), DrawError> {
         let count = u32::try_from(self.points.len())?;
         if count == 0 {
             return Err("no point".into());

@@ -9,16 +9,20 @@ use super::manifest::Package;
 use super::rooms::Room;
 use super::sources::SourceFile;
 
-/// Formats whose names mean something else too: writers read and write tar streams, and many words have the letters.
+/// Formats whose names mean something else too: writers read and write tar streams, and many words have the letters. Of
+/// these, the name of the crate counts.
 const ORDINARY_WORDS: &[&str] = &["tar"];
 
 /// Finds all lines of the crates below the drivers that name a format.
 pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<Violation> {
-    let formats: Vec<&str> = packages
+    let formats: Vec<String> = packages
         .iter()
         .filter(|package| package.room() == Some(Room::Format))
         .filter_map(|package| package.dir.rsplit('/').next())
-        .filter(|name| !ORDINARY_WORDS.contains(name))
+        .map(|name| match ORDINARY_WORDS.contains(&name) {
+            true => format!("forerun_{name}"),
+            false => name.to_string(),
+        })
         .collect();
     let mut violations = Vec::new();
     for file in files
@@ -33,7 +37,7 @@ pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<Violation> {
         }
         let code = comments_blanked(file.shipped()).to_ascii_lowercase();
         for (index, line) in code.lines().enumerate() {
-            if let Some(format) = formats.iter().find(|format| line.contains(**format)) {
+            if let Some(format) = formats.iter().find(|format| line.contains(*format)) {
                 violations.push(Violation {
                     place: file.path.clone(),
                     line: index + 1,
@@ -88,6 +92,7 @@ mod tests {
                 false,
             ),
             ("crates/build/src/a.rs", "Kind::Romfs => 1,", false),
+            ("crates/build/src/a.rs", "use forerun_tar::Tar;", false),
         ] {
             let found = check(&packages, &[SourceFile::new(path, text)]);
             assert_eq!(found.is_empty(), sound, "{path}: {text}: {found:?}");

@@ -51,18 +51,18 @@ impl FileSystem for Tar {
     fn volume(&self) -> VolumeInfo {
         let index = &self.index;
         let block = u32::try_from(BLOCK).unwrap_or(u32::MAX);
-        let mut info = VolumeInfo::new("tar", index.len, block);
-        info.label.clone_from(&index.label);
+        let mut info = VolumeInfo::new("tar", index.facts.len, block);
+        info.label.clone_from(&index.facts.label);
         info.has_xattrs = index.tree.has_xattrs();
-        info.details = vec![("members", index.members.to_string())];
-        let warnings = index.warnings.iter();
+        info.details = vec![("members", index.facts.members.to_string())];
+        let warnings = index.facts.warnings.iter();
         info.warnings = warnings
             .map(|(at, check)| format!("{check} (at {at:#x})"))
             .collect();
-        if index.more_warnings > 0 {
+        if index.facts.more_warnings > 0 {
             let told = format!(
                 "{} further members are left out or unusual",
-                index.more_warnings
+                index.facts.more_warnings
             );
             info.warnings.push(told);
         }
@@ -158,8 +158,8 @@ impl FileSystem for Tar {
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
         let Some(node) = node else {
             return Ok(vec![
-                ("length", self.index.len.to_string()),
-                ("members", self.index.members.to_string()),
+                ("length", self.index.facts.len.to_string()),
+                ("members", self.index.facts.members.to_string()),
                 ("nodes", self.index.tree.len().to_string()),
             ]);
         };
@@ -192,7 +192,7 @@ impl FileSystem for Tar {
     /// Reports what opening the archive noticed: it has verified every header.
     fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
         if node.is_none() {
-            for (at, check) in &self.index.warnings {
+            for (at, check) in &self.index.facts.warnings {
                 report(problem(false, check.clone().at(*at)));
             }
             if let Some(damage) = &self.index.damage {

@@ -14,6 +14,14 @@ const WARNINGS_MAX: usize = 64;
 #[derive(Debug)]
 pub struct Index {
     pub tree: Tree,
+    pub facts: Facts,
+    /// The damage at which a rescue ended the archive.
+    pub damage: Option<Error>,
+}
+
+/// The facts of an archive beside its tree.
+#[derive(Debug, Default)]
+pub struct Facts {
     /// Bytes of the archive.
     pub len: u64,
     pub label: Vec<u8>,
@@ -23,8 +31,6 @@ pub struct Index {
     pub warnings: Vec<(u64, Check)>,
     /// Further deviations.
     pub more_warnings: u64,
-    /// The damage at which a rescue ended the archive.
-    pub damage: Option<Error>,
 }
 
 /// Reads an archive. With `rescue`, it ends where it is damaged.
@@ -35,24 +41,17 @@ pub fn read(source: &dyn ReadAt, limits: &Limits, rescue: bool) -> Result<Index>
     let mut pass = Pass {
         builder: Builder::new(limits),
         parser: Parser::new(limits),
-        len: 0,
-        label: Vec::new(),
-        members: 0,
-        warnings: Vec::new(),
-        more_warnings: 0,
+        facts: Facts::default(),
     };
     let damage = match pass.run(source) {
         Ok(()) => None,
         Err(error @ Error::Corrupt(_)) if rescue => Some(error),
         Err(error) => return Err(error),
     };
+    pass.facts.len = pass.facts.len.min(source.len());
     Ok(Index {
         tree: pass.builder.finish(),
-        len: pass.len.min(source.len()),
-        label: pass.label,
-        members: pass.members,
-        warnings: pass.warnings,
-        more_warnings: pass.more_warnings,
+        facts: pass.facts,
         damage,
     })
 }
@@ -60,11 +59,7 @@ pub fn read(source: &dyn ReadAt, limits: &Limits, rescue: bool) -> Result<Index>
 struct Pass {
     builder: Builder,
     parser: Parser,
-    len: u64,
-    label: Vec<u8>,
-    members: u64,
-    warnings: Vec<(u64, Check)>,
-    more_warnings: u64,
+    facts: Facts,
 }
 
 impl Pass {
@@ -82,9 +77,9 @@ impl Pass {
             read.map_err(|error| Error::io(at, len, error))?;
             match self.parser.feed(&bytes)? {
                 Found::Nothing => {}
-                Found::Label(label) => self.label = label,
+                Found::Label(label) => self.facts.label = label,
                 Found::Member(member) => {
-                    self.members += 1;
+                    self.facts.members += 1;
                     let (header, end) = (member.header, member.end);
                     if let Some(kind) = member.unknown {
                         let (path, kind) = (lossy(&member.path), char::from(kind));
@@ -99,20 +94,20 @@ impl Pass {
                     }
                 }
                 Found::End { end, trailing } => {
-                    self.len = end;
+                    self.facts.len = end;
                     if trailing {
                         self.warn(end, Check::Trailing);
                     }
                     return Ok(());
                 }
             }
-            self.len = self.parser.wants().0;
+            self.facts.len = self.parser.wants().0;
         }
     }
 
     /// Ends the archive where the source ends.
     fn end_of_source(&mut self, at: u64, end: u64, len: u64) -> Result<()> {
-        self.len = at.min(len);
+        self.facts.len = at.min(len);
         let (between, ended) = self.parser.may_end();
         if !between || (at < len && !ended) {
             return Err(Check::Cut { end, len }.at(at));
@@ -126,9 +121,10 @@ impl Pass {
     }
 
     fn warn(&mut self, at: u64, check: Check) {
-        match self.warnings.len() < WARNINGS_MAX {
-            true => self.warnings.push((at, check)),
-            false => self.more_warnings += 1,
+        let facts = &mut self.facts;
+        match facts.warnings.len() < WARNINGS_MAX {
+            true => facts.warnings.push((at, check)),
+            false => facts.more_warnings += 1,
         }
     }
 }

@@ -330,17 +330,20 @@ impl Builder {
     }
 
     fn link(&mut self, dir: usize, name: &[u8], node: usize) -> Result<()> {
-        self.held
-            .add(name.len().saturating_mul(2).saturating_add(64))?;
-        if let Some(children) = self.children.get_mut(&dir) {
-            children.insert(name.into(), node);
+        let Some(children) = self.children.get_mut(&dir) else {
+            return Ok(());
+        };
+        match children.insert(name.into(), node) {
+            // The name has been counted.
+            Some(_) => Ok(()),
+            None => self.held.add(name_len(name)),
         }
-        Ok(())
     }
 
     fn unlink(&mut self, dir: usize, name: &[u8]) {
-        if let Some(children) = self.children.get_mut(&dir) {
-            children.remove(name);
+        let children = self.children.get_mut(&dir);
+        if children.is_some_and(|children| children.remove(name).is_some()) {
+            self.held.free(name_len(name));
         }
     }
 
@@ -355,11 +358,13 @@ impl Builder {
         let mut left = vec![node];
         while let Some(node) = left.pop() {
             self.count(node, -1);
-            if let Some(children) = self.children.remove(&node) {
-                left.extend(children.into_values());
+            for (name, child) in self.children.remove(&node).into_iter().flatten() {
+                self.held.free(name_len(&name));
+                left.push(child);
             }
-            if let Some(node) = self.nodes.get_mut(node).filter(|node| node.nlink == 0) {
-                node.extra = None;
+            let gone = self.nodes.get_mut(node).filter(|node| node.nlink == 0);
+            if let Some(extra) = gone.and_then(|node| node.extra.take()) {
+                self.held.free(extra.len());
             }
         }
     }
@@ -392,7 +397,9 @@ impl Builder {
             && extra.device == Device::default()
             && extra.pieces.is_none()
             && extra.xattrs.is_empty();
-        node.extra = None;
+        if let Some(old) = node.extra.take() {
+            self.held.free(old.len());
+        }
         if !is_empty {
             self.held.add(extra.len())?;
             node.extra = Some(Box::new(extra));
@@ -408,7 +415,6 @@ impl Builder {
                 continue;
             };
             let first = entries.len();
-            let mut nlink = 2u32;
             for (name, child) in children {
                 let start = names.len();
                 names.extend_from_slice(&name);
@@ -416,8 +422,8 @@ impl Builder {
                 entries.push(Entry { name, node: child });
             }
             node.entries = first..entries.len();
-            nlink = nlink.max(node.nlink);
-            node.nlink = nlink;
+            // Its name, and `.` in it.
+            node.nlink = 2;
         }
         count_directories(&mut self.nodes, &entries);
         self.nodes.shrink_to_fit();
@@ -443,6 +449,11 @@ fn count_directories(nodes: &mut [Node], entries: &[Entry]) {
     for (node, count) in nodes.iter_mut().zip(counts) {
         node.nlink = node.nlink.saturating_add(count);
     }
+}
+
+/// Returns the bytes that a name takes: in the builder's map, and in the tables of the tree.
+const fn name_len(name: &[u8]) -> usize {
+    name.len().saturating_mul(2).saturating_add(64)
 }
 
 impl Extra {

@@ -57,6 +57,16 @@ fn an_index_is_bounded_in_memory() {
 }
 
 #[test]
+fn what_later_members_replace_takes_no_memory() {
+    let mut limits = Limits::default();
+    limits.walk_bytes = 100_000;
+    let long = record("linkpath", &[b'x'; 1000]);
+    let link = [member(b'x', b"x", b"", &long), member(b'2', b"a", b"", b"")];
+    let bytes = archive(&vec![link.concat(); 200]);
+    Tar::open(&MemorySource::new(&bytes[..]), &limits).unwrap();
+}
+
+#[test]
 fn every_byte_may_be_anything() {
     let sparse = [
         record("GNU.sparse.major", b"1"),

@@ -34,7 +34,10 @@ impl BenchOutcome {
     pub fn verdict(&self) -> Result<()> {
         let measured = self.records.iter().flat_map(contenders);
         let failures: usize = measured.map(|of| of.failures.len()).sum();
-        ensure!(failures == 0, "{failures} runs failed, as said above");
+        ensure!(
+            failures == 0,
+            "runs failed, or found different data: the records say which"
+        );
         let differ = self.records.iter().filter(|record| {
             let mut others = record.others.iter();
             others.any(|against| against.target == Target::OtherData)
@@ -48,7 +51,8 @@ impl BenchOutcome {
         Ok(())
     }
 
-    fn json(&self) -> Result<Value> {
+    /// Returns all of it for programs.
+    pub fn json(&self) -> Result<Value> {
         let mut json = json!({
             "host": self.host.json(),
             "tree": self.tree,

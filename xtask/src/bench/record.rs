@@ -1,6 +1,8 @@
 //! Records: how long the contenders of a row took. Benches return them; tables, JSON, charts and documents
 //! are made from them.
 
+use std::collections::BTreeSet;
+
 use forerun_measure::counters::Counters;
 use forerun_measure::statistics::{Comparison, LEAST_ROUNDS, Summary, middle};
 use serde::{Deserialize, Serialize};
@@ -116,6 +118,21 @@ impl Measured {
             runs: runs.into_iter().map(rounded).collect(),
             ..Self::default()
         }
+    }
+
+    /// Sets the data that the runs found. Where they differ, that is one more failure.
+    pub fn with_found<'f>(mut self, all: impl Iterator<Item = &'f str>) -> Self {
+        let all = Vec::from_iter(all.collect::<BTreeSet<_>>());
+        match all.as_slice() {
+            [] => {}
+            [found] => self.found = Some((*found).to_string()),
+            differ => {
+                let differ = differ.join(", ");
+                self.failures
+                    .push(format!("runs found different data: {differ}"));
+            }
+        }
+        self
     }
 
     /// Returns the medians of all counters that a run has.
@@ -245,6 +262,15 @@ mod tests {
         let against = Against::new(&ours, measured(&[1.0, 1.0, 1.0]), Some(1.0));
         let noisy = against.ratio.unwrap().noisy;
         assert_eq!(noisy.as_deref(), Some("1 runs failed"));
+    }
+
+    #[test]
+    fn runs_that_found_different_data_are_a_failure() {
+        let same = measured(&[1.0, 1.0]).with_found(["a", "a"].into_iter());
+        assert_eq!((same.found.as_deref(), same.failures.len()), (Some("a"), 0));
+        let differ = measured(&[1.0, 1.0]).with_found(["b", "a"].into_iter());
+        assert_eq!(differ.found, None);
+        assert_eq!(differ.failures, ["runs found different data: a, b"]);
     }
 
     #[test]

@@ -44,13 +44,13 @@ impl<R: Row> Series<R> {
         Measured {
             counters: Measured::counters(runs.iter().map(|run| &run.counters)),
             peak: self.samples.peak(),
-            found: self.samples.found().map(str::to_string),
             failures: self.samples.errors(),
             ..Measured::new(
                 self.contender.to_string(),
                 runs.iter().map(|run| run.seconds).collect(),
             )
         }
+        .with_found(runs.iter().map(|run| run.found.as_str()))
     }
 
     /// Returns the lengths of the images that were made, in MB.
@@ -288,6 +288,7 @@ pub fn align_right(table: &mut Table, column: usize) {
         column.set_cell_alignment(CellAlignment::Right);
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

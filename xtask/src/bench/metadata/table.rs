@@ -51,16 +51,17 @@ impl MetadataSeries {
         self.samples.push(run);
     }
 
-    fn measured(&self, of: Time) -> Measured {
+    /// Sums up the runs, which have to find `expected`: all images are of one tree.
+    fn measured(&self, of: Time, expected: Option<&str>) -> Measured {
         let runs = &self.samples.runs;
-        let found = runs.first().map(|run| run.found.clone());
-        let is_same = |found: &String| runs.iter().all(|run| run.found == *found);
+        let found = runs.iter().map(|run| run.found.as_str());
+        let expected = expected.filter(|_| !runs.is_empty());
         Measured {
             counters: Measured::counters(runs.iter().map(|run| &run.counters)),
-            found: found.filter(is_same),
             failures: self.samples.errors(),
             ..Measured::new(self.way.reader_name(), runs.iter().map(of).collect())
         }
+        .with_found(found.chain(expected))
     }
 
     fn milliseconds(&self, of: Time) -> Option<f64> {
@@ -137,6 +138,7 @@ impl MetadataReport {
     }
 
     fn record(&self, (word, image): (&str, &str), time: &str, of: Time) -> BenchRecord {
+        let expected = self.runs().next().map(|run| run.found.as_str());
         let all = self.series.iter();
         let all = all.filter(|series| series.way.image_word() == word);
         let took: f64 = match time {
@@ -145,7 +147,7 @@ impl MetadataReport {
         };
         let (ours, others): (Vec<_>, Vec<_>) = all.partition(|series| series.way.by == By::Fuse);
         let ours = match ours.first() {
-            Some(series) => series.measured(of),
+            Some(series) => series.measured(of, expected),
             None => Measured::new(OURS, Vec::new()),
         };
         let others = others.iter();
@@ -156,7 +158,7 @@ impl MetadataReport {
             unit: "s".to_string(),
             round_seconds: (took / f64::from(self.rounds)).round(),
             others: others
-                .map(|series| Against::new(&ours, series.measured(of), None))
+                .map(|series| Against::new(&ours, series.measured(of, expected), None))
                 .collect(),
             ours,
         }
@@ -274,7 +276,20 @@ mod tests {
         let mut other = MetadataSeries::new(ways[6]);
         other.push(Ok(run(1.0, "8 lines", &[])), 1.0);
         let differ = report(vec![one, other]).outcome().verdict().unwrap_err();
-        assert!(differ.to_string().contains("other data"), "{differ}");
+        assert!(differ.to_string().contains("failed"), "{differ}");
+        // Two images of one tree.
+        let mut one = MetadataSeries::new(ways[0]);
+        one.push(Ok(run(1.0, "9 lines", &[])), 1.0);
+        let is_other = |way: &&Way| way.image_word() != ways[0].image_word();
+        let mut other = MetadataSeries::new(*ways.iter().find(is_other).unwrap());
+        other.push(Ok(run(1.0, "8 lines", &[])), 1.0);
+        let outcome = report(vec![one, other]).outcome();
+        assert!(outcome.verdict().is_err());
+        let text = outcome.json().unwrap().to_string();
+        assert!(
+            text.contains("runs found different data: 8 lines, 9 lines"),
+            "{text}"
+        );
         let mut failed = MetadataSeries::new(ways[0]);
         failed.push(Err(anyhow::anyhow!("no such thing")), 1.0);
         let failed = report(vec![failed]).outcome();

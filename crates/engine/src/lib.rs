@@ -9,12 +9,15 @@
 mod ahead;
 mod metadata;
 mod options;
+mod pool;
 mod read;
+mod reader;
 mod tuning;
 mod volume;
+mod waiting;
 
-pub use ahead::{Bulk, Sink, TakenFile};
 pub use metadata::MetadataSource;
 pub use options::{EngineOptions, MemoryUse};
-pub use read::{Data, Reader};
+pub use read::Data;
+pub use reader::{Bulk, Reader, Sink, TakenFile};
 pub use volume::Volume;

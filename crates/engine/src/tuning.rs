@@ -3,7 +3,7 @@
 //! Sizes are in bytes. Those with a figure were measured on a virtual machine with 2 CPUs and a disk of
 //! about 1 GB/s and 0.1 ms; the figures of whole designs are in `docs/decisions`.
 
-// Sequential readers: ahead/streams.rs, read/reader.rs.
+// Sequential readers: ahead/streams.rs, reader/mod.rs.
 
 /// Sequential readers remembered for each image: more than a machine has processes that read one image
 /// side by side.
@@ -36,7 +36,7 @@ pub const DECODING_SHARE: u64 = 4;
 /// Blocks served to their end that are remembered at the most.
 pub const SERVED_BLOCKS: usize = 1 << 16;
 
-// Small files of a tree: ahead/tree, ahead/sink.rs.
+// Small files of a tree: ahead/tree, reader/sink.rs.
 
 /// Walks followed at a time, the least recently followed forgotten first.
 pub const TREE_WALKS: usize = 8;
@@ -79,7 +79,7 @@ pub const PUSHED_TOGETHER: usize = 8;
 /// inodes these are most often the files that they belong to.
 pub const FILE_GAP: u64 = 64 << 10;
 
-// Lists of files: ahead/bulk.rs.
+// Lists of files: reader/bulk.rs.
 
 /// Most that is read ahead of one file of a list before it is taken; the rest follows as it is read.
 pub const BULK_FILE: u64 = 4 << 20;

@@ -13,6 +13,7 @@ use super::sources::SourceFile;
 const WITHOUT_CIRCLES: &[&str] = &[
     "crates/build",
     "crates/codec",
+    "crates/engine",
     "crates/formats/composefs",
     "crates/formats/cramfs",
     "crates/formats/romfs",

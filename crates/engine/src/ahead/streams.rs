@@ -9,8 +9,8 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use forerun_io::{SequentialStreams, Unpoisoned, WindowRules, wait};
 use forerun_vfs::NodeId;
 
-use crate::read::wait_slice;
 use crate::tuning::{FIRST_WINDOW, STREAMS, STREAMS_AT_FULL_WINDOW, TRUSTED_READ};
+use crate::waiting::wait_slice;
 
 /// The sequential readers of one image.
 pub struct Streams {

@@ -20,9 +20,9 @@ use forerun_vfs::{
     Problem, Region, Result, VolumeInfo,
 };
 
-use super::pool::Pool;
 use super::tree::TreeAhead;
 use crate::MetadataSource;
+use crate::pool::Pool;
 use crate::tuning::{
     DIRECTORIES_AHEAD, EXPECTED_INODES, LISTED_DIRECTORIES, LISTINGS, METADATA_GAP, NOTED_ENTRIES,
 };

@@ -18,8 +18,8 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 use forerun_io::{Unpoisoned, saturating_usize, wait};
 
-use crate::read::wait_slice;
 use crate::tuning::{DENSE_CHUNKS, DENSE_GAP, DENSE_STEP, METADATA_CHUNK};
+use crate::waiting::wait_slice;
 
 /// The chunks of the parts of an image that are metadata.
 pub struct Dense {

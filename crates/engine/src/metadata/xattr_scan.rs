@@ -16,7 +16,7 @@ use forerun_io::Unpoisoned;
 use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId, Result};
 
 use crate::MetadataSource;
-use crate::ahead::Pool;
+use crate::pool::Pool;
 use crate::tuning::{
     METADATA_GAP, XATTR_DIRECTORIES, XATTR_INODES, XATTR_JOB, XATTR_WALK, XATTR_WALK_JOB,
     XATTR_WORTH,

@@ -7,7 +7,7 @@ use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Corrupt, Error, Extent, Place, Result};
 
 use super::buffer::Buffer;
-use super::reader::Moves;
+use super::moves::Moves;
 use super::stored::Use;
 use crate::Data;
 

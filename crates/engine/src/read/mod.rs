@@ -1,4 +1,4 @@
-//! From extents to bytes: single reads, the cache of decoded blocks, and the segments read ahead.
+//! From extents to bytes: the assembly of a read, the cache of decoded blocks, and the segments read ahead.
 
 mod assembly;
 mod blobs;
@@ -7,12 +7,13 @@ mod claims;
 mod data;
 mod decoded;
 mod in_flight;
-mod reader;
-mod seek;
+mod moves;
 mod segment;
 mod stored;
 
-pub use assembly::Blocks;
+pub use assembly::{Assembly, Blocks};
+pub use blobs::Blobs;
 pub use data::Data;
-pub use reader::{Moves, Reader};
-pub use segment::wait_slice;
+pub use decoded::Decoded;
+pub use moves::Moves;
+pub use stored::Stored;

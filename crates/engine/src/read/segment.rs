@@ -14,6 +14,7 @@ use forerun_io::{BlobId, Counter, IoStats, Pattern, Unpoisoned, wait};
 
 use super::buffer::Buffer;
 use crate::tuning::SPENT_SEGMENTS;
+use crate::waiting::wait_slice;
 
 /// One request made ahead of the reader.
 pub struct Segment {
@@ -334,15 +335,6 @@ pub fn within(segment: &Segment, range: &Range<u64>) -> Range<usize> {
 /// Returns the length of a segment's buffer.
 pub fn buffer_len(segment: &Segment) -> usize {
     forerun_io::saturating_usize(segment.len())
-}
-
-/// Waits until `changed` is notified, or for a slice at most where a rule of [`wait`] is in force.
-pub fn wait_slice<'g, T>(changed: &Condvar, guard: MutexGuard<'g, T>) -> MutexGuard<'g, T> {
-    if !wait::is_ruled() {
-        return changed.wait(guard).unpoisoned();
-    }
-    let waited = changed.wait_timeout(guard, wait::SLICE);
-    waited.unpoisoned().0
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

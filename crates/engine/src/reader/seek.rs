@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use forerun_vfs::{NodeId, Place, Result};
 
-use super::reader::Reader;
+use super::Reader;
 
 impl Reader {
     /// Returns the first offset at or after `offset` that holds data, or nothing where only holes

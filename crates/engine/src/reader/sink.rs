@@ -1,7 +1,7 @@
 //! Small files of a tree read, pushed to the front end before it asks for them.
 //!
 //! A file of some KiB is one request, and a program that reads thousands of them spends more time on
-//! the round trips than on the bytes. [`TreeAhead`](super::TreeAhead) knows which files come next and
+//! the round trips than on the bytes. [`TreeAhead`] knows which files come next and
 //! has them decoded. The [`Pusher`] hands them to the [`Sink`] of the front end, except for one now
 //! and then: the request for that file says how far the reader has come.
 //!
@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex};
 use forerun_io::saturating_usize;
 use forerun_vfs::NodeId;
 
-use super::TreeAhead;
-use crate::Reader;
+use super::Reader;
+use crate::ahead::TreeAhead;
 use crate::tuning::{FIRST_FILES, NEXT_FILES, PUSHED_TOGETHER, TREE_FILE};
 
 /// A place in a front end, such as the kernel's page cache, for files that no program has asked for yet.

@@ -1,7 +1,7 @@
 //! The threads that read and decode ahead.
 //!
 //! Jobs never wait for queued jobs: a thread that needs a queued read makes it itself (see
-//! `segment.rs`). So the pool may be as small as one thread, or have none where none can be
+//! `read/segment.rs`). So the pool may be as small as one thread, or have none where none can be
 //! started.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

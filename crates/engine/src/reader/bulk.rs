@@ -7,10 +7,11 @@ use std::sync::Mutex;
 use forerun_io::{Pattern, Unpoisoned};
 use forerun_vfs::{BlobId, Extent, NodeId, Place, Result};
 
-use super::plan::Plan;
+use super::Reader;
+use crate::Data;
+use crate::ahead::Plan;
 use crate::read::Blocks;
 use crate::tuning::{BULK_FILE, FILE_GAP};
-use crate::{Data, Reader};
 
 /// A list of files that one or more threads read. The engine reads ahead along the list, across the
 /// boundaries of files.

@@ -1,4 +1,8 @@
-//! From a node and a range to bytes.
+//! From a node and a range to bytes: single reads, lists of files, and files that are pushed.
+
+mod bulk;
+mod seek;
+mod sink;
 
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Once};
@@ -10,14 +14,17 @@ use forerun_vfs::{
     Error, Extent, FileSystem, FileType, MetadataLayout, NodeId, Place, Result, Walk,
 };
 
-use super::assembly::{Assembly, Blocks};
-use super::blobs::Blobs;
-use super::decoded::Decoded;
-use super::stored::Stored;
-use crate::ahead::{self, Plan, Pool, Pusher, Sink, Streams, TreeAhead, WalkAhead, first_place};
+use crate::ahead::{self, Plan, Streams, TreeAhead, WalkAhead};
 use crate::metadata::{Searched, XattrScan};
+use crate::pool::Pool;
+use crate::read::{Assembly, Blobs, Blocks, Decoded, Moves, Stored};
 use crate::tuning::{AHEAD_BUDGET, FILE_GAP, LONG_READ, READS_IN_FLIGHT, TREE_FILE};
-use crate::{Bulk, Data, EngineOptions, MetadataSource};
+use crate::{Data, EngineOptions, MetadataSource};
+use bulk::first_place;
+use sink::Pusher;
+
+pub use bulk::{Bulk, TakenFile};
+pub use sink::Sink;
 
 /// Reads files of one image. Cheap to clone; used from many threads at once.
 #[derive(Clone)]
@@ -43,13 +50,6 @@ struct Inner {
     prefetched: Once,
     options: EngineOptions,
     limits: Limits,
-}
-
-/// The parts that move bytes, shared with the jobs of the pool.
-pub struct Moves {
-    pub stored: Stored,
-    pub decoded: Decoded,
-    pub pool: Arc<Pool>,
 }
 
 impl std::fmt::Debug for Reader {
@@ -474,7 +474,7 @@ impl Reader {
         Ok((range, blocks))
     }
 
-    pub(super) fn visit(
+    fn visit(
         &self,
         node: NodeId,
         range: Range<u64>,
@@ -487,7 +487,7 @@ impl Reader {
         }
     }
 
-    pub(super) fn file_size(&self, node: NodeId) -> Result<u64> {
+    fn file_size(&self, node: NodeId) -> Result<u64> {
         let metadata = self.fs().metadata(node)?;
         match metadata.kind {
             FileType::Regular => Ok(metadata.size),

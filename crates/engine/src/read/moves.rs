@@ -1,0 +1,14 @@
+//! The parts that move bytes.
+
+use std::sync::Arc;
+
+use super::decoded::Decoded;
+use super::stored::Stored;
+use crate::pool::Pool;
+
+/// The parts that move bytes, shared with the jobs of the pool.
+pub struct Moves {
+    pub stored: Stored,
+    pub decoded: Decoded,
+    pub pool: Arc<Pool>,
+}

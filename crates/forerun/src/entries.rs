@@ -11,8 +11,8 @@ use forerun_vfs::{Bound, DirCursor, FileType, Metadata, NodeId};
 
 use crate::error::{Error, Result};
 use crate::file::File;
-use crate::files::Xattrs;
 use crate::image::Image;
+use crate::xattrs::Xattrs;
 
 /// Bytes of names that a listing holds at a time.
 const BATCH: usize = 64 << 10;

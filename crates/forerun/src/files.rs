@@ -3,7 +3,7 @@
 //! A path may be absolute or relative to the root of the image; an empty one is the root. `..` and symbolic
 //! links resolve inside the image and never lead out of it.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -13,9 +13,7 @@ use crate::entries::{ReadDir, Walk};
 use crate::error::{Cause, Error, Result};
 use crate::file::File;
 use crate::image::Image;
-
-/// The extended attributes of a node: full names and values.
-pub type Xattrs = Vec<(OsString, Vec<u8>)>;
+use crate::xattrs::Xattrs;
 
 /// Methods that take paths.
 ///
@@ -266,15 +264,6 @@ impl Image {
         self.at(path, || self.xattrs_of(self.find(path, FollowLast::Yes)?))
     }
 
-    /// Returns the extended attributes of a node.
-    pub(crate) fn xattrs_of(&self, node: NodeId) -> forerun_vfs::Result<Xattrs> {
-        let mut xattrs = Vec::new();
-        self.reader().fs().xattrs(node, &mut |name, value| {
-            xattrs.push((OsStr::from_bytes(name).to_owned(), value.to_vec()));
-        })?;
-        Ok(xattrs)
-    }
-
     /// Returns the node that a path leads to.
     fn find(&self, path: &Path, last: FollowLast) -> forerun_vfs::Result<NodeId> {
         let reader = self.reader();
@@ -294,10 +283,5 @@ impl Image {
     /// Runs `read`, and adds the image and `path` to its error.
     fn at<T>(&self, path: &Path, read: impl FnOnce() -> forerun_vfs::Result<T>) -> Result<T> {
         read().map_err(|error| self.failed(path, error))
-    }
-
-    /// Adds the image and `path` to an error.
-    pub(crate) fn failed(&self, path: &Path, error: forerun_vfs::Error) -> Error {
-        Error::from(error).at(path).of_image(self.name())
     }
 }

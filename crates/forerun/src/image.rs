@@ -11,7 +11,6 @@ use crate::devices::{self, Devices};
 use crate::digest;
 use crate::identify::{find_format, named, probe_len, unknown, with_objects};
 use crate::locks;
-use crate::open;
 use crate::options::OpenOptions;
 use crate::payload::{self, Container, Payload};
 
@@ -28,34 +27,6 @@ pub struct Image {
 }
 
 impl Image {
-    /// Opens an image with the default options: a path of a file or block device, or the address of an
-    /// image at a server, which takes the feature `remote` (`https://`, `http://`, `s3://`, `oci://`).
-    ///
-    /// ```
-    #[doc = include_str!("example.md")]
-    /// let image = forerun::Image::open("x.sqsh")?;
-    /// assert_eq!(image.format(), "squashfs");
-    /// assert_eq!(image.read("/etc/passwd")?, b"root:x:0:0\n");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `NotFound`, `PermissionDenied` and others if the file cannot be opened; `InvalidData` if no driver
-    /// knows its bytes or they are damaged; `ResourceBusy` with an [`InUse`](crate::InUse) if a process or
-    /// the kernel writes to the volume; errors of the server.
-    pub fn open(path: impl AsRef<Path>) -> crate::Result<Self> {
-        Self::open_with(path, &OpenOptions::default())
-    }
-
-    /// Opens an image as [`open`](Self::open) does, with options of the caller's;
-    /// [`OpenOptions::open`] is the same.
-    ///
-    /// # Errors
-    /// The errors of [`open`](Self::open).
-    pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> crate::Result<Self> {
-        open::open(path.as_ref(), options)
-    }
-
     /// Opens an image in an open file or block device. An image of a format that changes is locked
     /// against writers for as long as its reader is in use.
     ///
@@ -110,6 +81,11 @@ impl Image {
     #[must_use]
     pub fn name(&self) -> Option<&Path> {
         self.name.as_deref()
+    }
+
+    /// Adds the image and `path` to an error.
+    pub(crate) fn failed(&self, path: &Path, error: Error) -> crate::Error {
+        crate::Error::from(error).at(path).of_image(self.name())
     }
 
     /// Returns the name of the format.

@@ -66,11 +66,14 @@ mod files;
 mod from_image;
 mod identify;
 mod image;
+mod locking;
 pub mod locks;
 #[cfg(feature = "composefs")]
 pub mod objects;
 mod open;
 mod options;
+#[cfg(feature = "exfat")]
+mod part;
 mod payload;
 mod registry;
 #[cfg(feature = "exfat")]
@@ -82,6 +85,7 @@ mod undo;
 mod volume;
 #[cfg(feature = "write")]
 mod writer;
+mod xattrs;
 
 /// Trees of nodes for writers: from directories, tar streams, lists and images.
 #[cfg(feature = "write")]
@@ -95,7 +99,6 @@ pub use contents::contents;
 pub use entries::{DirEntry, ReadDir, Walk};
 pub use error::{Cause, Error, Result};
 pub use file::File;
-pub use files::Xattrs;
 /// Chunks of remote images on disk.
 #[cfg(feature = "remote")]
 pub use forerun_cache as cache;
@@ -129,7 +132,8 @@ pub use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 pub use forerun_vfs as vfs;
 pub use forerun_vfs::{FileSystem, FileType, Format, Metadata, MetadataLayout, NodeId, Timestamp};
 pub use image::Image;
-pub use locks::{InUse, Locking};
+pub use locking::Locking;
+pub use locks::InUse;
 pub use options::OpenOptions;
 pub use payload::Container;
 pub use registry::{format_names, formats};
@@ -137,3 +141,4 @@ pub use registry::{format_names, formats};
 pub use volume::{VolumeMut, WriteOptions};
 #[cfg(feature = "write")]
 pub use writer::{Writer, Written};
+pub use xattrs::Xattrs;

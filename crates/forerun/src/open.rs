@@ -8,8 +8,48 @@ use crate::error::{Cause, Error, Result};
 use crate::image::Image;
 use crate::options::OpenOptions;
 
+impl Image {
+    /// Opens an image with the default options: a path of a file or block device, or the address of an
+    /// image at a server, which takes the feature `remote` (`https://`, `http://`, `s3://`, `oci://`).
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// let image = forerun::Image::open("x.sqsh")?;
+    /// assert_eq!(image.format(), "squashfs");
+    /// assert_eq!(image.read("/etc/passwd")?, b"root:x:0:0\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound`, `PermissionDenied` and others if the file cannot be opened; `InvalidData` if no driver
+    /// knows its bytes or they are damaged; `ResourceBusy` with an [`InUse`](crate::InUse) if a process or
+    /// the kernel writes to the volume; errors of the server.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, &OpenOptions::default())
+    }
+
+    /// Opens an image as [`open`](Self::open) does, with options of the caller's;
+    /// [`OpenOptions::open`] is the same.
+    ///
+    /// # Errors
+    /// The errors of [`open`](Self::open).
+    pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
+        open(path.as_ref(), options)
+    }
+}
+
+impl OpenOptions {
+    /// Opens the image in a file or block device, or at a server, as [`Image::open`] does.
+    ///
+    /// # Errors
+    /// The errors of [`Image::open`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Image> {
+        Image::open_with(path, self)
+    }
+}
+
 /// Opens the image that `name` names.
-pub fn open(name: &Path, options: &OpenOptions) -> Result<Image> {
+fn open(name: &Path, options: &OpenOptions) -> Result<Image> {
     #[cfg(feature = "remote")]
     if let Some(address) = name.to_str().filter(|name| is_address(name)) {
         return at_server(address, options);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use forerun_engine::EngineOptions;
@@ -11,9 +11,7 @@ use forerun_io::{EventSink, Limits};
 use forerun_remote::RemoteOptions;
 use forerun_vfs::{Ownership, Verity};
 
-use crate::error::Result;
-use crate::image::Image;
-use crate::locks::Locking;
+use crate::locking::Locking;
 
 /// Options of opening an image. The defaults suit a whole local file of any format.
 ///
@@ -122,14 +120,6 @@ impl OpenOptions {
     pub fn remote(mut self, remote: RemoteOptions) -> Self {
         self.remote = remote;
         self
-    }
-
-    /// Opens the image in a file or block device, or at a server, as [`Image::open`] does.
-    ///
-    /// # Errors
-    /// The errors of [`Image::open`].
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Image> {
-        Image::open_with(path, self)
     }
 
     /// Lets a writer continue although other processes read, if `breaks`.

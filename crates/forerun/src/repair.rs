@@ -14,9 +14,9 @@ use forerun_vfs::{Error, Result};
 use crate::OpenOptions;
 use crate::identify::{find_format, named, probe_len, unknown};
 use crate::locks::{self, Held, Locking};
+use crate::part::part;
 use crate::registry::repairs;
 pub use crate::undo::{UndoFailed, UndoPlace, restore};
-use crate::volume::part;
 
 /// Returns whether images of the format with this name can be repaired.
 #[must_use]

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forerun_engine::Volume;
-use forerun_io::{BlockDevice, FileSource, Observer, ReadAt, Window, saturating_usize};
+use forerun_io::{BlockDevice, FileSource, Observer, ReadAt, saturating_usize};
 use forerun_vfs::{Error, Format, OpenMut, OpenMutWith, Result};
 
 use crate::OpenOptions;
 use crate::identify::{find_format, named, probe_len, unknown};
+use crate::part::part;
 use crate::{locks, repair};
 
 /// Options that matter only for a volume that is changed.
@@ -140,13 +141,6 @@ impl VolumeMut {
     pub const fn volume(&self) -> &Arc<Volume> {
         &self.volume
     }
-}
-
-/// Returns the part of the device that the options name.
-pub fn part<S: ReadAt>(whole: S, options: &OpenOptions) -> Result<Arc<Window<S>>> {
-    let window = Window::new(whole, options.offset, options.size);
-    let window = window.map_err(|error| Error::io(options.offset, 0, error))?;
-    Ok(Arc::new(window))
 }
 
 fn writable(

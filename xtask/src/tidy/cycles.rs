@@ -14,6 +14,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "crates/build",
     "crates/codec",
     "crates/engine",
+    "crates/forerun",
     "crates/formats/composefs",
     "crates/formats/cramfs",
     "crates/formats/romfs",

@@ -31,24 +31,13 @@ use forerun_vfs::{Error, Result};
 use crate::OpenOptions;
 use crate::identify::format_of;
 
+pub use crate::locking::Locking;
 pub use held::Held;
 pub use holders::{Holder, Kind};
 pub use in_use::InUse;
 pub use writer::is_at_work as writer_is_at_work;
 
 use in_use::By;
-
-/// How the locks of other processes on a volume that changes are treated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Locking {
-    /// A reader is refused while a process writes, a writer while any process has the volume.
-    #[default]
-    Respect,
-    /// A writer continues although other processes read. Writers still exclude each other.
-    Break,
-    /// A reader takes no lock and checks none: the data it reads may be inconsistent.
-    Ignore,
-}
 
 /// Adds the lock of a reader to a source if its format changes and the options ask for it.
 ///

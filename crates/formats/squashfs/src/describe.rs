@@ -4,10 +4,9 @@ use forerun_vfs::{ByteOrder, FileType, NodeId, Result};
 
 use crate::image::Image;
 use crate::inode::{Inode, InodeBody};
-use crate::legacy::Legacy;
 use crate::ondisk::{BLOCK_STORED, flags};
 use crate::options;
-use crate::superblock::compressor;
+use crate::superblock::{Legacy, compressor};
 
 type Fields = Vec<(&'static str, String)>;
 

@@ -5,9 +5,8 @@ use zerocopy::little_endian::U32;
 
 use crate::blocks::Blocks;
 use crate::error::Check;
-use crate::image::indexed;
 use crate::superblock::Superblock;
-use crate::tables::Indexed;
+use crate::tables::{Indexed, indexed};
 
 /// The numbers that inodes refer to by their position.
 pub enum IdTable {

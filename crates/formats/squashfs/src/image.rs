@@ -4,22 +4,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forerun_io::{Limits, u64_from};
-use forerun_vfs::{Error, NodeId, OpenWith, Result, read_head};
+use forerun_vfs::{Error, NodeId, OpenWith, Result};
 use zerocopy::little_endian::{U32, U64};
 
 use crate::blocks::{Blocks, Frame};
-use crate::choose;
 use crate::cursor::{Cursor, Table};
 use crate::error::Check;
 use crate::ids::IdTable;
 use crate::inode::{Dir, File, Inode, InodeBody};
-use crate::legacy::{InodePlace, Legacy};
+use crate::legacy::InodePlace;
 use crate::ondisk::{DirEntry, DirHeader, DirIndex, FragmentEntry, METADATA_BLOCK};
 use crate::positions::Positions;
 use crate::reference::Reference;
-use crate::superblock::{self, Superblock};
-use crate::tables::{Indexed, Pointers};
-use crate::xattr::XattrTables;
+use crate::superblock::{Legacy, Superblock};
+use crate::tables::{Indexed, indexed};
+use crate::xattr_tables::XattrTables;
 
 /// The state that all parts of the driver share.
 pub struct Image {
@@ -48,46 +47,6 @@ pub struct Substitutes {
 }
 
 impl Image {
-    /// Opens the image, and reads its superblock, tables and root.
-    ///
-    /// # Errors
-    /// `UnknownFormat`, `Unsupported`, `Corrupt` if superblock, tables or root fail a check, `Io`
-    /// if they cannot be read.
-    pub fn open(with: OpenWith) -> Result<Self> {
-        let head = read_head(&*with.metadata, superblock::LONGEST)?;
-        let mut superblock = Superblock::parse(&head, with.metadata.len())?;
-        superblock.headers = choose::headers(&with, &superblock)?;
-        superblock.codec = choose::codec(&with, &superblock, &head)?;
-        let image = Self::assemble(with, superblock, &mut Err)?;
-        let root = NodeId(image.superblock.root.raw());
-        match image.inode(root)?.body {
-            InodeBody::Dir(_) => Ok(image),
-            _ => Err(Check::RootKind.at(Some(root), image.superblock.inode_table)),
-        }
-    }
-
-    /// Opens an image that may be damaged. Calls `pass_over` with the damage of each table that is left out.
-    ///
-    /// # Errors
-    /// `UnknownFormat`, `Unsupported`, `Corrupt` if the superblock makes no sense, `Io` if it cannot be read.
-    pub fn open_damaged(with: OpenWith, pass_over: &mut dyn FnMut(Error)) -> Result<Self> {
-        let head = read_head(&*with.metadata, superblock::LONGEST)?;
-        let mut superblock = Superblock::parse_damaged(&head, with.metadata.len())?;
-        superblock.headers = choose::headers(&with, &superblock)?;
-        superblock.codec = choose::codec(&with, &superblock, &head)?;
-        let substitutes = Substitutes {
-            uid: with.ownership.uid,
-            gid: with.ownership.gid,
-            fragments: HashMap::new(),
-        };
-        let mut image = Self::assemble(with, superblock, &mut |error| {
-            pass_over(error);
-            Ok(())
-        })?;
-        image.salvage = Some(substitutes);
-        Ok(image)
-    }
-
     /// Opens the image of this superblock. `damaged` decides about each table that cannot be opened.
     pub fn assemble(
         with: OpenWith,
@@ -315,18 +274,4 @@ fn no_entry(table: &'static str, index: u64, node: NodeId) -> Error {
         count,
     }
     .at(Some(node), 0)
-}
-
-/// Opens a table of `count` entries with pointers at `start`.
-pub fn indexed(
-    superblock: &Superblock,
-    name: &'static str,
-    start: u64,
-    count: u64,
-    entry: u64,
-) -> Result<Indexed> {
-    let pointers = start..superblock.end_of(start);
-    let legacy = superblock.legacy.as_ref();
-    let form = legacy.map_or(Pointers::v4(superblock.order), Legacy::pointers);
-    Indexed::new(name, pointers, count, entry, superblock.head(), form)
 }

@@ -4,6 +4,7 @@
 //! store it, are turned into the structures of 4.0 where they are parsed (`legacy`). Nothing here moves
 //! file data: [`Squashfs`] only maps it.
 
+mod bits;
 mod blocks;
 mod check;
 mod choose;
@@ -21,6 +22,7 @@ mod inode;
 mod legacy;
 mod map;
 mod ondisk;
+mod open;
 mod options;
 mod positions;
 mod reference;
@@ -32,6 +34,7 @@ mod variant;
 #[cfg(feature = "write")]
 pub mod write;
 mod xattr;
+mod xattr_tables;
 
 use std::sync::Arc;
 
@@ -58,5 +61,5 @@ pub const FORMAT: Format = Format {
 /// open as usual.
 fn is_old(with: &OpenWith) -> Result<bool> {
     let head = read_head(&*with.metadata, superblock::LONGEST)?;
-    Ok(legacy::Legacy::recognise(&head).is_some())
+    Ok(superblock::Legacy::recognise(&head).is_some())
 }

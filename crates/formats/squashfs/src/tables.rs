@@ -11,6 +11,7 @@ use crate::cursor::{Cursor, Table};
 use crate::error::Check;
 use crate::ondisk::{METADATA_BLOCK, Numbers};
 use crate::reference::Reference;
+use crate::superblock::{Superblock, Version};
 
 /// The form of the pointers of a table.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,17 @@ pub struct Pointers {
 }
 
 impl Pointers {
+    /// Returns the form in the image of this superblock.
+    pub fn of(superblock: &Superblock) -> Self {
+        match &superblock.legacy {
+            None => Self::v4(superblock.order),
+            Some(legacy) => Self {
+                len: if legacy.version == Version::V3 { 8 } else { 4 },
+                order: legacy.order,
+            },
+        }
+    }
+
     /// Returns the form in an image of 4.0.
     pub const fn v4(order: ByteOrder) -> Self {
         Self { len: 8, order }
@@ -124,4 +136,17 @@ impl Indexed {
     fn per_block(entry: u64) -> u64 {
         forerun_io::u64_from(METADATA_BLOCK) / entry
     }
+}
+
+/// Opens a table of `count` entries with pointers at `start`.
+pub fn indexed(
+    superblock: &Superblock,
+    name: &'static str,
+    start: u64,
+    count: u64,
+    entry: u64,
+) -> Result<Indexed> {
+    let pointers = start..superblock.end_of(start);
+    let form = Pointers::of(superblock);
+    Indexed::new(name, pointers, count, entry, superblock.head(), form)
 }

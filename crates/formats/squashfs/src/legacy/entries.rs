@@ -1,7 +1,9 @@
 //! Entries of listings and tables.
 
-use super::{Bits, Legacy, SHORT_STORED, Version, zeroed};
+use super::{SHORT_STORED, zeroed};
+use crate::bits::Bits;
 use crate::ondisk::{BLOCK_STORED, DirEntry, DirHeader, DirIndex, FragmentEntry};
+use crate::superblock::{Legacy, Version};
 
 /// Parses the header of a run: 4 bytes, 9 in 3.x.
 pub fn dir_header(legacy: &Legacy, bytes: &[u8]) -> DirHeader {

@@ -2,13 +2,13 @@
 
 use forerun_vfs::{Device, FileType, NodeId, Result, Timestamp};
 
-use super::{Bits, Legacy, Version};
+use crate::bits::Bits;
 use crate::cursor::{Cursor, Table};
 use crate::error::Check;
 use crate::inode::{Dir, File, Fragment, Inode, InodeBody, MAX_FILE, file_type};
 use crate::ondisk::{NONE_32, kind};
 use crate::reference::Reference;
-use crate::superblock::Superblock;
+use crate::superblock::{Legacy, Superblock, Version};
 
 /// Types of 1.x in one row of its inode types; the row is a part of the user's number.
 const TYPES: u16 = 5;

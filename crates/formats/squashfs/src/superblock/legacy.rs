@@ -3,35 +3,88 @@
 use forerun_codec::Codec;
 use forerun_vfs::{ByteOrder, Result};
 
-use super::{Bits, Legacy, Version};
+use super::Superblock;
+use crate::bits::Bits;
 use crate::error::Check;
 use crate::ondisk::flags;
 use crate::reference::Reference;
-use crate::superblock::Superblock;
 use crate::variant;
 
-/// Returns version and byte order, if this is an old image.
-pub fn recognise(head: &[u8]) -> Option<(Version, ByteOrder)> {
-    if !variant::is_any(head) {
-        return None;
+/// The major version of an old image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    V1,
+    V2,
+    V3,
+}
+
+impl Version {
+    /// Returns the number in the superblock.
+    pub const fn major(self) -> u16 {
+        match self {
+            Self::V1 => 1,
+            Self::V2 => 2,
+            Self::V3 => 3,
+        }
     }
-    let (major, order) = match *head.get(28..32)? {
-        [major, 0, _, 0] => (major, ByteOrder::Little),
-        [0, major, 0, _] => (major, ByteOrder::Big),
-        _ => return None,
-    };
-    let version = match major {
-        1 => Version::V1,
-        2 => Version::V2,
-        3 => Version::V3,
-        _ => return None,
-    };
-    Some((version, order))
+}
+
+/// The facts of an old image that an image of 4.0 does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Legacy {
+    pub version: Version,
+    pub minor: u16,
+    pub order: ByteOrder,
+    /// The first four bytes, which vendors change.
+    pub magic: [u8; 4],
+    /// A byte 0xff follows the header of each metadata block.
+    pub has_marker: bool,
+    /// Start and number of the user numbers.
+    pub uids: (u64, u16),
+    /// Start and number of the group numbers.
+    pub gids: (u64, u16),
+    /// Where the superblock ends.
+    pub head: u64,
 }
 
 impl Legacy {
+    /// Returns version and byte order, if this is an old image. Vendors' magics say nothing reliable of
+    /// the byte order; the version does.
+    pub fn recognise(head: &[u8]) -> Option<(Version, ByteOrder)> {
+        if !variant::is_any(head) {
+            return None;
+        }
+        let (major, order) = match *head.get(28..32)? {
+            [major, 0, _, 0] => (major, ByteOrder::Little),
+            [0, major, 0, _] => (major, ByteOrder::Big),
+            _ => return None,
+        };
+        let version = match major {
+            1 => Version::V1,
+            2 => Version::V2,
+            3 => Version::V3,
+            _ => return None,
+        };
+        Some((version, order))
+    }
+
+    /// Returns the version as text.
+    pub fn version_text(&self) -> String {
+        format!("{}.{}", self.version.major(), self.minor)
+    }
+
+    /// Returns whether names in listings are known to be in order.
+    pub fn is_sorted(&self) -> bool {
+        self.version == Version::V3
+    }
+
+    /// Returns whether inodes have numbers and counts of links.
+    pub fn has_numbers(&self) -> bool {
+        self.version == Version::V3
+    }
+
     /// Parses the first bytes of an old image in a source of `source_len` bytes. The codec is the
-    /// usual one, zlib; see [`candidates`](super::candidates).
+    /// usual one, zlib; see [`candidates`](crate::legacy::candidates).
     ///
     /// # Errors
     /// `Corrupt`.
@@ -98,6 +151,24 @@ impl Legacy {
         check_ids(&superblock, raw.uids, "uid table")?;
         check_ids(&superblock, raw.gids, "guid table")?;
         Ok(superblock)
+    }
+
+    /// Returns the number of bytes of an entry of the fragment table.
+    pub fn fragment_len(&self) -> u64 {
+        if self.version == Version::V3 { 16 } else { 8 }
+    }
+
+    /// Returns the number of bytes of a header in a listing, and of an entry.
+    pub const fn listing_lens(&self) -> (usize, usize) {
+        match self.version {
+            Version::V1 | Version::V2 => (4, 3),
+            Version::V3 => (9, 5),
+        }
+    }
+
+    /// Returns the bytes of the size of a data block.
+    pub fn block_word_len(&self) -> u64 {
+        if self.version == Version::V1 { 2 } else { 4 }
     }
 }
 

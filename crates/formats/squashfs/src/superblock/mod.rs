@@ -1,15 +1,18 @@
 //! The superblock: bytes to a validated value.
 
+mod legacy;
+
 use forerun_codec::Codec;
 use forerun_io::ReadAt;
 use forerun_vfs::{ByteOrder, Error, Measured, Result, read_head};
 use zerocopy::FromBytes;
 
 use crate::error::Check;
-use crate::legacy::Legacy;
 use crate::ondisk::{self, METADATA_BLOCK, NONE_64, Numbers, VERSION, compression};
 use crate::reference::Reference;
 use crate::variant;
+
+pub use legacy::{Legacy, Version};
 
 /// Bytes of the longest superblock, that of 3.x.
 pub const LONGEST: usize = 119;

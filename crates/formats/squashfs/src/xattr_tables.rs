@@ -1,0 +1,161 @@
+//! The tables of extended attributes: shared sets of names and values, inline or elsewhere.
+
+use forerun_vfs::{Bound, Error, NodeId, Result, check_xattr_name};
+use zerocopy::little_endian::{U32, U64};
+
+use crate::blocks::Blocks;
+use crate::cursor::{Cursor, Table};
+use crate::error::Check;
+use crate::ondisk::{XattrId, XattrName, XattrTable, xattr};
+use crate::reference::Reference;
+use crate::superblock::{HEAD, Superblock};
+use crate::tables::{Indexed, Pointers};
+
+/// Longest value: what Linux allows.
+const VALUE_MAX: u32 = 65536;
+/// Longest name, without its prefix: the same.
+const NAME_MAX: usize = 255;
+
+/// An xattr of an inode.
+pub enum Found<'x> {
+    /// Name and value.
+    Pair(&'x [u8], &'x [u8]),
+    /// An xattr whose name starts with an unknown prefix, with the failed check.
+    Unknown(Error),
+}
+
+/// The xattr tables of an image.
+#[derive(Debug)]
+pub struct XattrTables {
+    /// Names and values.
+    pairs: Table,
+    sets: Indexed,
+}
+
+impl XattrTables {
+    /// Opens the table whose head is at `start`.
+    pub fn open(blocks: &Blocks, superblock: &Superblock, start: u64) -> Result<Self> {
+        let (table, end) = ("xattr table", superblock.end_of(start));
+        let outside = || Check::TableOutside { table, start, end }.at(None, start);
+        let pointers = start.checked_add(16).filter(|&at| at <= end);
+        let pointers = pointers.ok_or_else(outside)?;
+        let raw: XattrTable = blocks.plain(start)?;
+        let pairs = Table {
+            name: "xattr pairs",
+            start: raw.xattr_table_start.get(),
+            end: start,
+        };
+        let count = u64::from(raw.xattr_ids.get());
+        if count > 0 && (pairs.start < HEAD || pairs.start >= start) {
+            let (start, end) = (pairs.start, start);
+            return Err(Check::TableOutside { table, start, end }.at(None, end));
+        }
+        let form = Pointers::v4(superblock.order);
+        let sets = Indexed::new(table, pointers..end, count, 16, HEAD, form)?;
+        Ok(Self { pairs, sets })
+    }
+
+    /// Returns the number of sets of xattrs.
+    pub const fn count(&self) -> u64 {
+        self.sets.count()
+    }
+
+    /// Visits set `index`.
+    pub fn each(
+        &self,
+        blocks: &Blocks,
+        index: u32,
+        node: NodeId,
+        limit: u64,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<()> {
+        let set: XattrId = self.sets.get(blocks, u64::from(index), Some(node))?;
+        let (count, size) = (set.count.get(), set.size.get());
+        let at = Reference::from_raw(set.xattr.get());
+        let mut cursor = Cursor::new(blocks, self.pairs, at, Some(node))?;
+        let mut left = u64::from(size);
+        // Many pairs may share one long value, so a small image can claim gigabytes.
+        if left > limit {
+            let what = format!("xattrs of node {node}, {size} bytes");
+            return Err(Error::limit(Bound::Other, what, limit));
+        }
+        let (mut name, mut value) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let unknown = self.pair(blocks, &mut cursor, node, &mut name, &mut value)?;
+            // A pair counts for its name with prefix and NUL, and its value; a set longer than it
+            // declares would let a small table produce endless output.
+            let here = forerun_io::u64_from(name.len() + 1 + value.len());
+            let Some(rest) = left.checked_sub(here) else {
+                let check = Check::XattrSize { index, count, size };
+                return Err(check.at(Some(node), cursor.offset()));
+            };
+            left = rest;
+            visit(match unknown {
+                Some(error) => Found::Unknown(error),
+                None => Found::Pair(&name, &value),
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads a name and a value. Returns the failed check if the name's prefix is unknown.
+    fn pair(
+        &self,
+        blocks: &Blocks,
+        cursor: &mut Cursor<'_>,
+        node: NodeId,
+        name: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<Error>> {
+        let head: XattrName = cursor.read()?;
+        let fail = |check: Check, offset: u64| Err(check.at(Some(node), offset));
+        let kind = head.kind.get();
+        let prefix = xattr::PREFIXES.get(usize::from(kind & xattr::PREFIX));
+        let known = xattr::PREFIX | xattr::OUT_OF_LINE;
+        let prefix = prefix.filter(|_| kind & !known == 0);
+        let unknown = match prefix {
+            Some(_) => None,
+            None => Some(Check::XattrPrefix { kind }.at(Some(node), cursor.offset())),
+        };
+        let prefix = prefix.copied().unwrap_or_default();
+        let len = usize::from(head.size.get());
+        name.clear();
+        name.extend_from_slice(prefix);
+        let start = name.len();
+        // At most 64 KiB, by the field's width.
+        name.resize(start + len, 0);
+        cursor.read_into(name.get_mut(start..).unwrap_or_default())?;
+        if let Err(source) = check_xattr_name(name, NAME_MAX) {
+            let name = String::from_utf8_lossy(name).into_owned();
+            return fail(Check::XattrName { name, source }, cursor.offset());
+        }
+        let len: U32 = cursor.read()?;
+        if kind & xattr::OUT_OF_LINE == 0 {
+            read_value(cursor, len.get(), node, value)?;
+            return Ok(unknown);
+        }
+        if len.get() != 8 {
+            let check = Check::XattrReference { len: len.get() };
+            return fail(check, cursor.offset());
+        }
+        let at: U64 = cursor.read()?;
+        let at = Reference::from_raw(at.get());
+        let mut elsewhere = Cursor::new(blocks, self.pairs, at, Some(node))?;
+        let len: U32 = elsewhere.read()?;
+        read_value(&mut elsewhere, len.get(), node, value)?;
+        Ok(unknown)
+    }
+}
+
+fn read_value(cursor: &mut Cursor<'_>, len: u32, node: NodeId, value: &mut Vec<u8>) -> Result<()> {
+    if len > VALUE_MAX {
+        let check = Check::XattrValue {
+            len,
+            limit: VALUE_MAX,
+        };
+        return Err(check.at(Some(node), cursor.offset()));
+    }
+    value.clear();
+    value.resize(forerun_io::saturating_usize(u64::from(len)), 0);
+    cursor.read_into(value)
+}

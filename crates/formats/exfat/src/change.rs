@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use forerun_vfs::{Error, NodeId};
 
 use crate::alloc::{Bitmap, Runs};
-use crate::dir::Place;
 use crate::entry_set::EntrySet;
+use crate::place::Place;
 
 /// A reason to refuse further changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

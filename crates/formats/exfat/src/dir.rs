@@ -6,12 +6,16 @@ use forerun_vfs::{Error, NodeId, Result};
 use crate::chain::Chain;
 use crate::entry_set::EntrySet;
 use crate::error::Check;
+use crate::fat::Fat;
 use crate::moving;
 use crate::ondisk::{ENTRY, ENTRY_LEN, kind};
+use crate::place::Place;
 use crate::volume::Volume;
 
 /// Bytes of a directory that are read at once.
 const WINDOW: u64 = 64 << 10;
+/// Entries examined behind the end of a directory: about as many as one read returns.
+pub const LOOKED_BEHIND: u32 = 2048;
 
 /// An item of a directory.
 pub enum Found {
@@ -28,48 +32,6 @@ pub enum Found {
     Free,
     /// A set that fails a check, or an entry that belongs to none.
     Damaged(Check),
-}
-
-/// Place of a set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// Position of its file entry, in bytes of the volume.
-    pub offset: u64,
-    /// It continues in a cluster that is not adjacent and that the FAT names.
-    pub far: bool,
-}
-
-impl Place {
-    const FAR: u64 = 1 << 62;
-    const FAR_POINTER: u64 = 1 << 55;
-
-    /// Returns the place as a pointer of a set that is on its way.
-    pub const fn pointer(self) -> u64 {
-        let far = if self.far { Self::FAR_POINTER } else { 0 };
-        (self.offset / ENTRY_LEN) | far
-    }
-
-    /// Returns the place that such a pointer names.
-    pub const fn of_pointer(pointer: u64) -> Self {
-        Self {
-            offset: (pointer & (Self::FAR_POINTER - 1)).saturating_mul(ENTRY_LEN),
-            far: pointer & Self::FAR_POINTER != 0,
-        }
-    }
-
-    /// Returns the place as the id of the node that is there.
-    pub const fn id(self) -> NodeId {
-        let far = if self.far { Self::FAR } else { 0 };
-        NodeId((self.offset / ENTRY_LEN) | far)
-    }
-
-    /// Returns the place that an id names.
-    pub const fn of(id: NodeId) -> Self {
-        Self {
-            offset: (id.0 & (Self::FAR - 1)).saturating_mul(ENTRY_LEN),
-            far: id.0 & Self::FAR != 0,
-        }
-    }
 }
 
 /// A reader of the entries of a directory.
@@ -246,7 +208,7 @@ pub fn set_pieces(
     let boot = &volume.boot;
     let mut pieces = Vec::with_capacity(2);
     let (mut offset, mut left) = (place.offset, u64_from(entries) * ENTRY_LEN);
-    let mut fat = crate::fat::Fat::new(volume);
+    let mut fat = Fat::new(volume);
     while left > 0 {
         let Some(cluster) = boot.cluster_of(offset) else {
             return Err(Error::StaleNode(node));

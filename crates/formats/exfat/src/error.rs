@@ -160,6 +160,14 @@ pub enum Check {
 }
 
 impl Check {
+    /// Returns the check that fails for clusters that are in use and marked free.
+    pub const fn used_free(first: u32, count: u32) -> Self {
+        match count {
+            1 => Self::UsedFree { cluster: first },
+            _ => Self::UsedFreeRun { first, count },
+        }
+    }
+
     /// Returns the error for the structure at `offset`.
     pub fn at(self, node: Option<NodeId>, offset: u64) -> Error {
         Corrupt::new("exfat", node, offset, self).into()

@@ -1,13 +1,8 @@
 //! Reads the FAT, which names the next cluster of each cluster.
 
-use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Bound, Error, NodeId, Result};
+use forerun_io::saturating_usize;
+use forerun_vfs::Result;
 
-use crate::chain::Chain;
-use crate::entry_set::Allocation;
-use crate::error::Check;
-use crate::follow::{MAX_RUNS, Stop, follow as follow_to_damage};
-use crate::ondisk::FIRST_CLUSTER;
 use crate::volume::Volume;
 
 /// Bytes of the FAT that are read at once.
@@ -52,127 +47,5 @@ impl<'a> Fat<'a> {
         self.start = start;
         self.window = window;
         Ok(word)
-    }
-}
-
-/// Returns the clusters of an allocation, as many as its length takes. Does not read the FAT for a
-/// contiguous one. In a rescue, returns the clusters up to the first damage.
-///
-/// # Errors
-/// `Corrupt` if it is not on the volume, the chain is too short or comes back to itself, `Limit`.
-pub fn chain(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -> Result<Chain> {
-    match whole(volume, node, at, data) {
-        Err(Error::Corrupt(_)) if volume.rescue => to_damage(volume, data),
-        chain => chain,
-    }
-}
-
-/// Returns the clusters of an allocation up to the first damage; none if it does not begin on the
-/// volume.
-fn to_damage(volume: &Volume, data: Allocation) -> Result<Chain> {
-    let boot = &volume.boot;
-    if data.len == 0 || !boot.has_cluster(data.first) {
-        return Ok(Chain::default());
-    }
-    let most = u64::from(boot.clusters + FIRST_CLUSTER - data.first);
-    let need = boot.clusters_for(data.len).min(match data.contiguous {
-        true => most,
-        false => boot.clusters.into(),
-    });
-    // At most as many as the volume has.
-    let need = u32::try_from(need).unwrap_or(boot.clusters);
-    match data.contiguous {
-        true => Ok(Chain::contiguous(data.first, need)),
-        false => Ok(follow_to_damage(volume, data.first, Some(need))?.chain),
-    }
-}
-
-/// Returns all clusters of an allocation.
-fn whole(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -> Result<Chain> {
-    let fail = |check: Check| Err(check.at(node, at));
-    let boot = &volume.boot;
-    let (len, most) = (data.len, boot.heap_len());
-    if len > most {
-        return fail(Check::DataLen { len, most });
-    }
-    let need = boot.clusters_for(len);
-    if need == 0 {
-        return match data.first {
-            0 => Ok(Chain::default()),
-            cluster => fail(Check::UnusedClusters { cluster }),
-        };
-    }
-    if data.first == 0 {
-        return fail(Check::NoCluster { len });
-    }
-    // At most as many as the volume has.
-    let need = u32::try_from(need).unwrap_or(u32::MAX);
-    if !data.contiguous {
-        return follow(volume, node, at, data.first, Some(need));
-    }
-    let end = u64::from(data.first) + u64::from(need);
-    if !boot.has_cluster(data.first) || end > u64::from(boot.clusters) + 2 {
-        return fail(Check::RunRange {
-            first: data.first,
-            count: need.into(),
-            clusters: boot.clusters,
-        });
-    }
-    Ok(Chain::contiguous(data.first, need))
-}
-
-/// Returns the chain of the root directory, whose length is known from the chain only.
-///
-/// # Errors
-/// The errors of [`chain`].
-pub fn root_chain(volume: &Volume) -> Result<Chain> {
-    match follow(volume, None, 0, volume.boot.root, None) {
-        Err(Error::Corrupt(_)) if volume.rescue => Ok(root_chain_to_damage(volume)?.0),
-        chain => chain,
-    }
-}
-
-/// Returns the chain of the root directory up to the first damage, and this damage.
-///
-/// # Errors
-/// `Io`; `Corrupt` if it does not begin on the volume.
-pub fn root_chain_to_damage(volume: &Volume) -> Result<(Chain, Option<Error>)> {
-    let first = volume.boot.root;
-    if !volume.boot.has_cluster(first) {
-        return follow(volume, None, 0, first, None).map(|chain| (chain, None));
-    }
-    let followed = follow_to_damage(volume, first, None)?;
-    let error = followed.check(0).map(|check| check.at(None, 0));
-    Ok((followed.chain, error))
-}
-
-/// Follows a chain for `need` clusters, or to its end.
-fn follow(
-    volume: &Volume,
-    node: Option<NodeId>,
-    at: u64,
-    first: u32,
-    need: Option<u32>,
-) -> Result<Chain> {
-    let boot = &volume.boot;
-    if !boot.has_cluster(first) {
-        let check = Check::ClusterRange {
-            what: "data",
-            cluster: first,
-            count: boot.clusters,
-        };
-        return Err(check.at(node, at));
-    }
-    let followed = follow_to_damage(volume, first, need)?;
-    match followed.stop {
-        Stop::InPieces => Err(Error::limit(
-            Bound::Other,
-            "pieces of a file",
-            u64_from(MAX_RUNS),
-        )),
-        _ => match followed.check(need.unwrap_or(0)) {
-            Some(check) => Err(check.at(node, at)),
-            None => Ok(followed.chain),
-        },
     }
 }

@@ -5,9 +5,11 @@
 
 mod alloc;
 mod boot;
+mod boot_region;
 mod chain;
 mod change;
 mod check;
+mod clusters;
 mod commit;
 mod default_upcase;
 mod describe;
@@ -27,6 +29,8 @@ mod mutate;
 mod name;
 mod nodes;
 mod ondisk;
+mod open;
+mod place;
 mod regions;
 pub mod repair;
 mod session;

@@ -10,9 +10,9 @@
 
 use forerun_vfs::Result;
 
-use crate::dir::Place;
 use crate::entry_set::{EntrySet, pointer};
 use crate::ondisk::{ENTRY, kind};
+use crate::place::Place;
 use crate::volume::Volume;
 
 /// Offset of the field in a file entry.

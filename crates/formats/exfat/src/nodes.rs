@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use forerun_vfs::NodeId;
 
-use crate::dir::Place;
+use crate::place::Place;
 
 /// The root directory, which has no set.
 pub const ROOT: NodeId = NodeId(1);

@@ -8,14 +8,15 @@ use forerun_vfs::{BlobId, Error, Extent, FileType, NodeId, Place as Where, Resul
 
 use crate::chain::Chain;
 use crate::change::Pending;
-use crate::dir::{self, Found, Place, Slots};
+use crate::clusters;
+use crate::dir::{self, Found, Slots};
 use crate::entry_set::EntrySet;
 use crate::error::Check;
-use crate::fat;
 use crate::index::Index;
 use crate::name;
 use crate::nodes::{Nodes, ROOT};
 use crate::ondisk::ENTRY_LEN;
+use crate::place::Place;
 use crate::store::Store;
 use crate::volume::Volume;
 
@@ -126,11 +127,11 @@ impl Session<'_> {
             return Ok(Arc::clone(&known.chain));
         }
         let chain = match id {
-            ROOT => fat::root_chain(self.volume)?,
+            ROOT => clusters::root_chain(self.volume)?,
             _ => {
                 let node = self.load(id)?;
                 let data = node.set.data();
-                fat::chain(self.volume, Some(id), node.at(), data)?
+                clusters::chain(self.volume, Some(id), node.at(), data)?
             }
         };
         let chain = Arc::new(chain);

@@ -9,7 +9,7 @@ use forerun_io::u64_from;
 use forerun_vfs::{Bound, Error, FileType, NodeId, Problem, Result};
 
 use crate::chain::Chain;
-use crate::dir::{Found, Slots};
+use crate::dir::{Found, LOOKED_BEHIND, Slots};
 use crate::entry_set::EntrySet;
 use crate::error::Check;
 use crate::fat::Fat;
@@ -19,10 +19,7 @@ use crate::ondisk::{END_OF_CHAIN, ENTRY, attribute, flag, kind};
 use crate::session::Session;
 use crate::volume::Volume;
 
-pub use whole::{count_free, volume};
-
-/// Entries examined behind the end of a directory: about as many as one read returns.
-pub const LOOKED_BEHIND: u32 = 2048;
+pub use whole::volume;
 
 /// A collector of problems, all of one node or of the volume.
 struct Report<'a> {

@@ -6,19 +6,20 @@
 
 use std::rc::Rc;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::saturating_usize;
 use forerun_vfs::{Bound, Error, FileType, NodeId, Problem, Result};
 
 use super::Report;
 use crate::boot::PERCENT_UNKNOWN;
 use crate::chain::Chain;
+use crate::clusters;
 use crate::dir::{Found, Slots};
 use crate::entry_set::{Allocation, EntrySet, primary_allocation};
 use crate::error::Check;
-use crate::fat::{self, Fat};
+use crate::fat::Fat;
 use crate::nodes::ROOT;
 use crate::ondisk::{BAD_CLUSTER, END_OF_CHAIN, FIRST_CLUSTER, kind, volume_flag};
-use crate::repair::used_free;
+use crate::place::Place;
 use crate::session::Session;
 use crate::steps::Step;
 use crate::volume::Volume;
@@ -49,7 +50,7 @@ pub fn volume(session: &mut Session<'_>, problems: &mut Vec<Problem>) -> Result<
     used.system(&mut report)?;
     used.tree(&mut report)?;
     for (id, data) in session.state.pending.known_orphans() {
-        let chain = fat::chain(volume, Some(id), 0, data);
+        let chain = clusters::chain(volume, Some(id), 0, data);
         used.take(chain, (Some(id), 0), &|| Vec::new(), &mut report)?;
     }
     used.compare(&mut report)
@@ -154,7 +155,7 @@ impl<'a> Used<'a> {
     /// Takes the clusters of the root directory, and of the structures in it that are no files.
     fn system(&mut self, report: &mut Report<'_>) -> Result<()> {
         let volume = self.volume;
-        let chain = fat::root_chain(volume)?;
+        let chain = clusters::root_chain(volume)?;
         let mut slots = Slots::new(volume, &chain, None);
         let mut slot = 0;
         while let Some((found, next)) = slots.next_item(slot)? {
@@ -168,7 +169,7 @@ impl<'a> Used<'a> {
                         kind::BITMAP => "allocation bitmap",
                         _ => "up-case table",
                     };
-                    let chain = fat::chain(volume, None, at, data);
+                    let chain = clusters::chain(volume, None, at, data);
                     if let Ok(chain) = &chain {
                         self.ends(chain, what, report)?;
                     }
@@ -195,7 +196,7 @@ impl<'a> Used<'a> {
 
     /// Takes the clusters of everything that directories refer to, without recursion.
     fn tree(&mut self, report: &mut Report<'_>) -> Result<()> {
-        let root = fat::root_chain(self.volume);
+        let root = clusters::root_chain(self.volume);
         let mut left = vec![(ROOT, root.clone()?, None)];
         self.take(root, (Some(ROOT), 0), &|| b"/".to_vec(), report)?;
         let mut names = 0_u64;
@@ -207,7 +208,7 @@ impl<'a> Used<'a> {
                 match found {
                     Found::Set(set) | Found::Stranded(set) => {
                         let place = slots.place(slot, set.entries());
-                        let child = place.map_or(id, crate::dir::Place::id);
+                        let child = place.map_or(id, Place::id);
                         let name = crate::name::to_bytes(&set.name());
                         let step = Step::below(step.as_ref(), name);
                         if let Some(chain) = self.set(child, &set, (at, &step), report)? {
@@ -248,7 +249,7 @@ impl<'a> Used<'a> {
         report: &mut Report<'_>,
     ) -> Result<Option<Chain>> {
         let path = || step.path();
-        let chain = fat::chain(self.volume, Some(id), at, set.data());
+        let chain = clusters::chain(self.volume, Some(id), at, set.data());
         let entered = chain.as_ref().ok().cloned();
         let is_first = match chain {
             // The check of the node itself reports that, and its caller knows the path.
@@ -270,7 +271,7 @@ impl<'a> Used<'a> {
         report: &mut Report<'_>,
     ) -> Result<()> {
         if let Some(data) = data {
-            let chain = fat::chain(self.volume, Some(id), at, data);
+            let chain = clusters::chain(self.volume, Some(id), at, data);
             self.take(chain, (Some(id), at), path, report)?;
         }
         Ok(())
@@ -299,7 +300,7 @@ impl<'a> Used<'a> {
         }
         for (first, count) in unmarked {
             let at = self.position(first - FIRST_CLUSTER);
-            report.add(true, used_free(first, count).at(None, at));
+            report.add(true, Check::used_free(first, count).at(None, at));
         }
         for (first, count) in leaks {
             let at = self.position(first - FIRST_CLUSTER);
@@ -341,22 +342,4 @@ fn extend(runs: &mut Vec<(u32, u32)>, cluster: u32) {
 const fn system_entry(mut entry: [u8; 32]) -> [u8; 32] {
     entry[1] = crate::ondisk::flag::ALLOCATION_POSSIBLE;
     entry
-}
-
-/// Counts the clusters that are marked free.
-pub fn count_free(volume: &Volume) -> Result<u64> {
-    let (mut at, mut used) = (0_u64, 0_u64);
-    let len = u64::from(volume.boot.clusters).div_ceil(8);
-    let mut bytes = vec![0; saturating_usize(len.min(1 << 20))];
-    while at < len {
-        let now = saturating_usize((len - at).min(1 << 20));
-        let now = bytes.get_mut(..now).unwrap_or_default();
-        volume.read_chain(&volume.bitmap, at, now)?;
-        used += now
-            .iter()
-            .map(|byte| u64::from(byte.count_ones()))
-            .sum::<u64>();
-        at += u64_from(now.len()).max(1);
-    }
-    Ok(u64::from(volume.boot.clusters).saturating_sub(used))
 }

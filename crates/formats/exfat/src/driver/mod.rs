@@ -1,7 +1,7 @@
 //! The exFAT driver, behind the seam.
 
 #[cfg(test)]
-mod interleavings;
+mod tests;
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -454,7 +454,7 @@ impl FileSystemMut for Exfat {
             let pending = session.state.pending.frees.total();
             match session.store {
                 Some(_) => session.allocator()?.free().map(|free| free + pending),
-                None => check::count_free(session.volume),
+                None => session.volume.count_free(),
             }
         })?;
         Ok(Space {

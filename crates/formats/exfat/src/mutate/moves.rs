@@ -6,10 +6,11 @@ use forerun_vfs::{Error, NodeId, Result};
 
 use super::set::{count, unused_set};
 use crate::change::Move;
-use crate::dir::{self, Place};
+use crate::dir;
 use crate::entry_set::EntrySet;
 use crate::moving::{self, POINTER_AT, POINTER_LEN};
 use crate::ondisk::{ENTRY, kind};
+use crate::place::Place;
 use crate::session::{FoundName, Node, Session};
 use crate::store::{Store, group};
 

@@ -2,9 +2,9 @@
 
 use forerun_vfs::{Error, FileType, NodeId, Result};
 
+use crate::clusters;
 use crate::dir::{Found, Slots};
 use crate::entry_set::{Allocation, primary_allocation};
-use crate::fat;
 use crate::session::{Node, Session};
 use crate::store::group;
 use crate::time::now;
@@ -96,7 +96,7 @@ impl Session<'_> {
             others.extend(self.allocations_within(node.id)?);
         }
         for data in others {
-            let chain = fat::chain(self.volume, Some(node.id), node.at(), data)?;
+            let chain = clusters::chain(self.volume, Some(node.id), node.at(), data)?;
             clusters.extend(chain.runs().iter().map(|r| (r.cluster, r.count)));
         }
         Ok(clusters)

@@ -7,10 +7,10 @@ use forerun_vfs::{Bound, Error, FileType, NodeId, Result};
 
 use super::moves::SetToMove;
 use super::set::count;
-use crate::dir::Place;
 use crate::entry_set::EntrySet;
 use crate::name;
 use crate::nodes::ROOT;
+use crate::place::Place;
 use crate::session::{FoundName, Session};
 use crate::store::group;
 use crate::time::now;

@@ -5,10 +5,11 @@ use forerun_vfs::{Error, NodeId, Result, Timestamp};
 
 use super::moves::SetToMove;
 use super::room::unused;
-use crate::dir::{self, Place};
+use crate::dir;
 use crate::entry_set::EntrySet;
 use crate::nodes::ROOT;
 use crate::ondisk::{ENTRY, kind};
+use crate::place::Place;
 use crate::session::{Node, Session};
 use crate::store::group;
 use crate::time::Stamp;

@@ -28,7 +28,7 @@ pub fn mark_used(work: &mut Work<'_, '_>) -> Result<()> {
     let mut free = Free::new(&volume);
     let mut at = FIRST_CLUSTER;
     while let Some((first, count)) = next_run(work, &mut free, &mut at, false)? {
-        let check = used_free(first, count);
+        let check = Check::used_free(first, count);
         let position = work.bit_at(first).map_or(0, |(at, _)| at);
         if work.ask(Kind::UsedFree, None, (check, position), "mark them used") {
             for cluster in first..first + count {
@@ -83,14 +83,6 @@ pub fn give_back(work: &mut Work<'_, '_>, root: &Chain) -> Result<()> {
         work.desk.undo(Kind::Leaked);
     }
     commit(&work.back, &[FREE])
-}
-
-/// Returns the finding for clusters that are in use and marked free.
-pub fn used_free(first: u32, count: u32) -> Check {
-    match count {
-        1 => Check::UsedFree { cluster: first },
-        _ => Check::UsedFreeRun { first, count },
-    }
 }
 
 /// Returns the next run of clusters that are marked used and belong to nothing (`leaked`), or of those

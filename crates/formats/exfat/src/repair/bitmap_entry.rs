@@ -8,10 +8,10 @@ use super::report::{Finding, Kind};
 use super::system::{disguised, in_a_row, only, system_chain};
 use super::work::Work;
 use crate::chain::Chain;
+use crate::clusters;
 use crate::dir::position;
 use crate::entry_set::Allocation;
 use crate::error::Check;
-use crate::fat;
 use crate::ondisk::{BitmapEntry, ENTRY, kind};
 use crate::volume::Volume;
 
@@ -118,7 +118,7 @@ fn rewrite_bitmap(
     need: u64,
 ) -> Result<bool> {
     let at = found.at;
-    let followed = fat::chain(
+    let followed = clusters::chain(
         &work.volume,
         None,
         at,

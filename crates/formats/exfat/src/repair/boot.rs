@@ -8,9 +8,9 @@ use forerun_vfs::{Error, Result};
 use super::report::{Desk, Finding, Kind};
 use super::work::{BOOT, put};
 use crate::boot::{Boot, FLAGS_AT, PERCENT_AT};
+use crate::boot_region::{backup_region, boot_region};
 use crate::error::Check;
 use crate::ondisk::volume_flag;
-use crate::volume::{backup_region, boot_region};
 
 /// Repairs the boot regions. Returns the boot sector of a sound region, or nothing if none is sound
 /// or the main one is to stay damaged.

@@ -41,7 +41,6 @@ use crate::volume::Volume;
 use report::Desk;
 use work::{BOOT, CLEAR, CUTS, ENTRIES, LINK, MARK, TAKE, Work, commit};
 
-pub(crate) use bitmap::used_free;
 pub use report::{Finding, Kind, Summary};
 
 /// All groups except those that free clusters and clear marks.
@@ -90,7 +89,7 @@ fn after_a_kill(
 /// does not look like a boot region.
 #[must_use]
 pub fn has_backup(source: &dyn ReadAt) -> bool {
-    crate::volume::backup_region(source).is_some()
+    crate::boot_region::backup_region(source).is_some()
 }
 
 /// Repairs the volume on a device that nothing else has open. `decide` gets each finding and says
@@ -211,7 +210,7 @@ fn percent_in_use(work: &Work<'_, '_>) -> Result<u8> {
         return Ok(PERCENT_UNKNOWN);
     }
     let clusters = u64::from(work.volume.boot.clusters);
-    let free = crate::check::count_free(&work.volume)?;
+    let free = work.volume.count_free()?;
     let percent = clusters.saturating_sub(free) * 100 / clusters.max(1);
     Ok(u8::try_from(percent).unwrap_or(PERCENT_UNKNOWN))
 }

@@ -96,7 +96,7 @@ pub fn claim(
             remedy: Some("remove the entry that says so".into()),
         })
     };
-    let chain = match crate::fat::chain(volume, None, at, data) {
+    let chain = match crate::clusters::chain(volume, None, at, data) {
         Ok(chain) => chain,
         Err(error @ Error::Corrupt(_)) => return Ok(ask(work, error)),
         Err(error) => return Err(error),

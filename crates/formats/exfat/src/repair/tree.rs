@@ -13,12 +13,12 @@ use super::salvage::{self, Read, SalvagedSet};
 use super::secondary;
 use super::work::Work;
 use crate::chain::Chain;
-use crate::check::LOOKED_BEHIND;
-use crate::dir::{Found, Slots};
+use crate::dir::{Found, LOOKED_BEHIND, Slots};
 use crate::entry_set::{EntrySet, primary_allocation};
 use crate::error::Check;
 use crate::moving::{self, POINTER_AT, POINTER_LEN};
 use crate::ondisk::{ENTRY, kind};
+use crate::place::Place;
 use crate::steps::Step;
 use crate::volume::Volume;
 
@@ -259,8 +259,8 @@ impl Walk<'_> {
         if set.pointer() == 0 || !self.volume.recovers || work.dry {
             return Ok(set);
         }
-        let from = crate::dir::Place::of_pointer(set.pointer());
-        let place = crate::dir::Place {
+        let from = Place::of_pointer(set.pointer());
+        let place = Place {
             offset: at,
             far: false,
         };
@@ -268,7 +268,7 @@ impl Walk<'_> {
         if self.volume.boot.cluster_of(from.offset).is_some() {
             self.volume.read(from.offset, &mut entry)?;
         }
-        let points = crate::dir::Place::of_pointer(crate::entry_set::pointer(&entry));
+        let points = Place::of_pointer(crate::entry_set::pointer(&entry));
         if entry[0] == kind::UNUSED && points.offset == place.offset {
             // The next round clears it.
             work.again = true;
@@ -360,7 +360,7 @@ impl Walk<'_> {
         if !is_sound || set.data().len == 0 {
             return Ok(false);
         }
-        let Ok(chain) = crate::fat::chain(self.volume, None, 0, set.data()) else {
+        let Ok(chain) = crate::clusters::chain(self.volume, None, 0, set.data()) else {
             return Ok(false);
         };
         work.look_around()?;

@@ -1,0 +1,69 @@
+//! Reads boot regions: the main one, its backup, and the boot sectors in them.
+
+use forerun_io::{ReadAt, saturating_usize};
+use forerun_vfs::{Error, Result};
+
+use crate::boot::{self, Boot};
+use crate::error::Check;
+
+/// Reads the main boot region, or the backup if only that is sound.
+pub fn read_boot(source: &dyn ReadAt) -> Result<(Boot, bool)> {
+    match boot_region(source, 0) {
+        Err(error @ Error::Corrupt(_)) => {
+            let backup = backup_region(source);
+            backup.map(|boot| (boot, true)).ok_or(error)
+        }
+        main => main.map(|boot| (boot, false)),
+    }
+}
+
+/// Reads the boot sector of a volume whose main region cannot be used: that of the backup, or a main
+/// one in a region that fails its checksum.
+pub fn boot_to_rescue_by(source: &dyn ReadAt) -> Result<(Boot, bool)> {
+    match backup_region(source) {
+        Some(boot) => Ok((boot, true)),
+        None => boot_sector(source, 0).map(|boot| (boot, false)),
+    }
+}
+
+/// Reads the backup boot region for sectors of any size, if it is sound.
+pub fn backup_region(source: &dyn ReadAt) -> Option<Boot> {
+    (9..=12_u8).find_map(|bits| {
+        let found = boot_region(source, boot::REGION_SECTORS << bits).ok()?;
+        (found.sector_bits == bits).then_some(found)
+    })
+}
+
+/// Reads the boot sector at `offset`, whatever the rest of its region.
+///
+/// # Errors
+/// The errors of [`Boot::parse`]; `Io`.
+fn boot_sector(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
+    let mut sector = [0; 512];
+    let (len, need) = (source.len(), offset + 512);
+    if len < need {
+        return Err(Check::ShortBoot { len, need }.at(None, offset));
+    }
+    let read = source.read_exact_at(offset, &mut sector);
+    read.map_err(|error| Error::io(offset, sector.len(), error))?;
+    Boot::parse(&sector, offset)
+}
+
+/// Reads the boot sector of the region at `offset`, and checks all of the region.
+///
+/// # Errors
+/// The errors of [`Boot::parse`]; `Io`; `Corrupt` for a wrong checksum.
+pub fn boot_region(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
+    let boot = boot_sector(source, offset)?;
+    let (len, need) = (source.len(), offset + boot.region_len());
+    if len < need {
+        return Err(Check::ShortBoot { len, need }.at(None, offset));
+    }
+    // Twelve sectors of at most 4 KiB.
+    let mut region = vec![0; saturating_usize(boot.region_len())];
+    let read = source.read_exact_at(offset, &mut region);
+    read.map_err(|error| Error::io(offset, region.len(), error))?;
+    boot::verify(&region, saturating_usize(boot.sector_size()))
+        .map_err(|check| check.at(None, offset))?;
+    Ok(boot)
+}

@@ -17,6 +17,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "crates/forerun",
     "crates/formats/composefs",
     "crates/formats/cramfs",
+    "crates/formats/erofs",
     "crates/formats/exfat",
     "crates/formats/romfs",
     "crates/formats/squashfs",

@@ -7,9 +7,10 @@ use forerun_io::u64_from;
 use forerun_vfs::{DirCursor, Error, FileType, NodeId, Problem, Result};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use crate::address::{Address, Space};
 use crate::dir::{self, Dir};
 use crate::error::Check;
-use crate::image::{Address, Image, Space};
+use crate::image::Image;
 use crate::ondisk::{DEVICE_SLOT, DeviceSlot, SUPERBLOCK_AT, Superblock, compat, incompat};
 use crate::xattr;
 

@@ -3,8 +3,9 @@
 use forerun_io::saturating_usize;
 use forerun_vfs::Result;
 
+use crate::address::{Address, Space};
 use crate::error::Check;
-use crate::image::{Address, Image, Space};
+use crate::image::Image;
 use crate::superblock::ALGORITHMS;
 
 /// The settings of a compressor: names of fields as in the format, and their values.

@@ -3,11 +3,10 @@
 use forerun_io::u64_from;
 use forerun_vfs::{Extent, FileType, NodeId, Place, Result};
 
-use crate::chunk::Chunks;
+use crate::address::Space;
 use crate::compressor;
-use crate::image::{Image, Space};
+use crate::image::{Chunks, Image, map};
 use crate::inode::{DataLayout, Inode};
-use crate::map;
 
 type DetailFields = Vec<(&'static str, String)>;
 

@@ -9,9 +9,8 @@ use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{DirCursor, DirEntry, Error, FileType, NodeId, Result, check_name};
 use zerocopy::FromBytes;
 
-use crate::data;
 use crate::error::Check;
-use crate::image::Image;
+use crate::image::{Image, data};
 use crate::inode::Inode;
 use crate::ondisk::Dirent;
 

@@ -9,10 +9,11 @@ use forerun_vfs::{
     NodeId, OpenWith, Problem, Result, VolumeInfo,
 };
 
+use crate::address::Space;
 use crate::error::Check;
-use crate::image::{Image, Space};
+use crate::image::{Image, data, map};
 use crate::ondisk::incompat;
-use crate::{check, data, describe, dir, layout, map, xattr};
+use crate::{check, describe, dir, layout, xattr};
 
 /// An open EROFS image. Nodes are the format's nids: the place of the inode, in units of 32 bytes.
 pub struct Erofs {

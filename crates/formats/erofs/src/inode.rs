@@ -3,8 +3,8 @@
 use forerun_vfs::{Device, Error, FileType, NodeId, Result, Timestamp};
 use zerocopy::FromBytes;
 
+use crate::address::Address;
 use crate::error::Check;
-use crate::image::Address;
 use crate::ondisk::{InodeCompact, InodeExtended, format, incompat};
 use crate::superblock::Superblock;
 

@@ -8,11 +8,10 @@
 
 use std::ops::{ControlFlow, Range};
 
-use forerun_vfs::{FileType, Limits, Place, Walk};
+use forerun_vfs::{FileSystem, FileType, Limits, Place, Walk};
 
-use crate::driver::Erofs;
-use crate::image::{Image, Space};
-use crate::map;
+use crate::address::Space;
+use crate::image::{Image, map};
 
 /// Nodes examined to find the first data.
 const PROBED: usize = 64;
@@ -23,7 +22,7 @@ const PER_INODE: u64 = 4096;
 
 /// Returns ranges that hold the metadata that a walk reads, and little else; empty if metadata and
 /// data cannot be told apart.
-pub fn metadata_ranges(fs: &Erofs, image: &Image) -> Vec<Range<u64>> {
+pub fn metadata_ranges(fs: &dyn FileSystem, image: &Image) -> Vec<Range<u64>> {
     let superblock = &image.superblock;
     let end = match superblock.blocks {
         0 => image.source.len(),
@@ -71,7 +70,7 @@ pub fn metadata_ranges(fs: &Erofs, image: &Image) -> Vec<Range<u64>> {
 }
 
 /// Returns the offset of the first data in the order of a walk.
-fn first_data(fs: &Erofs, image: &Image) -> Option<u64> {
+fn first_data(fs: &dyn FileSystem, image: &Image) -> Option<u64> {
     let limits = Limits::default();
     let mut first: Option<u64> = None;
     for entry in Walk::new(fs, image.root(), &limits).take(PROBED) {

@@ -3,10 +3,9 @@
 //! The format is described in `docs/formats/erofs.md`. Nothing here moves file data: the driver
 //! only maps it.
 
+mod address;
 mod check;
-mod chunk;
 mod compressor;
-mod data;
 mod describe;
 mod device;
 mod dir;
@@ -18,10 +17,11 @@ pub mod fuzzing;
 mod image;
 mod inode;
 mod layout;
-mod map;
 mod measure;
 mod ondisk;
+mod open;
 mod prefix;
+mod prefix_table;
 mod superblock;
 #[cfg(feature = "write")]
 pub mod write;

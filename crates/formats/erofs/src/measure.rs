@@ -3,8 +3,8 @@
 use forerun_io::{ReadAt, saturating_usize};
 use forerun_vfs::{Error, FileType, Measured, NodeId, Result, read_head};
 
+use crate::address::{Address, Space};
 use crate::error::Check;
-use crate::image::{Address, Space};
 use crate::inode::{self, Inode};
 use crate::ondisk::{NID_METABOX, SLOT, SUPERBLOCK_AT, compat};
 use crate::superblock::{self, Superblock};

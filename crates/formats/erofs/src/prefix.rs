@@ -1,12 +1,6 @@
 //! The prefixes of xattr names: the predefined ones, and the image's own.
 
-use forerun_vfs::{NodeId, Result};
-
-use crate::compressor::record;
-use crate::data;
-use crate::error::Check;
-use crate::image::{Address, Image, Space};
-use crate::ondisk::{XATTR_LONG_PREFIX, compat};
+use crate::ondisk::XATTR_LONG_PREFIX;
 
 /// The beginning of the names of many xattrs, from the image's own table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +26,8 @@ pub enum Meaning<'p> {
 }
 
 impl Prefix {
-    fn new(base: u8, infix: &[u8]) -> Self {
+    /// Creates the prefix that continues the short one with number `base`.
+    pub fn new(base: u8, infix: &[u8]) -> Self {
         Self {
             base,
             infix: infix.to_vec(),
@@ -63,9 +58,6 @@ const SHORT: [&[u8]; 7] = [
     b"security.",
 ];
 
-/// Bytes of a long prefix besides the short one: the length of a name.
-const MOST: usize = 255;
-
 /// Returns the predefined prefix with that number, if there is one.
 pub fn short(index: u8) -> Option<&'static [u8]> {
     let prefix = SHORT.get(usize::from(index)).copied();
@@ -84,39 +76,4 @@ pub fn find(prefixes: &[Prefix], index: u8) -> Meaning<'_> {
         Some(Prefix { name: None, .. }) => Meaning::Hidden,
         None => Meaning::Unknown,
     }
-}
-
-/// Reads the image's own prefixes.
-pub fn read(image: &Image) -> Result<Vec<Prefix>> {
-    let superblock = &image.superblock;
-    let start = u64::from(superblock.prefix_start) << 2;
-    let is_plain = superblock.has_compat(compat::PLAIN_XATTR_PFX);
-    let mut at = Address {
-        space: match (&image.metabox, is_plain) {
-            (Some(_), false) => Space::Metabox,
-            _ => Space::Image,
-        },
-        offset: start,
-    };
-    // In the packed inode, if there is one and no metabox.
-    let packed = image.packed.as_ref();
-    let packed = packed.filter(|_| !is_plain && at.space == Space::Image);
-    let mut prefixes = Vec::new();
-    for index in 0..usize::from(superblock.prefixes) {
-        let entry = match packed {
-            Some(packed) => data::record(image, packed, &mut at.offset)?,
-            None => record(image, &mut at, "long xattr prefixes")?,
-        };
-        let Some((&base, infix)) = entry.split_first() else {
-            let node: Option<NodeId> = packed.map(|packed| packed.node);
-            return Err(Check::LongPrefix { index }.at(node, at.offset));
-        };
-        let (len, most) = (infix.len(), MOST);
-        if len > most {
-            let check = Check::LongPrefixLen { index, len, most };
-            return Err(check.at(packed.map(|packed| packed.node), at.offset));
-        }
-        prefixes.push(Prefix::new(base, infix));
-    }
-    Ok(prefixes)
 }

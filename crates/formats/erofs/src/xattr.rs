@@ -7,8 +7,9 @@ use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Bound, Error, Problem, Result, check_xattr_name};
 use zerocopy::FromBytes;
 
+use crate::address::{Address, Space};
 use crate::error::Check;
-use crate::image::{Address, Image, Space};
+use crate::image::Image;
 use crate::inode::Inode;
 use crate::ondisk::{XattrEntry, XattrHeader, compat};
 use crate::prefix::{self, Meaning};

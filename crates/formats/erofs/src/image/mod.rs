@@ -1,51 +1,28 @@
 //! One open image: superblock, devices, the special inodes, and reads of metadata.
 //!
 //! Metadata is in the image as it is, or in the data of the metabox inode, which may be compressed.
-//! An [`Address`] says in which of the two.
+//! An [`Address`] says in which of the two. So reading metadata may take mapping an inode, which reads
+//! metadata: both are parts of this module.
+
+mod chunk;
+pub mod data;
+pub mod map;
 
 use std::sync::Arc;
 
 use forerun_io::{BlockCache, Limits, Observer, ReadAt, saturating_usize, u64_from};
-use forerun_vfs::{BlobId, Error, FileType, NodeId, OpenWith, ResolveBlob, Result};
+use forerun_vfs::{BlobId, Error, NodeId, ResolveBlob, Result};
 
-use crate::compressor;
-use crate::data;
+use crate::address::{Address, Space};
 use crate::device::Devices;
 use crate::error::Check;
 use crate::inode::{self, Inode};
-use crate::ondisk::{NID_METABOX, SLOT, SUPERBLOCK_AT, compat};
-use crate::prefix::{self, Prefix};
-use crate::superblock::{self, Superblock};
+use crate::ondisk::{NID_METABOX, SLOT};
+use crate::prefix::Prefix;
+use crate::superblock::Superblock;
 use crate::zmap::Sums;
 
-/// The typical length of decoded blocks of metadata.
-const TYPICAL_BLOCK: u64 = 16 << 10;
-
-/// A place in the metadata.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address {
-    pub space: Space,
-    pub offset: u64,
-}
-
-/// The space that holds a piece of metadata.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Space {
-    /// In the image.
-    Image,
-    /// In the data of the metabox inode.
-    Metabox,
-}
-
-impl Address {
-    /// Returns the place `len` bytes further on.
-    pub const fn plus(self, len: u64) -> Self {
-        Self {
-            space: self.space,
-            offset: self.offset.saturating_add(len),
-        }
-    }
-}
+pub use chunk::Chunks;
 
 /// The state that all parts of the driver share.
 pub struct Image {
@@ -67,100 +44,9 @@ pub struct Image {
 }
 
 impl Image {
-    /// Opens the image, and reads its superblock, tables and special inodes.
-    ///
-    /// # Errors
-    /// `UnknownFormat`, `Unsupported`, `Corrupt` if superblock, tables or root fail a check, `Io`
-    /// if they cannot be read.
-    pub fn open(with: OpenWith) -> Result<Self> {
-        let source = with.metadata;
-        let mut head = [0; superblock::HEAD];
-        let len = saturating_usize(source.len()).min(head.len());
-        let head = head.get_mut(..len).unwrap_or_default();
-        let read = source.read_exact_at(0, head);
-        read.map_err(|error| Error::io(0, head.len(), error))?;
-        let superblock = Superblock::parse(head, source.len())?;
-        let devices = Devices::read(&*source, &superblock)?;
-        let mut image = Self {
-            superblock,
-            limits: with.limits,
-            source,
-            observer: with.observer,
-            blobs: with.blobs,
-            devices,
-            decoded: BlockCache::new(with.cache, TYPICAL_BLOCK),
-            packed: None,
-            metabox: None,
-            prefixes: Vec::new(),
-            sums: Sums::default(),
-        };
-        image.check_sum()?;
-        compressor::check(&image)?;
-        // In this order: the packed inode may be in the metabox, but not the other way round.
-        if let Some(nid) = image.superblock.metabox {
-            if nid & NID_METABOX != 0 {
-                let check = Check::SpecialInItself {
-                    what: "metabox inode",
-                };
-                return Err(check.at(Some(NodeId(nid)), SUPERBLOCK_AT));
-            }
-            image.metabox = Some(image.special(nid, "metabox inode")?);
-        }
-        if let Some(nid) = image.superblock.packed {
-            image.packed = Some(image.special(nid, "packed inode")?);
-        }
-        image.prefixes = prefix::read(&image)?;
-        let root = image.root();
-        match image.named(root.0, "root")?.file_type {
-            FileType::Directory => Ok(image),
-            _ => Err(Check::RootKind.at(Some(root), image.address(root)?.offset)),
-        }
-    }
-
-    fn check_sum(&self) -> Result<()> {
-        if !self.superblock.has_compat(compat::SB_CHKSUM) {
-            return Ok(());
-        }
-        // Blocks that end before the superblock are checksummed from the superblock on.
-        let len = match self.superblock.block_size() {
-            len if len > SUPERBLOCK_AT => len - SUPERBLOCK_AT,
-            len => len,
-        };
-        let at = Address {
-            space: Space::Image,
-            offset: SUPERBLOCK_AT,
-        };
-        // At most a block.
-        let mut bytes = vec![0; saturating_usize(len)];
-        self.read(at, &mut bytes, "block of the superblock", None)?;
-        let (found, actual) = (self.superblock.checksum, superblock::checksum(&bytes));
-        if found != actual {
-            return Err(Check::Checksum { found, actual }.at(None, SUPERBLOCK_AT));
-        }
-        Ok(())
-    }
-
     /// Returns the root directory.
     pub const fn root(&self) -> NodeId {
         NodeId(self.superblock.root)
-    }
-
-    /// Reads an inode that the superblock names.
-    fn named(&self, nid: u64, what: &'static str) -> Result<Inode> {
-        match self.inode(NodeId(nid)) {
-            Err(Error::StaleNode(_)) => {
-                Err(Check::NodeOutside { what, nid }.at(None, SUPERBLOCK_AT))
-            }
-            result => result,
-        }
-    }
-
-    fn special(&self, nid: u64, what: &'static str) -> Result<Inode> {
-        let inode = self.named(nid, what)?;
-        if inode.file_type != FileType::Regular {
-            return Err(Check::SpecialKind { what }.at(Some(inode.node), inode.at.offset));
-        }
-        Ok(inode)
     }
 
     /// Returns the place of the inode of `node`.

@@ -5,10 +5,10 @@ use std::ops::{ControlFlow, Range};
 use forerun_io::saturating_usize;
 use forerun_vfs::{BlobId, Error, Extent, Place, Result};
 
-use crate::chunk;
+use super::{Image, Metadata, chunk};
+use crate::address::Space;
 use crate::device;
 use crate::error::Check;
-use crate::image::{Image, Metadata, Space};
 use crate::inode::{DataLayout, Inode};
 use crate::ondisk::incompat;
 use crate::zmap::{self, Piece};

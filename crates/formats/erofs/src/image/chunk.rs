@@ -6,10 +6,11 @@ use forerun_io::saturating_usize;
 use forerun_vfs::{Error, Extent, Place, Result};
 use zerocopy::FromBytes;
 
+use super::Image;
+use super::map::{self, Visit};
+use crate::address::Address;
 use crate::error::Check;
-use crate::image::{Address, Image};
 use crate::inode::{self, Inode};
-use crate::map::{self, Visit};
 use crate::ondisk::{ChunkIndex, chunk};
 
 /// Entries read at a time: a page of them.

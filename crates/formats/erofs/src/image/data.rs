@@ -8,10 +8,9 @@ use std::ops::{ControlFlow, Range};
 use forerun_io::{ReadAt, saturating_usize, u64_from};
 use forerun_vfs::{BlobId, Bound, EncodedBlock, Error, Extent, Place, Result};
 
+use super::{Image, map};
 use crate::error::Check;
-use crate::image::Image;
 use crate::inode::Inode;
-use crate::map;
 
 /// Reads the bytes of `inode` from `offset` on.
 pub fn read(image: &Image, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<()> {

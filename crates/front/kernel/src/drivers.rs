@@ -1,7 +1,5 @@
 //! The formats that the kernel mounts: one row for each, with all that this crate knows of it.
 
-use crate::overlay;
-
 /// A format, and the kernel's driver for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Driver {
@@ -68,6 +66,9 @@ const DRIVERS: [Driver; 4] = [
 /// The row of the one format whose images are mounted while they are being fetched.
 pub const ON_DEMAND: Driver = EROFS;
 
+/// The kernel's name of the filesystem that shows the objects of a store as files.
+pub const OVERLAY: &str = "overlay";
+
 /// Returns the driver for a format.
 pub fn for_format(format: &str) -> Option<&'static Driver> {
     DRIVERS.iter().find(|driver| driver.format == format)
@@ -82,7 +83,7 @@ pub fn from_file(fstype: &str) -> Option<FromFile> {
 /// Returns whether this crate makes mounts of that type, in the kernel's terms.
 pub fn mounts_type(fstype: &str) -> bool {
     let mut drivers = DRIVERS.iter();
-    fstype == overlay::FSTYPE || drivers.any(|driver| driver.fstype == fstype)
+    fstype == OVERLAY || drivers.any(|driver| driver.fstype == fstype)
 }
 
 #[cfg(test)]
@@ -102,8 +103,8 @@ mod tests {
             assert_eq!(for_format(format).map(|of| of.fstype), fstype, "{format}");
             assert_eq!(mounts_type(format), fstype == Some(format), "{format}");
         }
-        assert!(mounts_type("overlay"));
+        assert!(mounts_type(OVERLAY));
         assert_eq!(from_file("erofs"), EROFS.from_file);
-        assert_eq!(from_file("overlay"), None);
+        assert_eq!(from_file(OVERLAY), None);
     }
 }

@@ -14,11 +14,10 @@ use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount};
 
 use crate::context::Context;
+use crate::drivers::OVERLAY;
 use crate::error::Error;
 use crate::options::Options;
 
-/// The kernel's name of the filesystem.
-pub const FSTYPE: &str = "overlay";
 /// The layer with the names; the `+` is part of the option.
 const LOWER: &str = "lowerdir+";
 /// The layer of data only.
@@ -74,7 +73,7 @@ fn context(source: &OsStr, options: &Options) -> Result<Context, Error> {
         Verity::Require => "require",
     };
     let what = "overlayfs over the image and its objects";
-    let mut context = Context::open(FSTYPE, what.to_string())?
+    let mut context = Context::open(OVERLAY, what.to_string())?
         .set("source", source)?
         .set("metacopy", "on")?
         .set("redirect_dir", "on")?;
@@ -105,7 +104,7 @@ mod tests {
     /// Tests the way of kernels before 6.15, with a tmpfs in place of the EROFS.
     #[test]
     fn a_lower_layer_by_its_path() {
-        if !require::root() || !require::kernel_filesystem(FSTYPE) {
+        if !require::root() || !require::kernel_filesystem(OVERLAY) {
             return;
         }
         let dir = temp_dir("overlay-by-path");

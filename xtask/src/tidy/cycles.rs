@@ -24,6 +24,8 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "crates/formats/tar",
     "crates/front/export",
     "crates/front/kernel",
+    "crates/front/measure",
+    "crates/front/pictures",
     "crates/front/sandbox",
     "crates/io",
     "crates/store/cache",

@@ -23,6 +23,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "crates/formats/squashfs",
     "crates/formats/tar",
     "crates/front/export",
+    "crates/front/fuse",
     "crates/front/kernel",
     "crates/front/measure",
     "crates/front/pictures",

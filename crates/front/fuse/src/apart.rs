@@ -19,7 +19,7 @@ use nix_numbers::sched::{CloneFlags, unshare};
 use nix_numbers::sys::signal::SigSet;
 use nix_numbers::unistd::close;
 
-use crate::handover::Channel;
+use crate::channel::Channel;
 
 /// Number of the message.
 const NOTIFY_INVAL_ENTRY: u32 = 3;

@@ -16,7 +16,6 @@ use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use forerun::{MountEntry, Mountpoint, mount_of, mounts};
@@ -29,7 +28,8 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
-use crate::mountpoint::is_fuse;
+use crate::helper::{find_helper, without_name};
+use crate::liveness::is_fuse;
 use crate::{MountError, MountOptions};
 
 /// A mount that was just made.
@@ -259,18 +259,6 @@ fn last_words(mut process: Child) -> String {
     }
 }
 
-/// Removes a program's name from the front of its message, as an error names the program anyway.
-pub fn without_name(program: &Path, message: String) -> String {
-    let name = program.display().to_string();
-    let rest = message
-        .strip_prefix(&name)
-        .and_then(|rest| rest.strip_prefix(": "));
-    match rest {
-        Some(rest) => rest.to_string(),
-        None => message,
-    }
-}
-
 /// Receives the open device, which comes with one byte; nothing if the helper ended without sending it.
 fn receive_device(socket: &OwnedFd) -> Option<OwnedFd> {
     let mut byte = [0];
@@ -322,17 +310,6 @@ fn escape(text: &OsStr) -> OsString {
         out.push(byte);
     }
     OsStr::from_bytes(&out).to_os_string()
-}
-
-/// Finds fusermount3, or the fusermount of older systems.
-pub fn find_helper() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);
-    let dirs: Vec<_> = std::env::split_paths(&path).chain(usual).collect();
-    ["fusermount3", "fusermount"]
-        .iter()
-        .flat_map(|name| dirs.iter().map(move |dir| dir.join(name)))
-        .find(|program| program.is_absolute() && program.is_file())
 }
 
 #[cfg(test)]

@@ -14,20 +14,16 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_io::Unpoisoned;
 use forerun_vfs::{Error, Result};
-use fuser::{BackingId, Errno, FileHandle, FopenFlags, ReplyOpen, RequestId};
+use fuser::{BackingId, FileHandle, ReplyOpen};
 
 use crate::MountOptions;
-use crate::core::Core;
-use crate::counts::Operation;
-use crate::errno::errno;
-use crate::handover::RESENT;
 use crate::ledger::{HostFile, Registered, Registration, RegistrationSlot};
 
 const REPLACED: &str = "the object was replaced while a file with its data was open";
@@ -68,7 +64,7 @@ struct OpenFile {
 }
 
 /// How a handle is served.
-enum Way {
+pub enum Way {
     /// By reads of this process.
     Here,
     /// By the kernel, under a registration of this process.
@@ -151,38 +147,16 @@ impl Backings {
         self.files.lock().unpoisoned()
     }
 
-    /// Answers an OPEN: opens the data outside the image, and gives it to the kernel if it takes it.
-    pub fn open(&self, core: &Core, request: RequestId, number: u64, reply: ReplyOpen) {
-        let opened = core.reader.open(core.node(number));
-        if let Err(error) = core.noted(Operation::Open, number, opened) {
-            return reply.error(errno(&error));
-        }
-        // No two requests of a connection have the same number, whichever server answers them. An OPEN
-        // that is sent again is the same handle.
-        let handle = request.0 & !RESENT;
-        match self.way(core, (number, handle), &reply) {
-            Ok(Way::Kernel(backing)) => {
-                reply.opened_passthrough(FileHandle(handle), FopenFlags::empty(), &backing);
-            }
-            Ok(Way::Earlier(id, connection)) => {
-                match answer(&connection, request, handle, id) {
-                    // Dropped, it would answer once more, with EIO.
-                    Ok(()) => std::mem::forget(reply),
-                    Err(error) => {
-                        tracing::debug!("answering an OPEN: {error}");
-                        reply.error(Errno::EIO);
-                    }
-                }
-            }
-            Ok(Way::Here) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE),
-            Err(error) => {
-                let error = core.noted(Operation::Open, number, Err::<(), _>(error));
-                reply.error(error.map_or_else(|error| errno(&error), |()| Errno::EIO));
-            }
-        }
-    }
-
-    fn way(&self, core: &Core, (number, handle): (u64, u64), reply: &ReplyOpen) -> Result<Way> {
+    /// Decides how a new handle is served. `find` opens the file with the data, if there is one.
+    ///
+    /// # Errors
+    /// Those of `find`; `Io` for a file that took the place of one that is open.
+    pub fn way(
+        &self,
+        find: impl FnOnce() -> Result<Option<File>>,
+        (number, handle): (u64, u64),
+        reply: &ReplyOpen,
+    ) -> Result<Way> {
         let mut files = self.lock();
         let is_wanted = self.wanted.load(Ordering::Relaxed);
         let is_known = files.open.contains_key(&number) || files.earlier.contains_key(&number);
@@ -190,7 +164,7 @@ impl Backings {
             return Ok(Way::Here);
         }
         // Opened again, so that it is verified again if it was changed.
-        let Some(object) = core.reader.fs().backing(core.node(number))? else {
+        let Some(object) = find()? else {
             return Ok(Way::Here);
         };
         let file = host_file(&object)?;
@@ -278,18 +252,6 @@ impl Backings {
     }
 }
 
-/// Answers an OPEN with a file that is registered under `id`, as `fuser` does where it registered it.
-fn answer(connection: impl AsFd, request: RequestId, handle: u64, id: u32) -> io::Result<()> {
-    let len: u32 = 32;
-    let flags = FopenFlags::FOPEN_PASSTHROUGH.bits();
-    let mut message = [len, 0].map(u32::to_ne_bytes).concat();
-    message.extend_from_slice(&request.0.to_ne_bytes());
-    message.extend_from_slice(&handle.to_ne_bytes());
-    message.extend_from_slice([flags, id].map(u32::to_ne_bytes).as_flattened());
-    rustix::io::write(connection, &message)?;
-    Ok(())
-}
-
 /// Returns the kernel's number of a registration. `fuser` shows it to `Debug` only, or to a caller that
 /// will not have it closed. The version of `fuser` is pinned; without a number no file is registered.
 fn id_of(backing: &BackingId) -> io::Result<u32> {
@@ -306,19 +268,4 @@ fn host_file(file: &File) -> Result<HostFile> {
         device: metadata.dev(),
         inode: metadata.ino(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_has_the_bytes_of_the_protocol() {
-        let (kernel, server) = std::os::unix::net::UnixStream::pair().unwrap();
-        answer(&server, RequestId(RESENT | 6), 6, 3).unwrap();
-        let mut bytes = [0; 40];
-        let count = io::Read::read(&mut &kernel, &mut bytes).unwrap();
-        let words = [32, 0, 6, 1 << 31, 6, 0, 1 << 7, 3].map(u32::to_le_bytes);
-        assert_eq!(bytes[..count], *words.as_flattened());
-    }
 }

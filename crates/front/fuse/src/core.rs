@@ -10,9 +10,9 @@ use fuser::FileAttr;
 use crate::MountOptions;
 use crate::attr::Ownership;
 use crate::backing::Backings;
+use crate::connection::Negotiated;
 use crate::counts::{Counts, Operation};
 use crate::failures::Failures;
-use crate::handover::Negotiated;
 use crate::inode::Inodes;
 
 /// One image under one set of mount options.

@@ -18,6 +18,8 @@ mod attach;
 mod attr;
 mod backing;
 mod bdi;
+mod channel;
+mod connection;
 mod core;
 mod counts;
 mod cpu_follower;
@@ -28,14 +30,18 @@ mod failures;
 #[doc(hidden)]
 pub mod fuzzing;
 mod given_up;
+mod guarded;
 mod guardian;
 mod handover;
+mod helper;
 mod id_map;
 mod inode;
 mod ledger;
+mod liveness;
 mod mount;
 mod mountpoint;
 mod namespace;
+mod open;
 mod options;
 mod outside;
 mod page_cache;
@@ -45,30 +51,35 @@ mod push;
 mod refuse;
 mod remount;
 mod request_threads;
+mod serve_outside;
+mod served;
 mod serving;
 mod streams;
+mod take_over;
 mod tuning;
 mod umount;
 mod unmounter;
 mod workers;
 mod written;
 
+pub use channel::{Channel, timespec};
 pub use counts::{Operation, RequestCounts};
-pub use error::{MountError, UmountError};
+pub use error::{HandoverError, MountError, UmountError};
 pub use forerun::{Image, MountEntry, Reader, Volume, VolumeMut, is_mounted_for_writing, mounts};
-pub use handover::{
-    Channel, FromKeeper, FromServer, Giver, HandoverError, Inherited, Kept, Turn, take_over,
-    take_over_volume, timespec,
-};
+pub use handover::{FromKeeper, FromServer, Giver, Inherited, Kept, Turn};
 pub use ledger::LedgerFile;
-pub use mount::{Monitor, Mount, mount, mount_reader, mount_volume};
+pub use mount::{Mount, mount, mount_reader, mount_volume};
 pub use namespace::MountNamespace;
 pub use options::{MountOptions, OptionError, option_words, parse_size};
-pub use outside::{Outside, prepare_mountpoint, serve_outside};
+pub use outside::Outside;
+pub use place::prepare_mountpoint;
 pub use remount::remount;
+pub use serve_outside::serve_outside;
+pub use served::Monitor;
 pub use serving::Ending;
-pub use umount::{UmountOptions, umount};
-pub use unmounter::{Unmounted, Unmounter};
+pub use take_over::{take_over, take_over_volume};
+pub use umount::{UmountOptions, Unmounted, umount};
+pub use unmounter::Unmounter;
 pub use workers::Waiting;
 
 /// Filesystem type of our mounts in `/proc/self/mountinfo`, unless `subtype=` says otherwise.

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use forerun::{EngineOptions, Image, MemoryLimit, Reader, StatsSnapshot, Volume};
 use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
@@ -13,15 +13,17 @@ use crate::adapter_mut::{AdapterMut, CoreMut, Journal, Stale};
 use crate::apart::Apart;
 use crate::core::Core;
 use crate::counts::RequestCounts;
-use crate::error::{MountError, UmountError};
-use crate::handover::{Giver, HandoverError};
+use crate::error::{HandoverError, MountError, UmountError};
+use crate::handover::Giver;
 use crate::ledger::Ledger;
 use crate::page_cache::PageCache;
 use crate::place::{Place, answers, attach_here, place};
 use crate::push::Pusher;
 use crate::request_threads::RequestThreads;
+use crate::served::{Monitor, Served};
 use crate::serving::{DEVICE_END_TIMEOUT, Ended, Ending, IMAGE_END_TIMEOUT, Serving};
-use crate::unmounter::{Unmounted, Unmounter};
+use crate::umount::Unmounted;
+use crate::unmounter::Unmounter;
 use crate::workers::{Waiting, Workers};
 use crate::{MountOptions, bdi};
 
@@ -43,65 +45,6 @@ pub struct Mount {
     pushing: bool,
     /// The device hangs: to write the last changes would hang, too.
     is_lost: bool,
-}
-
-/// The image or volume that a mount serves.
-#[derive(Debug)]
-pub enum Served {
-    /// An image, for reading.
-    Image(Arc<Core>),
-    /// A volume, for writing as well.
-    Volume(Arc<CoreMut>),
-}
-
-impl Served {
-    fn stats(&self) -> StatsSnapshot {
-        match self {
-            Self::Image(core) => core.reader.observer().stats().snapshot(),
-            Self::Volume(core) => core.volume.observer().stats().snapshot(),
-        }
-    }
-
-    fn requests(&self) -> RequestCounts {
-        match self {
-            Self::Image(core) => core.counts.snapshot(),
-            Self::Volume(core) => core.counts.snapshot(),
-        }
-    }
-}
-
-/// A monitor that reports on a mount as long as it lasts, without keeping it alive.
-#[derive(Clone, Debug)]
-pub struct Monitor {
-    served: Watched,
-}
-
-#[derive(Clone, Debug)]
-enum Watched {
-    Image(Weak<Core>),
-    Volume(Weak<CoreMut>),
-}
-
-impl Monitor {
-    /// Returns the engine's counters and the requests of the kernel; nothing once the mount has ended.
-    #[must_use]
-    pub fn counters(&self) -> Option<(StatsSnapshot, RequestCounts)> {
-        let served = match &self.served {
-            Watched::Image(core) => Served::Image(core.upgrade()?),
-            Watched::Volume(core) => Served::Volume(core.upgrade()?),
-        };
-        Some((served.stats(), served.requests()))
-    }
-
-    /// Returns how many bytes the caches hold; nothing for a volume that changes, whose data is not
-    /// cached, and once the mount has ended.
-    #[must_use]
-    pub fn cached_bytes(&self) -> Option<u64> {
-        match &self.served {
-            Watched::Image(core) => Some(core.upgrade()?.reader.cached_bytes()),
-            Watched::Volume(_) => None,
-        }
-    }
 }
 
 /// Mounts `image` on `dir`, and returns once the mount answers.
@@ -374,11 +317,7 @@ impl Mount {
     /// Returns the handle that reads its counters from other threads.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
-        let served = match &self.served {
-            Served::Image(core) => Watched::Image(Arc::downgrade(core)),
-            Served::Volume(core) => Watched::Volume(Arc::downgrade(core)),
-        };
-        Monitor { served }
+        Monitor::new(&self.served)
     }
 
     /// Returns the handle that ends it although files are open, to be kept by a signal handler.
@@ -455,17 +394,5 @@ impl Drop for Mount {
             core.flusher.end();
         }
         self.unmounter.dismiss_guardian();
-    }
-}
-
-impl std::fmt::Debug for Core {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Core").finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for CoreMut {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CoreMut").finish_non_exhaustive()
     }
 }

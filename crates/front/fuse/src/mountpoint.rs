@@ -1,22 +1,16 @@
 //! Directories to mount on: which they are, and which mount is there already.
 //!
-//! The mount that is there may be dead, or its server may answer nothing. Opening it sends no request;
-//! one request follows, from another thread and with a limit of time.
+//! The mount that is there may be dead, or its server may answer nothing. Opening it sends no request.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::sync_channel;
-use std::time::Duration;
 
 use forerun::Mountpoint;
-use rustix::io::Errno;
 
+use crate::liveness::{is_dead, is_fuse};
 use crate::umount::take_down;
 use crate::{FSTYPE, MountEntry, MountError, UmountError, UmountOptions};
-
-/// How long a server may take to show that it lives.
-const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Opens a directory for mounting on. Removes a dead mount of forerun's that is there.
 pub fn prepare(dir: &Path) -> Result<Mountpoint, MountError> {
@@ -83,29 +77,4 @@ fn tell_of_files(place: &Mountpoint) {
         let path = place.path().display();
         tracing::info!("{path} is not empty; the mount hides its files");
     }
-}
-
-/// Returns whether it is of a kind that can be dead. Others get no request: a network filesystem may
-/// not answer for a long time.
-pub fn is_fuse(entry: &MountEntry) -> bool {
-    entry.fstype == "fuse" || entry.fstype.starts_with("fuse.")
-}
-
-/// Returns whether the server of an opened mount has died. Requests the statistics of the filesystem:
-/// unlike attributes, these are never in a cache that outlives the server. A server that does not
-/// answer in time counts as alive.
-pub fn is_dead(opened: io::Result<OwnedFd>) -> bool {
-    let Ok(opened) = opened else { return false };
-    let (answer, answered) = sync_channel(1);
-    let thread = std::thread::Builder::new().name("forerun-fuse-alive".to_string());
-    let asking = thread.spawn(move || {
-        let asked = rustix::fs::fstatvfs(opened);
-        let _too_late = answer.send(matches!(asked, Err(error) if is_disconnected(error)));
-    });
-    asking.is_ok() && answered.recv_timeout(SERVER_TIMEOUT).unwrap_or(false)
-}
-
-/// Returns whether the FUSE connection has no other end (ENOTCONN) or was cut (ECONNABORTED).
-const fn is_disconnected(error: Errno) -> bool {
-    matches!(error, Errno::NOTCONN | Errno::CONNABORTED)
 }

@@ -16,7 +16,7 @@ use forerun_io::Unpoisoned;
 use fuser::Errno;
 
 use crate::given_up::has_given_up;
-use crate::workers::guarded;
+use crate::guarded::guarded;
 
 /// Pause between two looks at waiting requests. A request younger than this is left alone.
 const LOOK: Duration = Duration::from_millis(100);

@@ -34,6 +34,15 @@ pub fn place(dir: &Path, options: &MountOptions) -> Result<Place, MountError> {
     })
 }
 
+/// Makes sure that `dir` can be mounted on, and removes a dead mount of ours from it. For a server that
+/// will be confined when it mounts.
+///
+/// # Errors
+/// As [`mount`](crate::mount()).
+pub fn prepare_mountpoint(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
+    prepare_within(dir, options.namespace.as_ref()).map(drop)
+}
+
 /// Opens a directory to mount on in this mount namespace. Removes a dead mount of forerun's that is there.
 pub fn prepare_within(
     dir: &Path,

@@ -7,7 +7,8 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::attach::flags;
-use crate::mountpoint::{is_fuse, open};
+use crate::liveness::is_fuse;
+use crate::mountpoint::open;
 use crate::{MountError, MountOptions, UmountError};
 
 /// Sets the flags of the FUSE mount on `dir` to those of `options`: `suid`, `dev`, `exec`, and `ro` or

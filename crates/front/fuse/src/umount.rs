@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use forerun::{Mountpoint, Sight, find_mount, mount_at};
 use rustix::io::Errno;
 
-use crate::attach::find_helper;
-use crate::mountpoint::{is_dead, is_fuse};
+use crate::helper::{find_helper, without_name};
+use crate::liveness::{is_dead, is_fuse};
 use crate::{FSTYPE, MountEntry, UmountError, written};
 
 /// How to unmount.
@@ -18,6 +18,16 @@ pub struct UmountOptions {
     pub lazy: bool,
     /// Even if it is not one of forerun's mounts, and with the mounts inside it.
     pub force: bool,
+}
+
+/// The outcome of [`Unmounter::unmount`](crate::Unmounter::unmount).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmounted {
+    /// It is gone.
+    Done,
+    /// It is out of sight, but files are still open: these are served until they are closed, and
+    /// only then does [`Mount::wait`](crate::Mount::wait) return.
+    StillInUse,
 }
 
 /// Takes down the mount on `dir`. A mount whose process has died is taken down even if it is in use:
@@ -121,6 +131,6 @@ fn by_helper(path: &Path, lazy: bool) -> Result<(), UmountError> {
         let path = path.to_path_buf();
         return Err(UmountError::Busy { path });
     }
-    let message = crate::attach::without_name(&program, message);
+    let message = without_name(&program, message);
     Err(UmountError::Helper { program, message })
 }

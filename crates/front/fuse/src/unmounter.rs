@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun::{Sight, find_mount, mounts};
 use forerun_io::Unpoisoned;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::connection::is_connected;
 use crate::guardian::Guardian;
 use crate::namespace::within;
 use crate::outside::{MountedOutside, Outside};
-use crate::umount::take_down;
+use crate::umount::{Unmounted, take_down};
 use crate::{MountEntry, MountError, MountNamespace, MountOptions, UmountError, UmountOptions};
 
 /// A handle that ends a mount, from any thread.
@@ -44,16 +44,6 @@ struct Held {
     /// may already be that of another.
     connection: Option<OwnedFd>,
     guardian: Option<Guardian>,
-}
-
-/// The outcome of [`Unmounter::unmount`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unmounted {
-    /// It is gone.
-    Done,
-    /// It is out of sight, but files are still open: these are served until they are closed, and
-    /// only then does [`Mount::wait`](crate::Mount::wait) return.
-    StillInUse,
 }
 
 impl Unmounter {
@@ -236,20 +226,5 @@ impl Unmounter {
 
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unpoisoned()
-    }
-}
-
-/// Returns whether the connection still has a mount. FUSE signals an error on one that has none any more.
-pub fn is_connected(connection: &OwnedFd) -> bool {
-    let mut connection = [PollFd::new(connection, PollFlags::empty())];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    match poll(&mut connection, Some(&at_once)) {
-        Ok(_) => connection
-            .iter()
-            .all(|fd| !fd.revents().contains(PollFlags::ERR)),
-        Err(_) => true,
     }
 }

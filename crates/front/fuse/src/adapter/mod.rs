@@ -24,10 +24,11 @@ use fuser::{
 };
 
 use crate::attr;
+use crate::connection::Negotiated;
 use crate::core::{Core, Seek, Xattr};
 use crate::counts::Operation;
 use crate::errno::errno;
-use crate::handover::Negotiated;
+use crate::open;
 use crate::push::Pusher;
 use crate::request_threads::{RequestSize, RequestThreads};
 use crate::workers::{About, Lane, Workers};
@@ -228,12 +229,12 @@ impl Filesystem for Adapter {
         }
         let core = Arc::clone(&self.core);
         let request = req.unique();
-        let open = move || core.backings.open(&core, request, ino.0, reply);
+        let answer = move || open::open(&core, request, ino.0, reply);
         let asks = RequestSize::Small(req.pid());
         self.threads
             .take(asks, || match self.core.reader.is_slow() {
-                true => self.workers.run_aside(Lane::Metadata, open),
-                false => self.workers.run_once(Lane::Metadata, open),
+                true => self.workers.run_aside(Lane::Metadata, answer),
+                false => self.workers.run_once(Lane::Metadata, answer),
             });
     }
 

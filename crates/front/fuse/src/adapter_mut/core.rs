@@ -18,10 +18,10 @@ use super::respell::{Alias, Answer, LookedUp, Respelling};
 use super::stale::Stale;
 use crate::MountOptions;
 use crate::attr::{Ownership, system_time};
+use crate::connection::Negotiated;
 use crate::counts::{Counts, Operation};
 use crate::errno::errno;
 use crate::failures::Failures;
-use crate::handover::Negotiated;
 use crate::outside::Outside;
 
 /// How long the kernel may cache answers: only this mount changes the volume.

@@ -14,8 +14,8 @@ use super::core::CoreMut;
 use super::entries::reply_empty;
 use super::numbers::LOST;
 use super::setattr::{Wanted, setattr};
+use crate::connection::Negotiated;
 use crate::counts::Operation;
-use crate::handover::Negotiated;
 
 /// Background requests (readahead) that the kernel may have in flight.
 const MAX_BACKGROUND: u16 = 64;

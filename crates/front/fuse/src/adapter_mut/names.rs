@@ -13,8 +13,8 @@ use fuser::{FileAttr, Request};
 use super::core::{AnsweredEntry, CoreMut, now};
 use super::journal::{Commit, Spelled};
 use super::known::Name;
+use crate::connection::RESENT;
 use crate::counts::Operation;
-use crate::handover::RESENT;
 
 /// A directory and a name in it.
 type DirAndName<'a> = (NodeId, &'a [u8]);

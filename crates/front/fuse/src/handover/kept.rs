@@ -5,10 +5,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use super::message::Descriptors;
-use super::resend::resend;
-use super::{Channel, FromKeeper, HandoverError, Offer};
-use crate::unmounter::{Unmounter, is_connected};
-use crate::{MountNamespace, UmountError, Unmounted};
+use super::{FromKeeper, Offer};
+use crate::MountNamespace;
+use crate::channel::Channel;
+use crate::connection::{is_connected, resend};
+use crate::error::{HandoverError, UmountError};
+use crate::umount::Unmounted;
+use crate::unmounter::Unmounter;
 
 /// A mount whose connection this process holds without serving it.
 #[derive(Debug)]

@@ -5,10 +5,13 @@ use std::sync::{Arc, Weak};
 use forerun_io::Unpoisoned;
 
 use super::message::{Descriptors, Kind};
-use super::{Channel, FromServer, HandoverError, Negotiated, Offer};
+use super::{FromServer, Offer};
 use crate::adapter_mut::CoreMut;
+use crate::channel::Channel;
+use crate::connection::Negotiated;
 use crate::core::Core;
-use crate::mount::Served;
+use crate::error::HandoverError;
+use crate::served::Served;
 use crate::unmounter::Unmounter;
 
 /// A handle that passes a mount on to another process, from any thread.

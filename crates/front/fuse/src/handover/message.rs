@@ -6,8 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use super::channel::{Channel, Received};
-use super::{HandoverError, Inherited, Kept, Negotiated};
+use super::{Inherited, Kept};
+use crate::channel::{Channel, Received};
+use crate::connection::Negotiated;
+use crate::error::HandoverError;
 
 /// To be raised with every change to these messages, and with every change to which number a driver
 /// or [`Inodes`](crate::inode::Inodes) gives a node, or which cookie a directory's entry: the kernel

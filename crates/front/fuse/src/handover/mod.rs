@@ -12,7 +12,7 @@
 //! offers it the mount, and has the kernel resend the requests that the old server had taken and not
 //! answered (FUSE_NOTIFY_RESEND, Linux 6.9). Without a kernel that can do so no mount is kept.
 //!
-//! The keeper has a [`Channel`] to each of the others; [`FromServer`] and [`FromKeeper`] are the
+//! The keeper has a [`Channel`](crate::Channel) to each of the others; [`FromServer`] and [`FromKeeper`] are the
 //! messages. A channel ends when its process ends, so no message is needed for that.
 //!
 //! A volume that is mounted for writing has state in its server. The facts that the kernel relies on
@@ -24,23 +24,13 @@
 //!
 //! Not handed over while their server lives: volumes with open files that have no name.
 
-mod channel;
-mod error;
-mod init;
+mod inherited;
 mod kept;
 mod leave;
 mod message;
-mod resend;
-mod take;
 
-pub use channel::{Channel, timespec};
-pub use error::HandoverError;
-pub use init::{Negotiated, request as init_request};
+pub use inherited::{Inherited, Turn};
 pub use kept::Kept;
 pub use leave::Giver;
 use message::Offer;
 pub use message::{FromKeeper, FromServer};
-pub use take::{Inherited, Turn, take_over, take_over_volume};
-
-/// The bit of a request's number that says that the kernel sends it again.
-pub const RESENT: u64 = 1 << 63;

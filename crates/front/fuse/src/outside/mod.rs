@@ -4,8 +4,7 @@
 //! confined starts another process first, and sends it requests. These are few and name no path: the
 //! other process has the command line of the mount. It reads no byte of an image.
 
-mod packet;
-mod serve;
+pub mod packet;
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,13 +17,11 @@ use std::sync::{Arc, Mutex};
 use forerun_io::Unpoisoned;
 
 use crate::guardian::Guardian;
-use crate::{Inherited, MountError, MountOptions, UmountError, Unmounted};
+use crate::{MountError, UmountError, Unmounted};
 use packet::Packet;
 
-pub use serve::serve_outside;
-
 /// The first words of requests and answers.
-mod word {
+pub mod word {
     pub const ATTACH: &str = "attach";
     pub const ADOPT: &str = "adopt";
     pub const UNMOUNT: &str = "unmount";
@@ -81,13 +78,9 @@ impl Outside {
         Self(Arc::new(Handle { socket, process }))
     }
 
-    /// Passes on the mount that this server takes over. Call it once, and before the process is confined.
-    ///
-    /// # Errors
-    /// Those of the socket, and what the other process reports.
-    pub fn adopt(&self, inherited: &Inherited) -> io::Result<()> {
-        let place = place(inherited.device(), inherited.path());
-        let request = [word::ADOPT.as_bytes(), b" ", &place].concat();
+    /// Passes on the mount with this device number and path, which this server takes over.
+    pub(crate) fn adopt_mount(&self, device: (u32, u32), path: &Path) -> io::Result<()> {
+        let request = [word::ADOPT.as_bytes(), b" ", &place(device, path)].concat();
         self.done(&request, &[]).map(drop)
     }
 
@@ -160,15 +153,6 @@ impl Outside {
     }
 }
 
-/// Makes sure that `dir` can be mounted on, and removes a dead mount of ours from it. For a server that
-/// will be confined when it mounts.
-///
-/// # Errors
-/// As [`mount`](crate::mount()).
-pub fn prepare_mountpoint(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
-    crate::place::prepare_within(dir, options.namespace.as_ref()).map(drop)
-}
-
 /// Takes bytes as a message, for the fuzz targets.
 pub fn exercise(bytes: &[u8]) {
     let sent = rustix::net::socketpair(
@@ -191,14 +175,14 @@ pub fn exercise(bytes: &[u8]) {
 }
 
 /// Encodes a place for [`parse_place`].
-fn place(device: (u32, u32), path: &Path) -> Vec<u8> {
+pub fn place(device: (u32, u32), path: &Path) -> Vec<u8> {
     let (major, minor) = device;
     let numbers = format!("{major} {minor} ");
     [numbers.as_bytes(), path.as_os_str().as_bytes()].concat()
 }
 
 /// Parses `8 1 /mnt`.
-fn parse_place(bytes: &[u8]) -> Option<((u32, u32), PathBuf)> {
+pub fn parse_place(bytes: &[u8]) -> Option<((u32, u32), PathBuf)> {
     let mut parts = bytes.splitn(3, |&byte| byte == b' ');
     let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
     let device = (number()?, number()?);

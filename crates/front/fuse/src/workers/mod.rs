@@ -25,6 +25,7 @@ use forerun::{MemoryLimit, wait};
 use forerun_io::Unpoisoned;
 use fuser::Errno;
 
+use crate::guarded::{guarded, tell_of_panic};
 use crate::parked::{Parked, Watch};
 
 /// Most threads of a lane, where memory is not scarce.
@@ -355,19 +356,6 @@ impl Queue {
             }
         }
     }
-}
-
-/// Runs `job`, and returns whether it ended without a panic.
-pub fn guarded(job: impl FnOnce()) -> bool {
-    let ended = catch_unwind(AssertUnwindSafe(job)).is_ok();
-    if !ended {
-        tell_of_panic();
-    }
-    ended
-}
-
-fn tell_of_panic() {
-    tracing::error!("a request panicked and was answered with an input/output error");
 }
 
 #[cfg(test)]

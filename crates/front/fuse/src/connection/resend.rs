@@ -1,10 +1,13 @@
-//! The notification that has the kernel send requests again.
+//! Requests that the kernel sends again, and the notification that has it do so.
 
 use std::io;
 use std::os::fd::AsFd;
 
 /// Number of the notification (FUSE_NOTIFY_RESEND, Linux 6.9).
 const NOTIFY_RESEND: u32 = 7;
+
+/// The bit of a request's number that says that the kernel sends it again.
+pub const RESENT: u64 = 1 << 63;
 
 /// Has the kernel send again what was read from this connection and not answered.
 ///

@@ -1,9 +1,11 @@
 //! Errors of a mount as a whole, with advice on what to do.
 
+mod handover;
+
 use std::io;
 use std::path::PathBuf;
 
-use crate::HandoverError;
+pub use handover::HandoverError;
 
 /// Why an image could not be mounted, or its mount ended badly.
 #[derive(Debug, thiserror::Error)]

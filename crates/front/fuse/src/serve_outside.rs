@@ -6,12 +6,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use super::packet::{self, Packet};
-use super::{parse_place, place, word};
 use crate::attach::{Attached, attach};
 use crate::guardian::Guardian;
 use crate::mountpoint::prepare;
 use crate::namespace::{forget, within};
+use crate::outside::packet::{self, Packet};
+use crate::outside::{parse_place, place, word};
 use crate::place::answers;
 use crate::umount::take_down;
 use crate::unmounter::Unmounter;

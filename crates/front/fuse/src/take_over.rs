@@ -1,119 +1,24 @@
 //! The successor's part: it takes a mount over.
 
-use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use forerun::{Image, Volume};
 use fuser::{Filesystem, Notifier, Session};
 
-use super::message::{Descriptors, Kind};
-use super::resend::resend;
-use super::{Channel, FromKeeper, FromServer, HandoverError, Offer, init};
 use crate::adapter::Adapter;
 use crate::adapter_mut::CoreMut;
+use crate::connection::{resend, session};
+use crate::error::{HandoverError, MountError};
 use crate::guardian::Guardian;
+use crate::handover::{Inherited, Turn};
 use crate::ledger::Ledger;
-use crate::mount::{Served, config, show, show_volume};
+use crate::mount::{Mount, config, show, show_volume};
+use crate::options::MountOptions;
+use crate::served::Served;
 use crate::serving::Serving;
-use crate::unmounter::{Unmounter, is_connected};
+use crate::unmounter::Unmounter;
 use crate::workers::Workers;
-use crate::{Mount, MountError, MountOptions};
-
-/// A mount that the keeper offers to this process.
-#[derive(Debug)]
-pub struct Inherited {
-    keeper: Channel,
-    descriptors: Descriptors,
-    offer: Offer,
-}
-
-/// A volume that the keeper has this process serve.
-#[derive(Debug)]
-pub struct Turn(Inherited);
-
-impl Inherited {
-    /// Parses the offer that follows the word of a message on `keeper`.
-    pub(super) fn new(
-        keeper: Channel,
-        text: &[u8],
-        descriptors: Vec<OwnedFd>,
-    ) -> Result<Self, HandoverError> {
-        let offer = Offer::decode(text)?;
-        Ok(Self {
-            keeper,
-            descriptors: Descriptors::received(descriptors, offer.kind)?,
-            offer,
-        })
-    }
-
-    /// Returns where the mount is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.offer.path
-    }
-
-    /// Returns the device number of the mount.
-    #[must_use]
-    pub const fn device(&self) -> (u32, u32) {
-        self.offer.device
-    }
-
-    /// Returns the identity of the image, as the old process gave it.
-    #[must_use]
-    pub fn identity(&self) -> &[u8] {
-        &self.offer.identity
-    }
-
-    /// Returns whether a volume is mounted, for writing.
-    #[must_use]
-    pub const fn is_volume(&self) -> bool {
-        matches!(self.offer.kind, Kind::Volume { .. })
-    }
-
-    /// Waits until the process that serves the volume has ended. `identity` and `when_ready` are as in
-    /// [`take_over`].
-    ///
-    /// # Errors
-    /// [`MountError`]. The keeper then still has the mount.
-    pub fn wait(self, identity: &[u8], when_ready: impl FnOnce()) -> Result<Turn, MountError> {
-        if self.offer.identity != identity {
-            return Err(self.other_image().into());
-        }
-        when_ready();
-        wait_to_serve(&self.keeper, &self.descriptors.connection)?;
-        Ok(Turn(self))
-    }
-
-    fn other_image(&self) -> HandoverError {
-        let path = self.offer.path.clone();
-        HandoverError::OtherImage { path }
-    }
-}
-
-impl Turn {
-    /// Returns whether the volume was sound when it was mounted: its damage now was left by servers
-    /// that died.
-    #[must_use]
-    pub const fn was_clean(&self) -> bool {
-        matches!(self.0.offer.kind, Kind::Volume { was_clean: true })
-    }
-}
-
-/// Tells the keeper that this process is ready, and waits until it is to serve.
-fn wait_to_serve(keeper: &Channel, connection: &OwnedFd) -> Result<(), HandoverError> {
-    FromServer::ready(keeper).map_err(HandoverError::Socket)?;
-    match FromKeeper::receive(keeper)? {
-        FromKeeper::Go => {}
-        FromKeeper::No => return Err(HandoverError::Refused),
-        _ => return Err(HandoverError::NoKeeper),
-    }
-    match is_connected(connection) {
-        true => Ok(()),
-        false => Err(HandoverError::Ended),
-    }
-}
 
 /// Takes over a mount of `image`, and returns when it is served here. `identity` is the caller's
 /// identity of the image, to be compared with the one from the process that made the mount.
@@ -155,8 +60,8 @@ fn begin(
     let adapter = (adapter, workers);
     serve(adapter, served, inherited, options, |inherited, _| {
         when_ready();
+        inherited.wait_to_serve()?;
         let connection = &inherited.descriptors.connection;
-        wait_to_serve(&inherited.keeper, connection)?;
         match (image, &inherited.descriptors.ledger) {
             // The process that wrote it has ended by now.
             (Some(core), Some(ledger)) => ledger
@@ -221,7 +126,7 @@ fn serve(
     wait: impl FnOnce(&Inherited, &Notifier) -> Result<(), HandoverError>,
 ) -> Result<(Mount, Notifier), MountError> {
     let (connection, offer) = (&inherited.descriptors.connection, &inherited.offer);
-    let session = init::session(adapter, connection, offer.negotiated, config(options));
+    let session = session(adapter, connection, offer.negotiated, config(options));
     let session = session.map_err(MountError::Handshake)?;
     let notifier = session.notifier();
     // Until the keeper lets this process serve, dropping any of this must neither unmount nor tell the

@@ -1,0 +1,91 @@
+//! The image or volume that a mount serves, and what can be asked of it meanwhile.
+
+use std::sync::{Arc, Weak};
+
+use forerun::StatsSnapshot;
+
+use crate::adapter_mut::CoreMut;
+use crate::core::Core;
+use crate::counts::RequestCounts;
+
+/// The image or volume that a mount serves.
+#[derive(Debug)]
+pub enum Served {
+    /// An image, for reading.
+    Image(Arc<Core>),
+    /// A volume, for writing as well.
+    Volume(Arc<CoreMut>),
+}
+
+impl Served {
+    /// Returns the engine's counters.
+    pub fn stats(&self) -> StatsSnapshot {
+        match self {
+            Self::Image(core) => core.reader.observer().stats().snapshot(),
+            Self::Volume(core) => core.volume.observer().stats().snapshot(),
+        }
+    }
+
+    /// Returns the counts of the kernel's requests.
+    pub fn requests(&self) -> RequestCounts {
+        match self {
+            Self::Image(core) => core.counts.snapshot(),
+            Self::Volume(core) => core.counts.snapshot(),
+        }
+    }
+}
+
+/// A monitor that reports on a mount as long as it lasts, without keeping it alive.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    served: Watched,
+}
+
+#[derive(Clone, Debug)]
+enum Watched {
+    Image(Weak<Core>),
+    Volume(Weak<CoreMut>),
+}
+
+impl Monitor {
+    /// Creates the monitor of a mount that serves this.
+    pub(crate) fn new(served: &Served) -> Self {
+        let served = match served {
+            Served::Image(core) => Watched::Image(Arc::downgrade(core)),
+            Served::Volume(core) => Watched::Volume(Arc::downgrade(core)),
+        };
+        Self { served }
+    }
+
+    /// Returns the engine's counters and the requests of the kernel; nothing once the mount has ended.
+    #[must_use]
+    pub fn counters(&self) -> Option<(StatsSnapshot, RequestCounts)> {
+        let served = match &self.served {
+            Watched::Image(core) => Served::Image(core.upgrade()?),
+            Watched::Volume(core) => Served::Volume(core.upgrade()?),
+        };
+        Some((served.stats(), served.requests()))
+    }
+
+    /// Returns how many bytes the caches hold; nothing for a volume that changes, whose data is not
+    /// cached, and once the mount has ended.
+    #[must_use]
+    pub fn cached_bytes(&self) -> Option<u64> {
+        match &self.served {
+            Watched::Image(core) => Some(core.upgrade()?.reader.cached_bytes()),
+            Watched::Volume(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for CoreMut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CoreMut").finish_non_exhaustive()
+    }
+}

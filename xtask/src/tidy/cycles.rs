@@ -30,6 +30,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "crates/front/sandbox",
     "crates/io",
     "crates/store/cache",
+    "crates/store/remote",
     "crates/test/fuzzing",
     "crates/test/kit",
     "crates/test/servers",

@@ -7,13 +7,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use forerun_io::{saturating_usize, u64_from};
 use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
 use reqwest::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderName, RETRY_AFTER,
 };
 use reqwest::{Response, StatusCode};
 
 use crate::client::failure;
-use crate::{Body, RemoteError, Result};
+use crate::{RemoteError, Result};
+
+/// The bytes of an answer as they come in.
+pub type Body = BoxStream<'static, Result<Bytes>>;
 
 /// A `Content-Range`: a range of bytes, and the total length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

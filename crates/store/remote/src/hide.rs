@@ -1,7 +1,9 @@
 //! Removes from addresses what may be secret: user, password, query and fragment.
 //!
-//! It works on text, because an address that is refused, or an argument that only contains one, is
-//! shown too.
+//! It works on text too, because an address that is refused, or an argument that only contains one, is
+//! shown as well.
+
+use url::Url;
 
 /// Longest text that is shown.
 const LONGEST: usize = 200;
@@ -46,6 +48,17 @@ pub(crate) fn for_message(text: &str) -> String {
 
 fn is_slash(c: char) -> bool {
     c == '/' || c == '\\'
+}
+
+/// Returns an address as shown to people: without user, password, query and fragment.
+#[must_use]
+pub fn place_of(url: &Url) -> String {
+    let mut url = url.clone();
+    // Both fail only for addresses without a host, which have no credentials either.
+    let _no_host = (url.set_username(""), url.set_password(None));
+    url.set_query(None);
+    url.set_fragment(None);
+    url.into()
 }
 
 #[cfg(test)]

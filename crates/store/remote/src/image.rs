@@ -16,7 +16,7 @@ use crate::stats::Counters;
 use crate::tuning::REPEATED_WAIT;
 use crate::{
     FromMemory, Identity, Layout, Readahead, Reference, RemoteError, RemoteOptions, RemoteStatus,
-    Result,
+    Result, resolve,
 };
 
 /// The window of readers that wait for it. A longer one would delay them for bytes that they may never
@@ -186,7 +186,7 @@ impl RemoteImage {
         let Some(reference) = self.reference.as_ref().filter(|_| !options.offline) else {
             return Ok(());
         };
-        let resolved = crate::open::resolved(reference, options)?;
+        let resolved = resolve::resolved(reference, options)?;
         let layout: Layout = resolved.layout;
         let same = match (&self.identity, &layout.identity) {
             // Another mirror may have answered first, and have another name for the same version.

@@ -7,6 +7,9 @@ use forerun_cache::Digest;
 
 use crate::{Description, Origin};
 
+/// Most parts of an image.
+pub const MAX_PARTS: u64 = 4096;
+
 /// The name of an image in the cache. Its text is stable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {

@@ -10,7 +10,7 @@ use crate::fetch::{Fetcher, Patience};
 use crate::image::{Recorder, RemoteImage};
 use crate::memory;
 use crate::outage::Outage;
-use crate::resolve::{Resolved, resolve};
+use crate::resolve::{Resolved, resolved};
 use crate::scheduler::{Scheduler, Work};
 use crate::stats::Counters;
 use crate::table::TableSource;
@@ -105,19 +105,6 @@ pub fn open_origin(origin: Arc<dyn Origin>, options: &RemoteOptions) -> Result<A
     };
     let layout = Layout::single(place, blob, identity);
     assemble(&cache, None, Resolved::new(layout, None), options)
-}
-
-/// Resolves `reference`, within the time that opening may take.
-pub(crate) fn resolved(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
-    runtime::wait_for(async {
-        let asked = tokio::time::timeout(options.timeout, resolve(reference, options));
-        asked.await.unwrap_or_else(|_elapsed| {
-            Err(RemoteError::Timeout {
-                place: reference.place(),
-                seconds: options.timeout.as_secs(),
-            })
-        })
-    })
 }
 
 /// Puts together the source of a resolved reference.

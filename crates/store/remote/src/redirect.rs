@@ -5,7 +5,7 @@
 
 use url::Url;
 
-use crate::reference::place_of;
+use crate::hide::place_of;
 use crate::site::Site;
 use crate::{RemoteError, Result};
 

@@ -7,8 +7,9 @@ use std::fmt;
 
 use url::Url;
 
-use crate::registry::ImageName;
-use crate::{RemoteError, Result, hide};
+use crate::hide::{self, place_of};
+use crate::image_name::ImageName;
+use crate::{RemoteError, Result};
 
 const SCHEMES: [&str; 4] = ["https", "http", "s3", "oci"];
 
@@ -81,17 +82,6 @@ impl fmt::Debug for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.place())
     }
-}
-
-/// Returns an address as shown to people: without user, password, query and fragment.
-#[must_use]
-pub fn place_of(url: &Url) -> String {
-    let mut url = url.clone();
-    // Both fail only for addresses without a host, which have no credentials either.
-    let _no_host = (url.set_username(""), url.set_password(None));
-    url.set_query(None);
-    url.set_fragment(None);
-    url.into()
 }
 
 /// Returns the scheme in lower case and the text after `://`, for the schemes we know.

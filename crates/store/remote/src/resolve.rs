@@ -5,22 +5,22 @@
 //! user that names them vouches for that.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use forerun_cache::Digest;
 use futures_util::future::join_all;
 use url::Url;
 
 use crate::client::{self, ClientOptions};
-use crate::memory::FromMemory;
-use crate::memory::facts::{Address, Facts};
+use crate::facts::{Address, Facts};
+use crate::hide::place_of;
+use crate::image_name::ImageName;
 use crate::origin::S3Settings;
-use crate::reference::place_of;
-use crate::registry::{ImageName, Mirror, Registry};
+use crate::registry::{Mirror, Registry};
 use crate::site::check_plain;
 use crate::{
     Description, HttpOrigin, Identity, Layout, Origin, Pinned, Reference, RemoteBlob, RemoteError,
-    RemoteOptions, Result, S3Origin,
+    RemoteOptions, Result, S3Origin, runtime,
 };
 
 /// Pause before the second request; doubled each time.
@@ -53,11 +53,35 @@ impl Resolved {
     }
 }
 
+/// The earlier answer that an image was opened from.
+#[derive(Clone, Debug)]
+pub struct FromMemory {
+    /// When its server gave that answer.
+    pub answered: SystemTime,
+    /// Why it was not asked now; nothing where no server was to be asked.
+    pub reason: Option<RemoteError>,
+    /// Whether the reference is a digest, so that the answer is as good as a new one.
+    pub by_digest: bool,
+}
+
+/// Resolves `reference`, within the time that opening may take.
+pub fn resolved(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
+    runtime::wait_for(async {
+        let asked = tokio::time::timeout(options.timeout, resolve(reference, options));
+        asked.await.unwrap_or_else(|_elapsed| {
+            Err(RemoteError::Timeout {
+                place: reference.place(),
+                seconds: options.timeout.as_secs(),
+            })
+        })
+    })
+}
+
 /// Finds out what `reference` names.
 ///
 /// # Errors
 /// That of the first address, where none answers as it should.
-pub async fn resolve(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
+async fn resolve(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
     if let Reference::Oci(name) = reference {
         let registry = registry(name, options)?;
         let layout = registry.open(name, options.require_verified).await?;
@@ -241,7 +265,7 @@ async fn plain(
 
 /// Makes a version that never comes again, for a server that names none: the chunks are of no use later.
 fn unversioned() -> String {
-    let now = std::time::SystemTime::now();
+    let now = SystemTime::now();
     let now = now
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use url::Url;
 
-use crate::reference::place_of;
+use crate::hide::place_of;
 use crate::{RemoteError, Result};
 
 /// Scheme, host and port: the server that credentials are for.

@@ -8,7 +8,7 @@ use crate::client::{self, ClientOptions};
 use crate::pull::{self, PullOptions, Pulled};
 use crate::push::{self, PushOptions, Pushed};
 use crate::registry::Registry;
-use crate::{Progress, Reference, RemoteError, RemoteOptions, Result, open};
+use crate::{Progress, Reference, RemoteError, RemoteOptions, Result, resolve};
 
 /// Stores `image` under the name of a registry, as [`push`](push::push) does.
 ///
@@ -47,7 +47,7 @@ pub fn pull_to(
     overwrite: bool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Pulled> {
-    let layout = open::resolved(reference, options)?.layout;
+    let layout = resolve::resolved(reference, options)?.layout;
     let how = PullOptions {
         timeout: options.timeout,
         stall: options.stall,

@@ -23,7 +23,7 @@ use url::Url;
 
 use crate::answer::{ContentRange, header, partial, refusal, whole};
 use crate::client::failure;
-use crate::reference::place_of;
+use crate::hide::place_of;
 use crate::{Body, Description, Origin, RemoteError, Result};
 
 /// Prefix of versions that are dates of change rather than ETags.

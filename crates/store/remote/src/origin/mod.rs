@@ -10,21 +10,17 @@ mod s3_settings;
 use std::fmt;
 use std::ops::Range;
 
-use bytes::Bytes;
 use forerun_cache::Digest;
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
 
 use crate::Result;
+use crate::answer::Body;
 
 pub use absent::Absent;
 pub use http::HttpOrigin;
 pub use pinned::Pinned;
 pub use s3::S3Origin;
 pub use s3_settings::S3Settings;
-
-/// The bytes of an answer as they come in.
-pub type Body = BoxStream<'static, Result<Bytes>>;
 
 /// A server's description of a blob.
 #[derive(Clone, Debug, PartialEq, Eq)]

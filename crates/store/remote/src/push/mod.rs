@@ -16,8 +16,9 @@ use forerun_cache::{DEFAULT_CHUNK, Digest, Geometry, TableBuilder};
 use forerun_io::{MemoryLimit, Mib, ReadAt, saturating_usize, u64_from};
 use tokio::task::JoinSet;
 
+use crate::layout::MAX_PARTS;
 use crate::progress::Progress;
-use crate::registry::artifact::{ImageConfig, MAX_PARTS};
+use crate::registry::artifact::ImageConfig;
 use crate::registry::{ImageName, Registry, Repository, media};
 use crate::{RemoteError, Result, runtime};
 use document::{descriptor, manifest};

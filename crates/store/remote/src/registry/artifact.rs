@@ -8,9 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::manifest::{BadDocument, Descriptor, Manifest, shown};
 use super::media;
+use crate::layout::MAX_PARTS;
 
-/// Most parts of an image.
-pub(crate) const MAX_PARTS: u64 = 4096;
 /// Longest image: its length fits in a signed offset.
 const MAX_LEN: u64 = i64::MAX.unsigned_abs();
 

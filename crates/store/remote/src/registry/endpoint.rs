@@ -5,8 +5,8 @@
 use forerun_cache::Digest;
 use url::Url;
 
-use super::name::ImageName;
 use super::options::RegistryOptions;
+use crate::image_name::ImageName;
 use crate::site::{Site, check_plain, is_loopback};
 use crate::{RemoteError, Result, hide};
 

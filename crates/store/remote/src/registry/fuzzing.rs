@@ -7,9 +7,10 @@ use forerun_cache::Digest;
 use forerun_io::u64_from;
 use url::Url;
 
-use super::artifact::{self, MAX_PARTS};
+use super::artifact;
 use super::manifest::{self, Document};
-use crate::memory::facts::{self, Facts, Shape};
+use crate::facts::{self, Facts, Shape};
+use crate::layout::MAX_PARTS;
 
 use super::{ImageName, challenge, choose, docker_config, media};
 

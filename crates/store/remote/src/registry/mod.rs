@@ -16,7 +16,6 @@ mod endpoint;
 pub mod fuzzing;
 mod manifest;
 pub mod media;
-mod name;
 mod open;
 mod options;
 mod read;
@@ -31,7 +30,7 @@ use std::sync::Arc;
 
 use auth::Auth;
 
-pub use name::ImageName;
+pub use crate::image_name::ImageName;
 pub use options::{Mirror, RegistryOptions};
 pub(crate) use upload::Repository;
 

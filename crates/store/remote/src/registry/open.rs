@@ -17,8 +17,8 @@ use super::choose::choose;
 use super::endpoint::Endpoint;
 use super::manifest::{self, Descriptor, Document, MAX_MANIFEST, Manifest, shown};
 use super::media::{self, Layer};
-use super::name::ImageName;
 use super::read::RawManifest;
+use crate::image_name::ImageName;
 use crate::{
     Description, Identity, Layout, Origin, Part, RemoteBlob, RemoteError, Result, TableLayout,
 };

@@ -5,18 +5,16 @@
 //! denied) is an answer and remains an error. The image has the version of the remembered answer;
 //! missing chunks are requested of that version, and never mixed with another.
 
-pub mod facts;
-
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use forerun_cache::{Cache, Digest, Recalled};
 
+use crate::facts::{self, Facts, Named, Shape, digest};
+use crate::image_name::ImageName;
 use crate::layout::TableLayout;
-use crate::memory::facts::{Facts, Named, Shape, digest};
 use crate::origin::Absent;
-use crate::registry::ImageName;
-use crate::resolve::{self, Resolved};
+use crate::resolve::{self, FromMemory, Resolved};
 use crate::{
     Description, Identity, Layout, Origin, Part, Pinned, Reference, RemoteBlob, RemoteError,
     RemoteOptions, Result,
@@ -24,17 +22,6 @@ use crate::{
 
 /// Age at which a remembered answer is written again even if it has not changed.
 const RENEWED: Duration = Duration::from_secs(60);
-
-/// The earlier answer that an image was opened from.
-#[derive(Clone, Debug)]
-pub struct FromMemory {
-    /// When its server gave that answer.
-    pub answered: SystemTime,
-    /// Why it was not asked now; nothing where no server was to be asked.
-    pub reason: Option<RemoteError>,
-    /// Whether the reference is a digest, so that the answer is as good as a new one.
-    pub by_digest: bool,
-}
 
 /// Records the image that `reference` names. Its blob is in the cache already.
 pub(crate) fn remember(cache: &Cache, reference: &Reference, facts: &Facts, identity: &Identity) {

@@ -7,7 +7,7 @@
 use forerun_cache::{Digest, Geometry};
 use serde::{Deserialize, Serialize};
 
-use crate::registry::artifact::MAX_PARTS;
+use crate::layout::MAX_PARTS;
 use crate::{Identity, Layout};
 
 /// One address of a plain file, and its server's name for the version.

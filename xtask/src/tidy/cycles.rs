@@ -22,6 +22,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "crates/formats/romfs",
     "crates/formats/squashfs",
     "crates/formats/tar",
+    "crates/front/cli",
     "crates/front/export",
     "crates/front/fuse",
     "crates/front/kernel",

@@ -114,7 +114,7 @@ impl Volume {
     /// [`Error::Io`].
     pub fn read_chain(&self, chain: &Chain, from: u64, out: &mut [u8]) -> Result<()> {
         let mut out = out;
-        for (offset, len) in self.pieces(chain, from, forerun_io::u64_from(out.len())) {
+        for (offset, len) in self.pieces(chain, from, u64_from(out.len())) {
             let (now, rest) = out
                 .split_at_mut_checked(saturating_usize(len))
                 .unwrap_or_default();

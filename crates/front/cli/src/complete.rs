@@ -11,13 +11,13 @@ use clap::FromArgMatches;
 use forerun::Reader;
 use forerun::vfs::{DirCursor, FileType, FollowLast, resolve};
 
-use crate::args::{Global, ImageArgs, image_path};
+use crate::args::{Global, ImageArgs, image_path, is_stdin};
 use crate::cli::{Cli, Command, CompleteArgs};
 use crate::context::Context;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::{help, remote, source};
+use crate::{help, remote};
 
 /// Candidates that are printed at most: a shell shows no more than some hundreds.
 const MOST: usize = 10_000;
@@ -59,7 +59,7 @@ fn image_of(before: &[OsString]) -> Option<ImageArgs> {
         Command::Dump(args) => (args.image, args.path),
         _ => return None,
     };
-    let is_local = !source::is_stdin(&image.image) && !remote::is_remote(&image.image);
+    let is_local = !is_stdin(&image.image) && !remote::is_remote(&image.image);
     image.source.no_lock = true;
     (last == Some(path) && is_local).then_some(image)
 }

@@ -7,17 +7,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use forerun::Observer;
 use forerun::remote::RemoteImage;
 use forerun::vfs::VolumeInfo;
-use forerun::{EventSink, Image, Observer};
 use forerun_sandbox::Sandbox;
 
-use crate::args::{Global, ImageArgs};
+use crate::args::{Global, ImageArgs, is_stdin};
 use crate::confine::Confinement;
-use crate::error::{Failure, Result};
+use crate::error::Failure;
 use crate::exit::Exit;
 use crate::json;
-use crate::source::{self, PreparedImage};
 
 /// One run of the program.
 #[derive(Debug)]
@@ -48,40 +47,9 @@ impl Context {
         self.started.elapsed()
     }
 
-    /// Opens the image that the command line names, for a command that needs nothing else from now on:
-    /// the process enters its sandbox before it parses the image.
-    pub fn open(&self, args: &ImageArgs) -> Result<Image> {
-        let prepared = self.prepare(args)?;
-        self.confine(&prepared.sandbox());
-        self.open_prepared(prepared, None)
-    }
-
-    /// Opens an image for a command that needs more than the image: mounts by the kernel.
-    pub fn open_unconfined(&self, args: &ImageArgs) -> Result<Image> {
-        self.open_prepared(self.prepare(args)?, None)
-    }
-
-    /// Opens the file of an image, and parses nothing.
-    pub fn prepare(&self, args: &ImageArgs) -> Result<PreparedImage> {
-        source::prepare(self, args)
-    }
-
     /// Gives up all that `sandbox` does not name, unless `--no-sandbox` was given.
     pub fn confine(&self, sandbox: &Sandbox) {
         self.confinement.enter(&self.global, sandbox);
-    }
-
-    /// Opens an image whose file is open. Reports each block that crosses a boundary to `events`.
-    pub fn open_prepared(
-        &self,
-        prepared: PreparedImage,
-        events: Option<Arc<dyn EventSink>>,
-    ) -> Result<Image> {
-        let path = prepared.path().to_path_buf();
-        let image = prepared.open(self, events)?;
-        self.observe(image.reader().observer());
-        self.warn_of(&path, &image.reader().fs().volume());
-        Ok(image)
     }
 
     /// Warns of what the user of an image should know before using it.
@@ -123,12 +91,13 @@ impl Context {
 
     /// Prints the counters, where they are wanted.
     pub fn print_stats(&self) {
+        let as_json = self.global.json;
         if self.global.stats {
             for observer in self.observers.borrow().iter() {
-                crate::output::print_stats(self, &observer.stats().snapshot());
+                crate::output::print_stats(as_json, &observer.stats().snapshot());
             }
             for image in self.remotes.borrow().iter() {
-                crate::remote::print_stats(self, &image.status());
+                crate::remote::print_stats(as_json, &image.status());
             }
         }
     }
@@ -191,7 +160,7 @@ impl Context {
 
 /// Returns the name of an image in messages.
 pub fn image_name(args: &ImageArgs) -> String {
-    if source::is_stdin(&args.image) {
+    if is_stdin(&args.image) {
         "standard input".to_string()
     } else {
         crate::remote::shown(&args.image)

@@ -7,7 +7,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
 use crate::commands::status;
-use crate::mount;
+use crate::socket;
 
 /// The shortest answer of a server.
 const ANSWER: &[u8] = b"{}\n";
@@ -23,7 +23,7 @@ pub fn question(bytes: &[u8]) -> bool {
     if asker.write_all(bytes).is_err() || asker.shutdown(Shutdown::Write).is_err() {
         return false;
     }
-    let asked = mount::question(&server);
+    let asked = socket::question(&server);
     let is_understood = asked.is_ok();
     if let Ok(asked) = asked {
         assert!(asked.as_bytes() == bytes, "another question");

@@ -69,3 +69,13 @@ pub fn failure_fields(failure: &Failure) -> Value {
     object.insert("hint".into(), failure.hint.clone().into());
     object.into()
 }
+
+/// Returns a field of an object as text; nothing in it where it is none.
+pub fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Returns a field of an object as a number, or 0.
+pub fn number(value: &Value, name: &str) -> u64 {
+    value.get(name).and_then(Value::as_u64).unwrap_or(0)
+}

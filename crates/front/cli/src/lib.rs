@@ -14,6 +14,7 @@ mod context;
 mod error;
 mod escape;
 mod exit;
+mod fetch;
 #[doc(hidden)]
 pub mod fuzzing;
 mod help;
@@ -31,6 +32,7 @@ mod progress;
 mod remote;
 mod secrets;
 mod size;
+mod socket;
 mod source;
 mod target;
 mod umount;

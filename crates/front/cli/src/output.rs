@@ -9,7 +9,6 @@ use forerun::StatsSnapshot;
 use indicatif::HumanCount;
 use serde_json::Value;
 
-use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::size::human;
 
@@ -127,10 +126,10 @@ impl JsonArray {
 }
 
 /// Prints the boundary counters to standard error; in text, only those that counted something.
-pub fn print_stats(context: &Context, stats: &StatsSnapshot) {
+pub fn print_stats(as_json: bool, stats: &StatsSnapshot) {
     let mut stderr = io::stderr().lock();
     // Without a standard error nothing can be reported.
-    if context.global.json {
+    if as_json {
         let _ = writeln!(stderr, "{}", crate::json::stats(stats));
         return;
     }

@@ -6,14 +6,13 @@
 use forerun::scan::{PartitionTable, TablePartition, partition_table};
 use forerun::{FileSource, ReadAt};
 
-use crate::args::ImageArgs;
+use crate::args::{ImageArgs, is_stdin};
 use crate::context::image_name;
 use crate::error::{Failure, Result};
 use crate::escape::printable;
 use crate::exit::Exit;
 use crate::remote::is_remote;
 use crate::size;
-use crate::source::is_stdin;
 
 /// Returns the arguments with the place of the partition that they name, if they name one of `source`.
 pub fn place(args: &ImageArgs, source: &dyn ReadAt) -> Result<ImageArgs> {

@@ -16,12 +16,12 @@ use forerun::vfs::FileType;
 use forerun::{EventSink, FileSource, Image, Observer, OpenOptions, ReadAt};
 use forerun_sandbox::Sandbox;
 
-use crate::args::ImageArgs;
+use crate::args::{ImageArgs, is_stdin};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::patience::patiently;
-use crate::{confine, partition, remote, size};
+use crate::{confine, fetch, partition, remote, size};
 
 /// Returns the command that repairs a volume at this place of its file.
 fn repair_command(options: &OpenOptions) -> String {
@@ -31,9 +31,37 @@ fn repair_command(options: &OpenOptions) -> String {
     format!("forerun check --repair{offset}{size} IMAGE")
 }
 
-/// Returns whether a name stands for standard input or output.
-pub fn is_stdin(path: &Path) -> bool {
-    path.as_os_str() == "-"
+impl Context {
+    /// Opens the image that the command line names, for a command that needs nothing else from now on:
+    /// the process enters its sandbox before it parses the image.
+    pub fn open(&self, args: &ImageArgs) -> Result<Image> {
+        let prepared = self.prepare(args)?;
+        self.confine(&prepared.sandbox());
+        self.open_prepared(prepared, None)
+    }
+
+    /// Opens an image for a command that needs more than the image: mounts by the kernel.
+    pub fn open_unconfined(&self, args: &ImageArgs) -> Result<Image> {
+        self.open_prepared(self.prepare(args)?, None)
+    }
+
+    /// Opens the file of an image, and parses nothing.
+    pub fn prepare(&self, args: &ImageArgs) -> Result<PreparedImage> {
+        prepare(self, args)
+    }
+
+    /// Opens an image whose file is open. Reports each block that crosses a boundary to `events`.
+    pub fn open_prepared(
+        &self,
+        prepared: PreparedImage,
+        events: Option<Arc<dyn EventSink>>,
+    ) -> Result<Image> {
+        let path = prepared.path().to_path_buf();
+        let image = prepared.open(self, events)?;
+        self.observe(image.reader().observer());
+        self.warn_of(&path, &image.reader().fs().volume());
+        Ok(image)
+    }
 }
 
 /// An image whose file is open. Nothing of it has been read but the bytes that tell its format, as far
@@ -151,7 +179,7 @@ impl PreparedImage {
             match (self.file, remote::reference(&self.args.image)?) {
                 (Some(file), _) => (Arc::new(file), self.options),
                 (None, Some(reference)) => {
-                    let source = remote::open(context, &reference, &self.args.source.remote)?;
+                    let source = fetch::open(context, &reference, &self.args.source.remote)?;
                     let args = partition::place(&self.args, &*source).map_err(named)?;
                     (source, args.open_options())
                 }

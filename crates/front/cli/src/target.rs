@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use forerun_sandbox::Sandbox;
 use tempfile::TempPath;
 
+use crate::args::is_stdin;
 use crate::confine::{NAMES, directory_of};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::interrupt::OnInterrupt;
 use crate::output;
-use crate::source::is_stdin;
 
 /// Where a command's product goes.
 pub struct Target {

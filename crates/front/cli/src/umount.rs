@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use forerun_fuse::{UmountError, UmountOptions};
+use forerun_fuse::{MountEntry, UmountError, UmountOptions};
 
-use crate::commands::status;
 use crate::context::Context;
 use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
-use crate::mount::ask_all;
+use crate::json;
+use crate::socket::ask_all;
 
 /// Unmount what forerun mounted, also where the serving process was killed
 #[derive(Args, Clone, Debug)]
@@ -46,13 +46,41 @@ pub fn unmount(dir: &Path, args: &UmountArgs) -> Result<()> {
         lazy: args.lazy,
         force: args.force,
     };
-    let by_kernel = crate::mount::umount_by_kernel(dir, args.lazy);
-    by_kernel.unwrap_or_else(|| {
+    by_kernel(dir, args.lazy).unwrap_or_else(|| {
         by_fuse(dir, options).map_err(|error| {
             let message = without_errno(&error.to_string());
             Failure::new(Exit::Mount, "umount", message)
         })
     })
+}
+
+/// Takes down what the kernel serves; nothing where `dir` shows something else.
+fn by_kernel(dir: &Path, lazy: bool) -> Option<Result<()>> {
+    let entry = forerun::mount_at(dir).ok()??;
+    if !forerun_kernel::is_ours(&entry.fstype, &entry.source) {
+        return None;
+    }
+    let taken = forerun_kernel::take_down(&entry, lazy);
+    Some(taken.map_err(|error| kernel_failure(&error)))
+}
+
+/// Takes a mount back that was just made: the caller was interrupted.
+pub fn take_back(mount: Option<&MountEntry>) -> Result {
+    let taken = mount.map_or(Ok(()), |mount| forerun_kernel::take_down(mount, true));
+    taken.map_err(|error| kernel_failure(&error))?;
+    Ok(Exit::Interrupted)
+}
+
+fn kernel_failure(error: &forerun_kernel::Error) -> Failure {
+    let failure = Failure::new(Exit::Mount, "umount", without_errno(&error.to_string()));
+    match error {
+        forerun_kernel::Error::Umount { source, .. }
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            failure.hint("it was mounted by root: use sudo")
+        }
+        _ => failure,
+    }
 }
 
 /// Unmounts a FUSE mount. One that `subtype=` gave another type is recognized by the process that
@@ -75,5 +103,5 @@ fn is_served(path: &Path) -> bool {
     let device = format!("{}:{}", entry.device.0, entry.device.1);
     ask_all()
         .iter()
-        .any(|told| status::text(&told.mount, "device") == device)
+        .any(|told| json::text(&told.mount, "device") == device)
 }

@@ -9,13 +9,14 @@ use forerun::cache::{AccessList, Cache, CacheError, CacheOptions, Entry, Verifie
 use forerun::remote::{Prefetch, RemoteImage, RemoteOptions};
 use serde_json::json;
 
+use crate::args::{CacheArgs, RemoteArgs};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::remote::{self, CacheArgs, RemoteArgs};
 use crate::size::{self, count_of, counted};
+use crate::{fetch, remote};
 
 /// Look after what was fetched of images at servers
 #[derive(Args, Debug)]
@@ -259,7 +260,7 @@ fn prefetch(context: &Context, args: &PrefetchArgs) -> Result {
     let reference = remote::reference(&args.name)?;
     let reference = reference
         .ok_or_else(|| Failure::usage(format!("{} is not at a server", args.name.display())))?;
-    let image = remote::open(context, &reference, &args.remote)?;
+    let image = fetch::open(context, &reference, &args.remote)?;
     let list = match args.remote.options().prefetch {
         Prefetch::List(path) => Some(remote::access_list(&path)?),
         Prefetch::None | Prefetch::All => None,

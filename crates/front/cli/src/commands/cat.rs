@@ -14,7 +14,7 @@ use forerun::{NodeId, Reader, vfs::Error};
 use forerun_export::{ExportError, Remains, SalvagedFile, expand, write_readable};
 
 use super::salvage::{self, ReportArgs};
-use crate::args::{ImageArgs, image_path};
+use crate::args::{ImageArgs, image_path, is_stdin};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
@@ -52,7 +52,7 @@ pub struct CatArgs {
 
 /// Runs it.
 pub fn run(context: &Context, args: &CatArgs) -> Result {
-    let is_stdout = |path: &Path| crate::source::is_stdin(path);
+    let is_stdout = |path: &Path| is_stdin(path);
     if args.salvage.report.as_deref().is_some_and(is_stdout) {
         let failure = Failure::usage("the files and the report cannot both go to standard output");
         return Err(failure.hint("name a file: --report FILE"));

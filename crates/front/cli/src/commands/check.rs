@@ -8,7 +8,7 @@ use forerun_export::{CheckOptions, CheckSummary, Finding, check};
 use serde_json::{Map, Value};
 
 use crate::advice::absolute;
-use crate::args::ImageArgs;
+use crate::args::{ImageArgs, is_stdin};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::escape::printable;
@@ -16,7 +16,6 @@ use crate::exit::Exit;
 use crate::output::{JsonArray, Output};
 use crate::progress::Progress;
 use crate::size::{self, counted};
-use crate::source::is_stdin;
 use crate::target::{Target, is_same_file};
 use crate::{json, partition};
 

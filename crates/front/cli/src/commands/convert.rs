@@ -7,11 +7,10 @@ use forerun::MemoryLimit;
 use forerun::build::{ImageOptions, Priorities, from_damaged_image, from_image};
 
 use super::pack::{ChangeArgs, ExcludeArgs, FormatArgs, OutputArgs, Skipped, make};
-use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs, VerityMode};
+use crate::args::{ImageArgs, LimitArgs, RemoteArgs, SourceArgs, StoreArgs, VerityMode};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::interrupt;
-use crate::remote::RemoteArgs;
 use crate::size;
 use crate::target::{Target, is_same_file};
 

@@ -7,7 +7,7 @@ use forerun::{VolumeMut, WriteOptions, locks};
 use forerun_sandbox::Sandbox;
 use serde_json::{Map, Value};
 
-use crate::args::ImageArgs;
+use crate::args::{ImageArgs, is_stdin};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::escape::escape;
@@ -16,7 +16,6 @@ use crate::json;
 use crate::output::Output;
 use crate::partition;
 use crate::patience::patiently;
-use crate::source::is_stdin;
 
 /// Show the volume label of an image, or change it in place
 ///

@@ -6,12 +6,13 @@ use clap::{Args, ValueHint};
 use forerun::remote::RemoteError;
 use serde_json::json;
 
+use crate::args::ServerArgs;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::remote::{self, ServerArgs};
+use crate::remote;
 use crate::size;
 
 /// Fetch a whole image from a registry, object store or web server into a file

@@ -10,7 +10,7 @@ use forerun::{FileSource, Image, OpenOptions, ReadAt, locks, vfs::Error};
 use forerun_sandbox::Sandbox;
 use serde_json::json;
 
-use crate::args::locking;
+use crate::args::{ServerArgs, locking};
 use crate::confine::for_server;
 use crate::context::Context;
 use crate::error::{Failure, Result};
@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::patience::patiently;
 use crate::progress::Progress;
-use crate::remote::{self, ServerArgs};
+use crate::remote;
 use crate::size::{self, counted};
 use crate::source::needs_store;
 

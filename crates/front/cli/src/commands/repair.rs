@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use super::check::CheckArgs;
 use super::undo;
 use crate::advice::absolute;
+use crate::args::is_stdin;
 use crate::confine::for_image;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
@@ -24,7 +25,6 @@ use crate::output::{JsonArray, Output};
 use crate::patience::patiently;
 use crate::progress::Progress;
 use crate::size::counted;
-use crate::source::is_stdin;
 use crate::{interrupt, json};
 
 /// Where answers come from.

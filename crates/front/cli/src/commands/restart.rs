@@ -7,12 +7,12 @@ use clap::{Args, ValueHint};
 use forerun_fuse::MountEntry;
 use serde_json::{Value, json};
 
-use super::status::{number, text};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
-use crate::mount::{StatusAnswer, ask_all, ask_process};
+use crate::json::{number, text};
 use crate::output::Output;
+use crate::socket::{StatusAnswer, ask, ask_all};
 
 /// Longer than the old process waits for the new one.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(150);
@@ -73,7 +73,7 @@ fn restart(dir: &Path) -> Result<u64> {
         ));
     }
     for old in all.iter().filter(|old| text(&old.mount, "dir") == path) {
-        let answer = ask_process(&old.socket, &device, RESTART_TIMEOUT);
+        let answer = ask(&old.socket, &device, RESTART_TIMEOUT);
         let answer = answer.map_err(|error| failure(format!("its process: {}", reason(&error))))?;
         match answer.as_str() {
             "another mount" => {}

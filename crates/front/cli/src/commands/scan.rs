@@ -9,14 +9,13 @@ use forerun::scan::{ScanFinding, ScanKind, ScanOptions, Scanned, scan};
 use forerun::{Observer, ReadAt, Window};
 use serde_json::{Map, Value};
 
-use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs};
+use crate::args::{ImageArgs, LimitArgs, RemoteArgs, SourceArgs, StoreArgs};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::escape::{escape, printable};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::remote::RemoteArgs;
 use crate::{json, size};
 
 /// Find images in a file of unknown contents: firmware, a copy of a disk or card, an executable

@@ -9,10 +9,11 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::escape::printable;
 use crate::exit::Exit;
-use crate::mount::ask_all;
+use crate::json::{number, text};
 use crate::output::Output;
 use crate::remote::human;
 use crate::size::{count_of, counted};
+use crate::socket::ask_all;
 
 use super::watch;
 
@@ -65,14 +66,6 @@ pub fn report(mounts: &mut [Value], verbose: bool) -> Vec<String> {
         .iter()
         .flat_map(|mount| lines(mount, verbose))
         .collect()
-}
-
-pub fn text<'v>(value: &'v Value, name: &str) -> &'v str {
-    value.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-pub fn number(value: &Value, name: &str) -> u64 {
-    value.get(name).and_then(Value::as_u64).unwrap_or(0)
 }
 
 fn is(value: &Value, name: &str) -> bool {

@@ -11,6 +11,7 @@ use forerun_sandbox::Sandbox;
 use serde_json::{Map, Value};
 
 use super::check::CheckArgs;
+use crate::args::is_stdin;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::escape::printable;
@@ -20,7 +21,6 @@ use crate::json;
 use crate::output::Output;
 use crate::patience::patiently;
 use crate::size;
-use crate::source::is_stdin;
 
 /// Runs it.
 pub fn run(context: &Context, args: &CheckArgs, file: &Path) -> Result {

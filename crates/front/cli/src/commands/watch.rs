@@ -6,13 +6,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 
-use super::status::{number, text, total};
+use super::status::total;
 use crate::context::Context;
 use crate::error::Result;
 use crate::escape::printable;
-use crate::mount::ask_all;
+use crate::json::{number, text};
 use crate::output::{Output, terminal_width};
 use crate::size::{count_of, counted, human};
+use crate::socket::ask_all;
 
 /// The longest interval.
 const LONGEST: f64 = 86_400.0;

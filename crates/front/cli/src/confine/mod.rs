@@ -11,8 +11,7 @@ use forerun::remote::RemoteOptions;
 use forerun_sandbox::{Capabilities, Report, Sandbox, Sockets};
 use serde_json::{Map, Value};
 
-use crate::args::{Global, SourceArgs};
-use crate::remote::RemoteArgs;
+use crate::args::{Global, RemoteArgs, SourceArgs};
 
 /// Whether and how this process is confined.
 #[derive(Debug, Default)]

@@ -10,9 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{HelperCall, MountArgs};
+use crate::args::RemoteArgs;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
-use crate::remote::RemoteArgs;
 
 const NAMES: &[&str] = &["mount.fuse.forerun", "mount.fuse3.forerun", "mount.forerun"];
 const USAGE: &str = "mount.fuse.forerun IMAGE DIR [-sfnv] [-o OPTIONS] [-t TYPE]";

@@ -15,9 +15,8 @@ mod partition;
 mod present;
 mod report;
 mod reread;
-mod runtime_dir;
 mod sandbox;
-mod socket;
+mod telling;
 mod via;
 mod volume;
 mod words;
@@ -36,24 +35,23 @@ use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs};
+use crate::args::{ImageArgs, LimitArgs, RemoteArgs, SourceArgs, StoreArgs, is_stdin};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
-use crate::remote::{self, RemoteArgs};
+use crate::remote;
+use crate::socket::{self, Unnamed};
 
 use handover::Succession;
 use report::{Report, Shown};
 use reread::Rereading;
 use sandbox::Open;
-use socket::{Telling, Unnamed};
+use telling::Telling;
 
 pub use daemon::is_in_background;
 pub use help::MOUNT_OPTIONS;
 pub use helper::{as_mount_helper, helper_status};
 pub use keeper::run_keeper;
-pub use present::umount as umount_by_kernel;
-pub use socket::{StatusAnswer, ask as ask_process, ask_all, question};
 pub use via::Via;
 pub use words::option_words;
 use words::parse_options;
@@ -132,7 +130,7 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
     if outside::is_it() {
         return outside::run(args, &mut options);
     }
-    if crate::source::is_stdin(&args.image) {
+    if is_stdin(&args.image) {
         let hint = "save it to a file first; a file of that name is ./-";
         return Err(Failure::usage("standard input cannot be mounted").hint(hint));
     }

@@ -20,13 +20,13 @@ use signal_hook::iterator::Signals;
 
 use super::report::{self, Report, Shown};
 use super::reread::Rereading;
-use super::socket::{self, Telling};
+use super::telling::Telling;
 use super::{MountArgs, Via, daemon, failed, image_args, open_log, present, via};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
-use crate::remote;
 use crate::secrets::{self, PassedOn};
+use crate::{fetch, remote, socket, umount};
 
 /// Mounts, and fills the mount where that is this process's part. Nothing for all other mounts.
 pub fn run(
@@ -67,7 +67,7 @@ pub fn run(
     // Before the mount: a signal that comes in between must not leave one behind.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|error| failed("handling signals", &error))?;
-    let image = remote::open(context, &reference, &args.remote)?;
+    let image = fetch::open(context, &reference, &args.remote)?;
     if let Some(log) = log.as_ref().filter(|_| is_resumed) {
         daemon::settle_stderr(Some(log));
     }
@@ -85,7 +85,7 @@ pub fn run(
     // Without this process nothing would fill it.
     let telling = begun.inspect_err(|_| {
         if !is_resumed {
-            let _unmounted = present::take_back(entry.as_ref());
+            let _unmounted = umount::take_back(entry.as_ref());
         }
     })?;
     match mount.wait() {

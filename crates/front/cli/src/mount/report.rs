@@ -1,4 +1,4 @@
-//! Reports of a serving process about itself: to `forerun status` by a [socket] of the file system, to
+//! Reports of a serving process about itself: to `forerun status` by a [socket](crate::socket) of the file system, to
 //! Prometheus by HTTP. Both are the same numbers.
 
 use std::fmt::{Display, Write as _};
@@ -15,10 +15,11 @@ use serde_json::{Map, Value, json};
 
 use super::MountArgs;
 use super::handover::Succession;
-use super::socket::{self, Telling};
+use super::telling::{self, Telling};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::remote;
+use crate::socket::Unnamed;
 
 /// A mount, as it is reported.
 pub struct Report {
@@ -295,7 +296,7 @@ pub fn begin(
     args: &MountArgs,
     succession: Option<&Arc<Succession>>,
     is_successor: bool,
-    socket: io::Result<socket::Unnamed>,
+    socket: io::Result<Unnamed>,
 ) -> Result<Option<Telling>> {
     let report = Arc::new(report);
     if let Some(address) = &args.metrics {
@@ -307,7 +308,7 @@ pub fn begin(
             }
         }
     }
-    let told = socket.and_then(|socket| socket::tell(socket, &report, succession));
+    let told = socket.and_then(|socket| telling::tell(socket, &report, succession));
     let told = told.inspect_err(|error| {
         tracing::info!("forerun status will not know of this mount: {error}");
     });

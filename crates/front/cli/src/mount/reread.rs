@@ -9,7 +9,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 
 use forerun::remote::RemoteImage;
 
-use crate::remote::RemoteArgs;
+use crate::args::RemoteArgs;
 
 type Work = Box<dyn FnMut() + Send>;
 

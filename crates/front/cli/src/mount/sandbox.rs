@@ -8,11 +8,11 @@ use forerun::{Image, TraceWriter, VolumeMut};
 use forerun_fuse::{Inherited, LedgerFile, MountOptions, Turn};
 use forerun_sandbox::{Capabilities, Sandbox, Sockets};
 
-use super::socket::Unnamed;
 use super::{MountArgs, daemon, failed, handover, image_args, mount_failure, outside, volume};
 use crate::confine::for_image;
 use crate::context::Context;
 use crate::error::{Failure, Result};
+use crate::socket::Unnamed;
 use crate::source;
 
 /// An image or volume to mount.

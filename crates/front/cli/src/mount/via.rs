@@ -11,12 +11,12 @@ use forerun_kernel::{Error, Mounted, Options};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{MountArgs, failed, image_args, present};
+use super::{MountArgs, failed, image_args};
 use crate::context::Context;
 use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
 use crate::interrupt::OnInterrupt;
-use crate::size;
+use crate::{size, umount};
 
 const WITHOUT: &str = "--via fuse does without the kernel's driver";
 
@@ -90,7 +90,7 @@ pub fn by_kernel(
                 tracing::info!("the kernel refused: {refusal}");
             }
             if signals.pending().next().is_some() {
-                return present::take_back(mounted.entry.as_ref()).map(Some);
+                return umount::take_back(mounted.entry.as_ref()).map(Some);
             }
             if options.rw_asked && args.helper.is_none() {
                 context.note("the kernel does not write to images: mounted read-only");

@@ -268,6 +268,7 @@ fn the_man_page_names_only_variables_that_the_program_reads() {
         "crates/forerun",
         "crates/front/cli/src/mount",
         "crates/front/cli/src/commands/pack",
+        "crates/front/cli/src/socket",
         "crates/store/remote",
     ] {
         read_sources(&workspace_root().join(dir), &mut sources);

@@ -22,14 +22,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 use tempfile::TempDir;
 
 use super::demo::default_dir;
-use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs};
+use crate::args::{ImageArgs, LimitArgs, RemoteArgs, SourceArgs, StoreArgs, is_stdin};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::interrupt::OnInterrupt;
 use crate::output::Output;
-use crate::remote::RemoteArgs;
-use crate::{partition, size, source};
+use crate::{partition, size};
 use plan::{BenchWork, Choice, Contender, Plan, Survey, missing_here, plan};
 use report::{BenchReport, Checked, MeasuredSeries};
 use runner::{Runner, ours};
@@ -162,7 +161,7 @@ fn image_args(args: &BenchArgs) -> ImageArgs {
 
 /// Finds the image, and has a process in a sandbox look what is in it.
 fn runner(args: &BenchArgs, dir: &Path) -> Result<Runner> {
-    if source::is_stdin(&args.image) || crate::remote::is_remote(&args.image) {
+    if is_stdin(&args.image) || crate::remote::is_remote(&args.image) {
         let failure = Failure::usage("only files and devices can be measured");
         return Err(failure.hint("forerun pull fetches an image to a file"));
     }

@@ -25,11 +25,11 @@ use std::time::Instant;
 
 use clap::{Args, ValueHint};
 
+use crate::args::is_stdin;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::source::is_stdin;
 use crate::target::Target;
 use files::{Data, FILE};
 use measure::Kit;

@@ -11,11 +11,11 @@ use forerun::build::{
     read_tar, scan, scan_readable,
 };
 
+use crate::args::is_stdin;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::size::counted;
-use crate::source::is_stdin;
 
 /// How an input is read.
 pub struct Reading<'r> {

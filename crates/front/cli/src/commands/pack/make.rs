@@ -13,12 +13,12 @@ use serde_json::json;
 use super::input::Skipped;
 use super::losses::tell_losses;
 use super::summary;
+use crate::args::is_stdin;
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::progress::{Progress, Watched};
-use crate::source::is_stdin;
 use crate::target::Target;
 
 /// Where the image goes, besides the operand `output`.

@@ -20,12 +20,11 @@ use clap::{Args, ValueHint};
 use forerun::build::Priorities;
 use forerun_sandbox::Sandbox;
 
-use crate::args::LimitArgs;
+use crate::args::{LimitArgs, is_stdin};
 use crate::confine::{OWNERS, TREES};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::interrupt;
-use crate::source::is_stdin;
 use crate::target::{Target, is_same_file};
 
 pub use exfat::{ClusterArgs, VolumeArgs};

@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use super::format::NewFormat;
+use crate::args::is_stdin;
 use crate::error::{Failure, Result};
-use crate::source::is_stdin;
 
 const SUFFIXES: &[(&str, NewFormat)] = &[
     ("sqsh", NewFormat::Squashfs),

@@ -1,15 +1,18 @@
 //! Arguments that commands share. The help, man pages and completions are made from these definitions, so a
 //! doc comment here is documentation. Nothing here knows a command: `cli` puts them together.
 
+mod remote;
+
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
 use forerun::vfs::Verity;
 use forerun::{EngineOptions, Limits, Locking, OpenOptions};
 
-use crate::remote::{FetchAhead, RemoteArgs};
 use crate::size;
+
+pub use remote::{CacheArgs, FetchAhead, RemoteArgs, ServerArgs};
 
 /// Options that every command understands.
 #[derive(Args, Clone, Debug, Default)]
@@ -237,4 +240,9 @@ pub const fn locking(no_lock: bool) -> Locking {
         true => Locking::Ignore,
         false => Locking::Respect,
     }
+}
+
+/// Returns whether a name stands for standard input or output.
+pub fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }

@@ -11,6 +11,8 @@
 //! that name only once its process listens, so that one without a listener is always left over from a
 //! process that is gone; the next process that asks removes it.
 
+mod runtime_dir;
+
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, Permissions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -18,7 +20,6 @@ use std::net::Shutdown;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -26,10 +27,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::Value;
 use tempfile::TempPath;
 
-use super::handover::Succession;
-use super::report::Report;
-use super::runtime_dir::{Directory, directory};
 use crate::confine::directory_of;
+use runtime_dir::{Directory, directory};
 
 /// Limit for a program that asks and does not read, and for one that does not answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -47,18 +46,6 @@ const NAMED: &str = "sock";
 /// The same, before it is listened at.
 const UNNAMED: &str = "new";
 
-/// Answers processes that ask at the socket, as long as it is kept.
-pub struct Telling {
-    socket: PathBuf,
-}
-
-impl Drop for Telling {
-    fn drop(&mut self) {
-        // The next process that asks removes what is left behind.
-        let _ = std::fs::remove_file(&self.socket);
-    }
-}
-
 /// A listening socket that does not have its name yet.
 pub struct Unnamed {
     listener: UnixListener,
@@ -72,49 +59,6 @@ pub fn open() -> io::Result<Unnamed> {
     let opened = Directory::open(dir.clone());
     opened.map_err(|error| io::Error::other(format!("{}: {error}", dir.display())))?;
     listen(&dir)
-}
-
-/// Begins to answer; with no `succession`, no process can take over. A mount goes on without it.
-pub fn tell(
-    unnamed: Unnamed,
-    report: &Arc<Report>,
-    succession: Option<&Arc<Succession>>,
-) -> io::Result<Telling> {
-    let (listener, socket) = unnamed.name()?;
-    let telling = Telling {
-        socket: socket.clone(),
-    };
-    let report = Arc::clone(report);
-    let succession = succession.map(Arc::clone);
-    if let Some(succession) = &succession {
-        succession.asked_at(&socket);
-    }
-    let thread = std::thread::Builder::new().name("status".to_string());
-    thread.stack_size(128 << 10).spawn(move || {
-        for asker in listener.incoming().flatten() {
-            let Some(json) = report.json() else { return };
-            let asked = match question(&asker) {
-                Ok(asked) => asked,
-                Err(error) => {
-                    tracing::debug!("status: {error}");
-                    continue;
-                }
-            };
-            if asked.is_empty() {
-                let _gone = (&asker).write_all(format!("{json}\n").as_bytes());
-                continue;
-            }
-            let named = succession.as_ref();
-            match named.filter(|succession| succession.is_of(&asked)) {
-                Some(succession) => succession.begin(&asker),
-                // A mount of another namespace may have the same path.
-                None => {
-                    let _gone = (&asker).write_all(b"another mount");
-                }
-            }
-        }
-    })?;
-    Ok(telling)
 }
 
 /// Returns a socket that this process listens at, under a new name.
@@ -132,7 +76,7 @@ fn listen(dir: &Path) -> io::Result<Unnamed> {
 
 impl Unnamed {
     /// Moves it to the name by which it is found.
-    fn name(self) -> io::Result<(UnixListener, PathBuf)> {
+    pub fn name(self) -> io::Result<(UnixListener, PathBuf)> {
         let socket = self.path.with_extension(NAMED);
         self.path.persist(&socket).map_err(|error| error.error)?;
         Ok((self.listener, socket))

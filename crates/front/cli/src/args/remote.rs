@@ -1,0 +1,191 @@
+//! Arguments for images at servers.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueHint};
+use forerun::remote::{Prefetch, Readahead, RemoteOptions};
+
+use crate::size;
+
+/// How an image at a server is fetched.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RemoteArgs {
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Ask no server: what is in the cache is opened as its server had it last, and nothing else is
+    /// to be had
+    #[arg(help_heading = "Images at servers", long)]
+    pub offline: bool,
+    /// Refuse images whose chunks cannot be verified one by one as they come
+    #[arg(help_heading = "Images at servers", long)]
+    pub require_verified: bool,
+    /// Use what the cache has without verifying it again at its first use
+    #[arg(help_heading = "Images at servers", long)]
+    pub trust_cache: bool,
+    /// Fetch ahead of readers: async does not keep them waiting (default), sync does, off
+    /// fetches what they need and no more
+    #[arg(help_heading = "Images at servers", long, value_name = "MODE")]
+    pub fetch_ahead: Option<FetchAhead>,
+    /// Fetch before the first read: none (default), all, or what the access list in a file says
+    #[arg(help_heading = "Images at servers", long, value_name = "none|all|FILE")]
+    pub prefetch: Option<PathBuf>,
+    /// Write to this file which chunks are used, in the order of their first use, for --prefetch
+    #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub record: Option<PathBuf>,
+}
+
+/// Where chunks are kept.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CacheArgs {
+    /// Keep what was fetched here [default: forerun in $XDG_CACHE_HOME or ~/.cache]
+    #[arg(help_heading = "Images at servers", long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub cache_dir: Option<PathBuf>,
+    /// Bytes that may be kept, of all images together, or none for no limit; what is in use stays
+    /// [default: a tenth of the filesystem, less where a twentieth would not stay free]
+    #[arg(help_heading = "Images at servers", long, value_name = "BYTES", value_parser = limit)]
+    pub cache_limit: Option<u64>,
+}
+
+/// How servers are spoken to.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ServerArgs {
+    /// Another address of the same image, tried when the first one fails; for oci:// a registry that
+    /// mirrors it, asked first. Again for more; @FILE names a file with one on each line, which is
+    /// read again on SIGHUP
+    #[arg(
+        help_heading = "Images at servers",
+        long = "mirror",
+        value_name = "URL", value_parser = mirror)]
+    pub mirrors: Vec<String>,
+    /// Wait at most this long for bytes that are needed [default: 30]
+    #[arg(help_heading = "Images at servers", long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: Option<u64>,
+    /// Make a request again so many times before giving up on it [default: 5]
+    #[arg(help_heading = "Images at servers", long, value_name = "N")]
+    pub retries: Option<u32>,
+    /// Take users and passwords of web servers from this file: https://USER:PASSWORD@HOST on each line,
+    /// as git credential-store has it. Other users must not be able to read it
+    #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_parser = file, value_hint = ValueHint::FilePath)]
+    pub credentials_file: Option<PathBuf>,
+    /// Take users and passwords of web servers from this netrc file [default: ~/.netrc]
+    #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_parser = file, value_hint = ValueHint::FilePath)]
+    pub netrc_file: Option<PathBuf>,
+    /// Trust the certificates in this PEM file too
+    #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_parser = file, value_hint = ValueHint::FilePath)]
+    pub ca_file: Option<PathBuf>,
+    /// Allow plain HTTP to this server (HOST or HOST:PORT); registries are then spoken to that way.
+    /// Servers on this machine need no leave
+    #[arg(help_heading = "Images at servers", long, value_name = "HOST")]
+    pub plain_http: Vec<String>,
+}
+
+/// How to fetch ahead of readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FetchAhead {
+    /// Windows that no reader waits for
+    Async,
+    /// Windows that the reader waits for, to compare
+    Sync,
+    /// Nothing
+    Off,
+}
+
+impl RemoteArgs {
+    /// Converts the arguments into the library's options.
+    pub fn options(&self) -> RemoteOptions {
+        let mut options = self.server.options();
+        options.cache_dir = self.cache.cache_dir.as_deref().map(absolute);
+        options.cache_limit = self.cache.cache_limit;
+        options.offline = self.offline;
+        options.require_verified = self.require_verified;
+        options.trust_cache = self.trust_cache;
+        options.readahead = match self.fetch_ahead {
+            None | Some(FetchAhead::Async) => Readahead::Async,
+            Some(FetchAhead::Sync) => Readahead::Sync,
+            Some(FetchAhead::Off) => Readahead::Off,
+        };
+        options.prefetch = match self.prefetch.as_deref() {
+            None => Prefetch::None,
+            Some(word) if word == Path::new("none") => Prefetch::None,
+            Some(word) if word == Path::new("all") => Prefetch::All,
+            Some(file) => Prefetch::List(absolute(file)),
+        };
+        options.record = self.record.as_deref().map(absolute);
+        options
+    }
+}
+
+impl ServerArgs {
+    /// Converts the arguments into the library's options.
+    pub fn options(&self) -> RemoteOptions {
+        let mirrors = self.mirrors.iter().flat_map(|text| mirrors(text));
+        let mut options = RemoteOptions {
+            mirrors: mirrors.collect(),
+            ..RemoteOptions::default()
+        };
+        if let Some(seconds) = self.timeout {
+            options.timeout = Duration::from_secs(seconds);
+            options.stall = options.stall.min(options.timeout);
+            options.connect_timeout = options.connect_timeout.min(options.timeout);
+        }
+        if let Some(retries) = self.retries {
+            options.retries = retries;
+        }
+        options.ca_file.clone_from(&self.ca_file);
+        options.credentials.store.clone_from(&self.credentials_file);
+        options.credentials.netrc.clone_from(&self.netrc_file);
+        options.registry.insecure.clone_from(&self.plain_http);
+        options
+    }
+}
+
+/// Parses a mirror: an address, or a file, whose path becomes absolute.
+fn mirror(text: &str) -> Result<String, String> {
+    let Some(file) = text.strip_prefix('@') else {
+        return Ok(text.to_string());
+    };
+    let path = absolute(Path::new(file)).into_os_string();
+    let path = path.into_string();
+    path.map(|path| format!("@{path}"))
+        .map_err(|_| "not UTF-8".to_string())
+}
+
+/// Returns the mirrors that a value of `--mirror` names.
+fn mirrors(text: &str) -> Vec<String> {
+    let Some(file) = text.strip_prefix('@') else {
+        return vec![text.to_string()];
+    };
+    let lines = match std::fs::read_to_string(file) {
+        Ok(lines) => lines,
+        Err(error) => {
+            tracing::warn!("no mirrors: {file}: {error}");
+            return Vec::new();
+        }
+    };
+    let lines = lines.lines().map(str::trim);
+    lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(String::from)
+        .collect()
+}
+
+/// Parses a number of bytes, or `none`.
+fn limit(text: &str) -> Result<u64, String> {
+    match text {
+        "none" => Ok(u64::MAX),
+        number => size::parse(number),
+    }
+}
+
+/// Makes the path of a file absolute: the file is read again on SIGHUP.
+fn file(text: &str) -> Result<PathBuf, String> {
+    Ok(absolute(Path::new(text)))
+}
+
+/// Makes a path absolute, as the process that serves a mount changes its directory.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}

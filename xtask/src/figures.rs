@@ -9,8 +9,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::{report, scaling};
-
 /// Where the figures are kept.
 pub const DIR: &str = "docs/figures";
 const END: &str = "<!-- end of figures -->";
@@ -24,13 +22,6 @@ pub struct Block {
     pub name: String,
     /// The text of the block.
     pub text: String,
-}
-
-/// Returns the blocks of all documents.
-pub fn blocks(root: &Path) -> Result<Vec<Block>> {
-    let mut blocks = scaling::blocks(root)?;
-    blocks.extend(report::blocks(root)?);
-    Ok(blocks)
 }
 
 /// Writes blocks to their documents.

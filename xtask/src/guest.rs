@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use forerun_testkit::{guest, require};
 
-use crate::{packages, process};
+use crate::process;
 
 /// Depends on the newest kernel of the distribution.
 const META_PACKAGE: &str = "linux-image-amd64";
@@ -32,7 +32,7 @@ pub fn install_kernel(root: &Path) -> Result<()> {
     let package = match download(work.path()) {
         // The package lists may be old, or not there yet.
         Err(_) if rustix::process::geteuid().is_root() => {
-            process::run(packages::apt().arg("update"))?;
+            process::run(process::apt().arg("update"))?;
             download(work.path())?
         }
         done => done?,
@@ -51,7 +51,7 @@ pub fn install_kernel(root: &Path) -> Result<()> {
 fn download(dir: &Path) -> Result<String> {
     let package = newest_package()?;
     // apt's own user cannot write to the directory.
-    let mut download = packages::apt();
+    let mut download = process::apt();
     download.args(["-o", "APT::Sandbox::User=root", "download", &package]);
     process::run(download.current_dir(dir))?;
     Ok(package)

@@ -167,7 +167,7 @@ fn is_installed(package: &str) -> bool {
 }
 
 fn install_packages(packages: &[&str], consent: Consent) -> Result<()> {
-    process::run(apt().arg("update"))?;
+    process::run(process::apt().arg("update"))?;
     let mut chosen = packages.to_vec();
     if consent != Consent::Upgrade && !upgrades(packages)?.is_empty() {
         chosen.clear();
@@ -187,24 +187,15 @@ fn install_packages(packages: &[&str], consent: Consent) -> Result<()> {
         return Ok(());
     }
     println!("installing {}", chosen.join(" "));
-    process::run(apt().args(INSTALL).args(&chosen))
+    process::run(process::apt().args(INSTALL).args(&chosen))
 }
 
 /// How apt-get installs: what is needed, and nothing more.
 const INSTALL: &[&str] = &["install", "--yes", "--no-install-recommends"];
 
-/// Starts a command line of apt-get that asks nothing.
-pub fn apt() -> Command {
-    let mut apt = Command::new("apt-get");
-    // A fresh machine may be installing something at its first boot: wait for that.
-    apt.args(["-q", "-o", "DPkg::Lock::Timeout=300"]);
-    apt.env("DEBIAN_FRONTEND", "noninteractive");
-    apt
-}
-
 /// Returns the installed packages that would be upgraded if these were installed.
 fn upgrades(packages: &[&str]) -> Result<Vec<String>> {
-    let mut simulate = apt();
+    let mut simulate = process::apt();
     simulate.arg("--simulate").args(INSTALL).args(packages);
     Ok(upgrades_in(&process::output(&mut simulate)?))
 }

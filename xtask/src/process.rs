@@ -13,3 +13,12 @@ pub fn cargo(root: &Path) -> Command {
     command.current_dir(root);
     command
 }
+
+/// Starts a command line of apt-get that asks nothing.
+pub fn apt() -> Command {
+    let mut apt = Command::new("apt-get");
+    // A fresh machine may be installing something at its first boot: wait for that.
+    apt.args(["-q", "-o", "DPkg::Lock::Timeout=300"]);
+    apt.env("DEBIAN_FRONTEND", "noninteractive");
+    apt
+}

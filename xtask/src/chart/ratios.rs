@@ -72,7 +72,7 @@ impl RatioChart {
             .x_desc(&self.axis)
             .x_labels(12)
             .y_labels(0)
-            .x_label_formatter(&|x| crate::scaling::short(*x))
+            .x_label_formatter(&|x| super::short(*x))
             .label_style(ink(13))
             .axis_style(INK.0)
             .bold_line_style(GRID.0)

@@ -28,7 +28,6 @@ use crate::bench::{Host, program_in};
 use crate::process;
 pub use figures::blocks;
 use series::ScalingSeries;
-pub use series::short;
 
 /// Where images are made by default.
 const DIR: &str = "/var/tmp/forerun-scaling";

@@ -5,6 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
 use super::fit::exponent;
+use crate::chart::short;
 
 /// The exponent that n log n has over the measured sizes, and some room for noise.
 pub const LINEAR: f64 = 1.15;
@@ -124,25 +125,6 @@ pub fn table(all: &[ScalingSeries]) -> String {
     format!("{table}\n")
 }
 
-/// Formats a number with three digits that count.
-pub fn short(number: f64) -> String {
-    let with = |number: f64, suffix: &str| match number {
-        _ if number >= 99.95 => format!("{number:.0}{suffix}"),
-        _ if number >= 9.995 => format!("{number:.1}{suffix}").replace(".0", ""),
-        _ => {
-            let text = format!("{number:.2}");
-            let text = text.trim_end_matches('0').trim_end_matches('.');
-            format!("{text}{suffix}")
-        }
-    };
-    match number {
-        _ if number >= 1e9 => with(number / 1e9, " G"),
-        _ if number >= 1e6 => with(number / 1e6, " M"),
-        _ if number >= 1e3 => with(number / 1e3, " k"),
-        _ => with(number, ""),
-    }
-}
-
 /// Converts for fits and charts.
 #[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Three digits are shown.
 pub fn float(number: u64) -> f64 {
@@ -152,23 +134,6 @@ pub fn float(number: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_short() {
-        let table = [
-            (0.0, "0"),
-            (0.25, "0.25"),
-            (7.0, "7"),
-            (12.34, "12.3"),
-            (123.4, "123"),
-            (1500.0, "1.5 k"),
-            (2e6, "2 M"),
-            (1e11, "100 G"),
-        ];
-        for (number, text) in table {
-            assert_eq!(short(number), text);
-        }
-    }
 
     #[test]
     fn only_the_larger_sizes_count() {

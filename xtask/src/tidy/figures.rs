@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::Violation;
-use crate::figures::{Block, blocks, replaced};
+use crate::figures::{Block, replaced};
+use crate::{report, scaling};
 
 /// Finds the documents that show other figures than those kept in docs/figures.
 pub fn check(root: &Path) -> Result<Vec<Violation>> {
@@ -16,6 +17,13 @@ pub fn check(root: &Path) -> Result<Vec<Violation>> {
         violations.extend(compare(&text, &block));
     }
     Ok(violations)
+}
+
+/// Returns the blocks of all documents.
+fn blocks(root: &Path) -> Result<Vec<Block>> {
+    let mut blocks = scaling::blocks(root)?;
+    blocks.extend(report::blocks(root)?);
+    Ok(blocks)
 }
 
 fn compare(text: &str, block: &Block) -> Option<Violation> {

@@ -1,4 +1,4 @@
-//! No circles among the modules of a crate: what two modules both need is in a third one.
+//! No circles among the modules of any crate: what two modules both need is in a third one.
 //!
 //! Modules are those that `lib.rs` names; a folder counts as one. A path counts wherever it stands, so that a
 //! type which is named without an import is found too. Tests may look at everything.
@@ -9,43 +9,16 @@ use super::Violation;
 use super::lexer::code_only;
 use super::sources::SourceFile;
 
-/// Crates without circles. This list only grows.
-const WITHOUT_CIRCLES: &[&str] = &[
-    "crates/build",
-    "crates/codec",
-    "crates/engine",
-    "crates/forerun",
-    "crates/formats/composefs",
-    "crates/formats/cramfs",
-    "crates/formats/erofs",
-    "crates/formats/exfat",
-    "crates/formats/romfs",
-    "crates/formats/squashfs",
-    "crates/formats/tar",
-    "crates/front/cli",
-    "crates/front/export",
-    "crates/front/fuse",
-    "crates/front/kernel",
-    "crates/front/measure",
-    "crates/front/pictures",
-    "crates/front/sandbox",
-    "crates/io",
-    "crates/store/cache",
-    "crates/store/remote",
-    "crates/test/fuzzing",
-    "crates/test/kit",
-    "crates/test/servers",
-    "crates/vfs",
-    "xtask",
-];
-
 /// The modules that each module names, with a file and line of each.
 type Graph<'f> = BTreeMap<&'f str, BTreeMap<&'f str, (&'f str, usize)>>;
 
-/// Finds a circle in each of the crates that had none.
+/// Finds a circle in each crate that has one.
 pub fn check(files: &[SourceFile]) -> Vec<Violation> {
-    let crates = WITHOUT_CIRCLES.iter();
-    crates.filter_map(|dir| circle(dir, files)).collect()
+    let sources = files.iter().filter(|file| file.is_rust());
+    let crates = sources.filter_map(|file| file.path.split_once("/src/"));
+    let crates: BTreeSet<&str> = crates.map(|(dir, _)| dir).collect();
+    let found = crates.into_iter().filter_map(|dir| circle(dir, files));
+    found.collect()
 }
 
 fn circle(dir: &str, files: &[SourceFile]) -> Option<Violation> {
@@ -104,11 +77,11 @@ fn graph<'f>(dir: &str, files: &'f [SourceFile]) -> Graph<'f> {
             continue;
         };
         let code = code_only(file.shipped());
-        let roots: &[&str] = match path.contains('/') {
-            true => &["crate::"],
-            false => &["crate::", "super::"],
-        };
-        for (at, root) in roots.iter().flat_map(|root| code.match_indices(root)) {
+        let roots = ["crate::".to_string(), "super::".repeat(depth(path))];
+        for (at, root) in roots
+            .iter()
+            .flat_map(|root| code.match_indices(root.as_str()))
+        {
             for first in first_words(&code[at + root.len()..]) {
                 let module = modules.get(first).or_else(|| exported.get(first));
                 if let Some(module) = module.filter(|module| **module != module_of(path)) {
@@ -119,6 +92,11 @@ fn graph<'f>(dir: &str, files: &'f [SourceFile]) -> Graph<'f> {
         }
     }
     graph
+}
+
+/// Returns how far below the root of its crate the module of a file is.
+fn depth(path: &str) -> usize {
+    path.split('/').filter(|part| *part != "mod.rs").count()
 }
 
 /// Returns the first word of a path, or of each path in a braced list.
@@ -152,6 +130,25 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn circles_are_found_in_folders_and_in_any_crate() {
+        for (path, text, found) in [
+            ("a/mod.rs", "use super::b::X;", true),
+            ("a/c.rs", "use super::super::b::X;", true),
+            ("a/c.rs", "use super::b::X;", false),
+            ("a/c/mod.rs", "use super::super::b::X;", true),
+            ("a/c/d.rs", "use super::super::b::X;", false),
+        ] {
+            let files = [
+                ("lib.rs", "mod a;\nmod b;"),
+                (path, text),
+                ("b.rs", "use crate::a;"),
+            ];
+            let files = files.map(|(name, text)| SourceFile::new(&format!("new/src/{name}"), text));
+            assert_eq!(!check(&files).is_empty(), found, "{path} {text}");
+        }
+    }
 
     #[test]
     fn circles_are_found_by_any_path() {

@@ -4,9 +4,10 @@
 use std::cell::RefCell;
 
 use libdeflater::{DecompressionError, Decompressor};
-use zlib_rs::{Inflate, InflateFlush, Status};
+use zlib_rs::Inflate;
 
 use crate::DecodeError;
+use crate::deflate_span;
 
 /// log2 of the largest window: it decodes streams with any window.
 const WINDOW_BITS: u8 = 15;
@@ -29,25 +30,6 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
 pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     INFLATE.with_borrow_mut(|inflate| {
         inflate.reset(false);
-        let done = |inflate: &Inflate| {
-            let read = usize::try_from(inflate.total_in()).unwrap_or(usize::MAX);
-            let written = usize::try_from(inflate.total_out()).unwrap_or(usize::MAX);
-            (read, written)
-        };
-        loop {
-            let before = done(inflate);
-            let from = input.get(before.0..).unwrap_or_default();
-            let to = out.get_mut(before.1..).unwrap_or_default();
-            let status = inflate.decompress(from, to, InflateFlush::NoFlush);
-            let status = status.map_err(|_| DecodeError::Damaged)?;
-            let after = done(inflate);
-            if status == Status::StreamEnd || after.1 >= out.len() {
-                return Ok(after.1);
-            }
-            // One call takes all the input: this stream was cut.
-            if after == before {
-                return Err(DecodeError::Damaged);
-            }
-        }
+        deflate_span::fill(inflate, input, out)
     })
 }

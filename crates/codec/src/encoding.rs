@@ -244,7 +244,9 @@ impl Encoding {
             },
             Codec::Lz4 => Self::Lz4 { high: false },
             Codec::Zstd => Self::Zstd { level: 15 },
-            Codec::Deflate | Codec::LzmaBare(_) | Codec::MicroLzma => return None,
+            Codec::Deflate | Codec::DeflateSpan { .. } | Codec::LzmaBare(_) | Codec::MicroLzma => {
+                return None;
+            }
         })
     }
 }

@@ -7,6 +7,7 @@
 //! caller can see: contexts are reused per thread.
 
 mod deflate;
+mod deflate_span;
 mod encode;
 mod encoding;
 mod fill;
@@ -18,6 +19,7 @@ mod lzo;
 mod microlzma;
 mod microlzma_encode;
 mod shared;
+mod stream;
 mod xz;
 mod zlib;
 mod zstd;
@@ -29,6 +31,7 @@ pub use encoding::{
 pub use fill::{FillEncoder, FillEncoding, Filled};
 pub use first::First;
 pub use lzma_bare::{BareLzma, LzmaProperties};
+pub use stream::{Step, StreamDecoder, StreamFormat, StreamPlace};
 
 /// The codec of a stored block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +41,12 @@ pub enum Codec {
     Zlib,
     /// DEFLATE (RFC 1951), as a bare stream.
     Deflate,
+    /// Blocks of DEFLATE from within a stream. They refer to the 32 KiB before them, which
+    /// [`Codec::decode_after`] takes.
+    DeflateSpan {
+        /// Bits of the first byte that belong to the block before, 0 to 7.
+        skip: u8,
+    },
     /// LZMA in the `.lzma` ("LZMA alone") container, with or without the decoded length in it.
     Lzma,
     /// LZMA with less of a header than that container has, as vendors of firmware store it.
@@ -87,7 +96,7 @@ impl Codec {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Zlib => "zlib",
-            Self::Deflate => "deflate",
+            Self::Deflate | Self::DeflateSpan { .. } => "deflate",
             Self::Lzma => "lzma",
             Self::LzmaBare(bare) => bare.name(),
             Self::MicroLzma => "microlzma",
@@ -123,6 +132,7 @@ impl Codec {
         match self {
             Self::Zlib => zlib::decode(input, out),
             Self::Deflate => deflate::decode(input, out),
+            Self::DeflateSpan { skip } => deflate_span::decode(skip, &[], input, out),
             Self::Lzma => lzma::decode(input, out),
             Self::LzmaBare(bare) => bare.decode(input, out),
             Self::MicroLzma => microlzma::decode(input, out),
@@ -130,6 +140,34 @@ impl Codec {
             Self::Xz => xz::decode(input, out),
             Self::Lz4 => lz4::decode(input, out),
             Self::Zstd => zstd::decode(input, out),
+        }
+    }
+
+    /// Returns whether a block refers to bytes before it: [`Codec::decode_after`] decodes it.
+    #[must_use]
+    pub const fn refers_back(self) -> bool {
+        matches!(self, Self::DeflateSpan { .. })
+    }
+
+    /// Decodes as [`Codec::decode`] does. `history` is the end of the bytes that the stream decodes to before
+    /// `input`: 32 KiB, or fewer at the start of the stream. A block that refers back is decoded until `out` is
+    /// full, and what follows it in `input` is ignored. Other blocks ignore `history`.
+    ///
+    /// # Errors
+    /// The errors of [`Codec::decode`].
+    pub fn decode_after(
+        self,
+        history: &[u8],
+        input: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), DecodeError> {
+        let Self::DeflateSpan { skip } = self else {
+            return self.decode(input, out);
+        };
+        let expected = out.len();
+        match deflate_span::decode(skip, history, input, out)? {
+            actual if actual == expected => Ok(()),
+            actual => Err(DecodeError::Short { actual, expected }),
         }
     }
 
@@ -151,15 +189,19 @@ impl Codec {
             Self::MicroLzma => microlzma::decode_prefix(input, out),
             Self::Lz4 => lz4::decode_prefix(input, out),
             Self::Zstd => zstd::decode_prefix(input, out),
-            Self::Zlib | Self::Lzma | Self::LzmaBare(_) | Self::Lzo | Self::Xz => {
-                Err(DecodeError::NoPrefix)
-            }
+            Self::Zlib
+            | Self::DeflateSpan { .. }
+            | Self::Lzma
+            | Self::LzmaBare(_)
+            | Self::Lzo
+            | Self::Xz => Err(DecodeError::NoPrefix),
         }?;
         if actual == expected {
             return Ok(());
         }
         Err(DecodeError::Short { actual, expected })
     }
+
     /// Decodes the stream at the start of `input` into the front of `out`, and returns where both end. Other
     /// bytes may follow the stream. For searches: much slower than [`Codec::decode_up_to`].
     ///
@@ -174,6 +216,7 @@ impl Codec {
             Self::Xz => xz::decode_first(input, out),
             Self::Zstd => first::zstd(input, out),
             Self::Deflate
+            | Self::DeflateSpan { .. }
             | Self::Lzma
             | Self::LzmaBare(_)
             | Self::MicroLzma
@@ -191,6 +234,7 @@ impl Codec {
             Self::Xz => input.starts_with(&[0xFD, b'7', b'z', b'X', b'Z', 0]),
             Self::Zstd => input.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]),
             Self::Deflate
+            | Self::DeflateSpan { .. }
             | Self::Lzma
             | Self::LzmaBare(_)
             | Self::MicroLzma

@@ -1,0 +1,248 @@
+//! DEFLATE blocks from the middle of a stream, by zlib-rs: it takes the bytes before them as a dictionary.
+//!
+//! The first block may start at any bit of a byte, and its interface starts at the first one only. The bits before are
+//! those of empty blocks, put in front, which decode to nothing. To move the bits of the span instead would not do:
+//! blocks that are stored without compression start at the next byte.
+
+use std::cell::RefCell;
+
+use zlib_rs::{Inflate, InflateFlush, Status};
+
+use crate::DecodeError;
+
+/// log2 of the largest window: a span may refer to as many bytes before it.
+const WINDOW_BITS: u8 = 15;
+
+thread_local! {
+    static INFLATE: RefCell<Inflate> = RefCell::new(Inflate::new(false, WINDOW_BITS));
+}
+
+/// Decodes blocks that start at bit `skip` of `input`, until `out` is full or the stream ends. `history` is
+/// what the stream decodes to before them; of a longer one, the last 32 KiB count.
+pub fn decode(
+    skip: u8,
+    history: &[u8],
+    input: &[u8],
+    out: &mut [u8],
+) -> Result<usize, DecodeError> {
+    INFLATE.with_borrow_mut(|inflate| {
+        inflate.reset(false);
+        if !history.is_empty() {
+            let start = history.len().saturating_sub(1 << WINDOW_BITS);
+            let set = inflate.set_dictionary(&history[start..]);
+            set.map_err(|_| DecodeError::Damaged)?;
+        }
+        let (Some((&first, rest)), 1..8) = (input.split_first(), skip) else {
+            return fill(inflate, input, out);
+        };
+        let mut lead = Bits::before(skip);
+        lead.complete(first);
+        // The last byte of these has bits of the span.
+        let status = inflate.decompress(&lead.bytes, out, InflateFlush::NoFlush);
+        status.map_err(|_| DecodeError::Damaged)?;
+        fill_after(inflate, lead.bytes.len(), rest, out)
+    })
+}
+
+/// Bits of DEFLATE, the first one the lowest of a byte.
+#[derive(Default)]
+struct Bits {
+    bytes: Vec<u8>,
+    /// Bits of the last byte that are set, 0 for all.
+    used: u8,
+}
+
+impl Bits {
+    /// Returns empty blocks that end before bit `skip` of a byte, 1 to 7.
+    fn before(skip: u8) -> Self {
+        let mut bits = Self::default();
+        let mut missing = skip;
+        if skip % 2 == 1 {
+            bits.odd_block();
+            // It has 5 bits more than whole bytes.
+            missing = (skip + 8 - 5) % 8;
+        }
+        // Each of these has 2 bits more than a whole byte.
+        for _ in 0..missing / 2 {
+            bits.fixed_block();
+        }
+        bits
+    }
+
+    /// Adds `count` bits of `value`, the lowest first.
+    fn add(&mut self, value: u32, count: u32) {
+        for place in 0..count {
+            if self.used == 0 {
+                self.bytes.push(0);
+            }
+            if let Some(last) = self.bytes.last_mut() {
+                *last |= u8::from(value >> place & 1 == 1) << self.used;
+            }
+            self.used = (self.used + 1) % 8;
+        }
+    }
+
+    /// Adds an empty block with fixed codes (RFC 1951, section 3.2.6): 10 bits.
+    fn fixed_block(&mut self) {
+        self.add(0b010, 3);
+        self.add(0, 7);
+    }
+
+    /// Adds an empty block with codes of its own (section 3.2.7): 93 bits. It has one code for its end and none
+    /// for distances.
+    fn odd_block(&mut self) {
+        self.add(0b100, 3);
+        // 257 lengths of literals, 1 of a distance, and 18 lengths of the codes for lengths.
+        self.add(0, 5);
+        self.add(0, 5);
+        self.add(14, 4);
+        // In the order of that section: 18 and 0 have codes of 2 bits, 1 has one of 1 bit.
+        for len in [0, 0, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1] {
+            self.add(len, 3);
+        }
+        // 138 and 118 lengths of 0 by code 18, which is 11 and a count above 11 in 7 bits.
+        for count in [138, 118] {
+            self.add(0b11, 2);
+            self.add(count - 11, 7);
+        }
+        // Length 1 for the end of the block, by code 0; length 0 for the distance, by code 10, its first bit first.
+        self.add(0, 1);
+        self.add(0b01, 2);
+        // The end of the block.
+        self.add(0, 1);
+    }
+
+    /// Completes the last byte with the upper bits of `byte`.
+    fn complete(&mut self, byte: u8) {
+        if let Some(last) = self.bytes.last_mut() {
+            *last |= byte & u8::MAX.checked_shl(u32::from(self.used)).unwrap_or(0);
+        }
+    }
+}
+
+/// Decodes until `out` is full or the stream ends, and returns the decoded length.
+pub fn fill(inflate: &mut Inflate, input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    fill_after(inflate, 0, input, out)
+}
+
+/// Decodes `input` behind `before` bytes that were read, until `out` is full or the stream ends. Returns the
+/// decoded length.
+fn fill_after(
+    inflate: &mut Inflate,
+    before: usize,
+    input: &[u8],
+    out: &mut [u8],
+) -> Result<usize, DecodeError> {
+    let total = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    loop {
+        let (read, written) = (total(inflate.total_in()), total(inflate.total_out()));
+        if written >= out.len() {
+            return Ok(written);
+        }
+        let from = input.get(read.saturating_sub(before)..).unwrap_or_default();
+        let to = out.get_mut(written..).unwrap_or_default();
+        let status = inflate.decompress(from, to, InflateFlush::NoFlush);
+        let now = total(inflate.total_out());
+        // Damage behind the last wanted byte does not matter.
+        if now >= out.len() || status == Ok(Status::StreamEnd) {
+            return Ok(now);
+        }
+        status.map_err(|_| DecodeError::Damaged)?;
+        // One call takes all the input: this stream was cut.
+        if (read, written) == (total(inflate.total_in()), now) {
+            return Err(DecodeError::Damaged);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_blocks_end_before_any_bit_and_decode_to_nothing() {
+        for skip in 1..8 {
+            let mut bits = Bits::before(skip);
+            assert_eq!(bits.used, skip);
+            // A stored block: its length starts at the next byte.
+            bits.complete(0);
+            let stream = [&bits.bytes[..], &stored(b"stored")[1..]].concat();
+            let mut inflate = Inflate::new(false, WINDOW_BITS);
+            let mut out = [0; 6];
+            // Where its three bits do not fit, its length is a byte later.
+            let stream = match skip {
+                6 | 7 => [&bits.bytes[..], &[0], &stored(b"stored")[1..]].concat(),
+                _ => stream,
+            };
+            assert_eq!(
+                fill(&mut inflate, &stream, &mut out),
+                Ok(6),
+                "before bit {skip}"
+            );
+            assert_eq!(&out, b"stored");
+        }
+    }
+
+    #[test]
+    fn a_stored_block_starts_at_the_next_byte_whatever_the_bit() {
+        for skip in 0..6 {
+            let mut input = stored(b"stored");
+            // Bits of the block before.
+            input[0] |= (1 << skip) - 1;
+            let mut out = [0; 6];
+            assert_eq!(
+                decode(skip, b"history", &input, &mut out),
+                Ok(6),
+                "bit {skip}"
+            );
+            assert_eq!(&out, b"stored");
+        }
+    }
+
+    /// Returns a stored block of `bytes`, not the last one.
+    fn stored(bytes: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(bytes.len()).unwrap();
+        [&[0][..], &len.to_le_bytes(), &(!len).to_le_bytes(), bytes].concat()
+    }
+
+    /// Returns a block with fixed codes that starts at bit 5: a match of 3 bytes at distance 4, and no more.
+    fn a_match() -> Vec<u8> {
+        // 0 (not last), 01 (fixed, low bit first), 0000001 (length 3), 00011 (distance 4), 0000000 (end).
+        let bits = "0 10 0000001 00011 0000000".replace(' ', "");
+        let bits = format!("11111{bits}");
+        let mut bytes = vec![0u8; bits.len().div_ceil(8)];
+        for (place, bit) in bits.chars().enumerate() {
+            bytes[place / 8] |= u8::from(bit == '1') << (place % 8);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_span_refers_to_what_is_before_it() {
+        let mut out = [0; 3];
+        assert_eq!(decode(5, b"....abcd", &a_match(), &mut out), Ok(3));
+        assert_eq!(&out, b"abc");
+        let long = [&[0; 40_000][..], b"wxyz"].concat();
+        assert_eq!(decode(5, &long, &a_match(), &mut out), Ok(3));
+        assert_eq!(&out, b"wxy");
+    }
+
+    #[test]
+    fn what_is_not_there_is_damage() {
+        let mut out = [0; 3];
+        assert!(decode(5, b"abc", &a_match(), &mut out).is_err());
+        assert!(decode(5, b"", &a_match(), &mut out).is_err());
+        assert!(decode(5, b"abcd", &a_match()[..1], &mut out).is_err());
+        assert!(decode(0, b"", &[], &mut out).is_err());
+    }
+
+    #[test]
+    fn blocks_after_the_span_are_left() {
+        let input = [stored(b"first"), stored(b"second")].concat();
+        let mut out = [0; 5];
+        assert_eq!(decode(0, b"", &input, &mut out), Ok(5));
+        assert_eq!(&out, b"first");
+        let mut out = [0; 20];
+        assert!(decode(0, b"", &input, &mut out).is_err(), "it is cut");
+    }
+}

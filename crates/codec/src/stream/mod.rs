@@ -1,0 +1,204 @@
+//! Decoders of long streams, which are fed piece by piece: a first pass over a compressed archive.
+//!
+//! A stream is decoded this way once, in order. What is decoded again later is a block, by
+//! [`Codec`](crate::Codec).
+
+mod inflate;
+
+use bzip2::Decompress;
+use liblzma::stream::{Action, Status, Stream};
+use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
+
+use crate::{DecodeError, xz};
+use inflate::Inflate;
+
+/// Decoded bytes that one step returns at the most.
+const STEP: usize = 256 << 10;
+/// log2 of the largest window of a Zstandard frame: as large as its own tool allows without an option.
+const WINDOW_LOG: u32 = 27;
+
+/// The format of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StreamFormat {
+    /// DEFLATE (RFC 1951), bare. Steps end between its blocks.
+    Deflate,
+    /// A frame of Zstandard (RFC 8878), or a skippable one, which decodes to nothing.
+    Zstd,
+    /// A stream of XZ, without padding behind it.
+    Xz,
+    /// A stream of bzip2.
+    Bzip2,
+}
+
+/// The result of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Bytes of the input that it used.
+    pub used: usize,
+    /// The place in the stream where it stopped.
+    pub place: StreamPlace,
+}
+
+/// A place in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamPlace {
+    /// Within a block. More input may be needed.
+    Within,
+    /// Between two blocks, where [`Codec::DeflateSpan`](crate::Codec::DeflateSpan) can start.
+    Between {
+        /// Bits of the last used byte that belong to the next block, 0 to 7.
+        unused_bits: u8,
+    },
+    /// At its end. What follows in the input is no part of it.
+    End,
+}
+
+/// A decoder of one stream.
+pub struct StreamDecoder {
+    kind: Kind,
+    out: Vec<u8>,
+    /// Decoded bytes of the last step, at the start of `out`.
+    len: usize,
+}
+
+enum Kind {
+    Deflate(Inflate),
+    Zstd(DCtx<'static>),
+    Xz(Stream),
+    Bzip2(Decompress),
+}
+
+impl std::fmt::Debug for StreamDecoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamDecoder").finish_non_exhaustive()
+    }
+}
+
+impl StreamDecoder {
+    /// Creates the decoder of a stream at its start.
+    ///
+    /// # Errors
+    /// [`DecodeError::Damaged`] if a library cannot set up its context.
+    pub fn new(format: StreamFormat) -> Result<Self, DecodeError> {
+        let damaged = DecodeError::Damaged;
+        let kind = match format {
+            StreamFormat::Deflate => Kind::Deflate(Inflate::new()),
+            StreamFormat::Zstd => {
+                let mut context = DCtx::try_create().ok_or(damaged)?;
+                let limit = DParameter::WindowLogMax(WINDOW_LOG);
+                context.set_parameter(limit).map_err(|_| damaged)?;
+                Kind::Zstd(context)
+            }
+            StreamFormat::Xz => {
+                Kind::Xz(Stream::new_stream_decoder(xz::MEMORY, 0).map_err(|_| damaged)?)
+            }
+            StreamFormat::Bzip2 => Kind::Bzip2(Decompress::new(false)),
+        };
+        let out = match format {
+            StreamFormat::Deflate => Vec::new(),
+            StreamFormat::Zstd | StreamFormat::Xz | StreamFormat::Bzip2 => vec![0; STEP],
+        };
+        Ok(Self { kind, out, len: 0 })
+    }
+
+    /// Starts with another stream of the same format.
+    ///
+    /// # Errors
+    /// The errors of [`new`](Self::new).
+    pub fn restart(&mut self) -> Result<(), DecodeError> {
+        self.len = 0;
+        match &mut self.kind {
+            Kind::Deflate(inflate) => inflate.restart(),
+            Kind::Zstd(context) => {
+                let reset = context.reset(ResetDirective::SessionOnly);
+                reset.map_err(|_| DecodeError::Damaged)?;
+            }
+            Kind::Xz(_) => *self = Self::new(StreamFormat::Xz)?,
+            Kind::Bzip2(_) => *self = Self::new(StreamFormat::Bzip2)?,
+        }
+        Ok(())
+    }
+
+    /// Decodes a part of `input`, which follows what the steps before used. [`decoded`](Self::decoded) then
+    /// returns the bytes. A step that used nothing and decoded nothing needs more input.
+    ///
+    /// # Errors
+    /// [`DecodeError::Damaged`] if the stream is, or if it asks for more memory than its usual tools allow.
+    pub fn step(&mut self, input: &[u8]) -> Result<Step, DecodeError> {
+        let Self { kind, out, len } = self;
+        let (used, decoded, place) = match kind {
+            Kind::Deflate(inflate) => return inflate.step(input),
+            Kind::Zstd(context) => zstd(context, input, out)?,
+            Kind::Xz(stream) => xz(stream, input, out)?,
+            Kind::Bzip2(stream) => bzip2(stream, input, out)?,
+        };
+        *len = decoded;
+        Ok(Step { used, place })
+    }
+
+    /// Returns the bytes that the last step decoded.
+    #[must_use]
+    pub fn decoded(&self) -> &[u8] {
+        match &self.kind {
+            Kind::Deflate(inflate) => inflate.decoded(),
+            Kind::Zstd(_) | Kind::Xz(_) | Kind::Bzip2(_) => {
+                self.out.get(..self.len).unwrap_or_default()
+            }
+        }
+    }
+
+    /// Returns the decoded bytes that a block at this place may refer to: the last 32 KiB of a stream of
+    /// DEFLATE, or all if there are fewer; nothing for other streams.
+    #[must_use]
+    pub fn history(&self) -> &[u8] {
+        match &self.kind {
+            Kind::Deflate(inflate) => inflate.history(),
+            Kind::Zstd(_) | Kind::Xz(_) | Kind::Bzip2(_) => &[],
+        }
+    }
+}
+
+/// Used bytes, decoded bytes, and the place after them.
+type Done = (usize, usize, StreamPlace);
+
+fn zstd(context: &mut DCtx<'_>, input: &[u8], out: &mut [u8]) -> Result<Done, DecodeError> {
+    let (mut from, mut to) = (InBuffer::around(input), OutBuffer::around(out));
+    let hint = context.decompress_stream(&mut to, &mut from);
+    // Zero marks the end of the frame.
+    let place = match hint.map_err(|_| DecodeError::Damaged)? {
+        0 => StreamPlace::End,
+        _ => StreamPlace::Within,
+    };
+    Ok((from.pos(), to.pos(), place))
+}
+
+fn xz(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<Done, DecodeError> {
+    let (read, written) = (stream.total_in(), stream.total_out());
+    let status = stream.process(input, out, Action::Run);
+    let place = match status.map_err(|_| DecodeError::Damaged)? {
+        Status::StreamEnd => StreamPlace::End,
+        // `MemNeeded` is a step without progress: the caller has no more input to give, or gives more.
+        _ => StreamPlace::Within,
+    };
+    let used = difference(stream.total_in(), read);
+    Ok((used, difference(stream.total_out(), written), place))
+}
+
+fn bzip2(stream: &mut Decompress, input: &[u8], out: &mut [u8]) -> Result<Done, DecodeError> {
+    let (read, written) = (stream.total_in(), stream.total_out());
+    let status = stream.decompress(input, out);
+    let place = match status.map_err(|_| DecodeError::Damaged)? {
+        bzip2::Status::StreamEnd => StreamPlace::End,
+        bzip2::Status::MemNeeded => return Err(DecodeError::Damaged),
+        _ => StreamPlace::Within,
+    };
+    let used = difference(stream.total_in(), read);
+    Ok((used, difference(stream.total_out(), written), place))
+}
+
+fn difference(now: u64, before: u64) -> usize {
+    usize::try_from(now.saturating_sub(before)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -139,7 +139,10 @@ fn image_kind(error: &forerun_vfs::Error) -> io::ErrorKind {
         E::InvalidName(_) | E::NameTooLong { .. } => Kind::InvalidFilename,
         E::NoSpace => Kind::StorageFull,
         E::ReadOnly(_) => Kind::ReadOnlyFilesystem,
-        E::Write { source, .. } | E::Blob { source, .. } | E::Io { source, .. } => below(source),
+        E::Write { source, .. }
+        | E::Blob { source, .. }
+        | E::Spool { source }
+        | E::Io { source, .. } => below(source),
         // The enum may grow.
         _ => Kind::Other,
     }

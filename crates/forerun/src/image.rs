@@ -13,6 +13,7 @@ use crate::identify::{find_format, named, probe_len, unknown, with_objects};
 use crate::locks;
 use crate::options::OpenOptions;
 use crate::payload::{self, Container, Payload};
+use crate::spool;
 
 /// An open image. Clones share what is open.
 #[derive(Clone, Debug)]
@@ -191,6 +192,8 @@ impl Opened {
             verity: options.verity,
             ownership: options.ownership,
             rescue: options.rescue,
+            spool: options.spool.clone().or_else(spool::default),
+            index: options.index.clone(),
         })?;
         devices::check(&options.devices, fs.volume().devices)?;
         options.engine.log_memory_use();

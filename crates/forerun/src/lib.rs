@@ -66,6 +66,8 @@ mod files;
 mod from_image;
 mod identify;
 mod image;
+#[cfg(feature = "tar")]
+mod kept;
 mod locking;
 pub mod locks;
 #[cfg(feature = "composefs")]
@@ -79,6 +81,7 @@ mod registry;
 #[cfg(feature = "exfat")]
 pub mod repair;
 pub mod scan;
+pub mod spool;
 #[cfg(feature = "exfat")]
 mod undo;
 #[cfg(feature = "exfat")]
@@ -132,6 +135,8 @@ pub use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 pub use forerun_vfs as vfs;
 pub use forerun_vfs::{FileSystem, FileType, Format, Metadata, MetadataLayout, NodeId, Timestamp};
 pub use image::Image;
+#[cfg(feature = "tar")]
+pub use kept::KeptIndex;
 pub use locking::Locking;
 pub use locks::InUse;
 pub use options::OpenOptions;

@@ -9,7 +9,7 @@ use forerun_engine::EngineOptions;
 use forerun_io::{EventSink, Limits};
 #[cfg(feature = "remote")]
 use forerun_remote::RemoteOptions;
-use forerun_vfs::{Ownership, Verity};
+use forerun_vfs::{KeepIndex, MakeSpool, Ownership, Verity};
 
 use crate::locking::Locking;
 
@@ -58,6 +58,12 @@ pub struct OpenOptions {
     pub rescue: bool,
     /// How locks of other processes are treated, for formats that change.
     pub locking: Locking,
+    /// Makes files for what must be decoded once and kept: archives that are compressed in one piece. Without
+    /// it, they are made in the directory for temporary files.
+    pub spool: Option<Arc<dyn MakeSpool>>,
+    /// Keeps the index of a compressed archive for the next opening. Without it, each opening makes it: see
+    /// `KeptIndex`.
+    pub index: Option<Arc<dyn KeepIndex>>,
     /// Receives an event for each crossing of a boundary.
     pub events: Option<Arc<dyn EventSink>>,
     /// How an image at a server is fetched and kept.

@@ -109,6 +109,12 @@ pub enum Error {
     /// The image contradicts itself or its specification.
     #[error(transparent)]
     Corrupt(Corrupt),
+    /// Decoded bytes could not be written to a temporary file.
+    #[error("writing decoded data to a temporary file: {source}")]
+    Spool {
+        /// The error of the file.
+        source: Arc<io::Error>,
+    },
     /// Data outside the image could not be opened.
     #[error("opening {name}: {source}")]
     Blob {
@@ -180,6 +186,14 @@ impl Error {
         }
     }
 
+    /// Creates the error of a temporary file that could not be made or written.
+    #[must_use]
+    pub fn spool(source: io::Error) -> Self {
+        Self::Spool {
+            source: Arc::new(source),
+        }
+    }
+
     /// Creates the error of a limit that was reached.
     pub fn limit(bound: Bound, what: impl Into<String>, limit: u64) -> Self {
         Self::Limit {
@@ -213,6 +227,7 @@ impl Error {
             Self::Write { .. } => "write",
             Self::UnknownFormat { .. } => "unknown_format",
             Self::Corrupt(_) => "corrupt",
+            Self::Spool { .. } => "spool",
             Self::Blob { .. } => "blob",
             Self::Io { .. } => "io",
         }
@@ -243,6 +258,8 @@ pub enum Bound {
     WalkMemory,
     /// [`Limits::read_bytes`](crate::Limits::read_bytes).
     ReadBytes,
+    /// [`Limits::stream_bytes`](crate::Limits::stream_bytes).
+    StreamBytes,
     /// Any other, of [`Limits`](crate::Limits) or of a driver.
     Other,
 }

@@ -125,6 +125,20 @@ impl EncodedBlock {
     /// If they are damaged, or contradict [`Self::decoded_len`]. `out` then holds bytes that must
     /// not be used.
     pub fn decode(&self, stored: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+        self.decode_after(&[], stored, out)
+    }
+
+    /// Decodes as [`Self::decode`] does, with the bytes that
+    /// [`FileSystem::history`](crate::FileSystem::history) returns for the block.
+    ///
+    /// # Errors
+    /// The errors of [`Self::decode`].
+    pub fn decode_after(
+        &self,
+        history: &[u8],
+        stored: &[u8],
+        out: &mut [u8],
+    ) -> Result<usize, DecodeError> {
         let stream = match self.padding {
             Padding::None => stored,
             Padding::Leading => {
@@ -134,7 +148,10 @@ impl EncodedBlock {
         };
         let len = out.len();
         match self.decoded_len {
-            DecodedLen::Exact(_) => self.codec.decode(stream, out).map(|()| len),
+            DecodedLen::Exact(_) => {
+                let decoded = self.codec.decode_after(history, stream, out);
+                decoded.map(|()| len)
+            }
             DecodedLen::AtMost(_) => self.codec.decode_up_to(stream, out),
             DecodedLen::Prefix(_) => self.codec.decode_prefix(stream, out).map(|()| len),
         }

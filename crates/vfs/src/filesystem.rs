@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use forerun_io::{BlobId, ReadAt};
 
-use crate::{Error, Extent, FileType, Metadata, MetadataLayout, NodeId, Region, Result};
+use crate::{
+    EncodedBlock, Error, Extent, FileType, Metadata, MetadataLayout, NodeId, Region, Result,
+};
 
 /// A position between two entries of a directory. Its value is private to the driver. It stays
 /// valid for as long as the image does not change.
@@ -203,6 +205,17 @@ pub trait FileSystem: Send + Sync {
     /// default.
     fn is_current(&self, _blob: BlobId) -> bool {
         true
+    }
+
+    /// Returns the bytes before a block that its codec refers to ([`Codec::refers_back`]): the history that
+    /// [`EncodedBlock::decode_after`] takes. Called once for each time that such a block is decoded. There are
+    /// no such bytes by default.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if they are not what the driver expected, [`Error::Io`].
+    fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
+        let _ = block;
+        Ok(Vec::new())
     }
 
     /// Opens the file of the host that holds exactly the data of `node`, if there is one: the

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use forerun_io::{BlockDevice, Limits, Observer, ReadAt};
 
-use crate::{FileSystem, FileSystemMut, Magic, Measure, NoBlobs, ResolveBlob, Result, Verity};
+use crate::{
+    FileSystem, FileSystemMut, KeepIndex, Magic, MakeSpool, Measure, NoBlobs, ResolveBlob, Result,
+    Verity,
+};
 
 /// The parameters of opening an image.
 #[derive(Clone)]
@@ -28,6 +31,11 @@ pub struct OpenWith {
     /// [`VolumeInfo::warnings`](crate::VolumeInfo::warnings), and reads files as far as their
     /// places are known.
     pub rescue: bool,
+    /// Makes files for what a driver must decode once and keep. Without it, images that need such files are
+    /// refused.
+    pub spool: Option<Arc<dyn MakeSpool>>,
+    /// Keeps an index that takes long to make. Without it, each opening makes it.
+    pub index: Option<Arc<dyn KeepIndex>>,
 }
 
 /// Substitutes for attributes that a format lacks: options of the mount.
@@ -135,6 +143,8 @@ impl OpenWith {
             verity: Verity::default(),
             ownership: Ownership::default(),
             rescue: false,
+            spool: None,
+            index: None,
         }
     }
 }

@@ -11,6 +11,8 @@ pub enum Room {
     Codec,
     /// `crates/vfs`: the seam between drivers and engine.
     Vfs,
+    /// `crates/spans`: compressed streams, cut into blocks.
+    Spans,
     /// `crates/build`: what writers of images share.
     Build,
     /// `crates/engine`: moves the blocks.
@@ -45,6 +47,7 @@ impl Room {
             ["crates", "io", ..] => (Self::Io, 2),
             ["crates", "codec", ..] => (Self::Codec, 2),
             ["crates", "vfs", ..] => (Self::Vfs, 2),
+            ["crates", "spans", ..] => (Self::Spans, 2),
             ["crates", "build", ..] => (Self::Build, 2),
             ["crates", "engine", ..] => (Self::Engine, 2),
             ["crates", "forerun", ..] => (Self::Library, 2),
@@ -70,13 +73,15 @@ impl Room {
 
     /// Returns whether a crate of this kind may depend on one of the kind `on`, tests aside.
     pub fn may_depend_on(self, on: Self) -> bool {
-        use Room::{Build, Cache, Codec, Engine, Format, Front, Io, Library, Remote, Sandbox, Vfs};
+        use Room::{
+            Build, Cache, Codec, Engine, Format, Front, Io, Library, Remote, Sandbox, Spans, Vfs,
+        };
         let is_base = on.is_below_formats();
         match self {
             Io | Codec | Sandbox => false,
             Vfs => matches!(on, Io | Codec),
-            Build | Engine => matches!(on, Io | Codec | Vfs),
-            Format => matches!(on, Io | Codec | Vfs | Build),
+            Build | Engine | Spans => matches!(on, Io | Codec | Vfs),
+            Format => matches!(on, Io | Codec | Vfs | Build | Spans),
             Cache => on == Io,
             Remote => matches!(on, Io | Cache),
             Library => is_base || matches!(on, Format | Cache | Remote),
@@ -90,8 +95,8 @@ impl Room {
 
     /// Returns whether it is below the drivers: they may depend on it, or it moves the blocks that they name.
     pub fn is_below_formats(self) -> bool {
-        use Room::{Build, Codec, Engine, Io, Vfs};
-        matches!(self, Io | Codec | Vfs | Build | Engine)
+        use Room::{Build, Codec, Engine, Io, Spans, Vfs};
+        matches!(self, Io | Codec | Vfs | Build | Engine | Spans)
     }
 
     /// Returns whether users meet it: a front end, or a program made of them.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use forerun_io::{BlobId, Counted, Observer};
-use forerun_vfs::{FileSystem, Result};
+use forerun_vfs::{EncodedBlock, FileSystem, Result};
 use quick_cache::sync::Cache;
 
 /// Blobs kept open at the most: a quarter of the descriptors that a process may have by default.
@@ -34,6 +34,14 @@ impl Blobs {
             let source = self.fs.blob(blob)?;
             Ok(Counted::new(source, blob, Arc::clone(observer)))
         })
+    }
+
+    /// Returns the bytes that a block refers to.
+    pub fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
+        match block.codec.refers_back() {
+            true => self.fs.history(block),
+            false => Ok(Vec::new()),
+        }
     }
 
     /// Closes the blob if the driver says that it must be opened again.

@@ -205,8 +205,9 @@ impl Decoded {
             Some(slice) => slice,
             None => read_whole(block, stored)?,
         };
+        let history = stored.history(block)?;
         let timer = stored.observer().timer();
-        let result = block.decode(&encoded, out);
+        let result = block.decode_after(&history, &encoded, out);
         let len = result.as_ref().map_or(0, |&len| len);
         stored
             .observer()

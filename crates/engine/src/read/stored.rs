@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forerun_io::{
     BlockGeometry, Counted, EventKind, Observer, Purpose, saturating_usize, u64_from, wait,
 };
-use forerun_vfs::{BlobId, Error, Result};
+use forerun_vfs::{BlobId, EncodedBlock, Error, Result};
 
 use super::blobs::Blobs;
 use super::buffer::{Buffer, BufferPool};
@@ -257,6 +257,11 @@ impl Stored {
         }
         let block = self.geometry.block();
         (at - at % block).saturating_add(block)
+    }
+
+    /// Returns the decoded bytes before a block that its codec refers to.
+    pub fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
+        self.others.history(block)
     }
 
     /// Opens the blob of a file that is being opened. A blob that has changed is opened again.

@@ -4,46 +4,63 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use forerun_io::{Limits, ReadAt};
+use forerun_spans::{Compression, IndexOptions};
 use forerun_vfs::{
-    BlobId, Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId,
-    Place, Problem, Result, VolumeInfo,
+    BlobId, BlobName, Device, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem,
+    FileType, Metadata, NodeId, OpenWith, Place, Problem, Result, VolumeInfo, read_head,
 };
 
 use crate::header::BLOCK;
 use crate::index::{self, Index};
+use crate::stream::{self, Stream};
 use crate::tree::Node;
 
 /// An open archive. All its metadata is in memory once it is open.
 pub struct Tar {
     index: Index,
+    /// The stream that holds the archive, if it is compressed.
+    stream: Option<Stream>,
 }
 
 impl Tar {
-    /// Opens the archive at the start of `metadata`: reads all its headers.
+    /// Opens the archive at the start of `metadata`: reads all its headers, and decodes all of it if it is
+    /// compressed.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a header fails a check, [`Error::Unsupported`] for archives of several
-    /// volumes, [`Error::Limit`] if the index would take too much memory, [`Error::Io`].
-    pub fn open(metadata: &dyn ReadAt, limits: &Limits) -> Result<Self> {
-        Self::open_with(metadata, limits, false)
+    /// The errors of [`Self::open_with`].
+    pub fn open(metadata: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self> {
+        let mut with = OpenWith::new(metadata);
+        with.limits = limits.clone();
+        Self::open_with(&with)
     }
 
-    /// Opens the archive. With `rescue`, it ends where it is damaged.
+    pub(crate) const fn new(index: Index, stream: Option<Stream>) -> Self {
+        Self { index, stream }
+    }
+
+    /// Opens the archive. In a rescue, it ends where it is damaged.
     ///
     /// # Errors
-    /// As [`Self::open`].
-    pub fn open_with(metadata: &dyn ReadAt, limits: &Limits, rescue: bool) -> Result<Self> {
-        let index = index::read(metadata, limits, rescue)?;
-        Ok(Self { index })
-    }
-
-    /// Opens the archive of `metadata` as [`Self::open_with`] does, behind the seam.
-    pub(crate) fn boxed(
-        metadata: &dyn ReadAt,
-        limits: &Limits,
-        rescue: bool,
-    ) -> Result<Arc<dyn FileSystem>> {
-        Ok(Arc::new(Self::open_with(metadata, limits, rescue)?))
+    /// [`Error::Corrupt`] if a header or the compressed stream fails a check, [`Error::UnknownFormat`] for a
+    /// compressed file that holds no archive, [`Error::Unsupported`] for archives of several volumes,
+    /// [`Error::Limit`] if the index would take too much memory or the stream decodes to too much,
+    /// [`Error::Spool`], [`Error::Io`].
+    pub fn open_with(with: &OpenWith) -> Result<Self> {
+        let source = &*with.metadata;
+        let head = read_head(source, BLOCK)?;
+        let Some(compression) = Compression::of(&head) else {
+            let index = index::read(source, &head, &with.limits, with.rescue)?;
+            return Ok(Self::new(index, None));
+        };
+        let options = IndexOptions {
+            limits: with.limits.clone(),
+            rescue: with.rescue,
+            spool: with.spool.clone(),
+            ..IndexOptions::default()
+        };
+        let keep = with.index.as_deref();
+        let (index, stream) = stream::open(source, compression, &options, keep)?;
+        Ok(Self::new(index, Some(stream)))
     }
 }
 
@@ -51,10 +68,20 @@ impl FileSystem for Tar {
     fn volume(&self) -> VolumeInfo {
         let index = &self.index;
         let block = u32::try_from(BLOCK).unwrap_or(u32::MAX);
-        let mut info = VolumeInfo::new("tar", index.facts.len, block);
+        let stored = self
+            .stream
+            .as_ref()
+            .map_or(index.facts.len, |stream| stream.len);
+        let mut info = VolumeInfo::new("tar", stored, block);
         info.label.clone_from(&index.facts.label);
         info.has_xattrs = index.tree.has_xattrs();
         info.details = vec![("members", index.facts.members.to_string())];
+        if let Some(stream) = &self.stream {
+            let name = stream.compression().name();
+            info.details.push(("compression", name.to_string()));
+            info.details
+                .push(("archive length", index.facts.len.to_string()));
+        }
         let warnings = index.facts.warnings.iter();
         info.warnings = warnings
             .map(|(at, check)| format!("{check} (at {at:#x})"))
@@ -147,7 +174,7 @@ impl FileSystem for Tar {
         match node.kind {
             FileType::Regular => {
                 // A break ends the visit, and is no error.
-                let _ended = map(node, range, visit);
+                let _ended = map(node, self.stream.as_ref(), range, visit);
                 Ok(())
             }
             FileType::Directory => Err(Error::IsADirectory),
@@ -155,13 +182,34 @@ impl FileSystem for Tar {
         }
     }
 
+    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        let stream = self.stream.as_ref();
+        stream.and_then(|stream| stream.blob(blob)).ok_or_else(|| {
+            let name = BlobName::Device {
+                index: blob.0,
+                tag: Vec::new(),
+            };
+            Error::blob(name, std::io::ErrorKind::NotFound.into())
+        })
+    }
+
+    fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
+        let stream = self.stream.as_ref();
+        stream.map_or_else(|| Ok(Vec::new()), |stream| stream.history(block))
+    }
+
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
         let Some(node) = node else {
-            return Ok(vec![
+            let mut fields = vec![
                 ("length", self.index.facts.len.to_string()),
                 ("members", self.index.facts.members.to_string()),
                 ("nodes", self.index.tree.len().to_string()),
-            ]);
+            ];
+            if let Some(stream) = &self.stream {
+                fields.push(("compression", stream.compression().name().to_string()));
+                fields.push(("spans", stream.spans().to_string()));
+            }
+            return Ok(fields);
         };
         let node = self.index.tree.node(node)?;
         let header = match node.header {
@@ -211,9 +259,10 @@ const fn problem(fatal: bool, error: Error) -> Problem {
     }
 }
 
-/// Maps a file: pieces are stored, and all between them is zero.
+/// Maps a file: pieces are stored, in the file or in its stream, and all between them is zero.
 fn map(
     node: &Node,
+    stream: Option<&Stream>,
     range: Range<u64>,
     visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
@@ -223,17 +272,27 @@ fn map(
         if start >= end {
             return ControlFlow::Continue(());
         }
-        let place = match stored {
-            None => Place::Zero,
-            Some(offset) => Place::Stored {
-                blob: BlobId::IMAGE,
-                offset: offset.saturating_add(start - logical.start),
-            },
-        };
-        visit(Extent {
-            logical: start..end,
-            place,
-        })
+        let offset = stored.map(|offset| offset.saturating_add(start - logical.start));
+        match (offset, stream) {
+            (None, _) => visit(Extent {
+                logical: start..end,
+                place: Place::Zero,
+            }),
+            (Some(offset), None) => visit(Extent {
+                logical: start..end,
+                place: Place::Stored {
+                    blob: BlobId::IMAGE,
+                    offset,
+                },
+            }),
+            (Some(offset), Some(stream)) => {
+                let decoded = offset..offset.saturating_add(end - start);
+                stream.map(decoded, &mut |part, place| {
+                    let logical = start + (part.start - offset)..start + (part.end - offset);
+                    visit(Extent { logical, place })
+                })
+            }
+        }
     };
     let Some(pieces) = node.extra.as_ref().and_then(|extra| extra.pieces.as_ref()) else {
         return give(0..node.size, Some(node.data));

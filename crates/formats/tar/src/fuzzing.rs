@@ -1,18 +1,111 @@
 //! Entry points of the fuzz targets, so that the same code runs in a plain test. Not part of the API.
 
-use forerun_io::MemorySource;
-use forerun_vfs::{Error, exercise};
+use std::sync::{Arc, Mutex};
 
-use crate::Tar;
+use forerun_io::{MemorySource, u64_from};
+use forerun_spans::{Compression, IndexOptions};
+use forerun_vfs::{Error, KeepIndex, OpenWith, exercise};
+
+use crate::header::BLOCK;
+use crate::{Tar, stream};
 
 pub use forerun_vfs::exercise::limits;
 
+/// Opens an archive of which `bytes` are the kept index, and exercises the whole driver. Returns the errors.
+pub fn kept(bytes: &[u8]) -> Vec<Error> {
+    struct Kept<'b>(&'b [u8]);
+
+    impl KeepIndex for Kept<'_> {
+        fn load(&self, most: u64) -> Option<Vec<u8>> {
+            (u64_from(self.0.len()) <= most).then(|| self.0.to_vec())
+        }
+
+        fn store(&self, _index: &[u8]) {}
+    }
+
+    let limits = limits();
+    let archive = small_archive();
+    let source = MemorySource::new(&archive[..]);
+    let options = IndexOptions {
+        limits: limits.clone(),
+        ..IndexOptions::default()
+    };
+    match stream::open(&source, Compression::Gzip, &options, Some(&Kept(bytes))) {
+        Ok((index, stream)) => exercise::all(&Tar::new(index, Some(stream)), &limits),
+        Err(error) => vec![error],
+    }
+}
+
+/// Returns the index that is kept of the archive of [`kept`].
+#[must_use]
+pub fn kept_seed() -> Vec<u8> {
+    struct Keeper(Mutex<Vec<u8>>);
+
+    impl KeepIndex for Keeper {
+        fn load(&self, _most: u64) -> Option<Vec<u8>> {
+            None
+        }
+
+        fn store(&self, index: &[u8]) {
+            if let Ok(mut kept) = self.0.lock() {
+                *kept = index.to_vec();
+            }
+        }
+    }
+
+    let keeper = Keeper(Mutex::default());
+    let archive = small_archive();
+    let source = MemorySource::new(&archive[..]);
+    let options = IndexOptions {
+        span_len: 1,
+        ..IndexOptions::default()
+    };
+    let _opened = stream::open(&source, Compression::Gzip, &options, Some(&keeper));
+    keeper.0.into_inner().unwrap_or_default()
+}
+
+/// Returns an archive of one directory, as gzip of stored blocks.
+fn small_archive() -> Vec<u8> {
+    let mut block = vec![0; BLOCK];
+    let mut put = |at: usize, bytes: &[u8]| {
+        if let Some(field) = block.get_mut(at..at + bytes.len()) {
+            field.copy_from_slice(bytes);
+        }
+    };
+    put(0, b"d/");
+    put(100, b"0000755\0");
+    put(124, b"00000000000\0");
+    put(136, b"00000000000\0");
+    put(148, b"        ");
+    put(156, b"5");
+    put(257, b"ustar\x0000");
+    let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+    if let Some(field) = block.get_mut(148..156) {
+        field.copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    }
+    let blocks = [&block[..], &[0; BLOCK], &[0; BLOCK]];
+    let mut gzip = b"\x1f\x8b\x08\0\0\0\0\0\0\xff".to_vec();
+    let mut crc = libdeflater::Crc::new();
+    for (place, block) in blocks.iter().enumerate() {
+        let is_last = place + 1 == blocks.len();
+        // The length of a stored block, and its complement.
+        gzip.extend([u8::from(is_last), 0, 2, 0xff, 0xfd]);
+        gzip.extend_from_slice(block);
+        crc.update(block);
+    }
+    gzip.extend(crc.sum().to_le_bytes());
+    gzip.extend([0, 6, 0, 0]);
+    gzip
+}
+
 /// Opens `bytes` as an archive and exercises the whole driver. Returns the errors.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
-    let source = MemorySource::new(bytes);
+    let mut with = OpenWith::new(Arc::new(MemorySource::new(bytes)));
+    with.limits = limits();
     let mut errors = Vec::new();
     for rescue in [false, true] {
-        match Tar::open_with(&source, &limits(), rescue) {
+        with.rescue = rescue;
+        match Tar::open_with(&with) {
             Ok(fs) => errors.extend(exercise::all(&fs, &limits())),
             Err(error) => errors.push(error),
         }

@@ -33,80 +33,132 @@ pub struct Facts {
     pub more_warnings: u64,
 }
 
-/// Reads an archive. With `rescue`, it ends where it is damaged.
+/// Reads an archive whose first bytes, a header or fewer, are `head`. With `rescue`, it ends where it is
+/// damaged.
 ///
 /// # Errors
 /// `Corrupt` with the offset of a header, `Unsupported`, `Limit`, `Io`.
-pub fn read(source: &dyn ReadAt, limits: &Limits, rescue: bool) -> Result<Index> {
-    let mut pass = Pass {
-        builder: Builder::new(limits),
-        parser: Parser::new(limits),
-        facts: Facts::default(),
-    };
-    let damage = match pass.run(source) {
+pub fn read(source: &dyn ReadAt, head: &[u8], limits: &Limits, rescue: bool) -> Result<Index> {
+    let mut pass = Pass::new(limits);
+    let damage = match pass.run(source, head) {
         Ok(()) => None,
         Err(error @ Error::Corrupt(_)) if rescue => Some(error),
         Err(error) => return Err(error),
     };
     pass.facts.len = pass.facts.len.min(source.len());
-    Ok(Index {
-        tree: pass.builder.finish(),
-        facts: pass.facts,
-        damage,
-    })
+    Ok(pass.finish(damage))
 }
 
-struct Pass {
+/// One pass over the members of an archive.
+pub struct Pass {
     builder: Builder,
     parser: Parser,
     facts: Facts,
 }
 
+/// The state of a pass after some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It needs more of them. A member that begins at `header` reaches to `end`.
+    Open { header: u64, end: u64 },
+    /// The archive has ended.
+    Ended,
+}
+
 impl Pass {
-    fn run(&mut self, source: &dyn ReadAt) -> Result<()> {
-        let source_len = source.len();
-        let mut bytes = Vec::new();
-        loop {
-            let (at, len) = self.parser.wants();
-            let end = at.saturating_add(u64_from(len));
-            if end > source_len {
-                return self.end_of_source(at, end, source_len);
-            }
-            bytes.resize(len, 0);
-            let read = source.read_exact_at(at, &mut bytes);
-            read.map_err(|error| Error::io(at, len, error))?;
-            match self.parser.feed(&bytes)? {
-                Found::Nothing => {}
-                Found::Label(label) => self.facts.label = label,
-                Found::Member(member) => {
-                    self.facts.members += 1;
-                    let (header, end) = (member.header, member.end);
-                    if let Some(kind) = member.unknown {
-                        let (path, kind) = (lossy(&member.path), char::from(kind));
-                        self.warn(header, Check::Kind { path, kind });
-                    }
-                    if end > source_len {
-                        let len = source_len;
-                        return Err(Check::Cut { end, len }.at(header));
-                    }
-                    if let Some(check) = self.builder.add(*member)? {
-                        self.warn(header, check);
-                    }
-                }
-                Found::End { end, trailing } => {
-                    self.facts.len = end;
-                    if trailing {
-                        self.warn(end, Check::Trailing);
-                    }
-                    return Ok(());
-                }
-            }
-            self.facts.len = self.parser.wants().0;
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            builder: Builder::new(limits),
+            parser: Parser::new(limits),
+            facts: Facts::default(),
         }
     }
 
-    /// Ends the archive where the source ends.
-    fn end_of_source(&mut self, at: u64, end: u64, len: u64) -> Result<()> {
+    /// Returns the offset and the number of the bytes to take next.
+    pub fn wants(&self) -> (u64, usize) {
+        self.parser.wants()
+    }
+
+    /// Builds the tree.
+    pub fn finish(self, damage: Option<Error>) -> Index {
+        Index {
+            tree: self.builder.finish(),
+            facts: self.facts,
+            damage,
+        }
+    }
+
+    fn run(&mut self, source: &dyn ReadAt, head: &[u8]) -> Result<()> {
+        let source_len = source.len();
+        let mut bytes = Vec::new();
+        loop {
+            let (at, len) = self.wants();
+            let end = at.saturating_add(u64_from(len));
+            if end > source_len {
+                return self.end_of_source(source_len);
+            }
+            if at == 0 && head.len() == len {
+                bytes.clear();
+                bytes.extend_from_slice(head);
+            } else {
+                bytes.resize(len, 0);
+                let read = source.read_exact_at(at, &mut bytes);
+                read.map_err(|error| Error::io(at, len, error))?;
+            }
+            if self.take(&bytes, source_len)? == Progress::Ended {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes the bytes that [`wants`](Self::wants) named. A member that ends behind `source_len` is cut.
+    ///
+    /// # Errors
+    /// `Corrupt` with the offset of a header, `Unsupported`, `Limit`.
+    pub fn take(&mut self, bytes: &[u8], source_len: u64) -> Result<Progress> {
+        let (at, _) = self.wants();
+        let mut progress = Progress::Open {
+            header: at,
+            end: at,
+        };
+        match self.parser.feed(bytes)? {
+            Found::Nothing => {}
+            Found::Label(label) => self.facts.label = label,
+            Found::Member(member) => {
+                self.facts.members += 1;
+                let (header, end) = (member.header, member.end);
+                progress = Progress::Open { header, end };
+                if let Some(kind) = member.unknown {
+                    let (path, kind) = (lossy(&member.path), char::from(kind));
+                    self.warn(header, Check::Kind { path, kind });
+                }
+                if end > source_len {
+                    let len = source_len;
+                    return Err(Check::Cut { end, len }.at(header));
+                }
+                if let Some(check) = self.builder.add(*member)? {
+                    self.warn(header, check);
+                }
+            }
+            Found::End { end, trailing } => {
+                self.facts.len = end;
+                if trailing {
+                    self.warn(end, Check::Trailing);
+                }
+                return Ok(Progress::Ended);
+            }
+        }
+        self.facts.len = self.wants().0;
+        Ok(progress)
+    }
+
+    /// Ends the archive where the source ends, after `len` bytes.
+    ///
+    /// # Errors
+    /// `Corrupt` if it cannot end there.
+    pub fn end_of_source(&mut self, len: u64) -> Result<()> {
+        let (at, wanted) = self.wants();
+        let end = at.saturating_add(u64_from(wanted));
         self.facts.len = at.min(len);
         let (between, ended) = self.parser.may_end();
         if !between || (at < len && !ended) {
@@ -120,7 +172,8 @@ impl Pass {
         Ok(())
     }
 
-    fn warn(&mut self, at: u64, check: Check) {
+    /// Notes a deviation.
+    pub fn warn(&mut self, at: u64, check: Check) {
         let facts = &mut self.facts;
         match facts.warnings.len() < WARNINGS_MAX {
             true => facts.warnings.push((at, check)),

@@ -1,13 +1,16 @@
 //! tar: a read-only driver.
 //!
 //! An archive has a header before each member and no index, so opening one reads all headers, in order and
-//! once; data is skipped by offset. The tree is then in memory. `docs/formats/tar.md` describes the bytes
+//! once; data is skipped by offset. Of a compressed archive, all is decoded once. The tree is then in memory. `docs/formats/tar.md` describes the bytes
 //! and the rules of the tree.
 //!
 //! The parser is the driver's own. It needs the exact offsets of data, sparse maps of four kinds, and bounded memory for
 //! records of hostile archives; the crate `tar` decodes no `GNU.sparse` keys.
 
+use std::sync::Arc;
+
 use forerun_io::ReadAt;
+use forerun_spans::Compression;
 use forerun_vfs::{Format, Measured, Result, read_head};
 
 mod driver;
@@ -16,8 +19,10 @@ mod error;
 pub mod fuzzing;
 mod header;
 mod index;
+mod kept;
 mod parser;
 mod pax;
+mod stream;
 mod tree;
 
 pub use driver::Tar;
@@ -29,12 +34,29 @@ pub use driver::Tar;
 pub const FORMAT: Format = Format {
     name: "tar",
     probe_len: header::BLOCK,
-    probe: header::is_header,
+    probe: |head| header::is_header(head) || Compression::of(head).is_some(),
     magics: &[],
     measure,
-    open: |with| Tar::boxed(&*with.metadata, &with.limits, with.rescue),
+    open: |with| Ok(Arc::new(Tar::open_with(&with)?)),
     open_mut: None,
 };
+
+/// Returns whether opening a file that starts with `head` may need a temporary file
+/// ([`OpenWith::spool`](forerun_vfs::OpenWith::spool)).
+#[must_use]
+pub fn may_spool(head: &[u8]) -> bool {
+    Compression::of(head).is_some_and(Compression::may_spool)
+}
+
+/// Returns whether opening a file that starts with `head` makes an index that may be kept
+/// ([`OpenWith::index`](forerun_vfs::OpenWith::index)).
+#[must_use]
+pub fn has_index(head: &[u8]) -> bool {
+    matches!(
+        Compression::of(head),
+        Some(Compression::Gzip | Compression::Zstd)
+    )
+}
 
 /// Validates the first header.
 fn measure(source: &dyn ReadAt) -> Result<Measured> {

@@ -165,28 +165,11 @@ fn advice(error: &Error) -> (Exit, Option<&'static str>) {
             Exit::Image,
             Some("forerun check IMAGE lists everything that is wrong"),
         ),
-        Error::Limit {
-            bound: Bound::WalkMemory,
-            ..
-        } => (
-            Exit::Image,
-            Some("if you trust the image, raise --max-walk-memory"),
+        Error::Limit { bound, .. } => (Exit::Image, raised(*bound)),
+        Error::Spool { .. } => (
+            Exit::Source,
+            Some("set TMPDIR to a directory with room for the whole archive, decompressed"),
         ),
-        Error::Limit {
-            bound: Bound::Depth,
-            ..
-        } => (
-            Exit::Image,
-            Some("if you trust the image, raise --max-depth"),
-        ),
-        Error::Limit {
-            bound: Bound::Entries,
-            ..
-        } => (
-            Exit::Image,
-            Some("if you trust the image, raise --max-entries"),
-        ),
-        Error::Limit { .. } => (Exit::Image, None),
         Error::Unsupported(_) => (Exit::Format, None),
         Error::UnknownFormat { .. } => (
             Exit::Format,
@@ -220,6 +203,17 @@ fn advice(error: &Error) -> (Exit, Option<&'static str>) {
         // The enum may grow; a new kind is about the image until it is listed here.
         _ => (Exit::Image, None),
     }
+}
+
+/// Returns the advice to raise a bound, if an option does.
+const fn raised(bound: Bound) -> Option<&'static str> {
+    Some(match bound {
+        Bound::WalkMemory => "if you trust the image, raise --max-walk-memory",
+        Bound::Depth => "if you trust the image, raise --max-depth",
+        Bound::Entries => "if you trust the image, raise --max-entries",
+        Bound::StreamBytes => "if you trust the archive, raise --max-decoded",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ mod secrets;
 mod size;
 mod socket;
 mod source;
+mod spool;
 mod target;
 mod umount;
 

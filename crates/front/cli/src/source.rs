@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use forerun::build::{spool_dir, spool_file};
 use forerun::locks::{self, Held};
-use forerun::vfs::FileType;
+use forerun::vfs::{FileType, KeepIndex};
 use forerun::{EventSink, FileSource, Image, Observer, OpenOptions, ReadAt};
 use forerun_sandbox::Sandbox;
 
@@ -21,7 +21,7 @@ use crate::context::{Context, image_name};
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::patience::patiently;
-use crate::{confine, fetch, partition, remote, size};
+use crate::{confine, fetch, partition, remote, size, spool};
 
 /// Returns the command that repairs a volume at this place of its file.
 fn repair_command(options: &OpenOptions) -> String {
@@ -71,6 +71,8 @@ pub struct PreparedImage {
     args: ImageArgs,
     options: OpenOptions,
     file: Option<Held<FileSource>>,
+    /// The sandbox in which the index of a compressed archive can be kept.
+    index: Option<Sandbox>,
 }
 
 /// Opens the file of an image, with errors that name it.
@@ -88,7 +90,9 @@ pub fn prepare(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
         Some(source) => partition::place(args, source).map_err(named)?,
         None => args.clone(),
     };
-    let options = args.open_options();
+    let mut options = args.open_options();
+    let metadata = source.as_ref().filter(|_| !is_stdin(&args.image));
+    let metadata = metadata.and_then(|source| source.file().metadata().ok());
     let locked = |source: FileSource| {
         source.open_all();
         locks::source(source, &options)
@@ -109,10 +113,20 @@ pub fn prepare(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
     });
     let file = file.transpose()?.transpose();
     let file = file.map_err(|error| from_open(error, &options).of(&name))?;
+    let source = file.as_ref().map(|file| -> &dyn ReadAt { file });
+    options.spool = spool::prepare(source, &options);
+    let mut index = None;
+    if let (Some(source), Some(metadata)) = (source, &metadata) {
+        let cache = args.source.remote.options().cache_dir();
+        let kept = spool::open_index(cache, &args.image, (source, metadata), &options);
+        index = kept.as_ref().map(spool::sandbox);
+        options.index = kept.map(|kept| -> Arc<dyn KeepIndex> { Arc::new(kept) });
+    }
     Ok(PreparedImage {
         args: args.clone(),
         options,
         file,
+        index,
     })
 }
 
@@ -130,6 +144,7 @@ pub fn prepare_file(args: &ImageArgs, file: Option<File>) -> Result<PreparedImag
         args: args.clone(),
         options,
         file: Some(file),
+        index: None,
     })
 }
 
@@ -141,7 +156,16 @@ impl PreparedImage {
 
     /// Returns the sandbox for reading it from now on.
     pub fn sandbox(&self) -> Sandbox {
-        confine::for_image(&self.args.image, &self.args.source)
+        let sandbox = confine::for_image(&self.args.image, &self.args.source);
+        self.with_index(sandbox)
+    }
+
+    /// Adds what keeping the index of a compressed archive needs.
+    pub fn with_index(&self, sandbox: Sandbox) -> Sandbox {
+        match &self.index {
+            Some(index) => sandbox.and(index.clone()),
+            None => sandbox,
+        }
     }
 
     /// Opens the image, with errors that name it.
@@ -181,7 +205,9 @@ impl PreparedImage {
                 (None, Some(reference)) => {
                     let source = fetch::open(context, &reference, &self.args.source.remote)?;
                     let args = partition::place(&self.args, &*source).map_err(named)?;
-                    (source, args.open_options())
+                    let mut options = args.open_options();
+                    options.spool = self.options.spool;
+                    (source, options)
                 }
                 (None, None) => return Err(Failure::usage("no image was named")),
             };
@@ -281,14 +307,14 @@ fn stdin(context: &Context) -> Result<FileSource> {
     let inherited = File::from(stdin.as_fd().try_clone_to_owned().map_err(failed)?);
     let kind = inherited.metadata().map_err(failed)?.file_type();
     if !kind.is_file() && !kind.is_block_device() {
-        return spool(context, inherited);
+        return copied(context, inherited);
     }
     // A lock on the description that was inherited would stay with the caller.
     let file = File::open("/proc/self/fd/0").unwrap_or(inherited);
     FileSource::from_file(file).map_err(failed)
 }
 
-fn spool(context: &Context, mut pipe: File) -> Result<FileSource> {
+fn copied(context: &Context, mut pipe: File) -> Result<FileSource> {
     let failed = |error: io::Error| {
         let message = format!(
             "standard input has no random access, and copying it to {} failed: {}",

@@ -26,9 +26,11 @@ pub fn errno(error: &Error) -> Errno {
         Error::Write { source, .. } if is_for_want_of_room(source) => Errno::ENOSPC,
         Error::Write { .. } => Errno::EIO,
         // No ordinary image reaches a limit.
-        Error::Limit { .. } | Error::Corrupt(_) | Error::Blob { .. } | Error::Io { .. } => {
-            Errno::EIO
-        }
+        Error::Limit { .. }
+        | Error::Corrupt(_)
+        | Error::Blob { .. }
+        | Error::Spool { .. }
+        | Error::Io { .. } => Errno::EIO,
         // The enum may grow; until it is listed here, a new error is one of the image.
         _ => Errno::EIO,
     }

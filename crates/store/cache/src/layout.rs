@@ -16,6 +16,7 @@
 //!       whole               digest of the whole, once it was verified
 //!       temporary           there if the blob goes when it is closed
 //!     names/HASH            what a reference was found to name (names.rs); HASH is its SHA-256
+//!     indexes/HASH            index of an archive (indexes.rs); HASH is the SHA-256 of its identity
 //!     holders/ID            locked by a process for as long as it may hold claims
 //!     new/                  blobs being made
 //!     trash/                blobs being removed
@@ -70,7 +71,7 @@ impl Layout {
             tracing::debug!(%error, "CACHEDIR.TAG could not be written");
         }
         let top = dir.join(VERSION);
-        for below in ["", "blobs", "names", "holders", "new", "trash"] {
+        for below in ["", "blobs", "names", "holders", "indexes", "new", "trash"] {
             let below = top.join(below);
             make(&below, false)?;
             check_owner(&below, 0o077, "others may enter it; chmod 700 it")?;
@@ -92,6 +93,10 @@ impl Layout {
 
     pub(crate) fn names(&self) -> PathBuf {
         self.top.join("names")
+    }
+
+    pub(crate) fn indexes(&self) -> PathBuf {
+        self.top.join("indexes")
     }
 
     pub(crate) fn holders(&self) -> PathBuf {

@@ -78,6 +78,7 @@ pub fn is_located(error: &Error) -> bool {
         | Error::Limit { .. }
         | Error::StaleNode(_)
         | Error::Blob { .. }
+        | Error::Spool { .. }
         | Error::Unsupported(_)
         | Error::UnknownFormat { .. } => true,
         _ => false,

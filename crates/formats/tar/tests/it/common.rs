@@ -1,5 +1,7 @@
 //! Archives made by hand, block by block.
 
+use std::sync::Arc;
+
 use forerun_io::{Limits, MemorySource};
 use forerun_tar::Tar;
 use forerun_testkit::conformance::check_filesystem;
@@ -48,7 +50,7 @@ pub fn archive(members: &[Vec<u8>]) -> Vec<u8> {
 }
 
 pub fn open(bytes: &[u8]) -> Tar {
-    let fs = Tar::open(&MemorySource::new(bytes), &Limits::default()).unwrap();
+    let fs = Tar::open(Arc::new(MemorySource::new(bytes)), &Limits::default()).unwrap();
     check_filesystem(&fs, &Limits::default());
     fs
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 mod common;
+mod compressed;
 mod hostile;
 mod oracles;
 mod rules;

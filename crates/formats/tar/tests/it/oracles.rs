@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use forerun_io::{FileSource, Limits};
 use forerun_tar::Tar;
@@ -25,11 +26,11 @@ fn tar(tree: &Path, archive: &Path, options: &[&str]) -> bool {
 }
 
 fn compare(tree: &Path, archive: &Path, what: &str) {
-    let source = FileSource::open(archive).unwrap();
-    let fs = Tar::open(&source, &Limits::default()).unwrap();
+    let source = Arc::new(FileSource::open(archive).unwrap());
+    let fs = Tar::open(Arc::<FileSource>::clone(&source), &Limits::default()).unwrap();
     check_filesystem(&fs, &Limits::default());
     assert_eq!(fs.volume().warnings, Vec::<String>::new(), "{what}");
-    let actual = TreeModel::of_image(&fs, &source).unwrap();
+    let actual = TreeModel::of_image(&fs, &*source).unwrap();
     let expected = TreeModel::of_host(tree).unwrap();
     expected.assert_same(&actual, &Keeps::EVERYTHING);
 }
@@ -157,8 +158,8 @@ fn opening_reads_each_header_once_and_no_data() {
     if !tar(&tree, &archive, &["--format=ustar", "-b", "1"]) {
         return;
     }
-    let source = CountingSource::new(FileSource::open(&archive).unwrap());
-    Tar::open(&source, &Limits::default()).unwrap();
+    let source = Arc::new(CountingSource::new(FileSource::open(&archive).unwrap()));
+    Tar::open(Arc::<CountingSource<_>>::clone(&source), &Limits::default()).unwrap();
     // The root, three files, and two blocks of zeros.
     assert_eq!((source.reads(), source.bytes()), (6, 6 * 512));
 }

@@ -159,6 +159,9 @@ pub struct LimitArgs {
     /// Bytes that a walk or a listing may hold in memory [default: 128M]
     #[arg(help_heading = "Limits on what the image may ask for", long, value_name = "BYTES", value_parser = size::parse)]
     pub max_walk_memory: Option<u64>,
+    /// Bytes that a compressed archive may decode to [default: 4G, and 100 times its length]
+    #[arg(help_heading = "Limits on what the image may ask for", long, value_name = "BYTES", value_parser = size::parse)]
+    pub max_decoded: Option<u64>,
 }
 
 impl ImageArgs {
@@ -222,6 +225,9 @@ impl LimitArgs {
         }
         if let Some(bytes) = self.max_walk_memory {
             limits.walk_bytes = bytes;
+        }
+        if let Some(bytes) = self.max_decoded {
+            limits.stream_bytes = bytes;
         }
         limits
     }

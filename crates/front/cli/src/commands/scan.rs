@@ -132,6 +132,7 @@ impl ScanArgs {
                 max_entries: None,
                 max_depth: None,
                 max_walk_memory: None,
+                max_decoded: None,
             },
         }
     }

@@ -347,6 +347,7 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
             max_entries: None,
             max_depth: None,
             max_walk_memory: None,
+            max_decoded: None,
         },
     }
 }

@@ -103,7 +103,7 @@ pub fn open(
     }
     let image = context.prepare(&image_args(args, options))?;
     start_outside(context, args, options, inherited.as_ref())?;
-    context.confine(&sandbox);
+    context.confine(&image.with_index(sandbox));
     let opened = open_image(context, image, trace, inherited)?;
     match &opened {
         Open::Image { image, .. } if needs_store => refuse_without_store(image)?,

@@ -7,6 +7,7 @@
     clippy::unwrap_used
 )]
 
+mod archives;
 mod bench;
 mod checking;
 mod common;

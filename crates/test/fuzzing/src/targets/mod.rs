@@ -11,6 +11,7 @@ mod fuse;
 mod remote;
 mod romfs;
 mod scan;
+mod spans;
 mod squashfs;
 mod status;
 mod tar_tree;
@@ -69,6 +70,8 @@ pub const TARGETS: &[Target] = &[
     Target::new("cramfs_blocks", cramfs::blocks, cramfs::block_seeds),
     Target::new("cramfs_walk", cramfs::walk, cramfs::images),
     Target::new("tar_tree", tar_tree::run, tar_tree::seeds),
+    Target::new("spans_index", spans::index, spans::streams),
+    Target::new("tar_kept", spans::kept, spans::kept_indexes),
     Target::new("tar_walk", tar_walk::run, tar_walk::seeds),
     Target::new("exfat_walk", exfat::walk, exfat::images),
     Target::new("exfat_repair", exfat::repair, exfat::repair_seeds),

@@ -116,7 +116,7 @@ pub fn read_extents(
         return Ok(out);
     }
     fs.map(node, range.clone(), &mut |extent| {
-        outcome = copy_extent(source, &extent, &range, &mut out);
+        outcome = copy_extent(fs, source, &extent, &range, &mut out);
         match outcome {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
@@ -126,6 +126,7 @@ pub fn read_extents(
 }
 
 fn copy_extent(
+    fs: &dyn FileSystem,
     source: &dyn ReadAt,
     extent: &Extent,
     range: &Range<u64>,
@@ -137,16 +138,16 @@ fn copy_extent(
     let out = &mut out[saturating_usize(from - range.start)..saturating_usize(to - range.start)];
     match &extent.place {
         Place::Zero => out.fill(0),
-        Place::Stored { blob, offset } => {
-            assert_eq!(*blob, BlobId::IMAGE, "only the image can be read here");
-            read(source, offset + within, out)?;
-        }
+        Place::Stored { blob, offset } => match *blob {
+            BlobId::IMAGE => read(source, offset + within, out)?,
+            blob => read(&*fs.blob(blob)?, offset + within, out)?,
+        },
         Place::Encoded { block, skip } => {
             assert_eq!(block.blob, BlobId::IMAGE, "only the image can be read here");
             let mut stored = vec![0; saturating_usize(u64::from(block.len))];
             read(source, block.offset, &mut stored)?;
             let mut decoded = vec![0; saturating_usize(u64::from(block.decoded_len.max()))];
-            let len = block.decode(&stored, &mut decoded);
+            let len = block.decode_after(&fs.history(block)?, &stored, &mut decoded);
             let len = len.unwrap_or_else(|error| panic!("{block:?} does not decode: {error}"));
             decoded.truncate(len);
             let skip = saturating_usize(u64::from(*skip) + within);

@@ -155,6 +155,7 @@ fn image_args(args: &BenchArgs) -> ImageArgs {
             max_entries: None,
             max_depth: None,
             max_walk_memory: None,
+            max_decoded: None,
         },
     }
 }

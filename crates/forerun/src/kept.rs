@@ -1,0 +1,81 @@
+//! Indexes that are kept from one opening of an archive to the next.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use forerun_cache::IndexSlot;
+use forerun_vfs::KeepIndex;
+
+use crate::OpenOptions;
+
+/// The index of one archive in a cache directory, for [`OpenOptions::index`]: opening the archive keeps it there,
+/// and the next opening uses it. It belongs to the path of the file, its length and its times.
+///
+/// ```
+/// use forerun::{KeptIndex, OpenOptions};
+///
+/// # let dir = std::env::temp_dir().join(format!("forerun-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?;
+/// # let archive = dir.join("a.tar");
+/// # std::fs::write(&archive, [0; 1024])?;
+/// let mut options = OpenOptions::new();
+/// let index = KeptIndex::open(&dir.join("cache"), &archive, &archive.metadata()?, &options)?;
+/// options.index = Some(std::sync::Arc::new(index));
+/// options.open(&archive)?;
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct KeptIndex {
+    slot: IndexSlot,
+}
+
+impl KeptIndex {
+    /// Opens the place of the index of the archive in the file at `path`, at the place that `options` name. `metadata`
+    /// is that of the open file. Files are opened here and not later: only renames and removals in
+    /// [`dir`](Self::dir) follow.
+    ///
+    /// # Errors
+    /// The errors of the cache: a directory that others may write, any error of making files there.
+    pub fn open(
+        cache: &Path,
+        path: &Path,
+        metadata: &Metadata,
+        options: &OpenOptions,
+    ) -> forerun_cache::Result<Self> {
+        let path = path.canonicalize().unwrap_or_else(|_| PathBuf::from(path));
+        let identity = format!(
+            "{} file {path:?} inode {} length {} modified {}.{:09} changed {}.{:09} part {}+{:?}",
+            env!("CARGO_PKG_VERSION"),
+            metadata.ino(),
+            metadata.len(),
+            metadata.mtime(),
+            metadata.mtime_nsec(),
+            metadata.ctime(),
+            metadata.ctime_nsec(),
+            options.offset,
+            options.size,
+        );
+        let slot = IndexSlot::open(cache, &identity)?;
+        Ok(Self { slot })
+    }
+
+    /// Returns the directory in which the file of the index is renamed or removed.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.slot.dir()
+    }
+}
+
+impl KeepIndex for KeptIndex {
+    fn load(&self, most: u64) -> Option<Vec<u8>> {
+        self.slot.load(most).map(<[u8]>::to_vec)
+    }
+
+    fn store(&self, index: &[u8]) {
+        if let Err(error) = self.slot.store(index) {
+            tracing::debug!(%error, "the index of the archive could not be kept");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Temporary files for what is decoded once and kept: archives that are compressed in one piece.
+
+use std::sync::Arc;
+
+use forerun_io::{ReadAt, saturating_usize};
+use forerun_vfs::MakeSpool;
+
+use crate::OpenOptions;
+use crate::identify::probe_len;
+
+/// Returns whether opening the image in `source` may need a temporary file. For programs that give up the right
+/// to make files before they open it: see [`OpenOptions::spool`]. Reads the first bytes only.
+#[must_use]
+pub fn may_be_needed(source: &dyn ReadAt, options: &OpenOptions) -> bool {
+    head(source, options).is_some_and(|head| may_spool(&head))
+}
+
+/// Returns whether opening the image in `source` may take long, so that its index is worth keeping: see
+/// [`OpenOptions::index`]. Reads the first bytes only.
+#[must_use]
+pub fn is_worth_an_index(source: &dyn ReadAt, options: &OpenOptions) -> bool {
+    head(source, options).is_some_and(|head| has_index(&head))
+}
+
+/// Reads as many bytes of the start of the image as a probe needs.
+fn head(source: &dyn ReadAt, options: &OpenOptions) -> Option<Vec<u8>> {
+    let range = options.range(source.len());
+    let len = range.end.saturating_sub(range.start);
+    let mut head = vec![0; probe_len().min(saturating_usize(len))];
+    source.read_exact_at(range.start, &mut head).ok()?;
+    Some(head)
+}
+
+#[cfg(feature = "tar")]
+use forerun_tar::{has_index, may_spool};
+
+#[cfg(not(feature = "tar"))]
+fn may_spool(_head: &[u8]) -> bool {
+    false
+}
+
+#[cfg(not(feature = "tar"))]
+fn has_index(_head: &[u8]) -> bool {
+    false
+}
+
+/// Returns what makes the files if the caller names nothing: nothing, where no format needs them.
+#[cfg(not(feature = "tar"))]
+pub(crate) fn default() -> Option<Arc<dyn MakeSpool>> {
+    None
+}
+
+/// Returns what makes the files if the caller names nothing: files without a name in the directory for
+/// temporary files.
+#[cfg(feature = "tar")]
+pub(crate) fn default() -> Option<Arc<dyn MakeSpool>> {
+    struct Temporary;
+
+    impl MakeSpool for Temporary {
+        fn make(&self) -> std::io::Result<std::fs::File> {
+            tempfile::tempfile()
+        }
+    }
+
+    Some(Arc::new(Temporary))
+}

@@ -1,0 +1,140 @@
+//! The index of a compressed archive from one opening to the next.
+//!
+//! Kept are the spans of the stream and the bytes that the parser was fed: headers and what belongs to them. Opening
+//! the archive again feeds them once more, so that a kept index goes through the same checks as an archive.
+
+use forerun_codec::{Codec, Encoder, Encoding};
+use forerun_io::{saturating_usize, u64_from};
+use forerun_spans::{Compression, KeptSpans, Spans};
+use forerun_vfs::{KeepIndex, Limits, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Check;
+use crate::index::{Index, Pass, Progress};
+
+/// The version of the form below. Another one is no index.
+const VERSION: u16 = 1;
+/// The level of Zstandard for headers.
+const LEVEL: u8 = 3;
+
+/// An index as it is kept.
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptIndex<'b> {
+    version: u16,
+    /// Bytes of the file.
+    stored_len: u64,
+    spans: KeptSpans,
+    /// Offset of bytes behind the stream.
+    trailing: Option<u64>,
+    /// Bytes that the parser was fed, and these bytes compressed.
+    fed_len: u64,
+    fed: &'b [u8],
+}
+
+/// Collects what the parser is fed, up to a bound.
+pub struct Recorder {
+    fed: Option<Vec<u8>>,
+    most: usize,
+}
+
+impl Recorder {
+    /// Creates a recorder, which records nothing unless `is_wanted`.
+    pub fn new(is_wanted: bool, limits: &Limits) -> Self {
+        Self {
+            fed: is_wanted.then(Vec::new),
+            most: most(limits),
+        }
+    }
+
+    pub fn record(&mut self, bytes: &[u8]) {
+        if let Some(fed) = &mut self.fed {
+            match fed.len().saturating_add(bytes.len()) <= self.most {
+                true => fed.extend_from_slice(bytes),
+                // Such an index is made again each time.
+                false => self.fed = None,
+            }
+        }
+    }
+
+    /// Keeps an index of what was recorded, if all was.
+    pub fn keep(self, keep: &dyn KeepIndex, spans: &Spans, stored_len: u64, trailing: Option<u64>) {
+        let kept = self
+            .fed
+            .and_then(|fed| pack(&fed, spans, stored_len, trailing));
+        if let Some(kept) = kept {
+            keep.store(&kept);
+        }
+    }
+}
+
+/// Returns the most bytes of headers in an index: they are in memory beside the tree while it is built.
+fn most(limits: &Limits) -> usize {
+    saturating_usize(limits.walk_bytes / 2)
+}
+
+fn pack(fed: &[u8], spans: &Spans, stored_len: u64, trailing: Option<u64>) -> Option<Vec<u8>> {
+    let len = u32::try_from(u64_from(fed.len())).ok()?;
+    let mut encoder = Encoder::new(&Encoding::Zstd { level: LEVEL }, len).ok()?;
+    let mut packed = Vec::new();
+    // Headers are mostly zeros.
+    encoder.encode(fed, &mut packed).then_some(())?;
+    let kept = KeptIndex {
+        version: VERSION,
+        stored_len,
+        spans: KeptSpans::of(spans)?,
+        trailing,
+        fed_len: u64::from(len),
+        fed: &packed,
+    };
+    postcard::to_allocvec(&kept).ok()
+}
+
+/// Reads an index that was kept for a file of `stored_len` bytes. Returns nothing if there is none, or none that
+/// can be right.
+pub fn load(
+    keep: &dyn KeepIndex,
+    compression: Compression,
+    stored_len: u64,
+    limits: &Limits,
+) -> Option<(Index, Spans)> {
+    let bytes = keep.load(limits.walk_bytes)?;
+    let kept: KeptIndex<'_> = postcard::from_bytes(&bytes).ok()?;
+    let is_right = kept.version == VERSION && kept.stored_len == stored_len;
+    let fits = kept.fed_len <= u64_from(most(limits));
+    (is_right && fits).then_some(())?;
+    let spans = kept.spans.spans(compression, stored_len, limits)?;
+    let mut fed = vec![0; saturating_usize(kept.fed_len)];
+    Codec::Zstd.decode(kept.fed, &mut fed).ok()?;
+    let index = replay(&fed, spans.decoded_len(), kept.trailing, limits).ok()?;
+    Some((index?, spans))
+}
+
+/// Feeds the parser once more. Returns nothing if it wants other bytes than those that were recorded.
+fn replay(
+    mut fed: &[u8],
+    len: u64,
+    trailing: Option<u64>,
+    limits: &Limits,
+) -> Result<Option<Index>> {
+    let mut pass = Pass::new(limits);
+    loop {
+        if fed.is_empty() {
+            pass.end_of_source(len)?;
+            break;
+        }
+        let (_, wanted) = pass.wants();
+        let Some((bytes, rest)) = fed.split_at_checked(wanted) else {
+            return Ok(None);
+        };
+        fed = rest;
+        match pass.take(bytes, len)? {
+            Progress::Open { .. } => {}
+            Progress::Ended if fed.is_empty() => break,
+            Progress::Ended => return Ok(None),
+        }
+    }
+    if let Some(offset) = trailing {
+        pass.warn(offset, Check::Trailing);
+    }
+    Ok(Some(pass.finish(None)))
+}

@@ -1,0 +1,207 @@
+//! Compressed archives: the members are read from the decoded bytes as these pass by, once.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use forerun_io::{BlobId, ReadAt, saturating_usize, u64_from};
+use forerun_spans::{Compression, IndexOptions, Indexed, SPOOL, Spans, Spool};
+use forerun_vfs::{EncodedBlock, Error, KeepIndex, Place, Result};
+
+use crate::error::Check;
+use crate::index::{Index, Pass, Progress};
+use crate::kept::{self, Recorder};
+
+/// The stream that an archive is compressed as.
+pub struct Stream {
+    spans: Spans,
+    spool: Option<Spool>,
+    /// Bytes of the file.
+    pub len: u64,
+}
+
+impl Stream {
+    /// Returns the compression.
+    pub const fn compression(&self) -> Compression {
+        self.spans.compression()
+    }
+
+    /// Returns the number of spans that are decoded on their own.
+    pub fn spans(&self) -> usize {
+        self.spans.count()
+    }
+
+    /// Visits the places of the archive's bytes in `range`.
+    pub fn map(
+        &self,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Range<u64>, Place) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.spans.map(range, visit)
+    }
+
+    /// Returns the bytes that a block refers to.
+    pub fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
+        self.spans.history(block)
+    }
+
+    /// Returns the blob of decoded bytes.
+    pub fn blob(&self, blob: BlobId) -> Option<Arc<dyn ReadAt>> {
+        self.spool.clone().filter(|_| blob == SPOOL)
+    }
+}
+
+/// Opens a compressed archive: by its kept index, if there is one, else by [`read`].
+///
+/// # Errors
+/// The errors of [`read`].
+pub fn open(
+    source: &dyn ReadAt,
+    compression: Compression,
+    options: &IndexOptions,
+    keep: Option<&dyn KeepIndex>,
+) -> Result<(Index, Stream)> {
+    // A rescue is about the bytes that are there now.
+    let keep = keep.filter(|_| !options.rescue);
+    let kept = keep.and_then(|keep| kept::load(keep, compression, source.len(), &options.limits));
+    if let Some((index, spans)) = kept {
+        let len = source.len();
+        let spool = None;
+        return Ok((index, Stream { spans, spool, len }));
+    }
+    read(source, compression, options, keep)
+}
+
+/// Reads a compressed archive. With `rescue` in the options, it ends where it is damaged.
+///
+/// # Errors
+/// `UnknownFormat` if the file holds no archive; `Corrupt` with an offset in the file or in the archive;
+/// `Unsupported`, `Limit`, `Io`, `Spool`.
+fn read(
+    source: &dyn ReadAt,
+    compression: Compression,
+    options: &IndexOptions,
+    keep: Option<&dyn KeepIndex>,
+) -> Result<(Index, Stream)> {
+    let mut feed = Feed {
+        pass: Pass::new(&options.limits),
+        recorder: Recorder::new(keep.is_some(), &options.limits),
+        at: 0,
+        partial: Vec::new(),
+        last: (0, 0),
+        state: Within::Open,
+        rescue: options.rescue,
+        compression,
+    };
+    let indexed =
+        forerun_spans::index(source, compression, options, &mut |bytes| feed.push(bytes))?;
+    let Indexed {
+        spans,
+        spool,
+        trailing,
+        damage,
+    } = indexed;
+    let damage = match feed.finish(spans.decoded_len())? {
+        Some(of_archive) if damage.is_none() => Some(of_archive),
+        _ => damage,
+    };
+    if let Some(offset) = trailing {
+        feed.pass.warn(offset, Check::Trailing);
+    }
+    let len = source.len();
+    if let Some(keep) = keep {
+        feed.recorder.keep(keep, &spans, len, trailing);
+    }
+    let stream = Stream { spans, spool, len };
+    Ok((feed.pass.finish(damage), stream))
+}
+
+/// Gives the parser of members what it wants of the bytes that pass by.
+struct Feed {
+    pass: Pass,
+    recorder: Recorder,
+    /// Bytes that have passed by.
+    at: u64,
+    /// The first of the bytes that the parser wants.
+    partial: Vec<u8>,
+    /// Offset of the header of the last member, and the end of its data.
+    last: (u64, u64),
+    state: Within,
+    rescue: bool,
+    compression: Compression,
+}
+
+/// The state of the archive within the stream.
+enum Within {
+    Open,
+    Ended,
+    /// A rescue has ended it here.
+    Damaged(Error),
+}
+
+impl Feed {
+    fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while let (Within::Open, false) = (&self.state, bytes.is_empty()) {
+            let (from, len) = self.pass.wants();
+            let (skip, missing) = match self.partial.is_empty() {
+                true => (from.saturating_sub(self.at), len),
+                false => (0, len.saturating_sub(self.partial.len())),
+            };
+            let skip = saturating_usize(skip).min(bytes.len());
+            let (_, rest) = bytes.split_at(skip);
+            let (taken, rest) = rest.split_at(missing.min(rest.len()));
+            self.partial.extend_from_slice(taken);
+            self.at = self.at.saturating_add(u64_from(skip + taken.len()));
+            bytes = rest;
+            if self.partial.len() >= len {
+                self.take()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the parser its bytes.
+    fn take(&mut self) -> Result<()> {
+        let result = self.pass.take(&self.partial, u64::MAX);
+        self.recorder.record(&self.partial);
+        self.partial.clear();
+        match result {
+            Ok(Progress::Open { header, end }) if end > self.last.1 => self.last = (header, end),
+            Ok(Progress::Open { .. }) => {}
+            Ok(Progress::Ended) => self.state = Within::Ended,
+            Err(Error::Corrupt(_)) if self.last == (0, 0) => return Err(self.no_archive()),
+            Err(error @ Error::Corrupt(_)) if self.rescue => self.state = Within::Damaged(error),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Ends the archive where the stream has ended, after `len` bytes. Returns its damage, in a rescue.
+    fn finish(&mut self, len: u64) -> Result<Option<Error>> {
+        if len == 0 {
+            return Err(self.no_archive());
+        }
+        let (header, end) = self.last;
+        let ended = match std::mem::replace(&mut self.state, Within::Ended) {
+            Within::Damaged(error) => return Ok(Some(error)),
+            Within::Ended => Ok(()),
+            // It ends within the data of a member, and not only behind it.
+            Within::Open if end > len => Err(Check::Cut { end, len }.at(header)),
+            Within::Open => self.pass.end_of_source(len),
+        };
+        match ended {
+            Ok(()) => Ok(None),
+            Err(Error::Corrupt(_)) if self.last == (0, 0) => Err(self.no_archive()),
+            Err(error @ Error::Corrupt(_)) if self.rescue => Ok(Some(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates the error of a stream that holds something else.
+    fn no_archive(&self) -> Error {
+        let name = self.compression.name();
+        Error::UnknownFormat {
+            expected: "tar".to_string(),
+            found: format!("a {name} file that holds no archive; decompress it first"),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Files that opening a compressed archive takes beside the archive: a temporary one, if it is decompressed whole,
+//! and the index that an earlier opening kept. Both are opened before the process enters its sandbox, where it can
+//! open nothing.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use forerun::build::spool_file;
+use forerun::vfs::MakeSpool;
+use forerun::{KeptIndex, OpenOptions, ReadAt, spool};
+use forerun_sandbox::Sandbox;
+
+/// A file that was made beforehand, or why it could not be.
+struct Made(Mutex<Option<io::Result<File>>>);
+
+impl MakeSpool for Made {
+    fn make(&self) -> io::Result<File> {
+        let made = self.0.lock();
+        let mut made = made.map_err(|_| io::Error::other("a thread has panicked"))?;
+        let none = || Err(io::Error::other("one image takes one temporary file"));
+        made.take().unwrap_or_else(none)
+    }
+}
+
+/// Makes the temporary file for the image in `file`, if it may need one. An image at a server is not asked yet, so
+/// it gets one.
+pub fn prepare(file: Option<&dyn ReadAt>, options: &OpenOptions) -> Option<Arc<dyn MakeSpool>> {
+    let is_needed = file.is_none_or(|file| spool::may_be_needed(file, options));
+    is_needed.then(|| -> Arc<dyn MakeSpool> { Arc::new(Made(Mutex::new(Some(spool_file())))) })
+}
+
+/// Opens the kept index of the archive in the file at `path`, or a place for one, below the directory `cache`.
+/// Without one the archive is read again each time, so a failure is only logged.
+pub fn open_index(
+    cache: Option<PathBuf>,
+    path: &Path,
+    file: (&dyn ReadAt, &Metadata),
+    options: &OpenOptions,
+) -> Option<KeptIndex> {
+    let cache = cache.filter(|_| spool::is_worth_an_index(file.0, options))?;
+    let index = KeptIndex::open(&cache, path, file.1, options);
+    index
+        .inspect_err(|error| tracing::debug!(%error, "no index of the archive is kept"))
+        .ok()
+}
+
+/// Returns the sandbox in which an index can be kept.
+pub fn sandbox(index: &KeptIndex) -> Sandbox {
+    Sandbox::new().name_files_in(index.dir())
+}

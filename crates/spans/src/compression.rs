@@ -1,0 +1,87 @@
+//! The compressions that archives come in.
+
+use forerun_codec::StreamFormat;
+
+/// A compression of a whole file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compression {
+    /// gzip (RFC 1952), of one or several members.
+    Gzip,
+    /// Zstandard (RFC 8878), of one or several frames.
+    Zstd,
+    /// XZ, of one or several streams.
+    Xz,
+    /// bzip2, of one or several streams.
+    Bzip2,
+}
+
+impl Compression {
+    /// Bytes of the start of a file that [`Self::of`] needs.
+    pub const PROBE_LEN: usize = 10;
+
+    /// Returns the compression of a file that starts with `head`.
+    #[must_use]
+    pub fn of(head: &[u8]) -> Option<Self> {
+        match head {
+            [0x1f, 0x8b, 8, ..] => Some(Self::Gzip),
+            // A frame, or a skippable one, which other tools put in front.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
+            // The size of blocks, and the magic of the first block or of the end.
+            [
+                b'B',
+                b'Z',
+                b'h',
+                b'1'..=b'9',
+                0x31,
+                0x41,
+                0x59,
+                0x26,
+                0x53,
+                0x59,
+                ..,
+            ]
+            | [
+                b'B',
+                b'Z',
+                b'h',
+                b'1'..=b'9',
+                0x17,
+                0x72,
+                0x45,
+                0x38,
+                0x50,
+                0x90,
+                ..,
+            ] => Some(Self::Bzip2),
+            _ => None,
+        }
+    }
+
+    /// Returns the name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+            Self::Xz => "xz",
+            Self::Bzip2 => "bzip2",
+        }
+    }
+
+    /// Returns the format of each stream in the file.
+    pub(crate) const fn stream(self) -> StreamFormat {
+        match self {
+            Self::Gzip => StreamFormat::Deflate,
+            Self::Zstd => StreamFormat::Zstd,
+            Self::Xz => StreamFormat::Xz,
+            Self::Bzip2 => StreamFormat::Bzip2,
+        }
+    }
+
+    /// Returns whether decoding it may need a spool.
+    #[must_use]
+    pub const fn may_spool(self) -> bool {
+        !matches!(self, Self::Gzip)
+    }
+}

@@ -1,0 +1,174 @@
+//! The spans that a pass over a stream has collected so far, within the limits.
+
+use std::ops::Range;
+
+use forerun_codec::Codec;
+use forerun_io::u64_from;
+use forerun_vfs::{Bound, Error, Held, Limits, MakeSpool, Result};
+
+use crate::Compression;
+use crate::history::History;
+use crate::spans::{Span, SpanSource};
+use crate::spool::{Spool, SpoolWriter};
+
+/// Bytes that each byte of a stream may decode to, beside [`Limits::stream_bytes`]. Text comes to 5 or 10.
+const EXPANSION: u64 = 100;
+
+/// The receiver of the decoded bytes, in order.
+pub type Sink<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
+
+/// Collects spans.
+pub struct Cutter<'a> {
+    pub compression: Compression,
+    pub block_len: u64,
+    spans: Vec<Span>,
+    held: Held,
+    /// Decoded bytes so far, and the most that there may be.
+    decoded: u64,
+    allowed: u64,
+    sink: &'a mut Sink<'a>,
+    make_spool: Option<&'a dyn MakeSpool>,
+    spool: Option<SpoolWriter>,
+}
+
+impl<'a> Cutter<'a> {
+    pub fn new(
+        compression: Compression,
+        stored_len: u64,
+        limits: &Limits,
+        make_spool: Option<&'a dyn MakeSpool>,
+        sink: &'a mut Sink<'a>,
+    ) -> Self {
+        let allowed = stored_len.saturating_mul(EXPANSION);
+        Self {
+            compression,
+            block_len: u64::from(limits.block_len),
+            spans: Vec::new(),
+            held: Held::new(limits),
+            decoded: 0,
+            allowed: allowed.saturating_add(limits.stream_bytes),
+            sink,
+            make_spool,
+            spool: None,
+        }
+    }
+
+    /// Returns the number of decoded bytes so far.
+    pub const fn decoded(&self) -> u64 {
+        self.decoded
+    }
+
+    /// Takes decoded bytes: counts them and gives them to the caller of the pass.
+    ///
+    /// # Errors
+    /// `Limit` if there are too many; the errors of the caller.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.decoded = self.decoded.saturating_add(u64_from(bytes.len()));
+        if self.decoded > self.allowed {
+            let what = "what the compressed archive decodes to, in bytes,";
+            return Err(Error::limit(Bound::StreamBytes, what, self.allowed));
+        }
+        (self.sink)(bytes)
+    }
+
+    /// Adds a block that decodes to `decoded`.
+    ///
+    /// # Errors
+    /// `Limit` if it is too long, or if there is no more memory for spans.
+    pub fn block(
+        &mut self,
+        decoded: Range<u64>,
+        stored: Range<u64>,
+        codec: Codec,
+        history: Option<History>,
+    ) -> Result<()> {
+        if decoded.is_empty() {
+            return Ok(());
+        }
+        let offset = stored.start;
+        let len = stored.end.saturating_sub(offset);
+        self.check_len(offset, len.max(decoded.end - decoded.start))?;
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let held = history.as_ref().map_or(0, History::held);
+        self.held.add(size_of::<Span>() + held)?;
+        let source = SpanSource::Block {
+            offset,
+            len,
+            codec,
+            history,
+        };
+        self.spans.push(Span { decoded, source });
+        Ok(())
+    }
+
+    /// Refuses a block at `offset` that has become too long to be decoded as one.
+    ///
+    /// # Errors
+    /// `Limit`.
+    pub fn check_len(&self, offset: u64, len: u64) -> Result<()> {
+        if len <= self.block_len {
+            return Ok(());
+        }
+        let name = self.compression.name();
+        let what = format!("block of {name} at offset {offset:#x}, in bytes,");
+        Err(Error::limit(Bound::Other, what, self.block_len))
+    }
+
+    /// Writes decoded bytes to the spool.
+    ///
+    /// # Errors
+    /// `Unsupported` if there may be none; `Io`, at this offset of the stream.
+    pub fn spool(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.spool.is_none() {
+            let Some(make) = self.make_spool else {
+                let name = self.compression.name();
+                let what = format!(
+                    "{name} in one piece (at {offset:#x}), without a place for temporary files"
+                );
+                return Err(Error::Unsupported(what));
+            };
+            self.spool = Some(SpoolWriter::new(make).map_err(Error::spool)?);
+        }
+        match &mut self.spool {
+            Some(spool) => spool.write(bytes).map_err(Error::spool),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds the last bytes of the spool, which `decoded` names.
+    ///
+    /// # Errors
+    /// `Limit` if there is no more memory for spans.
+    pub fn spooled(&mut self, decoded: Range<u64>) -> Result<()> {
+        if decoded.is_empty() {
+            return Ok(());
+        }
+        let len = decoded.end - decoded.start;
+        let end = self.spool.as_ref().map_or(0, SpoolWriter::len);
+        if let Some(last) = self.spans.last_mut()
+            && matches!(last.source, SpanSource::Spool(_))
+        {
+            last.decoded.end = decoded.end;
+            return Ok(());
+        }
+        self.held.add(size_of::<Span>())?;
+        let source = SpanSource::Spool(end.saturating_sub(len));
+        self.spans.push(Span { decoded, source });
+        Ok(())
+    }
+
+    /// Returns the spans, and the spool if there is one.
+    ///
+    /// # Errors
+    /// `Io` if the spool cannot be written.
+    pub fn finish(self) -> Result<(Vec<Span>, Option<Spool>)> {
+        let spool = self.spool.map(SpoolWriter::finish).transpose();
+        Ok((self.spans, spool.map_err(Error::spool)?))
+    }
+}

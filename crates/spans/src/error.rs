@@ -1,0 +1,33 @@
+//! The checks a stream can fail, one variant each.
+
+use forerun_vfs::{Corrupt, Error};
+
+use crate::Compression;
+
+/// A failed check, with the numbers needed to find the bytes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Check {
+    #[error("the compressed data is damaged before {near:#x}")]
+    Damaged { near: u64 },
+    #[error("the file is {len} bytes long and ends within the stream that begins here")]
+    Cut { len: u64 },
+    #[error(
+        "the header of the gzip member has the compression method {method} or the flags {flags:#04x}"
+    )]
+    Header { method: u8, flags: u8 },
+    #[error(
+        "the stream decodes to other bytes than its checksum {stored:#010x} is of ({found:#010x})"
+    )]
+    Checksum { stored: u32, found: u32 },
+    #[error("the stream decodes to {found} bytes, modulo 2^32; it declares {stored}")]
+    Length { stored: u32, found: u32 },
+    #[error("the bytes before the block cannot be decoded")]
+    History,
+}
+
+impl Check {
+    /// Returns the error that this check failed on the stream at `offset` of the file.
+    pub fn at(self, compression: Compression, offset: u64) -> Error {
+        Corrupt::new(compression.name(), None, offset, self).into()
+    }
+}

@@ -1,0 +1,17 @@
+//! The end of a pass before the end of the stream.
+
+use forerun_vfs::Error;
+
+/// Why a pass ended early.
+pub enum Failed {
+    /// The stream is damaged.
+    Stream(Error),
+    /// Anything else.
+    Other(Error),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}

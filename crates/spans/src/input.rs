@@ -1,0 +1,70 @@
+//! The compressed bytes, read in order and once.
+
+use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_vfs::{Error, Result};
+
+/// A source that is read from its start to its end.
+pub struct Input<'a> {
+    source: &'a dyn ReadAt,
+    /// Most bytes of one read.
+    chunk: usize,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that were used.
+    used: usize,
+    /// Offset of the first byte behind the buffer.
+    end: u64,
+}
+
+impl<'a> Input<'a> {
+    pub const fn new(source: &'a dyn ReadAt, chunk: usize) -> Self {
+        Self {
+            source,
+            chunk,
+            buffer: Vec::new(),
+            used: 0,
+            end: 0,
+        }
+    }
+
+    /// Returns the length of the source.
+    pub fn len(&self) -> u64 {
+        self.source.len()
+    }
+
+    /// Returns the offset of the next byte.
+    pub fn position(&self) -> u64 {
+        self.end
+            .saturating_sub(u64_from(self.buffer.len().saturating_sub(self.used)))
+    }
+
+    /// Returns the next bytes: none at the end of the source, else at least one.
+    pub fn peek(&mut self) -> Result<&[u8]> {
+        self.peek_at_least(1)
+    }
+
+    /// Returns the next bytes: at least `least`, which is small, or all that are left.
+    pub fn peek_at_least(&mut self, least: usize) -> Result<&[u8]> {
+        while self.buffer.len().saturating_sub(self.used) < least && self.end < self.len() {
+            self.buffer.drain(..self.used);
+            self.used = 0;
+            let kept = self.buffer.len();
+            let left = saturating_usize(self.len() - self.end);
+            let len = self.chunk.max(least).min(left);
+            self.buffer.resize(kept + len, 0);
+            let read = self
+                .source
+                .read_exact_at(self.end, &mut self.buffer[kept..]);
+            if let Err(error) = read {
+                self.buffer.truncate(kept);
+                return Err(Error::io(self.end, len, error));
+            }
+            self.end += u64_from(len);
+        }
+        Ok(self.buffer.get(self.used..).unwrap_or_default())
+    }
+
+    /// Goes past `len` of the bytes that were returned.
+    pub fn consume(&mut self, len: usize) {
+        self.used = self.used.saturating_add(len).min(self.buffer.len());
+    }
+}

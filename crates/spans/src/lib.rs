@@ -1,0 +1,35 @@
+//! Compressed streams, cut into spans: blocks that the engine decodes on their own.
+//!
+//! Archives are compressed as one stream, which its tools read from the start. [`index`] reads a stream once, in order,
+//! gives the decoded bytes to its caller, and notes where decoding can start again. A driver then maps files to
+//! these spans ([`Spans::map`]), as other drivers map files to compressed blocks.
+//!
+//! | compression | spans |
+//! |---|---|
+//! | gzip | about 4 MiB of decoded bytes, from one DEFLATE block to another; with the 32 KiB before, which they refer to |
+//! | Zstandard | frames |
+//! | XZ, bzip2, and longer frames | none: what they decode to is spooled in the first pass |
+//!
+//! The bytes of a stream are hostile. Memory is bounded by [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes),
+//! each span by `block_len`, and what a stream may decode to by `stream_bytes`.
+
+mod compression;
+mod cutter;
+mod error;
+mod failed;
+#[doc(hidden)]
+pub mod fuzzing;
+mod gzip;
+mod history;
+mod input;
+mod kept;
+mod pass;
+mod spans;
+mod spool;
+mod streams;
+
+pub use compression::Compression;
+pub use kept::KeptSpans;
+pub use pass::{IndexOptions, Indexed, index};
+pub use spans::{SPOOL, Spans};
+pub use spool::Spool;

@@ -1,0 +1,113 @@
+//! The first pass over a stream.
+
+use std::sync::Arc;
+
+use forerun_io::ReadAt;
+use forerun_vfs::{Error, Limits, MakeSpool, Result};
+
+use crate::cutter::{Cutter, Sink};
+use crate::failed::Failed;
+use crate::input::Input;
+use crate::spans::Spans;
+use crate::spool::Spool;
+use crate::{Compression, gzip, streams};
+
+/// Decoded bytes of a span of gzip. The bytes before each span, which it refers to, take about 0.8 % of
+/// the file at this length; half of it would double that, and halve the work of a random read.
+const SPAN_LEN: u64 = 4 << 20;
+/// Bytes of one read.
+const CHUNK: usize = 1 << 20;
+
+/// The options of a pass.
+#[derive(Clone)]
+pub struct IndexOptions {
+    /// Bounds on what the stream may ask for.
+    pub limits: Limits,
+    /// Ends the stream where it is damaged.
+    pub rescue: bool,
+    /// Makes the spool for what cannot be decoded from within.
+    pub spool: Option<Arc<dyn MakeSpool>>,
+    /// Decoded bytes of a span of gzip: it ends with the first DEFLATE block from there on.
+    pub span_len: u64,
+    /// Bytes of one read.
+    pub chunk: usize,
+}
+
+impl Default for IndexOptions {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            rescue: false,
+            spool: None,
+            span_len: SPAN_LEN,
+            chunk: CHUNK,
+        }
+    }
+}
+
+impl std::fmt::Debug for IndexOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IndexOptions")
+            .field("limits", &self.limits)
+            .field("rescue", &self.rescue)
+            .field("span_len", &self.span_len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The result of a pass.
+pub struct Indexed {
+    /// The spans.
+    pub spans: Spans,
+    /// The decoded bytes in [`SPOOL`](crate::SPOOL), if there are any.
+    pub spool: Option<Spool>,
+    /// Offset of bytes behind the stream that are no part of it.
+    pub trailing: Option<u64>,
+    /// The damage at which a rescue ended the stream.
+    pub damage: Option<Error>,
+}
+
+impl std::fmt::Debug for Indexed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Indexed")
+            .field("spans", &self.spans)
+            .field("trailing", &self.trailing)
+            .field("damage", &self.damage)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads all of `source` once, in order, and gives what it decodes to to `sink`.
+///
+/// # Errors
+/// [`Error::Corrupt`] with the offset of a stream that is damaged, [`Error::Limit`] for one that decodes to
+/// too much or has blocks that are too long, [`Error::Unsupported`] where a spool is needed and there may be
+/// none, [`Error::Io`]; and the errors of `sink`, also in a rescue.
+pub fn index<'a>(
+    source: &'a dyn ReadAt,
+    compression: Compression,
+    options: &'a IndexOptions,
+    sink: &'a mut Sink<'a>,
+) -> Result<Indexed> {
+    let mut input = Input::new(source, options.chunk.max(1));
+    let spool = options.spool.as_deref();
+    let mut cutter = Cutter::new(compression, source.len(), &options.limits, spool, sink);
+    let read = match compression {
+        Compression::Gzip => gzip::read(&mut input, &mut cutter, options.span_len),
+        Compression::Zstd | Compression::Xz | Compression::Bzip2 => {
+            streams::read(&mut input, &mut cutter)
+        }
+    };
+    let (trailing, damage) = match read {
+        Ok(trailing) => (trailing, None),
+        Err(Failed::Stream(damage)) if options.rescue => (None, Some(damage)),
+        Err(Failed::Stream(error) | Failed::Other(error)) => return Err(error),
+    };
+    let (spans, spool) = cutter.finish()?;
+    Ok(Indexed {
+        spans: Spans::new(compression, spans),
+        spool,
+        trailing,
+        damage,
+    })
+}

@@ -1,0 +1,146 @@
+//! The spans of a stream, and the map from decoded bytes to them.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_codec::Codec;
+use forerun_io::BlobId;
+use forerun_vfs::{DecodedLen, EncodedBlock, Padding, Place, Result};
+
+use crate::Compression;
+use crate::error::Check;
+use crate::history::History;
+
+/// The blob that spooled bytes are in.
+pub const SPOOL: BlobId = BlobId(1);
+
+/// A part of the decoded bytes that is decoded on its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The part; never empty.
+    pub decoded: Range<u64>,
+    pub source: SpanSource,
+}
+
+/// The source of the bytes of a span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpanSource {
+    /// A block of the stream.
+    Block {
+        offset: u64,
+        len: u32,
+        codec: Codec,
+        history: Option<History>,
+    },
+    /// The spool, from this offset on.
+    Spool(u64),
+}
+
+/// The spans of a stream, in order and without gaps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spans {
+    compression: Compression,
+    spans: Vec<Span>,
+}
+
+impl Spans {
+    pub(crate) const fn new(compression: Compression, spans: Vec<Span>) -> Self {
+        Self { compression, spans }
+    }
+
+    /// Returns the compression of the stream.
+    #[must_use]
+    pub const fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// Returns the number of spans.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Returns the spans in order.
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Span> {
+        self.spans.iter()
+    }
+
+    /// Returns the length of what the stream decodes to, in bytes.
+    #[must_use]
+    pub fn decoded_len(&self) -> u64 {
+        self.spans.last().map_or(0, |span| span.decoded.end)
+    }
+
+    /// Visits the places of the decoded bytes in `range`, in order, each with its part of the range, until the
+    /// visitor breaks. Ends with the stream.
+    pub fn map(
+        &self,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Range<u64>, Place) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let first = self
+            .spans
+            .partition_point(|span| span.decoded.end <= range.start);
+        for span in self.spans.get(first..).unwrap_or_default() {
+            let part = span.decoded.start.max(range.start)..span.decoded.end.min(range.end);
+            if part.is_empty() {
+                break;
+            }
+            let place = span.place(part.start - span.decoded.start);
+            visit(part, place)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Returns the bytes that a block of the stream refers to: [`FileSystem::history`](forerun_vfs::FileSystem::history).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](forerun_vfs::Error::Corrupt) if they cannot be decoded.
+    pub fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
+        let at = self.spans.partition_point(|span| match &span.source {
+            SpanSource::Block { offset, .. } => *offset < block.offset,
+            // Only streams whose blocks refer to nothing are spooled.
+            SpanSource::Spool(_) => false,
+        });
+        match self.spans.get(at).map(|span| &span.source) {
+            Some(SpanSource::Block {
+                offset,
+                history: Some(history),
+                ..
+            }) if *offset == block.offset => {
+                let bytes = history.bytes();
+                bytes.map_err(|_| Check::History.at(self.compression, block.offset))
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Span {
+    /// Returns the place of the bytes after the first `skip` ones.
+    fn place(&self, skip: u64) -> Place {
+        match &self.source {
+            SpanSource::Spool(offset) => Place::Stored {
+                blob: SPOOL,
+                offset: offset.saturating_add(skip),
+            },
+            SpanSource::Block {
+                offset, len, codec, ..
+            } => {
+                // No span of a block is longer than `Limits::block_len`.
+                let narrow = |len: u64| u32::try_from(len).unwrap_or(u32::MAX);
+                let decoded = narrow(self.decoded.end.saturating_sub(self.decoded.start));
+                Place::Encoded {
+                    block: EncodedBlock {
+                        blob: BlobId::IMAGE,
+                        offset: *offset,
+                        len: *len,
+                        codec: *codec,
+                        decoded_len: DecodedLen::Exact(decoded),
+                        padding: Padding::None,
+                    },
+                    skip: narrow(skip),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Compressed streams cut into spans, and the indexes that are kept of compressed archives.
+
+use std::io::Write;
+
+use forerun_spans::fuzzing;
+use forerun_testkit::generate;
+
+use super::Made;
+
+/// Indexes a stream, and decodes each span on its own.
+pub fn index(bytes: &[u8]) {
+    let _errors = fuzzing::index_and_decode(bytes);
+}
+
+pub fn streams() -> Made {
+    let text = generate::bytes(1, 3000)
+        .iter()
+        .map(|byte| b'a' + byte % 7)
+        .collect::<Vec<_>>();
+    let mut gzip = b"\x1f\x8b\x08\0\0\0\0\0\0\xff".to_vec();
+    let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
+    let mut out = vec![0; compressor.deflate_compress_bound(text.len())];
+    let len = compressor.deflate_compress(&text, &mut out)?;
+    gzip.write_all(&out[..len])?;
+    gzip.write_all(&libdeflater::crc32(&text).to_le_bytes())?;
+    gzip.write_all(&u32::try_from(text.len())?.to_le_bytes())?;
+    let mut zstd = vec![0; zstd_safe::compress_bound(text.len())];
+    let len = zstd_safe::compress(&mut zstd[..], &text, 3).map_err(zstd_safe::get_error_name)?;
+    zstd.truncate(len);
+    let member = [&[0x4a], &gzip[..]].concat();
+    let seeds = [
+        ("gzip", member.clone()),
+        ("members", [&member[..], &gzip].concat()),
+        ("zstd", [&[0x4a], &zstd[..], &zstd].concat()),
+    ];
+    Ok(seeds.map(|(name, bytes)| (name.to_string(), bytes)).into())
+}
+
+/// Opens an archive by its kept index.
+pub fn kept(bytes: &[u8]) {
+    let _errors = forerun_tar::fuzzing::kept(bytes);
+}
+
+pub fn kept_indexes() -> Made {
+    Ok(vec![(
+        "index".to_string(),
+        forerun_tar::fuzzing::kept_seed(),
+    )])
+}

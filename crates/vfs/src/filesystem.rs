@@ -207,7 +207,7 @@ pub trait FileSystem: Send + Sync {
         true
     }
 
-    /// Returns the bytes before a block that its codec refers to ([`Codec::refers_back`]): the history that
+    /// Returns the bytes before a block that its codec refers to ([`Codec::refers_back`](crate::Codec::refers_back)): the history that
     /// [`EncodedBlock::decode_after`] takes. Called once for each time that such a block is decoded. There are
     /// no such bytes by default.
     ///

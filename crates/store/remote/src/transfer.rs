@@ -39,7 +39,7 @@ pub fn push_to(
 /// Fetches the whole image into a file, as [`pull`](pull::pull) does.
 ///
 /// # Errors
-/// As [`open`](open::open) and [`pull`](pull::pull).
+/// As [`open`](fn@crate::open) and [`pull`](pull::pull).
 pub fn pull_to(
     reference: &Reference,
     output: &Path,

@@ -203,6 +203,40 @@ impl Error {
         }
     }
 
+    /// Adds the name of the image that the error is about, where a tree is made of several images.
+    /// Kinds that say nothing about an image stay as they are.
+    #[must_use]
+    pub fn in_image(self, image: &Arc<str>) -> Self {
+        let of_image = |what: String| format!("{image}: {what}");
+        match self {
+            Self::Corrupt(corrupt) => Self::Corrupt(corrupt.in_image(image)),
+            Self::Io {
+                offset,
+                len,
+                source,
+            } => Self::Io {
+                offset,
+                len,
+                source: Arc::new(io_in_image(image, source)),
+            },
+            Self::Blob { name, source } => Self::Blob {
+                name,
+                source: Arc::new(io_in_image(image, source)),
+            },
+            Self::Limit { bound, what, limit } => Self::Limit {
+                bound,
+                what: of_image(what),
+                limit,
+            },
+            Self::Unsupported(what) => Self::Unsupported(of_image(what)),
+            Self::UnknownFormat { expected, found } => Self::UnknownFormat {
+                expected,
+                found: of_image(found),
+            },
+            other => other,
+        }
+    }
+
     /// Returns a short stable name of the kind of error, for JSON output and tests.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
@@ -232,6 +266,20 @@ impl Error {
             Self::Io { .. } => "io",
         }
     }
+}
+
+/// An error of a source, with the name of its image.
+#[derive(Debug, thiserror::Error)]
+#[error("{image}: {source}")]
+struct InImage {
+    image: Arc<str>,
+    source: Arc<io::Error>,
+}
+
+/// Adds the name of an image to the error of its source, which keeps its kind.
+fn io_in_image(image: &Arc<str>, source: Arc<io::Error>) -> io::Error {
+    let image = Arc::clone(image);
+    io::Error::new(source.kind(), InImage { image, source })
 }
 
 /// Returns whether the filesystem below has no room left, or the user's quota is used up.
@@ -270,6 +318,7 @@ pub enum Bound {
 #[derive(Clone)]
 pub struct Corrupt {
     format: &'static str,
+    image: Option<Arc<str>>,
     node: Option<NodeId>,
     offset: u64,
     check: Arc<dyn std::error::Error + Send + Sync>,
@@ -286,10 +335,24 @@ impl Corrupt {
     ) -> Self {
         Self {
             format,
+            image: None,
             node,
             offset,
             check: Arc::new(check),
         }
+    }
+
+    /// Adds the name of the image, where a tree is made of several images. A name that is there stays.
+    #[must_use]
+    pub fn in_image(mut self, image: &Arc<str>) -> Self {
+        self.image.get_or_insert_with(|| Arc::clone(image));
+        self
+    }
+
+    /// Returns the name of the image, where a tree is made of several images.
+    #[must_use]
+    pub fn image(&self) -> Option<&str> {
+        self.image.as_deref()
     }
 
     /// Returns the name of the format.
@@ -319,7 +382,11 @@ impl Corrupt {
 
 impl fmt::Display for Corrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "damaged {} image: ", self.format)?;
+        write!(f, "damaged {} image", self.format)?;
+        if let Some(image) = &self.image {
+            write!(f, " {image}")?;
+        }
+        write!(f, ": ")?;
         if let Some(node) = self.node {
             write!(f, "node {node}, ")?;
         }

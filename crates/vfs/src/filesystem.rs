@@ -218,6 +218,12 @@ pub trait FileSystem: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Returns the name of the image that a blob belongs to, where a tree is made of several images:
+    /// errors of its bytes have it. Returns nothing by default.
+    fn image_of(&self, _blob: BlobId) -> Option<Arc<str>> {
+        None
+    }
+
     /// Opens the file of the host that holds exactly the data of `node`, if there is one: the
     /// kernel can read such a file itself. Returns nothing by default.
     ///
@@ -231,6 +237,13 @@ pub trait FileSystem: Send + Sync {
     /// Returns whether a salvage has put the bytes of `node` together by guess: each of them is in the image, but
     /// the file may have begun or ended elsewhere. False by default.
     fn is_guess(&self, node: NodeId) -> bool {
+        let _ = node;
+        false
+    }
+
+    /// Returns whether a directory is there only because the paths of other nodes name it, so that the image has no
+    /// owner, mode and times of it. Other layers may know them. False by default.
+    fn is_implied(&self, node: NodeId) -> bool {
         let _ = node;
         false
     }

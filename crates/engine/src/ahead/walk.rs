@@ -241,12 +241,20 @@ impl FileSystem for WalkAhead {
         self.fs.is_current(blob)
     }
 
+    fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
+        self.fs.image_of(blob)
+    }
+
     fn backing(&self, node: NodeId) -> Result<Option<File>> {
         self.fs.backing(node)
     }
 
     fn is_guess(&self, node: NodeId) -> bool {
         self.fs.is_guess(node)
+    }
+
+    fn is_implied(&self, node: NodeId) -> bool {
+        self.fs.is_implied(node)
     }
 
     fn metadata_layout(&self) -> MetadataLayout {

@@ -44,6 +44,11 @@ impl Blobs {
         }
     }
 
+    /// Returns the name of the image that a blob belongs to, where a tree is made of several images.
+    pub fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
+        self.fs.image_of(blob)
+    }
+
     /// Closes the blob if the driver says that it must be opened again.
     pub fn refresh(&self, blob: BlobId) {
         if self.open.peek(&blob).is_some() && !self.fs.is_current(blob) {

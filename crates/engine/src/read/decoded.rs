@@ -212,7 +212,10 @@ impl Decoded {
         stored
             .observer()
             .decode(timer, block.key(), u64_from(len), result.is_ok());
-        result.map_err(|error| Corrupt::new(self.format, None, block.offset, error).into())
+        result.map_err(|error| {
+            let corrupt = Corrupt::new(self.format, None, block.offset, error);
+            stored.in_image(block.blob, corrupt.into())
+        })
     }
 }
 

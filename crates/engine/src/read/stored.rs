@@ -214,7 +214,7 @@ impl Stored {
         );
         if let Some(legacy) = self.legacy.as_ref().filter(|_| blob == self.image.blob()) {
             let read = forerun_io::ReadAt::read_exact_at(legacy, range.start, out);
-            return read.map_err(|error| Error::io(range.start, out.len(), error));
+            return read.map_err(|error| self.failed(blob, range.start, out.len(), error));
         }
         let source = self.source(blob)?;
         let mut done = 0;
@@ -225,7 +225,7 @@ impl Stored {
             let len = u64_from(part.len());
             if let Err(error) = source.read(at, part, Purpose::Demand) {
                 if wait::was_refused() {
-                    return Err(Error::io(at, part.len(), error));
+                    return Err(self.failed(blob, at, part.len(), error));
                 }
                 self.read_by_blocks(&source, at, part)?;
             }
@@ -243,10 +243,18 @@ impl Stored {
             let next = self.block_end(source.blob(), at).clamp(at + 1, end);
             let part = &mut out[saturating_usize(at - start)..saturating_usize(next - start)];
             let read = source.read(at, part, Purpose::Demand);
-            read.map_err(|error| Error::io(at, part.len(), of_blob(source.blob(), error)))?;
+            read.map_err(|error| self.failed(source.blob(), at, part.len(), error))?;
             at = next;
         }
         Ok(())
+    }
+
+    /// Creates the error of a failed read, with the blob or the image that could not be read.
+    fn failed(&self, blob: BlobId, at: u64, len: usize, error: std::io::Error) -> Error {
+        match self.others.image_of(blob) {
+            Some(image) => Error::io(at, len, error).in_image(&image),
+            None => Error::io(at, len, of_blob(blob, error)),
+        }
     }
 
     /// Returns the end of the block that holds `at`. The geometry is that of the image; other blobs
@@ -270,6 +278,14 @@ impl Stored {
             self.others.refresh(blob);
         }
         self.source(blob).map(drop)
+    }
+
+    /// Adds the name of the image that a blob belongs to, where a tree is made of several images.
+    pub fn in_image(&self, blob: BlobId, error: Error) -> Error {
+        match self.others.image_of(blob) {
+            Some(image) => error.in_image(&image),
+            None => error,
+        }
     }
 
     fn source(&self, blob: BlobId) -> Result<Cow<'_, Counted>> {

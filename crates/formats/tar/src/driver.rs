@@ -198,6 +198,11 @@ impl FileSystem for Tar {
         stream.map_or_else(|| Ok(Vec::new()), |stream| stream.history(block))
     }
 
+    fn is_implied(&self, node: NodeId) -> bool {
+        let node = self.index.tree.node(node);
+        node.is_ok_and(|node| node.header.is_none())
+    }
+
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
         let Some(node) = node else {
             let mut fields = vec![

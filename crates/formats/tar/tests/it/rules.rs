@@ -157,3 +157,24 @@ fn holes_are_mapped_as_such() {
     ];
     assert_eq!(extents, expected);
 }
+
+#[test]
+fn directories_that_only_paths_name_are_implied() {
+    let fs = open(&archive(&[
+        member(b'0', b"a/b/file", b"", b"1"),
+        member(b'5', b"a/c/", b"", b""),
+    ]));
+    for (path, expected) in [
+        ("", true),
+        ("a", true),
+        ("a/b", true),
+        ("a/c", false),
+        ("a/b/file", false),
+    ] {
+        assert_eq!(
+            fs.is_implied(node(&fs, path).unwrap()),
+            expected,
+            "{path:?}"
+        );
+    }
+}

@@ -1,10 +1,10 @@
 //! The spool: the decoded bytes of streams that cannot be decoded from within.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
-use forerun_io::{FileSource, ReadAt, u64_from};
+use forerun_io::{FileSource, ReadAt, Window, u64_from};
 use forerun_vfs::MakeSpool;
 
 /// The spooled bytes, for reads.
@@ -16,13 +16,21 @@ const BUFFER: usize = 1 << 20;
 /// A spool while it is written.
 pub struct SpoolWriter {
     file: BufWriter<File>,
+    /// Bytes of the file before the spool.
+    start: u64,
     len: u64,
 }
 
 impl SpoolWriter {
     pub fn new(make: &dyn MakeSpool) -> io::Result<Self> {
-        let file = BufWriter::with_capacity(BUFFER, make.make()?);
-        Ok(Self { file, len: 0 })
+        let mut file = make.make()?;
+        let start = file.seek(SeekFrom::End(0))?;
+        let file = BufWriter::with_capacity(BUFFER, file);
+        Ok(Self {
+            file,
+            start,
+            len: 0,
+        })
     }
 
     /// Returns how many bytes were written.
@@ -41,6 +49,8 @@ impl SpoolWriter {
             .file
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
-        Ok(Arc::new(FileSource::from_file(file)?))
+        let source: Spool = Arc::new(FileSource::from_file(file)?);
+        let spool = Window::new(source, self.start, Some(self.len))?;
+        Ok(Arc::new(spool))
     }
 }

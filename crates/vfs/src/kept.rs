@@ -5,7 +5,8 @@ use std::io;
 
 /// Makes files for decoded bytes. The caller decides where they are; a driver opens no file itself.
 pub trait MakeSpool: Send + Sync {
-    /// Makes an empty file for reading and writing. It has no name, or loses it, and is gone once it is closed.
+    /// Makes a file for reading and writing, or opens the one that was made before: a driver writes behind what
+    /// is there. It has no name, or loses it, and is gone once it is closed.
     ///
     /// # Errors
     /// Any error of making a file.

@@ -17,6 +17,8 @@ pub enum Room {
     Build,
     /// `crates/engine`: moves the blocks.
     Engine,
+    /// `crates/layers`: several filesystems shown as one.
+    Layers,
     /// `crates/formats/*`: a driver, and its writer where it has one.
     Format,
     /// `crates/store/cache`: chunks of remote images on disk.
@@ -50,6 +52,7 @@ impl Room {
             ["crates", "spans", ..] => (Self::Spans, 2),
             ["crates", "build", ..] => (Self::Build, 2),
             ["crates", "engine", ..] => (Self::Engine, 2),
+            ["crates", "layers", ..] => (Self::Layers, 2),
             ["crates", "forerun", ..] => (Self::Library, 2),
             ["crates", "formats", _, ..] => (Self::Format, 3),
             ["crates", "store", "cache", ..] => (Self::Cache, 3),
@@ -76,15 +79,15 @@ impl Room {
         use Room::{
             Build, Cache, Codec, Engine, Format, Front, Io, Library, Remote, Sandbox, Spans, Vfs,
         };
-        let is_base = on.is_below_formats();
+        let is_base = on.is_base();
         match self {
             Io | Codec | Sandbox => false,
             Vfs => matches!(on, Io | Codec),
-            Build | Engine | Spans => matches!(on, Io | Codec | Vfs),
+            Build | Engine | Spans | Self::Layers => matches!(on, Io | Codec | Vfs),
             Format => matches!(on, Io | Codec | Vfs | Build | Spans),
             Cache => on == Io,
             Remote => matches!(on, Io | Cache),
-            Library => is_base || matches!(on, Format | Cache | Remote),
+            Library => is_base || matches!(on, Self::Layers | Format | Cache | Remote),
             Front => is_base || on == Library,
             Self::Program => is_base || matches!(on, Library | Front | Sandbox),
             Self::Test => is_base,
@@ -93,10 +96,16 @@ impl Room {
         }
     }
 
-    /// Returns whether it is below the drivers: they may depend on it, or it moves the blocks that they name.
-    pub fn is_below_formats(self) -> bool {
+    /// Returns whether front ends and tests build upon it directly.
+    fn is_base(self) -> bool {
         use Room::{Build, Codec, Engine, Io, Spans, Vfs};
         matches!(self, Io | Codec | Vfs | Build | Engine | Spans)
+    }
+
+    /// Returns whether it knows no driver: they may depend on it, it moves the blocks that they name, or it
+    /// merges their trees.
+    pub fn is_below_formats(self) -> bool {
+        self.is_base() || self == Self::Layers
     }
 
     /// Returns whether users meet it: a front end, or a program made of them.
@@ -114,6 +123,10 @@ mod tests {
         for (path, expected) in [
             ("crates/io/src/a.rs", Some((Room::Io, "crates/io"))),
             ("crates/forerun", Some((Room::Library, "crates/forerun"))),
+            (
+                "crates/layers/src/a.rs",
+                Some((Room::Layers, "crates/layers")),
+            ),
             (
                 "crates/formats/new/src/lib.rs",
                 Some((Room::Format, "crates/formats/new")),

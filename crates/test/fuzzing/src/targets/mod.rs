@@ -8,6 +8,7 @@ mod erofs;
 mod exfat;
 mod exfat_model;
 mod fuse;
+mod layers;
 mod remote;
 mod romfs;
 mod scan;
@@ -73,6 +74,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("spans_index", spans::index, spans::streams),
     Target::new("tar_kept", spans::kept, spans::kept_indexes),
     Target::new("tar_walk", tar_walk::run, tar_walk::seeds),
+    Target::new("layers_merge", layers::merge, layers::seeds),
     Target::new("exfat_walk", exfat::walk, exfat::images),
     Target::new("exfat_repair", exfat::repair, exfat::repair_seeds),
     Target::new("exfat_parts", exfat::parts, exfat::part_seeds),

@@ -1,0 +1,106 @@
+//! Checks of a stack: those of each layer, and markers that do nothing or are not known.
+
+use std::ops::ControlFlow;
+
+use forerun_vfs::{Corrupt, DirCursor, Error, Problem, Result};
+
+use crate::ids::{LayerNode, Named};
+use crate::stack::{Layer, Stack};
+use crate::whiteout::{self, Attribute, OPAQUE};
+
+/// The check that a marker fails.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MarkerCheck {
+    #[error("the whiteout {name:?} hides nothing: no entry can have the name behind .wh.")]
+    Name { name: String },
+    #[error("the attribute overlay.{name} of overlayfs is not followed")]
+    Attribute { name: String },
+}
+
+/// Runs the checks of each layer as a whole.
+///
+/// # Errors
+/// Those that end the check of a layer.
+pub fn whole(stack: &Stack, report: &mut dyn FnMut(Problem)) -> Result<()> {
+    for (layer, number) in stack.layers().iter().zip(0..) {
+        let mut of_layer = |problem| report(translated(layer, number, problem));
+        let checked = layer.fs.check(None, &mut of_layer);
+        checked.map_err(|error| error.in_image(&layer.name))?;
+    }
+    Ok(())
+}
+
+/// Runs the checks of one node of a layer, and looks for markers in it that do nothing.
+///
+/// # Errors
+/// Those that end the check of the layer.
+pub fn node(stack: &Stack, at: LayerNode, report: &mut dyn FnMut(Problem)) -> Result<()> {
+    let Some(layer) = stack.layer(at.layer) else {
+        return Ok(());
+    };
+    let mut of_layer = |problem| report(translated(layer, at.layer, problem));
+    stack.call(at, |fs, node| fs.check(Some(node), &mut of_layer))?;
+    // What cannot be read is reported by the caller, which reads it too.
+    if let Ok(true) = stack.metadata(at).map(|metadata| metadata.is_dir()) {
+        let _reported_by_the_caller = markers(stack, layer, at, report);
+    }
+    let _reported_by_the_caller = stack.xattrs(at, &mut |name, value| {
+        let unknown = match whiteout::attribute(name) {
+            Some(Attribute::Own(b"opaque")) => value == b"x",
+            Some(Attribute::Own(name)) => matches!(name, b"redirect" | b"metacopy"),
+            Some(Attribute::Nested(..)) | None => false,
+        };
+        if unknown {
+            let name = whiteout::attribute(name).map_or(String::new(), shown);
+            report(problem(layer, at, true, MarkerCheck::Attribute { name }));
+        }
+    });
+    Ok(())
+}
+
+fn shown(attribute: Attribute<'_>) -> String {
+    let (Attribute::Own(name) | Attribute::Nested(_, name)) = attribute;
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// Reports the whiteouts of a directory that can hide nothing.
+fn markers(
+    stack: &Stack,
+    layer: &Layer,
+    dir: LayerNode,
+    report: &mut dyn FnMut(Problem),
+) -> Result<()> {
+    let limit = stack.limits().name_len;
+    stack.read_dir(dir, DirCursor::START, &mut |entry| {
+        let is_whiteout = whiteout::is_marker(entry.name) && entry.name != OPAQUE;
+        if is_whiteout && whiteout::hidden(entry.name, limit).is_none() {
+            let name = String::from_utf8_lossy(entry.name).into_owned();
+            report(problem(layer, dir, false, MarkerCheck::Name { name }));
+        }
+        ControlFlow::Continue(())
+    })
+}
+
+fn problem(layer: &Layer, at: LayerNode, fatal: bool, check: MarkerCheck) -> Problem {
+    let format = layer.fs.volume().format;
+    let error = Error::from(Corrupt::new(format, Some(at.node), 0, check));
+    Problem {
+        node: Named::Single(at).id().ok(),
+        fatal,
+        error: error.in_image(&layer.name),
+    }
+}
+
+/// Returns a problem of a layer with its name, and with the node's id in the merge.
+fn translated(layer: &Layer, number: u16, problem: Problem) -> Problem {
+    let of_layer = |node| LayerNode {
+        layer: number,
+        node,
+    };
+    let node = problem.node.map(of_layer);
+    Problem {
+        node: node.and_then(|at| Named::Single(at).id().ok()),
+        error: problem.error.in_image(&layer.name),
+        ..problem
+    }
+}

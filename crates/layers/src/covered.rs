@@ -1,0 +1,120 @@
+//! The names that upper directories of a merged one have: entries of these names in lower directories are not
+//! shown.
+//!
+//! A listing shows the topmost directory first, and needs no such names for it. For the others it collects the
+//! names of all directories but the lowest, which is mostly the longest. A lookup in each upper directory for
+//! each entry would be slower by the length of these directories. The names are kept for the next part of the
+//! listing.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+
+use forerun_io::{Limits, Unpoisoned, u64_from};
+use forerun_vfs::{DirCursor, Held, Result};
+
+use crate::ids::LayerNode;
+use crate::stack::Stack;
+use crate::whiteout;
+
+/// Listings whose names are kept.
+const LISTINGS: usize = 16;
+/// Bytes that a name takes beside its own.
+const NAME_LEN: usize = size_of::<(Box<[u8]>, usize)>() + 16;
+
+/// The names of one merged directory.
+#[derive(Debug)]
+pub struct Covered {
+    /// By name, the index of the topmost directory that has it, or hides it.
+    names: HashMap<Box<[u8]>, usize>,
+    bytes: u64,
+}
+
+impl Covered {
+    /// Collects the names of all of `dirs` but the last; topmost first.
+    ///
+    /// # Errors
+    /// [`Limit`](forerun_vfs::Error::Limit) if the names take more than [`Limits::walk_bytes`], and the errors of
+    /// the layers.
+    fn read(stack: &Stack, dirs: &[LayerNode]) -> Result<Self> {
+        let limit = stack.limits().name_len;
+        let mut held = Held::new(stack.limits());
+        let mut names: HashMap<Box<[u8]>, usize> = HashMap::new();
+        let mut bytes = 0;
+        let upper = dirs.split_last().map_or(&[][..], |(_, upper)| upper);
+        for (index, &dir) in upper.iter().enumerate() {
+            let mut counted = Ok(());
+            stack.read_dir(dir, DirCursor::START, &mut |entry| {
+                let name = match whiteout::is_marker(entry.name) {
+                    true => whiteout::hidden(entry.name, limit),
+                    false => Some(entry.name),
+                };
+                let Some(name) = name.filter(|&name| !names.contains_key(name)) else {
+                    return ControlFlow::Continue(());
+                };
+                let len = name.len() + NAME_LEN;
+                counted = held.add(len);
+                if counted.is_err() {
+                    return ControlFlow::Break(());
+                }
+                bytes += u64_from(len);
+                names.insert(name.into(), index);
+                ControlFlow::Continue(())
+            })?;
+            counted?;
+        }
+        Ok(Self { names, bytes })
+    }
+
+    /// Returns whether an entry of the directory at `index` is not shown.
+    pub fn covers(&self, index: usize, name: &[u8]) -> bool {
+        self.names.get(name).is_some_and(|&top| top < index)
+    }
+}
+
+/// The names of the directories that were listed last.
+pub struct Listings {
+    kept: Mutex<VecDeque<(LayerNode, Arc<Covered>)>>,
+    /// Most bytes of all of them.
+    most: u64,
+}
+
+impl Listings {
+    /// Creates an empty cache, which keeps up to an eighth of [`Limits::walk_bytes`].
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            kept: Mutex::default(),
+            most: limits.walk_bytes / 8,
+        }
+    }
+
+    /// Returns the names of the merged directory `top`, of which `dirs` are in effect.
+    ///
+    /// # Errors
+    /// The errors of reading them.
+    pub fn get(&self, stack: &Stack, top: LayerNode, dirs: &[LayerNode]) -> Result<Arc<Covered>> {
+        if let Some(found) = self.kept(top) {
+            return Ok(found);
+        }
+        let covered = Arc::new(Covered::read(stack, dirs)?);
+        let mut kept = self.kept.lock().unpoisoned();
+        kept.retain(|(there, _)| *there != top);
+        kept.push_front((top, Arc::clone(&covered)));
+        let (mut count, mut bytes) = (0, 0_u64);
+        kept.retain(|(_, covered)| {
+            count += 1;
+            bytes = bytes.saturating_add(covered.bytes);
+            count <= LISTINGS && bytes <= self.most
+        });
+        Ok(covered)
+    }
+
+    fn kept(&self, top: LayerNode) -> Option<Arc<Covered>> {
+        let mut kept = self.kept.lock().unpoisoned();
+        let at = kept.iter().position(|(there, _)| *there == top)?;
+        let found = kept.remove(at)?;
+        let covered = Arc::clone(&found.1);
+        kept.push_front(found);
+        Some(covered)
+    }
+}

@@ -1,0 +1,174 @@
+//! The table of merged directories.
+//!
+//! A directory that one layer has is that layer's and is not in the table. One that several layers have is
+//! known by the uppermost of its directories, so that its id does not depend on the order in which directories
+//! were met. All directories above a merged one are merged as well, so a search from the root finds each.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+
+use forerun_io::{Limits, Unpoisoned};
+use forerun_vfs::{Corrupt, Error, Held, NodeId, Result};
+
+use crate::ids::{LayerNode, Named};
+use crate::stack::Stack;
+
+/// Bytes that an entry of the table takes beside its nodes.
+const ENTRY_LEN: usize = size_of::<MergedDir>() + 64;
+
+/// A directory that several layers have.
+#[derive(Debug)]
+pub struct MergedDir {
+    /// Topmost first; at least two, or the root's.
+    nodes: Vec<LayerNode>,
+    /// How many of them are in effect: those below an opaque one are not. Unknown until it is listed.
+    visible: OnceLock<usize>,
+    is_searched: AtomicBool,
+}
+
+impl MergedDir {
+    /// Returns the uppermost directory, by which the merged one is known.
+    pub fn top(&self) -> Option<LayerNode> {
+        self.nodes.first().copied()
+    }
+
+    /// Returns all directories of its path, those below an opaque one included.
+    pub fn all(&self) -> &[LayerNode] {
+        &self.nodes
+    }
+
+    /// Returns the directory whose metadata is that of the merged one: the uppermost that is more than a part of
+    /// paths.
+    pub fn described(&self, stack: &Stack) -> Option<LayerNode> {
+        let mut known = self.nodes.iter().filter(|&&at| !stack.is_implied(at));
+        known.next().copied().or(self.top())
+    }
+
+    /// Returns the directories that are in effect, topmost first.
+    ///
+    /// # Errors
+    /// Those of the layers.
+    pub fn visible(&self, stack: &Stack) -> Result<&[LayerNode]> {
+        let count = match self.visible.get() {
+            Some(&count) => count,
+            None => {
+                let mut count = self.nodes.len();
+                let above = self.nodes.split_last().map_or(&[][..], |(_, above)| above);
+                for (index, &dir) in above.iter().enumerate() {
+                    if stack.is_opaque(dir)? {
+                        count = index + 1;
+                        break;
+                    }
+                }
+                *self.visible.get_or_init(|| count)
+            }
+        };
+        Ok(self.nodes.get(..count).unwrap_or_default())
+    }
+}
+
+/// The check that a tree of directories fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("directory {node} of layer {layer} is at two paths")]
+pub struct AtTwoPaths {
+    node: NodeId,
+    layer: u16,
+}
+
+/// The merged directories that were met, by their uppermost directory.
+pub struct Table {
+    dirs: RwLock<HashMap<LayerNode, Arc<MergedDir>>>,
+    held: Mutex<Held>,
+    /// Whether all of them are known.
+    is_complete: AtomicBool,
+}
+
+impl Table {
+    /// Creates an empty table, of at most [`Limits::walk_bytes`].
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            dirs: RwLock::default(),
+            held: Mutex::new(Held::new(limits)),
+            is_complete: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns a merged directory that was met.
+    pub fn get(&self, top: LayerNode) -> Option<Arc<MergedDir>> {
+        self.dirs.read().unpoisoned().get(&top).map(Arc::clone)
+    }
+
+    /// Adds the directory that is merged of `nodes`, topmost first, unless it is there. Returns its id.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if its uppermost directory is in the table with others below it: it has two paths then. Also
+    /// if there are too many directories, or an id does not fit.
+    pub fn add(&self, top: LayerNode, nodes: Vec<LayerNode>) -> Result<NodeId> {
+        let id = Named::Merged(top).id()?;
+        let is_same = |dir: &Arc<MergedDir>| match dir.nodes == nodes {
+            true => Ok(id),
+            false => {
+                let LayerNode { layer, node } = top;
+                Err(Corrupt::new("layers", Some(id), 0, AtTwoPaths { node, layer }).into())
+            }
+        };
+        if let Some(there) = self.get(top) {
+            return is_same(&there);
+        }
+        let mut dirs = self.dirs.write().unpoisoned();
+        if let Some(there) = dirs.get(&top) {
+            return is_same(there);
+        }
+        let len = ENTRY_LEN + nodes.len() * size_of::<LayerNode>();
+        self.held.lock().unpoisoned().add(len)?;
+        let dir = MergedDir {
+            nodes,
+            visible: OnceLock::new(),
+            is_searched: AtomicBool::new(false),
+        };
+        dirs.insert(top, Arc::new(dir));
+        Ok(id)
+    }
+
+    /// Returns the directory with this uppermost one. One that was not met yet is searched for: `list` lists a
+    /// directory, which adds those in it. Each is listed once for all searches.
+    ///
+    /// # Errors
+    /// [`Error::Io`] of a directory that could not be listed. A damaged one ends no search: what is below it
+    /// stays unknown.
+    pub fn search(
+        &self,
+        top: LayerNode,
+        list: impl Fn(&MergedDir) -> Result<()>,
+    ) -> Result<Option<Arc<MergedDir>>> {
+        loop {
+            if let Some(found) = self.get(top) {
+                return Ok(Some(found));
+            }
+            if self.is_complete.load(Ordering::Acquire) {
+                return Ok(None);
+            }
+            let left = self.left();
+            if left.is_empty() {
+                self.is_complete.store(true, Ordering::Release);
+            }
+            for dir in left {
+                if let Err(error @ Error::Io { .. }) = list(&dir) {
+                    return Err(error);
+                }
+                dir.is_searched.store(true, Ordering::Release);
+                if self.get(top).is_some() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Returns the directories that no search has listed.
+    fn left(&self) -> Vec<Arc<MergedDir>> {
+        let dirs = self.dirs.read().unpoisoned();
+        let is_left = |dir: &&Arc<MergedDir>| !dir.is_searched.load(Ordering::Acquire);
+        dirs.values().filter(is_left).map(Arc::clone).collect()
+    }
+}

@@ -1,0 +1,327 @@
+//! The merge as a [`FileSystem`].
+
+use std::fs::File;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use forerun_io::{Limits, ReadAt};
+use forerun_vfs::{
+    BlobId, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem, Metadata, MetadataLayout,
+    NodeId, Place, Problem, Result, VolumeInfo, check_name,
+};
+
+use crate::covered::Listings;
+use crate::dirs::{MergedDir, Table};
+use crate::ids::{LayerNode, Named};
+use crate::listing::{self, Lister};
+use crate::stack::{Effect, Layer, Stack};
+use crate::whiteout::{self, Attribute};
+use crate::{check, find, volume};
+
+/// Several filesystems shown as one.
+pub struct Layers {
+    stack: Stack,
+    table: Table,
+    listings: Listings,
+    root: NodeId,
+    volume: VolumeInfo,
+}
+
+/// A node of the merge.
+enum Node {
+    /// A node of one layer.
+    Single(LayerNode),
+    /// A merged directory.
+    Merged(Arc<MergedDir>),
+}
+
+impl Layers {
+    /// Merges layers, the lowest first.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] without any layer, for a layer whose names ignore case, and for a root whose id does
+    /// not fit; [`Error::Limit`] for more than [`LAYERS_MAX`](crate::LAYERS_MAX) layers.
+    pub fn new(layers: Vec<Layer>, limits: &Limits) -> Result<Self> {
+        let stack = Stack::new(layers, limits.clone())?;
+        let table = Table::new(limits);
+        let roots = stack.layers().iter().zip(0..);
+        let mut roots: Vec<LayerNode> = roots
+            .map(|(layer, number)| LayerNode {
+                layer: number,
+                node: layer.fs.root(),
+            })
+            .collect();
+        roots.reverse();
+        let root = listing::id_of(&table, roots)?;
+        let root = root.ok_or_else(|| Error::Unsupported("a stack of no layers".to_string()))?;
+        Ok(Self {
+            volume: volume::describe(&stack),
+            listings: Listings::new(limits),
+            stack,
+            table,
+            root,
+        })
+    }
+
+    const fn lister(&self) -> Lister<'_> {
+        Lister {
+            stack: &self.stack,
+            table: &self.table,
+            listings: &self.listings,
+        }
+    }
+
+    /// Returns the node with this id. A merged directory that was not met since the layers were opened, as
+    /// after a restart of a mount's server, is searched for.
+    fn node(&self, id: NodeId) -> Result<Node> {
+        let top = match Named::of(id) {
+            Named::Single(at) => return Ok(Node::Single(at)),
+            Named::Merged(top) => top,
+        };
+        if self.stack.layer(top.layer).is_none() {
+            return Err(Error::StaleNode(id));
+        }
+        let list = |dir: &MergedDir| {
+            let all = &mut |_: DirEntry<'_>| ControlFlow::Continue(());
+            self.lister().read_merged(dir, DirCursor::START, all)
+        };
+        let found = self.table.search(top, list)?;
+        found.map(Node::Merged).ok_or(Error::StaleNode(id))
+    }
+
+    /// Returns the node whose metadata and attributes those of a node are.
+    fn described(&self, node: &Node, id: NodeId) -> Result<LayerNode> {
+        match node {
+            Node::Single(at) => Ok(*at),
+            Node::Merged(dir) => dir.described(&self.stack).ok_or(Error::StaleNode(id)),
+        }
+    }
+
+    /// Returns the extent with the blobs of the merge.
+    fn translated(&self, layer: u16, extent: Extent) -> Result<Extent> {
+        let place = match extent.place {
+            Place::Stored { blob, offset } => Place::Stored {
+                blob: self.stack.blob(layer, blob)?,
+                offset,
+            },
+            Place::Encoded { mut block, skip } => {
+                block.blob = self.stack.blob(layer, block.blob)?;
+                Place::Encoded { block, skip }
+            }
+            place @ (Place::Zero | Place::Inline(_)) => place,
+        };
+        Ok(Extent { place, ..extent })
+    }
+}
+
+impl FileSystem for Layers {
+    fn volume(&self) -> VolumeInfo {
+        self.volume.clone()
+    }
+
+    fn root(&self) -> NodeId {
+        self.root
+    }
+
+    /// Returns the offset of an inode of the lowest layer, whose image is that of the merge.
+    fn inode_offset(&self, node: NodeId) -> Option<u64> {
+        match Named::of(node) {
+            Named::Single(LayerNode { layer: 0, node }) => {
+                self.stack.layer(0)?.fs.inode_offset(node)
+            }
+            Named::Single(_) | Named::Merged(_) => None,
+        }
+    }
+
+    /// Returns the metadata of the uppermost layer that has the node. A merged directory has one link, as with
+    /// overlayfs: to count its subdirectories would take a listing of all layers.
+    fn metadata(&self, node: NodeId) -> Result<Metadata> {
+        let found = self.node(node)?;
+        let mut metadata = self.stack.metadata(self.described(&found, node)?)?;
+        if let Node::Merged(_) = found {
+            metadata.nlink = 1;
+        }
+        Ok(metadata)
+    }
+
+    fn is_implied(&self, node: NodeId) -> bool {
+        let found = self.node(node);
+        let described = found.and_then(|found| self.described(&found, node));
+        described.is_ok_and(|at| self.stack.is_implied(at))
+    }
+
+    fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
+        let dir = self.node(dir)?;
+        let is_name = check_name(name, self.stack.limits().name_len).is_ok();
+        match dir {
+            Node::Single(dir) => {
+                let found = self.stack.lookup(dir, name)?;
+                let Some(at) = found.filter(|_| is_name && !whiteout::is_marker(name)) else {
+                    return Ok(None);
+                };
+                match self.stack.effect(at) {
+                    Ok(Effect::Hides) => Ok(None),
+                    // The reader of a damaged node gets the error.
+                    Ok(Effect::Merges | Effect::Replaces) | Err(Error::Corrupt(_)) => {
+                        Named::Single(at).id().map(Some)
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            Node::Merged(dir) if is_name && !whiteout::is_marker(name) => {
+                let dirs = dir.visible(&self.stack)?;
+                listing::id_of(&self.table, find::find(&self.stack, dirs, name, None)?)
+            }
+            Node::Merged(_) => Ok(None),
+        }
+    }
+
+    fn read_dir(
+        &self,
+        dir: NodeId,
+        from: DirCursor,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        match self.node(dir)? {
+            Node::Single(dir) => listing::read_single(&self.stack, dir, from, visit),
+            Node::Merged(dir) => self.lister().read_merged(&dir, from, visit),
+        }
+    }
+
+    fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
+        match self.node(node)? {
+            Node::Single(at) => self.stack.call(at, |fs, node| fs.read_link(node)),
+            Node::Merged(_) => Err(Error::NotASymlink),
+        }
+    }
+
+    /// Visits the attributes of the uppermost layer that has the node, those of overlayfs itself left out.
+    fn xattrs(&self, node: NodeId, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let at = self.described(&self.node(node)?, node)?;
+        self.stack
+            .xattrs(at, &mut |name, value| match whiteout::attribute(name) {
+                None => visit(name, value),
+                Some(Attribute::Nested(prefix, rest)) => visit(&[prefix, rest].concat(), value),
+                Some(Attribute::Own(_)) => {}
+            })
+    }
+
+    fn map(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let at = match self.node(node)? {
+            Node::Single(at) => at,
+            Node::Merged(_) => return Err(Error::IsADirectory),
+        };
+        let mut failed = Ok(());
+        let mut translate = |extent| match self.translated(at.layer, extent) {
+            Ok(extent) => visit(extent),
+            Err(error) => {
+                failed = Err(error);
+                ControlFlow::Break(())
+            }
+        };
+        self.stack
+            .call(at, |fs, node| fs.map(node, range, &mut translate))?;
+        failed
+    }
+
+    /// Opens a blob of a layer, or the image of one.
+    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        let unknown = || Error::Unsupported(format!("blob {} of no layer", blob.0));
+        let (layer, inner) = self.stack.split_blob(blob).ok_or_else(unknown)?;
+        match inner {
+            BlobId::IMAGE => Ok(Arc::clone(&layer.image)),
+            inner => {
+                let opened = layer.fs.blob(inner);
+                opened.map_err(|error| error.in_image(&layer.name))
+            }
+        }
+    }
+
+    fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
+        let unknown = || Error::Unsupported(format!("blob {} of no layer", block.blob.0));
+        let (layer, inner) = self.stack.split_blob(block.blob).ok_or_else(unknown)?;
+        let of_layer = EncodedBlock {
+            blob: inner,
+            ..*block
+        };
+        let history = layer.fs.history(&of_layer);
+        history.map_err(|error| error.in_image(&layer.name))
+    }
+
+    fn is_current(&self, blob: BlobId) -> bool {
+        match self.stack.split_blob(blob) {
+            Some((_, BlobId::IMAGE)) | None => true,
+            Some((layer, inner)) => layer.fs.is_current(inner),
+        }
+    }
+
+    fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
+        let (layer, _) = self.stack.split_blob(blob)?;
+        Some(Arc::clone(&layer.name))
+    }
+
+    fn backing(&self, node: NodeId) -> Result<Option<File>> {
+        match self.node(node)? {
+            Node::Single(at) => self.stack.call(at, |fs, node| fs.backing(node)),
+            Node::Merged(_) => Ok(None),
+        }
+    }
+
+    fn is_guess(&self, node: NodeId) -> bool {
+        match Named::of(node) {
+            Named::Single(at) => {
+                let layer = self.stack.layer(at.layer);
+                layer.is_some_and(|layer| layer.fs.is_guess(at.node))
+            }
+            Named::Merged(_) => false,
+        }
+    }
+
+    /// Returns the layout of the lowest layer, whose image is that of the merge. It is mostly the largest.
+    fn metadata_layout(&self) -> MetadataLayout {
+        let lowest = self.stack.layer(0);
+        lowest.map_or(MetadataLayout::Unknown, |layer| layer.fs.metadata_layout())
+    }
+
+    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
+        let Some(node) = node else {
+            return Ok(self.volume.details.clone());
+        };
+        let named = |at: LayerNode| {
+            let layer = self.stack.layer(at.layer);
+            layer.map_or(String::new(), |layer| layer.name.to_string())
+        };
+        let found = self.node(node)?;
+        let (at, layers) = match found {
+            Node::Single(at) => (at, named(at)),
+            Node::Merged(ref dir) => {
+                let names: Vec<String> = dir.all().iter().map(|&at| named(at)).collect();
+                (self.described(&found, node)?, names.join(", over "))
+            }
+        };
+        let mut fields = vec![("layer", layers)];
+        fields.extend(self.stack.call(at, |fs, node| fs.describe(Some(node)))?);
+        Ok(fields)
+    }
+
+    /// Runs the checks of the layers, and reports whiteouts that can hide nothing.
+    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
+        let Some(node) = node else {
+            return check::whole(&self.stack, report);
+        };
+        match self.node(node)? {
+            Node::Single(at) => check::node(&self.stack, at, report),
+            Node::Merged(dir) => {
+                for &at in dir.all() {
+                    check::node(&self.stack, at, report)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The nodes that a name stands for, through all layers.
+
+use forerun_vfs::Result;
+
+use crate::ids::LayerNode;
+use crate::stack::{Effect, Stack};
+use crate::whiteout;
+
+/// Returns what `name` stands for in `dirs`, which are merged, topmost first: nothing, one node, or several
+/// directories to merge. With `first`, the topmost of `dirs` is known to have that directory.
+///
+/// Whether one of the directories is opaque shows when it is listed, not here.
+///
+/// # Errors
+/// Those of the layers.
+pub fn find(
+    stack: &Stack,
+    dirs: &[LayerNode],
+    name: &[u8],
+    first: Option<LayerNode>,
+) -> Result<Vec<LayerNode>> {
+    let whiteout = whiteout::hiding(name, stack.limits().name_len);
+    let mut found: Vec<LayerNode> = first.into_iter().collect();
+    // Whiteouts are looked for only where there is something to hide, and once in each directory.
+    let mut searched = 0;
+    for (index, &dir) in dirs.iter().enumerate().skip(found.len()) {
+        let Some(node) = stack.lookup(dir, name)? else {
+            continue;
+        };
+        let above = dirs.get(searched..index).unwrap_or_default();
+        if let Some(whiteout) = &whiteout {
+            for &dir in above {
+                if stack.lookup(dir, whiteout)?.is_some() {
+                    return Ok(found);
+                }
+            }
+        }
+        searched = index;
+        match stack.effect(node)? {
+            Effect::Merges => found.push(node),
+            Effect::Replaces if found.is_empty() => return Ok(vec![node]),
+            Effect::Replaces | Effect::Hides => return Ok(found),
+        }
+    }
+    Ok(found)
+}

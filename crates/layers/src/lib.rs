@@ -1,0 +1,27 @@
+//! Layers: several filesystems shown as one tree, as overlayfs and the runtimes of containers show them.
+//!
+//! [`Layers`] is a [`FileSystem`](forerun_vfs::FileSystem) over others and names no format. An upper layer adds
+//! entries, replaces entries of lower ones, and hides them with whiteouts: files of the OCI specification and
+//! character devices of overlayfs. `docs/layers.md` has the rules.
+//!
+//! Nothing is copied and nothing is unpacked. Directories that several layers have are merged when they are
+//! listed; all other nodes are those of their layer, with the number of the layer in their id. Data is mapped
+//! into the images of the layers, each a blob of the merge.
+//!
+//! Hard links do not cross layers: an archive's hard link to a file of a lower layer is an entry that its
+//! driver leaves out with a warning.
+
+mod check;
+mod covered;
+mod dirs;
+mod driver;
+mod find;
+mod ids;
+mod listing;
+mod stack;
+mod volume;
+mod whiteout;
+
+pub use driver::Layers;
+pub use ids::LAYERS_MAX;
+pub use stack::Layer;

@@ -1,0 +1,146 @@
+//! Listings: of a merged directory, and of one that a single layer has.
+//!
+//! A merged directory shows the entries of its topmost directory in that layer's order, then those of the next
+//! that are new, and so on. The cursor is that of one of the directories, with its index.
+
+use std::ops::ControlFlow;
+
+use forerun_vfs::{DirCursor, DirEntry, FileType, NodeId, Result};
+
+use crate::covered::{Covered, Listings};
+use crate::dirs::{MergedDir, Table};
+use crate::find::find;
+use crate::ids::{self, LayerNode, Named};
+use crate::stack::Stack;
+
+/// A callback for entries.
+pub type VisitEntry<'v> = &'v mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>;
+
+/// Returns the id of what [`find`] found; nothing if that is nothing.
+///
+/// # Errors
+/// Those of [`Table::add`].
+pub fn id_of(table: &Table, found: Vec<LayerNode>) -> Result<Option<NodeId>> {
+    match *found.as_slice() {
+        [] => Ok(None),
+        [single] => Named::Single(single).id().map(Some),
+        [top, ..] => table.add(top, found).map(Some),
+    }
+}
+
+/// Visits the entries of a directory that only one layer has.
+///
+/// # Errors
+/// Those of the layer.
+pub fn read_single(
+    stack: &Stack,
+    dir: LayerNode,
+    from: DirCursor,
+    visit: VisitEntry<'_>,
+) -> Result<()> {
+    let layer = dir.layer;
+    let mut failed = Ok(());
+    stack.read_dir(dir, from, &mut |entry| {
+        let at = LayerNode {
+            layer,
+            node: entry.node,
+        };
+        let shown = stack.is_shown(at, entry.name, entry.kind);
+        let node = shown.and_then(|shown| match shown {
+            true => Named::Single(at).id().map(Some),
+            false => Ok(None),
+        });
+        match node {
+            Ok(Some(node)) => visit(DirEntry { node, ..entry }),
+            Ok(None) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Err(error);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    failed
+}
+
+/// The parts that list a merged directory.
+#[derive(Clone, Copy)]
+pub struct Lister<'l> {
+    pub stack: &'l Stack,
+    pub table: &'l Table,
+    pub listings: &'l Listings,
+}
+
+impl Lister<'_> {
+    /// Visits the entries of a merged directory.
+    ///
+    /// # Errors
+    /// Those of the layers; [`Limit`](forerun_vfs::Error::Limit) if it takes too much memory.
+    pub fn read_merged(
+        self,
+        dir: &MergedDir,
+        from: DirCursor,
+        visit: VisitEntry<'_>,
+    ) -> Result<()> {
+        let dirs = dir.visible(self.stack)?;
+        let (first, mut from) = ids::split_cursor(from);
+        for (index, &part) in dirs.iter().enumerate().skip(usize::from(first)) {
+            // The topmost directory is covered by none.
+            let covered = match dir.top().filter(|_| index > 0) {
+                Some(top) => Some(self.listings.get(self.stack, top, dirs)?),
+                None => None,
+            };
+            let mut flow = Ok(ControlFlow::Continue(()));
+            self.stack.read_dir(part, from, &mut |entry| {
+                flow = self.visit(dirs, index, covered.as_deref(), entry, visit);
+                match flow {
+                    Ok(flow) => flow,
+                    Err(_) => ControlFlow::Break(()),
+                }
+            })?;
+            if flow?.is_break() {
+                break;
+            }
+            from = DirCursor::START;
+        }
+        Ok(())
+    }
+
+    /// Visits an entry of the directory at `index`, if it is shown.
+    fn visit(
+        self,
+        dirs: &[LayerNode],
+        index: usize,
+        covered: Option<&Covered>,
+        entry: DirEntry<'_>,
+        visit: VisitEntry<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let Some((dir, below)) = dirs.get(index..).and_then(<[_]>::split_first) else {
+            return Ok(ControlFlow::Break(()));
+        };
+        let at = LayerNode {
+            layer: dir.layer,
+            node: entry.node,
+        };
+        let is_covered = covered.is_some_and(|covered| covered.covers(index, entry.name));
+        if is_covered || !self.stack.is_shown(at, entry.name, entry.kind)? {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let found = match entry.kind {
+            FileType::Directory if !below.is_empty() => {
+                let dirs = dirs.get(index..).unwrap_or_default();
+                find(self.stack, dirs, entry.name, Some(at))?
+            }
+            _ => vec![at],
+        };
+        let Some(node) = id_of(self.table, found)? else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let index = u16::try_from(index).unwrap_or(u16::MAX);
+        let next = ids::cursor(index, entry.next)?;
+        Ok(visit(DirEntry {
+            node,
+            next,
+            ..entry
+        }))
+    }
+}

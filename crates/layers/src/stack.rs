@@ -1,0 +1,214 @@
+//! The layers themselves: calls of one layer, with errors that name it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use forerun_io::{Limits, ReadAt};
+use forerun_vfs::{
+    BlobId, Bound, DirCursor, DirEntry, Error, FileSystem, FileType, Metadata, NodeId, Result,
+};
+
+use crate::ids::{LAYERS_MAX, LayerNode, Named, blob};
+use crate::whiteout::{self, Attribute, OPAQUE};
+
+/// One layer: a filesystem and the image that its data is in.
+#[derive(Clone)]
+pub struct Layer {
+    /// Its name, for errors.
+    pub name: Arc<str>,
+    /// The driver.
+    pub fs: Arc<dyn FileSystem>,
+    /// The image: the blob that extents of the driver call [`BlobId::IMAGE`].
+    pub image: Arc<dyn ReadAt>,
+}
+
+impl std::fmt::Debug for Layer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Layer")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The effect of a node of one layer on those below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Hides all entries of its name, and is not shown.
+    Hides,
+    /// Is merged with directories of its name.
+    Merges,
+    /// Replaces all entries of its name.
+    Replaces,
+}
+
+/// All layers, the lowest first.
+pub struct Stack {
+    layers: Vec<Layer>,
+    /// Which of them may have extended attributes.
+    has_xattrs: Vec<bool>,
+    count: u32,
+    limits: Limits,
+}
+
+impl Stack {
+    /// Creates a stack.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] without any layer, and for a layer whose names ignore case; [`Error::Limit`] for
+    /// more than [`LAYERS_MAX`] layers.
+    pub fn new(layers: Vec<Layer>, limits: Limits) -> Result<Self> {
+        let count = u32::try_from(layers.len()).unwrap_or(u32::MAX);
+        let most = u32::try_from(LAYERS_MAX).unwrap_or(u32::MAX);
+        if count > most {
+            return Err(Error::limit(Bound::Other, "number of layers", most.into()));
+        }
+        if layers.is_empty() {
+            return Err(Error::Unsupported("a stack of no layers".to_string()));
+        }
+        let mut has_xattrs = Vec::new();
+        for layer in &layers {
+            let volume = layer.fs.volume();
+            if volume.folds_case {
+                let what = "a layer whose names ignore case".to_string();
+                return Err(Error::Unsupported(what).in_image(&layer.name));
+            }
+            has_xattrs.push(volume.has_xattrs);
+        }
+        Ok(Self {
+            layers,
+            has_xattrs,
+            count,
+            limits,
+        })
+    }
+
+    /// Returns the layers, the lowest first.
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// Returns the bounds that the merge was made with.
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Returns a layer, or nothing if there is none of this number.
+    pub fn layer(&self, layer: u16) -> Option<&Layer> {
+        self.layers.get(usize::from(layer))
+    }
+
+    /// Calls the driver of a node's layer.
+    ///
+    /// # Errors
+    /// Those of the call, with the name of the layer; [`Error::StaleNode`] if there is no such layer.
+    pub fn call<T>(
+        &self,
+        at: LayerNode,
+        call: impl FnOnce(&dyn FileSystem, NodeId) -> Result<T>,
+    ) -> Result<T> {
+        let stale = || Error::StaleNode(Named::Single(at).id().unwrap_or(at.node));
+        let layer = self.layer(at.layer).ok_or_else(stale)?;
+        call(&*layer.fs, at.node).map_err(|error| match error {
+            Error::StaleNode(_) => stale(),
+            error => error.in_image(&layer.name),
+        })
+    }
+
+    /// Returns the metadata of a node.
+    pub fn metadata(&self, at: LayerNode) -> Result<Metadata> {
+        self.call(at, |fs, node| fs.metadata(node))
+    }
+
+    /// Returns the node of a name in a directory of one layer, whatever its effect.
+    pub fn lookup(&self, dir: LayerNode, name: &[u8]) -> Result<Option<LayerNode>> {
+        let layer = dir.layer;
+        let found = self.call(dir, |fs, node| fs.lookup(node, name))?;
+        Ok(found.map(|node| LayerNode { layer, node }))
+    }
+
+    /// Visits the entries of a directory of one layer, markers included.
+    pub fn read_dir(
+        &self,
+        dir: LayerNode,
+        from: DirCursor,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.call(dir, |fs, node| fs.read_dir(node, from, visit))
+    }
+
+    /// Visits the extended attributes of a node of one layer, those of overlayfs included.
+    pub fn xattrs(&self, at: LayerNode, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let has = self.has_xattrs.get(usize::from(at.layer));
+        if has.copied().unwrap_or(false) {
+            self.call(at, |fs, node| fs.xattrs(node, visit))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the effect of a node on lower layers.
+    pub fn effect(&self, at: LayerNode) -> Result<Effect> {
+        let metadata = self.metadata(at)?;
+        Ok(match metadata.kind {
+            FileType::Directory => Effect::Merges,
+            _ if whiteout::is_device(&metadata) => Effect::Hides,
+            _ => Effect::Replaces,
+        })
+    }
+
+    /// Returns whether an entry is to be shown. An entry that is damaged is: its reader gets the error.
+    pub fn is_shown(&self, at: LayerNode, name: &[u8], kind: FileType) -> Result<bool> {
+        if whiteout::is_marker(name) {
+            return Ok(false);
+        }
+        if kind != FileType::CharDevice {
+            return Ok(true);
+        }
+        match self.effect(at) {
+            Ok(effect) => Ok(effect != Effect::Hides),
+            Err(Error::Corrupt(_)) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns whether a directory hides all that lower layers have at its path.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if overlayfs took the directory from another path, or keeps whiteouts in it that
+    /// are not known here.
+    pub fn is_opaque(&self, dir: LayerNode) -> Result<bool> {
+        let mut is_opaque = self.lookup(dir, OPAQUE)?.is_some();
+        let mut unknown = None;
+        self.xattrs(dir, &mut |name, value| match whiteout::attribute(name) {
+            Some(Attribute::Own(b"opaque")) if value == b"y" => is_opaque = true,
+            Some(Attribute::Own(b"opaque")) if value == b"x" => {
+                unknown = Some("whiteouts by attribute");
+            }
+            Some(Attribute::Own(b"redirect")) => unknown = Some("a redirect"),
+            Some(Attribute::Own(_) | Attribute::Nested(..)) | None => {}
+        })?;
+        match unknown {
+            None => Ok(is_opaque),
+            Some(what) => {
+                let what = format!("directory {} with {what} of overlayfs", dir.node);
+                self.call(dir, |_, _| Err(Error::Unsupported(what)))
+            }
+        }
+    }
+
+    /// Returns whether a directory is only a part of paths in its layer.
+    pub fn is_implied(&self, dir: LayerNode) -> bool {
+        let layer = self.layer(dir.layer);
+        layer.is_some_and(|layer| layer.fs.is_implied(dir.node))
+    }
+
+    /// Returns the blob of the merge for a blob of a layer.
+    pub fn blob(&self, layer: u16, inner: BlobId) -> Result<BlobId> {
+        blob(layer, self.count, inner)
+    }
+
+    /// Returns the layer of a blob and the layer's own number for it.
+    pub fn split_blob(&self, blob: BlobId) -> Option<(&Layer, BlobId)> {
+        let (layer, inner) = crate::ids::split_blob(blob, self.count);
+        Some((self.layer(layer)?, inner))
+    }
+}

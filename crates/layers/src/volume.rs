@@ -1,0 +1,46 @@
+//! The properties of a stack as a whole.
+
+use forerun_vfs::VolumeInfo;
+
+use crate::stack::Stack;
+
+/// Warnings that are kept of all layers together.
+const WARNINGS: usize = 64;
+
+/// Returns the properties of the merge: sums where they count, the uppermost layer's where they name.
+pub fn describe(stack: &Stack) -> VolumeInfo {
+    let mut info = VolumeInfo::new("layers", 0, 1);
+    let (mut names, mut names_max) = (Vec::new(), Some(0_u64));
+    info.name_max = 1;
+    (info.has_owners, info.has_times) = (false, false);
+    for layer in stack.layers() {
+        let volume = layer.fs.volume();
+        info.image_len = info.image_len.saturating_add(volume.image_len);
+        info.block_size = info.block_size.max(volume.block_size);
+        info.name_max = info.name_max.max(volume.name_max);
+        names_max = names_max
+            .zip(volume.names_max)
+            .map(|(all, of_layer)| all.saturating_add(of_layer));
+        info.has_xattrs |= volume.has_xattrs;
+        info.has_owners |= volume.has_owners;
+        info.has_times |= volume.has_times;
+        info.opens |= volume.opens;
+        info.shares_blocks |= volume.shares_blocks;
+        info.devices = info.devices.saturating_add(volume.devices);
+        info.created = info.created.max(volume.created);
+        if !volume.label.is_empty() {
+            info.label = volume.label;
+        }
+        let room = WARNINGS.saturating_sub(info.warnings.len());
+        let warnings = volume.warnings.iter().take(room);
+        let warnings = warnings.map(|warning| format!("{}: {warning}", layer.name));
+        info.warnings.extend(warnings);
+        names.push(format!("{} ({})", layer.name, volume.format));
+    }
+    info.names_max = names_max;
+    info.details = vec![
+        ("layers", names.len().to_string()),
+        ("lowest first", names.join(", ")),
+    ];
+    info
+}

@@ -22,6 +22,8 @@ use crate::{
 /// The window of readers that wait for it. A longer one would delay them for bytes that they may never
 /// want.
 const SYNC_WINDOW: u64 = 1 << 20;
+/// Time between two looks at an image that is fetched whole.
+const WAIT: Duration = Duration::from_millis(200);
 /// Pause before chunks that could not be fetched are requested again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -129,6 +131,40 @@ impl RemoteImage {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Fetches what is missing, and waits until all of it was compared with its digest: for an image without a
+    /// table, of which nothing is verified before. Calls `waiting` from time to time.
+    ///
+    /// # Errors
+    /// [`RemoteError::WrongDigest`] if the bytes are others; [`RemoteError::Timeout`] if nothing comes for as long as
+    /// a reader waits.
+    pub fn ensure_whole(&self, waiting: &mut dyn FnMut()) -> Result<()> {
+        self.prefetch_all();
+        self.scheduler.finish_if_complete();
+        let (mut since, mut bytes) = (Instant::now(), self.blob.local_bytes());
+        while !self.wait_complete(WAIT) {
+            waiting();
+            if let Some(error) = self.scheduler.broken() {
+                return Err(error);
+            }
+            let now = self.blob.local_bytes();
+            if now != bytes {
+                (since, bytes) = (Instant::now(), now);
+            }
+            if since.elapsed() > self.patience.timeout {
+                return Err(RemoteError::Timeout {
+                    place: self.place.clone(),
+                    seconds: self.patience.timeout.as_secs(),
+                });
+            }
+            // A fetch that failed is begun again.
+            self.prefetch_all();
+        }
+        match self.scheduler.broken() {
+            Some(error) => Err(error),
+            None => Ok(()),
         }
     }
 

@@ -46,7 +46,7 @@ pub use hide::{has_password, place_of, without_secrets};
 pub use image::RemoteImage;
 pub use layout::{Identity, Layout, Part, RemoteBlob, TableLayout};
 pub use metrics::serve_metrics;
-pub use open::{access_list, open, open_origin};
+pub use open::{Opened, access_list, open, open_all, open_origin};
 pub use options::{DownloadReport, Prefetch, Readahead, RemoteOptions};
 pub use origin::{Description, HttpOrigin, Origin, Pinned, S3Origin};
 pub use progress::Progress;

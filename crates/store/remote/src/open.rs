@@ -1,5 +1,6 @@
 //! Opens references as sources.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use forerun_cache::{AccessList, AccessRecorder, BlobSpec, Cache, CacheError, CacheOptions};
@@ -10,7 +11,7 @@ use crate::fetch::{Fetcher, Patience};
 use crate::image::{Recorder, RemoteImage};
 use crate::memory;
 use crate::outage::Outage;
-use crate::resolve::{Resolved, resolved};
+use crate::resolve::{self, Resolved, ResolvedName, named, resolved};
 use crate::scheduler::{Scheduler, Work};
 use crate::stats::Counters;
 use crate::table::TableSource;
@@ -51,28 +52,127 @@ use crate::{
 /// [`RemoteError::Offline`] for an image that is not in the cache where no server may be asked.
 pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<RemoteImage>> {
     let cache = cache(options)?;
-    if options.offline {
-        let known = memory::recall(&cache, reference, options, None)?;
-        let known = known.ok_or_else(|| RemoteError::Offline {
-            place: reference.place(),
-        })?;
-        return assemble(&cache, Some(reference), known, options);
-    }
-    let resolved = match resolved(reference, options) {
-        Err(error) if error.is_no_answer() => {
-            let known = memory::recall(&cache, reference, options, Some(error.clone()))?;
-            known.ok_or(error)?
-        }
-        outcome => outcome?,
+    let resolved = match options.offline {
+        true => offline(&cache, reference, options)?,
+        false => recalled(
+            resolved(reference, options),
+            &cache,
+            reference,
+            options,
+            |it| it,
+        )?,
     };
+    start_using(&cache, reference, resolved, options)
+}
+
+/// The open image, or images, that a reference names.
+#[derive(Debug)]
+pub enum Opened {
+    /// One image.
+    Image(Arc<RemoteImage>),
+    /// The layers of a container image, the lowest first: archives, or images, that are merged.
+    Layers(Vec<Arc<RemoteImage>>),
+}
+
+/// Opens what `reference` names, as [`open`] does: an image, or all layers of a container image. Nothing of the
+/// layers is fetched yet.
+///
+/// # Errors
+/// Those of [`open`]. [`RemoteError::Refused`] for an access list, or a record of one, of a container image: a
+/// list is of one image.
+pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened> {
+    let cache = cache(options)?;
+    let named = match options.offline {
+        true => ResolvedName::Image(Box::new(offline(&cache, reference, options)?)),
+        false => {
+            let named = named(reference, options);
+            recalled(named, &cache, reference, options, |known| {
+                ResolvedName::Image(Box::new(known))
+            })?
+        }
+    };
+    let (layers, registry) = match named {
+        ResolvedName::Image(resolved) => {
+            return start_using(&cache, reference, *resolved, options).map(Opened::Image);
+        }
+        ResolvedName::Container(layers, registry) => (layers, registry),
+    };
+    if options.record.is_some() || matches!(options.prefetch, Prefetch::List(_)) {
+        return Err(RemoteError::Refused {
+            place: reference.place(),
+            reason: "an access list is of one image, and this one has layers".to_owned(),
+        });
+    }
+    let mut opened: HashMap<String, Arc<RemoteImage>> = HashMap::new();
+    let mut images = Vec::with_capacity(layers.len());
+    for layout in layers {
+        let identity = layout.identity.to_string();
+        let image = match opened.get(&identity) {
+            // A layer may come several times: an empty one often does.
+            Some(image) => Arc::clone(image),
+            None => {
+                let layer = by_digest(reference, &layout);
+                let resolved = resolve::of_registry(layout, Arc::clone(&registry));
+                start_using(&cache, &layer, resolved, options)?
+            }
+        };
+        opened.insert(identity, Arc::clone(&image));
+        images.push(image);
+    }
+    Ok(Opened::Layers(images))
+}
+
+/// Returns the name of a layer: the blob in the repository that `reference` names.
+fn by_digest(reference: &Reference, layout: &Layout) -> Reference {
+    match (reference, &layout.identity) {
+        (Reference::Oci(name), Identity::Blob(digest)) => Reference::Oci(name.with_digest(*digest)),
+        _ => reference.clone(),
+    }
+}
+
+/// Returns an image that is in the cache.
+fn offline(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
+    let known = memory::recall(cache, reference, options, None)?;
+    known.ok_or_else(|| RemoteError::Offline {
+        place: reference.place(),
+    })
+}
+
+/// Returns what was resolved; an image that is in the cache where no server has answered.
+fn recalled<T>(
+    resolved: Result<T>,
+    cache: &Cache,
+    reference: &Reference,
+    options: &RemoteOptions,
+    known: impl FnOnce(Resolved) -> T,
+) -> Result<T> {
+    match resolved {
+        Err(error) if error.is_no_answer() => {
+            let recalled = memory::recall(cache, reference, options, Some(error.clone()))?;
+            recalled.map(known).ok_or(error)
+        }
+        outcome => outcome,
+    }
+}
+
+/// Puts the source of a resolved reference together, and does what using it begins with.
+fn start_using(
+    cache: &Cache,
+    reference: &Reference,
+    resolved: Resolved,
+    options: &RemoteOptions,
+) -> Result<Arc<RemoteImage>> {
+    if resolved.memory.is_some() {
+        return assemble(cache, Some(reference), resolved, options);
+    }
     let facts = resolved.facts.clone();
     let whole = resolved
         .layout
         .is_sent_whole()
         .then(|| resolved.layout.clone());
-    let image = assemble(&cache, Some(reference), resolved, options)?;
+    let image = assemble(cache, Some(reference), resolved, options)?;
     if let Some(layout) = whole {
-        download::download(&cache, &layout, &image, options)?;
+        download::download(cache, &layout, &image, options)?;
         let list = list(options)?;
         start(&image, options, list);
     }
@@ -81,7 +181,7 @@ pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<Remote
         tracing::warn!(%error, "the cache could not be looked after");
     }
     if let Some(facts) = facts {
-        memory::remember(&cache, reference, &facts, &image.identity);
+        memory::remember(cache, reference, &facts, &image.identity);
     }
     Ok(image)
 }

@@ -16,7 +16,7 @@ use crate::facts::{Address, Facts};
 use crate::hide::place_of;
 use crate::image_name::ImageName;
 use crate::origin::S3Settings;
-use crate::registry::{Mirror, Registry};
+use crate::registry::{FoundInRegistry, Mirror, Registry};
 use crate::site::check_plain;
 use crate::{
     Description, HttpOrigin, Identity, Layout, Origin, Pinned, Reference, RemoteBlob, RemoteError,
@@ -64,10 +64,51 @@ pub struct FromMemory {
     pub by_digest: bool,
 }
 
-/// Resolves `reference`, within the time that opening may take.
+/// The thing that a reference names.
+pub enum ResolvedName {
+    /// One image.
+    Image(Box<Resolved>),
+    /// A container image: its layers, the lowest first, and the registry that has them.
+    Container(Vec<Layout>, Arc<Registry>),
+}
+
+/// Resolves `reference` to one image, within the time that opening may take.
 pub fn resolved(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
+    within_time(reference, options, async {
+        if let Reference::Oci(name) = reference {
+            let registry = registry(name, options)?;
+            let layout = registry.open(name, options.require_verified).await?;
+            return Ok(of_registry(layout, registry));
+        }
+        of_file(reference, options).await
+    })
+}
+
+/// Finds out what `reference` names, within the time that opening may take.
+pub fn named(reference: &Reference, options: &RemoteOptions) -> Result<ResolvedName> {
+    within_time(reference, options, async {
+        let Reference::Oci(name) = reference else {
+            let resolved = of_file(reference, options).await?;
+            return Ok(ResolvedName::Image(Box::new(resolved)));
+        };
+        let registry = registry(name, options)?;
+        let found = registry.find(name, options.require_verified).await?;
+        Ok(match found {
+            FoundInRegistry::Image(layout) => {
+                ResolvedName::Image(Box::new(of_registry(*layout, registry)))
+            }
+            FoundInRegistry::Container(layers) => ResolvedName::Container(layers, registry),
+        })
+    })
+}
+
+fn within_time<T>(
+    reference: &Reference,
+    options: &RemoteOptions,
+    resolve: impl Future<Output = Result<T>>,
+) -> Result<T> {
     runtime::wait_for(async {
-        let asked = tokio::time::timeout(options.timeout, resolve(reference, options));
+        let asked = tokio::time::timeout(options.timeout, resolve);
         asked.await.unwrap_or_else(|_elapsed| {
             Err(RemoteError::Timeout {
                 place: reference.place(),
@@ -77,20 +118,19 @@ pub fn resolved(reference: &Reference, options: &RemoteOptions) -> Result<Resolv
     })
 }
 
-/// Finds out what `reference` names.
+/// Makes a resolved reference of an image in a registry.
+pub fn of_registry(layout: Layout, registry: Arc<Registry>) -> Resolved {
+    Resolved {
+        facts: Facts::of(&layout, &[]),
+        ..Resolved::new(layout, Some(registry))
+    }
+}
+
+/// Resolves a file on a web server, or an object.
 ///
 /// # Errors
 /// That of the first address, where none answers as it should.
-async fn resolve(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
-    if let Reference::Oci(name) = reference {
-        let registry = registry(name, options)?;
-        let layout = registry.open(name, options.require_verified).await?;
-        let facts = Facts::of(&layout, &[]);
-        return Ok(Resolved {
-            facts,
-            ..Resolved::new(layout, Some(registry))
-        });
-    }
+async fn of_file(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
     let (layout, addresses) = plain(reference, candidates(reference, options)?, options).await?;
     let facts = Facts::of(&layout, &addresses);
     Ok(Resolved {

@@ -2,13 +2,27 @@
 
 use super::manifest::{Entry, shown};
 use super::media;
+use super::platform::Platform;
 
 /// Entries named in a refusal.
 const MAX_NAMED: usize = 12;
 
-/// Returns the entry to open: the one of our kind, the one for this machine, or the only one; else the
-/// reason why there is none.
-pub(super) fn choose(entries: &[Entry]) -> Result<&Entry, String> {
+/// Returns the entry to open: the one for `platform`, if the caller names one; else the one of our kind, the
+/// one for this machine, or the only one; else the reason why there is none.
+pub(super) fn choose<'e>(
+    entries: &'e [Entry],
+    platform: Option<&Platform>,
+) -> Result<&'e Entry, String> {
+    if let Some(platform) = platform {
+        let named = entries.iter().filter(|entry| {
+            let of_entry = entry.platform.as_ref();
+            of_entry.is_some_and(|of_entry| platform.is(of_entry))
+        });
+        return match *named.collect::<Vec<_>>() {
+            [only] => Ok(only),
+            _ => Err(reason(entries, &platform.to_string())),
+        };
+    }
     let ours: Vec<&Entry> = entries
         .iter()
         .filter(|entry| entry.artifact_type.as_deref() == Some(media::ARTIFACT))
@@ -24,15 +38,13 @@ pub(super) fn choose(entries: &[Entry]) -> Result<&Entry, String> {
         .iter()
         .copied()
         .filter(|entry| {
-            entry
-                .platform
-                .as_ref()
-                .is_some_and(|(os, arch)| os == "linux" && arch == architecture())
+            let platform = entry.platform.as_ref();
+            platform.is_some_and(|it| it.os == "linux" && it.architecture == architecture())
         })
         .collect();
     match *here {
         [only] => Ok(only),
-        _ => Err(reason(entries)),
+        _ => Err(reason(entries, "this machine")),
     }
 }
 
@@ -46,7 +58,7 @@ const fn architecture() -> &'static str {
     }
 }
 
-fn reason(entries: &[Entry]) -> String {
+fn reason(entries: &[Entry], wanted: &str) -> String {
     if entries.is_empty() {
         return "this is an index without manifests".to_string();
     }
@@ -55,7 +67,7 @@ fn reason(entries: &[Entry]) -> String {
         .take(MAX_NAMED)
         .map(|entry| {
             let kind = match (&entry.platform, &entry.artifact_type) {
-                (Some((os, arch)), _) => format!("{}/{}", shown(os), shown(arch)),
+                (Some(platform), _) => shown(&platform.to_string()),
                 (None, Some(artifact)) => shown(artifact),
                 (None, None) => shown(&entry.descriptor.media_type),
             };
@@ -67,7 +79,7 @@ fn reason(entries: &[Entry]) -> String {
         false => "",
     };
     format!(
-        "this is an index of {} manifests, none of which is the one meant for this machine; name \
+        "this is an index of {} manifests, none of which is the one meant for {wanted}; name \
          one by its digest: {}{more}",
         entries.len(),
         named.join(", ")
@@ -89,7 +101,8 @@ mod tests {
                 len: 1,
             },
             artifact_type: artifact.map(ToString::to_string),
-            platform: platform.map(|(os, arch)| (os.to_string(), arch.to_string())),
+            name: None,
+            platform: platform.map(|(os, arch)| format!("{os}/{arch}").parse().unwrap()),
         }
     }
 
@@ -113,7 +126,7 @@ mod tests {
             (vec![b(None, here), a(None, here)], false),
             (vec![b(None, elsewhere), a(None, unknown)], false),
         ] {
-            let chosen = choose(&entries).map(|entry| entry.descriptor.digest);
+            let chosen = choose(&entries, None).map(|entry| entry.descriptor.digest);
             assert_eq!(chosen.clone().ok(), found.then_some(wanted), "{entries:?}");
             if let Err(reason) = chosen {
                 assert!(
@@ -123,5 +136,22 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_platform_of_the_callers_comes_before_all() {
+        let entries = [
+            entry("a", None, Some(("linux", architecture()))),
+            entry("b", None, Some(("linux", "arm"))),
+            entry("c", Some(media::ARTIFACT), None),
+        ];
+        let chosen = |platform: &str| {
+            let platform = platform.parse().unwrap();
+            choose(&entries, Some(&platform)).map(|entry| entry.descriptor.digest)
+        };
+        assert_eq!(chosen("linux/arm"), Ok(Digest::of(b"b")));
+        let refused = chosen("windows/amd64").unwrap_err();
+        assert!(refused.contains("meant for windows/amd64"), "{refused}");
+        assert!(chosen("linux/arm/v7").is_err());
     }
 }

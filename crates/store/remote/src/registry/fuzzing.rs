@@ -64,7 +64,7 @@ pub fn documents(bytes: &[u8]) -> usize {
         match manifest::parse(bytes, told) {
             Ok(Document::Manifest(manifest)) => sound += checked(&config(), &manifest),
             Ok(Document::Index(entries)) => {
-                let chosen = choose::choose(&entries);
+                let chosen = choose::choose(&entries, None);
                 assert!(chosen.is_ok() || chosen.is_err_and(|reason| reason.len() < 8192));
             }
             Err(error) => assert!(error.to_string().len() < 1024),

@@ -7,10 +7,13 @@ use forerun_cache::Digest;
 use serde::Deserialize;
 
 use super::media;
+use super::platform::Platform;
 
 /// Longest manifest that is read, the usual limit of registries.
 pub(super) const MAX_MANIFEST: usize = 4 << 20;
-/// Most layers, and most entries of an index, that are accepted.
+/// Most layers of a container image. Runtimes stop at 127.
+pub(super) const MAX_LAYERS: usize = 1024;
+/// Most layers of an image in our form, and most entries of an index, that are accepted.
 const MAX_ENTRIES: usize = 8192;
 
 /// The defects of a manifest or configuration.
@@ -81,8 +84,10 @@ pub(super) struct Entry {
     pub(super) descriptor: Descriptor,
     /// The type of the artifact.
     pub(super) artifact_type: Option<String>,
-    /// Operating system and architecture it is for.
-    pub(super) platform: Option<(String, String)>,
+    /// The name that a layout on disk has for it.
+    pub(super) name: Option<String>,
+    /// The platform that it is for.
+    pub(super) platform: Option<Platform>,
 }
 
 #[derive(Deserialize)]
@@ -104,12 +109,20 @@ struct RawDescriptor {
     size: u64,
     artifact_type: Option<String>,
     platform: Option<RawPlatform>,
+    annotations: Option<RawAnnotations>,
+}
+
+#[derive(Deserialize)]
+struct RawAnnotations {
+    #[serde(rename = "org.opencontainers.image.ref.name")]
+    name: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct RawPlatform {
     os: Option<String>,
     architecture: Option<String>,
+    variant: Option<String>,
 }
 
 /// Parses a document that is of type `told`, according to the server.
@@ -184,12 +197,19 @@ fn descriptor(raw: RawDescriptor) -> Result<Descriptor, BadDocument> {
 }
 
 fn entry(mut raw: RawDescriptor) -> Result<Entry, BadDocument> {
-    let platform = raw
-        .platform
-        .take()
-        .and_then(|platform| Some((platform.os?, platform.architecture?)));
+    let platform = raw.platform.take().and_then(|platform| {
+        Some(Platform {
+            os: platform.os?,
+            architecture: platform.architecture?,
+            variant: platform.variant,
+        })
+    });
     Ok(Entry {
         artifact_type: raw.artifact_type.take(),
+        name: raw
+            .annotations
+            .take()
+            .and_then(|annotations| annotations.name),
         platform,
         descriptor: descriptor(raw)?,
     })

@@ -15,6 +15,10 @@ pub(crate) const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+jso
 pub(crate) const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// Docker's manifest of one image.
 pub(crate) const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+/// Configuration of a container image.
+pub(crate) const OCI_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+/// Docker's configuration of a container image.
+pub(crate) const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
 /// Docker's list of manifests.
 pub(crate) const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 

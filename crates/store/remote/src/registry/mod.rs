@@ -16,8 +16,10 @@ mod endpoint;
 pub mod fuzzing;
 mod manifest;
 pub mod media;
+mod on_disk;
 mod open;
 mod options;
+mod platform;
 mod read;
 mod realm;
 mod retry;
@@ -31,7 +33,10 @@ use std::sync::Arc;
 use auth::Auth;
 
 pub use crate::image_name::ImageName;
+pub use on_disk::{LayerFile, OnDiskError, layers_of_docker_archive, layers_of_layout};
+pub use open::FoundInRegistry;
 pub use options::{Mirror, RegistryOptions};
+pub use platform::{NoPlatform, Platform};
 pub(crate) use upload::Repository;
 
 /// All registries as one user sees them: the HTTP client, and the tokens and passwords that were

@@ -15,7 +15,7 @@ use super::auth::Access;
 use super::blob::RegistryBlob;
 use super::choose::choose;
 use super::endpoint::Endpoint;
-use super::manifest::{self, Descriptor, Document, MAX_MANIFEST, Manifest, shown};
+use super::manifest::{self, Descriptor, Document, MAX_LAYERS, MAX_MANIFEST, Manifest, shown};
 use super::media::{self, Layer};
 use super::read::RawManifest;
 use crate::image_name::ImageName;
@@ -35,19 +35,49 @@ impl Registry {
         name: &ImageName,
         require_verified: bool,
     ) -> Result<Layout> {
-        let opening = Opening {
+        let opening = self.opening(name)?;
+        let layout = match opening.named(name).await? {
+            NamedObject::Blob(layout) => layout,
+            NamedObject::Manifest(manifest) if is_ours(&manifest) => {
+                opening.ours(&manifest).await?
+            }
+            NamedObject::Manifest(manifest) => opening.single(&manifest)?,
+        };
+        opening.verifiable(layout, require_verified)
+    }
+
+    /// Finds out whether `name` is an image or a container image, whose layers are merged. The layers come
+    /// without tables: each is verified as a whole before it is used
+    /// ([`RemoteImage::ensure_whole`](crate::RemoteImage::ensure_whole)), also with `require_verified`.
+    ///
+    /// # Errors
+    /// The errors of [`Self::open`].
+    pub async fn find(
+        self: &Arc<Self>,
+        name: &ImageName,
+        require_verified: bool,
+    ) -> Result<FoundInRegistry> {
+        let opening = self.opening(name)?;
+        let layout = match opening.named(name).await? {
+            NamedObject::Blob(layout) => layout,
+            NamedObject::Manifest(manifest) if is_ours(&manifest) => {
+                opening.ours(&manifest).await?
+            }
+            NamedObject::Manifest(manifest) if is_container(&manifest) => {
+                return opening.layers(&manifest).map(FoundInRegistry::Container);
+            }
+            NamedObject::Manifest(manifest) => opening.single(&manifest)?,
+        };
+        let image = opening.verifiable(layout, require_verified)?;
+        Ok(FoundInRegistry::Image(Box::new(image)))
+    }
+
+    fn opening<'a>(self: &'a Arc<Self>, name: &ImageName) -> Result<Opening<'a>> {
+        Ok(Opening {
             registry: self,
             place: name.to_string(),
             endpoints: self.endpoints(name)?,
-        };
-        let layout = opening.layout(name).await?;
-        if require_verified && layout.table.is_none() {
-            return Err(opening.refused(
-                "the image came without a table of its chunks, so they cannot be verified one by \
-                 one; forerun push stores it with one",
-            ));
-        }
-        Ok(layout)
+        })
     }
 
     /// Returns a function that maps digests of blobs in the repository of `name` to their origins. No
@@ -71,6 +101,23 @@ impl Registry {
     }
 }
 
+/// The thing that a name in a registry stands for.
+#[derive(Clone, Debug)]
+pub enum FoundInRegistry {
+    /// One image.
+    Image(Box<Layout>),
+    /// A container image: its layers, the lowest first.
+    Container(Vec<Layout>),
+}
+
+/// The object that a name leads to.
+enum NamedObject {
+    /// A blob, which is an image as it is.
+    Blob(Layout),
+    /// A manifest: that of an index for this machine.
+    Manifest(Manifest),
+}
+
 struct Opening<'a> {
     registry: &'a Arc<Registry>,
     place: String,
@@ -85,7 +132,18 @@ impl Opening<'_> {
         }
     }
 
-    async fn layout(&self, name: &ImageName) -> Result<Layout> {
+    /// Refuses an image without a table, if it must have one.
+    fn verifiable(&self, layout: Layout, require_verified: bool) -> Result<Layout> {
+        if require_verified && layout.table.is_none() {
+            return Err(self.refused(
+                "the image came without a table of its chunks, so they cannot be verified one by \
+                 one; forerun push stores it with one",
+            ));
+        }
+        Ok(layout)
+    }
+
+    async fn named(&self, name: &ImageName) -> Result<NamedObject> {
         let raw = match name.digest {
             None => {
                 self.registry
@@ -96,26 +154,24 @@ impl Opening<'_> {
                 NamedBy::Manifest(raw) => raw,
                 NamedBy::Blob(len) => {
                     let media_type = String::new();
-                    return self.whole(&Descriptor {
+                    let blob = self.whole(&Descriptor {
                         media_type,
                         digest,
                         len,
                     });
+                    return blob.map(NamedObject::Blob);
                 }
             },
         };
-        let manifest = self.parse(&raw)?;
-        let manifest = match manifest {
+        let manifest = match self.parse(&raw)? {
             Document::Manifest(manifest) => manifest,
             Document::Index(entries) => {
-                let entry = choose(&entries).map_err(|reason| self.refused(&reason))?;
+                let platform = self.registry.options().platform.as_ref();
+                let entry = choose(&entries, platform).map_err(|reason| self.refused(&reason))?;
                 self.chosen(entry.descriptor.digest).await?
             }
         };
-        match is_ours(&manifest) {
-            true => self.ours(&manifest).await,
-            false => self.single(&manifest),
-        }
+        Ok(NamedObject::Manifest(manifest))
     }
 
     fn parse(&self, raw: &RawManifest) -> Result<Document> {
@@ -198,6 +254,27 @@ impl Opening<'_> {
         }
     }
 
+    /// Returns the layouts of the layers of a container image.
+    fn layers(&self, manifest: &Manifest) -> Result<Vec<Layout>> {
+        let count = manifest.layers.len();
+        if count > MAX_LAYERS {
+            return Err(self.refused(&format!(
+                "its manifest has {count} layers, more than the {MAX_LAYERS} that are taken"
+            )));
+        }
+        let layers = manifest
+            .layers
+            .iter()
+            .map(|layer| match media::layer(&layer.media_type) {
+                Layer::Tar | Layer::Image => self.whole(layer),
+                Layer::Wrapped => Err(self.refused(&format!(
+                    "its layer {} is compressed or encrypted in a way that is not known here",
+                    shown(&layer.media_type)
+                ))),
+            });
+        layers.collect()
+    }
+
     fn whole(&self, layer: &Descriptor) -> Result<Layout> {
         let blob = self.blob(layer, &mut HashMap::new())?;
         let identity = Identity::Blob(layer.digest);
@@ -278,6 +355,21 @@ enum NamedBy {
 
 /// Origins of blobs, so that equal parts of an image share them.
 type Known = HashMap<Digest, Vec<Arc<dyn Origin>>>;
+
+/// Returns whether a manifest is that of a container image: its layers are archives, or there are several
+/// below the configuration of one.
+fn is_container(manifest: &Manifest) -> bool {
+    let is_tar = |layer: &Descriptor| media::layer(&layer.media_type) == Layer::Tar;
+    let is_configured = matches!(
+        manifest.config.media_type.as_str(),
+        media::OCI_CONFIG | media::DOCKER_CONFIG
+    );
+    match &*manifest.layers {
+        [] => false,
+        [only] => is_tar(only),
+        several => is_configured || several.iter().all(is_tar),
+    }
+}
 
 fn is_ours(manifest: &Manifest) -> bool {
     manifest.artifact_type.as_deref() == Some(media::ARTIFACT)

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::docker_config;
+use super::platform::Platform;
 
 /// A mirror of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct RegistryOptions {
     /// Files in the form of Docker's `config.json`; the first one with credentials for a registry wins.
     /// Without a list those of podman and Docker in their usual places.
     pub auth_files: Option<Vec<PathBuf>>,
+    /// The platform of an image that is there for several; without it that of this machine.
+    pub platform: Option<Platform>,
     /// Longest time without a byte before a request is given up.
     pub timeout: Duration,
     /// How often a request for a manifest, token or upload is made before it has failed.
@@ -45,6 +48,7 @@ impl Default for RegistryOptions {
             insecure: Vec::new(),
             auth_realms: Vec::new(),
             auth_files: None,
+            platform: None,
             timeout: Duration::from_secs(30),
             attempts: 5,
             backoff: Duration::from_millis(200),

@@ -224,6 +224,11 @@ impl Scheduler {
         self.shared.finished.load(Ordering::Acquire)
     }
 
+    /// Returns why the image as a whole is not what it should be, once that is known.
+    pub fn broken(&self) -> Option<RemoteError> {
+        self.shared.broken().clone()
+    }
+
     /// Releases the network as soon as this process has verified every chunk. Costs two loads.
     pub fn let_go_if_checked(&self) {
         if self.shared.blob.is_checked() && !self.shared.let_go.load(Ordering::Acquire) {

@@ -1,6 +1,7 @@
 //! Registries: Debian's docker-registry, and servers of our own that do what it never would.
 
 mod auth;
+mod containers;
 mod fake;
 mod fuzz_entries;
 mod hostile;

@@ -1,0 +1,186 @@
+//! Container images: their layers as images of their own, each verified as a whole.
+
+use std::sync::Arc;
+
+use forerun_io::ReadAt as _;
+use forerun_remote::registry::{NoPlatform, Platform};
+use forerun_remote::{
+    Opened, Reference, RemoteError, RemoteImage, RemoteOptions, Result, open, open_all,
+};
+use forerun_testkit::{TempDir, temp_dir};
+use serde_json::{Value, json};
+
+use super::fake::{Answer, Fake, Request};
+use super::store::{OCI_INDEX, OCI_MANIFEST, Store};
+use super::support::image;
+
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+const DOCKER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
+
+/// A registry with one repository, and a cache directory.
+struct Place {
+    server: Fake,
+    cache: TempDir,
+}
+
+impl Place {
+    fn new(answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> Self {
+        Self {
+            server: Fake::start(answer),
+            cache: temp_dir("containers"),
+        }
+    }
+
+    fn options(&self) -> RemoteOptions {
+        let mut options = crate::support::options(self.cache.path());
+        options.registry.attempts = 2;
+        options
+    }
+
+    fn reference(&self, tag: &str) -> Reference {
+        let text = format!("oci://{}/a:{tag}", self.server.authority());
+        Reference::parse(&text).unwrap()
+    }
+
+    fn layers(&self, tag: &str, options: &RemoteOptions) -> Result<Vec<Arc<RemoteImage>>> {
+        Ok(match open_all(&self.reference(tag), options)? {
+            Opened::Layers(layers) => layers,
+            Opened::Image(image) => vec![image],
+        })
+    }
+}
+
+/// Stores a container image of these layers under a tag.
+fn container(store: &mut Store, tag: &str, layers: &[(&str, &[u8])]) -> Value {
+    let config = store.blob(CONFIG, b"{}");
+    let layers: Vec<Value> = layers
+        .iter()
+        .map(|(media_type, bytes)| store.blob(media_type, bytes))
+        .collect();
+    let document = json!({
+        "schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": layers
+    });
+    let digest = store.manifest(tag, OCI_MANIFEST, &document);
+    let len = serde_json::to_vec(&document).unwrap().len();
+    json!({"mediaType": OCI_MANIFEST, "digest": digest.to_string(), "size": len})
+}
+
+#[test]
+fn layers_are_opened_by_digest_with_one_manifest_for_all() {
+    let (first, second) = (image(300_000), image(70_000));
+    let mut store = Store::default();
+    container(
+        &mut store,
+        "v1",
+        &[(GZIP, &first), (DOCKER, &second), (GZIP, &first)],
+    );
+    let place = Place::new(move |request| store.answer(request));
+    let layers = place.layers("v1", &place.options()).unwrap();
+    assert_eq!(place.server.log().len(), 1, "the manifest, and no layer");
+    assert_eq!(layers.len(), 3);
+    assert!(Arc::ptr_eq(&layers[0], &layers[2]), "the same layer twice");
+    for (layer, bytes) in layers.iter().zip([&first, &second]) {
+        layer.ensure_whole(&mut || ()).unwrap();
+        let mut read = vec![0; bytes.len()];
+        layer.read_exact_at(0, &mut read).unwrap();
+        assert!(read == *bytes);
+        assert!(layer.status().verified);
+    }
+    let manifests = place.server.log();
+    let manifests = manifests
+        .iter()
+        .filter(|request| request.path.contains("/manifests/"));
+    assert_eq!(manifests.count(), 1);
+    // As one image it is refused, as before.
+    let error = open(&place.reference("v1"), &place.options()).unwrap_err();
+    assert!(error.to_string().contains("3 layers"), "{error}");
+}
+
+#[test]
+fn a_layer_of_other_bytes_is_never_whole() {
+    let bytes = image(200_000);
+    let mut store = Store::default();
+    container(&mut store, "v1", &[(GZIP, &bytes)]);
+    for blob in store
+        .blobs
+        .values_mut()
+        .filter(|blob| blob.len() == bytes.len())
+    {
+        blob[123_456] ^= 1;
+    }
+    let place = Place::new(move |request| store.answer(request));
+    let layers = place.layers("v1", &place.options()).unwrap();
+    let error = layers[0].ensure_whole(&mut || ()).unwrap_err();
+    assert!(matches!(error, RemoteError::WrongDigest { .. }), "{error}");
+    let mut read = [0; 10];
+    assert!(
+        layers[0].read_exact_at(0, &mut read).is_err(),
+        "nothing is served of it"
+    );
+}
+
+#[test]
+fn the_platform_chooses_a_manifest_of_an_index() {
+    let mut store = Store::default();
+    let mut entries = Vec::new();
+    for (platform, bytes) in [("amd64", b"first"), ("s390x", b"other")] {
+        let mut entry = container(&mut store, platform, &[(GZIP, bytes)]);
+        entry["platform"] = json!({"os": "linux", "architecture": platform});
+        entries.push(entry);
+    }
+    let index = json!({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries});
+    store.manifest("v1", OCI_INDEX, &index);
+    let place = Place::new(move |request| store.answer(request));
+    let mut options = place.options();
+    for (platform, expected) in [("linux/amd64", b"first"), ("linux/s390x", b"other")] {
+        options.registry.platform = Some(platform.parse().unwrap());
+        let layers = place.layers("v1", &options).unwrap();
+        let mut read = [0; 5];
+        layers[0].read_exact_at(0, &mut read).unwrap();
+        assert_eq!(&read, expected, "{platform}");
+    }
+    options.registry.platform = Some("linux/arm/v7".parse().unwrap());
+    let error = place.layers("v1", &options).unwrap_err().to_string();
+    assert!(
+        error.contains("meant for linux/arm/v7") && error.contains("linux/s390x"),
+        "{error}"
+    );
+    assert_eq!("linux".parse::<Platform>(), Err(NoPlatform));
+}
+
+#[test]
+fn what_cannot_be_merged_is_refused_by_name() {
+    let mut store = Store::default();
+    container(
+        &mut store,
+        "encrypted",
+        &[
+            (GZIP, b"a"),
+            ("application/vnd.oci.image.layer.v1+encrypted", b"b"),
+        ],
+    );
+    container(&mut store, "many", &vec![(GZIP, &b"a"[..]); 1025]);
+    container(&mut store, "most", &vec![(GZIP, &b"a"[..]); 1024]);
+    container(&mut store, "none", &[]);
+    let place = Place::new(move |request| store.answer(request));
+    let error = |tag: &str, options: &RemoteOptions| {
+        let result = place.layers(tag, options).map(|layers| layers.len());
+        result.map_or_else(|error| error.to_string(), |count| format!("{count} layers"))
+    };
+    let options = place.options();
+    assert!(error("encrypted", &options).contains("compressed or encrypted"));
+    assert!(error("many", &options).contains("1025 layers, more than the 1024"));
+    assert_eq!(error("most", &options), "1024 layers");
+    assert!(error("none", &options).contains("no layers"));
+    let mut strict = place.options();
+    strict.require_verified = true;
+    assert_eq!(
+        error("most", &strict),
+        "1024 layers",
+        "each is verified as a whole"
+    );
+    let mut recording = place.options();
+    recording.record = Some(place.cache.path().join("list"));
+    assert!(error("most", &recording).contains("access list"));
+}

@@ -61,6 +61,16 @@ impl KeptIndex {
         Ok(Self { slot })
     }
 
+    /// Opens the place of the index of an archive whose bytes were verified to have this digest.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn of_digest(cache: &Path, digest: &str) -> forerun_cache::Result<Self> {
+        let identity = format!("{} digest {digest}", env!("CARGO_PKG_VERSION"));
+        let slot = IndexSlot::open(cache, &identity)?;
+        Ok(Self { slot })
+    }
+
     /// Returns the directory in which the file of the index is renamed or removed.
     #[must_use]
     pub fn dir(&self) -> &Path {

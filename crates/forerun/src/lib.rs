@@ -17,6 +17,7 @@
 //! | read a file whole, or through `Read` and `Seek` | [`Image::read`], [`Image::file`] |
 //! | list a directory, walk a tree | [`Image::read_dir`], [`Image::walk`] |
 //! | ask for metadata, links, attributes | [`Image::metadata`], [`Image::read_link`], [`Image::xattrs`] |
+//! | open several images as one tree, as containers stack layers | [`Image::open_layers`] |
 //! | open an image at a server (feature `remote`) | [`Image::open`] with its address |
 //! | make an image | [`Writer`], [`build`] |
 //!
@@ -55,6 +56,8 @@
 //! # }
 //! ```
 
+#[cfg(feature = "remote")]
+mod containers;
 mod contents;
 mod devices;
 mod digest;
@@ -68,11 +71,13 @@ mod identify;
 mod image;
 #[cfg(feature = "tar")]
 mod kept;
+mod layers;
 mod locking;
 pub mod locks;
 #[cfg(feature = "composefs")]
 pub mod objects;
 mod open;
+mod opened;
 mod options;
 #[cfg(feature = "exfat")]
 mod part;
@@ -98,6 +103,8 @@ pub mod build {
     pub use crate::from_image::{ImageOptions, from_damaged_image, from_image};
 }
 
+#[cfg(feature = "remote")]
+pub use containers::container_layers;
 pub use contents::contents;
 pub use entries::{DirEntry, ReadDir, Walk};
 pub use error::{Cause, Error, Result};
@@ -137,6 +144,7 @@ pub use forerun_vfs::{FileSystem, FileType, Format, Metadata, MetadataLayout, No
 pub use image::Image;
 #[cfg(feature = "tar")]
 pub use kept::KeptIndex;
+pub use layers::LayerSource;
 pub use locking::Locking;
 pub use locks::InUse;
 pub use options::OpenOptions;

@@ -1,11 +1,19 @@
 //! From the name of an image to its bytes: a path, or the address of an image at a server.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use forerun_io::FileSource;
+use forerun_io::{FileSource, Observer, ReadAt};
+#[cfg(feature = "remote")]
+use forerun_remote::Opened;
 
+#[cfg(feature = "remote")]
+use crate::containers::container_layers;
 use crate::error::{Cause, Error, Result};
 use crate::image::Image;
+use crate::layers::{self, LayerSource};
+use crate::locks;
+use crate::opened::FoundImage;
 use crate::options::OpenOptions;
 
 impl Image {
@@ -36,6 +44,81 @@ impl Image {
     pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         open(path.as_ref(), options)
     }
+
+    /// Opens an image in an open file or block device. An image of a format that changes is locked
+    /// against writers for as long as its reader is in use.
+    ///
+    /// # Errors
+    /// The errors of [`from_source`](Self::from_source); [`Io`](forerun_vfs::Error::Io) with an
+    /// [`InUse`](crate::InUse) if a process or the kernel writes to the volume.
+    pub fn from_file(file: FileSource, options: &OpenOptions) -> forerun_vfs::Result<Self> {
+        let source = locks::source(file, options)?;
+        Self::from_source(Arc::new(source), options)
+    }
+
+    /// Opens an image in any source.
+    ///
+    /// # Errors
+    /// [`UnknownFormat`](forerun_vfs::Error::UnknownFormat) if no driver knows the bytes,
+    /// [`Io`](forerun_vfs::Error::Io) if they cannot be read or offset and size do not fit, and the errors of the
+    /// driver.
+    pub fn from_source(
+        source: Arc<dyn ReadAt>,
+        options: &OpenOptions,
+    ) -> forerun_vfs::Result<Self> {
+        let observer = Arc::new(Observer::new(options.events.clone()));
+        FoundImage::of(&source, options, &observer)?.image(options, observer)
+    }
+
+    /// Opens several images as one tree, as overlayfs and the runtimes of containers stack layers: the lowest
+    /// layer first, each a path or an address as for [`open`](Self::open). `docs/layers.md` has the rules.
+    ///
+    /// Offset, size, format, devices and digest of the options are those of one image, and must not be set.
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// use forerun::{Image, OpenOptions};
+    ///
+    /// # std::fs::copy("x.sqsh", "upper.sqsh")?;
+    /// let image = Image::open_layers(["x.sqsh", "upper.sqsh"], &OpenOptions::new())?;
+    /// assert_eq!(image.format(), "layers");
+    /// assert_eq!(image.read("/etc/passwd")?, b"root:x:0:0\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`open`](Self::open), with the name of the layer; `Unsupported` for no layers, and for layers
+    /// that cannot be merged.
+    pub fn open_layers<P: AsRef<Path>>(
+        layers: impl IntoIterator<Item = P>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let mut sources = Vec::new();
+        for name in layers {
+            match source(name.as_ref(), options)? {
+                Named::Image(source, shown) => {
+                    sources.push(LayerSource::new(shown.display().to_string(), source));
+                }
+                Named::Layers(layers, _) => sources.extend(layers),
+            }
+        }
+        let names: Vec<&str> = sources.iter().map(|layer| layer.name.as_str()).collect();
+        let shown = PathBuf::from(names.join(":"));
+        merged(sources, shown, options)
+    }
+
+    /// Opens several images in any sources as one tree, the lowest first. The names are for errors.
+    ///
+    /// # Errors
+    /// The errors of [`from_source`](Self::from_source), with the name of the layer;
+    /// [`Unsupported`](forerun_vfs::Error::Unsupported) for options of one image, and for layers that cannot be
+    /// merged.
+    pub fn from_layers(
+        layers: Vec<LayerSource>,
+        options: &OpenOptions,
+    ) -> forerun_vfs::Result<Self> {
+        layers::open(layers, options)
+    }
 }
 
 impl OpenOptions {
@@ -48,14 +131,43 @@ impl OpenOptions {
     }
 }
 
+/// The sources of an image.
+enum Named {
+    /// One, and its name to show.
+    Image(Arc<dyn ReadAt>, PathBuf),
+    /// The layers of a container image, the lowest first.
+    #[cfg_attr(not(feature = "remote"), expect(dead_code))]
+    Layers(Vec<LayerSource>, PathBuf),
+}
+
 /// Opens the image that `name` names.
 fn open(name: &Path, options: &OpenOptions) -> Result<Image> {
+    match source(name, options)? {
+        Named::Image(source, shown) => match Image::from_source(source, options) {
+            Ok(image) => Ok(image.with_name(shown)),
+            Err(error) => Err(Error::from(error).of_image(Some(&shown))),
+        },
+        Named::Layers(layers, shown) => merged(layers, shown, options),
+    }
+}
+
+/// Opens layers as one image. The error of a layer names it.
+fn merged(layers: Vec<LayerSource>, shown: PathBuf, options: &OpenOptions) -> Result<Image> {
+    let image = Image::from_layers(layers, options).map_err(Error::from)?;
+    Ok(image.with_name(shown))
+}
+
+/// Opens what `name` names: a file, locked against writers where its format changes, or an image at a server.
+fn source(name: &Path, options: &OpenOptions) -> Result<Named> {
     #[cfg(feature = "remote")]
     if let Some(address) = name.to_str().filter(|name| is_address(name)) {
         return at_server(address, options);
     }
-    let opened = file(name).and_then(|file| Ok(Image::from_file(file, options)?));
-    named(opened, name.to_path_buf())
+    let locked = file(name).and_then(|file| Ok(locks::source(file, options)?));
+    match locked {
+        Ok(locked) => Ok(Named::Image(Arc::new(locked), name.to_path_buf())),
+        Err(error) => Err(error.of_image(Some(name))),
+    }
 }
 
 /// Opens the file of an image.
@@ -73,7 +185,7 @@ fn file(path: &Path) -> Result<FileSource> {
 }
 
 fn open_error(error: std::io::Error) -> Error {
-    Error::new(Cause::Open(std::sync::Arc::new(error)))
+    Error::new(Cause::Open(Arc::new(error)))
 }
 
 /// Returns whether a name is that of an image at a server.
@@ -88,21 +200,20 @@ fn is_address(name: &str) -> bool {
     name.contains("://")
 }
 
-/// Opens an image at a server. The error of an address that cannot be read has the address, without
-/// credentials.
+/// Opens an image at a server, or the layers of a container image. The error of an address that cannot be read has
+/// the address, without credentials.
 #[cfg(feature = "remote")]
-fn at_server(address: &str, options: &OpenOptions) -> Result<Image> {
+fn at_server(address: &str, options: &OpenOptions) -> Result<Named> {
     let remote = |error| Error::new(Cause::Remote(error));
     let reference = forerun_remote::Reference::parse(address).map_err(remote)?;
-    let source = forerun_remote::open(&reference, &options.remote).map_err(remote);
-    let opened = source.and_then(|source| Ok(Image::from_source(source, options)?));
-    named(opened, reference.place().into())
-}
-
-/// Gives an opened image its name, or the error.
-fn named(opened: Result<Image>, name: PathBuf) -> Result<Image> {
+    let shown = PathBuf::from(reference.place());
+    let failed = |error| remote(error).of_image(Some(&shown));
+    let opened = forerun_remote::open_all(&reference, &options.remote).map_err(failed)?;
     match opened {
-        Ok(image) => Ok(image.with_name(name)),
-        Err(error) => Err(error.of_image(Some(&name))),
+        Opened::Image(image) => Ok(Named::Image(image, shown)),
+        Opened::Layers(layers) => {
+            let layers = container_layers(layers, &options.remote, &mut |_| ()).map_err(failed)?;
+            Ok(Named::Layers(layers, shown))
+        }
     }
 }

@@ -5,6 +5,7 @@ mod erofs;
 mod examples;
 mod files;
 mod from_image;
+mod layers;
 mod metadata;
 mod open;
 mod paths;

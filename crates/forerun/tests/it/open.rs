@@ -82,8 +82,9 @@ fn what_is_no_image_is_named() {
     for (bytes, expected) in [
         (vec![], &nothing[..]),
         (
-            b"\x1f\x8b\x08\0".to_vec(),
-            "a gzip file; decompress it first",
+            b"\x1f\x8b\x08\0\0\0\0\0\x02\x03\x2b\x49\xad\x28\x01\0\xc7\xa7\x8b\x3b\x04\0\0\0"
+                .to_vec(),
+            "a gzip file that holds no archive; decompress it first",
         ),
         (
             b"\x7fELF\x02\x01\x01\0".to_vec(),

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 use clap::FromArgMatches;
 use forerun::Reader;
@@ -17,7 +18,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::{help, remote};
+use crate::{help, layers, remote};
 
 /// Candidates that are printed at most: a shell shows no more than some hundreds.
 const MOST: usize = 10_000;
@@ -50,6 +51,8 @@ fn image_of(before: &[OsString]) -> Option<ImageArgs> {
     let path = OsString::from_vec(b"\0".to_vec());
     let program = OsString::from("forerun");
     let line = [&program].into_iter().chain(before).chain([&path]);
+    let line: Vec<OsString> = line.cloned().collect();
+    let line = layers::with_image(&line, crate::knows_layers);
     let matches = help::command().try_get_matches_from(line).ok()?;
     let (mut image, last) = match Cli::from_arg_matches(&matches).ok()?.command {
         Command::Ls(args) => (args.image, args.paths.last().cloned()),
@@ -59,7 +62,8 @@ fn image_of(before: &[OsString]) -> Option<ImageArgs> {
         Command::Dump(args) => (args.image, args.path),
         _ => return None,
     };
-    let is_local = !is_stdin(&image.image) && !remote::is_remote(&image.image);
+    let is_read_here = |image: &PathBuf| !is_stdin(image) && !remote::is_remote(image);
+    let is_local = is_read_here(&image.image) && image.layers.iter().all(is_read_here);
     image.source.no_lock = true;
     (last == Some(path) && is_local).then_some(image)
 }

@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use forerun::remote::RemoteImage;
 use forerun::vfs::VolumeInfo;
 use forerun_sandbox::Sandbox;
 
-use crate::args::{Global, ImageArgs, is_stdin};
+use crate::args::{Global, ImageArgs};
 use crate::confine::Confinement;
 use crate::error::Failure;
 use crate::exit::Exit;
@@ -53,9 +52,9 @@ impl Context {
     }
 
     /// Warns of what the user of an image should know before using it.
-    pub fn warn_of(&self, image: &Path, info: &VolumeInfo) {
+    pub fn warn_of(&self, name: &str, info: &VolumeInfo) {
         for warning in &info.warnings {
-            self.note(&format!("{}: {warning}", crate::remote::shown(image)));
+            self.note(&format!("{name}: {warning}"));
         }
     }
 
@@ -160,9 +159,5 @@ impl Context {
 
 /// Returns the name of an image in messages.
 pub fn image_name(args: &ImageArgs) -> String {
-    if is_stdin(&args.image) {
-        "standard input".to_string()
-    } else {
-        crate::remote::shown(&args.image)
-    }
+    crate::layers::shown(args.images())
 }

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use forerun::remote::{DownloadReport, Reference, RemoteImage};
+use forerun::LayerSource;
+use forerun::remote::{DownloadReport, Opened, Reference, RemoteImage};
 use forerun_export::Progress as _;
 
 use crate::args::RemoteArgs;
@@ -22,10 +23,43 @@ pub fn open(
     let mut options = args.options();
     options.download = downloads(context);
     let image = forerun::remote::open(reference, &options).map_err(|error| failure(&error))?;
-    tracing::info!(place = image.place(), identity = %image.identity(), "opened");
-    tell_of_memory(context, &image);
-    context.observe_remote(&image);
+    opened(context, &image);
     Ok(image)
+}
+
+/// Opens an image at a server as [`open`] does, or all layers of a container image. Nothing of the layers is fetched.
+pub fn open_all(context: &Context, reference: &Reference, args: &RemoteArgs) -> Result<Opened> {
+    let mut options = args.options();
+    options.download = downloads(context);
+    let found = forerun::remote::open_all(reference, &options).map_err(|error| failure(&error))?;
+    match &found {
+        Opened::Image(image) => opened(context, image),
+        Opened::Layers(layers) => layers.iter().for_each(|layer| opened(context, layer)),
+    }
+    Ok(found)
+}
+
+/// Fetches the layers of a container image, with a progress bar, and verifies each as a whole.
+pub fn verified(
+    context: &Context,
+    layers: Vec<Arc<RemoteImage>>,
+    args: &RemoteArgs,
+) -> Result<Vec<LayerSource>> {
+    let total = layers.iter().map(|layer| layer.status().len).sum();
+    let (bar, mut before) = (Progress::new(context, "fetching layers", total), 0);
+    bar.begin(total, 0);
+    let mut report = |fetched: u64| {
+        bar.add(fetched.saturating_sub(before));
+        before = before.max(fetched);
+    };
+    let layers = forerun::container_layers(layers, &args.options(), &mut report);
+    layers.map_err(|error| failure(&error))
+}
+
+fn opened(context: &Context, image: &Arc<RemoteImage>) {
+    tracing::info!(place = image.place(), identity = %image.identity(), "opened");
+    tell_of_memory(context, image);
+    context.observe_remote(image);
 }
 
 /// Reports downloads: a note before the first byte, then a progress bar.

@@ -21,6 +21,7 @@ mod help;
 mod inherited;
 mod interrupt;
 mod json;
+mod layers;
 mod log;
 mod mount;
 mod nearest;
@@ -95,6 +96,7 @@ pub fn main() -> ExitCode {
 
 /// Parses the command line. Prints help and mistakes itself, and ends the process then.
 fn parse(argv: &[OsString]) -> Cli {
+    let argv = &layers::with_image(argv, knows_layers);
     let matches = help::command().try_get_matches_from(argv);
     let matches = matches.unwrap_or_else(|error| {
         let words: Vec<_> = argv
@@ -117,6 +119,14 @@ fn parse(argv: &[OsString]) -> Cli {
 fn is_command(word: &OsStr) -> bool {
     let name = word.to_str();
     name.is_some_and(|name| help::command().find_subcommand(name).is_some())
+}
+
+/// Returns whether a command takes layers in the place of an image.
+fn knows_layers(word: &OsStr) -> bool {
+    let main = help::command();
+    let command = word.to_str().and_then(|name| main.find_subcommand(name));
+    let mut options = command.iter().flat_map(|command| command.get_arguments());
+    options.any(|option| option.get_id() == args::LAYERS)
 }
 
 fn run(context: &Context, command: &Command) -> Result {

@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use forerun::build::{spool_dir, spool_file};
 use forerun::locks::{self, Held};
+use forerun::remote::Opened;
 use forerun::vfs::{FileType, KeepIndex};
-use forerun::{EventSink, FileSource, Image, Observer, OpenOptions, ReadAt};
+use forerun::{EventSink, FileSource, Image, LayerSource, Observer, OpenOptions, ReadAt};
 use forerun_sandbox::Sandbox;
 
 use crate::args::{ImageArgs, is_stdin};
@@ -21,6 +22,7 @@ use crate::context::{Context, image_name};
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::patience::patiently;
+use crate::size::{count_of, counted};
 use crate::{confine, fetch, partition, remote, size, spool};
 
 /// Returns the command that repairs a volume at this place of its file.
@@ -56,10 +58,10 @@ impl Context {
         prepared: PreparedImage,
         events: Option<Arc<dyn EventSink>>,
     ) -> Result<Image> {
-        let path = prepared.path().to_path_buf();
+        let name = prepared.name();
         let image = prepared.open(self, events)?;
         self.observe(image.reader().observer());
-        self.warn_of(&path, &image.reader().fs().volume());
+        self.warn_of(&name, &image.reader().fs().volume());
         Ok(image)
     }
 }
@@ -73,10 +75,32 @@ pub struct PreparedImage {
     file: Option<Held<FileSource>>,
     /// The sandbox in which the index of a compressed archive can be kept.
     index: Option<Sandbox>,
+    /// The layers, where it is a stack of them: the lowest first.
+    layers: Vec<PreparedImage>,
 }
 
-/// Opens the file of an image, with errors that name it.
+/// Opens the file of an image, or those of its layers, with errors that name them.
 pub fn prepare(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
+    if args.layers.is_empty() {
+        return prepare_one(context, args);
+    }
+    if args.layers.iter().filter(|layer| is_stdin(layer)).count() > 1 {
+        return Err(Failure::usage("standard input can be one layer only"));
+    }
+    let layers = args.layers.iter();
+    let layers = layers.map(|layer| prepare_one(context, &args.of_layer(layer)));
+    let mut options = args.open_options();
+    options.spool = spool::prepare(None, &options);
+    Ok(PreparedImage {
+        args: args.clone(),
+        options,
+        file: None,
+        index: None,
+        layers: layers.collect::<Result<_>>()?,
+    })
+}
+
+fn prepare_one(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
     let name = image_name(args);
     let named = |failure: Failure| failure.of(&name);
     let source = if is_stdin(&args.image) {
@@ -127,6 +151,7 @@ pub fn prepare(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
         options,
         file,
         index,
+        layers: Vec::new(),
     })
 }
 
@@ -145,40 +170,42 @@ pub fn prepare_file(args: &ImageArgs, file: Option<File>) -> Result<PreparedImag
         options,
         file: Some(file),
         index: None,
+        layers: Vec::new(),
     })
 }
 
 impl PreparedImage {
-    /// Returns its name on the command line.
-    pub fn path(&self) -> &Path {
-        &self.args.image
+    /// Returns its name in messages.
+    pub fn name(&self) -> String {
+        image_name(&self.args)
     }
 
     /// Returns the sandbox for reading it from now on.
     pub fn sandbox(&self) -> Sandbox {
-        let sandbox = confine::for_image(&self.args.image, &self.args.source);
-        self.with_index(sandbox)
+        self.with_index(confine::for_images(&self.args))
     }
 
-    /// Adds what keeping the index of a compressed archive needs.
+    /// Adds what keeping the indexes of compressed archives needs.
     pub fn with_index(&self, sandbox: Sandbox) -> Sandbox {
-        match &self.index {
-            Some(index) => sandbox.and(index.clone()),
-            None => sandbox,
-        }
+        let indexes = self
+            .layers
+            .iter()
+            .chain([self])
+            .filter_map(|it| it.index.clone());
+        indexes.fold(sandbox, Sandbox::and)
     }
 
     /// Opens the image, with errors that name it.
     pub fn open(self, context: &Context, events: Option<Arc<dyn EventSink>>) -> Result<Image> {
-        let name = image_name(&self.args);
-        let (source, mut options) = self.into_source(context)?;
-        if let Some(events) = &events {
-            // Its clock starts with that of the image.
-            let observer = Arc::new(Observer::new(Some(Arc::clone(events))));
-            for remote in context.remotes() {
-                remote.observe(Arc::clone(&observer));
-            }
+        if !self.layers.is_empty() {
+            return self.open_layers(context, events);
         }
+        let name = self.name();
+        let (source, mut options) = match self.sources(context)? {
+            Sources::Image(source, options) => (source, options),
+            Sources::Layers(layers, options) => return merge(context, layers, options, events),
+        };
+        observe_remotes(context, events.as_ref());
         options.events = events;
         let opened = Image::from_source(Arc::clone(&source), &options);
         opened.map_err(|error| {
@@ -195,15 +222,53 @@ impl PreparedImage {
         })
     }
 
-    /// Returns the file, or the image at a server, and the options with the place of the image in it.
+    /// Opens the layers as one image. Errors name the layer.
+    fn open_layers(self, context: &Context, events: Option<Arc<dyn EventSink>>) -> Result<Image> {
+        let mut layers = Vec::new();
+        for layer in self.layers {
+            let name = layer.name();
+            match layer.sources(context)? {
+                Sources::Layers(of_container, _) => layers.extend(of_container),
+                Sources::Image(source, options) => layers.push(LayerSource {
+                    name,
+                    source,
+                    index: options.index,
+                }),
+            }
+        }
+        merge(context, layers, self.options, events)
+    }
+
+    /// Returns the file, or the image at a server, and the options with the place of the image in it. A container
+    /// image is refused: it has several.
     pub fn into_source(self, context: &Context) -> Result<(Arc<dyn ReadAt>, OpenOptions)> {
-        let name = image_name(&self.args);
+        let name = self.name();
+        match self.sources(context)? {
+            Sources::Image(source, options) => Ok((source, options)),
+            Sources::Layers(layers, _) => {
+                let count = counted(count_of(layers.len()), "layer", "layers");
+                let what = format!("is a container image of {count}");
+                let hint = "name a layer by its digest: oci://HOST/REPOSITORY@sha256:...";
+                Err(Failure::usage(what).hint(hint).of(name))
+            }
+        }
+    }
+
+    fn sources(self, context: &Context) -> Result<Sources> {
+        let name = self.name();
         let named = |failure: Failure| failure.of(&name);
+        let remote = &self.args.source.remote;
         let (source, options): (Arc<dyn ReadAt>, _) =
             match (self.file, remote::reference(&self.args.image)?) {
                 (Some(file), _) => (Arc::new(file), self.options),
                 (None, Some(reference)) => {
-                    let source = fetch::open(context, &reference, &self.args.source.remote)?;
+                    let source = match fetch::open_all(context, &reference, remote)? {
+                        Opened::Image(source) => source,
+                        Opened::Layers(layers) => {
+                            let layers = fetch::verified(context, layers, remote).map_err(named)?;
+                            return Ok(Sources::Layers(layers, self.options));
+                        }
+                    };
                     let args = partition::place(&self.args, &*source).map_err(named)?;
                     let mut options = args.open_options();
                     options.spool = self.options.spool;
@@ -212,7 +277,38 @@ impl PreparedImage {
                 (None, None) => return Err(Failure::usage("no image was named")),
             };
         check_range(&*source, &options).map_err(named)?;
-        Ok((source, options))
+        Ok(Sources::Image(source, options))
+    }
+}
+
+/// The bytes of an image, and the options with its place in them.
+enum Sources {
+    /// One image.
+    Image(Arc<dyn ReadAt>, OpenOptions),
+    /// The layers of a container image, the lowest first.
+    Layers(Vec<LayerSource>, OpenOptions),
+}
+
+/// Opens layers as one image.
+fn merge(
+    context: &Context,
+    layers: Vec<LayerSource>,
+    mut options: OpenOptions,
+    events: Option<Arc<dyn EventSink>>,
+) -> Result<Image> {
+    observe_remotes(context, events.as_ref());
+    options.events = events;
+    Image::from_layers(layers, &options).map_err(|error| from_open(error, &options))
+}
+
+/// Has requests for images at servers reported as well.
+fn observe_remotes(context: &Context, events: Option<&Arc<dyn EventSink>>) {
+    if let Some(events) = events {
+        // Its clock starts with that of the image.
+        let observer = Arc::new(Observer::new(Some(Arc::clone(events))));
+        for remote in context.remotes() {
+            remote.observe(Arc::clone(&observer));
+        }
     }
 }
 

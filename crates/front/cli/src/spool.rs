@@ -5,22 +5,23 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use forerun::build::spool_file;
 use forerun::vfs::MakeSpool;
 use forerun::{KeptIndex, OpenOptions, ReadAt, spool};
 use forerun_sandbox::Sandbox;
 
-/// A file that was made beforehand, or why it could not be.
-struct Made(Mutex<Option<io::Result<File>>>);
+/// A file that was made beforehand, or why it could not be. All layers of an image share it: each writes behind
+/// the one before.
+struct Made(io::Result<File>);
 
 impl MakeSpool for Made {
     fn make(&self) -> io::Result<File> {
-        let made = self.0.lock();
-        let mut made = made.map_err(|_| io::Error::other("a thread has panicked"))?;
-        let none = || Err(io::Error::other("one image takes one temporary file"));
-        made.take().unwrap_or_else(none)
+        match &self.0 {
+            Ok(file) => file.try_clone(),
+            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+        }
     }
 }
 
@@ -28,7 +29,7 @@ impl MakeSpool for Made {
 /// it gets one.
 pub fn prepare(file: Option<&dyn ReadAt>, options: &OpenOptions) -> Option<Arc<dyn MakeSpool>> {
     let is_needed = file.is_none_or(|file| spool::may_be_needed(file, options));
-    is_needed.then(|| -> Arc<dyn MakeSpool> { Arc::new(Made(Mutex::new(Some(spool_file())))) })
+    is_needed.then(|| -> Arc<dyn MakeSpool> { Arc::new(Made(spool_file())) })
 }
 
 /// Opens the kept index of the archive in the file at `path`, or a place for one, below the directory `cache`.

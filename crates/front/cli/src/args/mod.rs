@@ -41,11 +41,18 @@ pub struct ImageArgs {
     /// File, device, https://, s3:// or oci:// name; - for standard input
     #[arg(value_name = "IMAGE", value_hint = clap::ValueHint::FilePath)]
     pub image: PathBuf,
+    /// Read several images as one tree, as containers stack layers: again for each, the lowest first. There is no
+    /// IMAGE then
+    #[arg(help_heading = "Image", id = LAYERS, long = "layer", value_name = "IMAGE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["offset", "size", "partition", "format", "image_devices"])]
+    pub layers: Vec<PathBuf>,
     #[command(flatten)]
     pub source: SourceArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
 }
+
+/// The name by which the parser knows `--layer`.
+pub const LAYERS: &str = "image_layers";
 
 /// How an image is read.
 #[derive(Args, Clone, Debug)]
@@ -165,6 +172,23 @@ pub struct LimitArgs {
 }
 
 impl ImageArgs {
+    /// Returns the names of the images that are read: the layers, or the image itself.
+    pub fn images(&self) -> &[PathBuf] {
+        match self.layers.as_slice() {
+            [] => std::slice::from_ref(&self.image),
+            layers => layers,
+        }
+    }
+
+    /// Returns the arguments for opening one of the layers.
+    pub fn of_layer(&self, layer: &Path) -> Self {
+        Self {
+            image: layer.to_path_buf(),
+            layers: Vec::new(),
+            ..self.clone()
+        }
+    }
+
     /// Converts the arguments into the library's options.
     pub fn open_options(&self) -> OpenOptions {
         let mut engine = EngineOptions {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use forerun::remote::registry::Platform;
 use forerun::remote::{Prefetch, Readahead, RemoteOptions};
 
 use crate::size;
@@ -19,9 +20,14 @@ pub struct RemoteArgs {
     /// to be had
     #[arg(help_heading = "Images at servers", long)]
     pub offline: bool,
-    /// Refuse images whose chunks cannot be verified one by one as they come
+    /// Refuse images whose bytes cannot be verified before they are used: chunk by chunk, or each layer of
+    /// a container image as a whole
     #[arg(help_heading = "Images at servers", long)]
     pub require_verified: bool,
+    /// The container image for this platform, OS/ARCHITECTURE[/VARIANT], where there are several
+    /// [default: the one for this machine]
+    #[arg(help_heading = "Images at servers", long, value_name = "PLATFORM")]
+    pub platform: Option<Platform>,
     /// Use what the cache has without verifying it again at its first use
     #[arg(help_heading = "Images at servers", long)]
     pub trust_cache: bool,
@@ -102,6 +108,7 @@ impl RemoteArgs {
         options.offline = self.offline;
         options.require_verified = self.require_verified;
         options.trust_cache = self.trust_cache;
+        options.registry.platform.clone_from(&self.platform);
         options.readahead = match self.fetch_ahead {
             None | Some(FetchAhead::Async) => Readahead::Async,
             Some(FetchAhead::Sync) => Readahead::Sync,

@@ -17,7 +17,7 @@ use crate::output::{JsonArray, Output};
 use crate::progress::Progress;
 use crate::size::{self, counted};
 use crate::target::{Target, is_same_file};
-use crate::{json, partition};
+use crate::{json, layers, partition};
 
 /// Read everything in an image, and say what is wrong with it
 ///
@@ -114,6 +114,7 @@ pub struct CheckArgs {
 /// Runs it.
 pub fn run(context: &Context, args: &CheckArgs) -> Result {
     if args.repair || args.undo.is_some() {
+        layers::refuse(&args.image.layers, "a repair")?;
         let args = CheckArgs {
             image: partition::placed(&args.image)?,
             ..args.clone()
@@ -181,7 +182,12 @@ fn report_target(args: &CheckArgs) -> Result<Option<Target>> {
         let failure = Failure::usage("the report goes to a file");
         return Err(failure.hint("--json prints it to standard output"));
     }
-    if is_same_file(&args.image.image, path) {
+    if args
+        .image
+        .images()
+        .iter()
+        .any(|image| is_same_file(image, path))
+    {
         let failure = Failure::usage("the image and the report are the same file");
         return Err(failure.of(path.display()));
     }

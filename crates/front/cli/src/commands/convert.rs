@@ -154,6 +154,7 @@ impl ConvertArgs {
         let from = &self.source;
         ImageArgs {
             image: self.image.clone(),
+            layers: Vec::new(),
             source: SourceArgs {
                 format: from.from.clone(),
                 offset: from.offset,

@@ -43,7 +43,12 @@ pub fn run(context: &Context, args: &InfoArgs) -> Result {
 
 /// Computes the digest of an image that has one. An image at a server would be fetched for it.
 fn digest(args: &InfoArgs, name: &str, image: &Image) -> Result<Option<String>> {
-    if crate::remote::is_remote(&args.image.image) {
+    if args
+        .image
+        .images()
+        .iter()
+        .any(|image| crate::remote::is_remote(image))
+    {
         return Ok(None);
     }
     image

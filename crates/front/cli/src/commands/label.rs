@@ -13,6 +13,7 @@ use crate::error::{Failure, Result};
 use crate::escape::escape;
 use crate::exit::Exit;
 use crate::json;
+use crate::layers;
 use crate::output::Output;
 use crate::partition;
 use crate::patience::patiently;
@@ -62,6 +63,7 @@ fn show(context: &Context, args: &ImageArgs) -> Result {
 
 fn set(context: &Context, label_args: &LabelArgs, label: &str) -> Result {
     let args = &label_args.image;
+    layers::refuse(&args.layers, "a label")?;
     if is_stdin(&args.image) {
         return Err(Failure::usage("standard input cannot be changed"));
     }

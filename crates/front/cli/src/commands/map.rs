@@ -12,6 +12,7 @@ use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::escape::escape;
 use crate::exit::Exit;
+use crate::layers;
 use crate::output::Output;
 use crate::size::{counted, human};
 
@@ -44,6 +45,7 @@ pub struct MapArgs {
 /// Runs it.
 pub fn run(context: &Context, args: &MapArgs) -> Result {
     let path = args.html.as_deref().or(args.svg.as_deref());
+    layers::refuse(&args.image.layers, "a map")?;
     let prepared = context.prepare(&args.image)?;
     let target = picture::target(path, args.force, "a picture")?;
     let sandbox = prepared.sandbox();

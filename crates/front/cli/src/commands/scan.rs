@@ -112,6 +112,7 @@ impl ScanArgs {
     fn image_args(&self) -> ImageArgs {
         ImageArgs {
             image: self.file.clone(),
+            layers: Vec::new(),
             source: SourceArgs {
                 format: None,
                 offset: self.offset,

@@ -58,7 +58,9 @@ pub struct TarArgs {
 pub fn run(context: &Context, args: &TarArgs) -> Result {
     let mut selection = args.select.selection()?;
     let (uids, gids) = args.owners.maps()?;
-    if is_same_file(&args.image.image, Path::new(&args.output)) {
+    let output = Path::new(&args.output);
+    let mut images = args.image.images().iter();
+    if images.any(|image| is_same_file(image, output)) {
         let failure = Failure::usage("the image and the archive are the same file");
         return Err(failure.of(args.output.display()));
     }

@@ -11,7 +11,7 @@ use forerun::remote::RemoteOptions;
 use forerun_sandbox::{Capabilities, Report, Sandbox, Sockets};
 use serde_json::{Map, Value};
 
-use crate::args::{Global, RemoteArgs, SourceArgs};
+use crate::args::{Global, ImageArgs, RemoteArgs, SourceArgs};
 
 /// Whether and how this process is confined.
 #[derive(Debug, Default)]
@@ -53,6 +53,14 @@ impl Confinement {
         });
         Value::Object(measures.collect())
     }
+}
+
+/// Returns the sandbox for reading an image, or the layers of one.
+pub fn for_images(args: &ImageArgs) -> Sandbox {
+    let images = args.images().iter();
+    images.fold(Sandbox::new(), |sandbox, image| {
+        sandbox.and(for_image(image, &args.source))
+    })
 }
 
 /// Returns the sandbox for reading an image whose file is open. It allows the devices and objects outside

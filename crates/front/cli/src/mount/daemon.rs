@@ -111,6 +111,7 @@ pub fn used_devices(args: &MountArgs, options: &MountOptions) -> Option<Vec<(u32
     }
     let program = PathBuf::from("/proc/self/exe");
     let mut paths = vec![Path::new("."), &program, &args.image];
+    paths.extend(args.layers.iter().map(PathBuf::as_path));
     paths.extend(options.devices.iter().map(PathBuf::as_path));
     paths.extend(options.objects.as_deref());
     paths.extend(args.log.as_deref());

@@ -251,20 +251,20 @@ fn failure(message: &str) -> Failure {
 
 /// Returns bytes that differ for an image that was put in the place of this one: the digest or the like
 /// of an image at a server; of files their inode, their length and the time of their last change.
-pub fn identity(
-    args: &MountArgs,
-    options: &MountOptions,
-    remote: Option<&Arc<RemoteImage>>,
-) -> Vec<u8> {
-    let mut identity = match remote {
-        Some(image) => image.identity().to_string().into_bytes(),
-        None => of_file(&args.image),
+pub fn identity(args: &MountArgs, options: &MountOptions, remotes: &[Arc<RemoteImage>]) -> Vec<u8> {
+    let images = match args.layers.as_slice() {
+        [] => std::slice::from_ref(&args.image),
+        layers => layers,
     };
-    for device in &options.devices {
-        identity.push(b' ');
-        identity.extend(of_file(device));
-    }
-    identity
+    let local = images
+        .iter()
+        .filter(|image| !crate::remote::is_remote(image));
+    let mut parts: Vec<Vec<u8>> = local.map(|image| of_file(image)).collect();
+    // Those at servers, in the order in which they were opened: a container image has several.
+    let of_remote = |image: &Arc<RemoteImage>| image.identity().to_string().into_bytes();
+    parts.extend(remotes.iter().map(of_remote));
+    parts.extend(options.devices.iter().map(|device| of_file(device)));
+    parts.join(&b' ')
 }
 
 /// Returns what [`identity`] does, for a volume that is written to.

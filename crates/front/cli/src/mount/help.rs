@@ -5,6 +5,7 @@ Examples:
   forerun mount firmware.img /mnt
   forerun mount -o uid=1000,gid=1000 card.img /mnt      an exFAT volume, to write to
   forerun mount --partition 2 -o ro disk.img /mnt
+  forerun mount --layer base.tar --layer app.tar /mnt   as a container has it
   forerun mount firmware.img /mnt -- make -C /mnt check
 The mount options (-o) are in forerun mount --help-all.";
 
@@ -14,6 +15,7 @@ Examples:
   forerun mount -o uid=1000,gid=1000 card.img /mnt      an exFAT volume, to write to
   forerun mount -o offset=1M,ro disk.img /mnt
   forerun mount --partition 2 -o ro disk.img /mnt
+  forerun mount --layer base.tar --layer app.tar /mnt       as a container has it
   forerun mount firmware.img /mnt -- make -C /mnt check     unmount when make ends";
 
 /// The mount options, for the long help and the man pages.

@@ -115,6 +115,7 @@ fn arguments(image: &OsStr, dir: &OsStr, options: Vec<String>, call: HelperCall)
         command: Vec::new(),
         remote: RemoteArgs::default(),
         image: PathBuf::from(image),
+        layers: Vec::new(),
         dir: PathBuf::from(dir),
         helper: Some(call),
     }

@@ -35,7 +35,7 @@ use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::args::{ImageArgs, LimitArgs, RemoteArgs, SourceArgs, StoreArgs, is_stdin};
+use crate::args::{ImageArgs, LAYERS, LimitArgs, RemoteArgs, SourceArgs, StoreArgs, is_stdin};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
@@ -87,6 +87,9 @@ pub struct MountArgs {
     /// The image is this partition of the file, numbered as `forerun scan` numbers them
     #[arg(long, value_name = "N")]
     pub partition: Option<u32>,
+    /// Show several images as one tree, the lowest first, in place of IMAGE
+    #[arg(id = LAYERS, long = "layer", value_name = "IMAGE", value_hint = ValueHint::FilePath, conflicts_with_all = ["format", "partition"])]
+    pub layers: Vec<PathBuf>,
     #[command(flatten)]
     pub remote: RemoteArgs,
     /// File or block device with the image, or where it can be fetched from: https://, s3:// or
@@ -130,7 +133,8 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
     if outside::is_it() {
         return outside::run(args, &mut options);
     }
-    if is_stdin(&args.image) {
+    let mut images = args.layers.iter().chain([&args.image]);
+    if images.any(|image| is_stdin(image)) {
         let hint = "save it to a file first; a file of that name is ./-";
         return Err(Failure::usage("standard input cannot be mounted").hint(hint));
     }
@@ -192,7 +196,7 @@ fn serve(
     let signals = signals.map_err(|error| failed("handling signals", &error))?;
     let trace = args.trace.as_deref().map(volume::trace).transpose()?;
     if options.fsname.is_none() {
-        options.fsname = Some(fsname(&args.image));
+        options.fsname = Some(fsname(args));
     }
     let (keeper, inherited) = match kept {
         Some(kept) => (Some(kept.keeper), kept.inherited),
@@ -209,20 +213,19 @@ fn serve(
     }
     let mounted = mount_open(context, args, &options, open, keeper, log_to)?;
     let (mut mount, succession) = mounted;
-    let remote = context.remotes().first().map(Arc::clone);
+    let remotes = context.remotes();
     watch(
         signals,
         mount.unmounter(),
         mount.ending(),
         Arc::clone(&succession),
-        remote
-            .as_ref()
-            .map(|image| Rereading::of(image, args.remote.clone())),
+        Rereading::of(&remotes, args.remote.clone()),
     )?;
     let memory = image_args(args, &options)
         .open_options()
         .engine
         .memory_use();
+    let remote = remotes.into_iter().next();
     let shown = (remote, memory, context.confinement.json());
     let _until_the_end = tell(args, &mount, shown, &succession, (is_successor, socket))?;
     leave_the_terminal(log, is_successor, in_background)?;
@@ -270,7 +273,7 @@ fn tell(
         device: succession.device(),
         keeper: succession.keeper(),
     };
-    let image = remote::shown(&args.image);
+    let image = image_name(args);
     let report = Report::new(mount.path(), image, shown, remote, memory, sandbox);
     report::begin(report, args, Some(succession), is_successor, socket)
 }
@@ -298,7 +301,7 @@ fn mount_open(
             (mounted, identity)
         }
         Open::Image { image, inherited } => {
-            let identity = handover::identity(args, options, context.remotes().first());
+            let identity = handover::identity(args, options, &context.remotes());
             let settle = || daemon::settle_stderr(log);
             let mounted = match inherited {
                 None => forerun_fuse::mount(&image, &args.dir, options),
@@ -323,6 +326,7 @@ fn failed(what: &str, error: &io::Error) -> Failure {
 fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
     ImageArgs {
         image: args.image.clone(),
+        layers: args.layers.clone(),
         source: SourceArgs {
             format: args.format.clone(),
             offset: options.offset,
@@ -352,10 +356,19 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
     }
 }
 
+/// Returns the name of the image, or of the layers, for `forerun status`.
+fn image_name(args: &MountArgs) -> String {
+    match args.layers.as_slice() {
+        [] => remote::shown(&args.image),
+        layers => crate::layers::shown(layers),
+    }
+}
+
 /// Returns the image's name for `df`: its absolute path, where that can be found.
-fn fsname(image: &Path) -> String {
-    if remote::is_remote(image) {
-        return remote::shown(image).replace('\n', "?");
+fn fsname(args: &MountArgs) -> String {
+    let image = &args.image;
+    if remote::is_remote(image) || !args.layers.is_empty() {
+        return image_name(args).replace('\n', "?");
     }
     let path = image.canonicalize().unwrap_or_else(|_| image.to_path_buf());
     path.display().to_string().replace('\n', "?")

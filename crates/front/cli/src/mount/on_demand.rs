@@ -36,8 +36,8 @@ pub fn run(
     chosen: Via,
 ) -> Result<Option<Exit>> {
     let reference = match chosen {
-        Via::Kernel => remote::reference(&args.image)?,
-        Via::Auto | Via::Fuse => None,
+        Via::Kernel if args.layers.is_empty() => remote::reference(&args.image)?,
+        Via::Kernel | Via::Auto | Via::Fuse => None,
     };
     let Some(reference) = reference else {
         return Ok(None);
@@ -118,7 +118,7 @@ fn begin(
     report: Option<Report>,
     image: &Arc<RemoteImage>,
 ) -> Result<Option<Telling>> {
-    let rereading = Rereading::of(image, args.remote.clone());
+    let rereading = Rereading::of(std::slice::from_ref(image), args.remote.clone());
     watch(signals, entry, monitor, rereading)?;
     match report {
         Some(report) => report::begin(report, args, None, false, socket::open()),
@@ -205,14 +205,16 @@ fn watch(
     mut signals: Signals,
     entry: Option<MountEntry>,
     monitor: Option<FillMonitor>,
-    mut rereading: Rereading,
+    mut rereading: Option<Rereading>,
 ) -> Result<()> {
     let thread = std::thread::Builder::new().name("signals".to_string());
     let watching = thread.spawn(move || {
         let mut unmounted = false;
         for signal in signals.forever() {
             if signal == SIGHUP {
-                rereading.ask();
+                if let Some(rereading) = &mut rereading {
+                    rereading.ask();
+                }
                 continue;
             }
             if unmounted {

@@ -56,7 +56,7 @@ pub fn start(namespace: Option<&MountNamespace>) -> Result<Outside> {
 pub fn run(args: &MountArgs, options: &mut MountOptions) -> Result {
     options.namespace = daemon::named_namespace();
     if options.fsname.is_none() {
-        options.fsname = Some(fsname(&args.image));
+        options.fsname = Some(fsname(args));
     }
     let serving = |error: io::Error| failed("mounting for another process", &error);
     // They are meant for the server, and reach all of its group.

@@ -4,8 +4,8 @@
 //! thread of its own, which the first SIGHUP starts. It does one thing at a time; signals that arrive
 //! meanwhile make it run once more, however many they are.
 
-use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Weak};
 
 use forerun::remote::RemoteImage;
 
@@ -21,16 +21,19 @@ pub struct Rereading {
 }
 
 impl Rereading {
-    /// Creates one for `image` with the options of its command line. It does not keep the image open.
-    pub fn of(image: &Arc<RemoteImage>, args: RemoteArgs) -> Self {
-        let image = Arc::downgrade(image);
-        Self::new(move || {
-            let Some(image) = image.upgrade() else { return };
-            match image.reopen(&args.options()) {
-                Ok(()) => tracing::info!("mirrors and credentials were read again"),
-                Err(error) => tracing::error!("mirrors and credentials stay: {error}"),
+    /// Creates one for `images` with the options of their command line; nothing if there are none. It does not
+    /// keep the images open.
+    pub fn of(images: &[Arc<RemoteImage>], args: RemoteArgs) -> Option<Self> {
+        let weak: Vec<_> = images.iter().map(Arc::downgrade).collect();
+        let reread = move || {
+            for image in weak.iter().filter_map(Weak::upgrade) {
+                match image.reopen(&args.options()) {
+                    Ok(()) => tracing::info!("mirrors and credentials were read again"),
+                    Err(error) => tracing::error!("mirrors and credentials stay: {error}"),
+                }
             }
-        })
+        };
+        (!images.is_empty()).then(|| Self::new(reread))
     }
 
     fn new(work: impl FnMut() + Send + 'static) -> Self {

@@ -9,7 +9,7 @@ use forerun_fuse::{Inherited, LedgerFile, MountOptions, Turn};
 use forerun_sandbox::{Capabilities, Sandbox, Sockets};
 
 use super::{MountArgs, daemon, failed, handover, image_args, mount_failure, outside, volume};
-use crate::confine::for_image;
+use crate::confine::for_images;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::socket::Unnamed;
@@ -171,7 +171,7 @@ fn open_again(
 /// where requesting threads run.
 fn sandbox(args: &MountArgs, options: &MountOptions) -> Sandbox {
     let image = image_args(args, options);
-    let mut sandbox = for_image(&image.image, &image.source)
+    let mut sandbox = for_images(&image)
         .sockets(Sockets::Open)
         .read("/proc")
         .write_file("/dev/null");

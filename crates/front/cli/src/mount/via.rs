@@ -138,6 +138,7 @@ pub fn refuse_fuse_only(args: &MountArgs, options: &MountOptions) -> Result<()> 
 fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static str> {
     let default = MountOptions::default();
     let named = [
+        (!args.layers.is_empty(), "--layer"),
         (args.foreground, "--foreground"),
         (args.log.is_some(), "--log"),
         (args.trace.is_some(), "--trace"),

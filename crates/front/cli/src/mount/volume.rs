@@ -37,6 +37,12 @@ pub fn prepare(
 ) -> Result<Option<PreparedVolume>> {
     // mount(8) says rw of whatever is not said to be ro.
     let asked = options.rw_asked && args.helper.is_none();
+    if !args.layers.is_empty() {
+        if asked {
+            context.note("layers cannot be written to: mounting read-only");
+        }
+        return Ok(None);
+    }
     let mut open = options.open_options();
     open.format.clone_from(&args.format);
     open.events = trace.map(as_sink);
@@ -98,7 +104,8 @@ pub fn open(
     match VolumeMut::from_device(Arc::new(device), &open, &options.write) {
         Ok(volume) => {
             context.observe(volume.volume().observer());
-            context.warn_of(&args.image, &volume.volume().fs().volume());
+            let name = crate::remote::shown(&args.image);
+            context.warn_of(&name, &volume.volume().fs().volume());
             Ok(Ok(volume))
         }
         Err(Error::ReadOnly(why)) if !asked => {

@@ -118,6 +118,10 @@ fn assert_told(fixture: &Fixture, mistakes: &[Mistake<'_>]) {
     assert!(!fixture.path("out").exists() && !fixture.path("x").exists());
 }
 
+/// The word `text`, compressed.
+const TEXT_AS_GZIP: &[u8] =
+    b"\x1f\x8b\x08\0\0\0\0\0\x02\x03\x2b\x49\xad\x28\x01\0\xc7\xa7\x8b\x3b\x04\0\0\0";
+
 #[test]
 fn an_unusable_source_is_told_with_what_to_try() {
     let Some(fixture) = Fixture::new() else {
@@ -127,7 +131,7 @@ fn an_unusable_source_is_told_with_what_to_try() {
     let len = image.len();
     let full = u32::from_be_bytes(image[8..12].try_into().unwrap());
     fs::write(fixture.path("short.img"), &image[..1000]).unwrap();
-    fs::write(fixture.path("a.gz"), b"\x1f\x8b\x08\0\0\0\0\0\0\0").unwrap();
+    fs::write(fixture.path("a.gz"), TEXT_AS_GZIP).unwrap();
     fs::write(fixture.path("empty"), "").unwrap();
     let shorter = format!(
         "forerun: short.img: damaged romfs image: offset 0x0: the superblock says {full} bytes, the \
@@ -137,7 +141,7 @@ fn an_unusable_source_is_told_with_what_to_try() {
         format!("forerun: a.img: --offset 99999999 lies past the end at 2.9 MiB ({len} bytes)");
     let names = forerun::format_names();
     let unknown = format!("not a {} image", names.join(" or "));
-    let gzip = format!("forerun: a.gz: {unknown}: a gzip file\n  hint: decompress it first");
+    let gzip = "forerun: a.gz: not a tar image: a gzip file that holds no archive\n  hint: decompress it first";
     let nothing = format!(
         "forerun: empty: {unknown}: no bytes at all\n  hint: if the image starts further in, say where \
          with --offset"
@@ -162,7 +166,7 @@ fn an_unusable_source_is_told_with_what_to_try() {
             4,
             "forerun: /dev/null: not a regular file or block device",
         ),
-        (&["ls", "a.gz"], 3, &gzip),
+        (&["ls", "a.gz"], 3, gzip),
         (&["ls", "empty"], 3, &nothing),
         (&["cat", "short.img", "big"], 1, &shorter),
         (&["info", "--offset", "99999999", "a.img"], 2, &past),

@@ -132,6 +132,7 @@ pub fn run(context: &Context, args: &BenchArgs) -> Result {
 fn image_args(args: &BenchArgs) -> ImageArgs {
     ImageArgs {
         image: args.image.clone(),
+        layers: Vec::new(),
         source: SourceArgs {
             format: None,
             offset: args.offset,

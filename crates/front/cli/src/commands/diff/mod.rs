@@ -125,6 +125,7 @@ fn prepare(context: &Context, args: &DiffArgs, path: &Path) -> Result<Prepared> 
     }
     let image = ImageArgs {
         image: path.into(),
+        layers: Vec::new(),
         source: args.source.clone(),
         limits: args.limits.clone(),
     };

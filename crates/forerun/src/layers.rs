@@ -1,0 +1,176 @@
+//! Several images as one tree.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use forerun_engine::{MetadataSource, Reader};
+use forerun_io::{BlobId, Counted, Observer, Pattern, ReadAt, u64_from};
+use forerun_layers::{LAYERS_MAX, Layer, Layers};
+use forerun_vfs::{Bound, Error, KeepIndex, Result};
+
+use crate::image::Image;
+use crate::opened::FoundImage;
+use crate::options::OpenOptions;
+
+/// Least budget for the metadata of one layer, as it is stored and decoded.
+const LEAST_CACHE: u64 = 256 << 10;
+
+/// One of several images that are opened as one tree.
+pub struct LayerSource {
+    /// Its name in errors.
+    pub name: String,
+    /// The image, or archive.
+    pub source: Arc<dyn ReadAt>,
+    /// Keeps the index of a compressed archive for the next opening.
+    pub index: Option<Arc<dyn KeepIndex>>,
+}
+
+impl std::fmt::Debug for LayerSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LayerSource")
+            .field("name", &self.name)
+            .field("len", &self.source.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl LayerSource {
+    /// Creates one without an index.
+    #[must_use]
+    pub fn new(name: impl Into<String>, source: Arc<dyn ReadAt>) -> Self {
+        Self {
+            name: name.into(),
+            source,
+            index: None,
+        }
+    }
+}
+
+/// Opens the images in these sources as one. The lowest is first.
+///
+/// # Errors
+/// Those of opening one image, with its name; [`Error::Unsupported`] for options of one image, and for layers
+/// that cannot be merged.
+pub fn open(sources: Vec<LayerSource>, options: &OpenOptions) -> Result<Image> {
+    refuse(options)?;
+    let count = u64_from(sources.len());
+    if sources.len() > LAYERS_MAX {
+        let most = u64_from(LAYERS_MAX);
+        return Err(Error::limit(Bound::Other, "number of layers", most));
+    }
+    let observer = Arc::new(Observer::new(options.events.clone()));
+    // All layers together have the budget of one image.
+    let mut of_layer = options.clone();
+    of_layer.engine.cache = (options.engine.cache / count.max(1)).max(LEAST_CACHE * 16);
+    let (mut layers, mut metadata) = (Vec::new(), Vec::new());
+    for (layer, blob) in sources.into_iter().zip(0..) {
+        let name: Arc<str> = layer.name.into();
+        of_layer.index = layer.index;
+        let opened = open_layer(&name, &layer.source, BlobId(blob), &of_layer, &observer);
+        let (layer, source) = opened.map_err(|error| error.in_image(&name))?;
+        layers.push(layer);
+        metadata.push(source);
+    }
+    let images: Vec<_> = layers
+        .iter()
+        .map(|layer| Arc::clone(&layer.image))
+        .collect();
+    let fs = Layers::new(layers, &options.limits)?;
+    let (Some((lowest, upper)), Some(metadata)) =
+        (images.split_first(), metadata.into_iter().next())
+    else {
+        return Err(Error::Unsupported("a stack of no layers".to_string()));
+    };
+    options.engine.log_memory_use();
+    let lowest = Lowest {
+        image: Arc::clone(lowest),
+        upper: upper.to_vec(),
+    };
+    let source_len = images.iter().map(|image| image.len());
+    Ok(Image {
+        name: None,
+        format: None,
+        container: None,
+        offset: 0,
+        source_len: source_len.fold(0, u64::saturating_add),
+        metadata: Arc::clone(&metadata),
+        reader: Reader::new(
+            Arc::new(fs),
+            Counted::new(Arc::new(lowest), BlobId::IMAGE, observer),
+            metadata,
+            options.engine.clone(),
+            options.limits.clone(),
+        ),
+    })
+}
+
+/// Opens one layer, and returns its source of metadata as well.
+fn open_layer(
+    name: &Arc<str>,
+    source: &Arc<dyn ReadAt>,
+    blob: BlobId,
+    options: &OpenOptions,
+    observer: &Arc<Observer>,
+) -> Result<(Layer, Arc<MetadataSource>)> {
+    let found = FoundImage::of_blob(source, blob, options, observer)?;
+    let fs = found.driver(options, Arc::clone(observer), options.engine.cache / 16)?;
+    let metadata = Arc::clone(&found.opened.metadata);
+    if options.engine.large_blocks {
+        metadata.set_ranges(fs.metadata_layout().ranges().to_vec());
+    }
+    let layer = Layer {
+        name: Arc::clone(name),
+        fs,
+        image: found.opened.part,
+    };
+    Ok((layer, metadata))
+}
+
+/// Refuses options that say something of one image.
+fn refuse(options: &OpenOptions) -> Result<()> {
+    let set = [
+        (options.offset > 0, "an offset"),
+        (options.size.is_some(), "a size"),
+        (options.format.is_some(), "a format"),
+        (!options.devices.is_empty(), "devices"),
+        (options.digest.is_some(), "a digest"),
+        (options.index.is_some(), "an index"),
+    ];
+    match set.into_iter().find(|(is_set, _)| *is_set) {
+        Some((_, what)) => Err(Error::Unsupported(format!("{what} for several layers"))),
+        None => Ok(()),
+    }
+}
+
+/// The image of the lowest layer, which the engine takes for that of all: it is slow where any is.
+struct Lowest {
+    image: Arc<dyn ReadAt>,
+    upper: Vec<Arc<dyn ReadAt>>,
+}
+
+impl ReadAt for Lowest {
+    fn len(&self) -> u64 {
+        self.image.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.image.read_exact_at(offset, out)
+    }
+
+    fn read_ahead_at(&self, offset: u64, out: &mut [u8], pattern: Pattern) -> io::Result<()> {
+        self.image.read_ahead_at(offset, out, pattern)
+    }
+
+    fn will_need(&self, range: Range<u64>) -> bool {
+        self.image.will_need(range)
+    }
+
+    fn done_with(&self, range: Range<u64>) {
+        self.image.done_with(range);
+    }
+
+    fn is_slow(&self) -> bool {
+        self.image.is_slow() || self.upper.iter().any(|image| image.is_slow())
+    }
+}

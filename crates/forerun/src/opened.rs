@@ -1,0 +1,210 @@
+//! An image in a source, found and not yet opened; and what opens it.
+
+use std::sync::Arc;
+
+use forerun_engine::{MetadataSource, Reader};
+use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, saturating_usize};
+use forerun_vfs::{Error, FileSystem, Format, OpenWith, Result};
+
+use crate::devices::{self, Devices};
+use crate::digest;
+use crate::identify::{find_format, named, probe_len, unknown, with_objects};
+use crate::image::Image;
+use crate::options::OpenOptions;
+use crate::payload::{self, Container, Payload};
+use crate::spool;
+
+/// An image whose format and place are known.
+pub struct FoundImage {
+    format: &'static Format,
+    container: Option<Container>,
+    pub opened: Opened,
+}
+
+/// A part of the source that may be an image.
+pub struct Opened {
+    offset: u64,
+    /// The part, uncounted.
+    pub part: Arc<dyn ReadAt>,
+    source: Counted,
+    pub metadata: Arc<MetadataSource>,
+}
+
+impl FoundImage {
+    /// Finds the image in a source: the source itself, the part that the options name, or the contents of a
+    /// container.
+    ///
+    /// # Errors
+    /// [`Error::UnknownFormat`] and [`Error::Io`].
+    pub fn of(
+        source: &Arc<dyn ReadAt>,
+        options: &OpenOptions,
+        observer: &Arc<Observer>,
+    ) -> Result<Self> {
+        Self::of_blob(source, BlobId::IMAGE, options, observer)
+    }
+
+    /// Finds the image in a source that the engine knows as this blob.
+    ///
+    /// # Errors
+    /// Those of [`of`](Self::of).
+    pub fn of_blob(
+        source: &Arc<dyn ReadAt>,
+        blob: BlobId,
+        options: &OpenOptions,
+        observer: &Arc<Observer>,
+    ) -> Result<Self> {
+        let wanted = options.format.as_deref();
+        let place = (options.offset, options.size);
+        let whole = Opened::new(source, blob, place, options, observer)?;
+        let head = whole.head()?;
+        let (format, container, opened) = match find_format(&head, wanted) {
+            // A composefs image may lack its header. Where the caller names a store, the image is one.
+            Some(format) if options.objects.is_some() && wanted.is_none() => {
+                (with_objects(format), None, whole)
+            }
+            Some(format) => (format, None, whole),
+            None => match find_payload(source, blob, &whole, options, observer)? {
+                Some((format, container, part)) => (format, Some(container), part),
+                // A format that the user names is opened whatever its magic; the driver reports
+                // what is wrong.
+                None => (
+                    named(wanted).ok_or_else(|| unknown(wanted, &head, None, options.offset))?,
+                    None,
+                    whole,
+                ),
+            },
+        };
+        Ok(Self {
+            format,
+            container,
+            opened,
+        })
+    }
+
+    /// Opens the driver, with a budget for decoded metadata.
+    ///
+    /// # Errors
+    /// Those of the driver, of the devices and of the digest that the options name.
+    pub fn driver(
+        &self,
+        options: &OpenOptions,
+        observer: Arc<Observer>,
+        cache: u64,
+    ) -> Result<Arc<dyn FileSystem>> {
+        let metadata = &self.opened.metadata;
+        if let Some(expected) = &options.digest {
+            digest::check(self.format, &**metadata, expected)?;
+        }
+        let blobs = Devices::open(&options.devices, options.objects.as_deref())?;
+        let metadata: Arc<dyn ReadAt> = Arc::<MetadataSource>::clone(metadata);
+        let fs = (self.format.open)(OpenWith {
+            metadata,
+            limits: options.limits.clone(),
+            observer,
+            cache,
+            blobs: Arc::new(blobs),
+            verity: options.verity,
+            ownership: options.ownership,
+            rescue: options.rescue,
+            spool: options.spool.clone().or_else(spool::default),
+            index: options.index.clone(),
+        })?;
+        devices::check(&options.devices, fs.volume().devices)?;
+        Ok(fs)
+    }
+
+    /// Opens the image.
+    ///
+    /// # Errors
+    /// Those of [`driver`](Self::driver).
+    pub fn image(self, options: &OpenOptions, observer: Arc<Observer>) -> Result<Image> {
+        let fs = self.driver(options, observer, options.engine.cache / 16)?;
+        options.engine.log_memory_use();
+        let opened = self.opened;
+        Ok(Image {
+            name: None,
+            format: Some(self.format),
+            container: self.container,
+            offset: opened.offset,
+            source_len: opened.source.len(),
+            metadata: Arc::clone(&opened.metadata),
+            reader: Reader::new(
+                fs,
+                opened.source,
+                opened.metadata,
+                options.engine.clone(),
+                options.limits.clone(),
+            ),
+        })
+    }
+}
+
+impl Opened {
+    fn new(
+        source: &Arc<dyn ReadAt>,
+        blob: BlobId,
+        (offset, size): (u64, Option<u64>),
+        options: &OpenOptions,
+        observer: &Arc<Observer>,
+    ) -> Result<Self> {
+        let mut part = Arc::clone(source);
+        if offset > 0 || size.is_some() {
+            let window = Window::new(part, offset, size);
+            part = Arc::new(window.map_err(|error| Error::io(offset, 0, error))?);
+        }
+        let source = Counted::new(Arc::clone(&part), blob, Arc::clone(observer));
+        let geometry = options.engine.geometry(source.len());
+        // A sixteenth of the budget is for metadata as it is stored, another for decoded metadata
+        // of the driver; the engine takes the rest for data.
+        let metadata = MetadataSource::new(source.clone(), geometry, options.engine.cache / 16);
+        Ok(Self {
+            offset,
+            part,
+            source,
+            metadata: Arc::new(metadata),
+        })
+    }
+
+    /// Reads as many bytes of the start as any format needs for its probe.
+    fn head(&self) -> Result<Vec<u8>> {
+        let mut head = vec![0; probe_len().min(saturating_usize(self.source.len()))];
+        let read = self.metadata.read_exact_at(0, &mut head);
+        read.map_err(|error| Error::io(0, head.len(), error))?;
+        Ok(head)
+    }
+}
+
+/// Opens the image inside `whole`, which is no image itself. Does not search if the caller gave an
+/// offset.
+fn find_payload(
+    source: &Arc<dyn ReadAt>,
+    blob: BlobId,
+    whole: &Opened,
+    options: &OpenOptions,
+    observer: &Arc<Observer>,
+) -> Result<Option<(&'static Format, Container, Opened)>> {
+    let wanted = options.format.as_deref();
+    let mut error = None;
+    if options.offset > 0 {
+        return Ok(None);
+    }
+    for payload in payload::find(&*whole.metadata)? {
+        let Payload {
+            container, offset, ..
+        } = payload;
+        // To the end of the part of the source that the options name.
+        let rest = options.size.map(|size| size.saturating_sub(offset));
+        let place = (offset, payload.size.or(rest));
+        let part = Opened::new(source, blob, place, options, observer)?;
+        let head = part.head()?;
+        if let Some(format) = find_format(&head, wanted) {
+            return Ok(Some((format, container, part)));
+        }
+        error.get_or_insert_with(|| unknown(wanted, &head, Some(container), offset));
+    }
+    match error {
+        Some(error) if named(wanted).is_none() => Err(error),
+        _ => Ok(None),
+    }
+}

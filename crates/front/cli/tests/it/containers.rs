@@ -1,0 +1,129 @@
+//! Container images in a registry: pushed layer by layer as other tools do, then read, mounted and converted.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use forerun_testkit::require;
+use forerun_testkit_servers::{Auth, DockerRegistry};
+
+use crate::common::place::Place;
+
+/// Pushes the directories `layer0` and so on as a container image: of every compression that layers have.
+const PUSH: &str = r#"
+import gzip, hashlib, io, json, os, subprocess, sys, tarfile, urllib.request
+base, blobs, layers = sys.argv[1], {}, []
+def blob(data):
+    digest = 'sha256:' + hashlib.sha256(data).hexdigest()
+    blobs[digest] = data
+    return {'digest': digest, 'size': len(data)}
+zstd = lambda data: subprocess.run(['zstd', '-cq'], input=data, stdout=subprocess.PIPE, check=True).stdout
+forms = [('+gzip', gzip.compress), ('', bytes), ('+zstd', zstd)]
+for number in range(3):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode='w', format=tarfile.PAX_FORMAT) as archive:
+        archive.add('layer%d' % number, '.')
+    suffix, compress = forms[number]
+    layer = blob(compress(stream.getvalue()))
+    layers.append({'mediaType': 'application/vnd.oci.image.layer.v1.tar' + suffix, **layer})
+config = {'mediaType': 'application/vnd.oci.image.config.v1+json', **blob(b'{}')}
+manifest = {'schemaVersion': 2, 'config': config, 'layers': layers}
+def send(method, url, data=None, kind='application/octet-stream'):
+    request = urllib.request.Request(url, data=data, method=method, headers={'Content-Type': kind})
+    return urllib.request.urlopen(request).headers
+for digest, data in blobs.items():
+    place = send('POST', base + '/blobs/uploads/')['Location']
+    send('PUT', place + ('&' if '?' in place else '?') + 'digest=' + digest, data)
+send('PUT', base + '/manifests/1', json.dumps(manifest).encode(), 'application/vnd.oci.image.manifest.v1+json')
+"#;
+
+/// Makes three layers, and what a container of them has in `expected`.
+fn make_layers(place: &Place) {
+    let write = |name: &str, bytes: &[u8]| {
+        let path = place.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    };
+    let large: Vec<u8> = (0..400_000_u32).map(|at| (at / 777 % 251) as u8).collect();
+    write("layer0/etc/passwd", b"root\n");
+    write("layer0/etc/gone", b"gone\n");
+    write("layer0/lib/old", b"old\n");
+    write("layer0/lib/large", &large);
+    write("layer1/etc/.wh.gone", b"");
+    write("layer1/lib/.wh..wh..opq", b"");
+    write("layer1/lib/new", &large);
+    write("layer2/etc/passwd", b"root\napp\n");
+    write("layer2/bin/tool", &large);
+    write("expected/etc/passwd", b"root\napp\n");
+    write("expected/lib/new", &large);
+    write("expected/bin/tool", &large);
+}
+
+fn run(program: &str, arguments: &[&str], dir: &Path) -> bool {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .current_dir(dir)
+        .status()
+        .unwrap()
+        .success()
+}
+
+#[test]
+fn a_container_image_is_read_as_the_container_has_it() {
+    let Some(registry) = DockerRegistry::start(Auth::None) else {
+        return;
+    };
+    if require::program("python3").is_none() || require::program("zstd").is_none() {
+        return;
+    }
+    let place = Place::new();
+    make_layers(&place);
+    let repository = format!("http://{}/v2/app", registry.authority());
+    assert!(run("python3", &["-c", PUSH, &repository], &place.path(".")));
+    let name = format!("oci://{}/app:1", registry.authority());
+    let listed = place.run(&["ls", "-R", &name]).ok();
+    let expected = "/:\nbin\netc\nlib\n\n/bin:\ntool\n\n/etc:\npasswd\n\n/lib:\nnew\n";
+    assert_eq!(listed.text(), expected);
+    assert_eq!(
+        place.run(&["cat", &name, "/etc/passwd"]).ok().text(),
+        "root\napp\n"
+    );
+    place
+        .run(&["check", "-q", "--require-verified", &name])
+        .ok();
+    place.run(&["extract", "-q", "-C", "out", &name]).ok();
+    assert!(run("diff", &["-r", "expected", "out"], &place.path(".")));
+    // The large files of three layers: in one pass, without a tree on disk.
+    place
+        .run(&["convert", "-q", "--format", "squashfs", &name, "app.sqsh"])
+        .ok();
+    place.run(&["extract", "-q", "-C", "out2", "app.sqsh"]).ok();
+    assert!(run("diff", &["-r", "expected", "out2"], &place.path(".")));
+    let info = place.run(&["info", "--json", &name]).ok().json();
+    assert_eq!(
+        (&info["format"], &info["details"]["layers"]),
+        (&"layers".into(), &"3".into())
+    );
+    // What takes one image says how to name a layer.
+    let scanned = place.run(&["scan", &name]);
+    assert_eq!(scanned.code, Some(2), "{}", scanned.stderr);
+    assert!(
+        scanned.stderr.contains("oci://HOST/REPOSITORY@sha256:"),
+        "{}",
+        scanned.stderr
+    );
+    if require::fuse() {
+        place.run(&["mount", &name, "mnt"]).ok();
+        let same = run("diff", &["-r", "expected", "mnt"], &place.path("."));
+        place.run(&["umount", "mnt"]).ok();
+        assert!(same);
+    }
+    // The cache has the layers and the indexes of the compressed ones.
+    let fetched = |arguments: &[&str]| {
+        let ran = place.run(&[arguments, &["--stats", "--json"]].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stderr.matches("\"fetched_bytes\":0").count()
+    };
+    assert_eq!(fetched(&["ls", &name]), 3, "one line for each layer");
+}

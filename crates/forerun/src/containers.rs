@@ -29,7 +29,7 @@ pub fn container_layers(
             Identity::Blob(digest) => {
                 let digest = digest.to_string();
                 let name = format!("{}, layer {digest}", layer.place());
-                (name, index(&digest, options))
+                (name, kept_index(&digest, options))
             }
             Identity::Root(_) | Identity::Version { .. } => (layer.place().to_string(), None),
         };
@@ -45,13 +45,14 @@ pub fn container_layers(
 /// Opens the kept index of an archive with this digest, or a place for one. Without one the archive is read again
 /// each time.
 #[cfg(feature = "tar")]
-fn index(digest: &str, options: &RemoteOptions) -> Option<Arc<dyn KeepIndex>> {
+pub fn kept_index(digest: &str, options: &RemoteOptions) -> Option<Arc<dyn KeepIndex>> {
     let index = crate::KeptIndex::of_digest(&options.cache_dir()?, digest);
     let index = index.inspect_err(|error| tracing::debug!(%error, "no index of the layer is kept"));
     Some(Arc::new(index.ok()?))
 }
 
+/// Returns nothing: no format keeps indexes.
 #[cfg(not(feature = "tar"))]
-fn index(_digest: &str, _options: &RemoteOptions) -> Option<Arc<dyn KeepIndex>> {
+pub fn kept_index(_digest: &str, _options: &RemoteOptions) -> Option<Arc<dyn KeepIndex>> {
     None
 }

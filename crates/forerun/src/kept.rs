@@ -61,6 +61,15 @@ impl KeptIndex {
         Ok(Self { slot })
     }
 
+    /// Makes the directory of indexes in a cache directory, and returns it: for a process that may make nothing
+    /// else later.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn make_dir(cache: &Path) -> forerun_cache::Result<PathBuf> {
+        IndexSlot::make_dir(cache)
+    }
+
     /// Opens the place of the index of an archive whose bytes were verified to have this digest.
     ///
     /// # Errors

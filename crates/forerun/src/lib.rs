@@ -76,6 +76,8 @@ mod locking;
 pub mod locks;
 #[cfg(feature = "composefs")]
 pub mod objects;
+#[cfg(all(feature = "remote", feature = "tar"))]
+mod on_disk;
 mod open;
 mod opened;
 mod options;
@@ -147,6 +149,8 @@ pub use kept::KeptIndex;
 pub use layers::LayerSource;
 pub use locking::Locking;
 pub use locks::InUse;
+#[cfg(all(feature = "remote", feature = "tar"))]
+pub use on_disk::DiskImage;
 pub use options::OpenOptions;
 pub use payload::Container;
 pub use registry::{format_names, formats};

@@ -13,6 +13,8 @@ use crate::error::{Cause, Error, Result};
 use crate::image::Image;
 use crate::layers::{self, LayerSource};
 use crate::locks;
+#[cfg(all(feature = "remote", feature = "tar"))]
+use crate::on_disk::DiskImage;
 use crate::opened::FoundImage;
 use crate::options::OpenOptions;
 
@@ -162,6 +164,10 @@ fn source(name: &Path, options: &OpenOptions) -> Result<Named> {
     #[cfg(feature = "remote")]
     if let Some(address) = name.to_str().filter(|name| is_address(name)) {
         return at_server(address, options);
+    }
+    #[cfg(all(feature = "remote", feature = "tar"))]
+    if let Some(image) = DiskImage::parse(name) {
+        return Ok(Named::Layers(image.layers(options)?, name.to_path_buf()));
     }
     let locked = file(name).and_then(|file| Ok(locks::source(file, options)?));
     match locked {

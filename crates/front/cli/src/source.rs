@@ -14,7 +14,10 @@ use forerun::build::{spool_dir, spool_file};
 use forerun::locks::{self, Held};
 use forerun::remote::Opened;
 use forerun::vfs::{FileType, KeepIndex};
-use forerun::{EventSink, FileSource, Image, LayerSource, Observer, OpenOptions, ReadAt};
+use forerun::{
+    Cause, DiskImage, EventSink, FileSource, Image, KeptIndex, LayerSource, Observer, OpenOptions,
+    ReadAt,
+};
 use forerun_sandbox::Sandbox;
 
 use crate::args::{ImageArgs, is_stdin};
@@ -77,6 +80,8 @@ pub struct PreparedImage {
     index: Option<Sandbox>,
     /// The layers, where it is a stack of them: the lowest first.
     layers: Vec<PreparedImage>,
+    /// The container image on disk that it is. Its files are opened in the sandbox, since documents name them.
+    on_disk: Option<DiskImage>,
 }
 
 /// Opens the file of an image, or those of its layers, with errors that name them.
@@ -97,10 +102,14 @@ pub fn prepare(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
         file: None,
         index: None,
         layers: layers.collect::<Result<_>>()?,
+        on_disk: None,
     })
 }
 
 fn prepare_one(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
+    if let Some(image) = DiskImage::parse(&args.image) {
+        return Ok(prepare_on_disk(args, image));
+    }
     let name = image_name(args);
     let named = |failure: Failure| failure.of(&name);
     let source = if is_stdin(&args.image) {
@@ -152,7 +161,44 @@ fn prepare_one(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
         file,
         index,
         layers: Vec::new(),
+        on_disk: None,
     })
+}
+
+/// Prepares a container image on disk: opens nothing of it.
+fn prepare_on_disk(args: &ImageArgs, image: DiskImage) -> PreparedImage {
+    let mut options = args.open_options();
+    options.remote = args.source.remote.options();
+    options.spool = spool::prepare(None, &options);
+    let mut sandbox = Sandbox::new().read(image.path());
+    let indexes = options
+        .remote
+        .cache_dir()
+        .map(|cache| KeptIndex::make_dir(&cache));
+    // Without a place for indexes, they are made again each time.
+    if let Some(Ok(dir)) = indexes {
+        sandbox = sandbox.write_below(dir);
+    }
+    PreparedImage {
+        args: args.clone(),
+        options,
+        file: None,
+        index: Some(sandbox),
+        layers: Vec::new(),
+        on_disk: Some(image),
+    }
+}
+
+/// Returns the failure for a container image on disk that cannot be opened.
+fn from_disk(error: &forerun::Error, options: &OpenOptions) -> Failure {
+    match error.cause() {
+        Cause::Image(error) => from_open(error.clone(), options),
+        Cause::Open(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Failure::new(Exit::Image, "corrupt", error.to_string())
+        }
+        Cause::Open(error) => Failure::source(error),
+        _ => Failure::new(Exit::Source, "io", error.to_string()),
+    }
 }
 
 /// Prepares a file that is open already.
@@ -171,6 +217,7 @@ pub fn prepare_file(args: &ImageArgs, file: Option<File>) -> Result<PreparedImag
         file: Some(file),
         index: None,
         layers: Vec::new(),
+        on_disk: None,
     })
 }
 
@@ -258,6 +305,11 @@ impl PreparedImage {
         let name = self.name();
         let named = |failure: Failure| failure.of(&name);
         let remote = &self.args.source.remote;
+        if let Some(image) = &self.on_disk {
+            let layers = image.layers(&self.options);
+            let layers = layers.map_err(|error| named(from_disk(&error, &self.options)))?;
+            return Ok(Sources::Layers(layers, self.options));
+        }
         let (source, options): (Arc<dyn ReadAt>, _) =
             match (self.file, remote::reference(&self.args.image)?) {
                 (Some(file), _) => (Arc::new(file), self.options),

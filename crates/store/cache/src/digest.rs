@@ -1,9 +1,13 @@
 //! SHA-256 digests as values.
 
-use std::fmt;
 use std::str::FromStr;
+use std::{fmt, io};
 
+use forerun_io::{ReadAt, saturating_usize, u64_from};
 use sha2::{Digest as _, Sha256};
+
+/// Bytes that are read at once.
+const STEP: usize = 1 << 20;
 
 /// A SHA-256 digest. Written and read as `sha256:` and 64 hexadecimal digits, as OCI has it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,6 +25,25 @@ impl Digest {
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
+    }
+
+    /// Computes the digest of all bytes of a source, read in order.
+    ///
+    /// # Errors
+    /// Any error of the source.
+    pub fn of_source(source: &dyn ReadAt) -> io::Result<Self> {
+        let mut hasher = Sha256::new();
+        let mut buffer = vec![0; STEP];
+        let mut at = 0;
+        while at < source.len() {
+            let left = saturating_usize(source.len() - at);
+            let len = left.min(STEP);
+            let bytes = buffer.get_mut(..len).unwrap_or_default();
+            source.read_exact_at(at, bytes)?;
+            hasher.update(bytes);
+            at = at.saturating_add(u64_from(len));
+        }
+        Ok(Self(hasher.finalize().into()))
     }
 
     /// Returns the 64 hexadecimal digits, in lower case.

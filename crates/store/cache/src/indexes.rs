@@ -34,6 +34,14 @@ pub struct IndexSlot {
 }
 
 impl IndexSlot {
+    /// Makes the directory of indexes in the cache directory `cache`, and returns it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn make_dir(cache: &Path) -> Result<PathBuf> {
+        Ok(Layout::prepare(cache)?.indexes())
+    }
+
     /// Opens the place of the index of `identity` in the cache directory `cache`, and reads the index that is
     /// there. Makes room for a new one, if there is none.
     ///

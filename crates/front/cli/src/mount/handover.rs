@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 
+use forerun::DiskImage;
 use forerun::remote::RemoteImage;
 use forerun_fuse::{Channel, FromKeeper, FromServer, Giver, Inherited, Mount, MountOptions};
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -259,7 +260,11 @@ pub fn identity(args: &MountArgs, options: &MountOptions, remotes: &[Arc<RemoteI
     let local = images
         .iter()
         .filter(|image| !crate::remote::is_remote(image));
-    let mut parts: Vec<Vec<u8>> = local.map(|image| of_file(image)).collect();
+    let of_local = |image: &PathBuf| match DiskImage::parse(image) {
+        Some(image) => of_file(&image.index_file()),
+        None => of_file(image),
+    };
+    let mut parts: Vec<Vec<u8>> = local.map(of_local).collect();
     // Those at servers, in the order in which they were opened: a container image has several.
     let of_remote = |image: &Arc<RemoteImage>| image.identity().to_string().into_bytes();
     parts.extend(remotes.iter().map(of_remote));

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forerun::locks::{self, Held};
-use forerun::{EventSink, FileDevice, Locking, OpenOptions, TraceWriter, VolumeMut, vfs::Error};
+use forerun::{
+    DiskImage, EventSink, FileDevice, Locking, OpenOptions, TraceWriter, VolumeMut, vfs::Error,
+};
 use forerun_fuse::MountOptions;
 
 use super::MountArgs;
@@ -37,7 +39,7 @@ pub fn prepare(
 ) -> Result<Option<PreparedVolume>> {
     // mount(8) says rw of whatever is not said to be ro.
     let asked = options.rw_asked && args.helper.is_none();
-    if !args.layers.is_empty() {
+    if !args.layers.is_empty() || DiskImage::parse(&args.image).is_some() {
         if asked {
             context.note("layers cannot be written to: mounting read-only");
         }

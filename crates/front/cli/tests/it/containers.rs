@@ -9,10 +9,11 @@ use forerun_testkit_servers::{Auth, DockerRegistry};
 
 use crate::common::place::Place;
 
-/// Pushes the directories `layer0` and so on as a container image: of every compression that layers have.
-const PUSH: &str = r#"
+/// Makes a container image of the directories `layer0` and so on, of every compression that layers have. Pushes it
+/// to a repository, or writes a layout, an archive of it, and an archive as `docker save` does.
+const STORE: &str = r#"
 import gzip, hashlib, io, json, os, subprocess, sys, tarfile, urllib.request
-base, blobs, layers = sys.argv[1], {}, []
+base, blobs, layers, plain = sys.argv[1], {}, [], []
 def blob(data):
     digest = 'sha256:' + hashlib.sha256(data).hexdigest()
     blobs[digest] = data
@@ -24,17 +25,39 @@ for number in range(3):
     with tarfile.open(fileobj=stream, mode='w', format=tarfile.PAX_FORMAT) as archive:
         archive.add('layer%d' % number, '.')
     suffix, compress = forms[number]
+    plain.append(stream.getvalue())
     layer = blob(compress(stream.getvalue()))
     layers.append({'mediaType': 'application/vnd.oci.image.layer.v1.tar' + suffix, **layer})
 config = {'mediaType': 'application/vnd.oci.image.config.v1+json', **blob(b'{}')}
-manifest = {'schemaVersion': 2, 'config': config, 'layers': layers}
+kind = 'application/vnd.oci.image.manifest.v1+json'
+manifest = json.dumps({'schemaVersion': 2, 'config': config, 'layers': layers}).encode()
 def send(method, url, data=None, kind='application/octet-stream'):
     request = urllib.request.Request(url, data=data, method=method, headers={'Content-Type': kind})
     return urllib.request.urlopen(request).headers
-for digest, data in blobs.items():
-    place = send('POST', base + '/blobs/uploads/')['Location']
-    send('PUT', place + ('&' if '?' in place else '?') + 'digest=' + digest, data)
-send('PUT', base + '/manifests/1', json.dumps(manifest).encode(), 'application/vnd.oci.image.manifest.v1+json')
+def push():
+    for digest, data in blobs.items():
+        place = send('POST', base + '/blobs/uploads/')['Location']
+        send('PUT', place + ('&' if '?' in place else '?') + 'digest=' + digest, data)
+    send('PUT', base + '/manifests/1', manifest, kind)
+def write(name, files):
+    with tarfile.open(name + '.tar', 'w') as archive:
+        for path, data in files.items():
+            os.makedirs(os.path.dirname(os.path.join(name, path)), exist_ok=True)
+            open(os.path.join(name, path), 'wb').write(data)
+            archive.add(os.path.join(name, path), path)
+if base.startswith('http'):
+    push()
+else:
+    entry = {'mediaType': kind, **blob(manifest), 'annotations': {'org.opencontainers.image.ref.name': '1'}}
+    files = {'blobs/sha256/' + digest[7:]: data for digest, data in blobs.items()}
+    files['index.json'] = json.dumps({'schemaVersion': 2, 'manifests': [entry]}).encode()
+    write('layout', files)
+    ids = ['sha256:' + hashlib.sha256(layer).hexdigest() for layer in plain]
+    saved = {'%d/layer.tar' % number: layer for number, layer in enumerate(plain)}
+    saved['config.json'] = json.dumps({'rootfs': {'diff_ids': ids}}).encode()
+    image = {'Config': 'config.json', 'RepoTags': ['app:1'], 'Layers': ['%d/layer.tar' % number for number in range(3)]}
+    saved['manifest.json'] = json.dumps([image]).encode()
+    write('saved', saved)
 "#;
 
 /// Makes three layers, and what a container of them has in `expected`.
@@ -80,7 +103,11 @@ fn a_container_image_is_read_as_the_container_has_it() {
     let place = Place::new();
     make_layers(&place);
     let repository = format!("http://{}/v2/app", registry.authority());
-    assert!(run("python3", &["-c", PUSH, &repository], &place.path(".")));
+    assert!(run(
+        "python3",
+        &["-c", STORE, &repository],
+        &place.path(".")
+    ));
     let name = format!("oci://{}/app:1", registry.authority());
     let listed = place.run(&["ls", "-R", &name]).ok();
     let expected = "/:\nbin\netc\nlib\n\n/bin:\ntool\n\n/etc:\npasswd\n\n/lib:\nnew\n";
@@ -126,4 +153,97 @@ fn a_container_image_is_read_as_the_container_has_it() {
         ran.stderr.matches("\"fetched_bytes\":0").count()
     };
     assert_eq!(fetched(&["ls", &name]), 3, "one line for each layer");
+}
+
+#[test]
+fn container_images_on_disk_are_read_as_the_container_has_them() {
+    if require::program("python3").is_none() || require::program("zstd").is_none() {
+        return;
+    }
+    let place = Place::new();
+    make_layers(&place);
+    assert!(run("python3", &["-c", STORE, "disk"], &place.path(".")));
+    assert!(run("gzip", &["-k", "layout.tar"], &place.path(".")));
+    let names = [
+        "oci-layout:layout",
+        "oci-layout:layout:1",
+        "oci-archive:layout.tar:1",
+        "oci-archive:layout.tar.gz",
+        "docker-archive:saved.tar",
+        "docker-archive:saved.tar:app:1",
+    ];
+    for name in names {
+        let out = format!("out-{}", name.replace([':', '/'], "-"));
+        place.run(&["extract", "-q", "-C", &out, name]).ok();
+        assert!(
+            run("diff", &["-r", "expected", &out], &place.path(".")),
+            "{name}"
+        );
+        place.run(&["check", "-q", name]).ok();
+    }
+    if require::fuse() {
+        place.run(&["mount", "oci-layout:layout", "mnt"]).ok();
+        let same = run("diff", &["-r", "expected", "mnt"], &place.path("."));
+        place.run(&["umount", "mnt"]).ok();
+        assert!(same);
+    }
+    // A layer on top of a container image.
+    fs::create_dir(place.path("more")).unwrap();
+    fs::write(place.path("more/file"), "more").unwrap();
+    place.run(&["pack", "-q", "more", "more.sqsh"]).ok();
+    let layered = [
+        "cat",
+        "--layer",
+        "oci-layout:layout",
+        "--layer",
+        "more.sqsh",
+        "file",
+        "etc/passwd",
+    ];
+    assert_eq!(place.run(&layered).ok().text(), "moreroot\napp\n");
+}
+
+#[test]
+fn mistakes_with_container_images_on_disk_are_told() {
+    if require::program("python3").is_none() || require::program("zstd").is_none() {
+        return;
+    }
+    let place = Place::new();
+    make_layers(&place);
+    assert!(run("python3", &["-c", STORE, "disk"], &place.path(".")));
+    let told = |name: &str| {
+        let ran = place.run(&["ls", name]);
+        (ran.code, ran.stderr)
+    };
+    let (code, text) = told("oci-layout:layout:2");
+    assert_eq!(code, Some(1), "{text}");
+    assert!(
+        text.contains("no image is named \"2\"; there are 1"),
+        "{text}"
+    );
+    let (code, text) = told("docker-archive:saved.tar:other");
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("say which of app:1"), "{text}");
+    let (code, text) = told("oci-layout:nowhere");
+    assert_eq!(code, Some(4), "{text}");
+    let (code, text) = told("docker-archive:layout.tar");
+    assert_eq!(code, Some(4), "{text}");
+    assert!(text.contains("manifest.json"), "{text}");
+    // Each blob in turn: nothing of other bytes than the documents name is read.
+    for blob in fs::read_dir(place.path("layout/blobs/sha256")).unwrap() {
+        let blob = blob.unwrap().path();
+        let bytes = fs::read(&blob).unwrap();
+        // The configuration is not read.
+        if bytes == b"{}" {
+            continue;
+        }
+        let mut altered = bytes.clone();
+        altered[bytes.len() / 2] ^= 1;
+        fs::write(&blob, &altered).unwrap();
+        let (code, text) = told("oci-layout:layout");
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains("digest"), "{text}");
+        fs::write(&blob, bytes).unwrap();
+    }
+    assert_eq!(told("oci-layout:layout").0, Some(0));
 }

@@ -1,0 +1,231 @@
+//! Container images on disk: OCI image layouts, archives of them, and archives of `docker save`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forerun_cache::Digest;
+use forerun_io::{FileSource, ReadAt};
+use forerun_remote::registry::{
+    LayerFile, OnDiskError, Platform, layers_of_docker_archive, layers_of_layout,
+};
+
+use crate::containers::kept_index;
+use crate::error::{Cause, Error, Result};
+use crate::image::Image;
+use crate::layers::LayerSource;
+use crate::options::OpenOptions;
+
+/// A container image on disk, by name: `oci-layout:DIR`, `oci-archive:FILE` or `docker-archive:FILE`, and where there
+/// are several images in it a colon and the name of one, or `@` and the digest of its manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskImage {
+    kind: StoreKind,
+    path: PathBuf,
+    name: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StoreKind {
+    Layout,
+    OciArchive,
+    DockerArchive,
+}
+
+const KINDS: [(&str, StoreKind); 3] = [
+    ("oci-layout:", StoreKind::Layout),
+    ("oci-archive:", StoreKind::OciArchive),
+    ("docker-archive:", StoreKind::DockerArchive),
+];
+
+impl DiskImage {
+    /// Reads a name. Returns nothing for other names, those of files among them: `./oci-layout:x` is a file.
+    #[must_use]
+    pub fn parse(name: &Path) -> Option<Self> {
+        let text = name.to_str()?;
+        let (kind, rest) = KINDS
+            .iter()
+            .find_map(|(prefix, kind)| Some((*kind, text.strip_prefix(prefix)?)))?;
+        let (path, name) = match rest.split_once("@sha256:") {
+            Some((path, hex)) => (path, Some(format!("sha256:{hex}"))),
+            None => match rest.split_once(':') {
+                Some((path, name)) => (path, Some(name.to_string())),
+                None => (rest, None),
+            },
+        };
+        (!path.is_empty()).then(|| Self {
+            kind,
+            path: PathBuf::from(path),
+            name,
+        })
+    }
+
+    /// Returns the directory or file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the file that is replaced when the images in it change.
+    #[must_use]
+    pub fn index_file(&self) -> PathBuf {
+        match self.kind {
+            StoreKind::Layout => self.path.join("index.json"),
+            StoreKind::OciArchive | StoreKind::DockerArchive => self.path.clone(),
+        }
+    }
+
+    /// Opens the layers of the image, the lowest first, for [`Image::from_layers`]. Each is compared with its digest
+    /// first. Of several platforms, that of the options is taken, or that of this machine.
+    ///
+    /// # Errors
+    /// Errors of reading the files; `InvalidData` for documents that are damaged, name no such image, or layers
+    /// of other bytes than they say.
+    pub fn layers(&self, options: &OpenOptions) -> Result<Vec<LayerSource>> {
+        let named = |error: Error| error.of_image(Some(&self.path));
+        let platform = options.remote.registry.platform.as_ref();
+        match self.kind {
+            StoreKind::Layout => {
+                let open = |path: &str| file(&self.path.join(path));
+                self.opened(platform, options, &open).map_err(named)
+            }
+            StoreKind::OciArchive | StoreKind::DockerArchive => {
+                let archive = Image::open_with(&self.path, &of_archive(options))?;
+                let open =
+                    |path: &str| -> Result<Arc<dyn ReadAt>> { Ok(Arc::new(archive.file(path)?)) };
+                self.opened(platform, options, &open).map_err(named)
+            }
+        }
+    }
+
+    fn opened(
+        &self,
+        platform: Option<&Platform>,
+        options: &OpenOptions,
+        open: &dyn Fn(&str) -> Result<Arc<dyn ReadAt>>,
+    ) -> Result<Vec<LayerSource>> {
+        let mut read = |path: &str, most: usize| -> io::Result<Vec<u8>> {
+            let source = open(path)?;
+            let len = usize::try_from(source.len())
+                .ok()
+                .filter(|len| *len <= most);
+            let len = len.ok_or_else(|| io::Error::from(io::ErrorKind::FileTooLarge))?;
+            let mut bytes = vec![0; len];
+            source.read_exact_at(0, &mut bytes)?;
+            Ok(bytes)
+        };
+        let name = self.name.as_deref();
+        let found = match self.kind {
+            StoreKind::Layout | StoreKind::OciArchive => {
+                layers_of_layout(name, platform, &mut read)
+            }
+            StoreKind::DockerArchive => layers_of_docker_archive(name, &mut read),
+        };
+        let found = found.map_err(|error| match error {
+            OnDiskError::Read { ref source, .. } => failed(source.kind(), &error),
+            OnDiskError::Refused { .. } => failed(io::ErrorKind::InvalidData, &error),
+        })?;
+        let layers = found.into_iter().map(|layer| {
+            let source = open(&layer.path)?;
+            verify(&layer, &*source)?;
+            let digest = layer.digest.to_string();
+            Ok(LayerSource {
+                name: format!("{}, layer {digest}", self.path.display()),
+                source,
+                index: kept_index(&digest, &options.remote),
+            })
+        });
+        layers.collect()
+    }
+}
+
+/// Returns the options of an archive that holds layers.
+fn of_archive(options: &OpenOptions) -> OpenOptions {
+    OpenOptions {
+        format: Some("tar".to_string()),
+        limits: options.limits.clone(),
+        spool: options.spool.clone(),
+        ..OpenOptions::default()
+    }
+}
+
+/// Opens a file of a layout. Pipes are not waited for.
+fn file(path: &Path) -> Result<Arc<dyn ReadAt>> {
+    let opened = path
+        .metadata()
+        .and_then(|metadata| match metadata.is_file() {
+            true => FileSource::open(path),
+            false => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a regular file",
+            )),
+        });
+    match opened {
+        Ok(source) => Ok(Arc::new(source)),
+        Err(error) => Err(Error::new(Cause::Open(Arc::new(error))).of_image(Some(path))),
+    }
+}
+
+fn failed(kind: io::ErrorKind, reason: &dyn std::fmt::Display) -> Error {
+    let error = io::Error::new(kind, reason.to_string());
+    Error::new(Cause::Open(Arc::new(error)))
+}
+
+/// Compares the bytes of a layer with what a document says of it.
+fn verify(layer: &LayerFile, source: &dyn ReadAt) -> Result<()> {
+    let invalid = |reason: String| failed(io::ErrorKind::InvalidData, &reason);
+    if let Some(len) = layer.len.filter(|len| *len != source.len()) {
+        let found = source.len();
+        return Err(invalid(format!(
+            "layer {} has {found} bytes, not {len}",
+            layer.digest
+        )));
+    }
+    let digest = Digest::of_source(source).map_err(|error| failed(error.kind(), &error))?;
+    if digest != layer.digest {
+        return Err(invalid(format!(
+            "layer {} has the digest {digest}",
+            layer.digest
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn names_have_a_kind_a_path_and_perhaps_an_image() {
+        let parse = |text: &str| {
+            let image = DiskImage::parse(Path::new(text))?;
+            Some((image.kind, image.path.display().to_string(), image.name))
+        };
+        let of = |kind, path: &str, name: Option<&str>| {
+            Some((kind, path.to_string(), name.map(str::to_string)))
+        };
+        assert_eq!(parse("oci-layout:a/b"), of(StoreKind::Layout, "a/b", None));
+        assert_eq!(
+            parse("oci-layout:a:1.0"),
+            of(StoreKind::Layout, "a", Some("1.0"))
+        );
+        assert_eq!(
+            parse("oci-archive:a.tar@sha256:00"),
+            of(StoreKind::OciArchive, "a.tar", Some("sha256:00"))
+        );
+        assert_eq!(
+            parse("docker-archive:a.tar:b:1"),
+            of(StoreKind::DockerArchive, "a.tar", Some("b:1"))
+        );
+        for text in [
+            "oci-layout:",
+            "./oci-layout:a",
+            "oci:a",
+            "a",
+            "oci-archive::x",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

@@ -60,6 +60,9 @@ else:
     write('saved', saved)
 "#;
 
+/// Makes random container images: see the file.
+const RANDOM: &str = include_str!("../images/containers.py");
+
 /// Makes three layers, and what a container of them has in `expected`.
 fn make_layers(place: &Place) {
     let write = |name: &str, bytes: &[u8]| {
@@ -246,4 +249,39 @@ fn mistakes_with_container_images_on_disk_are_told() {
         fs::write(&blob, bytes).unwrap();
     }
     assert_eq!(told("oci-layout:layout").0, Some(0));
+}
+
+#[test]
+fn random_container_images_are_as_umoci_unpacks_them() {
+    let needed = ["python3", "umoci"].map(require::program);
+    if needed.contains(&None) || !require::root() {
+        return;
+    }
+    let place = Place::new();
+    assert!(run("python3", &["-c", RANDOM, "20"], &place.path(".")));
+    for number in 0..20 {
+        let unpack =
+            format!("umoci unpack --image img{number}:v unpacked{number} > umoci.log 2>&1");
+        assert!(run("sh", &["-c", &unpack], &place.path(".")));
+        let (layout, root) = (
+            format!("oci-layout:img{number}"),
+            format!("unpacked{number}/rootfs"),
+        );
+        let compared = place.run(&["diff", &layout, &root]);
+        assert_eq!(
+            (compared.code, compared.text()),
+            (Some(0), ""),
+            "image {number}"
+        );
+        let image = format!("image{number}.sqsh");
+        place
+            .run(&["convert", "-q", "--format", "squashfs", &layout, &image])
+            .ok();
+        let compared = place.run(&["diff", &image, &root]);
+        assert_eq!(
+            (compared.code, compared.text()),
+            (Some(0), ""),
+            "image {number} converted"
+        );
+    }
 }

@@ -13,17 +13,18 @@ use crate::OpenOptions;
 /// and the next opening uses it. It belongs to the path of the file, its length and its times.
 ///
 /// ```
+#[doc = include_str!("example.md")]
+/// use std::path::Path;
+///
 /// use forerun::{KeptIndex, OpenOptions};
 ///
-/// # let dir = std::env::temp_dir().join(format!("forerun-doc-{}", std::process::id()));
-/// # std::fs::create_dir_all(&dir)?;
-/// # let archive = dir.join("a.tar");
-/// # std::fs::write(&archive, [0; 1024])?;
+/// # std::fs::copy("x.sqsh", "a.tar.gz")?;
+/// let (cache, archive) = (Path::new("cache"), Path::new("a.tar.gz"));
 /// let mut options = OpenOptions::new();
-/// let index = KeptIndex::open(&dir.join("cache"), &archive, &archive.metadata()?, &options)?;
+/// let index = KeptIndex::open(cache, archive, &archive.metadata()?, &options)?;
 /// options.index = Some(std::sync::Arc::new(index));
-/// options.open(&archive)?;
-/// # std::fs::remove_dir_all(&dir)?;
+/// let image = options.open(archive)?;
+/// # assert_eq!(image.format(), "squashfs");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

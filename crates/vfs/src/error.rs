@@ -411,3 +411,50 @@ impl From<Corrupt> for Error {
         Self::Corrupt(corrupt)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_one_of_several_images_and_stay_of_their_kind() {
+        let image: Arc<str> = "base.img".into();
+        let corrupt = Corrupt::new("memfs", None, 16, crate::NameError::Dots);
+        let eof = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        let device = || BlobName::Device {
+            index: 1,
+            tag: Vec::new(),
+        };
+        for (error, expected) in [
+            (
+                corrupt.into(),
+                "damaged memfs image base.img: offset 0x10: name is . or ..",
+            ),
+            (
+                Error::io(8, 4, eof()),
+                "reading 4 bytes at offset 0x8: base.img: unexpected end of file",
+            ),
+            (
+                Error::blob(device(), eof()),
+                "opening device 1: base.img: unexpected end of file",
+            ),
+            (
+                Error::limit(Bound::Other, "number of nodes", 7),
+                "base.img: number of nodes exceeds the limit of 7",
+            ),
+            (
+                Error::Unsupported("a feature".to_string()),
+                "not supported: base.img: a feature",
+            ),
+            (Error::NotFound, "no such file or directory"),
+        ] {
+            let kind = error.kind();
+            let named = error.in_image(&image);
+            assert_eq!(named.to_string(), expected);
+            assert_eq!(named.kind(), kind);
+            if let Error::Io { source, .. } = &named {
+                assert_eq!(source.kind(), io::ErrorKind::UnexpectedEof);
+            }
+        }
+    }
+}

@@ -6,12 +6,30 @@ use std::time::SystemTime;
 use forerun::LayerSource;
 use forerun::remote::{DownloadReport, Opened, Reference, RemoteImage};
 use forerun_export::Progress as _;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::RemoteArgs;
 use crate::context::Context;
 use crate::error::Result;
 use crate::progress::Progress;
 use crate::remote::{failure, human};
+
+/// Open files that a process is allowed for a container image: its layers may be 1,024, each with seven of the cache.
+const OPEN_FILES: u64 = 8192;
+
+/// Allows this process more open files than usual, as far as the system does, before it opens layers of a container
+/// image. Where it does not, the layers that do not fit are an error.
+pub fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX).min(OPEN_FILES);
+    if limit.current.is_some_and(|current| current < most) {
+        let raised = Rlimit {
+            current: Some(most),
+            ..limit
+        };
+        let _stays_as_it_is = setrlimit(Resource::Nofile, raised);
+    }
+}
 
 /// Opens an image at a server. Servers are asked what it is, and nothing more, unless they send files only
 /// whole: then it is downloaded.

@@ -6,6 +6,7 @@
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
+use crate::args::LAYERS;
 use crate::cli::Cli;
 
 /// Headings of options that the short help shows.
@@ -22,8 +23,15 @@ pub fn command() -> Command {
     with_help(main.mut_subcommands(|command| shortened(command, &global)))
 }
 
+/// Commands that share the arguments of an image and take one: they refuse layers, so their help has none.
+const OF_ONE_IMAGE: [&str; 2] = ["label", "map"];
+
 /// Moves what does not belong to the short help of `command` to the long one, and adds `global`.
 fn shortened(command: Command, global: &[Arg]) -> Command {
+    let command = match OF_ONE_IMAGE.contains(&command.get_name()) {
+        true => command.mut_arg(LAYERS, |arg| arg.hide(true)),
+        false => command,
+    };
     let command = command
         .mut_args(|arg| match arg.get_help_heading() {
             Some(heading) if !SHORT.contains(&heading) => arg.hide_short_help(true),

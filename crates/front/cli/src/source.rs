@@ -18,7 +18,7 @@ use forerun::{
     Cause, DiskImage, EventSink, FileSource, Image, KeptIndex, LayerSource, Observer, OpenOptions,
     ReadAt,
 };
-use forerun_sandbox::Sandbox;
+use forerun_sandbox::{Capabilities, Sandbox};
 
 use crate::args::{ImageArgs, is_stdin};
 use crate::context::{Context, image_name};
@@ -76,7 +76,7 @@ pub struct PreparedImage {
     args: ImageArgs,
     options: OpenOptions,
     file: Option<Held<FileSource>>,
-    /// The sandbox in which the index of a compressed archive can be kept.
+    /// The sandbox in which the index of a compressed archive can be kept, and a container image on disk be read.
     index: Option<Sandbox>,
     /// The layers, where it is a stack of them: the lowest first.
     layers: Vec<PreparedImage>,
@@ -115,6 +115,7 @@ fn prepare_one(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
     let source = if is_stdin(&args.image) {
         Some(stdin(context)?)
     } else if remote::is_remote(&args.image) {
+        fetch::allow_open_files();
         None
     } else {
         Some(open_file(&args.image).map_err(named)?)
@@ -167,10 +168,14 @@ fn prepare_one(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
 
 /// Prepares a container image on disk: opens nothing of it.
 fn prepare_on_disk(args: &ImageArgs, image: DiskImage) -> PreparedImage {
+    fetch::allow_open_files();
     let mut options = args.open_options();
     options.remote = args.source.remote.options();
     options.spool = spool::prepare(None, &options);
-    let mut sandbox = Sandbox::new().read(image.path());
+    // Root opens the files whatever their permissions are. Landlock keeps that to these.
+    let mut sandbox = Sandbox::new()
+        .read(image.path())
+        .keep(Capabilities::DAC_READ_SEARCH);
     let indexes = options
         .remote
         .cache_dir()

@@ -135,6 +135,14 @@ fn a_container_image_is_read_as_the_container_has_it() {
         (&info["format"], &info["details"]["layers"]),
         (&"layers".into(), &"3".into())
     );
+    // Each layer takes files of the cache: more may be open than usual.
+    let limited = format!("ulimit -S -n 30; exec \"$0\" ls {name} > listed");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &limited, env!("CARGO_BIN_EXE_forerun")]);
+    shell
+        .current_dir(place.path("."))
+        .env("XDG_CACHE_HOME", place.path("cache"));
+    assert!(shell.status().unwrap().success());
     // What takes one image says how to name a layer.
     let scanned = place.run(&["scan", &name]);
     assert_eq!(scanned.code, Some(2), "{}", scanned.stderr);

@@ -8,7 +8,7 @@ use forerun::{Compression, FillEncoding, OpenOptions};
 use forerun_kernel::{Error, Options, Route, Way, image_of, is_ours};
 use forerun_testkit::require;
 
-use crate::common::{Place, Seen, can_mount, open, run};
+use crate::common::{Place, Seen, can_mount, end, open, run};
 
 /// ENOTBLK: from the file it cannot be read, by this kernel or on this file system.
 const NOT_FROM_FILES: i32 = 15;
@@ -158,7 +158,7 @@ fn an_image_on_a_block_device() {
     let mounted = forerun_kernel::mount(&image, device, &place.mnt(), &Options::default());
     assert_eq!(mounted.unwrap().way, Way::Device);
     Seen::of_mount(&place.mnt()).assert_same(&ours);
-    forerun_kernel::umount(&place.mnt(), false).unwrap();
+    end(&place.mnt());
     drop(image);
     run("losetup", &["--detach", device.to_str().unwrap()]);
     place.nothing_left();

@@ -11,8 +11,8 @@ use forerun_kernel::{Ended, Error, GuardArgs, Options, Way, mount_remote, run_gu
 use forerun_testkit::require;
 use forerun_testkit_servers::fault_proxy::Network;
 
-use crate::common::{Seen, can_mount, open, run};
-use crate::on_demand_support::{self, Cgroup, Served, big, end, forget, guard_args, wait_for_file};
+use crate::common::{Seen, can_mount, end, open, run};
+use crate::on_demand_support::{self, Cgroup, Served, big, forget, guard_args, wait_for_file};
 
 /// Runs the guard of the tests below in its process; it is not a test itself.
 #[test]

@@ -83,7 +83,7 @@ impl Place {
     ) -> Result<R, Error> {
         let mounted = forerun_kernel::mount(image, path, &self.mnt(), options)?;
         let seen = look(&mounted);
-        umount(&self.mnt(), false).unwrap();
+        end(&self.mnt());
         self.nothing_left();
         Ok(seen)
     }
@@ -162,4 +162,17 @@ pub fn open(path: &Path) -> Image {
 
 pub fn run(program: &str, args: &[&str]) -> String {
     forerun_testkit::everything::run(Command::new(program).args(args))
+}
+
+/// Unmounts. Processes that other tests start have copies of our open files until they execute.
+pub fn end(mnt: &Path) {
+    let patience = Instant::now() + Duration::from_secs(20);
+    loop {
+        match umount(mnt, false) {
+            Err(Error::Busy { .. }) if Instant::now() < patience => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            ended => return ended.unwrap(),
+        }
+    }
 }

@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 
 use forerun::remote::{self, Readahead, Reference, RemoteImage, RemoteOptions};
 use forerun::{Image, OpenOptions};
-use forerun_kernel::{
-    Error, FillerCommand, GuardArgs, Options, mount_remote, resume_remote, resumed, umount,
-};
+use forerun_kernel::{FillerCommand, GuardArgs, Options, mount_remote, resume_remote, resumed};
 use forerun_testkit::require;
 use forerun_testkit_servers::Nginx;
 use forerun_testkit_servers::fault_proxy::{FaultProxy, Link};
@@ -156,19 +154,6 @@ pub fn forget(mnt: &Path, remote: &RemoteImage) {
         remote.blob().data_file(),
     ] {
         rustix::fs::fadvise(file, 0, None, Advice::DontNeed).unwrap();
-    }
-}
-
-/// Unmounts. Processes that other tests start have copies of our open files until they execute.
-pub fn end(mnt: &Path) {
-    let patience = Instant::now() + Duration::from_secs(20);
-    loop {
-        match umount(mnt, false) {
-            Err(Error::Busy { .. }) if Instant::now() < patience => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            ended => return ended.unwrap(),
-        }
     }
 }
 

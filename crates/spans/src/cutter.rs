@@ -120,7 +120,8 @@ impl<'a> Cutter<'a> {
     /// Writes decoded bytes to the spool.
     ///
     /// # Errors
-    /// `Unsupported` if there may be none; `Io`, at this offset of the stream.
+    /// `Unsupported`, at this offset of the stream, if there may be none; `Spool` if it
+    /// cannot be written.
     pub fn spool(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -166,7 +167,7 @@ impl<'a> Cutter<'a> {
     /// Returns the spans, and the spool if there is one.
     ///
     /// # Errors
-    /// `Io` if the spool cannot be written.
+    /// `Spool` if the spool cannot be written.
     pub fn finish(self) -> Result<(Vec<Span>, Option<Spool>)> {
         let spool = self.spool.map(SpoolWriter::finish).transpose();
         Ok((self.spans, spool.map_err(Error::spool)?))

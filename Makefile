@@ -28,8 +28,11 @@ demo:
 	$(CARGO) build --release --locked --package forerun-cli --bin forerun
 	$(TARGET)/release/forerun demo
 
+# Not `cargo xtask ci`, which does the same: with the features of the whole workspace, what xtask is built
+# with serves the tests as well.
 test:
-	$(CARGO) xtask ci
+	$(CARGO) build --quiet --locked --workspace --all-features --bin xtask
+	$(TARGET)/debug/xtask ci
 
 test-guest:
 	$(CARGO) xtask guest-kernel

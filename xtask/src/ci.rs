@@ -1,20 +1,12 @@
 //! The steps of CI, in the order in which they fail fastest.
 
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use forerun_testkit::{PROGRAM, require};
 
-use crate::{deny, features, packages, process, tidy};
-
-/// The time limit of the tests in CI, building them included: several times what they take.
-const TESTS_LIMIT: &str = "60m";
-
-/// The number of tests that run side by side in a test program; the user's value counts.
-const TEST_THREADS: &str = "RUST_TEST_THREADS";
+use crate::{deny, features, packages, process, test_programs, tidy};
 
 /// Runs all of them, up to the first that fails.
 pub fn run(root: &Path) -> Result<()> {
@@ -36,50 +28,24 @@ pub fn run(root: &Path) -> Result<()> {
     step("documentation", || {
         let mut doc = process::cargo(root);
         doc.env("RUSTDOCFLAGS", "-D warnings");
-        process::run(doc.args(["doc", "--locked", "--workspace", "--no-deps", "--quiet"]))
+        // With the features of the lints, whose check of other crates it uses.
+        doc.args(["doc", "--locked", "--workspace", "--all-features"]);
+        process::run(doc.args(["--no-deps", "--quiet"]))
     })?;
     // Last and without another word after it, so that the output ends with the tests' own results.
     println!("==> tests");
-    let cargo = process::cargo(root);
-    let mut test = match require::in_ci() {
-        // A test that hangs would end the run without a word of which one it was. Not for a person,
-        // whose Ctrl-C would not get through.
-        true => {
-            let mut test = Command::new("timeout");
-            test.args(["--verbose", "--kill-after=30s", TESTS_LIMIT]);
-            test.arg(cargo.get_program()).current_dir(root);
-            test
-        }
-        false => cargo,
-    };
-    test.args(["test", "--locked", "--workspace", "--all-features"]);
-    test.arg("--no-fail-fast");
-    // Many tests wait: for servers, mounts and time limits. Twice as many as there are cores keep these
-    // busy.
-    if std::env::var_os(TEST_THREADS).is_none() {
-        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        test.env(TEST_THREADS, (2 * cores).to_string());
-    }
-    // The tests of the command line have it built; with other crates' features it would be built anew.
-    test.env(PROGRAM, target_dir(root)?.join("debug/forerun"));
-    process::run(&mut test).context("tests")
+    test_programs::run(root).context("tests")
 }
 
-/// Returns where cargo builds.
-fn target_dir(root: &Path) -> Result<PathBuf> {
-    let mut metadata = process::cargo(root);
-    metadata.args(["metadata", "--locked", "--no-deps", "--format-version=1"]);
-    let told: serde_json::Value = serde_json::from_str(&process::output(&mut metadata)?)?;
-    let dir = told["target_directory"].as_str();
-    dir.map(PathBuf::from)
-        .context("cargo names its target directory")
-}
-
-/// Runs cargo for the main workspace, and for `fuzz/`, which is a workspace of its own.
+/// Runs cargo for the main workspace, and for `fuzz/`, which is a workspace of its own. Both build in one
+/// folder, so that what they depend on is checked once.
 fn each_workspace(root: &Path, add_args: impl Fn(&mut Command) -> &mut Command) -> Result<()> {
+    let target = process::target_dir(root)?;
     for dir in [root.to_path_buf(), root.join("fuzz")] {
         if dir.join("Cargo.toml").exists() {
-            process::run(add_args(&mut process::cargo(&dir)))?;
+            let mut cargo = process::cargo(&dir);
+            cargo.env("CARGO_TARGET_DIR", &target);
+            process::run(add_args(&mut cargo))?;
         }
     }
     Ok(())

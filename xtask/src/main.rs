@@ -16,6 +16,7 @@ mod packages;
 mod process;
 mod report;
 mod scaling;
+mod test_programs;
 mod tidy;
 
 use std::path::Path;

@@ -1,0 +1,219 @@
+//! The tests of the workspace: built by one `cargo test`, and run two programs at a time.
+//!
+//! `cargo test` runs one test program after the other. Those of the commands, of mounts and of servers
+//! wait more than they compute, so two of them side by side keep the cores busy.
+
+use std::collections::VecDeque;
+use std::io::{Seek, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use forerun_testkit::{PROGRAM, require};
+use serde_json::Value;
+
+use crate::process;
+
+/// The choice of packages and features in every step; with another, cargo would build most crates anew.
+const WHOLE: [&str; 3] = ["--locked", "--workspace", "--all-features"];
+
+/// The time limit of one test program in CI: several times what the longest takes.
+const PROGRAM_LIMIT: &str = "30m";
+
+/// The number of tests that run side by side in a test program; the user's value counts.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+
+/// The packages whose tests make mount namespaces or mount by the kernel on demand. A namespace keeps a
+/// copy of each mount there is, and with it the mount's image busy: these run one after the other.
+const ONE_AT_A_TIME: [&str; 2] = ["crates/front/cli", "crates/front/kernel"];
+
+/// A test program, and the folder of its package, in which cargo starts tests.
+#[derive(Debug, PartialEq, Eq)]
+struct TestProgram {
+    path: PathBuf,
+    dir: PathBuf,
+}
+
+/// Builds all tests and runs them, those of the documentation last. Goes on where some fail.
+///
+/// # Errors
+/// Names the programs whose tests failed.
+pub fn run(root: &Path) -> Result<()> {
+    let programs = build(root)?;
+    // The tests of the command line have it built; with other crates' features it would be built anew.
+    let program = process::target_dir(root)?.join("debug/forerun");
+    let mut failed = run_in_lanes(programs, &|test| run_one(root, test, &program))?;
+    let mut doc = process::cargo(root);
+    doc.args(["test", "--doc", "--no-fail-fast"]).args(WHOLE);
+    if let Err(error) = process::run(&mut doc) {
+        failed.push(format!("{error:#}"));
+    }
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}
+
+/// Builds the test programs. Returns them in cargo's order.
+fn build(root: &Path) -> Result<Vec<TestProgram>> {
+    let build = || {
+        let mut cargo = process::cargo(root);
+        cargo.args(["test", "--no-run"]).args(WHOLE);
+        cargo
+    };
+    process::run(&mut build())?;
+    // Again, with nothing left to build, for the paths.
+    let messages = process::output(build().arg("--message-format=json"))?;
+    let programs = messages.lines().map(parse);
+    let programs: Vec<TestProgram> = programs
+        .filter_map(Result::transpose)
+        .collect::<Result<_>>()?;
+    ensure!(!programs.is_empty(), "cargo built no test program");
+    Ok(programs)
+}
+
+/// Returns the test program that a message of cargo tells of, if it tells of one.
+fn parse(line: &str) -> Result<Option<TestProgram>> {
+    let message: Value = serde_json::from_str(line).context("a message of cargo")?;
+    let is_test = message["profile"]["test"] == true;
+    let Some(path) = message["executable"].as_str().filter(|_| is_test) else {
+        return Ok(None);
+    };
+    let manifest = message["manifest_path"].as_str().map(Path::new);
+    let dir = manifest.and_then(Path::parent);
+    Ok(Some(TestProgram {
+        path: PathBuf::from(path),
+        dir: dir
+            .ok_or_else(|| anyhow!("cargo names no package of {path}"))?
+            .to_owned(),
+    }))
+}
+
+/// Runs the programs in two lanes: those that run one at a time in the first, which then helps with the
+/// others. Returns the names of those that failed.
+fn run_in_lanes(
+    programs: Vec<TestProgram>,
+    run_one: &(dyn Fn(&TestProgram) -> Result<bool> + Sync),
+) -> Result<Vec<String>> {
+    let (first, second): (VecDeque<_>, VecDeque<_>) =
+        programs.into_iter().partition(TestProgram::runs_alone);
+    let (first, second) = (Mutex::new(first), Mutex::new(second));
+    let failed = Mutex::new(Vec::new());
+    let run_all = |queues: &[&Mutex<VecDeque<TestProgram>>]| -> Result<()> {
+        while let Some(test) = queues.iter().find_map(|queue| lock(queue).pop_front()) {
+            if !run_one(&test)? {
+                lock(&failed).push(test.path.display().to_string());
+            }
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let lane = scope.spawn(|| run_all(&[&first, &second]));
+        let ended = run_all(&[&second]);
+        match lane.join() {
+            Ok(lane) => lane.and(ended),
+            Err(_) => bail!("a thread that runs tests panicked"),
+        }
+    })?;
+    Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl TestProgram {
+    fn runs_alone(&self) -> bool {
+        ONE_AT_A_TIME.iter().any(|dir| self.dir.ends_with(dir))
+    }
+}
+
+/// Runs one test program and then prints what it printed, so that the lines of two do not mix. Returns
+/// whether its tests passed.
+fn run_one(root: &Path, test: &TestProgram, program: &Path) -> Result<bool> {
+    let mut command = match require::in_ci() {
+        // A test that hangs would end the run without a word of which one it was. Not for a person,
+        // whose Ctrl-C would not get through.
+        true => {
+            let mut timeout = Command::new("timeout");
+            timeout.args(["--verbose", "--kill-after=30s", PROGRAM_LIMIT]);
+            timeout.arg(&test.path);
+            timeout
+        }
+        false => Command::new(&test.path),
+    };
+    let mut printed = tempfile::tempfile()?;
+    command.current_dir(&test.dir).stdin(Stdio::null());
+    command
+        .stdout(printed.try_clone()?)
+        .stderr(printed.try_clone()?);
+    command.env("CARGO_MANIFEST_DIR", &test.dir);
+    command.env(PROGRAM, program);
+    // Many tests wait: for servers, mounts and time limits.
+    if std::env::var_os(TEST_THREADS).is_none() {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        command.env(TEST_THREADS, (2 * cores).to_string());
+    }
+    let status = command.status();
+    let status = status.with_context(|| process::describe(&command).to_string())?;
+    let mut out = std::io::stdout().lock();
+    let shown = test.path.strip_prefix(root).unwrap_or(&test.path);
+    let dir = test.dir.strip_prefix(root).unwrap_or(&test.dir);
+    writeln!(out, "     Running {} ({})", dir.display(), shown.display())?;
+    printed.rewind()?;
+    std::io::copy(&mut printed, &mut out)?;
+    if !status.success() {
+        writeln!(out, "{}: {status}", shown.display())?;
+    }
+    Ok(status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_test_programs_are_taken_from_the_messages_of_cargo() {
+        let test = r#"{"reason":"compiler-artifact","manifest_path":"/a/crates/io/Cargo.toml",
+            "profile":{"test":true},"executable":"/a/target/debug/deps/it-1"}"#;
+        let expected = TestProgram {
+            path: PathBuf::from("/a/target/debug/deps/it-1"),
+            dir: PathBuf::from("/a/crates/io"),
+        };
+        assert_eq!(parse(test).unwrap(), Some(expected));
+        for other in [
+            r#"{"reason":"build-finished","success":true}"#,
+            r#"{"reason":"compiler-artifact","manifest_path":"/a/Cargo.toml",
+                "profile":{"test":true},"executable":null}"#,
+            r#"{"reason":"compiler-artifact","manifest_path":"/a/Cargo.toml",
+                "profile":{"test":false},"executable":"/a/target/debug/forerun"}"#,
+        ] {
+            assert_eq!(parse(other).unwrap(), None, "{other}");
+        }
+        assert!(parse("not JSON").is_err());
+    }
+
+    #[test]
+    fn programs_that_run_alone_never_meet_and_all_failures_are_named() {
+        let program = |dir: &str, n: u32| TestProgram {
+            path: PathBuf::from(format!("{dir}/{n}")),
+            dir: PathBuf::from(dir),
+        };
+        let programs = (0..40).map(|n| match n % 3 {
+            0 => program("/a/crates/front/cli", n),
+            1 => program("/a/crates/front/kernel", n),
+            _ => program("/a/crates/io", n),
+        });
+        let alone = Mutex::new(());
+        let count = std::sync::atomic::AtomicUsize::new(0);
+        let failed = run_in_lanes(programs.collect(), &|test| {
+            let _guard = test.runs_alone().then(|| alone.try_lock().unwrap());
+            count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Ok(!test.path.ends_with("7") && !test.path.ends_with("8"))
+        });
+        let mut failed = failed.unwrap();
+        failed.sort();
+        assert_eq!(failed, ["/a/crates/front/kernel/7", "/a/crates/io/8"]);
+        assert_eq!(count.into_inner(), 40);
+    }
+}

@@ -15,6 +15,8 @@ mod first;
 mod lz4;
 mod lzma;
 mod lzma_bare;
+mod lzma_properties;
+mod lzma_wide;
 mod lzo;
 mod microlzma;
 mod microlzma_encode;
@@ -30,7 +32,8 @@ pub use encoding::{
 };
 pub use fill::{FillEncoder, FillEncoding, Filled};
 pub use first::First;
-pub use lzma_bare::{BareLzma, LzmaProperties};
+pub use lzma_bare::BareLzma;
+pub use lzma_properties::LzmaProperties;
 pub use stream::{Step, StreamDecoder, StreamFormat, StreamPlace};
 
 /// The codec of a stored block.

@@ -1,10 +1,12 @@
-//! LZMA alone, by liblzma.
+//! LZMA alone, by liblzma; see [`lzma_wide`](crate::lzma_wide) for the properties that it refuses.
 
 use liblzma::stream::{Action, Error, LzmaOptions, Status, Stream};
 
 use crate::DecodeError;
 use crate::encoding::EncodingError;
 use crate::lzma_bare::unmarked;
+use crate::lzma_properties::LzmaProperties;
+use crate::lzma_wide;
 use crate::shared::make_room;
 use crate::xz::{MEMORY, run};
 
@@ -12,8 +14,13 @@ use crate::xz::{MEMORY, run};
 const LEN_AT: std::ops::Range<usize> = 5..13;
 
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let input = unmarked(input);
+    let properties = input.first().and_then(|&it| LzmaProperties::from_byte(it));
+    if let Some(wide) = properties.filter(|it| it.is_wide()) {
+        return lzma_wide::alone(wide, input, out);
+    }
     let mut stream = Stream::new_lzma_decoder(MEMORY).map_err(|_| DecodeError::Damaged)?;
-    run(&mut stream, unmarked(input), out)
+    run(&mut stream, input, out)
 }
 
 pub struct LzmaEncoder {

@@ -8,7 +8,15 @@
 use liblzma::stream::{Action, Status, Stream};
 
 use crate::DecodeError;
+use crate::lzma_properties::LzmaProperties;
+use crate::lzma_wide;
 use crate::xz::MEMORY;
+
+/// The last byte of the header of [`BareLzma::Parameters`].
+const PARAMETERS_END: u8 = 0xff;
+/// Bytes at the end of a block that a decoder may leave: the encoder's flush is up to five that a decoder
+/// need not read, and an end marker takes a few more.
+const FLUSH: usize = 12;
 
 /// Bytes that one vendor's encoder puts before each block; its decoder skips them where they are. As
 /// properties they would need a dictionary or a first byte that no encoder writes.
@@ -26,31 +34,11 @@ pub enum BareLzma {
     NoLength,
     /// Properties alone, 1 byte.
     PropertiesOnly,
+    /// Position bits, literal context bits, literal position bits and 0xff, a byte each. DD-WRT's encoder
+    /// chooses them for each block.
+    Parameters,
     /// Nothing: the properties are a constant of the vendor's decoder.
     Headerless(LzmaProperties),
-}
-
-/// The three parameters of an LZMA stream, in one byte as its header stores them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LzmaProperties(u8);
-
-impl LzmaProperties {
-    /// Returns the properties of `lc` literal context bits, `lp` literal position bits and `pb`
-    /// position bits, or nothing if the decoder does not take them: `lc` and `lp` are 4 together at
-    /// most, and `pb` is.
-    #[must_use]
-    pub const fn new(lc: u8, lp: u8, pb: u8) -> Option<Self> {
-        if lc > 4 || lp > 4 || lc + lp > 4 || pb > 4 {
-            return None;
-        }
-        Some(Self((pb * 5 + lp) * 9 + lc))
-    }
-
-    /// Returns the byte of the header.
-    #[must_use]
-    pub const fn byte(self) -> u8 {
-        self.0
-    }
 }
 
 impl BareLzma {
@@ -60,35 +48,60 @@ impl BareLzma {
         match self {
             Self::NoLength => "lzma without length",
             Self::PropertiesOnly => "lzma with properties only",
+            Self::Parameters => "lzma with parameters in each block",
             Self::Headerless(_) => "lzma without header",
         }
     }
 
     /// Decodes `input` into the front of `out`, until one of both ends.
     pub(crate) fn decode(self, input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
-        let input = unmarked(input);
-        let (properties, stream) = match self {
-            Self::NoLength => {
-                let (head, stream) = input.split_first_chunk::<5>().ok_or(DecodeError::Damaged)?;
-                (head[0], stream)
-            }
-            Self::PropertiesOnly => {
-                let (&head, stream) = input.split_first().ok_or(DecodeError::Damaged)?;
-                (head, stream)
-            }
-            Self::Headerless(properties) => (properties.0, input),
-        };
+        let (properties, stream) = self.split(unmarked(input)).ok_or(DecodeError::Damaged)?;
+        if properties.is_wide() {
+            return wide(properties, stream, out);
+        }
         // No match reaches back further than the decoded bytes, so this dictionary, which the
         // decoder allocates, is enough for every stream.
         let dictionary = u32::try_from(out.len()).map_err(|_| DecodeError::Damaged)?;
         // The copy costs almost nothing compared to decoding. All ones stand for an unknown length.
         let mut contained = Vec::with_capacity(stream.len() + 13);
-        contained.push(properties);
+        contained.push(properties.byte());
         contained.extend_from_slice(&dictionary.max(4096).to_le_bytes());
         contained.extend_from_slice(&u64::MAX.to_le_bytes());
         contained.extend_from_slice(stream);
         run(&contained, out)
     }
+
+    /// Splits a block into its properties and the stream behind its header.
+    fn split(self, input: &[u8]) -> Option<(LzmaProperties, &[u8])> {
+        let (properties, stream) = match self {
+            Self::NoLength => {
+                let (head, stream) = input.split_first_chunk::<5>()?;
+                (LzmaProperties::from_byte(head[0]), stream)
+            }
+            Self::PropertiesOnly => {
+                let (&head, stream) = input.split_first()?;
+                (LzmaProperties::from_byte(head), stream)
+            }
+            Self::Parameters => {
+                let (&[pb, lc, lp, end], stream) = input.split_first_chunk()?;
+                let found = LzmaProperties::new(lc, lp, pb);
+                (found.filter(|_| end == PARAMETERS_END), stream)
+            }
+            Self::Headerless(properties) => (Some(properties), input),
+        };
+        Some((properties?, stream))
+    }
+}
+
+/// Decodes as [`run`] does, with properties that liblzma refuses.
+fn wide(properties: LzmaProperties, stream: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let outcome = lzma_wide::stream(properties, stream, None, out);
+    let is_all = outcome.stored.saturating_add(FLUSH) >= stream.len();
+    // Past the last byte that was encoded, a stream without an end marker decodes to garbage.
+    let is_whole = is_all && (outcome.decoded > 0 || !outcome.is_damaged);
+    is_whole
+        .then_some(outcome.decoded)
+        .ok_or(DecodeError::Damaged)
 }
 
 fn run(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
@@ -109,9 +122,7 @@ fn run(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
             stream.process(from, to, Action::Run)
         };
         let (read, written) = done(&stream);
-        // The encoder's flush at the end is up to five bytes that a decoder need not read, and an end
-        // marker takes a few more.
-        let is_all = read.saturating_add(12) >= input.len();
+        let is_all = read.saturating_add(FLUSH) >= input.len();
         match status {
             Ok(Status::StreamEnd) if is_all => return Ok(written),
             Ok(Status::StreamEnd) => return Err(DecodeError::Damaged),
@@ -150,13 +161,28 @@ mod tests {
     #[test]
     fn streams_without_an_end_marker() {
         let input: Vec<u8> = (0..9000_u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
-        for (lc, lp, pb) in [(3, 0, 2), (0, 2, 2), (1, 2, 0), (0, 0, 0), (4, 0, 4)] {
+        for (lc, lp, pb) in [
+            (3, 0, 2),
+            (0, 2, 2),
+            (1, 2, 0),
+            (0, 0, 0),
+            (4, 0, 4),
+            // Beyond what liblzma takes.
+            (8, 4, 4),
+            (8, 0, 2),
+            (3, 2, 0),
+            (1, 4, 1),
+        ] {
             let properties = LzmaProperties::new(lc, lp, pb).unwrap();
             let stream = encoded(&input, (lc, lp, pb));
             let head = [properties.byte(), 0, 0, 1, 0];
             for (bare, block) in [
                 (BareLzma::NoLength, [&head[..], &stream].concat()),
                 (BareLzma::PropertiesOnly, [&head[..1], &stream].concat()),
+                (
+                    BareLzma::Parameters,
+                    [&[pb, lc, lp, 0xff][..], &stream].concat(),
+                ),
                 (BareLzma::Headerless(properties), stream.clone()),
             ] {
                 let mut out = vec![0; input.len()];
@@ -174,7 +200,29 @@ mod tests {
                 assert!(short.is_err() || short.unwrap() < input.len(), "{bare:?}");
             }
         }
-        assert_eq!(LzmaProperties::new(3, 2, 0), None);
-        assert_eq!(LzmaProperties::new(255, 255, 255), None);
+    }
+
+    #[test]
+    fn headers_that_no_encoder_writes_are_damage() {
+        let stream = encoded(&[7; 500], (3, 0, 2));
+        for (bare, head) in [
+            (BareLzma::NoLength, &[225, 0, 0, 1, 0][..]),
+            (BareLzma::PropertiesOnly, &[255]),
+            (BareLzma::Parameters, &[5, 3, 0, 0xff]),
+            (BareLzma::Parameters, &[2, 9, 0, 0xff]),
+            (BareLzma::Parameters, &[2, 3, 5, 0xff]),
+            (BareLzma::Parameters, &[2, 3, 0, 0]),
+            (BareLzma::Parameters, &[2, 3]),
+            (BareLzma::NoLength, &[]),
+        ] {
+            let block = [head, &stream].concat();
+            let block = if head.len() < 4 && bare != BareLzma::PropertiesOnly {
+                head
+            } else {
+                &block
+            };
+            let found = bare.decode(block, &mut [0; 500]);
+            assert_eq!(found, Err(DecodeError::Damaged), "{bare:?} {head:?}");
+        }
     }
 }

@@ -292,3 +292,62 @@ fn a_stream_that_asks_for_much_memory_is_refused() {
     let error = Codec::Lzma.decode(&block, &mut vec![0; 5000]);
     assert_eq!(error, Err(DecodeError::Damaged));
 }
+
+/// Encodes in the `.lzma` container, with the length in it or with an end marker.
+fn alone(input: &[u8], (lc, lp, pb): (u32, u32, u32), has_len: bool) -> Vec<u8> {
+    let mut options = lzma_rust2::LzmaOptions::with_preset(6);
+    options.dict_size = 1 << 16;
+    (options.lc, options.lp, options.pb) = (lc, lp, pb);
+    let len = has_len.then_some(input.len() as u64);
+    let mut writer = lzma_rust2::LzmaWriter::new_use_header(Vec::new(), &options, len).unwrap();
+    std::io::Write::write_all(&mut writer, input).unwrap();
+    writer.finish().unwrap()
+}
+
+#[test]
+fn lzma_with_any_properties() {
+    let input = text(20_000);
+    for properties in [
+        (3, 0, 2),
+        (8, 4, 4),
+        (8, 4, 0),
+        (8, 0, 2),
+        (3, 2, 0),
+        (1, 4, 1),
+    ] {
+        for has_len in [true, false] {
+            let context = format!("{properties:?} {has_len}");
+            let block = alone(&input, properties, has_len);
+            let mut out = vec![0xAA; input.len()];
+            assert_eq!(Codec::Lzma.decode(&block, &mut out), Ok(()), "{context}");
+            assert!(out == input, "{context}");
+            let mut roomy = vec![0; input.len() + 100];
+            let found = Codec::Lzma.decode_up_to(&block, &mut roomy);
+            assert_eq!(found, Ok(input.len()), "{context}");
+            let expected = input.len() - 1;
+            let tight = Codec::Lzma.decode(&block, &mut vec![0; expected]);
+            assert_eq!(tight, Err(DecodeError::Long { expected }), "{context}");
+            let longer = [&block[..], b"more"].concat();
+            let found = Codec::Lzma.decode(&longer, &mut out);
+            assert_eq!(found, Err(DecodeError::Damaged), "{context}");
+            for len in (0..block.len()).step_by(97).chain([block.len() - 1]) {
+                let cut = Codec::Lzma.decode_up_to(&block[..len], &mut out);
+                assert_eq!(cut, Err(DecodeError::Damaged), "{context} cut to {len}");
+            }
+        }
+    }
+}
+
+#[test]
+fn lzma_with_any_properties_takes_no_memory_for_its_dictionary() {
+    let input = text(5000);
+    let mut block = alone(&input, (8, 4, 2), true);
+    // The size of the dictionary: 4 GiB less one. The caller's buffer is the bound.
+    block[1..5].fill(0xFF);
+    let mut out = vec![0; 5000];
+    assert_eq!(Codec::Lzma.decode(&block, &mut out), Ok(()));
+    assert!(out == input);
+    // The length: 2^62.
+    block[5..13].copy_from_slice(&(1_u64 << 62).to_le_bytes());
+    assert!(Codec::Lzma.decode(&block, &mut out).is_err());
+}

@@ -21,6 +21,23 @@ impl Image {
         let mut superblock = Superblock::parse(&head, with.metadata.len())?;
         superblock.headers = choose::headers(&with, &superblock)?;
         superblock.codec = choose::codec(&with, &superblock, &head)?;
+        let error = match Self::with_root(with.clone(), superblock.clone()) {
+            Err(error @ Error::Corrupt(_)) => error,
+            other => return other,
+        };
+        match choose::undeclared(&with, &superblock)? {
+            Some(codec) => Self::with_root(
+                with,
+                Superblock {
+                    codec,
+                    ..superblock
+                },
+            ),
+            None => Err(error),
+        }
+    }
+
+    fn with_root(with: OpenWith, superblock: Superblock) -> Result<Self> {
         let image = Self::assemble(with, superblock, &mut Err)?;
         let root = NodeId(image.superblock.root.raw());
         match image.inode(root)?.body {

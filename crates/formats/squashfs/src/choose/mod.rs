@@ -1,16 +1,19 @@
 //! Chooses what images do not say, or not rightly: the codec of those before 4.0, of those of vendors, and of
 //! LZMA, which has several headers; and the byte order of the headers of metadata blocks in big-endian 4.0.
 
+mod data;
+
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
+use data::SampleBlock;
 use forerun_codec::Codec;
 use forerun_io::u64_from;
 use forerun_vfs::{ByteOrder, DirCursor, Error, NodeId, OpenWith, Result};
 
 use crate::blocks::Frame;
 use crate::image::Image;
-use crate::legacy::candidates;
+use crate::legacy::{candidates, with_headers};
 use crate::ondisk::{METADATA_BLOCK, METADATA_STORED};
 use crate::superblock::Superblock;
 use crate::{dir, variant};
@@ -81,26 +84,63 @@ pub fn codec(with: &OpenWith, superblock: &Superblock, head: &[u8]) -> Result<Co
         return Ok(declared);
     }
     let Some(block) = first_encoded(with, superblock)? else {
-        return plain(with, superblock, is_standard);
+        return plain(with, superblock);
     };
     let declared_too = superblock.legacy.is_none().then_some(declared);
-    let found = candidates(superblock, &block);
-    for candidate in declared_too.into_iter().chain(found) {
+    let others = candidates(superblock, &block);
+    let all = declared_too.into_iter().chain(others);
+    // None fits: the usual one reports the error.
+    Ok(fitting_codec(with, superblock, &block, all)?.unwrap_or(declared))
+}
+
+/// Returns the LZMA of an image of 4.0 that says gzip and cannot be read so: some vendors put LZMA in gzip's
+/// place. Returns nothing for all other images.
+///
+/// # Errors
+/// `Io`.
+pub fn undeclared(with: &OpenWith, superblock: &Superblock) -> Result<Option<Codec>> {
+    if superblock.legacy.is_some() || superblock.codec != Codec::Zlib {
+        return Ok(None);
+    }
+    let Some(block) = first_encoded(with, superblock)? else {
+        return Ok(None);
+    };
+    fitting_codec(with, superblock, &block, with_headers().into_iter())
+}
+
+/// Returns the first of the codecs that decodes this metadata block, the listing of the root and the data of a
+/// file; without one, the first that lists the root.
+fn fitting_codec(
+    with: &OpenWith,
+    superblock: &Superblock,
+    block: &[u8],
+    all: impl Iterator<Item = Codec>,
+) -> Result<Option<Codec>> {
+    let mut second = None;
+    for candidate in all {
         let mut out = [0; METADATA_BLOCK];
-        let Ok(len @ 1..) = candidate.decode_up_to(&block, &mut out) else {
+        let Ok(1..) = candidate.decode_up_to(block, &mut out) else {
             continue;
         };
         // A checksum, or a length in the stream, leaves nothing to chance.
         if !matches!(candidate, Codec::LzmaBare(_)) {
-            return Ok(candidate);
+            return Ok(Some(candidate));
         }
-        // Of wrong properties most fail to decode, and the others do not give a tree.
-        if len > 0 && lists_the_root(with, superblock, candidate)? {
-            return Ok(candidate);
+        // Wrong properties may decode a short block, but hardly one of data too.
+        if !lists_the_root(with, superblock, candidate)? {
+            continue;
         }
+        let superblock = Superblock {
+            codec: candidate,
+            ..superblock.clone()
+        };
+        let block = SampleBlock::first(with, &superblock)?;
+        if block.is_some_and(|block| block.fits(candidate)) {
+            return Ok(Some(candidate));
+        }
+        second = second.or(Some(candidate));
     }
-    // None fits: the usual one reports the error.
-    Ok(declared)
+    Ok(second)
 }
 
 /// Returns the first metadata block that is encoded, of those that the root needs.
@@ -136,20 +176,15 @@ fn first_encoded(with: &OpenWith, superblock: &Superblock) -> Result<Option<Vec<
     Ok(None)
 }
 
-/// Guesses the codec of an image whose metadata is stored as it is, by the first bytes of data.
-fn plain(with: &OpenWith, superblock: &Superblock, is_standard: bool) -> Result<Codec> {
-    if superblock.legacy.is_none() {
-        return Ok(superblock.codec);
-    }
-    let mut first = [0; 2];
-    let at = superblock.head();
-    if at.saturating_add(2) <= superblock.inode_table {
-        read(with, at, &mut first)?;
-    }
-    let likeliest = candidates(superblock, &first).into_iter().next();
-    // 0x5d is the usual first byte of LZMA: 3 literal context bits, 2 position bits.
-    let is_lzma = first[0] == 0x5d || !is_standard;
-    Ok(likeliest.filter(|_| is_lzma).unwrap_or(Codec::Zlib))
+/// Returns the codec of an image whose metadata is stored as it is: the first that decodes the data of a file.
+/// Where no file has any, nothing depends on it.
+fn plain(with: &OpenWith, superblock: &Superblock) -> Result<Codec> {
+    let declared = superblock.codec;
+    let others = candidates(superblock, &[]);
+    let mut all = std::iter::once(declared).chain(others);
+    let block = SampleBlock::first(with, superblock)?;
+    let found = block.and_then(|block| all.find(|codec| block.fits(*codec)));
+    Ok(found.unwrap_or(declared))
 }
 
 /// Returns whether the root can be read and listed with this codec.

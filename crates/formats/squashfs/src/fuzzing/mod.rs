@@ -16,7 +16,7 @@ mod old;
 mod parts;
 
 pub use forerun_vfs::exercise::limits;
-pub use old::{Old, Stored};
+pub use old::{Encode, Old, Stored};
 pub use parts::{Parts, inode, set};
 
 /// Parses `bytes` as a superblock of sources of different lengths.
@@ -142,6 +142,10 @@ pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
         dir = deep.add(dir, b"d", NewNode::directory())?;
     }
     let old = |major, is_big_endian| Old::new((major, 0), is_big_endian).image();
+    let parameters = Old {
+        stored: Stored::LzmaParameters,
+        ..Old::new((3, 0), false)
+    };
     Ok(vec![
         ("parts", Parts::everything().image()),
         ("empty", image(&Tree::default(), plain())?),
@@ -154,6 +158,7 @@ pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
         ("old 1", old(1, false)),
         ("old 2", old(2, true)),
         ("old 3", old(3, false)),
+        ("parameters", parameters.image()),
     ])
 }
 

@@ -20,6 +20,8 @@ pub enum Stored {
     LzmaNoLength,
     /// The same with the byte of properties as its only header.
     LzmaProperties,
+    /// The parameters, a byte each, and 0xff.
+    LzmaParameters,
     /// The same without a header.
     LzmaHeaderless,
     /// The mark of a vendor, and LZMA alone.
@@ -38,7 +40,14 @@ pub struct Old {
     pub stored: Stored,
     /// Puts a byte 0xff behind the header of each metadata block.
     pub has_marker: bool,
+    /// Stores inodes and listings as they are.
+    pub is_plain: bool,
+    /// Encodes in the `.lzma` container, in place of the encoder with the usual properties.
+    pub encoder: Option<Encode>,
 }
+
+/// Encodes a block.
+pub type Encode = fn(&[u8]) -> Vec<u8>;
 
 /// A field: its value and its number of bits.
 type Field = (u64, usize);
@@ -53,6 +62,8 @@ impl Old {
             magic: if is_big_endian { *b"sqsh" } else { *b"hsqs" },
             stored: Stored::Gzip,
             has_marker: false,
+            is_plain: false,
+            encoder: None,
         }
     }
 
@@ -276,7 +287,7 @@ impl Old {
     /// Appends a metadata block, encoded where that is shorter.
     fn metadata(&self, out: &mut Vec<u8>, bytes: &[u8]) {
         let encoded = self.encode(bytes);
-        let (body, flag) = if encoded.is_empty() {
+        let (body, flag) = if encoded.is_empty() || self.is_plain {
             (bytes, METADATA_STORED)
         } else {
             (&encoded[..], 0)
@@ -296,7 +307,12 @@ impl Old {
         let mut out = Vec::new();
         let encoding = Encoding::default_of(codec);
         let encoder = encoding.and_then(|encoding| Encoder::new(&encoding, 8192).ok());
-        if !encoder.is_some_and(|mut encoder| encoder.encode(bytes, &mut out)) {
+        if let Some(encode) = self.encoder {
+            out = encode(bytes);
+            if out.len() >= bytes.len() {
+                return Vec::new();
+            }
+        } else if !encoder.is_some_and(|mut encoder| encoder.encode(bytes, &mut out)) {
             return Vec::new();
         }
         let head = out.iter().copied().take(5).collect::<Vec<_>>();
@@ -304,6 +320,7 @@ impl Old {
             Stored::Gzip | Stored::Lzma => {}
             Stored::LzmaNoLength => drop(out.drain(5..13)),
             Stored::LzmaProperties => drop(out.drain(1..13)),
+            Stored::LzmaParameters => drop(out.splice(..13, parameters(&out))),
             Stored::LzmaHeaderless => drop(out.drain(..13)),
             Stored::LzmaMarked => drop(out.splice(..0, *b"7zip")),
             Stored::LzmaMarkedNoLength => drop(out.splice(..13, [&b"7zip"[..], &head].concat())),
@@ -336,6 +353,12 @@ impl Old {
         };
         bits.chunks(8).map(byte).collect()
     }
+}
+
+/// Returns the header that has a byte for each parameter of a stream in the `.lzma` container.
+fn parameters(alone: &[u8]) -> [u8; 4] {
+    let byte = alone.first().copied().unwrap_or_default();
+    [byte / 45, byte % 9, byte / 9 % 5, 0xff]
 }
 
 /// Returns the size of a block that is stored as it is.

@@ -14,14 +14,29 @@ pub fn candidates(superblock: &Superblock, first: &[u8]) -> Vec<Codec> {
     if superblock.legacy.is_some() && is_zlib {
         found.push(Codec::Zlib);
     }
-    found.push(Codec::Lzma);
-    found.push(Codec::LzmaBare(BareLzma::NoLength));
-    found.push(Codec::LzmaBare(BareLzma::PropertiesOnly));
+    found.extend(with_headers());
     let usual = LzmaProperties::new(3, 0, 2);
-    let all = (0..=4).flat_map(|pb| {
-        (0..=4).flat_map(move |lp| (0..=4).filter_map(move |lc| LzmaProperties::new(lc, lp, pb)))
-    });
-    let properties = usual.into_iter().chain(all.filter(|it| Some(*it) != usual));
-    found.extend(properties.map(|it| Codec::LzmaBare(BareLzma::Headerless(it))));
+    let mut properties: Vec<_> = (0..=u8::MAX)
+        .filter_map(LzmaProperties::from_byte)
+        .collect();
+    // The wide ones take longer to try.
+    properties.sort_by_key(|it| (Some(*it) != usual, it.is_wide()));
+    found.extend(properties.into_iter().map(headerless));
     found
+}
+
+/// Returns the forms of LZMA whose blocks say their properties.
+pub fn with_headers() -> Vec<Codec> {
+    let bare = [
+        BareLzma::Parameters,
+        BareLzma::NoLength,
+        BareLzma::PropertiesOnly,
+    ];
+    std::iter::once(Codec::Lzma)
+        .chain(bare.map(Codec::LzmaBare))
+        .collect()
+}
+
+fn headerless(properties: LzmaProperties) -> Codec {
+    Codec::LzmaBare(BareLzma::Headerless(properties))
 }

@@ -16,7 +16,7 @@ use crate::ondisk::{DirEntry, DirHeader, DirIndex, FragmentEntry};
 use crate::superblock::{Legacy, Version};
 
 pub use inode::InodePlace;
-pub use lzma::candidates;
+pub use lzma::{candidates, with_headers};
 
 impl Legacy {
     /// Returns the fragment table's entry in these bytes, of which 2.x uses the first 8.

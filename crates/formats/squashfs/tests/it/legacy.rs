@@ -1,15 +1,20 @@
 //! SquashFS 1.x to 3.x and vendors' LZMA: images of the test kit, judged by unsquashfs too.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::process::Command;
 use std::sync::Arc;
 
+use forerun_build::{Content, NewNode, NodeKind, Tree};
+use forerun_codec::Encoding;
 use forerun_io::{Limits, MemorySource};
-use forerun_squashfs::fuzzing::{self, Old, Stored};
+use forerun_squashfs::fuzzing::{self, Encode, Old, Stored};
+use forerun_squashfs::write::{SquashfsOptions, write};
 use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::{described, require};
 use forerun_vfs::{Error, Extent, FileSystem, Place};
+use lzma_rust2::{LzmaOptions, LzmaWriter};
 
 use crate::common;
 
@@ -143,32 +148,125 @@ fn every_header_of_lzma() {
         (*b"qshs", true),
         (*b"sqlz", true),
     ] {
-        for (stored, name) in [
-            (Stored::Lzma, "lzma"),
-            (Stored::LzmaNoLength, "lzma without length"),
-            (Stored::LzmaProperties, "lzma with properties only"),
-            (Stored::LzmaHeaderless, "lzma without header"),
-            (Stored::LzmaMarked, "lzma"),
-            (Stored::LzmaMarkedNoLength, "lzma without length"),
-        ] {
+        for (stored, name) in LZMA {
             for version in VERSIONS {
                 let old = Old {
                     magic,
                     stored,
                     ..Old::new(version, is_big_endian)
                 };
-                let image = old.image();
-                let fs = common::open(image.clone());
-                let fs = fs.unwrap_or_else(|error| panic!("{old:?}: {error}"));
-                assert!(contents(&fs, &image) == Old::contents(), "{old:?}");
-                let details = fs.volume().details;
-                assert!(
-                    details.contains(&("compressor", name.into())),
-                    "{old:?}: {details:?}"
-                );
+                assert_reads(old, name);
             }
         }
     }
+}
+
+/// Encodes in the `.lzma` container with properties that liblzma refuses.
+fn wide<const LC: u32, const LP: u32, const PB: u32>(input: &[u8]) -> Vec<u8> {
+    let mut options = LzmaOptions::with_preset(6);
+    options.dict_size = 8192;
+    (options.lc, options.lp, options.pb) = (LC, LP, PB);
+    let len = input.len() as u64;
+    let mut writer = LzmaWriter::new_use_header(Vec::new(), &options, Some(len)).unwrap();
+    writer.write_all(input).unwrap();
+    writer.finish().unwrap()
+}
+
+const LZMA: [(Stored, &str); 7] = [
+    (Stored::Lzma, "lzma"),
+    (Stored::LzmaNoLength, "lzma without length"),
+    (Stored::LzmaProperties, "lzma with properties only"),
+    (Stored::LzmaParameters, "lzma with parameters in each block"),
+    (Stored::LzmaHeaderless, "lzma without header"),
+    (Stored::LzmaMarked, "lzma"),
+    (Stored::LzmaMarkedNoLength, "lzma without length"),
+];
+
+/// Opens an image of LZMA, and asserts that it is read as `name` says.
+fn assert_reads(old: Old, name: &str) {
+    let image = old.image();
+    let fs = common::open(image.clone());
+    let fs = fs.unwrap_or_else(|error| panic!("{old:?}: {error}"));
+    assert!(contents(&fs, &image) == Old::contents(), "{old:?}");
+    let details = fs.volume().details;
+    let compressor = ("compressor", name.to_owned());
+    assert!(details.contains(&compressor), "{old:?}: {details:?}");
+}
+
+#[test]
+fn lzma_with_properties_beyond_liblzma() {
+    let encoders: [Encode; 4] = [
+        wide::<8, 4, 4>,
+        wide::<8, 4, 0>,
+        wide::<3, 2, 2>,
+        wide::<1, 4, 0>,
+    ];
+    for encoder in encoders {
+        for (stored, name) in LZMA {
+            for is_big_endian in [false, true] {
+                let old = Old {
+                    stored,
+                    encoder: Some(encoder),
+                    ..Old::new((3, 0), is_big_endian)
+                };
+                assert_reads(old, name);
+            }
+        }
+    }
+}
+
+#[test]
+fn data_says_the_lzma_where_metadata_is_stored_as_it_is() {
+    for (stored, name) in LZMA.into_iter().chain([(Stored::Gzip, "gzip")]) {
+        for version in VERSIONS {
+            let old = Old {
+                stored,
+                is_plain: true,
+                ..Old::new(version, version.1 == 1)
+            };
+            assert_reads(old, name);
+        }
+    }
+}
+
+#[test]
+fn an_image_that_says_gzip_and_holds_lzma_opens() {
+    let mut tree = Tree::default();
+    let contents = [&b"a line of text\n".repeat(500)[..], &[7; 3000]].concat();
+    let kind = NodeKind::File {
+        len: contents.len() as u64,
+        content: Content::Bytes(contents.clone().into()),
+    };
+    tree.add(Tree::ROOT, b"file", NewNode::new(kind, 0o644))
+        .unwrap();
+    let options = SquashfsOptions {
+        encoding: Encoding::Lzma,
+        block_size: 4096,
+        ..SquashfsOptions::default()
+    };
+    let mut image = Vec::new();
+    write(&tree, &options, &mut image, &Arc::default()).unwrap();
+    // The compressor: gzip.
+    image[20..22].copy_from_slice(&1_u16.to_le_bytes());
+    let errors = fuzzing::walk(&image);
+    assert!(errors.is_empty(), "{errors:?}");
+    let fs = common::open(image.clone()).unwrap();
+    assert!(fs.volume().details.contains(&("compressor", "lzma".into())));
+    let node = fs.lookup(fs.root(), b"file").unwrap().unwrap();
+    let mut first = None;
+    fs.map(node, 0..10, &mut |extent| {
+        first = Some(extent.place);
+        std::ops::ControlFlow::Break(())
+    })
+    .unwrap();
+    let Some(Place::Encoded { block, .. }) = first else {
+        panic!("{first:?}");
+    };
+    let at = block.offset as usize;
+    let stored = &image[at..at + block.len as usize];
+    let mut out = vec![0; 4096];
+    block.codec.decode(stored, &mut out).unwrap();
+    assert!(out == contents[..4096]);
 }
 
 #[test]

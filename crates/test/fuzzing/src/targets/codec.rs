@@ -1,12 +1,15 @@
 //! Decoders: streams that lie, and streams of our encoders under any options.
 
-use forerun_codec::{Codec, DecodeError, Encoder, FillEncoder};
+use std::io::Write as _;
+
+use forerun_codec::{BareLzma, Codec, DecodeError, Encoder, FillEncoder};
+use lzma_rust2::{LzmaOptions, LzmaWriter};
 
 use super::Made;
 use crate::input::{Input, random_seeds};
 use crate::options;
 
-const CODECS: [Codec; 8] = [
+const CODECS: [Codec; 11] = [
     Codec::Zlib,
     Codec::Deflate,
     Codec::Lzma,
@@ -15,6 +18,9 @@ const CODECS: [Codec; 8] = [
     Codec::Xz,
     Codec::Lz4,
     Codec::Zstd,
+    Codec::LzmaBare(BareLzma::NoLength),
+    Codec::LzmaBare(BareLzma::PropertiesOnly),
+    Codec::LzmaBare(BareLzma::Parameters),
 ];
 /// The largest block that any format has.
 const LONGEST: usize = 1 << 20;
@@ -74,8 +80,8 @@ fn first(codec: Codec, stream: &[u8], len: usize) {
 /// an error. `ours` is set for a stream of our encoder.
 fn consistent(codec: Codec, stream: &[u8], decoded: &[u8], ours: bool) {
     let mut longer = vec![BEFORE; decoded.len() + 1];
-    // MicroLZMA does not say where it ends.
-    if codec != Codec::MicroLzma {
+    // MicroLZMA and bare LZMA do not say where they end.
+    if !matches!(codec, Codec::MicroLzma | Codec::LzmaBare(_)) {
         let error = codec.decode(stream, &mut longer);
         assert!(error.is_err(), "{codec:?}: longer than it is");
     }
@@ -208,8 +214,36 @@ pub fn decode_seeds() -> Made {
             let filled = FillEncoder::new(&encoding)?.fill(&contents, &mut out);
             put(&out[..filled.map_or(0, |filled| filled.produced)]);
         }
+        for properties in [(3, 0, 2), (8, 4, 4), (3, 2, 0)] {
+            if let Some(stream) = lzma(codec, properties, &contents)? {
+                put(&stream);
+            }
+        }
     }
     Ok(seeds)
+}
+
+/// Encodes with `lc`, `lp` and `pb` for a codec of LZMA.
+fn lzma(
+    codec: Codec,
+    (lc, lp, pb): (u8, u8, u8),
+    contents: &[u8],
+) -> Result<Option<Vec<u8>>, std::io::Error> {
+    let mut options = LzmaOptions::with_preset(6);
+    options.dict_size = 65_536;
+    (options.lc, options.lp, options.pb) = (lc.into(), lp.into(), pb.into());
+    let len = Some(forerun_io::u64_from(contents.len()));
+    let mut writer = LzmaWriter::new_use_header(Vec::new(), &options, len)?;
+    writer.write_all(contents)?;
+    let mut stream = writer.finish()?;
+    match codec {
+        Codec::Lzma => {}
+        Codec::LzmaBare(BareLzma::NoLength) => drop(stream.drain(5..13)),
+        Codec::LzmaBare(BareLzma::PropertiesOnly) => drop(stream.drain(1..13)),
+        Codec::LzmaBare(BareLzma::Parameters) => drop(stream.splice(..13, [pb, lc, lp, 0xff])),
+        _ => return Ok(None),
+    }
+    Ok(Some(stream))
 }
 
 fn fills(codec: Codec) -> Vec<forerun::FillEncoding> {

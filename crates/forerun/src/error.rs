@@ -180,7 +180,8 @@ const fn remote_kind(error: &RemoteError) -> io::ErrorKind {
         RemoteError::Network { .. } => Kind::NetworkUnreachable,
         RemoteError::Timeout { .. } => Kind::TimedOut,
         RemoteError::NoRanges { .. } => Kind::Unsupported,
-        RemoteError::TooLong { .. } => Kind::QuotaExceeded,
+        RemoteError::NoLength { .. } => Kind::Unsupported,
+        RemoteError::TooLong { .. } | RemoteError::TooMuch { .. } => Kind::QuotaExceeded,
         RemoteError::WrongDigest { .. } => Kind::InvalidData,
         RemoteError::Refused { .. }
         | RemoteError::Changed { .. }

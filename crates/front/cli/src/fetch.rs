@@ -89,7 +89,10 @@ fn downloads(context: &Context) -> DownloadReport {
         let (bar, before) = &mut *state;
         match before.replace(progress.done) {
             None => {
-                let size = human(progress.total);
+                let size = match progress.total {
+                    0 => "the server does not say how long it is".to_owned(),
+                    total => human(total),
+                };
                 note(&format!(
                     "{place}: the server does not answer range requests: all of it is downloaded \
                      first ({size})"

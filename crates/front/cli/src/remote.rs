@@ -73,7 +73,7 @@ pub fn failure(error: &RemoteError) -> Failure {
         RemoteError::NoRanges { .. } => {
             failure.hint("fetch the whole file with another program, or ask for ranges there")
         }
-        RemoteError::TooLong { .. } => failure.hint(
+        RemoteError::TooLong { .. } | RemoteError::TooMuch { .. } => failure.hint(
             "--cache-limit BYTES lets the cache take more; forerun pull fetches it into a file",
         ),
         RemoteError::Untrusted { .. } => failure

@@ -162,16 +162,8 @@ pub fn partial(place: &str, answer: Response, range: &Range<u64>, total: u64) ->
 /// # Errors
 /// The error in the head; [`RemoteError::Changed`] for another length of the blob.
 pub fn whole(place: &str, answer: Response, range: &Range<u64>, total: u64) -> Result<Body> {
-    let (status, headers) = (answer.status(), answer.headers());
-    if status != StatusCode::OK {
-        return Err(refusal(place, status, headers));
-    }
-    if let Some(coding) = header(headers, CONTENT_ENCODING).filter(|coding| *coding != "identity") {
-        return Err(RemoteError::Refused {
-            place: place.to_owned(),
-            reason: format!("the answer is encoded as {coding}"),
-        });
-    }
+    check_whole(place, &answer)?;
+    let headers = answer.headers();
     let other = |text: &&str| number(text) != Some(total);
     if header(headers, CONTENT_LENGTH).filter(other).is_some() {
         return Err(RemoteError::Changed {
@@ -179,6 +171,30 @@ pub fn whole(place: &str, answer: Response, range: &Range<u64>, total: u64) -> R
         });
     }
     Ok(cut(bounded(place.to_owned(), answer, total), range))
+}
+
+/// Checks the head of an answer with the whole of a blob of unknown length, and returns its body.
+///
+/// # Errors
+/// The error in the head.
+pub fn endless(place: &str, answer: Response) -> Result<Body> {
+    check_whole(place, &answer)?;
+    Ok(bounded(place.to_owned(), answer, u64::MAX))
+}
+
+/// Checks that an answer is the whole of a blob, as it is.
+fn check_whole(place: &str, answer: &Response) -> Result<()> {
+    let (status, headers) = (answer.status(), answer.headers());
+    if status != StatusCode::OK {
+        return Err(refusal(place, status, headers));
+    }
+    match header(headers, CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+        Some(coding) => Err(RemoteError::Refused {
+            place: place.to_owned(),
+            reason: format!("the answer is encoded as {coding}"),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Returns the bytes of `range` of a body, and ends with them.

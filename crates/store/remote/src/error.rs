@@ -86,6 +86,25 @@ pub enum RemoteError {
         /// Most bytes that the cache may take.
         capacity: u64,
     },
+    /// The server sends the file whole, and does not say how long it is.
+    #[error("{place}: the server does not answer range requests, nor say how long the file is")]
+    NoLength {
+        /// Address.
+        place: String,
+        /// The server's name for the version, where it has one.
+        version: Option<String>,
+    },
+    /// A file whose length the server does not say is longer than may be kept.
+    #[error(
+        "{place}: the server does not say how long the file is, and it is longer than the {capacity} \
+         bytes that may be kept"
+    )]
+    TooMuch {
+        /// Address.
+        place: String,
+        /// Most bytes that may be kept.
+        capacity: u64,
+    },
     /// The blob has changed since it was opened.
     #[error("{place}: the blob has changed since it was opened")]
     Changed {

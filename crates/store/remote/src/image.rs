@@ -222,7 +222,20 @@ impl RemoteImage {
         let Some(reference) = self.reference.as_ref().filter(|_| !options.offline) else {
             return Ok(());
         };
-        let resolved = resolve::resolved(reference, options)?;
+        let resolved = match resolve::resolved(reference, options) {
+            // Its length does not tell it from others: all of it came when it was opened.
+            Err(RemoteError::NoLength { place, version }) => {
+                return match &self.identity {
+                    Identity::Version { version: known, .. }
+                        if version.as_ref().is_some_and(|version| version != known) =>
+                    {
+                        Err(RemoteError::Changed { place })
+                    }
+                    _ => Ok(()),
+                };
+            }
+            outcome => outcome?,
+        };
         let layout: Layout = resolved.layout;
         let same = match (&self.identity, &layout.identity) {
             // Another mirror may have answered first, and have another name for the same version.

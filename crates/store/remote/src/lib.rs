@@ -32,10 +32,12 @@ mod resolve;
 pub mod runtime;
 mod scheduler;
 mod site;
+mod spool;
 mod stats;
 mod table;
 mod transfer;
 mod tuning;
+mod unmeasured;
 
 pub use answer::Body;
 pub use credentials::CredentialFiles;

@@ -87,6 +87,24 @@ pub(crate) fn recall(
     Ok(Some(resolved))
 }
 
+/// Returns the length that a version of the file at `address` had when it was opened last.
+pub(crate) fn known_len(
+    cache: &Cache,
+    reference: &Reference,
+    address: &str,
+    version: &str,
+) -> Option<u64> {
+    let known = cache.recall(&key(reference))?;
+    let facts = Facts::decode(&known.facts).ok()?;
+    let Shape::File { addresses, .. } = &facts.shape else {
+        return None;
+    };
+    let is_same = |known: &facts::Address| {
+        known.address == address && known.version.as_deref() == Some(version)
+    };
+    addresses.iter().any(is_same).then_some(facts.len)
+}
+
 fn from_memory(reference: &Reference, known: &Recalled, reason: Option<RemoteError>) -> FromMemory {
     FromMemory {
         answered: known.at,

@@ -11,13 +11,14 @@ use crate::fetch::{Fetcher, Patience};
 use crate::image::{Recorder, RemoteImage};
 use crate::memory;
 use crate::outage::Outage;
-use crate::resolve::{self, Resolved, ResolvedName, named, resolved};
+use crate::resolve::{self, Resolved, ResolvedName};
 use crate::scheduler::{Scheduler, Work};
+use crate::spool::Room;
 use crate::stats::Counters;
 use crate::table::TableSource;
 use crate::{
-    Identity, Layout, Origin, Prefetch, Reference, RemoteBlob, RemoteError, RemoteOptions, Result,
-    download, runtime,
+    DownloadReport, Identity, Layout, Origin, Prefetch, Reference, RemoteBlob, RemoteError,
+    RemoteOptions, Result, download, runtime, unmeasured,
 };
 
 /// Opens the image that `reference` names. Asks its servers for its layout only. Where they do not
@@ -55,7 +56,7 @@ pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<Remote
     let resolved = match options.offline {
         true => offline(&cache, reference, options)?,
         false => recalled(
-            resolved(reference, options),
+            unmeasured::resolved(reference, options, Some(&cache), || Room::in_cache(&cache)),
             &cache,
             reference,
             options,
@@ -85,7 +86,7 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
     let named = match options.offline {
         true => ResolvedName::Image(Box::new(offline(&cache, reference, options)?)),
         false => {
-            let named = named(reference, options);
+            let named = unmeasured::named(reference, options, &cache);
             recalled(named, &cache, reference, options, |known| {
                 ResolvedName::Image(Box::new(known))
             })?
@@ -166,13 +167,18 @@ fn start_using(
         return assemble(cache, Some(reference), resolved, options);
     }
     let facts = resolved.facts.clone();
+    let is_spooled = resolved.is_spooled;
     let whole = resolved
         .layout
         .is_sent_whole()
         .then(|| resolved.layout.clone());
     let image = assemble(cache, Some(reference), resolved, options)?;
     if let Some(layout) = whole {
-        download::download(cache, &layout, &image, options)?;
+        let mut how = options.clone();
+        if is_spooled {
+            how.download = DownloadReport::default();
+        }
+        download::download(cache, &layout, &image, &how)?;
         let list = list(options)?;
         start(&image, options, list);
     }
@@ -220,6 +226,7 @@ fn assemble(
         chunk_size,
         memory,
         facts: _,
+        is_spooled: _,
     } = resolved;
     let counters = Arc::new(Counters::default());
     let patience = Patience {

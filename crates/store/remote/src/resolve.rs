@@ -38,6 +38,8 @@ pub struct Resolved {
     pub memory: Option<FromMemory>,
     /// Chunk size of the image in the cache, where that is known.
     pub chunk_size: Option<u32>,
+    /// The image was fetched into a temporary file already, and its download reported.
+    pub is_spooled: bool,
 }
 
 impl Resolved {
@@ -49,6 +51,7 @@ impl Resolved {
             facts: None,
             memory: None,
             chunk_size: None,
+            is_spooled: false,
         }
     }
 }
@@ -263,7 +266,11 @@ async fn plain(
                 if several {
                     tracing::warn!(%error, "this address of the image is left out");
                 }
-                failed = failed.or(Some(error));
+                // A file of unknown length can be fetched, if nothing better is there.
+                let is_first = failed.is_none();
+                if is_first || matches!(error, RemoteError::NoLength { .. }) {
+                    failed = Some(error);
+                }
                 continue;
             }
         };
@@ -304,7 +311,7 @@ async fn plain(
 }
 
 /// Makes a version that never comes again, for a server that names none: the chunks are of no use later.
-fn unversioned() -> String {
+pub fn unversioned() -> String {
     let now = SystemTime::now();
     let now = now
         .duration_since(std::time::UNIX_EPOCH)

@@ -8,7 +8,8 @@ use crate::client::{self, ClientOptions};
 use crate::pull::{self, PullOptions, Pulled};
 use crate::push::{self, PushOptions, Pushed};
 use crate::registry::Registry;
-use crate::{Progress, Reference, RemoteError, RemoteOptions, Result, resolve};
+use crate::spool::Room;
+use crate::{Progress, Reference, RemoteError, RemoteOptions, Result, unmeasured};
 
 /// Stores `image` under the name of a registry, as [`push`](push::push) does.
 ///
@@ -47,7 +48,8 @@ pub fn pull_to(
     overwrite: bool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Pulled> {
-    let layout = resolve::resolved(reference, options)?.layout;
+    let room = || Room::beside(output);
+    let layout = unmeasured::resolved(reference, options, None, room)?.layout;
     let how = PullOptions {
         timeout: options.timeout,
         stall: options.stall,

@@ -2,7 +2,7 @@
 //! directory of its own, waited for until it answers, and ended when dropped.
 //!
 //! [`Nginx`] serves files, [`DockerRegistry`] blobs and manifests, [`S3Server`] objects; a [`Tunnel`]
-//! has a server appear under another name.
+//! has a server appear under another name, and an [`EndlessServer`] does not say how long its file is.
 //! They give `None` where the machine lacks the program, which in CI is a failure. A [`fault_proxy`] is a link of chosen
 //! latency and bandwidth to any of them, which fails as it is told.
 //!
@@ -11,6 +11,7 @@
 //! that called it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod endless;
 pub mod fault_proxy;
 mod get;
 mod nginx;
@@ -22,6 +23,7 @@ mod tls;
 mod token;
 mod tunnel;
 
+pub use endless::{Ending, EndlessServer};
 pub use get::get;
 pub use nginx::{Nginx, NginxOptions};
 pub use port::free_port;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use forerun_testkit_servers::fault_proxy::{Exchange, FaultProxy, Link};
-use forerun_testkit_servers::{Nginx, NginxOptions};
+use forerun_testkit_servers::{Ending, EndlessServer, Nginx, NginxOptions};
 
 use crate::common::place::{Place, noise};
 use crate::common::ran;
@@ -72,6 +72,35 @@ fn an_image_longer_than_the_cache_may_be_is_refused() {
     );
     assert!(refused.stderr.contains(&text), "{}", refused.stderr);
     assert_eq!(downloads(&proxy), 0);
+}
+
+#[test]
+fn an_image_of_unknown_length_is_downloaded_once_with_a_note() {
+    let place = Place::new();
+    let bytes = fs::read(place.path("image")).unwrap();
+    let server = EndlessServer::start(bytes.clone(), Some("\"1\""), Ending::LastChunk);
+    let url = server.url();
+    let listing = place.run(&["ls", &url]);
+    assert_eq!(listing.stdout, place.run(&["ls", "image"]).ok().stdout);
+    let note = format!(
+        "forerun: {url}: the server does not answer range requests: all of it is downloaded first (the \
+         server does not say how long it is)\n"
+    );
+    assert_eq!(listing.stderr, note);
+    let mounted = place.mount(&[], &url);
+    assert!(fs::read(place.path("mnt/sub/other")).unwrap() == noise(9 << 20));
+    mounted.end();
+    assert_eq!(server.downloads(), 1);
+    place.run(&["pull", "-q", &url, "copy"]).ok();
+    assert!(fs::read(place.path("copy")).unwrap() == bytes);
+    assert_eq!(server.downloads(), 2);
+
+    let refused = place.run(&["ls", "--cache-limit", "1M", &url]);
+    assert_eq!(refused.code, Some(4), "{}", refused.stderr);
+    server.end_with(Ending::Cut);
+    let cut = place.run(&["pull", "-q", &url, "cut"]);
+    assert_eq!(cut.code, Some(4), "{}", cut.stderr);
+    assert!(!place.path("cut").exists());
 }
 
 #[test]

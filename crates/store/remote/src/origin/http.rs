@@ -2,6 +2,7 @@
 //!
 //! Of servers that do not answer range requests, all of the file is requested each time, and the bytes
 //! before the range are skipped. The caller knows that from the description and requests the file once.
+//! Where they do not say its length either, the description is [`RemoteError::NoLength`].
 //!
 //! The answer to a HEAD is used if it has everything. Otherwise one byte is requested: some servers
 //! support ranges and do not say so, and some addresses are signed for GET alone. The version is a
@@ -18,10 +19,10 @@ use reqwest::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
     ETAG, HeaderMap, HeaderValue, IF_MATCH, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE,
 };
-use reqwest::{Client, Method, RequestBuilder, StatusCode};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use url::Url;
 
-use crate::answer::{ContentRange, header, partial, refusal, whole};
+use crate::answer::{ContentRange, endless, header, partial, refusal, whole};
 use crate::client::failure;
 use crate::hide::place_of;
 use crate::{Body, Description, Origin, RemoteError, Result};
@@ -118,11 +119,11 @@ impl HttpOrigin {
             StatusCode::OK => return self.whole_file(headers),
             _ => return Err(refusal(&self.place, status, headers)),
         };
-        let len = len.ok_or_else(|| RemoteError::Refused {
-            place: self.place.clone(),
-            reason: "the server does not say how long the file is".to_owned(),
-        })?;
         let version = version(headers);
+        let Some(len) = len else {
+            let place = self.place.clone();
+            return Err(RemoteError::NoLength { place, version });
+        };
         // The body is read to its end so that the connection can be used again.
         let _one_byte = answer.bytes().await;
         Ok(Description {
@@ -135,52 +136,58 @@ impl HttpOrigin {
 
     /// Describes the file of a server that sends all of it in answer to a range request.
     fn whole_file(&self, headers: &HeaderMap) -> Result<Description> {
-        let refused = |reason: &str| RemoteError::Refused {
-            place: self.place.clone(),
-            reason: reason.to_owned(),
-        };
         if header(headers, CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
-            return Err(refused("the server sends the file in another encoding"));
+            return Err(RemoteError::Refused {
+                place: self.place.clone(),
+                reason: "the server sends the file in another encoding".to_owned(),
+            });
         }
+        let version = version(headers);
         let len = header(headers, CONTENT_LENGTH).and_then(|len| len.parse().ok());
-        let len = len.ok_or_else(|| {
-            refused("the server does not answer range requests, nor say how long the file is")
-        })?;
+        let Some(len) = len else {
+            let place = self.place.clone();
+            return Err(RemoteError::NoLength { place, version });
+        };
         Ok(Description {
             len,
-            version: version(headers),
+            version,
             digest: None,
             whole: true,
         })
     }
 
     async fn part(&self, range: Range<u64>, description: &Description) -> Result<Body> {
-        let mut request = match description.whole {
+        let request = match description.whole {
             true => self.request(Method::GET),
             false => self.get(&range),
         };
-        if let Some(known) = &description.version {
-            request = match known.strip_prefix(MODIFIED) {
-                Some(date) => request.header(IF_UNMODIFIED_SINCE, date),
-                None => request.header(IF_MATCH, known),
-            };
-        }
-        let answer = request.send().await;
-        let answer = answer.map_err(|error| failure(&self.place, &error))?;
-        let told = version(answer.headers());
-        let other = answer.status().is_success()
-            && description.version.is_some()
-            && told.is_some()
-            && told != description.version;
-        if other {
-            return Err(RemoteError::Changed {
-                place: self.place.clone(),
-            });
-        }
+        let answer = self.of_version(request, description.version.as_deref());
+        let answer = answer.await?;
         match description.whole {
             true => whole(&self.place, answer, &range, description.len),
             false => partial(&self.place, answer, &range, description.len),
         }
+    }
+}
+
+impl HttpOrigin {
+    /// Sends a request for a version of the file, and returns the answer, unless it is of another version.
+    async fn of_version(&self, request: RequestBuilder, known: Option<&str>) -> Result<Response> {
+        let request = match known.map(|known| (known, known.strip_prefix(MODIFIED))) {
+            Some((_, Some(date))) => request.header(IF_UNMODIFIED_SINCE, date),
+            Some((known, None)) => request.header(IF_MATCH, known),
+            None => request,
+        };
+        let answer = request.send().await;
+        let answer = answer.map_err(|error| failure(&self.place, &error))?;
+        let told = version(answer.headers());
+        let is_other = |known| told.as_deref().is_some_and(|told| told != known);
+        if answer.status().is_success() && known.is_some_and(is_other) {
+            return Err(RemoteError::Changed {
+                place: self.place.clone(),
+            });
+        }
+        Ok(answer)
     }
 }
 
@@ -196,6 +203,11 @@ impl Origin for HttpOrigin {
     fn fetch(&self, range: Range<u64>, description: &Description) -> BoxFuture<'_, Result<Body>> {
         let description = description.clone();
         async move { self.part(range, &description).await }.boxed()
+    }
+
+    fn fetch_whole<'a>(&'a self, version: Option<&'a str>) -> BoxFuture<'a, Result<Body>> {
+        let request = self.request(Method::GET);
+        async move { endless(&self.place, self.of_version(request, version).await?) }.boxed()
     }
 }
 

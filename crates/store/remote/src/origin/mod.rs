@@ -11,10 +11,11 @@ use std::fmt;
 use std::ops::Range;
 
 use forerun_cache::Digest;
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use crate::Result;
 use crate::answer::Body;
+use crate::{RemoteError, Result};
 
 pub use absent::Absent;
 pub use http::HttpOrigin;
@@ -50,6 +51,15 @@ pub trait Origin: Send + Sync + fmt::Debug {
     /// body is given: status, range, total length, version. The body may be shorter than the range if
     /// the connection ends; it is never longer.
     fn fetch(&self, range: Range<u64>, description: &Description) -> BoxFuture<'_, Result<Body>>;
+
+    /// Asks for all of a blob whose length the server does not say, of the version that it gave, if it gave
+    /// one. The answer's head is checked before the body is given. The body ends with an error where the
+    /// connection ended before the answer did, as far as the protocol shows that.
+    fn fetch_whole<'a>(&'a self, version: Option<&'a str>) -> BoxFuture<'a, Result<Body>> {
+        let _of_any_version = version;
+        let place = self.place().to_owned();
+        std::future::ready(Err(RemoteError::NoRanges { place })).boxed()
+    }
 
     /// Reads credentials again, on the user's signal.
     fn reload(&self) {}

@@ -16,4 +16,5 @@ mod registry;
 mod s3;
 mod scheduling;
 mod support;
+mod unmeasured;
 mod whole;

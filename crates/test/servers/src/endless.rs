@@ -1,0 +1,165 @@
+//! A web server that sends files whole and does not say how long they are.
+
+use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// How an answer ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Chunked, with the last chunk.
+    LastChunk,
+    /// Chunked, and the connection is closed before the last chunk.
+    Cut,
+    /// HTTP/1.0: where the connection is closed.
+    Close,
+}
+
+/// A server with one file at every path. It runs until the process ends.
+#[derive(Debug)]
+pub struct EndlessServer {
+    address: SocketAddr,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    body: Vec<u8>,
+    /// Whether the body comes again and again.
+    repeats: bool,
+    etag: Option<&'static str>,
+    ending: Mutex<Ending>,
+    /// Requests for the whole file.
+    whole: Mutex<usize>,
+}
+
+impl EndlessServer {
+    /// Serves `body`, with an `ETag` if there is one.
+    ///
+    /// # Panics
+    /// Where the system gives no port.
+    #[must_use]
+    pub fn start(body: Vec<u8>, etag: Option<&'static str>, ending: Ending) -> Self {
+        Self::with(State {
+            body,
+            repeats: false,
+            etag,
+            ending: Mutex::new(ending),
+            whole: Mutex::new(0),
+        })
+    }
+
+    /// Serves `body` again and again in an answer that never ends.
+    ///
+    /// # Panics
+    /// Where the system gives no port.
+    #[must_use]
+    pub fn start_repeating(body: Vec<u8>) -> Self {
+        Self::with(State {
+            body,
+            repeats: true,
+            etag: Some("\"endless\""),
+            ending: Mutex::new(Ending::Close),
+            whole: Mutex::new(0),
+        })
+    }
+
+    fn with(state: State) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port for a server");
+        let address = listener.local_addr().expect("the port of a server");
+        let state = Arc::new(state);
+        let of_thread = Arc::clone(&state);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let state = Arc::clone(&of_thread);
+                // The client may close before all is sent.
+                thread::spawn(move || state.answer(&stream));
+            }
+        });
+        Self { address, state }
+    }
+
+    /// Returns the address of the file.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/image", self.address)
+    }
+
+    /// Changes how the answers from now on end.
+    pub fn end_with(&self, ending: Ending) {
+        *self
+            .state
+            .ending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = ending;
+    }
+
+    /// Returns the number of requests for the whole file.
+    #[must_use]
+    pub fn downloads(&self) -> usize {
+        *self
+            .state
+            .whole
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn answer(&self, stream: &TcpStream) -> io::Result<()> {
+        let mut lines = BufReader::new(stream).lines();
+        let request = lines.next().unwrap_or_else(|| Ok(String::new()))?;
+        let mut is_ranged = false;
+        for line in lines {
+            let line = line?.to_ascii_lowercase();
+            is_ranged |= line.starts_with("range:");
+            if line.is_empty() {
+                break;
+            }
+        }
+        let is_head = request.starts_with("HEAD");
+        if !is_head && !is_ranged {
+            *self.whole.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        }
+        let ending = *self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = BufWriter::new(stream);
+        match ending {
+            Ending::Close => write!(out, "HTTP/1.0 200 OK\r\n")?,
+            Ending::LastChunk | Ending::Cut => write!(
+                out,
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: close\r\n"
+            )?,
+        }
+        if let Some(etag) = self.etag {
+            write!(out, "etag: {etag}\r\n")?;
+        }
+        write!(out, "\r\n")?;
+        if !is_head {
+            self.body(&mut out, ending)?;
+        }
+        out.flush()
+    }
+
+    fn body(&self, out: &mut impl io::Write, ending: Ending) -> io::Result<()> {
+        loop {
+            for piece in self.body.chunks(50_000) {
+                match ending {
+                    Ending::Close => out.write_all(piece)?,
+                    Ending::LastChunk | Ending::Cut => {
+                        write!(out, "{:x}\r\n", piece.len())?;
+                        out.write_all(piece)?;
+                        write!(out, "\r\n")?;
+                    }
+                }
+            }
+            if !self.repeats {
+                break;
+            }
+        }
+        match ending {
+            Ending::LastChunk => write!(out, "0\r\n\r\n"),
+            Ending::Cut | Ending::Close => Ok(()),
+        }
+    }
+}

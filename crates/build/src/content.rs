@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::host::HostFile;
+use super::sparse::SparseFile;
 
 /// The contents of a new regular file; its length is in [`NodeKind::File`](super::NodeKind::File).
 #[derive(Clone)]
@@ -53,7 +54,10 @@ impl Content {
     /// The errors of opening a host file.
     pub fn open(&self, len: u64) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
-            Self::Host(file) => Box::new(file.open()?),
+            Self::Host(file) => match SparseFile::new(file.open()?)? {
+                Ok(sparse) => Box::new(sparse),
+                Err(dense) => Box::new(dense),
+            },
             Self::Part { file, offset } => Box::new(PartReader {
                 file: Arc::clone(file),
                 at: *offset,

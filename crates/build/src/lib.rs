@@ -20,6 +20,7 @@ mod parallel;
 mod pattern;
 mod priorities;
 mod scan;
+mod sparse;
 mod tar;
 mod time;
 mod times;

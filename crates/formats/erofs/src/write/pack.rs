@@ -217,6 +217,12 @@ impl<'p, 't> Packer<'p, 't> {
         }
         let mut stream = self.open(wanted)?;
         while stream.left() > 0 {
+            let len = chunk.min(stream.left());
+            if self.check(wanted, stream.hole())? >= len {
+                self.check(wanted, stream.skip(len))?;
+                chunks.push(HOLE);
+                continue;
+            }
             let bytes = self.check(wanted, stream.read(chunk))?;
             chunks.push(self.chunk(bytes)?);
         }

@@ -139,6 +139,13 @@ impl Emitter<'_, '_> {
         let start = self.out.position();
         let mut written = 0;
         while stream.left() > 0 {
+            let hole = stream.hole().map_err(|error| error.of(path(), *len))?;
+            let hole = hole - hole % u64_from(PIECE);
+            if hole > 0 {
+                stream.skip(hole).map_err(|error| error.of(path(), *len))?;
+                self.out.hole_to(self.out.position() + hole)?;
+                continue;
+            }
             let bytes = stream.read(CHUNK).map_err(|error| error.of(path(), *len))?;
             for piece in bytes.chunks(PIECE) {
                 let end = self.out.position() + u64_from(piece.len());

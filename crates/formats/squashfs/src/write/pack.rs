@@ -192,6 +192,14 @@ impl<'p, 't> Packer<'p, 't> {
         let mut left = wanted.body_len.saturating_sub(u64_from(start.len()));
         while left > 0 {
             let len = left.min(u64::from(self.options.block_size));
+            if self.options.sparse && hasher.is_none() && self.check(wanted, stream.hole())? >= len
+            {
+                self.check(wanted, stream.skip(len))?;
+                let first = std::mem::take(&mut first);
+                self.send(Vec::new(), Role::Hole { first, len })?;
+                left -= len;
+                continue;
+            }
             let block = self.check(wanted, stream.read(len))?;
             hasher.iter_mut().for_each(|hasher| {
                 hasher.update(&block);

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
 use crate::json;
-use crate::socket::ask_all;
+use crate::socket::{ANSWER_TIMEOUT, Silent, ask_all};
 
 /// Unmount what forerun mounted, also where the serving process was killed
 #[derive(Args, Clone, Debug)]
@@ -101,7 +101,13 @@ fn is_served(path: &Path) -> bool {
         return false;
     };
     let device = format!("{}:{}", entry.device.0, entry.device.1);
-    ask_all()
+    let asked = ask_all(ANSWER_TIMEOUT);
+    let is_silent = |process: &Silent| process.serves(&device) == Some(true);
+    if asked.silent.iter().any(is_silent) {
+        return true;
+    }
+    asked
+        .answers
         .iter()
         .any(|told| json::text(&told.mount, "device") == device)
 }

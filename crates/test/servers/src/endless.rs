@@ -20,11 +20,11 @@ pub enum Ending {
 #[derive(Debug)]
 pub struct EndlessServer {
     address: SocketAddr,
-    state: Arc<State>,
+    file: Arc<File>,
 }
 
 #[derive(Debug)]
-struct State {
+struct File {
     body: Vec<u8>,
     /// Whether the body comes again and again.
     repeats: bool,
@@ -41,7 +41,7 @@ impl EndlessServer {
     /// Where the system gives no port.
     #[must_use]
     pub fn start(body: Vec<u8>, etag: Option<&'static str>, ending: Ending) -> Self {
-        Self::with(State {
+        Self::with(File {
             body,
             repeats: false,
             etag,
@@ -56,7 +56,7 @@ impl EndlessServer {
     /// Where the system gives no port.
     #[must_use]
     pub fn start_repeating(body: Vec<u8>) -> Self {
-        Self::with(State {
+        Self::with(File {
             body,
             repeats: true,
             etag: Some("\"endless\""),
@@ -65,19 +65,19 @@ impl EndlessServer {
         })
     }
 
-    fn with(state: State) -> Self {
+    fn with(file: File) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port for a server");
         let address = listener.local_addr().expect("the port of a server");
-        let state = Arc::new(state);
-        let of_thread = Arc::clone(&state);
+        let file = Arc::new(file);
+        let of_thread = Arc::clone(&file);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let state = Arc::clone(&of_thread);
+                let file = Arc::clone(&of_thread);
                 // The client may close before all is sent.
-                thread::spawn(move || state.answer(&stream));
+                thread::spawn(move || file.answer(&stream));
             }
         });
-        Self { address, state }
+        Self { address, file }
     }
 
     /// Returns the address of the file.
@@ -89,7 +89,7 @@ impl EndlessServer {
     /// Changes how the answers from now on end.
     pub fn end_with(&self, ending: Ending) {
         *self
-            .state
+            .file
             .ending
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = ending;
@@ -99,14 +99,14 @@ impl EndlessServer {
     #[must_use]
     pub fn downloads(&self) -> usize {
         *self
-            .state
+            .file
             .whole
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl File {
     fn answer(&self, stream: &TcpStream) -> io::Result<()> {
         let mut lines = BufReader::new(stream).lines();
         let request = lines.next().unwrap_or_else(|| Ok(String::new()))?;

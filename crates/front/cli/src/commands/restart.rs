@@ -12,7 +12,7 @@ use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::json::{number, text};
 use crate::output::Output;
-use crate::socket::{StatusAnswer, ask, ask_all};
+use crate::socket::{ANSWER_TIMEOUT, Silent, StatusAnswer, ask, ask_all};
 
 /// Longer than the old process waits for the new one.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(150);
@@ -62,7 +62,8 @@ fn restart(dir: &Path) -> Result<u64> {
     let path = entry.mount_point.display().to_string();
     let (major, minor) = entry.device;
     let device = format!("{major}:{minor}");
-    let all = ask_all();
+    let asked = ask_all(ANSWER_TIMEOUT);
+    let all = &asked.answers;
     if forerun_kernel::is_ours(&entry.fstype, &entry.source) {
         let mut all = all.iter();
         return Err(failure(
@@ -77,16 +78,38 @@ fn restart(dir: &Path) -> Result<u64> {
         let answer = answer.map_err(|error| failure(format!("its process: {}", reason(&error))))?;
         match answer.as_str() {
             "another mount" => {}
-            DONE => return new_process(&path, old),
+            DONE => return new_process(&path, &device, old),
             "" => return Err(failure("its process has ended").hint(remount(dir))),
             why => return Err(failure(why)),
         }
     }
-    let failure = failure("no process of yours serves it");
-    Err(failure.hint(format!(
+    Err(unserved(dir, &device, &asked.silent))
+}
+
+/// Returns the failure for a mount that no process serves which answered.
+fn unserved(dir: &Path, device: &str, silent: &[Silent]) -> Failure {
+    let seconds = ANSWER_TIMEOUT.as_secs();
+    let again = "if it is stopped, let it go on (kill -CONT); on a busy machine try again";
+    let mut known = silent.iter();
+    if let Some(process) = known.find(|process| process.serves(device) == Some(true)) {
+        let pid = process.pid;
+        return failure(format!(
+            "process {pid}, which serves it, has not answered for {seconds} s"
+        ))
+        .hint(again);
+    }
+    let mut unknown = silent.iter();
+    if let Some(process) = unknown.find(|process| process.serves(device).is_none()) {
+        let pid = process.pid;
+        return failure(format!(
+            "no process that answers serves it; process {pid} has not answered for {seconds} s, and may"
+        ))
+        .hint(again);
+    }
+    failure("no process of yours serves it").hint(format!(
         "{}; forerun status lists those there are",
         remount(dir)
-    )))
+    ))
 }
 
 /// Finds the mount on `dir`, if it is one of forerun's.
@@ -106,13 +129,17 @@ fn entry(dir: &Path) -> Result<MountEntry> {
 }
 
 /// Finds the process that has taken over from `old`.
-fn new_process(path: &str, old: &StatusAnswer) -> Result<u64> {
-    let all = ask_all();
-    let new = all
-        .iter()
-        .find(|new| text(&new.mount, "dir") == path && new.socket != old.socket);
-    let new = new.ok_or_else(|| failure("its new process does not tell of itself"))?;
-    Ok(number(&new.mount, "pid"))
+fn new_process(path: &str, device: &str, old: &StatusAnswer) -> Result<u64> {
+    let asked = ask_all(ANSWER_TIMEOUT);
+    let is_new = |new: &&StatusAnswer| text(&new.mount, "dir") == path && new.socket != old.socket;
+    if let Some(new) = asked.answers.iter().find(is_new) {
+        return Ok(number(&new.mount, "pid"));
+    }
+    let pid = number(&old.mount, "pid");
+    let is_its = |new: &&Silent| new.serves(device) == Some(true) && new.pid != pid;
+    let silent = asked.silent.iter().find(is_its);
+    let silent = silent.ok_or_else(|| failure("its new process does not tell of itself"))?;
+    Ok(silent.pid)
 }
 
 fn remount(dir: &Path) -> String {

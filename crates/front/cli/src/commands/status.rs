@@ -13,7 +13,7 @@ use crate::json::{number, text};
 use crate::output::Output;
 use crate::remote::human;
 use crate::size::{count_of, counted};
-use crate::socket::ask_all;
+use crate::socket::{ANSWER_TIMEOUT, Silent, ask_all};
 
 use super::watch;
 
@@ -44,7 +44,10 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result {
     if let Some(interval) = args.watch {
         return watch::run(context, interval);
     }
-    let mut mounts: Vec<_> = ask_all().into_iter().map(|told| told.mount).collect();
+    let asked = ask_all(ANSWER_TIMEOUT);
+    let silent = asked.silent.iter().flat_map(Silent::rows);
+    let answers = asked.answers.into_iter().map(|told| told.mount);
+    let mut mounts: Vec<_> = answers.chain(silent).collect();
     let shown = report(&mut mounts, context.global.verbose > 0);
     let mut out = Output::stdout()?;
     if context.global.json {
@@ -109,6 +112,15 @@ fn lines(mount: &Value, verbose: bool) -> Vec<String> {
     let (dir, image) = (text(mount, "dir"), text(mount, "image"));
     let memory = human(number(mount, "memory_bytes"));
     let pid = number(mount, "pid");
+    if mount.get("answering").and_then(Value::as_bool) == Some(false) {
+        let place = match dir {
+            "" => "a mount".to_owned(),
+            dir => format!("{dir}  {image}"),
+        };
+        let seconds = ANSWER_TIMEOUT.as_secs();
+        let line = format!("{place}  pid {pid}  not answering for {seconds} s");
+        return vec![printable(&line).to_string()];
+    }
     let via = match mount.get("kernel_reads") {
         Some(Value::Object(_)) => "  by the kernel",
         _ => "",

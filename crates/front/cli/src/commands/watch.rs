@@ -13,7 +13,7 @@ use crate::escape::printable;
 use crate::json::{number, text};
 use crate::output::{Output, terminal_width};
 use crate::size::{count_of, counted, human};
-use crate::socket::ask_all;
+use crate::socket::{SHORT_TIMEOUT, ask_all};
 
 /// The longest interval.
 const LONGEST: f64 = 86_400.0;
@@ -168,7 +168,8 @@ struct Seen {
 pub fn run(context: &Context, interval: Duration) -> Result {
     let mut seen: HashMap<String, Seen> = HashMap::new();
     for round in 0_u64.. {
-        let mut mounts: Vec<_> = ask_all().into_iter().map(|told| told.mount).collect();
+        let answers = ask_all(SHORT_TIMEOUT).answers.into_iter();
+        let mut mounts: Vec<_> = answers.map(|told| told.mount).collect();
         mounts.sort_by(|a, b| text(a, "dir").cmp(text(b, "dir")));
         let rates: Vec<_> = mounts
             .iter()

@@ -12,6 +12,7 @@
 //! process that is gone; the next process that asks removes it.
 
 mod runtime_dir;
+mod silent;
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, Permissions};
@@ -29,9 +30,17 @@ use tempfile::TempPath;
 
 use crate::confine::directory_of;
 use runtime_dir::{Directory, directory};
+pub use silent::Silent;
 
-/// Limit for a program that asks and does not read, and for one that does not answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Limit for a program that asks and does not read.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(2);
+/// Limit for a process that does not answer. Its answer takes milliseconds; on a machine whose disk or memory
+/// stalls a process may not run for seconds. One that is stopped never answers, and the user waits for it.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same for programs that ask again soon.
+pub const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Processes that are asked at the same time.
+const ASKED_AT_ONCE: usize = 32;
 /// By then a socket has its name, unless its process has died: it is made before the image is opened,
 /// which may be at a slow server.
 const NAMED_WITHIN: Duration = Duration::from_secs(600);
@@ -90,8 +99,8 @@ impl Unnamed {
 
 /// Reads a question: nothing, for the status, or the device number of the mount to restart.
 pub fn question(asker: &UnixStream) -> io::Result<String> {
-    asker.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    let question = read_all(asker, MAX_QUESTION, Instant::now() + ANSWER_TIMEOUT)?;
+    asker.set_write_timeout(Some(QUESTION_TIMEOUT))?;
+    let question = read_all(asker, MAX_QUESTION, Instant::now() + QUESTION_TIMEOUT)?;
     asker.set_read_timeout(None)?;
     Ok(question)
 }
@@ -166,25 +175,34 @@ pub struct StatusAnswer {
     pub mount: Value,
 }
 
-/// Collects the answers of all processes that serve. Sockets at which no process listens are removed.
-pub fn ask_all() -> Vec<StatusAnswer> {
-    ask_all_in(directory())
+/// The outcome of asking all processes.
+#[derive(Default)]
+pub struct Asked {
+    /// Their answers.
+    pub answers: Vec<StatusAnswer>,
+    /// The processes that did not answer in time.
+    pub silent: Vec<Silent>,
 }
 
-fn ask_all_in(path: PathBuf) -> Vec<StatusAnswer> {
+/// Asks all processes that serve, each for `patience` at most. Sockets at which no process listens are removed.
+pub fn ask_all(patience: Duration) -> Asked {
+    ask_all_in(directory(), patience)
+}
+
+fn ask_all_in(path: PathBuf, patience: Duration) -> Asked {
     let name = path.display().to_string();
     match Directory::open(path) {
-        Ok(dir) => ask_all_of(&dir),
-        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Ok(dir) => ask_all_of(&dir, patience),
+        Err(error) if error.kind() == ErrorKind::NotFound => Asked::default(),
         Err(error) => {
             tracing::warn!("{name} is ignored: {error}");
-            Vec::new()
+            Asked::default()
         }
     }
 }
 
-fn ask_all_of(dir: &Directory) -> Vec<StatusAnswer> {
-    let mut told = Vec::new();
+fn ask_all_of(dir: &Directory, patience: Duration) -> Asked {
+    let mut sockets = Vec::new();
     let entries = std::fs::read_dir(dir.at(OsStr::new("."))).into_iter();
     for entry in entries.flatten().flatten() {
         let name = entry.file_name();
@@ -193,28 +211,51 @@ fn ask_all_of(dir: &Directory) -> Vec<StatusAnswer> {
         if extension.is_some_and(|extension| extension == UNNAMED) && is_left_over(&by_descriptor) {
             let _gone_already = std::fs::remove_file(&by_descriptor);
         }
-        if extension.is_none_or(|extension| extension != NAMED) {
-            continue;
-        }
-        let mut answer = ask(&by_descriptor, "", ANSWER_TIMEOUT);
-        // Its process ended between the question and the answer. The socket of a process that is ending may
-        // take another question; what is left of it afterwards says more.
-        let until = Instant::now() + ANSWER_TIMEOUT;
-        while answer.as_ref().map_or_else(is_cut_off, String::is_empty) && Instant::now() < until {
-            std::thread::sleep(PAUSE);
-            answer = ask(&by_descriptor, "", ANSWER_TIMEOUT);
-        }
-        match answer.and_then(|answer| Ok(serde_json::from_str(&answer)?)) {
-            Ok(mount) => told.push(StatusAnswer { socket, mount }),
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                let _gone_already = std::fs::remove_file(&by_descriptor);
-            }
-            // Its process has just ended.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => tracing::warn!("{}: {error}", socket.display()),
+        if extension.is_some_and(|extension| extension == NAMED) {
+            sockets.push((by_descriptor, socket));
         }
     }
-    told
+    let mut asked = Asked::default();
+    // Together: one that does not answer delays the others not at all.
+    for sockets in sockets.chunks(ASKED_AT_ONCE) {
+        let outcomes: Vec<_> = std::thread::scope(|scope| {
+            let ask = |socket| scope.spawn(move || ask_patiently(socket, patience));
+            let threads: Vec<_> = sockets.iter().map(|(socket, _)| ask(socket)).collect();
+            let outcomes = threads.into_iter().map(|thread| thread.join());
+            outcomes.map(Result::ok).collect()
+        });
+        for ((by_descriptor, socket), outcome) in sockets.iter().zip(outcomes) {
+            let Some(answer) = outcome else { continue };
+            match answer.and_then(|answer| Ok(serde_json::from_str(&answer)?)) {
+                Ok(mount) => asked.answers.push(StatusAnswer {
+                    socket: socket.clone(),
+                    mount,
+                }),
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                    let _gone_already = std::fs::remove_file(by_descriptor);
+                }
+                // Its process has just ended.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) if error.kind() == ErrorKind::TimedOut => {
+                    asked.silent.push(Silent::at(socket));
+                }
+                Err(error) => tracing::warn!("{}: {error}", socket.display()),
+            }
+        }
+    }
+    asked
+}
+
+/// Asks for the status, again where the process ended between the question and the answer: the socket of a
+/// process that is ending may take another question, and what is left of it afterwards says more.
+fn ask_patiently(socket: &Path, patience: Duration) -> io::Result<String> {
+    let until = Instant::now() + patience;
+    let mut answer = ask(socket, "", patience);
+    while answer.as_ref().map_or_else(is_cut_off, String::is_empty) && Instant::now() < until {
+        std::thread::sleep(PAUSE);
+        answer = ask(socket, "", until.saturating_duration_since(Instant::now()));
+    }
+    answer
 }
 
 /// Returns whether the other process closed the connection before it answered.
@@ -293,7 +334,7 @@ mod tests {
             let (mut asker, _) = listener.accept().unwrap();
             asker.write_all(b"{\"pid\":1}\n").unwrap();
         });
-        let told = ask_all_in(dir.path().to_path_buf());
+        let told = ask_all_in(dir.path().to_path_buf(), ANSWER_TIMEOUT).answers;
         answering.join().unwrap();
         assert_eq!(told.len(), 1);
         assert_eq!(
@@ -343,6 +384,27 @@ mod tests {
     }
 
     #[test]
+    fn silent_processes_are_named_and_delay_no_other() {
+        let dir = temp_dir("sockets-silent");
+        let silent: Vec<_> = (0..5)
+            .map(|_| listen(dir.path()).unwrap().name().unwrap())
+            .collect();
+        let (listener, _) = listen(dir.path()).unwrap().name().unwrap();
+        let answering = std::thread::spawn(move || {
+            let (mut asker, _) = listener.accept().unwrap();
+            asker.write_all(b"{\"pid\":1}\n").unwrap();
+        });
+        let asked = ask_all_in(dir.path().to_path_buf(), Duration::from_millis(500));
+        answering.join().unwrap();
+        assert_eq!((asked.answers.len(), asked.silent.len()), (1, 5));
+        for process in &asked.silent {
+            assert_eq!(process.pid, u64::from(std::process::id()));
+            assert_eq!(process.rows()[0]["answering"], false);
+        }
+        assert!(silent.iter().all(|(_, socket)| socket.exists()));
+    }
+
+    #[test]
     fn processes_that_end_while_they_are_asked() {
         for is_accepted in [false, true] {
             let dir = temp_dir("sockets-ending");
@@ -358,7 +420,8 @@ mod tests {
                     poll(&mut asked, None).unwrap();
                 }
             });
-            assert!(ask_all_in(dir.path().to_path_buf()).is_empty());
+            let asked = ask_all_in(dir.path().to_path_buf(), ANSWER_TIMEOUT);
+            assert!(asked.answers.is_empty() && asked.silent.is_empty());
             ending.join().unwrap();
             assert!(!socket.exists());
         }

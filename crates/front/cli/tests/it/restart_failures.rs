@@ -187,3 +187,52 @@ fn a_volume_with_open_files_that_were_removed_is_not_handed_over() {
     assert_eq!(fs::read(scene.path("mnt/new")).unwrap(), b"it goes on");
     scene.answers();
 }
+
+#[test]
+fn a_server_that_is_stopped_is_told_of_as_not_answering() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    scene.mount(&[]);
+    let server = scene.server();
+    let number = server.as_raw_nonzero().to_string();
+    kill_process(server, Signal::STOP).unwrap();
+    // Together: each waits as long as a process may take to answer.
+    let spawn = |args: &[&str]| {
+        let mut command = scene.command(args);
+        command.stdout(std::process::Stdio::piped());
+        command.stderr(std::process::Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let asked = [
+        &["-q", "status"][..],
+        &["-q", "status", "--json"],
+        &["-q", "restart", "mnt"],
+    ]
+    .map(spawn);
+    let [shown, rows, restart] = asked.map(|child| ran(child.wait_with_output().unwrap()));
+    kill_process(server, Signal::CONT).unwrap();
+
+    let shown = shown.ok();
+    let line = String::from_utf8(shown.stdout).unwrap();
+    let end = format!("  pid {number}  not answering for 10 s\n");
+    assert!(line.ends_with(&end), "{line}");
+    let rows = rows.ok().json();
+    assert_eq!(rows[0]["answering"], false);
+    assert_eq!(rows[0]["pid"].to_string(), number);
+    let told = format!(
+        "forerun: mnt: process {number}, which serves it, has not answered for 10 s\n  hint: if it is \
+         stopped, let it go on (kill -CONT); on a busy machine try again"
+    );
+    if restart.stderr.contains("which serves it") {
+        restart.fails(7, &told);
+    } else {
+        // Linux before 6.14 does not say which process serves which mount.
+        let text = format!("process {number} has not answered for 10 s, and may");
+        assert!(restart.stderr.contains(&text), "{}", restart.stderr);
+    }
+
+    scene.restart().ok();
+    scene.answers();
+    scene.run(&["umount", "mnt"]).ok();
+}

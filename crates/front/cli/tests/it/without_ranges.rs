@@ -95,8 +95,11 @@ fn an_image_of_unknown_length_is_downloaded_once_with_a_note() {
     assert!(fs::read(place.path("copy")).unwrap() == bytes);
     assert_eq!(server.downloads(), 2);
 
-    let refused = place.run(&["ls", "--cache-limit", "1M", &url]);
+    let small = ["ls", "--cache-dir", "small", "--cache-limit", "1M", &url];
+    let refused = place.run(&small);
     assert_eq!(refused.code, Some(4), "{}", refused.stderr);
+    let text = "it is longer than the 1048576 bytes that may be kept\n  hint: --cache-limit ";
+    assert!(refused.stderr.contains(text), "{}", refused.stderr);
     server.end_with(Ending::Cut);
     let cut = place.run(&["pull", "-q", &url, "cut"]);
     assert_eq!(cut.code, Some(4), "{}", cut.stderr);

@@ -1,6 +1,6 @@
 //! The nodes that a name stands for, through all layers.
 
-use forerun_vfs::Result;
+use forerun_vfs::{Error, Result};
 
 use crate::ids::LayerNode;
 use crate::stack::{Effect, Stack};
@@ -9,7 +9,8 @@ use crate::whiteout;
 /// Returns what `name` stands for in `dirs`, which are merged, topmost first: nothing, one node, or several
 /// directories to merge. With `first`, the topmost of `dirs` is known to have that directory.
 ///
-/// Whether one of the directories is opaque shows when it is listed, not here.
+/// Whether one of the directories is opaque shows when it is listed, not here. A node below
+/// others whose metadata is damaged is the last of them.
 ///
 /// # Errors
 /// Those of the layers.
@@ -36,10 +37,17 @@ pub fn find(
             }
         }
         searched = index;
-        match stack.effect(node)? {
-            Effect::Merges => found.push(node),
-            Effect::Replaces if found.is_empty() => return Ok(vec![node]),
-            Effect::Replaces | Effect::Hides => return Ok(found),
+        match stack.effect(node) {
+            Ok(Effect::Merges) => found.push(node),
+            Ok(Effect::Replaces) if found.is_empty() => return Ok(vec![node]),
+            Ok(Effect::Replaces | Effect::Hides) => return Ok(found),
+            // Whether it hides or merges is not known: the reader of the node gets the error, and not that of
+            // the directory around it.
+            Err(Error::Corrupt(_)) if !found.is_empty() => {
+                found.push(node);
+                return Ok(found);
+            }
+            Err(error) => return Err(error),
         }
     }
     Ok(found)

@@ -200,6 +200,37 @@ fn damage_in_one_layer_is_an_error_that_names_it() {
 }
 
 #[test]
+fn a_damaged_directory_of_a_lower_layer_ends_no_other_listing() {
+    let mut low = layer(&["d/a=1", "e/y=2", "f/z=3"]);
+    let dir = low.dir("e");
+    low.damage(dir);
+    let merged = merge([low, layer(&["d/b=2", "e/x=1", "f/w=4"])]);
+    let list = |dir| {
+        let mut seen = Vec::new();
+        let listed = merged.fs.read_dir(dir, DirCursor::START, &mut |entry| {
+            seen.push(String::from_utf8_lossy(entry.name).into_owned());
+            ControlFlow::Continue(())
+        });
+        (seen, listed.map_err(|error| error.to_string()))
+    };
+    let (seen, listed) = list(merged.fs.root());
+    assert_eq!(seen, ["d", "e", "f"]);
+    listed.unwrap();
+    let (seen, listed) = list(merged.node("f"));
+    assert_eq!(seen, ["w", "z"]);
+    listed.unwrap();
+    let (seen, listed) = list(merged.node("e"));
+    assert_eq!(seen, ["x"]);
+    let told = listed.unwrap_err();
+    assert!(
+        told.contains("layer0") && told.contains("damaged on purpose"),
+        "{told}"
+    );
+    let errors = exercise::all(&*merged.fs, &exercise::limits());
+    assert!(!errors.is_empty());
+}
+
+#[test]
 fn names_that_do_not_fit_into_memory_are_told() {
     let (mut low, mut up) = (MemFsBuilder::new(), MemFsBuilder::new());
     for n in 0..200 {

@@ -250,9 +250,63 @@ pub struct RemoteStatus {
     pub last_error: Option<String>,
 }
 
+impl RemoteStatus {
+    /// Returns the state of several images as one: sums, and what holds for all of them. The place, the time of
+    /// an answer and the last error are those of the first that has them. Returns nothing for no image.
+    #[must_use]
+    pub fn of_all(all: impl IntoIterator<Item = Self>) -> Option<Self> {
+        all.into_iter().reduce(|sum, next| Self {
+            place: sum.place,
+            len: sum.len.saturating_add(next.len),
+            local_bytes: sum.local_bytes.saturating_add(next.local_bytes),
+            fetched_bytes: sum.fetched_bytes.saturating_add(next.fetched_bytes),
+            refetched_bytes: sum.refetched_bytes.saturating_add(next.refetched_bytes),
+            wrong_bytes: sum.wrong_bytes.saturating_add(next.wrong_bytes),
+            altered_chunks: sum.altered_chunks.saturating_add(next.altered_chunks),
+            adopted_bytes: sum.adopted_bytes.saturating_add(next.adopted_bytes),
+            requests: sum.requests.saturating_add(next.requests),
+            in_flight: sum.in_flight.saturating_add(next.in_flight),
+            demand_queue: sum.demand_queue.saturating_add(next.demand_queue),
+            readahead_queue: sum.readahead_queue.saturating_add(next.readahead_queue),
+            background_queue: sum.background_queue.saturating_add(next.background_queue),
+            errors: sum.errors.saturating_add(next.errors),
+            retries: sum.retries.saturating_add(next.retries),
+            waits: sum.waits.saturating_add(next.waits),
+            waited: sum.waited.saturating_add(next.waited),
+            rate: sum.rate.saturating_add(next.rate),
+            complete: sum.complete && next.complete,
+            detached: sum.detached && next.detached,
+            verified: sum.verified && next.verified,
+            answered: sum.answered.or(next.answered),
+            last_error: sum.last_error.or(next.last_error),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_images_are_summed() {
+        let layer = |len, complete, error: Option<&str>| RemoteStatus {
+            len,
+            complete,
+            verified: true,
+            last_error: error.map(str::to_owned),
+            ..RemoteStatus::default()
+        };
+        assert_eq!(RemoteStatus::of_all([]), None);
+        let one = layer(7, true, None);
+        assert_eq!(RemoteStatus::of_all([one.clone()]), Some(one.clone()));
+        let all = [
+            one,
+            layer(u64::MAX, false, Some("late")),
+            layer(1, true, None),
+        ];
+        let expected = layer(u64::MAX, false, Some("late"));
+        assert_eq!(RemoteStatus::of_all(all), Some(expected));
+    }
 
     #[test]
     fn the_rate_forgets() {

@@ -225,8 +225,7 @@ fn serve(
         .open_options()
         .engine
         .memory_use();
-    let remote = remotes.into_iter().next();
-    let shown = (remote, memory, context.confinement.json());
+    let shown = (remotes, memory, context.confinement.json());
     let _until_the_end = tell(args, &mount, shown, &succession, (is_successor, socket))?;
     leave_the_terminal(log, is_successor, in_background)?;
     let ended = mount.wait();
@@ -264,7 +263,7 @@ fn remount(args: &MountArgs, options: &MountOptions) -> Result {
 fn tell(
     args: &MountArgs,
     mount: &Mount,
-    (remote, memory, sandbox): (Option<Arc<RemoteImage>>, MemoryUse, Value),
+    (remotes, memory, sandbox): (Vec<Arc<RemoteImage>>, MemoryUse, Value),
     succession: &Arc<Succession>,
     (is_successor, socket): (bool, io::Result<Unnamed>),
 ) -> Result<Option<Telling>> {
@@ -274,7 +273,7 @@ fn tell(
         keeper: succession.keeper(),
     };
     let image = image_name(args);
-    let report = Report::new(mount.path(), image, shown, remote, memory, sandbox);
+    let report = Report::new(mount.path(), image, shown, remotes, memory, sandbox);
     report::begin(report, args, Some(succession), is_successor, socket)
 }
 

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forerun::remote::RemoteImage;
+use forerun::remote::{Opened, RemoteImage};
 use forerun::{Image, MountEntry};
 use forerun_fuse::MountOptions;
 use forerun_kernel::{
@@ -67,7 +67,9 @@ pub fn run(
     // Before the mount: a signal that comes in between must not leave one behind.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|error| failed("handling signals", &error))?;
-    let image = fetch::open(context, &reference, &args.remote)?;
+    let Opened::Image(image) = fetch::open_all(context, &reference, &args.remote)? else {
+        return Err(via::refuse_layers().of(reference.place()));
+    };
     if let Some(log) = log.as_ref().filter(|_| is_resumed) {
         daemon::settle_stderr(Some(log));
     }
@@ -190,7 +192,7 @@ fn mount(
             &dir,
             image,
             shown,
-            Some(Arc::clone(remote)),
+            vec![Arc::clone(remote)],
             memory,
             Value::Null,
         )

@@ -30,7 +30,7 @@ pub struct Report {
     /// The server of the mount, with its counters.
     pub shown: Shown,
     /// The image's source, where that is at a server.
-    pub remote: Option<Arc<RemoteImage>>,
+    pub remotes: Vec<Arc<RemoteImage>>,
     /// Memory for cached blocks, and the limit of the process.
     memory: MemoryUse,
     /// The sandbox of the process.
@@ -121,7 +121,7 @@ impl Report {
         dir: &Path,
         image: String,
         shown: Shown,
-        remote: Option<Arc<RemoteImage>>,
+        remotes: Vec<Arc<RemoteImage>>,
         memory: MemoryUse,
         sandbox: Value,
     ) -> Self {
@@ -130,7 +130,7 @@ impl Report {
             dir: dir.to_path_buf(),
             image,
             shown,
-            remote,
+            remotes,
             memory,
             sandbox,
             since: since.map_or(0, |since| since.as_secs()),
@@ -158,6 +158,8 @@ impl Report {
                 "guard": asked.guard,
             })
         });
+        let layers: Vec<_> = self.remotes.iter().map(|image| image.status()).collect();
+        let of_each = || layers.iter().map(remote::to_json).collect::<Vec<_>>();
         let (major, minor) = self.shown.device();
         let limit = &self.memory.limit;
         Some(json!({
@@ -177,7 +179,8 @@ impl Report {
             "fuse_requests": requests,
             "kernel_reads": reads,
             "counters": counters,
-            "remote": self.remote.as_ref().map(|image| remote::to_json(&image.status())),
+            "remote": RemoteStatus::of_all(layers.clone()).map(|all| remote::to_json(&all)),
+            "remote_layers": (layers.len() > 1).then(of_each),
         }))
     }
 
@@ -204,8 +207,9 @@ impl Report {
             page.put("kernel_reads_failed_total", "counter", asked.failed);
             page.put("kernel_guards", "gauge", u64::from(asked.guard.is_some()));
         }
-        if let Some(image) = &self.remote {
-            put_remote(&mut page, &image.status());
+        let layers = self.remotes.iter().map(|image| image.status());
+        if let Some(all) = RemoteStatus::of_all(layers) {
+            put_remote(&mut page, &all);
         }
         page.text
     }

@@ -6,6 +6,7 @@
 
 use std::io::ErrorKind;
 
+use forerun::DiskImage;
 use forerun_fuse::MountOptions;
 use forerun_kernel::{Error, Mounted, Options};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -18,6 +19,8 @@ use crate::exit::Exit;
 use crate::interrupt::OnInterrupt;
 use crate::{size, umount};
 
+/// Why the kernel cannot show several layers as one tree.
+const CONTAINER: &str = "this is a container image, whose layers the kernel's drivers do not merge";
 const WITHOUT: &str = "--via fuse does without the kernel's driver";
 
 /// The server of a mount.
@@ -69,8 +72,10 @@ pub fn by_kernel(
         context.note("mounting through FUSE: the image is at a server");
         return Ok(None);
     }
-    if let Some(option) = for_fuse_only(args, options) {
-        let message = format!("{option} has no meaning for a mount by the kernel");
+    let container = DiskImage::parse(&args.image).map(|_| CONTAINER.to_owned());
+    let option = for_fuse_only(args, options);
+    let option = option.map(|option| format!("{option} has no meaning for a mount by the kernel"));
+    if let Some(message) = container.or(option) {
         if via == Via::Kernel {
             return Err(Failure::usage(message).hint("leave it out, or use --via fuse"));
         }
@@ -123,6 +128,11 @@ fn told(context: &Context, mounted: &Mounted, via: Via) {
         Via::Auto => context.note(&text),
         Via::Fuse | Via::Kernel => tracing::info!("{text}"),
     }
+}
+
+/// Returns the failure for the layers of a container image, or of `--layer`.
+pub fn refuse_layers() -> Failure {
+    Failure::usage(CONTAINER).hint("leave it out, or use --via fuse")
 }
 
 /// Refuses options that only FUSE can honour.

@@ -95,6 +95,21 @@ fn run(program: &str, arguments: &[&str], dir: &Path) -> bool {
         .success()
 }
 
+/// Asserts that a mount of several layers by the kernel is refused, with the reason.
+#[track_caller]
+fn assert_only_fuse_mounts(place: &Place, image: &[&str]) {
+    let told = place.run(&[&["mount", "--via", "kernel"], image, &["mnt"]].concat());
+    assert_eq!(told.code, Some(2), "{}", told.stderr);
+    let is_named = told
+        .stderr
+        .contains("whose layers the kernel's drivers do not merge")
+        || told
+            .stderr
+            .contains("--layer has no meaning for a mount by the kernel");
+    assert!(is_named, "{}", told.stderr);
+    assert!(told.stderr.contains("use --via fuse"), "{}", told.stderr);
+}
+
 #[test]
 fn a_container_image_is_read_as_the_container_has_it() {
     let Some(registry) = DockerRegistry::start(Auth::None) else {
@@ -124,6 +139,17 @@ fn a_container_image_is_read_as_the_container_has_it() {
         .ok();
     place.run(&["extract", "-q", "-C", "out", &name]).ok();
     assert!(run("diff", &["-r", "expected", "out"], &place.path(".")));
+    assert_only_fuse_mounts(&place, &[&name]);
+    if require::fuse() {
+        place.run(&["mount", &name, "mnt"]).ok();
+        let status = place.run(&["status", "-q", "--json"]).ok().json();
+        place.run(&["umount", "mnt"]).ok();
+        let layers = status[0]["remote_layers"].as_array().unwrap();
+        let bytes = layers.iter().map(|layer| layer["bytes"].as_u64().unwrap());
+        assert_eq!((layers.len(), bytes.clone().min() > Some(0)), (3, true));
+        assert_eq!(status[0]["remote"]["bytes"], bytes.sum::<u64>());
+        assert_eq!(status[0]["remote"]["complete"], true);
+    }
     // The large files of three layers: in one pass, without a tree on disk.
     place
         .run(&["convert", "-q", "--format", "squashfs", &name, "app.sqsh"])
@@ -212,6 +238,9 @@ fn container_images_on_disk_are_read_as_the_container_has_them() {
         "etc/passwd",
     ];
     assert_eq!(place.run(&layered).ok().text(), "moreroot\napp\n");
+    assert_only_fuse_mounts(&place, &["oci-layout:layout"]);
+    assert_only_fuse_mounts(&place, &["docker-archive:saved.tar"]);
+    assert_only_fuse_mounts(&place, &layered[1..5]);
 }
 
 #[test]

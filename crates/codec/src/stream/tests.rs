@@ -1,23 +1,9 @@
 //! Streams of every format in pieces, cut, altered, and decoded again from within.
 
+use forerun_testkit::generate::text;
+
 use super::*;
 use crate::Codec;
-
-/// Returns text that compresses, and differs from place to place.
-fn text(len: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut number = 1_u64;
-    while bytes.len() < len {
-        number = number
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        bytes.extend_from_slice(
-            format!("{} times {}\n", number >> 40, bytes.len() / 999).as_bytes(),
-        );
-    }
-    bytes.truncate(len);
-    bytes
-}
 
 /// Decodes all of `stream` in pieces of `piece` bytes. Returns the bytes and the length of the stream.
 fn decode(

@@ -14,7 +14,6 @@ pub mod noise;
 pub mod peers;
 pub mod process;
 pub mod programs;
-pub mod rng;
 pub mod run;
 pub mod samples;
 pub mod scratch;

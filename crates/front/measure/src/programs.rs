@@ -1,26 +1,10 @@
 //! Programs of the system: where they are, and their versions.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+pub use forerun_io::find_program;
+
 use crate::process;
-
-/// Finds `name` in `PATH` or the directories of system programs.
-#[must_use]
-pub fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path)
-        .chain(system)
-        .map(|dir| dir.join(name))
-        .find(|candidate| is_executable(candidate))
-}
-
-fn is_executable(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-}
 
 /// Returns the first line that a program prints, whatever its status: some fail when asked for the
 /// version.
@@ -78,7 +62,5 @@ mod tests {
             first_line(&mut Command::new("/nowhere/at/all")),
             "not installed"
         );
-        assert!(find_program("sh").is_some());
-        assert!(find_program("no such program").is_none());
     }
 }

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
+use fastrand::Rng;
 
 use crate::digest;
-use crate::rng::SplitMix;
 
 /// Bytes asked for at once, as cat(1) and cp(1) do.
 const BUFFER: usize = 128 << 10;
@@ -191,7 +191,7 @@ pub fn random(
         let workers: Vec<_> = (0..threads)
             .map(|thread| {
                 let count = reads / threads + u64::from(thread < reads % threads);
-                scope.spawn(move || read_pages(read, SplitMix::new(thread), pages, count))
+                scope.spawn(move || read_pages(read, Rng::with_seed(thread), pages, count))
             })
             .collect();
         workers.into_iter().try_fold(0_u64, |sum, worker| {
@@ -208,9 +208,9 @@ fn pages(path: &Path, reads: u64, random: bool) -> Result<String> {
     let pages = file.metadata()?.len() / PAGE;
     ensure!(pages > 0, "{}: less than a page", path.display());
     let mut page = vec![0; usize::try_from(PAGE)?];
-    let (mut rng, mut sum) = (SplitMix::new(0), FNV_START);
+    let (mut rng, mut sum) = (Rng::with_seed(0), FNV_START);
     for n in 0..reads {
-        let at = if random { rng.below(pages) } else { n % pages };
+        let at = if random { rng.u64(0..pages) } else { n % pages };
         file.read_exact_at(&mut page, at * PAGE)?;
         let word = page.first_chunk().context("a page")?;
         sum = (sum ^ u64::from_le_bytes(*word)).wrapping_mul(FNV_PRIME);
@@ -221,14 +221,14 @@ fn pages(path: &Path, reads: u64, random: bool) -> Result<String> {
 /// Computes FNV-1a over the words of the pages that it reads.
 fn read_pages(
     read: &(dyn Fn(&mut [u8], u64) -> std::io::Result<()> + Sync),
-    mut rng: SplitMix,
+    mut rng: Rng,
     pages: u64,
     count: u64,
 ) -> Result<u64> {
     let mut page = vec![0; usize::try_from(PAGE)?];
     let mut sum = FNV_START;
     for _ in 0..count {
-        read(&mut page, rng.below(pages) * PAGE)?;
+        read(&mut page, rng.u64(0..pages) * PAGE)?;
         for word in page.chunks_exact(8) {
             let word = u64::from_le_bytes(word.try_into()?);
             sum = (sum ^ word).wrapping_mul(FNV_PRIME);
@@ -272,7 +272,7 @@ mod tests {
         fs::write(&path, forerun_testkit::generate::bytes(1, 1 << 20)).unwrap();
         let file = File::open(&path).unwrap();
         let read = |page: &mut [u8], at| file.read_exact_at(page, at);
-        let sum = |seed| read_pages(&read, SplitMix::new(seed), 256, 50).unwrap();
+        let sum = |seed| read_pages(&read, Rng::with_seed(seed), 256, 50).unwrap();
         assert_eq!(sum(1), sum(1));
         assert_ne!(sum(1), sum(2));
         let all = |reads| random(1 << 20, reads, 2, &read).unwrap();

@@ -8,23 +8,9 @@ use std::sync::Arc;
 
 use forerun_io::{BlobId, MemorySource, ReadAt};
 use forerun_spans::{Compression, IndexOptions, Indexed, index};
+pub use forerun_testkit::generate::text;
 use forerun_testkit::require;
 use forerun_vfs::{MakeSpool, Place, Result};
-
-/// Returns text that compresses to about a third, and differs from place to place.
-pub fn text(len: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut number = 1_u64;
-    while bytes.len() < len {
-        number = number
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        let line = format!("{} times {}\n", number >> 40, bytes.len() / 999);
-        bytes.extend_from_slice(line.as_bytes());
-    }
-    bytes.truncate(len);
-    bytes
-}
 
 /// Runs a program over `input`. Returns its output; nothing if it is not installed.
 pub fn run(program: &str, arguments: &[&str], input: &[u8]) -> Option<Vec<u8>> {

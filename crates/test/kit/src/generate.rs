@@ -102,6 +102,21 @@ impl Shape {
     }
 }
 
+/// Returns text that compresses to about a third, and differs from place to place.
+#[must_use]
+pub fn text(len: usize) -> Vec<u8> {
+    let (mut out, mut number) = (Vec::new(), 1_u64);
+    while out.len() < len {
+        number = number
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let line = format!("{} times {}\n", number >> 40, out.len() / 999);
+        out.extend_from_slice(line.as_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
 /// Generates `len` bytes that compress about two to one.
 #[must_use]
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {

@@ -7,6 +7,8 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+
+pub use forerun_io::find_program;
 use std::process::Command;
 
 /// Returns whether this runs in CI.
@@ -109,23 +111,6 @@ pub fn kernel_option(name: &str) -> Option<bool> {
 #[must_use]
 pub fn that(holds: bool, what: &str) -> bool {
     holds || missing(what)
-}
-
-/// Finds a program as [`program`] does, without complaint.
-#[must_use]
-pub fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path)
-        .chain(system)
-        .map(|dir| dir.join(name))
-        .find(|candidate| is_executable(candidate))
-}
-
-fn is_executable(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    path.metadata()
-        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 fn missing(what: &str) -> bool {

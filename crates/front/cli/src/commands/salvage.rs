@@ -12,7 +12,7 @@ use crate::args::ImageArgs;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
-use crate::json::put_bytes;
+use crate::json::{put_bytes, text};
 use crate::size::counted;
 use crate::target::{Target, is_same_file};
 
@@ -83,8 +83,9 @@ pub fn finish(
         0 => String::new(),
         n => format!(", {n} of them put together by guess"),
     };
-    // Each file that is lost is a failure too.
-    let lost = u64_of(failures.len());
+    // Each file that is lost is a failure too. A path that the image does not have is none.
+    let is_lost = |failure: &&Value| text(failure, "kind") != "not_found";
+    let lost = u64_of(failures.iter().filter(is_lost).count());
     let lost = counted(lost, "entry", "entries");
     context.note(&format!(
         "{name}: {files} whole{guessed}; {partial} partial; {lost} lost"

@@ -191,6 +191,12 @@ fn a_squashfs_without_its_last_tables_keeps_its_names() {
         passwd.stdout,
         fs::read(fixture.path("tree/etc/passwd")).unwrap()
     );
+    // A path that the image does not have was not lost.
+    let words = ["cat", "--salvage", "cut.sqsh", "/nowhere", "/etc/passwd"];
+    let missing = run(&fixture, &words);
+    assert_eq!(missing.code, Some(1), "{}", missing.stderr);
+    let told = "1 file is whole; 0 partial; 0 entries lost";
+    assert!(missing.stderr.contains(told), "{}", missing.stderr);
     let dumped = run(&fixture, &["dump", "--salvage", "cut.sqsh"]);
     assert_eq!(dumped.code, Some(0), "{}", dumped.stderr);
 }

@@ -129,7 +129,7 @@ mod tests {
             let (_dir, content) = sparse(7 * MIB, &data);
             let mut expected = vec![0; 7 << 20];
             for (at, bytes) in data {
-                let at = at as usize;
+                let at = saturating_usize(at);
                 expected[at..at + bytes.len()].copy_from_slice(bytes);
             }
             let whole = crate::read_whole(&content, 7 * MIB).unwrap();
@@ -140,7 +140,7 @@ mod tests {
                 let hole = stream.hole().unwrap().min(100_000);
                 if hole > 5000 {
                     stream.skip(hole).unwrap();
-                    out.resize(out.len() + hole as usize, 0);
+                    out.resize(out.len() + saturating_usize(hole), 0);
                 } else {
                     out.extend(stream.read(3000).unwrap());
                 }

@@ -110,6 +110,22 @@ fn assert_only_fuse_mounts(place: &Place, image: &[&str]) {
     assert!(told.stderr.contains("use --via fuse"), "{}", told.stderr);
 }
 
+/// Asserts that `forerun status` has each of the three layers of a mounted image, and their sum.
+#[track_caller]
+fn assert_status_counts_layers(place: &Place, name: &str) {
+    if !require::fuse() {
+        return;
+    }
+    place.run(&["mount", name, "mnt"]).ok();
+    let status = place.run(&["status", "-q", "--json"]).ok().json();
+    place.run(&["umount", "mnt"]).ok();
+    let layers = status[0]["remote_layers"].as_array().unwrap();
+    let bytes = layers.iter().map(|layer| layer["bytes"].as_u64().unwrap());
+    assert_eq!((layers.len(), bytes.clone().min() > Some(0)), (3, true));
+    assert_eq!(status[0]["remote"]["bytes"], bytes.sum::<u64>());
+    assert_eq!(status[0]["remote"]["complete"], true);
+}
+
 #[test]
 fn a_container_image_is_read_as_the_container_has_it() {
     let Some(registry) = DockerRegistry::start(Auth::None) else {
@@ -140,16 +156,7 @@ fn a_container_image_is_read_as_the_container_has_it() {
     place.run(&["extract", "-q", "-C", "out", &name]).ok();
     assert!(run("diff", &["-r", "expected", "out"], &place.path(".")));
     assert_only_fuse_mounts(&place, &[&name]);
-    if require::fuse() {
-        place.run(&["mount", &name, "mnt"]).ok();
-        let status = place.run(&["status", "-q", "--json"]).ok().json();
-        place.run(&["umount", "mnt"]).ok();
-        let layers = status[0]["remote_layers"].as_array().unwrap();
-        let bytes = layers.iter().map(|layer| layer["bytes"].as_u64().unwrap());
-        assert_eq!((layers.len(), bytes.clone().min() > Some(0)), (3, true));
-        assert_eq!(status[0]["remote"]["bytes"], bytes.sum::<u64>());
-        assert_eq!(status[0]["remote"]["complete"], true);
-    }
+    assert_status_counts_layers(&place, &name);
     // The large files of three layers: in one pass, without a tree on disk.
     place
         .run(&["convert", "-q", "--format", "squashfs", &name, "app.sqsh"])

@@ -13,6 +13,7 @@ mod encoding;
 mod fill;
 mod first;
 mod lz4;
+mod lz4_blocks;
 mod lzma;
 mod lzma_bare;
 mod lzma_properties;
@@ -32,6 +33,7 @@ pub use encoding::{
 };
 pub use fill::{FillEncoder, FillEncoding, Filled};
 pub use first::First;
+pub use lz4_blocks::Lz4Pass;
 pub use lzma_bare::BareLzma;
 pub use lzma_properties::LzmaProperties;
 pub use stream::{Step, StreamDecoder, StreamFormat, StreamPlace};
@@ -63,6 +65,12 @@ pub enum Codec {
     Xz,
     /// LZ4, as a bare block.
     Lz4,
+    /// Blocks of an LZ4 frame, each behind its length. They may refer to the 64 KiB before them, which
+    /// [`Codec::decode_after`] takes.
+    Lz4Blocks {
+        /// Whether each block has a checksum behind it. It is not verified.
+        checksums: bool,
+    },
     /// Zstandard, as one frame.
     Zstd,
 }
@@ -105,7 +113,7 @@ impl Codec {
             Self::MicroLzma => "microlzma",
             Self::Lzo => "lzo",
             Self::Xz => "xz",
-            Self::Lz4 => "lz4",
+            Self::Lz4 | Self::Lz4Blocks { .. } => "lz4",
             Self::Zstd => "zstd",
         }
     }
@@ -142,6 +150,7 @@ impl Codec {
             Self::Lzo => lzo::decode(input, out),
             Self::Xz => xz::decode(input, out),
             Self::Lz4 => lz4::decode(input, out),
+            Self::Lz4Blocks { checksums } => lz4_blocks::decode(checksums, &[], input, out),
             Self::Zstd => zstd::decode(input, out),
         }
     }
@@ -149,12 +158,13 @@ impl Codec {
     /// Returns whether a block refers to bytes before it: [`Codec::decode_after`] decodes it.
     #[must_use]
     pub const fn refers_back(self) -> bool {
-        matches!(self, Self::DeflateSpan { .. })
+        matches!(self, Self::DeflateSpan { .. } | Self::Lz4Blocks { .. })
     }
 
     /// Decodes as [`Codec::decode`] does. `history` is the end of the bytes that the stream decodes to before
-    /// `input`: 32 KiB, or fewer at the start of the stream. A block that refers back is decoded until `out` is
-    /// full, and what follows it in `input` is ignored. Other blocks ignore `history`.
+    /// `input`: 32 KiB of DEFLATE and 64 KiB of LZ4, or fewer at the start of the stream. Blocks of DEFLATE are
+    /// decoded until `out` is full, and what follows them in `input` is ignored. Blocks that do not refer back
+    /// ignore `history`.
     ///
     /// # Errors
     /// The errors of [`Codec::decode`].
@@ -164,11 +174,13 @@ impl Codec {
         input: &[u8],
         out: &mut [u8],
     ) -> Result<(), DecodeError> {
-        let Self::DeflateSpan { skip } = self else {
-            return self.decode(input, out);
-        };
         let expected = out.len();
-        match deflate_span::decode(skip, history, input, out)? {
+        let decoded = match self {
+            Self::DeflateSpan { skip } => deflate_span::decode(skip, history, input, out),
+            Self::Lz4Blocks { checksums } => lz4_blocks::decode(checksums, history, input, out),
+            _ => return self.decode(input, out),
+        };
+        match decoded? {
             actual if actual == expected => Ok(()),
             actual => Err(DecodeError::Short { actual, expected }),
         }
@@ -197,6 +209,7 @@ impl Codec {
             | Self::Lzma
             | Self::LzmaBare(_)
             | Self::Lzo
+            | Self::Lz4Blocks { .. }
             | Self::Xz => Err(DecodeError::NoPrefix),
         }?;
         if actual == expected {
@@ -224,7 +237,8 @@ impl Codec {
             | Self::LzmaBare(_)
             | Self::MicroLzma
             | Self::Lzo
-            | Self::Lz4 => Err(DecodeError::NoPrefix),
+            | Self::Lz4
+            | Self::Lz4Blocks { .. } => Err(DecodeError::NoPrefix),
         }
     }
 
@@ -242,7 +256,8 @@ impl Codec {
             | Self::LzmaBare(_)
             | Self::MicroLzma
             | Self::Lzo
-            | Self::Lz4 => false,
+            | Self::Lz4
+            | Self::Lz4Blocks { .. } => false,
         }
     }
 }

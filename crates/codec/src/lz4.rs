@@ -15,6 +15,11 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     })
 }
 
+/// Decodes a block that may refer to the bytes `before` it.
+pub fn decode_after(before: &[u8], input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    lz4::decompress_with_dict(input, out, before).map_err(|_| DecodeError::Damaged)
+}
+
 /// Bytes at the end of a prefix that the library copies one by one, and a few more.
 const END: usize = 16;
 /// A byte that is rare at that place.
@@ -35,7 +40,7 @@ pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
 }
 
 /// Returns whether a match at distance zero ends in the range `ends`, or reaches past it.
-fn copies_nothing(input: &[u8], ends: Range<usize>) -> bool {
+pub fn copies_nothing(input: &[u8], ends: Range<usize>) -> bool {
     let (mut rest, mut total) = (input, 0_usize);
     while let Some(sequence) = next(&mut rest) {
         total = total.saturating_add(sequence.literals);

@@ -1,7 +1,5 @@
 //! The compressions that archives come in.
 
-use forerun_codec::StreamFormat;
-
 /// A compression of a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compression {
@@ -13,6 +11,8 @@ pub enum Compression {
     Xz,
     /// bzip2, of one or several streams.
     Bzip2,
+    /// LZ4, of one or several frames, legacy ones too.
+    Lz4,
 }
 
 impl Compression {
@@ -26,6 +26,7 @@ impl Compression {
             [0x1f, 0x8b, 8, ..] => Some(Self::Gzip),
             // A frame, or a skippable one, which other tools put in front.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
+            [0x04, 0x22, 0x4d, 0x18, ..] | [0x02, 0x21, 0x4c, 0x18, ..] => Some(Self::Lz4),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
             // The size of blocks, and the magic of the first block or of the end.
             [
@@ -66,22 +67,13 @@ impl Compression {
             Self::Zstd => "zstd",
             Self::Xz => "xz",
             Self::Bzip2 => "bzip2",
-        }
-    }
-
-    /// Returns the format of each stream in the file.
-    pub(crate) const fn stream(self) -> StreamFormat {
-        match self {
-            Self::Gzip => StreamFormat::Deflate,
-            Self::Zstd => StreamFormat::Zstd,
-            Self::Xz => StreamFormat::Xz,
-            Self::Bzip2 => StreamFormat::Bzip2,
+            Self::Lz4 => "lz4",
         }
     }
 
     /// Returns whether decoding it may need a spool.
     #[must_use]
     pub const fn may_spool(self) -> bool {
-        !matches!(self, Self::Gzip)
+        matches!(self, Self::Zstd | Self::Xz | Self::Bzip2)
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use forerun_codec::{Codec, DecodeError, Encoder, Encoding};
 use forerun_io::u64_from;
 
-/// The farthest that a span refers back.
-const LEN: u32 = 32 << 10;
+/// The farthest that a span refers back: blocks of LZ4. DEFLATE reaches half as far.
+const LEN: u32 = 64 << 10;
 /// The level of Zstandard: an index is made once and kept.
 const LEVEL: u8 = 9;
 
-/// The last bytes before a span: 32 KiB, or fewer.
+/// The last bytes before a span: as many as it may refer to, or fewer.
 #[derive(Clone, PartialEq, Eq)]
 pub enum History {
     /// As they are: they did not get shorter.

@@ -23,7 +23,7 @@ struct KeptSpan {
     decoded_len: u32,
     offset: u64,
     len: u32,
-    /// Bits of the first byte that belong to the span before.
+    /// Of gzip, bits of the first byte that belong to the span before; of LZ4, 1 if blocks have checksums.
     skip: u8,
     /// The bytes before it, compressed, and their length. Nothing for a length of 0: they are not compressed.
     history: Vec<u8>,
@@ -31,7 +31,11 @@ struct KeptSpan {
 }
 
 /// The numbers of compressions.
-const COMPRESSIONS: [(u8, Compression); 2] = [(1, Compression::Gzip), (2, Compression::Zstd)];
+const COMPRESSIONS: [(u8, Compression); 3] = [
+    (1, Compression::Gzip),
+    (2, Compression::Zstd),
+    (3, Compression::Lz4),
+];
 
 impl KeptSpans {
     /// Returns what to keep. Returns nothing if some of the stream is in a spool, which is not kept.
@@ -99,6 +103,7 @@ impl KeptSpan {
             len: *len,
             skip: match codec {
                 Codec::DeflateSpan { skip } => *skip,
+                Codec::Lz4Blocks { checksums } => u8::from(*checksums),
                 _ => 0,
             },
             history,
@@ -109,6 +114,9 @@ impl KeptSpan {
     fn source(self, compression: Compression) -> SpanSource {
         let codec = match compression {
             Compression::Gzip => Codec::DeflateSpan { skip: self.skip },
+            Compression::Lz4 => Codec::Lz4Blocks {
+                checksums: self.skip == 1,
+            },
             Compression::Zstd | Compression::Xz | Compression::Bzip2 => Codec::Zstd,
         };
         let bytes: Arc<[u8]> = self.history.into();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forerun_codec::StreamFormat;
 use forerun_io::ReadAt;
 use forerun_vfs::{Error, Limits, MakeSpool, Result};
 
@@ -10,9 +11,9 @@ use crate::failed::Failed;
 use crate::input::Input;
 use crate::spans::Spans;
 use crate::spool::Spool;
-use crate::{Compression, gzip, streams};
+use crate::{Compression, gzip, lz4, streams};
 
-/// Decoded bytes of a span of gzip. The bytes before each span, which it refers to, take about 0.8 % of
+/// Decoded bytes of a span of blocks that refer back. Of gzip, the bytes before each span, which it refers to, take about 0.8 % of
 /// the file at this length; half of it would double that, and halve the work of a random read.
 const SPAN_LEN: u64 = 4 << 20;
 /// Bytes of one read.
@@ -27,7 +28,8 @@ pub struct IndexOptions {
     pub rescue: bool,
     /// Makes the spool for what cannot be decoded from within.
     pub spool: Option<Arc<dyn MakeSpool>>,
-    /// Decoded bytes of a span of gzip: it ends with the first DEFLATE block from there on.
+    /// Decoded bytes of a span of gzip: it ends with the first DEFLATE block from there on. The same for linked
+    /// blocks of LZ4.
     pub span_len: u64,
     /// Bytes of one read.
     pub chunk: usize,
@@ -94,9 +96,10 @@ pub fn index<'a>(
     let mut cutter = Cutter::new(compression, source.len(), &options.limits, spool, sink);
     let read = match compression {
         Compression::Gzip => gzip::read(&mut input, &mut cutter, options.span_len),
-        Compression::Zstd | Compression::Xz | Compression::Bzip2 => {
-            streams::read(&mut input, &mut cutter)
-        }
+        Compression::Lz4 => lz4::read(&mut input, &mut cutter, options.span_len),
+        Compression::Zstd => streams::read(&mut input, &mut cutter, StreamFormat::Zstd),
+        Compression::Xz => streams::read(&mut input, &mut cutter, StreamFormat::Xz),
+        Compression::Bzip2 => streams::read(&mut input, &mut cutter, StreamFormat::Bzip2),
     };
     let (trailing, damage) = match read {
         Ok(trailing) => (trailing, None),

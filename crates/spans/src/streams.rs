@@ -2,7 +2,7 @@
 //!
 //! A frame of Zstandard that is short enough to be decoded as one block stays where it is. All else is spooled.
 
-use forerun_codec::{Codec, StreamDecoder, StreamPlace};
+use forerun_codec::{Codec, StreamDecoder, StreamFormat, StreamPlace};
 use forerun_io::u64_from;
 use forerun_vfs::Error;
 
@@ -13,10 +13,14 @@ use crate::failed::Failed;
 use crate::input::Input;
 
 /// Reads all streams. Returns the offset of the bytes behind them, unless these are zeros.
-pub fn read(input: &mut Input<'_>, cutter: &mut Cutter<'_>) -> Result<Option<u64>, Failed> {
+pub fn read(
+    input: &mut Input<'_>,
+    cutter: &mut Cutter<'_>,
+    format: StreamFormat,
+) -> Result<Option<u64>, Failed> {
     let compression = cutter.compression;
     let damaged = |offset, near| Failed::Stream(Check::Damaged { near }.at(compression, offset));
-    let mut decoder = StreamDecoder::new(compression.stream()).map_err(|_| damaged(0, 0))?;
+    let mut decoder = StreamDecoder::new(format).map_err(|_| damaged(0, 0))?;
     let mut streams = 0_u64;
     loop {
         skip_zeros(input)?;

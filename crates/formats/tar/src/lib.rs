@@ -54,7 +54,7 @@ pub fn may_spool(head: &[u8]) -> bool {
 pub fn has_index(head: &[u8]) -> bool {
     matches!(
         Compression::of(head),
-        Some(Compression::Gzip | Compression::Zstd)
+        Some(Compression::Gzip | Compression::Zstd | Compression::Lz4)
     )
 }
 

@@ -9,7 +9,10 @@ use crate::common::{decode, options, pass, python, run, text};
 fn streams(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let programs = ["gzip", "zstd", "xz", "bzip2"];
     let streams = programs.map(|program| Some((program, run(program, &["-c"], bytes)?)));
-    streams.into_iter().flatten().collect()
+    // Small blocks that refer to those before, with all checksums.
+    let lz4 = run("lz4", &["-c", "-BD", "-B64", "-BX", "-q"], bytes);
+    let lz4 = lz4.map(|stream| ("lz4", stream));
+    streams.into_iter().chain([lz4]).flatten().collect()
 }
 
 fn of_both(span_len: u64) -> [IndexOptions; 2] {

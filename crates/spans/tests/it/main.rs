@@ -4,4 +4,5 @@
 mod common;
 mod gzip;
 mod hostile;
+mod lz4;
 mod streams;

@@ -44,11 +44,12 @@ fn run(program: &str, arguments: &[&str], file: &Path) -> bool {
 }
 
 /// The programs with the suffix of what they write, and whether it is decoded from a spool.
-const PROGRAMS: [(&str, &str, bool); 4] = [
+const PROGRAMS: [(&str, &str, bool); 5] = [
     ("gzip", "gz", false),
     ("zstd", "zst", false),
     ("xz", "xz", true),
     ("bzip2", "bz2", true),
+    ("lz4", "lz4", false),
 ];
 
 /// Makes an archive of `tree` and compresses it with each program.
@@ -68,7 +69,13 @@ fn each(tree: &Path, mut check: impl FnMut(&str, bool, &Path)) {
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     for (program, suffix, is_spooled) in PROGRAMS {
-        if run(program, &["-k"], &archive) {
+        // Several files are what makes `lz4` name its output by itself.
+        let arguments: &[&str] = if program == "lz4" {
+            &["-q", "-m", "-k"]
+        } else {
+            &["-k"]
+        };
+        if run(program, arguments, &archive) {
             let compressed = archive.with_extension(format!("tar.{suffix}"));
             check(program, is_spooled, &compressed);
         }

@@ -28,9 +28,16 @@ pub fn streams() -> Made {
     let len = zstd_safe::compress(&mut zstd[..], &text, 3).map_err(zstd_safe::get_error_name)?;
     zstd.truncate(len);
     let member = [&[0x4a], &gzip[..]].concat();
+    // Linked blocks without checksums: one stored as it is, and one that copies 8 bytes of it and has 5 of its own.
+    let mut lz4 = vec![0x04, 0x22, 0x4d, 0x18, 0x40, 0x40, 0xc0];
+    lz4.extend_from_slice(b"\x0a\0\0\x800123456789");
+    lz4.extend_from_slice(b"\x09\0\0\0\x04\x0a\0\x50after\0\0\0\0");
+    let mut legacy = vec![0x02, 0x21, 0x4c, 0x18];
+    legacy.extend_from_slice(b"\x06\0\0\0\x50plain");
     let seeds = [
         ("gzip", member.clone()),
         ("members", [&member[..], &gzip].concat()),
+        ("lz4", [&[0x4a], &lz4[..], &legacy].concat()),
         ("zstd", [&[0x4a], &zstd[..], &zstd].concat()),
     ];
     Ok(seeds.map(|(name, bytes)| (name.to_string(), bytes)).into())

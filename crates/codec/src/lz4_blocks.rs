@@ -1,0 +1,250 @@
+//! Blocks of LZ4 frames, one after the other, as they are in the frame: each behind its length.
+//!
+//! Blocks of a frame may refer to the 64 KiB before them. The library takes these as a dictionary. Fields of the frame
+//! around the blocks, and checksums, are not for this module: `forerun-spans` reads and verifies them once.
+
+use std::ops::Range;
+
+use crate::DecodeError;
+use crate::lz4;
+
+/// Bytes before a block that it may refer to.
+const WINDOW: usize = 64 << 10;
+/// Bytes of the length before a block, and of the checksum behind it.
+const WORD: usize = 4;
+/// The bit of the length that marks a block which is stored without compression.
+const PLAIN: u32 = 1 << 31;
+
+/// Decodes blocks until `input` ends. `history` is what the frame decodes to before them; of a longer one, the
+/// last 64 KiB count. Returns the decoded length. Skips the checksums behind blocks.
+pub fn decode(
+    checksums: bool,
+    history: &[u8],
+    input: &[u8],
+    out: &mut [u8],
+) -> Result<usize, DecodeError> {
+    let (mut rest, mut filled) = (input, 0);
+    let mut before = Vec::new();
+    while !rest.is_empty() {
+        let block = split(&mut rest, checksums)?;
+        let (done, to) = out.split_at_mut(filled);
+        let len = match (done.len() >= WINDOW, history.is_empty()) {
+            (true, _) | (_, true) => one(block, last(done), to)?,
+            (false, false) if done.is_empty() => one(block, last(history), to)?,
+            (false, false) => {
+                // The library wants both in one piece.
+                before.clear();
+                before.extend_from_slice(last(history));
+                before.extend_from_slice(done);
+                one(block, last(&before), to)?
+            }
+        };
+        filled += len;
+    }
+    Ok(filled)
+}
+
+/// A block without its length.
+#[derive(Clone, Copy)]
+struct Block<'i> {
+    is_plain: bool,
+    bytes: &'i [u8],
+}
+
+/// Takes a block from the start of `rest`.
+fn split<'i>(rest: &mut &'i [u8], checksums: bool) -> Result<Block<'i>, DecodeError> {
+    let damaged = DecodeError::Damaged;
+    let (word, after) = rest.split_first_chunk::<WORD>().ok_or(damaged)?;
+    let word = u32::from_le_bytes(*word);
+    let len = usize::try_from(word & !PLAIN).map_err(|_| damaged)?;
+    let (bytes, after) = after.split_at_checked(len).ok_or(damaged)?;
+    let trailer = if checksums { WORD } else { 0 };
+    *rest = after.get(trailer..).ok_or(damaged)?;
+    let is_plain = word & PLAIN != 0;
+    Ok(Block { is_plain, bytes })
+}
+
+/// Decodes one block, which may refer to `before`, into the front of `out`.
+fn one(block: Block<'_>, before: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let Block { is_plain, bytes } = block;
+    if is_plain {
+        let expected = out.len();
+        let to = out.get_mut(..bytes.len());
+        to.ok_or(DecodeError::Long { expected })?
+            .copy_from_slice(bytes);
+        return Ok(bytes.len());
+    }
+    lz4::decode_after(before, bytes, out)
+}
+
+fn last(bytes: &[u8]) -> &[u8] {
+    bytes
+        .get(bytes.len().saturating_sub(WINDOW)..)
+        .unwrap_or_default()
+}
+
+/// A decoder of the blocks of LZ4 frames in their order, for a first pass.
+#[derive(Debug, Default)]
+pub struct Lz4Pass {
+    /// The end of what the frame decodes to before the last block.
+    history: Vec<u8>,
+    out: Vec<u8>,
+    /// The decoded bytes of the last block.
+    decoded: Range<usize>,
+}
+
+impl Lz4Pass {
+    /// Creates a decoder at the start of a frame.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets what came before: a frame starts, or blocks do not refer to each other.
+    pub fn restart(&mut self) {
+        self.history.clear();
+        self.decoded = 0..0;
+    }
+
+    /// Decodes the next block, of at most `most` bytes, and returns these. With `is_plain`, they are `bytes`.
+    ///
+    /// # Errors
+    /// [`DecodeError`], also for a block that has matches at distance 0: the library leaves it to chance what
+    /// they decode to.
+    pub fn block(
+        &mut self,
+        is_plain: bool,
+        bytes: &[u8],
+        most: usize,
+    ) -> Result<&[u8], DecodeError> {
+        self.keep_history();
+        if !is_plain && lz4::copies_nothing(bytes, 0..usize::MAX) {
+            return Err(DecodeError::Damaged);
+        }
+        if self.out.len() < most {
+            self.out.resize(most, 0);
+        }
+        let out = self.out.get_mut(..most).unwrap_or_default();
+        let len = one(Block { is_plain, bytes }, &self.history, out)?;
+        self.decoded = 0..len;
+        Ok(self.decoded())
+    }
+
+    /// Returns the bytes that the next block may refer to: the last 64 KiB, or all if there are fewer.
+    pub fn history(&mut self) -> &[u8] {
+        self.keep_history();
+        &self.history
+    }
+
+    fn decoded(&self) -> &[u8] {
+        self.out.get(self.decoded.clone()).unwrap_or_default()
+    }
+
+    /// Moves the end of the last block to the history.
+    fn keep_history(&mut self) {
+        let decoded = self.out.get(self.decoded.clone()).unwrap_or_default();
+        let decoded = last(decoded);
+        let kept = WINDOW.saturating_sub(decoded.len());
+        let gone = self.history.len().saturating_sub(kept);
+        self.history.drain(..gone);
+        self.history.extend_from_slice(decoded);
+        self.decoded = 0..0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a block that copies 8 bytes from `distance` before it, and has 5 literals behind them.
+    fn copy(distance: u16) -> Vec<u8> {
+        let [low, high] = distance.to_le_bytes();
+        [&[0x04, low, high, 0x50][..], b"after"].concat()
+    }
+
+    fn framed(bytes: &[u8], is_plain: bool) -> Vec<u8> {
+        let mark = if is_plain { PLAIN } else { 0 };
+        let word = u32::try_from(bytes.len()).unwrap() | mark;
+        [&word.to_le_bytes()[..], bytes].concat()
+    }
+
+    #[test]
+    fn blocks_refer_to_the_history_and_to_those_before_them() {
+        let input = [
+            framed(&copy(10), false),
+            framed(b"plain", true),
+            framed(&copy(26), false),
+        ];
+        let mut out = [0; 31];
+        let decoded = decode(false, b"0123456789", &input.concat(), &mut out);
+        assert_eq!(decoded, Ok(31));
+        assert_eq!(
+            &out,
+            b"01234567afterplain23456789after"
+                .as_slice()
+                .get(..31)
+                .unwrap()
+        );
+    }
+
+    #[test]
+    fn a_pass_gives_what_the_spans_give() {
+        let blocks = [
+            (true, b"0123456789".to_vec()),
+            (false, copy(10)),
+            (false, copy(23)),
+        ];
+        let mut pass = Lz4Pass::new();
+        let mut out = Vec::new();
+        for (is_plain, bytes) in &blocks {
+            out.extend_from_slice(pass.block(*is_plain, bytes, 64).unwrap());
+        }
+        assert_eq!(pass.history(), &out);
+        let input: Vec<u8> = blocks
+            .iter()
+            .flat_map(|(is_plain, bytes)| framed(bytes, *is_plain))
+            .collect();
+        let mut again = vec![0; out.len()];
+        assert_eq!(decode(false, b"", &input, &mut again), Ok(out.len()));
+        assert_eq!(again, out);
+        pass.restart();
+        assert!(
+            pass.block(false, &copy(1), 64).is_err(),
+            "there is no history"
+        );
+        assert!(pass.block(true, b"xx", 1).is_err(), "it is too long");
+    }
+
+    #[test]
+    fn the_history_is_the_last_64_kib() {
+        let mut pass = Lz4Pass::new();
+        for byte in 0..5 {
+            pass.block(true, &[byte; 30_000], 30_000).unwrap();
+        }
+        let history = pass.history();
+        assert_eq!(history.len(), WINDOW);
+        assert_eq!((history[0], history[WINDOW - 1]), (2, 4));
+    }
+
+    #[test]
+    fn what_is_cut_or_refers_to_nothing_is_damage() {
+        let mut out = [0; 64];
+        let block = framed(&copy(4), false);
+        assert_eq!(decode(false, b"abcd", &block, &mut out), Ok(13));
+        for len in 1..block.len() {
+            assert!(
+                decode(false, b"abcd", &block[..len], &mut out).is_err(),
+                "{len}"
+            );
+        }
+        assert!(decode(false, b"abc", &block, &mut out).is_err());
+        assert!(
+            decode(true, b"abcd", &block, &mut out).is_err(),
+            "no checksum"
+        );
+        assert!(decode(false, b"abcd", &block, &mut out[..12]).is_err());
+        let mut pass = Lz4Pass::new();
+        pass.block(true, b"abcd", 64).unwrap();
+        assert!(pass.block(false, &copy(0), 64).is_err());
+    }
+}

@@ -7,6 +7,7 @@
 //!
 //! Nothing here knows a format, a front end or errno.
 
+mod acl;
 mod blob;
 mod byte_order;
 mod error;
@@ -29,6 +30,7 @@ mod region;
 pub mod repair;
 mod walk;
 
+pub use acl::{ACL_ACCESS, ACL_DEFAULT, AclError, PosixAcl};
 pub use blob::{BlobName, NoBlobs, ResolveBlob, Verity};
 pub use byte_order::ByteOrder;
 pub use error::{Bound, Corrupt, Error, Result, is_for_want_of_room};

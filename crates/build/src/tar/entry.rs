@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use forerun_vfs::{Device, NameError, Timestamp};
+use forerun_vfs::{ACL_ACCESS, ACL_DEFAULT, Device, NameError, PosixAcl, Timestamp};
 use tar::{Entry, EntryType};
 
 use super::super::{BuildError, NewNode, NodeKind};
@@ -167,6 +167,8 @@ impl Extra {
             b"uid" => self.uid = Some(sparse::number(value)?),
             b"gid" => self.gid = Some(sparse::number(value)?),
             b"mtime" => self.mtime = Some(time(value)?),
+            b"SCHILY.acl.access" => self.acl(ACL_ACCESS, value),
+            b"SCHILY.acl.default" => self.acl(ACL_DEFAULT, value),
             _ => {
                 if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
                     self.xattrs.insert(name.to_vec(), value.to_vec());
@@ -176,6 +178,18 @@ impl Extra {
             }
         }
         Ok(())
+    }
+}
+
+impl Extra {
+    /// Sets the attribute of an access control list. One that names users without their numbers is left out, as
+    /// the tar driver does.
+    fn acl(&mut self, name: &[u8], text: &[u8]) {
+        if let Ok(acl) = PosixAcl::parse(text)
+            && !(name == ACL_ACCESS && acl.is_mode())
+        {
+            self.xattrs.insert(name.to_vec(), acl.to_bytes());
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The checks an archive can fail, one variant each.
 
-use forerun_vfs::{Corrupt, Error, NameError};
+use forerun_vfs::{AclError, Corrupt, Error, NameError};
 
 /// A failed check, with the numbers needed to find the bytes. The offset of the header is stored
 /// beside it.
@@ -40,6 +40,8 @@ pub enum Check {
     Symlink { path: String },
     #[error("{path:?} has the unknown type {kind:?} and is taken as a file")]
     Kind { path: String, kind: char },
+    #[error("the access control list of {path:?} is left out: {source}")]
+    Acl { path: String, source: AclError },
     #[error("the archive has no two blocks of zeros at its end")]
     NoEnd,
     #[error("the bytes from here on are no part of the archive")]

@@ -132,6 +132,10 @@ impl Pass {
                     let (path, kind) = (lossy(&member.path), char::from(kind));
                     self.warn(header, Check::Kind { path, kind });
                 }
+                if let Some(source) = member.refused_acl.clone() {
+                    let path = lossy(&member.path);
+                    self.warn(header, Check::Acl { path, source });
+                }
                 if end > source_len {
                     let len = source_len;
                     return Err(Check::Cut { end, len }.at(header));

@@ -4,7 +4,7 @@
 //! a stream. So the machine knows no source.
 
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Device, Error, FileType, Limits, Result, Timestamp};
+use forerun_vfs::{AclError, Device, Error, FileType, Limits, Result, Timestamp};
 
 use crate::error::Check;
 use crate::header::{BLOCK, Family, Header, is_header, sparse_extension, until_nul};
@@ -54,6 +54,8 @@ pub struct Member {
     /// The stored pieces of a sparse file, in order.
     pub pieces: Option<Vec<Piece>>,
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Why an access control list is not among the attributes.
+    pub refused_acl: Option<AclError>,
     /// The letter of a type that no specification names.
     pub unknown: Option<u8>,
     /// End of the data.
@@ -297,6 +299,7 @@ impl Parser {
             data: self.at,
             pieces: None,
             xattrs: records.xattrs,
+            refused_acl: records.refused_acl,
             unknown,
             end: self.at,
         };

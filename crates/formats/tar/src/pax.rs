@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use forerun_vfs::Timestamp;
+use forerun_vfs::{ACL_ACCESS, ACL_DEFAULT, AclError, PosixAcl, Timestamp};
 
 use crate::error::{Check, lossy};
 
@@ -19,6 +19,8 @@ pub struct Records {
     pub gid: Option<u32>,
     pub mtime: Option<Timestamp>,
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Why an access control list is not among the attributes.
+    pub refused_acl: Option<AclError>,
     pub sparse: Sparse,
 }
 
@@ -86,6 +88,8 @@ impl Records {
             b"RHT.security.selinux" => {
                 self.xattr(b"security.selinux".to_vec(), value.to_vec())?;
             }
+            b"SCHILY.acl.access" => self.acl(ACL_ACCESS, value)?,
+            b"SCHILY.acl.default" => self.acl(ACL_DEFAULT, value)?,
             _ => {}
         }
         Some(())
@@ -96,6 +100,18 @@ impl Records {
         self.xattrs.retain(|(other, _)| *other != name);
         self.xattrs.push((name, value));
         (self.xattrs.len() <= XATTRS_MAX).then_some(())
+    }
+
+    /// Sets the attribute of an access control list, which the record has as text.
+    fn acl(&mut self, name: &[u8], text: &[u8]) -> Option<()> {
+        match PosixAcl::parse(text) {
+            Ok(acl) if name == ACL_ACCESS && acl.is_mode() => Some(()),
+            Ok(acl) => self.xattr(name.to_vec(), acl.to_bytes()),
+            Err(error) => {
+                self.refused_acl = Some(error);
+                Some(())
+            }
+        }
     }
 
     /// Returns these records, with those of `globals` where these say nothing.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forerun_io::{Limits, MemorySource};
 use forerun_tar::Tar;
 use forerun_testkit::conformance::check_filesystem;
-use forerun_vfs::{FollowLast, NodeId, resolve};
+use forerun_vfs::{FileSystem, FollowLast, NodeId, resolve};
 
 /// Creates a member: header and padded data.
 pub fn member(kind: u8, name: &[u8], link: &[u8], data: &[u8]) -> Vec<u8> {
@@ -57,4 +57,54 @@ pub fn open(bytes: &[u8]) -> Tar {
 
 pub fn node(fs: &Tar, path: &str) -> Option<NodeId> {
     resolve(fs, path.as_bytes(), FollowLast::No, &Limits::default()).ok()
+}
+
+/// Returns the extended attributes of a file, by name.
+pub fn xattrs(fs: &Tar, path: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut found = Vec::new();
+    let visit = &mut |name: &[u8], value: &[u8]| found.push((name.to_vec(), value.to_vec()));
+    fs.xattrs(node(fs, path).unwrap(), visit).unwrap();
+    found.sort();
+    found
+}
+
+/// Returns members of every kind.
+pub fn everything() -> Vec<Vec<u8>> {
+    let mut device = member(b'3', b"dir/char", b"", b"");
+    device[329..345].copy_from_slice(b"0000005\x000000001\0");
+    sum(&mut device);
+    // Symbolic links of Linux have all bits.
+    let mut symbolic = member(b'2', b"dir/symbolic", b"file", b"");
+    symbolic[100..108].copy_from_slice(b"0000777\0");
+    sum(&mut symbolic);
+    let long = [&b"dir/"[..], &[b'n'; 150]].concat();
+    let sparse = [
+        record("GNU.sparse.major", b"1"),
+        record("GNU.sparse.minor", b"0"),
+        record("GNU.sparse.name", b"dir/holes"),
+        record("GNU.sparse.realsize", b"70000"),
+    ];
+    let mut map = b"2\n4096\n3\n65536\n5\n".to_vec();
+    map.resize(512, 0);
+    let attributes = [
+        record("path", b"dir/attributes"),
+        record("mtime", b"1700000000.25"),
+        record("uid", b"3000000"),
+        record("SCHILY.xattr.user.a", b"1"),
+    ];
+    vec![
+        member(b'5', b"dir/", b"", b""),
+        member(b'0', b"dir/file", b"", b"contents"),
+        member(b'1', b"dir/hard", b"dir/file", b""),
+        symbolic,
+        device,
+        member(b'6', b"dir/fifo", b"", b""),
+        member(b'0', b"implied/deeper/file", b"", &[7; 1000]),
+        member(b'L', b"././@LongLink", b"", &long),
+        member(b'0', b"short", b"", b"long name"),
+        member(b'x', b"x", b"", &sparse.concat()),
+        member(b'0', b"substitute", b"", &[&map[..], b"abcdefgh"].concat()),
+        member(b'x', b"x", b"", &attributes.concat()),
+        member(b'0', b"substitute", b"", b""),
+    ]
 }

@@ -1,8 +1,10 @@
 //! The tar driver against GNU tar and Python's tarfile, on archives made by hand, and on archives that lie.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
+mod bsdtar;
 mod common;
 mod compressed;
+mod describe;
 mod hostile;
 mod oracles;
 mod rules;

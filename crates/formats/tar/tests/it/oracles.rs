@@ -54,7 +54,7 @@ fn shapes(formats: &[&str], shapes: &[Shape]) {
     }
 }
 
-fn remove_sockets(dir: &Path) {
+pub fn remove_sockets(dir: &Path) {
     use std::os::unix::fs::FileTypeExt;
     for entry in fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();

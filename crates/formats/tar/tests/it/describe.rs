@@ -1,0 +1,10 @@
+//! The headers of a small archive, as `info` and `dump` show them.
+
+use forerun_testkit::described;
+
+use crate::common::{archive, everything, open};
+
+#[test]
+fn every_kind() {
+    insta::assert_snapshot!("every_kind", described(&open(&archive(&everything()))));
+}

@@ -21,6 +21,7 @@ mod failed;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gzip;
+mod head;
 mod history;
 mod input;
 mod kept;
@@ -31,6 +32,7 @@ mod spool;
 mod streams;
 
 pub use compression::Compression;
+pub use head::head;
 pub use kept::KeptSpans;
 pub use pass::{IndexOptions, Indexed, index};
 pub use spans::{SPOOL, Spans};

@@ -6,8 +6,8 @@
 use std::hash::Hasher;
 
 use forerun_codec::{Codec, Lz4Pass};
-use forerun_io::u64_from;
-use forerun_vfs::{Error, Result};
+use forerun_io::{MemorySource, ReadAt, saturating_usize, u64_from};
+use forerun_vfs::{Error, Limits, Result, read_head};
 use twox_hash::XxHash32;
 
 use crate::Compression::Lz4;
@@ -121,8 +121,15 @@ impl Frames<'_, '_> {
 
     /// Reads a frame of programs before 2013: a magic number, and blocks to the end of the file or to another frame.
     fn legacy(&mut self, offset: u64) -> Result<(), Failed> {
+        let mut frame = self.legacy_frame(offset)?;
+        self.blocks(&mut frame)
+    }
+
+    /// Goes past the magic number of a legacy frame.
+    fn legacy_frame(&mut self, offset: u64) -> Result<Frame, Failed> {
+        self.word(offset)?;
         self.input.consume(LEGACY_MAGIC.len());
-        let mut frame = Frame {
+        Ok(Frame {
             offset,
             start: self.cutter.decoded(),
             is_linked: false,
@@ -131,8 +138,20 @@ impl Frames<'_, '_> {
             stored_len: LEGACY_STORED,
             len: None,
             checksum: None,
+        })
+    }
+
+    /// Returns whether the first block of a frame is plain, and where its bytes begin and end.
+    fn first_block(&mut self) -> Result<(bool, usize, usize), Failed> {
+        let frame = match self.input.peek_at_least(MAGIC.len())? {
+            [0x02, ..] => self.legacy_frame(0)?,
+            _ => self.descriptor(0)?,
         };
-        self.blocks(&mut frame)
+        let Some((is_plain, len)) = self.length(&frame)? else {
+            return Ok((true, 0, 0));
+        };
+        let at = saturating_usize(self.input.position()).saturating_add(4);
+        Ok((is_plain, at, at.saturating_add(len)))
     }
 
     /// Goes past a skippable frame.
@@ -146,8 +165,7 @@ impl Frames<'_, '_> {
             if len == 0 {
                 return Err(self.cut(offset));
             }
-            self.input
-                .consume(forerun_io::saturating_usize(u64::from(len)));
+            self.input.consume(saturating_usize(u64::from(len)));
             left -= len;
         }
         Ok(())
@@ -333,3 +351,39 @@ fn compare(stored: u32, hash: &XxHash32, offset: u64) -> Result<(), Failed> {
 fn damaged(offset: u64, near: u64) -> Failed {
     Failed::Stream(Check::Damaged { near }.at(Lz4, offset))
 }
+
+/// Decodes the first `len` bytes of the first block of the frame at the start of `source`.
+///
+/// # Errors
+/// `Corrupt` if it is damaged before them, `Unsupported`, `Io`.
+pub fn head(source: &dyn ReadAt, len: usize) -> Result<Vec<u8>> {
+    let bytes = read_head(source, HEAD)?;
+    let input = MemorySource::new(&bytes[..]);
+    let limits = Limits::default();
+    let mut sink = |_: &[u8]| Ok(());
+    let mut frames = Frames {
+        decoder: Lz4Pass::new(),
+        packer: Packer::new(),
+        input: &mut Input::new(&input, HEAD),
+        cutter: &mut Cutter::new(Lz4, source.len(), &limits, None, &mut sink),
+        span_len: 0,
+    };
+    let first = frames.first_block();
+    let (is_plain, at, end) = first.map_err(|failed| match failed {
+        Failed::Stream(error) | Failed::Other(error) => error,
+    })?;
+    let block = bytes.get(at..end.min(bytes.len())).unwrap_or_default();
+    if is_plain {
+        return Ok(block
+            .get(..len.min(block.len()))
+            .unwrap_or_default()
+            .to_vec());
+    }
+    let mut out = vec![0; len];
+    let decoded = Codec::Lz4.decode_prefix(block, &mut out);
+    decoded.map_err(|_| Check::Damaged { near: u64_from(at) }.at(Lz4, 0))?;
+    Ok(out)
+}
+
+/// Bytes of a file that are enough to decode the start of its first block.
+const HEAD: usize = 64 << 10;

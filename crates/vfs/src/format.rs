@@ -5,8 +5,8 @@ use std::sync::Arc;
 use forerun_io::{BlockDevice, Limits, Observer, ReadAt};
 
 use crate::{
-    FileSystem, FileSystemMut, KeepIndex, Magic, MakeSpool, Measure, NoBlobs, ResolveBlob, Result,
-    Verity,
+    ArchiveSearch, FileSystem, FileSystemMut, KeepIndex, Magic, MakeSpool, Measure, NoBlobs,
+    ResolveBlob, Result, Verity,
 };
 
 /// The parameters of opening an image.
@@ -175,6 +175,8 @@ pub struct Format {
     pub probe: fn(head: &[u8]) -> bool,
     /// The magic numbers of images that the driver reads: a search looks for them in files of unknown contents.
     pub magics: &'static [Magic],
+    /// How a search finds archives, which have no superblock.
+    pub archive: Option<&'static ArchiveSearch>,
     /// Validates a superblock that a search has met, and says where its image ends.
     pub measure: Measure,
     /// Opens the image for reading.

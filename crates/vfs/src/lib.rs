@@ -42,7 +42,7 @@ pub use forerun_io::{BlobId, Limits};
 pub use format::{Format, OpenFormat, OpenMut, OpenMutWith, OpenWith, Ownership};
 pub use held::Held;
 pub use kept::{KeepIndex, MakeSpool};
-pub use measure::{MEASURE_LEN, Magic, Measure, Measured, read_head};
+pub use measure::{ArchiveSearch, Follow, MEASURE_LEN, Magic, Measure, Measured, read_head};
 pub use metadata::{Device, FileType, Metadata, Timestamp};
 pub use metadata_layout::MetadataLayout;
 pub use name::{NameError, check_name, check_xattr_name};

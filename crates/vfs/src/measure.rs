@@ -13,7 +13,7 @@ use crate::{Error, Result};
 pub struct Magic {
     /// Its offset from the start of the image.
     pub offset: u64,
-    /// Its bytes, at least four.
+    /// Its bytes, at least three.
     pub bytes: &'static [u8],
 }
 
@@ -27,11 +27,41 @@ pub struct Measured {
 }
 
 /// Validates the superblock of an image at the start of `source`, with its checksums, and compares its sizes with
-/// the source. Reads at most [`MEASURE_LEN`] bytes in all, however long the image says it is.
+/// the source. Reads at most [`MEASURE_LEN`] bytes in all, however long the image says it is; of a compressed archive, the
+/// first block of its stream.
 pub type Measure = fn(source: &dyn ReadAt) -> Result<Measured>;
 
 /// Most bytes that a [`Measure`] reads.
 pub const MEASURE_LEN: usize = 72 << 10;
+
+/// How a search finds archives: sequences of members in blocks, each with a magic number, without a superblock that says
+/// where they end.
+#[derive(Clone, Copy, Debug)]
+pub struct ArchiveSearch {
+    /// The magic number of a member.
+    pub member: Magic,
+    /// Archives lie at multiples of this.
+    pub step: u64,
+    /// Starts a pass over the members of an archive.
+    pub follow: fn() -> Box<dyn Follow>,
+    /// The magic numbers of compressed archives. To validate one, the start of the stream is decoded.
+    pub compressed: &'static [Magic],
+}
+
+/// A pass over an archive that only looks for its end.
+pub trait Follow {
+    /// Returns the offset in the archive and the number of the bytes to take next.
+    fn wants(&self) -> (u64, usize);
+
+    /// Takes them, of an archive that has `len` bytes at most. Returns whether it ends behind them.
+    ///
+    /// # Errors
+    /// Any error of a driver: what begins here is no member. The archive ends before it.
+    fn take(&mut self, bytes: &[u8], len: u64) -> Result<bool>;
+
+    /// Returns the end of the members that are complete.
+    fn end(&self) -> u64;
+}
 
 /// Reads the first `most` bytes of a source, or all where it has fewer.
 ///

@@ -8,6 +8,7 @@
 //! Every field of a candidate may be a lie. Memory is bounded by two pieces and [`MOST_FINDINGS`], and a piece full of
 //! candidates that fail costs 4096 validations at odd offsets.
 
+mod follow;
 mod headers;
 mod nest;
 mod partitions;
@@ -26,6 +27,7 @@ pub use partitions::{PartitionTable, TableKind, TablePartition, partition_table}
 
 use crate::Container;
 use crate::payload::{self, Payload};
+use follow::{FirstMember, Followed};
 use headers::FirmwareHeader;
 use piece::{Candidate, CountedSource, PIECE, Piece};
 use signs::{Meaning, Sign, Signs};
@@ -35,6 +37,9 @@ use sums::Sums;
 pub const MOST_FINDINGS: usize = 65_536;
 /// Candidates of a piece that may fail before only multiples of [`STEP`] are considered in the rest of it.
 const MOST_FAILED: u32 = 4096;
+/// Failures that a compressed candidate counts for: its stream is decoded. No failed candidate of a piece is looked at once
+/// these come to [`MOST_FAILED`].
+const DECODED: u32 = 16;
 /// Images lie most often at multiples of this.
 const STEP: u64 = 512;
 
@@ -158,6 +163,7 @@ pub fn scan(
         findings: Vec::new(),
         sums: Sums::default(),
         images_end: 0,
+        followed: Followed::default(),
         is_cut: false,
     };
     search.start(source)?;
@@ -174,6 +180,7 @@ pub fn scan(
         };
         progress(start.min(source.len()));
     }
+    search.followed.finish(&mut search.findings);
     nest::nest(&mut search.findings);
     Ok(Scanned {
         findings: search.findings,
@@ -189,6 +196,7 @@ struct Search {
     sums: Sums,
     /// End of the last image, before which nothing is searched.
     images_end: u64,
+    followed: Followed,
     is_cut: bool,
 }
 
@@ -227,29 +235,59 @@ impl Search {
     /// Searches the piece from `start` to `end`.
     fn piece(&mut self, piece: &Piece<'_>, start: u64, end: u64) {
         let (mut at, mut failed) = (0, 0);
-        while let Some(found) = self.signs.next(piece.bytes(), at) {
-            let position = start + u64_from(found);
+        let (mut byte, mut block) = (None, None);
+        loop {
+            // Each is looked for again only once it is behind.
+            if byte.is_none_or(|found| found < at) {
+                byte = Some(self.signs.next(piece.bytes(), at).unwrap_or(usize::MAX));
+            }
+            if block.is_none_or(|found| found < at) {
+                let found = self.signs.next_block(piece.bytes(), at, start);
+                block = Some(found.unwrap_or(usize::MAX));
+            }
+            let found = byte.min(block).unwrap_or(usize::MAX);
+            let position = start.saturating_add(u64_from(found));
             if position >= end || self.is_cut {
                 break;
             }
             at = found + 1;
-            let signs: Vec<_> = self.signs.at(piece.from(position)).collect();
+            let signs: Vec<_> = self.signs.at(piece.from(position), position).collect();
             for sign in signs {
-                let Some(offset) = position.checked_sub(sign.offset) else {
-                    continue;
-                };
-                let is_likely = failed < MOST_FAILED || offset.is_multiple_of(STEP);
-                if is_likely && offset >= self.images_end && !self.candidate(piece, offset, sign) {
-                    failed += 1;
+                if let Some(offset) = position.checked_sub(sign.offset) {
+                    failed += self.failed(piece, offset, sign, failed);
                 }
             }
         }
+        self.follow(piece, end);
         let findings = &mut self.findings;
         self.sums.feed(piece, end, &mut |index, is_right| {
             if let Some(finding) = findings.get_mut(index) {
                 finding.intact = Some(is_right);
             }
         });
+    }
+
+    /// Validates a candidate, unless it is none that counts. Returns what its failure counts for.
+    fn failed(&mut self, piece: &Piece<'_>, offset: u64, sign: Sign, failed: u32) -> u32 {
+        let is_decoded = matches!(sign.meaning, Meaning::Compressed(_));
+        let is_likely = failed < MOST_FAILED || (!is_decoded && offset.is_multiple_of(STEP));
+        if !is_likely || self.follow(piece, offset.saturating_add(1)) || offset < self.images_end {
+            return 0;
+        }
+        match (self.candidate(piece, offset, sign), is_decoded) {
+            (true, _) => 0,
+            (false, true) => DECODED,
+            (false, false) => 1,
+        }
+    }
+
+    /// Goes along the members of archives before `position`. Returns whether one begins just before it.
+    fn follow(&mut self, piece: &Piece<'_>, position: u64) -> bool {
+        let (is_member, end) = self.followed.advance(piece, position, &mut self.findings);
+        if !self.options.all {
+            self.images_end = self.images_end.max(end);
+        }
+        is_member
     }
 
     /// Validates a candidate. Returns whether it is one.
@@ -262,7 +300,32 @@ impl Search {
         let left = candidate.len();
         match sign.meaning {
             Meaning::Image(format) => match (format.measure)(&candidate) {
-                Ok(measured) => self.image(offset, format, measured),
+                Ok(measured) => {
+                    self.image(offset, format, measured);
+                }
+                Err(_) => return false,
+            },
+            Meaning::Compressed(format) => match (format.measure)(&candidate) {
+                Ok(measured) => {
+                    let index = self.image(offset, format, measured);
+                    if let Some(finding) = index.and_then(|index| self.findings.get_mut(index)) {
+                        finding.details = "compressed".to_string();
+                    }
+                }
+                Err(_) => return false,
+            },
+            Meaning::Archive(format, archive) => match (format.measure)(&candidate) {
+                Ok(measured) => {
+                    let pass = self.followed.has_room().then(|| (archive.follow)());
+                    let pass = pass.and_then(|pass| FirstMember::take(piece, offset, pass));
+                    let Some(pass) = pass else {
+                        return false;
+                    };
+                    if let Some(index) = self.image(offset, format, measured) {
+                        self.followed.add(index, offset, pass);
+                        self.follow(piece, offset.saturating_add(1));
+                    }
+                }
                 Err(_) => return false,
             },
             Meaning::Uimage => match headers::uimage(bytes, left) {
@@ -277,13 +340,14 @@ impl Search {
         true
     }
 
-    fn image(&mut self, offset: u64, format: &'static Format, measured: Measured) {
+    /// Adds an image. Returns its place among the findings, if it is a new one.
+    fn image(&mut self, offset: u64, format: &'static Format, measured: Measured) -> Option<usize> {
         // With `all`, composefs is met again as EROFS, which its metadata is.
         let is_known = |finding: &ScanFinding| {
             finding.offset == offset && matches!(finding.kind, ScanKind::Image(_))
         };
         if self.findings.iter().rev().take(8).any(is_known) {
-            return;
+            return None;
         }
         let mut finding = ScanFinding::new(offset, measured.len, ScanKind::Image(format.name));
         finding.label = measured.label;
@@ -293,6 +357,7 @@ impl Search {
             self.images_end = end;
         }
         self.push(finding);
+        (!self.is_cut).then_some(self.findings.len().saturating_sub(1))
     }
 
     fn header(&mut self, offset: u64, kind: ScanKind, header: FirmwareHeader) {

@@ -1,6 +1,7 @@
 //! The magic numbers that a scan looks for, all at once and at every byte.
 
-use forerun_vfs::Format;
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{ArchiveSearch, Format};
 
 use super::headers;
 use crate::formats;
@@ -12,6 +13,10 @@ const PAIRS: usize = 1 << 16;
 #[derive(Clone, Copy, Debug)]
 pub enum Meaning {
     Image(&'static Format),
+    /// The first member of an archive.
+    Archive(&'static Format, &'static ArchiveSearch),
+    /// A compressed archive.
+    Compressed(&'static Format),
     Uimage,
     Trx,
 }
@@ -22,21 +27,38 @@ pub struct Sign {
     pub offset: u64,
     pub meaning: Meaning,
     bytes: &'static [u8],
+    /// The image, archive or header lies at multiples of this.
+    step: u64,
 }
 
 /// All magic numbers.
 pub struct Signs {
     all: Vec<Sign>,
+    /// Magic numbers of which only those at multiples of a step count.
+    blocks: Vec<Sign>,
     /// Whether a magic number starts with a pair of bytes.
     pairs: Vec<bool>,
 }
 
 impl Signs {
-    /// Collects those of all formats.
+    /// Collects the magic numbers of all formats.
     pub fn new() -> Self {
         let images = formats().iter().flat_map(|format| {
             let magics = format.magics.iter();
             magics.map(|magic| (magic.offset, magic.bytes, Meaning::Image(format)))
+        });
+        let archives = formats()
+            .iter()
+            .filter_map(|format| Some((format, format.archive?)));
+        let compressed = archives.clone().flat_map(|(format, archive)| {
+            let magics = archive.compressed.iter();
+            magics.map(|magic| (magic.offset, magic.bytes, Meaning::Compressed(format)))
+        });
+        let blocks = archives.map(|(format, archive)| Sign {
+            offset: archive.member.offset,
+            meaning: Meaning::Archive(format, archive),
+            bytes: archive.member.bytes,
+            step: archive.step.max(1),
         });
         let headers = [
             (0, headers::UIMAGE, Meaning::Uimage),
@@ -44,10 +66,12 @@ impl Signs {
         ];
         let all: Vec<_> = images
             .chain(headers)
+            .chain(compressed)
             .map(|(offset, bytes, meaning)| Sign {
                 offset,
                 meaning,
                 bytes,
+                step: 1,
             })
             .collect();
         let mut pairs = vec![false; PAIRS];
@@ -56,7 +80,11 @@ impl Signs {
                 *is_first = true;
             }
         }
-        Self { all, pairs }
+        Self {
+            all,
+            blocks: blocks.collect(),
+            pairs,
+        }
     }
 
     /// Returns the first position from `from` on at which a magic number may be.
@@ -66,9 +94,27 @@ impl Signs {
         windows.position(is_first).map(|at| from + at)
     }
 
-    /// Returns the magic numbers that `bytes` start with.
-    pub fn at(&self, bytes: &[u8]) -> impl Iterator<Item = Sign> {
-        let found = self.all.iter().filter(|sign| bytes.starts_with(sign.bytes));
+    /// Returns the first position from `from` on of a magic number that is where its step wants it. `start` is the
+    /// offset of the bytes in the file.
+    pub fn next_block(&self, bytes: &[u8], from: usize, start: u64) -> Option<usize> {
+        let firsts = self.blocks.iter().filter_map(|sign| {
+            let step = saturating_usize(sign.step);
+            let least = start.saturating_add(u64_from(from)).max(sign.offset);
+            let whole = (least - sign.offset).checked_next_multiple_of(sign.step)?;
+            let first = saturating_usize(whole.checked_add(sign.offset)?.checked_sub(start)?);
+            let mut places = (first..bytes.len()).step_by(step);
+            places.find(|&at| bytes.get(at..).is_some_and(|b| b.starts_with(sign.bytes)))
+        });
+        firsts.min()
+    }
+
+    /// Returns the magic numbers that `bytes`, at `position` of the file, start with.
+    pub fn at(&self, bytes: &[u8], position: u64) -> impl Iterator<Item = Sign> {
+        let all = self.all.iter().chain(&self.blocks);
+        let found = all.filter(move |sign| {
+            let offset = position.checked_sub(sign.offset);
+            bytes.starts_with(sign.bytes) && offset.is_some_and(|at| at.is_multiple_of(sign.step))
+        });
         found.copied()
     }
 }

@@ -112,3 +112,133 @@ fn the_smallest_finding_around_is_named() {
     let inside: Vec<_> = findings.iter().map(|finding| finding.inside).collect();
     assert_eq!(inside, [None, Some(0), Some(1), Some(2), Some(0), None]);
 }
+
+#[cfg(feature = "tar")]
+mod archives {
+    use super::*;
+
+    /// Returns a member with this letter as its type.
+    fn member(kind: u8, data: &[u8]) -> Vec<u8> {
+        let mut block = vec![0; 512];
+        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, b"name");
+        for (at, digits) in [(100, 7), (108, 7), (116, 7), (136, 11)] {
+            put(at, &vec![b'0'; digits]);
+        }
+        put(124, format!("{:011o}", data.len()).as_bytes());
+        put(156, &[kind]);
+        put(257, b"ustar\x0000");
+        put(148, b"        ");
+        let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        block.extend_from_slice(data);
+        block.resize(block.len().next_multiple_of(512), 0);
+        block
+    }
+
+    fn places(scanned: &Scanned) -> Vec<(u64, Option<u64>, Option<usize>)> {
+        let findings = scanned.findings.iter();
+        findings
+            .map(|finding| {
+                assert_eq!(finding.kind, ScanKind::Image("tar"));
+                (finding.offset, finding.len, finding.inside)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_archive_is_one_finding_with_its_end() {
+        let noise = random(100_000 / 512 * 512);
+        // Members across pieces, an extended header, and an archive within a member.
+        let inner = [member(b'0', b"inner"), vec![0; 1024]].concat();
+        let archive = [
+            member(b'x', b"11 a=bcdef\n"),
+            member(b'0', &random(9 << 20)),
+            member(b'0', &inner),
+            member(b'0', b"last"),
+            vec![0; 1024],
+        ]
+        .concat();
+        let at = u64_from(noise.len());
+        let len = Some(u64_from(archive.len()));
+        let file = [&noise[..], &archive, &noise, &inner, b"end"].concat();
+        let second = at * 2 + u64_from(archive.len());
+        let other = Some(u64_from(inner.len()));
+        let outer = [(at, len, None), (second, other, None)];
+        assert_eq!(places(&found(&file)), outer);
+        let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(&file[..]));
+        let options = ScanOptions { all: true };
+        let all = scan(&source, options, &Arc::default(), &mut |_| {}).unwrap();
+        let within = at + 1024 + 512 + (9 << 20) + 512;
+        assert_eq!(places(&all), [outer[0], (within, other, Some(0)), outer[1]]);
+        // It is cut within a member, or by other bytes.
+        let cut = &archive[..archive.len() - 2000];
+        let end = archive.len() - 1024 - 1024;
+        assert_eq!(places(&found(cut)), [(0, Some(u64_from(end)), None)]);
+        let damaged = [&archive[..end], &noise].concat();
+        assert_eq!(places(&found(&damaged)), [(0, Some(u64_from(end)), None)]);
+    }
+
+    #[test]
+    fn a_header_needs_its_checksum_and_its_place() {
+        let archive = [member(b'0', b"data"), vec![0; 1024]].concat();
+        let mut altered = archive.clone();
+        altered[0] ^= 1;
+        assert_eq!(found(&altered).findings, []);
+        assert_eq!(found(&[b"x", &archive[..]].concat()).findings, []);
+        assert_eq!(found(&archive[..514]).findings, [], "its data is cut");
+        let text = b"ustar".repeat(1 << 20);
+        assert_eq!(found(&text).findings, []);
+    }
+
+    #[test]
+    fn compressed_archives_are_found_at_any_offset() {
+        let archive = [member(b'0', &random(300_000)), vec![0; 1024]].concat();
+        let noise = random(70_001);
+        for (program, arguments) in [
+            ("gzip", &["-c"][..]),
+            ("zstd", &["-c"]),
+            ("xz", &["-c"]),
+            ("bzip2", &["-c"]),
+            ("lz4", &["-c", "-q"]),
+            ("lz4", &["-c", "-q", "-l"]),
+        ] {
+            let compress = |bytes: &[u8]| forerun_testkit::piped(program, arguments, bytes);
+            let (Some(compressed), Some(other)) = (compress(&archive), compress(&noise)) else {
+                return;
+            };
+            let file = [&noise[..], &other, &compressed, &noise].concat();
+            let scanned = found(&file);
+            let at = u64_from(noise.len() + other.len());
+            assert_eq!(places(&scanned), [(at, None, None)], "{program}");
+            assert_eq!(scanned.findings[0].details, "compressed");
+        }
+    }
+
+    #[test]
+    fn files_full_of_streams_end_soon() {
+        for sign in [
+            &b"\x1f\x8b\x08\0\0\0\0\0\0\xff"[..],
+            b"\x28\xb5\x2f\xfd",
+            b"\xfd7zXZ\0",
+            b"BZh91AY&SY",
+            b"\x04\x22\x4d\x18",
+            b"\x02\x21\x4c\x18",
+        ] {
+            let bytes = sign.repeat((5 << 20) / sign.len());
+            assert_eq!(found(&bytes).findings, [], "{sign:?}");
+        }
+    }
+
+    #[test]
+    fn archives_of_one_block_each_are_not_followed_twice() {
+        // Every block is a member: one archive, also where archives in archives are searched for.
+        let archive = member(b'0', b"").repeat(20_000);
+        let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(&archive[..]));
+        for all in [false, true] {
+            let scanned = scan(&source, ScanOptions { all }, &Arc::default(), &mut |_| {});
+            let len = Some(u64_from(archive.len()));
+            assert_eq!(places(&scanned.unwrap()), [(0, len, None)]);
+        }
+    }
+}

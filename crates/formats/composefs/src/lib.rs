@@ -51,6 +51,7 @@ pub const FORMAT: Format = Format {
     }],
     measure: measure_image,
     open: |with| Ok(Arc::new(Composefs::open(with)?)),
+    archive: None,
     open_mut: None,
 };
 

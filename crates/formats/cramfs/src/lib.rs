@@ -39,6 +39,7 @@ pub const FORMAT: Format = Format {
         let opened = Cramfs::open_with(with.metadata, &with.limits, with.rescue)?;
         Ok(Arc::new(opened))
     },
+    archive: None,
     open_mut: None,
 };
 

@@ -45,5 +45,6 @@ pub const FORMAT: Format = Format {
     }],
     measure: measure::measure,
     open: |with| Ok(Arc::new(Erofs::open(with)?)),
+    archive: None,
     open_mut: None,
 };

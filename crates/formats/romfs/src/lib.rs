@@ -45,5 +45,6 @@ pub const FORMAT: Format = Format {
         let opened = Romfs::open_with(with.metadata, &with.limits, with.rescue)?;
         Ok(Arc::new(opened))
     },
+    archive: None,
     open_mut: None,
 };

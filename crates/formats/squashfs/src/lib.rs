@@ -54,6 +54,7 @@ pub const FORMAT: Format = Format {
         true => Ok(Arc::new(salvage::open(with)?)),
         false => Ok(Arc::new(Squashfs::open(with)?)),
     },
+    archive: None,
     open_mut: None,
 };
 

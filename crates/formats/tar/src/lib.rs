@@ -9,9 +9,8 @@
 
 use std::sync::Arc;
 
-use forerun_io::ReadAt;
 use forerun_spans::Compression;
-use forerun_vfs::{Format, Measured, Result, read_head};
+use forerun_vfs::Format;
 
 mod driver;
 mod error;
@@ -22,21 +21,20 @@ mod index;
 mod kept;
 mod parser;
 mod pax;
+mod search;
 mod stream;
 mod tree;
 
 pub use driver::Tar;
 
 /// tar in the registry.
-///
-/// It has no magic numbers for searches: each member has one, and only a pass over all members tells where an
-/// archive ends, which is more than a search may read.
 pub const FORMAT: Format = Format {
     name: "tar",
     probe_len: header::BLOCK,
     probe: |head| header::is_header(head) || Compression::of(head).is_some(),
     magics: &[],
-    measure,
+    archive: Some(&search::SEARCH),
+    measure: search::measure,
     open: |with| Ok(Arc::new(Tar::open_with(&with)?)),
     open_mut: None,
 };
@@ -56,11 +54,4 @@ pub fn has_index(head: &[u8]) -> bool {
         Compression::of(head),
         Some(Compression::Gzip | Compression::Zstd | Compression::Lz4)
     )
-}
-
-/// Validates the first header.
-fn measure(source: &dyn ReadAt) -> Result<Measured> {
-    let head = read_head(source, header::BLOCK)?;
-    header::Header::parse(&head).map_err(|check| check.at(0))?;
-    Ok(Measured::default())
 }

@@ -1,33 +1,15 @@
 //! Bytes to compress, programs that compress them, and a reader of spans.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::ops::ControlFlow;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use forerun_io::{BlobId, MemorySource, ReadAt};
 use forerun_spans::{Compression, IndexOptions, Indexed, index};
 pub use forerun_testkit::generate::text;
-use forerun_testkit::require;
+pub use forerun_testkit::piped as run;
 use forerun_vfs::{MakeSpool, Place, Result};
-
-/// Runs a program over `input`. Returns its output; nothing if it is not installed.
-pub fn run(program: &str, arguments: &[&str], input: &[u8]) -> Option<Vec<u8>> {
-    let mut child = Command::new(require::program(program)?)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let output = std::thread::scope(|scope| {
-        scope.spawn(move || stdin.write_all(input).unwrap());
-        child.wait_with_output().unwrap()
-    });
-    assert!(output.status.success(), "{program} {arguments:?}");
-    Some(output.stdout)
-}
 
 /// Runs a script of Python over `input`, which it has as `data`; it writes to `out`.
 pub fn python(script: &str, input: &[u8]) -> Option<Vec<u8>> {

@@ -50,6 +50,7 @@ mod mounts;
 pub mod mutate;
 pub mod opened;
 pub mod panicking;
+mod piped;
 pub mod powercut;
 pub mod readers;
 pub mod require;
@@ -67,6 +68,7 @@ pub use memfs::{MemFs, MemFsBuilder, MemImage, Piece};
 pub use memvolume::MemVolume;
 pub use mounts::unmount;
 pub use panicking::PanickingDevice;
+pub use piped::piped;
 pub use readers::DirectReaders;
 pub use stalled::StalledSource;
 pub use temp::{

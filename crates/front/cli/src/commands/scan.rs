@@ -22,7 +22,7 @@ use crate::{json, size};
 ///
 /// Looks at every byte for images of all formats and for headers of firmware (uImage, TRX), and at the start for a
 /// partition table (MBR, GPT), an AppImage and SIF. Superblocks and checksums are validated. What was found is shown
-/// with the command that opens it. Images are not searched for further images, unless --all.
+/// with the command that opens it. tar archives are found at multiples of 512, compressed ones anywhere. Images are not searched for further images, unless --all.
 ///
 /// Exit status 0 if anything was found, 1 if not.
 #[derive(Args, Debug)]

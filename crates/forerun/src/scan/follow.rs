@@ -1,0 +1,123 @@
+//! Archives that a search has found and whose end it has not reached: it goes along their members.
+
+use forerun_io::{ReadAt, u64_from};
+use forerun_vfs::Follow;
+
+use super::ScanFinding;
+use super::piece::{Candidate, Piece};
+
+/// Most archives that lie in one another and are followed at once. Deeper ones are not searched for.
+const DEPTH: usize = 16;
+
+/// An archive that is followed.
+struct Following {
+    /// Its place among the findings.
+    index: usize,
+    start: u64,
+    /// Offset of the header of its first member, behind extended ones.
+    first: u64,
+    pass: Box<dyn Follow>,
+}
+
+/// The archives that are followed.
+#[derive(Default)]
+pub struct Followed(Vec<Following>);
+
+impl Followed {
+    /// Returns whether one more can be followed.
+    pub fn has_room(&self) -> bool {
+        self.0.len() < DEPTH
+    }
+
+    /// Follows an archive that is the finding at `index`.
+    pub fn add(&mut self, index: usize, start: u64, first: FirstMember) {
+        let FirstMember { offset, pass } = first;
+        self.0.push(Following {
+            index,
+            start,
+            first: start.saturating_add(offset),
+            pass,
+        });
+    }
+
+    /// Goes on past all members that begin before `position`, and sets the lengths of archives that end. Returns
+    /// whether one of them begins just before it, and the end of what was gone past.
+    pub fn advance(
+        &mut self,
+        piece: &Piece<'_>,
+        position: u64,
+        findings: &mut [ScanFinding],
+    ) -> (bool, u64) {
+        let (mut is_member, mut end) = (false, 0);
+        self.0.retain_mut(|following| {
+            let archive = Candidate {
+                piece,
+                start: following.start,
+            };
+            let mut goes_on = true;
+            while goes_on {
+                let next = following.start.saturating_add(following.pass.wants().0);
+                end = end.max(next);
+                is_member |=
+                    position > following.start && position.saturating_sub(1) <= following.first;
+                if next >= position {
+                    return true;
+                }
+                is_member |= next.saturating_add(1) == position;
+                goes_on = step(&archive, &mut *following.pass) == Some(false);
+            }
+            following.end(findings);
+            false
+        });
+        (is_member, end)
+    }
+
+    /// Ends all archives where their last complete member does.
+    pub fn finish(&mut self, findings: &mut [ScanFinding]) {
+        for following in std::mem::take(&mut self.0) {
+            following.end(findings);
+        }
+    }
+}
+
+impl Following {
+    fn end(&self, findings: &mut [ScanFinding]) {
+        if let Some(finding) = findings.get_mut(self.index) {
+            finding.len = Some(self.pass.end());
+        }
+    }
+}
+
+/// A pass that is past the first member of an archive.
+pub struct FirstMember {
+    /// Offset of its header in the archive.
+    offset: u64,
+    pass: Box<dyn Follow>,
+}
+
+impl FirstMember {
+    /// Takes the first member. Returns nothing if there is none.
+    pub fn take(piece: &Piece<'_>, start: u64, mut pass: Box<dyn Follow>) -> Option<Self> {
+        let archive = Candidate { piece, start };
+        let mut offset = 0;
+        // Extended headers stand before the member.
+        while pass.end() == 0 {
+            offset = pass.wants().0;
+            if step(&archive, &mut *pass) != Some(false) {
+                return None;
+            }
+        }
+        Some(Self { offset, pass })
+    }
+}
+
+/// Gives an archive the next bytes. Returns whether it ends with them; nothing if they are no part of it.
+fn step(archive: &Candidate<'_, '_>, pass: &mut dyn Follow) -> Option<bool> {
+    let (at, len) = pass.wants();
+    if at.saturating_add(u64_from(len)) > archive.len() {
+        return None;
+    }
+    let mut bytes = vec![0; len];
+    archive.read_exact_at(at, &mut bytes).ok()?;
+    pass.take(&bytes, archive.len()).ok()
+}

@@ -1,0 +1,59 @@
+//! The first decoded bytes of a stream, for a search: it meets many streams and opens few.
+
+use std::io;
+
+use forerun_io::ReadAt;
+use forerun_vfs::{Error, Limits, Result};
+
+use crate::Compression;
+use crate::lz4;
+use crate::pass::{IndexOptions, index};
+
+/// Most stored bytes that are read: a block of bzip2 is decoded as a whole.
+const STORED_MAX: u64 = 1 << 20;
+/// Bytes of one read.
+const CHUNK: usize = 16 << 10;
+
+/// Decodes the first `len` bytes of the stream at the start of `source`; fewer if it has not that many.
+///
+/// # Errors
+/// The errors of [`index`], if the stream is damaged before them.
+pub fn head(source: &dyn ReadAt, compression: Compression, len: usize) -> Result<Vec<u8>> {
+    if compression == Compression::Lz4 {
+        return lz4::head(source, len);
+    }
+    let options = IndexOptions {
+        limits: Limits::default(),
+        rescue: false,
+        spool: None,
+        chunk: CHUNK,
+        ..IndexOptions::default()
+    };
+    let mut out = Vec::new();
+    let mut sink = |bytes: &[u8]| {
+        let wanted = len.saturating_sub(out.len()).min(bytes.len());
+        out.extend_from_slice(bytes.get(..wanted).unwrap_or_default());
+        match out.len() < len {
+            true => Ok(()),
+            // Ends the pass.
+            false => Err(Error::NoSpace),
+        }
+    };
+    match index(&Start(source), compression, &options, &mut sink) {
+        Err(error) if out.len() < len => Err(error),
+        _ => Ok(out),
+    }
+}
+
+/// The start of a source.
+struct Start<'s>(&'s dyn ReadAt);
+
+impl ReadAt for Start<'_> {
+    fn len(&self) -> u64 {
+        self.0.len().min(STORED_MAX)
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(offset, out)
+    }
+}

@@ -7,7 +7,7 @@
 use forerun_cache::{Digest, Geometry};
 use serde::{Deserialize, Serialize};
 
-use crate::layout::MAX_PARTS;
+use crate::layout::{MAX_LAYERS, MAX_PARTS};
 use crate::{Identity, Layout};
 
 /// One address of a plain file, and its server's name for the version.
@@ -48,6 +48,11 @@ pub enum Shape {
     Blob {
         /// The digest.
         digest: String,
+    },
+    /// The layers of a container image, the lowest first. The length and the name in the cache are those of the first.
+    Layers {
+        /// The layers in their order.
+        layers: Vec<Named>,
     },
     /// A plain file, which has a version and no digest.
     File {
@@ -120,12 +125,30 @@ impl Facts {
         let is_certain = |facts: &Address| facts.version.is_some();
         let certain = match &shape {
             Shape::File { addresses, .. } => addresses.first().is_some_and(is_certain),
-            Shape::Parts { .. } | Shape::Blob { .. } => true,
+            Shape::Parts { .. } | Shape::Blob { .. } | Shape::Layers { .. } => true,
         };
         certain.then(|| Self {
             len: layout.len,
             format: layout.format.clone(),
             shape,
+        })
+    }
+
+    /// Returns the facts to remember of a container image with these layers. Returns nothing if one has no digest.
+    #[must_use]
+    pub fn of_layers(layouts: &[Layout]) -> Option<Self> {
+        let named = |layout: &Layout| match &layout.identity {
+            Identity::Blob(digest) => Some(Named {
+                digest: digest.to_string(),
+                len: layout.len,
+            }),
+            Identity::Root(_) | Identity::Version { .. } => None,
+        };
+        let layers = layouts.iter().map(named).collect::<Option<Vec<_>>>()?;
+        Some(Self {
+            len: layers.first()?.len,
+            format: None,
+            shape: Shape::Layers { layers },
         })
     }
 
@@ -143,6 +166,16 @@ impl Facts {
     pub fn decode(text: &[u8]) -> Result<Self, BadFacts> {
         let facts: Self = serde_json::from_slice(text)?;
         facts.identity()?;
+        if let Shape::Layers { layers } = &facts.shape {
+            for layer in layers {
+                digest(&layer.digest)?;
+            }
+            let is_first = layers.first().is_some_and(|layer| layer.len == facts.len);
+            return match is_first && layers.len() <= MAX_LAYERS {
+                true => Ok(facts),
+                false => Err(BadFacts::Contradiction("layers")),
+            };
+        }
         let Shape::Parts {
             chunk_size,
             root,
@@ -180,6 +213,10 @@ impl Facts {
         Ok(match &self.shape {
             Shape::Parts { root, .. } => Identity::Root(digest(root)?),
             Shape::Blob { digest: text } => Identity::Blob(digest(text)?),
+            Shape::Layers { layers } => {
+                let lowest = layers.first().ok_or(BadFacts::Contradiction("layers"))?;
+                Identity::Blob(digest(&lowest.digest)?)
+            }
             Shape::File { url, version, .. } => Identity::Version {
                 url: url.clone(),
                 version: version.clone(),
@@ -199,7 +236,7 @@ pub fn digest(text: &str) -> Result<Digest, BadFacts> {
 
 /// Returns facts about an image in parts and about a plain file, for tests and fuzzers to start from.
 #[must_use]
-pub fn examples() -> [Vec<u8>; 3] {
+pub fn examples() -> [Vec<u8>; 4] {
     let digest = Digest::of(b"x").to_string();
     let named = |len| Named {
         digest: digest.clone(),
@@ -214,6 +251,9 @@ pub fn examples() -> [Vec<u8>; 3] {
         },
         Shape::Blob {
             digest: digest.clone(),
+        },
+        Shape::Layers {
+            layers: vec![named(20_000), named(7)],
         },
         Shape::File {
             url: "https://h/x".to_owned(),
@@ -245,6 +285,23 @@ mod tests {
             let facts = Facts::decode(&text).unwrap();
             assert_eq!(facts.encode(), text);
         }
+    }
+
+    #[test]
+    fn layers_are_not_too_many_and_begin_with_the_first() {
+        let [_, _, layers, _] = examples();
+        let layers = String::from_utf8(layers).unwrap();
+        let many = format!("[{}", "{\"digest\":\"x\",\"len\":1},".repeat(1023));
+        for (from, to) in [
+            ("20000", "20001"),
+            ("sha256:", "sha512:"),
+            ("[", &many.replace('x', &Digest::of(b"").to_string())),
+        ] {
+            let bad = layers.replacen(from, to, 1);
+            assert!(Facts::decode(bad.as_bytes()).is_err(), "{bad}");
+        }
+        let none = "{\"len\":0,\"shape\":{\"layers\":{\"layers\":[]}}}";
+        assert!(Facts::decode(none.as_bytes()).is_err());
     }
 
     #[test]

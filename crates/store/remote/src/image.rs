@@ -24,6 +24,8 @@ use crate::{
 const SYNC_WINDOW: u64 = 1 << 20;
 /// Time between two looks at an image that is fetched whole.
 const WAIT: Duration = Duration::from_millis(200);
+/// Time after which chunks that no server may be asked for do not come: the cache has been looked through.
+const ABSENT: Duration = Duration::from_millis(500);
 /// Pause before chunks that could not be fetched are requested again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -138,7 +140,8 @@ impl RemoteImage {
     /// table, of which nothing is verified before. Calls `waiting` from time to time.
     ///
     /// # Errors
-    /// [`RemoteError::WrongDigest`] if the bytes are others; [`RemoteError::Timeout`] if nothing comes for as long as
+    /// [`RemoteError::WrongDigest`] if the bytes are others; [`RemoteError::Offline`] if some are missing and no server
+    /// may be asked; [`RemoteError::Timeout`] if nothing comes for as long as
     /// a reader waits.
     pub fn ensure_whole(&self, waiting: &mut dyn FnMut()) -> Result<()> {
         self.prefetch_all();
@@ -153,6 +156,11 @@ impl RemoteImage {
             if now != bytes {
                 (since, bytes) = (Instant::now(), now);
             }
+            if self.is_offline() && since.elapsed() > ABSENT && !self.blob.is_complete() {
+                return Err(RemoteError::Offline {
+                    place: format!("{}, {}", self.place, self.identity),
+                });
+            }
             if since.elapsed() > self.patience.timeout {
                 return Err(RemoteError::Timeout {
                     place: self.place.clone(),
@@ -166,6 +174,12 @@ impl RemoteImage {
             Some(error) => Err(error),
             None => Ok(()),
         }
+    }
+
+    /// Returns whether no server is to be asked.
+    fn is_offline(&self) -> bool {
+        let memory = self.memory.as_ref();
+        memory.is_some_and(|memory| memory.reason.is_none())
     }
 
     /// Fetches all missing chunks in the background.

@@ -25,15 +25,82 @@ const RENEWED: Duration = Duration::from_secs(60);
 
 /// Records the image that `reference` names. Its blob is in the cache already.
 pub(crate) fn remember(cache: &Cache, reference: &Reference, facts: &Facts, identity: &Identity) {
-    let (key, facts, identity) = (key(reference), facts.encode(), identity.to_string());
-    let known = cache.recall(&key).filter(|known| {
+    keep(cache, &key(reference), facts, identity);
+}
+
+/// Records the layers of the container image that `reference` names with the platform of `options`. The blob of the first
+/// is in the cache already. Digests name them, so that whatever is in the cache later is compared with these.
+pub(crate) fn remember_layers(
+    cache: &Cache,
+    reference: &Reference,
+    options: &RemoteOptions,
+    layers: &[Layout],
+) {
+    if let (Some(facts), Some(lowest)) = (Facts::of_layers(layers), layers.first()) {
+        let key = key_of_layers(reference, options);
+        keep(cache, &key, &facts, &lowest.identity);
+    }
+}
+
+/// Returns the layers of the container image that `reference` named when its registry was asked last, the lowest first.
+/// Returns nothing if none is known, or a layer was never in the cache.
+///
+/// # Errors
+/// As [`recall`]; [`RemoteError::Offline`] for a layer that is in the cache no more, where no server may be asked.
+pub(crate) fn recall_layers(
+    cache: &Cache,
+    reference: &Reference,
+    options: &RemoteOptions,
+    reason: Option<&RemoteError>,
+) -> Result<Option<Vec<Resolved>>> {
+    let Reference::Oci(name) = reference else {
+        return Ok(None);
+    };
+    let known = cache.recall(&key_of_layers(reference, options));
+    let Some((known, facts)) = known.and_then(|known| {
+        let facts = Facts::decode(&known.facts).ok()?;
+        Some((known, facts))
+    }) else {
+        return Ok(None);
+    };
+    let Shape::Layers { layers } = &facts.shape else {
+        return Ok(None);
+    };
+    // A layer is proven by its digest before it is used.
+    let mut of_layer = options.clone();
+    of_layer.require_verified = false;
+    let mut found = Vec::with_capacity(layers.len());
+    for layer in layers {
+        let digest = digest(&layer.digest).map_err(|_| contradiction(reference))?;
+        let layer = Reference::Oci(name.with_digest(digest));
+        match recall(cache, &layer, &of_layer, reason.cloned())? {
+            Some(mut resolved) => {
+                resolved.layout.place = reference.place();
+                found.push(resolved);
+            }
+            None if options.offline => {
+                let place = layer.place();
+                return Err(RemoteError::Offline { place });
+            }
+            None => return Ok(None),
+        }
+    }
+    if let Some(lowest) = found.first_mut() {
+        lowest.memory = Some(from_memory(reference, &known, reason.cloned()));
+    }
+    Ok(Some(found))
+}
+
+fn keep(cache: &Cache, key: &str, facts: &Facts, identity: &Identity) {
+    let (facts, identity) = (facts.encode(), identity.to_string());
+    let known = cache.recall(key).filter(|known| {
         let is_new = known.at.elapsed().is_ok_and(|age| age < RENEWED);
         is_new && known.facts == facts && known.identity == identity
     });
     if known.is_some() {
         return;
     }
-    if let Err(error) = cache.remember(&key, &identity, &facts) {
+    if let Err(error) = cache.remember(key, &identity, &facts) {
         tracing::debug!(%error, "what the server said is not remembered");
     }
 }
@@ -59,6 +126,9 @@ pub(crate) fn recall(
             return Ok(None);
         }
     };
+    if matches!(facts.shape, Shape::Layers { .. }) {
+        return Ok(None);
+    }
     let Some(identity) = facts.identity().ok().filter(|identity| {
         identity.to_string() == known.identity && facts.len == known.geometry.len()
     }) else {
@@ -210,6 +280,7 @@ fn layout(
             layout.format.clone_from(&facts.format);
             return Ok(layout);
         }
+        Shape::Layers { .. } => return Err(contradiction(reference)),
         Shape::File { version, .. } => {
             let blob = RemoteBlob {
                 description: Description {
@@ -245,6 +316,13 @@ fn key(reference: &Reference) -> String {
         Reference::Oci(name) => key_of(name),
         Reference::Http(_) | Reference::S3 { .. } => resolve::address(reference),
     }
+}
+
+/// Returns the key of the layers of a container image: there may be one for each platform.
+fn key_of_layers(reference: &Reference, options: &RemoteOptions) -> String {
+    let platform = options.registry.platform.as_ref();
+    let platform = platform.map_or_else(String::new, ToString::to_string);
+    format!("{} layers {platform}", key(reference))
 }
 
 /// Returns the key of an image in a registry: by digest if it has one, else by tag or `latest`.

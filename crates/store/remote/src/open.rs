@@ -60,7 +60,6 @@ pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<Remote
             &cache,
             reference,
             options,
-            |it| it,
         )?,
     };
     start_using(&cache, reference, resolved, options)
@@ -83,20 +82,26 @@ pub enum Opened {
 /// list is of one image.
 pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened> {
     let cache = cache(options)?;
-    let named = match options.offline {
-        true => ResolvedName::Image(Box::new(offline(&cache, reference, options)?)),
-        false => {
-            let named = unmeasured::named(reference, options, &cache);
-            recalled(named, &cache, reference, options, |known| {
-                ResolvedName::Image(Box::new(known))
-            })?
-        }
+    let found = match options.offline {
+        true => remembered(&cache, reference, options, None)?,
+        false => match unmeasured::named(reference, options, &cache) {
+            Ok(ResolvedName::Image(image)) => Resolution::Image(image),
+            Ok(ResolvedName::Container(layers, registry)) => {
+                let layers = layers.into_iter();
+                let of_registry = |layout| resolve::of_registry(layout, Arc::clone(&registry));
+                Resolution::Layers(layers.map(of_registry).collect())
+            }
+            Err(error) if error.is_no_answer() => {
+                remembered(&cache, reference, options, Some(error))?
+            }
+            Err(error) => return Err(error),
+        },
     };
-    let (layers, registry) = match named {
-        ResolvedName::Image(resolved) => {
-            return start_using(&cache, reference, *resolved, options).map(Opened::Image);
+    let layers = match found {
+        Resolution::Image(image) => {
+            return start_using(&cache, reference, *image, options).map(Opened::Image);
         }
-        ResolvedName::Container(layers, registry) => (layers, registry),
+        Resolution::Layers(layers) => layers,
     };
     if options.record.is_some() || matches!(options.prefetch, Prefetch::List(_)) {
         return Err(RemoteError::Refused {
@@ -104,23 +109,50 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
             reason: "an access list is of one image, and this one has layers".to_owned(),
         });
     }
+    let is_new = layers.iter().all(|layer| layer.memory.is_none());
+    let layouts: Vec<Layout> = layers.iter().map(|layer| layer.layout.clone()).collect();
     let mut opened: HashMap<String, Arc<RemoteImage>> = HashMap::new();
     let mut images = Vec::with_capacity(layers.len());
-    for layout in layers {
-        let identity = layout.identity.to_string();
+    for resolved in layers {
+        let identity = resolved.layout.identity.to_string();
         let image = match opened.get(&identity) {
             // A layer may come several times: an empty one often does.
             Some(image) => Arc::clone(image),
             None => {
-                let layer = by_digest(reference, &layout);
-                let resolved = resolve::of_registry(layout, Arc::clone(&registry));
+                let layer = by_digest(reference, &resolved.layout);
                 start_using(&cache, &layer, resolved, options)?
             }
         };
         opened.insert(identity, Arc::clone(&image));
         images.push(image);
     }
+    if is_new {
+        memory::remember_layers(&cache, reference, options, &layouts);
+    }
     Ok(Opened::Layers(images))
+}
+
+/// The images that a reference stands for, before they are in use.
+enum Resolution {
+    Image(Box<Resolved>),
+    Layers(Vec<Resolved>),
+}
+
+/// Returns what is in the cache. `reason` is why the server did not answer, if it was asked.
+fn remembered(
+    cache: &Cache,
+    reference: &Reference,
+    options: &RemoteOptions,
+    reason: Option<RemoteError>,
+) -> Result<Resolution> {
+    if let Some(layers) = memory::recall_layers(cache, reference, options, reason.as_ref())? {
+        return Ok(Resolution::Layers(layers));
+    }
+    match reason {
+        None => offline(cache, reference, options),
+        Some(error) => recalled(Err(error), cache, reference, options),
+    }
+    .map(|image| Resolution::Image(Box::new(image)))
 }
 
 /// Returns the name of a layer: the blob in the repository that `reference` names.
@@ -140,17 +172,16 @@ fn offline(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> Res
 }
 
 /// Returns what was resolved; an image that is in the cache where no server has answered.
-fn recalled<T>(
-    resolved: Result<T>,
+fn recalled(
+    resolved: Result<Resolved>,
     cache: &Cache,
     reference: &Reference,
     options: &RemoteOptions,
-    known: impl FnOnce(Resolved) -> T,
-) -> Result<T> {
+) -> Result<Resolved> {
     match resolved {
         Err(error) if error.is_no_answer() => {
             let recalled = memory::recall(cache, reference, options, Some(error.clone()))?;
-            recalled.map(known).ok_or(error)
+            recalled.ok_or(error)
         }
         outcome => outcome,
     }

@@ -11,8 +11,7 @@ use super::platform::Platform;
 
 /// Longest manifest that is read, the usual limit of registries.
 pub(super) const MAX_MANIFEST: usize = 4 << 20;
-/// Most layers of a container image. Runtimes stop at 127.
-pub(super) const MAX_LAYERS: usize = 1024;
+pub(super) use crate::layout::MAX_LAYERS;
 /// Most layers of an image in our form, and most entries of an index, that are accepted.
 const MAX_ENTRIES: usize = 8192;
 

@@ -114,7 +114,12 @@ fn open_layer(
     observer: &Arc<Observer>,
 ) -> Result<(Layer, Arc<MetadataSource>)> {
     let found = FoundImage::of_blob(source, blob, options, observer)?;
-    let fs = found.driver(options, Arc::clone(observer), options.engine.cache / 16)?;
+    let fs = found.driver(
+        options,
+        Arc::clone(observer),
+        options.engine.cache / 16,
+        true,
+    )?;
     let metadata = Arc::clone(&found.opened.metadata);
     if options.engine.large_blocks {
         metadata.set_ranges(fs.metadata_layout().ranges().to_vec());

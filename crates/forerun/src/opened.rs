@@ -82,7 +82,7 @@ impl FoundImage {
         })
     }
 
-    /// Opens the driver, with a budget for decoded metadata.
+    /// Opens the driver, with a budget for decoded metadata: of an image alone, or of a layer.
     ///
     /// # Errors
     /// Those of the driver, of the devices and of the digest that the options name.
@@ -91,6 +91,7 @@ impl FoundImage {
         options: &OpenOptions,
         observer: Arc<Observer>,
         cache: u64,
+        is_layer: bool,
     ) -> Result<Arc<dyn FileSystem>> {
         let metadata = &self.opened.metadata;
         if let Some(expected) = &options.digest {
@@ -109,6 +110,7 @@ impl FoundImage {
             rescue: options.rescue,
             spool: options.spool.clone().or_else(spool::default),
             index: options.index.clone(),
+            is_layer,
         })?;
         devices::check(&options.devices, fs.volume().devices)?;
         Ok(fs)
@@ -119,7 +121,7 @@ impl FoundImage {
     /// # Errors
     /// Those of [`driver`](Self::driver).
     pub fn image(self, options: &OpenOptions, observer: Arc<Observer>) -> Result<Image> {
-        let fs = self.driver(options, observer, options.engine.cache / 16)?;
+        let fs = self.driver(options, observer, options.engine.cache / 16, false)?;
         options.engine.log_memory_use();
         let opened = self.opened;
         Ok(Image {

@@ -15,6 +15,8 @@ pub enum MarkerCheck {
     Name { name: String },
     #[error("the attribute overlay.{name} of overlayfs is not followed")]
     Attribute { name: String },
+    #[error("a hard link is left out: lower layers have no file {path:?}")]
+    Link { path: String },
 }
 
 /// Runs the checks of each layer as a whole.
@@ -26,6 +28,12 @@ pub fn whole(stack: &Stack, report: &mut dyn FnMut(Problem)) -> Result<()> {
         let mut of_layer = |problem| report(translated(layer, number, problem));
         let checked = layer.fs.check(None, &mut of_layer);
         checked.map_err(|error| error.in_image(&layer.name))?;
+        for (at, path) in stack.links().lost() {
+            if at.layer == number {
+                let path = String::from_utf8_lossy(path).into_owned();
+                report(problem(layer, *at, false, MarkerCheck::Link { path }));
+            }
+        }
     }
     Ok(())
 }
@@ -71,7 +79,7 @@ fn markers(
     report: &mut dyn FnMut(Problem),
 ) -> Result<()> {
     let limit = stack.limits().name_len;
-    stack.read_dir(dir, DirCursor::START, &mut |entry| {
+    stack.read_dir(dir, DirCursor::START, &mut |_, entry| {
         let is_whiteout = whiteout::is_marker(entry.name) && entry.name != OPAQUE;
         if is_whiteout && whiteout::hidden(entry.name, limit).is_none() {
             let name = String::from_utf8_lossy(entry.name).into_owned();

@@ -44,7 +44,7 @@ impl Covered {
         let upper = dirs.split_last().map_or(&[][..], |(_, upper)| upper);
         for (index, &dir) in upper.iter().enumerate() {
             let mut counted = Ok(());
-            stack.read_dir(dir, DirCursor::START, &mut |entry| {
+            stack.read_dir(dir, DirCursor::START, &mut |_, entry| {
                 let name = match whiteout::is_marker(entry.name) {
                     true => whiteout::hidden(entry.name, limit),
                     false => Some(entry.name),

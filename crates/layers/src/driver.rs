@@ -16,7 +16,7 @@ use crate::ids::{LayerNode, Named};
 use crate::listing::{self, Lister};
 use crate::stack::{Effect, Layer, Stack};
 use crate::whiteout::{self, Attribute};
-use crate::{check, find, volume};
+use crate::{check, find, resolve, volume};
 
 /// Several filesystems shown as one.
 pub struct Layers {
@@ -42,7 +42,8 @@ impl Layers {
     /// [`Error::Unsupported`] without any layer, for a layer whose names ignore case, and for a root whose id does
     /// not fit; [`Error::Limit`] for more than [`LAYERS_MAX`](crate::LAYERS_MAX) layers.
     pub fn new(layers: Vec<Layer>, limits: &Limits) -> Result<Self> {
-        let stack = Stack::new(layers, limits.clone())?;
+        let mut stack = Stack::new(layers, limits.clone())?;
+        resolve::links(&mut stack, limits)?;
         let table = Table::new(limits);
         let roots = stack.layers().iter().zip(0..);
         let mut roots: Vec<LayerNode> = roots

@@ -8,8 +8,7 @@
 //! listed; all other nodes are those of their layer, with the number of the layer in their id. Data is mapped
 //! into the images of the layers, each a blob of the merge.
 //!
-//! Hard links do not cross layers: an archive's hard link to a file of a lower layer is an entry that its
-//! driver leaves out with a warning.
+//! An archive's hard link to a file of a lower layer is shown as that file.
 
 mod check;
 mod covered;
@@ -17,7 +16,9 @@ mod dirs;
 mod driver;
 mod find;
 mod ids;
+mod links;
 mod listing;
+mod resolve;
 mod stack;
 mod volume;
 mod whiteout;

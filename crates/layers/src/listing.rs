@@ -38,13 +38,8 @@ pub fn read_single(
     from: DirCursor,
     visit: VisitEntry<'_>,
 ) -> Result<()> {
-    let layer = dir.layer;
     let mut failed = Ok(());
-    stack.read_dir(dir, from, &mut |entry| {
-        let at = LayerNode {
-            layer,
-            node: entry.node,
-        };
+    stack.read_dir(dir, from, &mut |at, entry| {
         let shown = stack.is_shown(at, entry.name, entry.kind);
         let node = shown.and_then(|shown| match shown {
             true => Named::Single(at).id().map(Some),
@@ -90,8 +85,8 @@ impl Lister<'_> {
                 None => None,
             };
             let mut flow = Ok(ControlFlow::Continue(()));
-            self.stack.read_dir(part, from, &mut |entry| {
-                flow = self.visit(dirs, index, covered.as_deref(), entry, visit);
+            self.stack.read_dir(part, from, &mut |at, entry| {
+                flow = self.visit(dirs, (index, covered.as_deref()), (at, entry), visit);
                 match flow {
                     Ok(flow) => flow,
                     Err(_) => ControlFlow::Break(()),
@@ -109,17 +104,12 @@ impl Lister<'_> {
     fn visit(
         self,
         dirs: &[LayerNode],
-        index: usize,
-        covered: Option<&Covered>,
-        entry: DirEntry<'_>,
+        (index, covered): (usize, Option<&Covered>),
+        (at, entry): (LayerNode, DirEntry<'_>),
         visit: VisitEntry<'_>,
     ) -> Result<ControlFlow<()>> {
-        let Some((dir, below)) = dirs.get(index..).and_then(<[_]>::split_first) else {
+        let Some((_, below)) = dirs.get(index..).and_then(<[_]>::split_first) else {
             return Ok(ControlFlow::Break(()));
-        };
-        let at = LayerNode {
-            layer: dir.layer,
-            node: entry.node,
         };
         let is_covered = covered.is_some_and(|covered| covered.covers(index, entry.name));
         if is_covered || !self.stack.is_shown(at, entry.name, entry.kind)? {

@@ -9,6 +9,7 @@ use forerun_vfs::{
 };
 
 use crate::ids::{LAYERS_MAX, LayerNode, Named, blob};
+use crate::links::Links;
 use crate::whiteout::{self, Attribute, OPAQUE};
 
 /// One layer: a filesystem and the image that its data is in.
@@ -48,6 +49,7 @@ pub struct Stack {
     has_xattrs: Vec<bool>,
     count: u32,
     limits: Limits,
+    links: Links,
 }
 
 impl Stack {
@@ -79,6 +81,7 @@ impl Stack {
             has_xattrs,
             count,
             limits,
+            links: Links::default(),
         })
     }
 
@@ -123,17 +126,43 @@ impl Stack {
     pub fn lookup(&self, dir: LayerNode, name: &[u8]) -> Result<Option<LayerNode>> {
         let layer = dir.layer;
         let found = self.call(dir, |fs, node| fs.lookup(node, name))?;
-        Ok(found.map(|node| LayerNode { layer, node }))
+        let at = found.map(|node| LayerNode { layer, node });
+        Ok(at.and_then(|at| match self.links.get(at) {
+            None => Some(at),
+            Some(link) => Some(link?.0),
+        }))
     }
 
-    /// Visits the entries of a directory of one layer, markers included.
+    /// Visits the entries of a directory of one layer, markers included, each with its node: of a hard link to a lower
+    /// layer, the node there.
     pub fn read_dir(
         &self,
         dir: LayerNode,
         from: DirCursor,
-        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(LayerNode, DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.call(dir, |fs, node| fs.read_dir(node, from, visit))
+        let mut visit_real = |entry: DirEntry<'_>| {
+            let at = LayerNode {
+                layer: dir.layer,
+                node: entry.node,
+            };
+            match self.links.get(at) {
+                None => visit(at, entry),
+                Some(Some((at, kind))) => visit(at, DirEntry { kind, ..entry }),
+                Some(None) => ControlFlow::Continue(()),
+            }
+        };
+        self.call(dir, |fs, node| fs.read_dir(node, from, &mut visit_real))
+    }
+
+    /// Returns the hard links to lower layers.
+    pub const fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// Returns the hard links to lower layers, to add one.
+    pub const fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
     }
 
     /// Visits the extended attributes of a node of one layer, those of overlayfs included.

@@ -37,6 +37,16 @@ pub fn describe(stack: &Stack) -> VolumeInfo {
         info.warnings.extend(warnings);
         names.push(format!("{} ({})", layer.name, volume.format));
     }
+    for (at, path) in stack.links().lost() {
+        if info.warnings.len() < WARNINGS
+            && let Some(layer) = stack.layer(at.layer)
+        {
+            let (name, path) = (&layer.name, String::from_utf8_lossy(path));
+            let told =
+                format!("{name}: a hard link is left out: lower layers have no file {path:?}");
+            info.warnings.push(told);
+        }
+    }
     info.names_max = names_max;
     info.details = vec![
         ("layers", names.len().to_string()),

@@ -248,6 +248,12 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
+    /// Visits the hard links to files of lower layers, each with the path of its file. They are nodes of this image
+    /// that stand for those files. There are none unless the image was opened as a layer.
+    fn links_below(&self, visit: &mut dyn FnMut(NodeId, &[u8])) {
+        let _ = visit;
+    }
+
     /// Returns where the image keeps its metadata, for readahead and prefetch. Unknown by default.
     fn metadata_layout(&self) -> MetadataLayout {
         MetadataLayout::Unknown

@@ -36,6 +36,9 @@ pub struct OpenWith {
     pub spool: Option<Arc<dyn MakeSpool>>,
     /// Keeps an index that takes long to make. Without it, each opening makes it.
     pub index: Option<Arc<dyn KeepIndex>>,
+    /// Whether the image is a layer of several. Nodes that stand for files of lower layers are then there, and
+    /// [`FileSystem::links_below`] names them; else they are left out.
+    pub is_layer: bool,
 }
 
 /// Substitutes for attributes that a format lacks: options of the mount.
@@ -145,6 +148,7 @@ impl OpenWith {
             rescue: false,
             spool: None,
             index: None,
+            is_layer: false,
         }
     }
 }

@@ -253,6 +253,10 @@ impl FileSystem for WalkAhead {
         self.fs.is_guess(node)
     }
 
+    fn links_below(&self, visit: &mut dyn FnMut(NodeId, &[u8])) {
+        self.fs.links_below(visit);
+    }
+
     fn is_implied(&self, node: NodeId) -> bool {
         self.fs.is_implied(node)
     }

@@ -12,8 +12,8 @@ use forerun_vfs::{
 
 use crate::header::BLOCK;
 use crate::index::{self, Index};
+use crate::node::Node;
 use crate::stream::{self, Stream};
-use crate::tree::Node;
 
 /// An open archive. All its metadata is in memory once it is open.
 pub struct Tar {
@@ -49,7 +49,7 @@ impl Tar {
         let source = &*with.metadata;
         let head = read_head(source, BLOCK)?;
         let Some(compression) = Compression::of(&head) else {
-            let index = index::read(source, &head, &with.limits, with.rescue)?;
+            let index = index::read(source, &head, with)?;
             return Ok(Self::new(index, None));
         };
         let options = IndexOptions {
@@ -59,7 +59,7 @@ impl Tar {
             ..IndexOptions::default()
         };
         let keep = with.index.as_deref();
-        let (index, stream) = stream::open(source, compression, &options, keep)?;
+        let (index, stream) = stream::open(source, compression, &options, keep, with.is_layer)?;
         Ok(Self::new(index, Some(stream)))
     }
 }
@@ -196,6 +196,10 @@ impl FileSystem for Tar {
     fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
         let stream = self.stream.as_ref();
         stream.map_or_else(|| Ok(Vec::new()), |stream| stream.history(block))
+    }
+
+    fn links_below(&self, visit: &mut dyn FnMut(NodeId, &[u8])) {
+        self.index.tree.links_below(visit);
     }
 
     fn is_implied(&self, node: NodeId) -> bool {

@@ -30,7 +30,13 @@ pub fn kept(bytes: &[u8]) -> Vec<Error> {
         limits: limits.clone(),
         ..IndexOptions::default()
     };
-    match stream::open(&source, Compression::Gzip, &options, Some(&Kept(bytes))) {
+    match stream::open(
+        &source,
+        Compression::Gzip,
+        &options,
+        Some(&Kept(bytes)),
+        true,
+    ) {
         Ok((index, stream)) => exercise::all(&Tar::new(index, Some(stream)), &limits),
         Err(error) => vec![error],
     }
@@ -60,7 +66,7 @@ pub fn kept_seed() -> Vec<u8> {
         span_len: 1,
         ..IndexOptions::default()
     };
-    let _opened = stream::open(&source, Compression::Gzip, &options, Some(&keeper));
+    let _opened = stream::open(&source, Compression::Gzip, &options, Some(&keeper), false);
     keeper.0.into_inner().unwrap_or_default()
 }
 

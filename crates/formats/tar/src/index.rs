@@ -1,7 +1,7 @@
 //! Reads the headers of an archive once, in order, and builds the tree.
 
 use forerun_io::{Limits, ReadAt, u64_from};
-use forerun_vfs::{Error, Result};
+use forerun_vfs::{Error, OpenWith, Result};
 
 use crate::error::{Check, lossy};
 use crate::parser::{Found, Parser};
@@ -33,16 +33,16 @@ pub struct Facts {
     pub more_warnings: u64,
 }
 
-/// Reads an archive whose first bytes, a header or fewer, are `head`. With `rescue`, it ends where it is
+/// Reads an archive whose first bytes, a header or fewer, are `head`. In a rescue, it ends where it is
 /// damaged.
 ///
 /// # Errors
 /// `Corrupt` with the offset of a header, `Unsupported`, `Limit`, `Io`.
-pub fn read(source: &dyn ReadAt, head: &[u8], limits: &Limits, rescue: bool) -> Result<Index> {
-    let mut pass = Pass::new(limits);
+pub fn read(source: &dyn ReadAt, head: &[u8], with: &OpenWith) -> Result<Index> {
+    let mut pass = Pass::new(&with.limits, with.is_layer);
     let damage = match pass.run(source, head) {
         Ok(()) => None,
-        Err(error @ Error::Corrupt(_)) if rescue => Some(error),
+        Err(error @ Error::Corrupt(_)) if with.rescue => Some(error),
         Err(error) => return Err(error),
     };
     pass.facts.len = pass.facts.len.min(source.len());
@@ -66,9 +66,10 @@ pub enum Progress {
 }
 
 impl Pass {
-    pub fn new(limits: &Limits) -> Self {
+    /// Starts a pass. The hard links of a layer may name files of lower ones.
+    pub fn new(limits: &Limits, is_layer: bool) -> Self {
         Self {
-            builder: Builder::new(limits),
+            builder: Builder::new(limits, is_layer),
             parser: Parser::new(limits),
             facts: Facts::default(),
         }

@@ -96,6 +96,7 @@ pub fn load(
     compression: Compression,
     stored_len: u64,
     limits: &Limits,
+    is_layer: bool,
 ) -> Option<(Index, Spans)> {
     let bytes = keep.load(limits.walk_bytes)?;
     let kept: KeptIndex<'_> = postcard::from_bytes(&bytes).ok()?;
@@ -105,18 +106,18 @@ pub fn load(
     let spans = kept.spans.spans(compression, stored_len, limits)?;
     let mut fed = vec![0; saturating_usize(kept.fed_len)];
     Codec::Zstd.decode(kept.fed, &mut fed).ok()?;
-    let index = replay(&fed, spans.decoded_len(), kept.trailing, limits).ok()?;
+    let pass = Pass::new(limits, is_layer);
+    let index = replay(pass, &fed, spans.decoded_len(), kept.trailing).ok()?;
     Some((index?, spans))
 }
 
 /// Feeds the parser once more. Returns nothing if it wants other bytes than those that were recorded.
 fn replay(
+    mut pass: Pass,
     mut fed: &[u8],
     len: u64,
     trailing: Option<u64>,
-    limits: &Limits,
 ) -> Result<Option<Index>> {
-    let mut pass = Pass::new(limits);
     loop {
         if fed.is_empty() {
             pass.end_of_source(len)?;

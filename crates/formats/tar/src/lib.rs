@@ -19,6 +19,7 @@ pub mod fuzzing;
 mod header;
 mod index;
 mod kept;
+mod node;
 mod parser;
 mod pax;
 mod search;

@@ -59,16 +59,18 @@ pub fn open(
     compression: Compression,
     options: &IndexOptions,
     keep: Option<&dyn KeepIndex>,
+    is_layer: bool,
 ) -> Result<(Index, Stream)> {
     // A rescue is about the bytes that are there now.
     let keep = keep.filter(|_| !options.rescue);
-    let kept = keep.and_then(|keep| kept::load(keep, compression, source.len(), &options.limits));
+    let kept = keep
+        .and_then(|keep| kept::load(keep, compression, source.len(), &options.limits, is_layer));
     if let Some((index, spans)) = kept {
         let len = source.len();
         let spool = None;
         return Ok((index, Stream { spans, spool, len }));
     }
-    read(source, compression, options, keep)
+    read(source, compression, options, keep, is_layer)
 }
 
 /// Reads a compressed archive. With `rescue` in the options, it ends where it is damaged.
@@ -81,9 +83,10 @@ fn read(
     compression: Compression,
     options: &IndexOptions,
     keep: Option<&dyn KeepIndex>,
+    is_layer: bool,
 ) -> Result<(Index, Stream)> {
     let mut feed = Feed {
-        pass: Pass::new(&options.limits),
+        pass: Pass::new(&options.limits, is_layer),
         recorder: Recorder::new(keep.is_some(), &options.limits),
         at: 0,
         partial: Vec::new(),

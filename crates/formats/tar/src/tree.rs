@@ -7,44 +7,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{
-    Bound, Device, Error, FileType, Held, Limits, NodeId, Result, Timestamp, check_name,
-};
+use forerun_vfs::{Bound, Device, Error, FileType, Held, Limits, NodeId, Result, check_name};
 
 use crate::error::{Check, lossy};
-use crate::parser::{Kind, Member, Piece};
+use crate::node::{Extra, Node, directory};
+use crate::parser::{Kind, Member};
 
 /// Bytes that a node takes beside its name, in the builder's maps and in the tables.
 const NODE_LEN: usize = size_of::<Node>() + 96;
-
-/// A node of the tree.
-#[derive(Clone, Debug)]
-pub struct Node {
-    /// Offset of the header; nothing for a directory that only paths name.
-    pub header: Option<u64>,
-    pub kind: FileType,
-    pub mode: u16,
-    pub uid: u32,
-    pub gid: u32,
-    pub nlink: u32,
-    pub mtime: Timestamp,
-    pub size: u64,
-    /// Offset of a file's data.
-    pub data: u64,
-    /// Entries of a directory, as a range of the tree's table.
-    entries: Range<usize>,
-    /// Properties that few nodes have.
-    pub extra: Option<Box<Extra>>,
-}
-
-/// The properties that few nodes have.
-#[derive(Clone, Debug, Default)]
-pub struct Extra {
-    pub target: Vec<u8>,
-    pub device: Device,
-    pub pieces: Option<Vec<Piece>>,
-    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-}
 
 /// A name in a directory.
 #[derive(Clone, Debug)]
@@ -76,6 +46,16 @@ impl Tree {
 
     pub fn len(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// Visits the hard links to files of other layers: each with the path of its file.
+    pub fn links_below(&self, visit: &mut dyn FnMut(NodeId, &[u8])) {
+        for (place, node) in self.nodes.iter().enumerate() {
+            let below = node.extra.as_ref().and_then(|extra| extra.below.as_ref());
+            if let Some(path) = below.filter(|_| node.nlink > 0) {
+                visit(id(place), path);
+            }
+        }
     }
 
     pub fn has_xattrs(&self) -> bool {
@@ -143,11 +123,23 @@ pub struct Builder {
     children: HashMap<usize, BTreeMap<Box<[u8]>, usize>>,
     limits: Limits,
     held: Held,
+    /// Whether the archive is a layer, whose hard links may name files of lower ones.
+    is_layer: bool,
+}
+
+/// The node that a hard link names.
+enum Target {
+    File(usize),
+    /// Nothing in this archive.
+    Absent,
+    /// A directory, or no path at all.
+    Other,
 }
 
 impl Builder {
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &Limits, is_layer: bool) -> Self {
         Self {
+            is_layer,
             nodes: vec![directory()],
             children: HashMap::from([(ROOT, BTreeMap::new())]),
             limits: limits.clone(),
@@ -178,8 +170,9 @@ impl Builder {
         let linked = match member.kind {
             Kind::Node(_) => None,
             Kind::HardLink => match self.target(&member)? {
-                Some(node) => Some(node),
-                None => {
+                Target::File(node) => Some(node),
+                Target::Absent if self.is_layer => None,
+                Target::Absent | Target::Other => {
                     let target = lossy(&member.link);
                     return Ok(Some(Check::Dangling { path, target }));
                 }
@@ -257,18 +250,21 @@ impl Builder {
     }
 
     /// Returns the file that a hard link names.
-    fn target(&self, member: &Member) -> Result<Option<usize>> {
+    fn target(&self, member: &Member) -> Result<Target> {
         let Ok(components) = self.components(&member.link)? else {
-            return Ok(None);
+            return Ok(Target::Other);
         };
         let mut node = ROOT;
         for name in components {
             match self.child(node, name) {
                 Some(child) => node = child,
-                None => return Ok(None),
+                None => return Ok(Target::Absent),
             }
         }
-        Ok((!self.is_dir(node)).then_some(node))
+        Ok(match self.is_dir(node) {
+            true => Target::Other,
+            false => Target::File(node),
+        })
     }
 
     /// Returns the directory of a path, with those created that are missing. Returns nothing if
@@ -373,9 +369,11 @@ impl Builder {
         let Some(node) = self.nodes.get_mut(node) else {
             return Ok(());
         };
-        if let Kind::Node(kind) = member.kind {
-            node.kind = kind;
-        }
+        let is_link = member.kind == Kind::HardLink;
+        node.kind = match member.kind {
+            Kind::Node(kind) => kind,
+            Kind::HardLink => FileType::Regular,
+        };
         node.header = Some(member.header);
         node.mode = member.mode;
         node.uid = member.uid;
@@ -388,6 +386,7 @@ impl Builder {
             pieces: member.pieces,
             xattrs: member.xattrs,
             target: Vec::new(),
+            below: is_link.then(|| member.link.clone()),
         };
         if node.kind == FileType::Symlink {
             node.size = u64_from(member.link.len());
@@ -396,6 +395,7 @@ impl Builder {
         let is_empty = extra.target.is_empty()
             && extra.device == Device::default()
             && extra.pieces.is_none()
+            && extra.below.is_none()
             && extra.xattrs.is_empty();
         if let Some(old) = node.extra.take() {
             self.held.free(old.len());
@@ -454,35 +454,4 @@ fn count_directories(nodes: &mut [Node], entries: &[Entry]) {
 /// Returns the bytes that a name takes: in the builder's map, and in the tables of the tree.
 const fn name_len(name: &[u8]) -> usize {
     name.len().saturating_mul(2).saturating_add(64)
-}
-
-impl Extra {
-    fn len(&self) -> usize {
-        let pieces = self.pieces.as_ref().map_or(0, Vec::len);
-        let xattrs = self.xattrs.iter();
-        let xattrs: usize = xattrs
-            .map(|(name, value)| name.len() + value.len() + 48)
-            .sum();
-        size_of::<Self>() + self.target.len() + pieces * size_of::<Piece>() + xattrs
-    }
-}
-
-/// Creates a directory that no member describes.
-const fn directory() -> Node {
-    Node {
-        header: None,
-        kind: FileType::Directory,
-        mode: 0o755,
-        uid: 0,
-        gid: 0,
-        nlink: 1,
-        mtime: Timestamp {
-            seconds: 0,
-            nanoseconds: 0,
-        },
-        size: 0,
-        data: 0,
-        entries: 0..0,
-        extra: None,
-    }
 }

@@ -132,7 +132,9 @@ class Layer:
             return
         self.parents(path)
         kind = self.random.choice('fffffdlhp')
-        if kind == 'h' and not self.files:
+        lower = [below for below, of in self.live.items() if of == 'f' and below not in self.done]
+        lower = [below for below in lower if below != path and not below.startswith(path + '/')]
+        if kind == 'h' and not self.files + lower:
             return
         if kind != 'd' or self.live.get(path) != 'd':
             self.image.remove(path)
@@ -143,7 +145,7 @@ class Layer:
                 data = bytes(self.random.randrange(300000)) + data
             self.files.append(path)
         if kind == 'h':
-            link = self.random.choice(self.files)
+            link = self.random.choice(self.files + lower)
         self.put(path, kind, data, link)
         self.live[path] = 'd' if kind == 'd' else 'f'
         self.done[path] = kind

@@ -1,0 +1,71 @@
+//! The nodes of the tree.
+
+use std::ops::Range;
+
+use forerun_vfs::{Device, FileType, Timestamp};
+
+use crate::parser::Piece;
+
+/// A node of the tree.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Offset of the header; nothing for a directory that only paths name.
+    pub header: Option<u64>,
+    pub kind: FileType,
+    pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub nlink: u32,
+    pub mtime: Timestamp,
+    pub size: u64,
+    /// Offset of a file's data.
+    pub data: u64,
+    /// Entries of a directory, as a range of the tree's table.
+    pub entries: Range<usize>,
+    /// Properties that few nodes have.
+    pub extra: Option<Box<Extra>>,
+}
+
+/// The properties that few nodes have.
+#[derive(Clone, Debug, Default)]
+pub struct Extra {
+    pub target: Vec<u8>,
+    pub device: Device,
+    pub pieces: Option<Vec<Piece>>,
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The path of the file in another layer that this hard link is a further name of.
+    pub below: Option<Vec<u8>>,
+}
+
+impl Extra {
+    /// Returns the bytes of memory that they take.
+    pub fn len(&self) -> usize {
+        let pieces = self.pieces.as_ref().map_or(0, Vec::len);
+        let xattrs = self.xattrs.iter();
+        let xattrs: usize = xattrs
+            .map(|(name, value)| name.len() + value.len() + 48)
+            .sum();
+        let below = self.below.as_ref().map_or(0, Vec::len);
+        size_of::<Self>() + self.target.len() + below + pieces * size_of::<Piece>() + xattrs
+    }
+}
+
+/// Creates a directory that no member describes.
+pub const fn directory() -> Node {
+    Node {
+        header: None,
+        kind: FileType::Directory,
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+        nlink: 1,
+        mtime: Timestamp {
+            seconds: 0,
+            nanoseconds: 0,
+        },
+        size: 0,
+        data: 0,
+        entries: 0..0,
+        extra: None,
+    }
+}

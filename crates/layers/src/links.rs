@@ -1,0 +1,44 @@
+//! Hard links to files of lower layers: an archive names the file by its path only.
+//!
+//! A tool that unpacks layers one after the other makes such a link to what the layers before have at that path. So
+//! the link is shown as that file, and stays it whatever upper layers do to the path.
+
+use std::collections::HashMap;
+
+use forerun_vfs::FileType;
+
+use crate::ids::LayerNode;
+
+/// The file that a link stands for; nothing if lower layers have none at its path.
+pub type Link = Option<(LayerNode, FileType)>;
+
+/// The links of all layers.
+#[derive(Debug, Default)]
+pub struct Links {
+    files: HashMap<LayerNode, Link>,
+    /// The links that name nothing, with the paths.
+    lost: Vec<(LayerNode, Vec<u8>)>,
+}
+
+impl Links {
+    /// Returns the file that a node stands for; nothing if it is no link.
+    pub fn get(&self, at: LayerNode) -> Option<Link> {
+        match self.files.is_empty() {
+            true => None,
+            false => self.files.get(&at).copied(),
+        }
+    }
+
+    /// Returns the links that name nothing, with the paths.
+    pub fn lost(&self) -> &[(LayerNode, Vec<u8>)] {
+        &self.lost
+    }
+
+    /// Adds a link to the file at `path`.
+    pub fn add(&mut self, at: LayerNode, path: Vec<u8>, file: Link) {
+        self.files.insert(at, file);
+        if file.is_none() {
+            self.lost.push((at, path));
+        }
+    }
+}

@@ -45,16 +45,10 @@ impl KeptIndex {
         metadata: &Metadata,
         options: &OpenOptions,
     ) -> forerun_cache::Result<Self> {
-        let path = path.canonicalize().unwrap_or_else(|_| PathBuf::from(path));
         let identity = format!(
-            "{} file {path:?} inode {} length {} modified {}.{:09} changed {}.{:09} part {}+{:?}",
+            "{} {} part {}+{:?}",
             env!("CARGO_PKG_VERSION"),
-            metadata.ino(),
-            metadata.len(),
-            metadata.mtime(),
-            metadata.mtime_nsec(),
-            metadata.ctime(),
-            metadata.ctime_nsec(),
+            identity_of_file(path, metadata),
             options.offset,
             options.size,
         );
@@ -86,6 +80,21 @@ impl KeptIndex {
     pub fn dir(&self) -> &Path {
         self.slot.dir()
     }
+}
+
+/// Returns a text that changes with the bytes of the file at `path`, which has this metadata: a change of them
+/// changes its times, or its inode.
+pub fn identity_of_file(path: &Path, metadata: &Metadata) -> String {
+    let path = path.canonicalize().unwrap_or_else(|_| PathBuf::from(path));
+    format!(
+        "file {path:?} inode {} length {} modified {}.{:09} changed {}.{:09}",
+        metadata.ino(),
+        metadata.len(),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    )
 }
 
 impl KeepIndex for KeptIndex {

@@ -71,6 +71,8 @@ mod identify;
 mod image;
 #[cfg(feature = "tar")]
 mod kept;
+#[cfg(all(feature = "remote", feature = "tar"))]
+mod known_digests;
 mod layers;
 mod locking;
 pub mod locks;

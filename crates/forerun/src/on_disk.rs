@@ -1,5 +1,6 @@
 //! Container images on disk: OCI image layouts, archives of them, and archives of `docker save`.
 
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use forerun_remote::registry::{
 use crate::containers::kept_index;
 use crate::error::{Cause, Error, Result};
 use crate::image::Image;
+use crate::known_digests::{LayerPlace, has_digest};
 use crate::layers::LayerSource;
 use crate::options::OpenOptions;
 
@@ -86,13 +88,22 @@ impl DiskImage {
         let platform = options.remote.registry.platform.as_ref();
         match self.kind {
             StoreKind::Layout => {
-                let open = |path: &str| file(&self.path.join(path));
+                let open = |path: &str| {
+                    let path = self.path.join(path);
+                    let (source, metadata) = file(&path)?;
+                    let place = LayerPlace::new(&path, &metadata, "");
+                    Ok((source, place))
+                };
                 self.opened(platform, options, &open).map_err(named)
             }
             StoreKind::OciArchive | StoreKind::DockerArchive => {
+                let metadata = self.path.metadata();
+                let metadata = metadata.map_err(|error| named(failed(error.kind(), &error)))?;
                 let archive = Image::open_with(&self.path, &of_archive(options))?;
-                let open =
-                    |path: &str| -> Result<Arc<dyn ReadAt>> { Ok(Arc::new(archive.file(path)?)) };
+                let open = |path: &str| -> Result<(Arc<dyn ReadAt>, LayerPlace)> {
+                    let source = Arc::new(archive.file(path)?);
+                    Ok((source, LayerPlace::new(&self.path, &metadata, path)))
+                };
                 self.opened(platform, options, &open).map_err(named)
             }
         }
@@ -102,10 +113,10 @@ impl DiskImage {
         &self,
         platform: Option<&Platform>,
         options: &OpenOptions,
-        open: &dyn Fn(&str) -> Result<Arc<dyn ReadAt>>,
+        open: &dyn Fn(&str) -> Result<(Arc<dyn ReadAt>, LayerPlace)>,
     ) -> Result<Vec<LayerSource>> {
         let mut read = |path: &str, most: usize| -> io::Result<Vec<u8>> {
-            let source = open(path)?;
+            let (source, _) = open(path)?;
             let len = usize::try_from(source.len())
                 .ok()
                 .filter(|len| *len <= most);
@@ -125,9 +136,11 @@ impl DiskImage {
             OnDiskError::Read { ref source, .. } => failed(source.kind(), &error),
             OnDiskError::Refused { .. } => failed(io::ErrorKind::InvalidData, &error),
         })?;
+        let cache = options.remote.cache_dir();
+        let cache = cache.filter(|_| !options.remote.require_verified);
         let layers = found.into_iter().map(|layer| {
-            let source = open(&layer.path)?;
-            verify(&layer, &*source)?;
+            let (source, place) = open(&layer.path)?;
+            verify(&layer, &*source, &place, cache.as_deref())?;
             let digest = layer.digest.to_string();
             Ok(LayerSource {
                 name: format!("{}, layer {digest}", self.path.display()),
@@ -150,18 +163,22 @@ fn of_archive(options: &OpenOptions) -> OpenOptions {
 }
 
 /// Opens a file of a layout. Pipes are not waited for.
-fn file(path: &Path) -> Result<Arc<dyn ReadAt>> {
+fn file(path: &Path) -> Result<(Arc<dyn ReadAt>, Metadata)> {
     let opened = path
         .metadata()
         .and_then(|metadata| match metadata.is_file() {
-            true => FileSource::open(path),
+            true => {
+                let file = File::open(path)?;
+                let metadata = file.metadata()?;
+                Ok((FileSource::from_file(file)?, metadata))
+            }
             false => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "not a regular file",
             )),
         });
     match opened {
-        Ok(source) => Ok(Arc::new(source)),
+        Ok((source, metadata)) => Ok((Arc::new(source), metadata)),
         Err(error) => Err(Error::new(Cause::Open(Arc::new(error))).of_image(Some(path))),
     }
 }
@@ -171,8 +188,13 @@ fn failed(kind: io::ErrorKind, reason: &dyn std::fmt::Display) -> Error {
     Error::new(Cause::Open(Arc::new(error)))
 }
 
-/// Compares the bytes of a layer with what a document says of it.
-fn verify(layer: &LayerFile, source: &dyn ReadAt) -> Result<()> {
+/// Compares the bytes of a layer with what a document says of it, unless the cache knows that it was compared.
+fn verify(
+    layer: &LayerFile,
+    source: &dyn ReadAt,
+    place: &LayerPlace,
+    cache: Option<&Path>,
+) -> Result<()> {
     let invalid = |reason: String| failed(io::ErrorKind::InvalidData, &reason);
     if let Some(len) = layer.len.filter(|len| *len != source.len()) {
         let found = source.len();
@@ -181,14 +203,15 @@ fn verify(layer: &LayerFile, source: &dyn ReadAt) -> Result<()> {
             layer.digest
         )));
     }
-    let digest = Digest::of_source(source).map_err(|error| failed(error.kind(), &error))?;
-    if digest != layer.digest {
-        return Err(invalid(format!(
+    let hash = || Digest::of_source(source);
+    let compared = has_digest(layer.digest, place, cache, hash);
+    match compared.map_err(|error| failed(error.kind(), &error))? {
+        Ok(()) => Ok(()),
+        Err(digest) => Err(invalid(format!(
             "layer {} has the digest {digest}",
             layer.digest
-        )));
+        ))),
     }
-    Ok(())
 }
 
 #[cfg(test)]

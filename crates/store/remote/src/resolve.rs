@@ -16,7 +16,7 @@ use crate::facts::{Address, Facts};
 use crate::hide::place_of;
 use crate::image_name::ImageName;
 use crate::origin::S3Settings;
-use crate::registry::{FoundInRegistry, Mirror, Registry};
+use crate::registry::{ContainerImage, FoundInRegistry, Mirror, Registry};
 use crate::site::check_plain;
 use crate::{
     Description, HttpOrigin, Identity, Layout, Origin, Pinned, Reference, RemoteBlob, RemoteError,
@@ -103,6 +103,16 @@ pub fn named(reference: &Reference, options: &RemoteOptions) -> Result<ResolvedN
             FoundInRegistry::Container(layers) => ResolvedName::Container(layers, registry),
         })
     })
+}
+
+/// Reads the documents of a container image, within the time that opening may take.
+pub fn container(
+    reference: &Reference,
+    name: &ImageName,
+    registry: &Arc<Registry>,
+    options: &RemoteOptions,
+) -> Result<ContainerImage> {
+    within_time(reference, options, registry.container(name))
 }
 
 fn within_time<T>(

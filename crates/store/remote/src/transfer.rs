@@ -8,6 +8,7 @@ use crate::client::{self, ClientOptions};
 use crate::pull::{self, PullOptions, Pulled};
 use crate::push::{self, PushOptions, Pushed};
 use crate::registry::Registry;
+use crate::resolve::{self, ResolvedName};
 use crate::spool::Room;
 use crate::{Progress, Reference, RemoteError, RemoteOptions, Result, unmeasured};
 
@@ -37,10 +38,11 @@ pub fn push_to(
     push::push(&registry, image, name, how, progress)
 }
 
-/// Fetches the whole image into a file, as [`pull`](pull::pull) does.
+/// Fetches the whole image into a file, as [`pull`](pull::pull) does. A container image is fetched into the directory
+/// `output`, as an OCI image layout: what is there of it already is not fetched, and other images in the layout stay.
 ///
 /// # Errors
-/// As [`open`](fn@crate::open) and [`pull`](pull::pull).
+/// As [`open`](fn@crate::open) and [`pull`](pull::pull); [`RemoteError::Refused`] for a directory with other files.
 pub fn pull_to(
     reference: &Reference,
     output: &Path,
@@ -48,14 +50,25 @@ pub fn pull_to(
     overwrite: bool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Pulled> {
-    let room = || Room::beside(output);
-    let layout = unmeasured::resolved(reference, options, None, room)?.layout;
     let how = PullOptions {
         timeout: options.timeout,
         stall: options.stall,
         retries: options.retries,
         overwrite,
         ..PullOptions::default()
+    };
+    let layout = match reference {
+        Reference::Oci(name) => match resolve::named(reference, options)? {
+            ResolvedName::Image(resolved) => resolved.layout,
+            ResolvedName::Container(_, registry) => {
+                let image = resolve::container(reference, name, &registry, options)?;
+                return pull::pull_container(&image, name, output, &how, progress);
+            }
+        },
+        Reference::Http(_) | Reference::S3 { .. } => {
+            let room = || Room::beside(output);
+            unmeasured::resolved(reference, options, None, room)?.layout
+        }
     };
     pull::pull(&layout, output, &how, progress)
 }

@@ -17,18 +17,22 @@ use crate::size;
 
 /// Fetch a whole image from a registry, object store or web server into a file
 ///
+/// A container image is fetched into a directory, an OCI image layout: open it as oci-layout:DIR. Layers that are there are
+/// not fetched again, and other images in the layout stay.
+///
 /// The file gets its name when all of it is there and, where there is a digest, has been verified. What
 /// an interrupted pull has fetched is kept in OUTPUT.part, and the next one goes on from there.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   forerun pull oci://registry.example/app:1.0 app.erofs
+  forerun pull oci://docker.io/python:3.13 images     a container image; forerun ls oci-layout:images:3.13
   forerun pull https://example.org/data.squashfs data.squashfs")]
 pub struct PullArgs {
     /// The image: oci://, s3:// or https:// and a name
     #[arg(value_name = "NAME")]
     pub name: PathBuf,
-    /// The file to write
+    /// The file to write; of a container image, the directory with its layout
     #[arg(value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
     /// Replace the file if there is one
@@ -48,7 +52,8 @@ pub fn run(context: &Context, args: &PullArgs) -> Result {
         Failure::usage(format!("{} is not at a server", args.name.display()))
             .hint("oci://HOST/NAME:TAG, s3://BUCKET/KEY or https://HOST/PATH")
     })?;
-    if !args.force && args.output.symlink_metadata().is_ok() {
+    let there = args.output.symlink_metadata();
+    if !args.force && there.is_ok_and(|there| !there.is_dir()) {
         let failure = Failure::new(Exit::Output, "output", "exists already");
         return Err(failure
             .of(args.output.display())
@@ -72,7 +77,11 @@ pub fn run(context: &Context, args: &PullArgs) -> Result {
     let pulled = pulled.map_err(|error| failure(&error, args))?;
     let mut out = Output::stdout()?;
     if context.global.json {
-        out.json(&json!({ "bytes": pulled.len, "verified": pulled.verified }))?;
+        out.json(&json!({
+            "bytes": pulled.len,
+            "verified": pulled.verified,
+            "container": pulled.is_container,
+        }))?;
     }
     out.finish()?;
     let verified = match pulled.verified {

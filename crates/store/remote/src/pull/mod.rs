@@ -5,6 +5,7 @@
 //! when it is complete and durable, never before. Chunks that an interrupted pull has left in
 //! `OUTPUT.part` are not fetched again (`partial.rs`). Chunks of zeros are left as holes.
 
+mod container;
 mod partial;
 
 use std::io;
@@ -22,6 +23,7 @@ use crate::scheduler::cache_error;
 use crate::stats::Counters;
 use crate::table::TableSource;
 use crate::{Layout, RemoteError, Result, runtime};
+pub(crate) use container::pull as pull_container;
 use partial::Partial;
 
 /// Bytes of one request, unless a part ends before.
@@ -68,6 +70,8 @@ pub struct Pulled {
     pub len: u64,
     /// Whether its bytes were compared with a digest.
     pub verified: bool,
+    /// Whether it is a container image, in a directory with an OCI image layout.
+    pub is_container: bool,
 }
 
 /// Fetches the image of `layout` into the file `output`, and reports progress after every piece.
@@ -119,6 +123,7 @@ pub fn pull(
     Ok(Pulled {
         len: layout.len,
         verified,
+        is_container: false,
     })
 }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use forerun_cache::Digest;
 
 use super::Registry;
@@ -38,10 +39,10 @@ impl Registry {
         let opening = self.opening(name)?;
         let layout = match opening.named(name).await? {
             NamedObject::Blob(layout) => layout,
-            NamedObject::Manifest(manifest) if is_ours(&manifest) => {
+            NamedObject::Manifest(manifest, _) if is_ours(&manifest) => {
                 opening.ours(&manifest).await?
             }
-            NamedObject::Manifest(manifest) => opening.single(&manifest)?,
+            NamedObject::Manifest(manifest, _) => opening.single(&manifest)?,
         };
         opening.verifiable(layout, require_verified)
     }
@@ -60,16 +61,39 @@ impl Registry {
         let opening = self.opening(name)?;
         let layout = match opening.named(name).await? {
             NamedObject::Blob(layout) => layout,
-            NamedObject::Manifest(manifest) if is_ours(&manifest) => {
+            NamedObject::Manifest(manifest, _) if is_ours(&manifest) => {
                 opening.ours(&manifest).await?
             }
-            NamedObject::Manifest(manifest) if is_container(&manifest) => {
+            NamedObject::Manifest(manifest, _) if is_container(&manifest) => {
                 return opening.layers(&manifest).map(FoundInRegistry::Container);
             }
-            NamedObject::Manifest(manifest) => opening.single(&manifest)?,
+            NamedObject::Manifest(manifest, _) => opening.single(&manifest)?,
         };
         let image = opening.verifiable(layout, require_verified)?;
         Ok(FoundInRegistry::Image(Box::new(image)))
+    }
+
+    /// Reads the documents of the container image `name`, and finds its layers.
+    ///
+    /// # Errors
+    /// The errors of [`Self::find`]; [`RemoteError::Refused`] if it is no container image.
+    pub(crate) async fn container(self: &Arc<Self>, name: &ImageName) -> Result<ContainerImage> {
+        let opening = self.opening(name)?;
+        match opening.named(name).await? {
+            NamedObject::Manifest(manifest, raw) if is_container(&manifest) => {
+                let config = &manifest.config;
+                let endpoints = &opening.endpoints;
+                Ok(ContainerImage {
+                    manifest: raw,
+                    config: self.small_blob(endpoints, config, MAX_MANIFEST).await?,
+                    config_digest: config.digest,
+                    layers: opening.layers(&manifest)?,
+                })
+            }
+            NamedObject::Manifest(..) | NamedObject::Blob(_) => {
+                Err(opening.refused("it was a container image, and is none any more"))
+            }
+        }
     }
 
     fn opening<'a>(self: &'a Arc<Self>, name: &ImageName) -> Result<Opening<'a>> {
@@ -114,8 +138,21 @@ pub enum FoundInRegistry {
 enum NamedObject {
     /// A blob, which is an image as it is.
     Blob(Layout),
-    /// A manifest: that of an index for this machine.
-    Manifest(Manifest),
+    /// A manifest, and its bytes: that of an index for this machine.
+    Manifest(Manifest, Bytes),
+}
+
+/// A container image with its documents.
+#[derive(Debug)]
+pub(crate) struct ContainerImage {
+    /// The bytes of the manifest.
+    pub(crate) manifest: Bytes,
+    /// The configuration.
+    pub(crate) config: Bytes,
+    /// The digest of the configuration.
+    pub(crate) config_digest: Digest,
+    /// The layers, the lowest first.
+    pub(crate) layers: Vec<Layout>,
 }
 
 struct Opening<'a> {
@@ -163,15 +200,15 @@ impl Opening<'_> {
                 }
             },
         };
-        let manifest = match self.parse(&raw)? {
-            Document::Manifest(manifest) => manifest,
+        let (manifest, bytes) = match self.parse(&raw)? {
+            Document::Manifest(manifest) => (manifest, raw.bytes),
             Document::Index(entries) => {
                 let platform = self.registry.options().platform.as_ref();
                 let entry = choose(&entries, platform).map_err(|reason| self.refused(&reason))?;
                 self.chosen(entry.descriptor.digest).await?
             }
         };
-        Ok(NamedObject::Manifest(manifest))
+        Ok(NamedObject::Manifest(manifest, bytes))
     }
 
     fn parse(&self, raw: &RawManifest) -> Result<Document> {
@@ -185,13 +222,13 @@ impl Opening<'_> {
     }
 
     /// Reads the manifest that an index names by `digest`.
-    async fn chosen(&self, digest: Digest) -> Result<Manifest> {
+    async fn chosen(&self, digest: Digest) -> Result<(Manifest, Bytes)> {
         let raw = self
             .registry
             .manifest(&self.endpoints, &digest.to_string(), Some(digest))
             .await?;
         match self.parse(&raw)? {
-            Document::Manifest(manifest) => Ok(manifest),
+            Document::Manifest(manifest) => Ok((manifest, raw.bytes)),
             Document::Index(_) => Err(self.refused("an index within an index is not opened")),
         }
     }

@@ -5,6 +5,7 @@ mod containers;
 mod fake;
 mod fuzz_entries;
 mod hostile;
+mod layouts;
 mod mirrors;
 mod push_pull;
 mod store;

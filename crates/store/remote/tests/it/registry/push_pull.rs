@@ -72,7 +72,8 @@ fn what_is_pushed_comes_back() {
         pulled,
         Pulled {
             len: image.len() as u64,
-            verified: true
+            verified: true,
+            is_container: false,
         }
     );
     assert!(std::fs::read(&output).unwrap() == image);

@@ -100,7 +100,7 @@ impl DiskImage {
                 let metadata = self.path.metadata();
                 let metadata = metadata.map_err(|error| named(failed(error.kind(), &error)))?;
                 let archive = Image::open_with(&self.path, &of_archive(options))?;
-                let open = |path: &str| -> Result<(Arc<dyn ReadAt>, LayerPlace)> {
+                let open = |path: &str| -> Result<PlacedFile> {
                     let source = Arc::new(archive.file(path)?);
                     Ok((source, LayerPlace::new(&self.path, &metadata, path)))
                 };
@@ -113,7 +113,7 @@ impl DiskImage {
         &self,
         platform: Option<&Platform>,
         options: &OpenOptions,
-        open: &dyn Fn(&str) -> Result<(Arc<dyn ReadAt>, LayerPlace)>,
+        open: &dyn Fn(&str) -> Result<PlacedFile>,
     ) -> Result<Vec<LayerSource>> {
         let mut read = |path: &str, most: usize| -> io::Result<Vec<u8>> {
             let (source, _) = open(path)?;
@@ -151,6 +151,9 @@ impl DiskImage {
         layers.collect()
     }
 }
+
+/// A file of a layout or archive, and where it is.
+type PlacedFile = (Arc<dyn ReadAt>, LayerPlace);
 
 /// Returns the options of an archive that holds layers.
 fn of_archive(options: &OpenOptions) -> OpenOptions {

@@ -26,6 +26,7 @@ use crate::target::{Target, is_same_file};
 #[command(after_help = "\
 Examples:
   forerun convert old.romfs new.sqsh
+  forerun convert --format composefs --objects store oci://registry.example/app:1.0 app.cfs
   forerun convert --format squashfs --compressor zstd --exclude /boot gzip.img zstd.img")]
 pub struct ConvertArgs {
     #[command(flatten)]

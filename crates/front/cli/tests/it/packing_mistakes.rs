@@ -284,3 +284,13 @@ fn options_that_exclude_each_other_are_usage_errors() {
         ran.stderr
     );
 }
+
+#[test]
+fn an_image_as_input_leads_to_convert() {
+    let fixture = Fixture::tree();
+    for input in ["oci://registry.example/app:1", "oci-layout:images:1"] {
+        let ran = fixture.run(&["pack", input, "x.sqsh"]);
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(ran.stderr.contains("forerun convert"), "{}", ran.stderr);
+    }
+}

@@ -5,11 +5,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use forerun::Limits;
 use forerun::build::{
     BuildError, Patterns, ScanOptions, TarInput, TarOptions, Tree, apply_manifest, drop_unreadable,
     read_tar, scan, scan_readable,
 };
+use forerun::remote::Reference;
+use forerun::{DiskImage, Limits};
 
 use crate::args::is_stdin;
 use crate::context::Context;
@@ -98,6 +99,13 @@ impl Skipped {
 
 /// Opens an archive; looks at a directory.
 pub fn open(input: &Path) -> Result<Input> {
+    let is_remote = input.to_str().is_some_and(Reference::is_remote);
+    if (is_remote || DiskImage::parse(input).is_some()) && input.symlink_metadata().is_err() {
+        let what = "pack takes a directory, a tar archive or a manifest, and this is an image";
+        return Err(Failure::usage(what)
+            .of(input_name(input))
+            .hint("forerun convert makes an image of another one, with the same options"));
+    }
     Ok(match is_dir(input)? {
         true => Input::Directory(input.to_path_buf()),
         false => Input::Archive(open_tar(input)?, input_name(input)),

@@ -244,9 +244,11 @@ impl Encoding {
             },
             Codec::Lz4 => Self::Lz4 { high: false },
             Codec::Zstd => Self::Zstd { level: 15 },
-            Codec::Deflate | Codec::DeflateSpan { .. } | Codec::LzmaBare(_) | Codec::MicroLzma => {
-                return None;
-            }
+            Codec::Deflate
+            | Codec::DeflateSpan { .. }
+            | Codec::Gzip
+            | Codec::LzmaBare(_)
+            | Codec::MicroLzma => return None,
         })
     }
 }

@@ -36,6 +36,35 @@ pub struct OpenWith {
     pub spool: Option<Arc<dyn MakeSpool>>,
     /// Keeps an index that takes long to make. Without it, each opening makes it.
     pub index: Option<Arc<dyn KeepIndex>>,
+    /// The table of contents by which the driver opens the image, if its formats may have one. Without it, a table in
+    /// the image is not trusted.
+    pub table: Option<ProvenTable>,
+}
+
+/// A table of the contents of an image, which its maker put into the image, and the digest that proves it: from a
+/// document that the caller trusts. The table in turn has a digest for each piece of the contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProvenTable {
+    /// SHA-256 of the table: as it is decoded for [`TablePlace::Footer`], as it is stored for [`TablePlace::At`].
+    pub digest: [u8; 32],
+    /// Where it is.
+    pub place: TablePlace,
+}
+
+/// Where a table of contents is in an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TablePlace {
+    /// The last bytes of the image say it.
+    Footer,
+    /// At this place.
+    At {
+        /// Offset in the image.
+        offset: u64,
+        /// Bytes there.
+        len: u64,
+        /// Bytes that these decode to.
+        decoded_len: u64,
+    },
 }
 
 /// Substitutes for attributes that a format lacks: options of the mount.
@@ -145,6 +174,7 @@ impl OpenWith {
             rescue: false,
             spool: None,
             index: None,
+            table: None,
         }
     }
 }

@@ -6,6 +6,7 @@ use forerun_io::{MemorySource, u64_from};
 use forerun_spans::{Compression, IndexOptions};
 use forerun_vfs::{Error, KeepIndex, OpenWith, exercise};
 
+use crate::driver::Contents;
 use crate::header::BLOCK;
 use crate::{Tar, stream};
 
@@ -31,7 +32,7 @@ pub fn kept(bytes: &[u8]) -> Vec<Error> {
         ..IndexOptions::default()
     };
     match stream::open(&source, Compression::Gzip, &options, Some(&Kept(bytes))) {
-        Ok((index, stream)) => exercise::all(&Tar::new(index, Some(stream)), &limits),
+        Ok((index, stream)) => exercise::all(&Tar::new(index, Contents::Stream(stream)), &limits),
         Err(error) => vec![error],
     }
 }

@@ -23,6 +23,7 @@ mod kept;
 mod parser;
 mod pax;
 mod stream;
+mod toc;
 mod tree;
 
 pub use driver::Tar;

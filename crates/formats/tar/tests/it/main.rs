@@ -6,3 +6,4 @@ mod compressed;
 mod hostile;
 mod oracles;
 mod rules;
+mod tables;

@@ -11,6 +11,7 @@ use forerun_io::{FileSource, Observer, OutputFile, Pattern, ReadAt, past_end, u6
 
 use crate::fetch::{Fetcher, Patience};
 use crate::outage::Outage;
+use crate::registry::LayerContents;
 use crate::scheduler::{Pending, Scheduler};
 use crate::stats::Counters;
 use crate::tuning::REPEATED_WAIT;
@@ -37,6 +38,7 @@ pub struct RemoteImage {
     pub(crate) place: String,
     pub(crate) identity: Identity,
     pub(crate) format: Option<String>,
+    pub(crate) contents: Option<LayerContents>,
     pub(crate) blob: Arc<CachedBlob>,
     pub(crate) scheduler: Scheduler,
     pub(crate) counters: Arc<Counters>,
@@ -83,6 +85,13 @@ impl RemoteImage {
         self.format.as_deref()
     }
 
+    /// Returns the table of contents that a manifest vouches for. Parts of the image can then be used before all of it
+    /// is here, where their digests are in the table.
+    #[must_use]
+    pub const fn contents(&self) -> Option<&LayerContents> {
+        self.contents.as_ref()
+    }
+
     /// Returns the memory that it was opened from, if its server did not answer or was not asked.
     #[must_use]
     pub const fn from_memory(&self) -> Option<&FromMemory> {
@@ -110,12 +119,23 @@ impl RemoteImage {
             complete: self.blob.is_complete(),
             verified: self.blob.is_verified(),
             altered_chunks: self.blob.altered_chunks(),
+            verified_by: self.verified_by(),
             answered: self.memory.as_ref().map(|memory| memory.answered),
             ..RemoteStatus::default()
         };
         self.counters.fill(&mut status);
         self.scheduler.fill(&mut status);
         status
+    }
+
+    /// Returns what its bytes are verified by, in a word for reports.
+    fn verified_by(&self) -> Option<&'static str> {
+        match (&self.identity, &self.contents) {
+            (Identity::Root(_), _) => Some("chunks"),
+            (_, _) if self.blob.is_verified() => Some("whole"),
+            (_, Some(_)) => Some("contents"),
+            (_, None) => None,
+        }
     }
 
     /// Waits until all of it is here, and was compared with its digest where it has no table. Returns
@@ -182,6 +202,16 @@ impl RemoteImage {
     /// Fetches the chunks of an access list in its order, in the background.
     pub fn prefetch(&self, list: &AccessList) {
         self.scheduler.listed(list.runs_for(&self.blob.geometry()));
+    }
+
+    /// Fetches a part in the background, before all else that no reader waits for.
+    pub fn prefetch_part(&self, part: &Range<u64>) {
+        let len = self.blob.geometry().len();
+        let part = part.start.min(len)..part.end.min(len);
+        if !part.is_empty() {
+            let chunks = self.blob.geometry().chunks_of(&part);
+            self.scheduler.listed(vec![chunks]);
+        }
     }
 
     /// Returns the chunks that were touched so far, if they are recorded.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forerun_cache::Digest;
 
+use crate::registry::LayerContents;
 use crate::{Description, Origin};
 
 /// Most parts of an image.
@@ -81,6 +82,8 @@ pub struct Layout {
     pub table: Option<TableLayout>,
     /// Name of the format, where the manifest has one.
     pub format: Option<String>,
+    /// The table of contents that a manifest vouches for, where there is one.
+    pub contents: Option<LayerContents>,
 }
 
 impl Layout {
@@ -100,6 +103,7 @@ impl Layout {
             parts,
             table: None,
             format: None,
+            contents: None,
         }
     }
 

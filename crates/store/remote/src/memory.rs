@@ -224,6 +224,7 @@ fn layout(
         }
     };
     Ok(Layout {
+        contents: None,
         place,
         len: facts.len,
         identity,

@@ -270,6 +270,7 @@ fn assemble(
         place: layout.place,
         identity: layout.identity,
         format: layout.format,
+        contents: layout.contents,
         blob,
         scheduler,
         counters,

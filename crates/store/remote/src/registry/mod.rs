@@ -10,6 +10,7 @@ mod blob;
 mod call;
 mod challenge;
 mod choose;
+mod contents;
 mod credential_helper;
 mod docker_config;
 mod endpoint;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 use auth::Auth;
 
 pub use crate::image_name::ImageName;
+pub use contents::LayerContents;
 pub use on_disk::{LayerFile, OnDiskError, layers_of_docker_archive, layers_of_layout};
 pub use open::FoundInRegistry;
 pub use options::{Mirror, RegistryOptions};

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use forerun_io::ReadAt as _;
-use forerun_remote::registry::LayerContents;
-use forerun_remote::{Identity, RemoteImage, RemoteOptions, Result};
+use forerun_remote::{Identity, LayerContents, RemoteImage, RemoteOptions, Result};
 use forerun_vfs::{KeepIndex, ProvenTable, TablePlace};
 
 use crate::layers::{BY_CONTENTS, LayerSource, LazyLayer, WHOLE};

@@ -177,7 +177,7 @@ fn open_driver(
         // The archive itself may be within the limits, or have another form.
         Err(error @ (Error::Limit { .. } | Error::Unsupported(_))) => {
             let name = &layer.name;
-            tracing::warn!(%error, name, "the table of contents is not used; the layer is fetched whole");
+            tracing::info!(%error, name, "the table of contents is not used; the layer is fetched whole");
             let whole = lazy.image.ensure_whole(&mut || ());
             whole.map_err(|error| Error::io(0, 0, io::Error::other(error)))?;
             let (found, fs, _) = open_whole(layer, blob, options, observer)?;
@@ -251,6 +251,10 @@ impl ReadAt for Lowest {
 
     fn done_with(&self, range: Range<u64>) {
         self.image.done_with(range);
+    }
+
+    fn distrust(&self, range: Range<u64>) {
+        self.image.distrust(range);
     }
 
     fn is_slow(&self) -> bool {

@@ -20,7 +20,7 @@ pub struct Layer {
     pub fs: Arc<dyn FileSystem>,
     /// The image: the blob that extents of the driver call [`BlobId::IMAGE`].
     pub image: Arc<dyn ReadAt>,
-    /// What reports say of it beside its format.
+    /// A note for reports, beside its format.
     pub note: Option<&'static str>,
 }
 

@@ -212,12 +212,15 @@ impl Decoded {
         stored
             .observer()
             .decode(timer, block.key(), u64_from(len), result.is_ok());
-        let len = result.map_err(|error| {
+        let decoded = result.map_err(|error| {
             let corrupt = Corrupt::new(self.format, None, block.offset, error);
             stored.in_image(block.blob, corrupt.into())
-        })?;
-        stored.verify(block, out.get(..len).unwrap_or_default())?;
-        Ok(len)
+        });
+        let verified = decoded.and_then(|len| {
+            stored.verify(block, out.get(..len).unwrap_or_default())?;
+            Ok(len)
+        });
+        verified.inspect_err(|_| stored.distrust(block.blob, &range))
     }
 }
 

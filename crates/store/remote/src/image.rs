@@ -11,13 +11,12 @@ use forerun_io::{FileSource, Observer, OutputFile, Pattern, ReadAt, past_end, u6
 
 use crate::fetch::{Fetcher, Patience};
 use crate::outage::Outage;
-use crate::registry::LayerContents;
 use crate::scheduler::{Pending, Scheduler};
 use crate::stats::Counters;
 use crate::tuning::REPEATED_WAIT;
 use crate::{
-    FromMemory, Identity, Layout, Readahead, Reference, RemoteError, RemoteOptions, RemoteStatus,
-    Result, resolve,
+    FromMemory, Identity, LayerContents, Layout, Readahead, Reference, RemoteError, RemoteOptions,
+    RemoteStatus, Result, resolve,
 };
 
 /// The window of readers that wait for it. A longer one would delay them for bytes that they may never
@@ -85,13 +84,6 @@ impl RemoteImage {
         self.format.as_deref()
     }
 
-    /// Returns the table of contents that a manifest vouches for. Parts of the image can then be used before all of it
-    /// is here, where their digests are in the table.
-    #[must_use]
-    pub const fn contents(&self) -> Option<&LayerContents> {
-        self.contents.as_ref()
-    }
-
     /// Returns the memory that it was opened from, if its server did not answer or was not asked.
     #[must_use]
     pub const fn from_memory(&self) -> Option<&FromMemory> {
@@ -126,16 +118,6 @@ impl RemoteImage {
         self.counters.fill(&mut status);
         self.scheduler.fill(&mut status);
         status
-    }
-
-    /// Returns what its bytes are verified by, in a word for reports.
-    fn verified_by(&self) -> Option<&'static str> {
-        match (&self.identity, &self.contents) {
-            (Identity::Root(_), _) => Some("chunks"),
-            (_, _) if self.blob.is_verified() => Some("whole"),
-            (_, Some(_)) => Some("contents"),
-            (_, None) => None,
-        }
     }
 
     /// Waits until all of it is here, and was compared with its digest where it has no table. Returns
@@ -202,16 +184,6 @@ impl RemoteImage {
     /// Fetches the chunks of an access list in its order, in the background.
     pub fn prefetch(&self, list: &AccessList) {
         self.scheduler.listed(list.runs_for(&self.blob.geometry()));
-    }
-
-    /// Fetches a part in the background, before all else that no reader waits for.
-    pub fn prefetch_part(&self, part: &Range<u64>) {
-        let len = self.blob.geometry().len();
-        let part = part.start.min(len)..part.end.min(len);
-        if !part.is_empty() {
-            let chunks = self.blob.geometry().chunks_of(&part);
-            self.scheduler.listed(vec![chunks]);
-        }
     }
 
     /// Returns the chunks that were touched so far, if they are recorded.
@@ -441,6 +413,10 @@ impl ReadAt for RemoteImage {
 
     fn done_with(&self, range: Range<u64>) {
         self.local.done_with(range);
+    }
+
+    fn distrust(&self, range: Range<u64>) {
+        self.fetch_again(&range);
     }
 
     fn is_slow(&self) -> bool {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use forerun_cache::Digest;
 
-use crate::registry::LayerContents;
-use crate::{Description, Origin};
+use crate::{Description, LayerContents, Origin};
 
 /// Most parts of an image.
 pub const MAX_PARTS: u64 = 4096;

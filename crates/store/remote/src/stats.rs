@@ -243,7 +243,7 @@ pub struct RemoteStatus {
     pub detached: bool,
     /// Whether its bytes were verified against a digest.
     pub verified: bool,
-    /// What its bytes are verified by before they are served: `chunks` for the digest of each chunk of the cache, `whole`
+    /// The proof of its bytes before they are served: `chunks` for the digest of each chunk of the cache, `whole`
     /// for that of all bytes, `contents` for a table of contents that a manifest vouches for, with the digest of each
     /// part, `layers` where it differs from layer to layer. Nothing is verified without.
     pub verified_by: Option<&'static str>,

@@ -8,7 +8,6 @@ use base64::engine::general_purpose::STANDARD;
 use forerun_io::u64_from;
 use forerun_vfs::{ProvenTable, TablePlace};
 use libdeflater::{CompressionLvl, Compressor};
-use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use tar::EntryType;
 
@@ -48,7 +47,7 @@ pub struct IndexedArchive {
     /// Bytes of the blob before the table.
     pub data_len: usize,
     /// The table as it is decoded.
-    pub json: Value,
+    pub json: String,
     /// The media type of a layer.
     pub media_type: &'static str,
 }
@@ -58,7 +57,57 @@ struct Part<'a> {
     headers: &'a [u8],
     data: &'a [u8],
     padding: &'a [u8],
-    entry: Map<String, Value>,
+    entry: Fields,
+}
+
+/// The fields of an entry, as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Fields(Vec<(&'static str, String)>);
+
+impl Fields {
+    fn get(&self, name: &str) -> &str {
+        let found = self.0.iter().find(|(field, _)| *field == name);
+        found.map_or("", |(_, value)| value)
+    }
+
+    fn number(&mut self, name: &'static str, value: impl ToString) {
+        self.0.push((name, value.to_string()));
+    }
+
+    fn text(&mut self, name: &'static str, value: &str) {
+        self.0.push((name, quoted(value)));
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.0.retain(|(field, _)| *field != name);
+    }
+
+    fn object(&self) -> String {
+        let fields = self.0.iter();
+        let fields: Vec<String> = fields
+            .map(|(name, value)| format!("{}: {value}", quoted(name)))
+            .collect();
+        format!("{{{}}}", fields.join(", "))
+    }
+}
+
+/// Writes a text as JSON.
+fn quoted(text: &str) -> String {
+    let escaped = text.chars().map(|letter| match letter {
+        '"' | '\\' => format!("\\{letter}"),
+        letter if letter.is_control() => format!("\\u{:04x}", u32::from(letter)),
+        letter => letter.to_string(),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
+}
+
+/// Writes a table.
+fn table(entries: &[Fields]) -> String {
+    let entries: Vec<String> = entries.iter().map(Fields::object).collect();
+    format!(
+        "{{\"version\": 1, \"entries\": [\n{}\n]}}",
+        entries.join(",\n")
+    )
 }
 
 /// Makes an eStargz archive of a plain one.
@@ -73,7 +122,8 @@ pub fn estargz(archive: &[u8], options: &IndexedOptions) -> IndexedArchive {
     };
     let mark = mark(landmark);
     let at = options.landmark.as_deref().and_then(|name| {
-        let is_named = |part: &Part<'_>| part.entry.get("name") == Some(&name.into());
+        let name = quoted(name);
+        let is_named = |part: &Part<'_>| part.entry.get("name") == name;
         parts.iter().position(is_named)
     });
     let (mark, _) = self::parts(&mark);
@@ -86,34 +136,33 @@ pub fn estargz(archive: &[u8], options: &IndexedOptions) -> IndexedArchive {
         entries.extend(made.add(part, options));
     }
     made.flush();
-    let json = json!({"version": 1, "entries": entries});
-    estargz_of(made.blob, &json)
+    estargz_of(made.blob, &table(&entries))
 }
 
 /// Puts a table and its footer behind members of gzip.
 #[must_use]
-pub fn estargz_of(mut blob: Vec<u8>, json: &Value) -> IndexedArchive {
-    let text = serde_json::to_vec_pretty(json).unwrap();
+pub fn estargz_of(mut blob: Vec<u8>, json: &str) -> IndexedArchive {
+    let text = json.as_bytes();
     let mut archive = tar::Builder::new(Vec::new());
     let mut header = header(text.len());
     archive
-        .append_data(&mut header, "stargz.index.json", &text[..])
+        .append_data(&mut header, "stargz.index.json", text)
         .unwrap();
     let offset = blob.len();
     blob.extend(gzip(&archive.into_inner().unwrap()));
     blob.extend(b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x1a\x00SG\x16\x00");
     blob.extend(format!("{offset:016x}STARGZ").as_bytes());
     blob.extend(b"\x01\0\0\xff\xff\0\0\0\0\0\0\0\0");
-    let digest: [u8; 32] = Sha256::digest(&text).into();
+    let digest: [u8; 32] = Sha256::digest(text).into();
     IndexedArchive {
         blob,
-        annotations: vec![(ESTARGZ_DIGEST.to_string(), sha256(&text))],
+        annotations: vec![(ESTARGZ_DIGEST.to_string(), sha256(text))],
         table: ProvenTable {
             digest,
             place: TablePlace::Footer,
         },
         data_len: offset,
-        json: json.clone(),
+        json: json.to_string(),
         media_type: "application/vnd.oci.image.layer.v1.tar+gzip",
     }
 }
@@ -129,32 +178,32 @@ pub fn zstd_chunked(archive: &[u8], options: &IndexedOptions) -> IndexedArchive 
         let first = entries.len();
         for (at, chunk) in chunks(part.data, options.chunk_len) {
             let mut entry = chunk_entry(part, at, chunk);
-            entry.insert("offset".into(), blob.len().into());
+            entry.number("offset", blob.len());
             if chunk.len() >= 1024 && chunk.iter().all(|&byte| byte == 0) {
-                entry.insert("chunkType".into(), "zeros".into());
+                entry.text("chunkType", "zeros");
             }
             blob.extend(zstd(chunk));
-            entries.push(Value::Object(entry));
+            entries.push(entry);
         }
         let end = blob.len();
         blob.extend(zstd(part.padding));
-        if let Some(Value::Object(entry)) = entries.get_mut(first) {
-            entry.insert("endOffset".into(), end.into());
+        if let Some(entry) = entries.get_mut(first) {
+            entry.number("endOffset", end);
         } else {
-            entries.push(Value::Object(part.entry.clone()));
+            entries.push(part.entry.clone());
         }
     }
     blob.extend(zstd(end));
-    zstd_chunked_of(blob, &json!({"version": 1, "entries": entries}))
+    zstd_chunked_of(blob, &table(&entries))
 }
 
 /// Puts a table and its footer behind frames of Zstandard.
 #[must_use]
-pub fn zstd_chunked_of(mut blob: Vec<u8>, json: &Value) -> IndexedArchive {
+pub fn zstd_chunked_of(mut blob: Vec<u8>, json: &str) -> IndexedArchive {
     const SKIPPABLE: &[u8] = b"\x50\x2a\x4d\x18";
     let data_len = blob.len();
-    let text = serde_json::to_vec(json).unwrap();
-    let stored = zstd(&text);
+    let text = json.as_bytes();
+    let stored = zstd(text);
     let split = zstd(b"{}");
     let frame = |blob: &mut Vec<u8>, bytes: &[u8]| {
         blob.extend(SKIPPABLE);
@@ -190,7 +239,7 @@ pub fn zstd_chunked_of(mut blob: Vec<u8>, json: &Value) -> IndexedArchive {
             place,
         },
         data_len,
-        json: json.clone(),
+        json: json.to_string(),
         media_type: "application/vnd.oci.image.layer.v1.tar+zstd",
     }
 }
@@ -199,13 +248,13 @@ pub fn zstd_chunked_of(mut blob: Vec<u8>, json: &Value) -> IndexedArchive {
 #[derive(Default)]
 struct Members {
     blob: Vec<u8>,
-    /// What the member decodes to that is being made.
+    /// The decoded bytes of the member that is being made.
     open: Vec<u8>,
 }
 
 impl Members {
     /// Adds a member of the input. Returns its entries.
-    fn add(&mut self, part: &Part<'_>, options: &IndexedOptions) -> Vec<Value> {
+    fn add(&mut self, part: &Part<'_>, options: &IndexedOptions) -> Vec<Fields> {
         self.open.extend(part.headers);
         let mut entries = Vec::new();
         for (at, chunk) in chunks(part.data, options.chunk_len) {
@@ -213,19 +262,19 @@ impl Members {
                 self.flush();
             }
             let mut entry = chunk_entry(part, at, chunk);
-            entry.insert("offset".into(), self.blob.len().into());
+            entry.number("offset", self.blob.len());
             if !self.open.is_empty() {
-                entry.insert("innerOffset".into(), self.open.len().into());
+                entry.number("innerOffset", self.open.len());
             }
             if at + chunk.len() == part.data.len() {
                 entry.remove("chunkSize");
             }
             self.open.extend(chunk);
-            entries.push(Value::Object(entry));
+            entries.push(entry);
         }
         self.open.extend(part.padding);
         if entries.is_empty() {
-            entries.push(Value::Object(part.entry.clone()));
+            entries.push(part.entry.clone());
         }
         entries
     }
@@ -245,16 +294,16 @@ fn chunks(data: &[u8], len: usize) -> impl Iterator<Item = (usize, &[u8])> {
 }
 
 /// Returns the entry of a chunk: that of its file for the first one.
-fn chunk_entry(part: &Part<'_>, at: usize, chunk: &[u8]) -> Map<String, Value> {
+fn chunk_entry(part: &Part<'_>, at: usize, chunk: &[u8]) -> Fields {
     let mut entry = part.entry.clone();
     if at > 0 {
-        entry = Map::new();
-        entry.insert("name".into(), part.entry["name"].clone());
-        entry.insert("type".into(), "chunk".into());
-        entry.insert("chunkOffset".into(), at.into());
+        entry = Fields::default();
+        entry.number("name", part.entry.get("name"));
+        entry.text("type", "chunk");
+        entry.number("chunkOffset", at);
     }
-    entry.insert("chunkSize".into(), chunk.len().into());
-    entry.insert("chunkDigest".into(), sha256(chunk).into());
+    entry.number("chunkSize", chunk.len());
+    entry.text("chunkDigest", &sha256(chunk));
     entry
 }
 
@@ -290,8 +339,8 @@ fn parts(bytes: &[u8]) -> (Vec<Part<'_>>, &[u8]) {
         let digest = sha256(&bytes[data..data + size]);
         let mut entry = entry_of(&mut member);
         if size > 0 {
-            entry.insert("size".into(), size.into());
-            entry.insert("digest".into(), digest.into());
+            entry.number("size", size);
+            entry.text("digest", &digest);
         }
         parts.push(Part {
             headers: &bytes[end..data],
@@ -305,14 +354,13 @@ fn parts(bytes: &[u8]) -> (Vec<Part<'_>>, &[u8]) {
 }
 
 /// Returns the entry of a member, without what only files with data have.
-fn entry_of(member: &mut tar::Entry<'_, &[u8]>) -> Map<String, Value> {
-    let text = |bytes: &[u8]| Value::from(String::from_utf8_lossy(bytes).into_owned());
-    let mut xattrs = Map::new();
+fn entry_of(member: &mut tar::Entry<'_, &[u8]>) -> Fields {
+    let mut xattrs = Vec::new();
     for record in member.pax_extensions().unwrap().into_iter().flatten() {
         let record = record.unwrap();
         if let Some(name) = record.key().unwrap().strip_prefix("SCHILY.xattr.") {
             let value = STANDARD.encode(record.value_bytes());
-            xattrs.insert(name.to_string(), value.into());
+            xattrs.push(format!("{}: {}", quoted(name), quoted(&value)));
         }
     }
     let header = member.header();
@@ -325,22 +373,22 @@ fn entry_of(member: &mut tar::Entry<'_, &[u8]>) -> Map<String, Value> {
         EntryType::Fifo => "fifo",
         _ => "reg",
     };
-    let mut entry = Map::new();
-    entry.insert("name".into(), text(&member.path_bytes()));
-    entry.insert("type".into(), kind.into());
-    entry.insert("mode".into(), header.mode().unwrap().into());
-    entry.insert("uid".into(), header.uid().unwrap().into());
-    entry.insert("gid".into(), header.gid().unwrap().into());
-    entry.insert("modtime".into(), time(header.mtime().unwrap()).into());
+    let mut entry = Fields::default();
+    entry.text("name", &String::from_utf8_lossy(&member.path_bytes()));
+    entry.text("type", kind);
+    entry.number("mode", header.mode().unwrap());
+    entry.number("uid", header.uid().unwrap());
+    entry.number("gid", header.gid().unwrap());
+    entry.text("modtime", &time(header.mtime().unwrap()));
     if let Some(link) = member.link_name_bytes() {
-        entry.insert("linkName".into(), text(&link));
+        entry.text("linkName", &String::from_utf8_lossy(&link));
     }
     if let (Ok(Some(major)), Ok(Some(minor))) = (header.device_major(), header.device_minor()) {
-        entry.insert("devMajor".into(), major.into());
-        entry.insert("devMinor".into(), minor.into());
+        entry.number("devMajor", major);
+        entry.number("devMinor", minor);
     }
     if !xattrs.is_empty() {
-        entry.insert("xattrs".into(), xattrs.into());
+        entry.number("xattrs", format!("{{{}}}", xattrs.join(", ")));
     }
     entry
 }
@@ -349,8 +397,9 @@ fn entry_of(member: &mut tar::Entry<'_, &[u8]>) -> Map<String, Value> {
 fn time(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (mut year, mut left) = (1970, days);
-    let is_leap =
-        |year: u64| year.is_multiple_of(4) && (year % 100 > 0 || year.is_multiple_of(400));
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     while left >= 365 + u64::from(is_leap(year)) {
         left -= 365 + u64::from(is_leap(year));
         year += 1;

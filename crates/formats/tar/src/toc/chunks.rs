@@ -157,6 +157,11 @@ impl Chunks {
         }
     }
 
+    /// Returns the blocks of all members.
+    pub fn blocks(&self) -> impl Iterator<Item = EncodedBlock> {
+        self.members.iter().map(|member| self.block(member))
+    }
+
     /// Compares what a member decodes to with the digests of its pieces.
     ///
     /// # Errors

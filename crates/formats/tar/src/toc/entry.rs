@@ -18,7 +18,7 @@ const XATTRS_MAX: usize = 1024;
 /// the specifications.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Entry {
+pub struct TocEntry {
     pub name: String,
     #[serde(rename = "type")]
     pub kind: String,
@@ -42,7 +42,7 @@ pub struct Entry {
     pub chunk_type: String,
 }
 
-impl Entry {
+impl TocEntry {
     /// Returns whether it is a further piece of a file.
     pub fn is_piece(&self) -> bool {
         self.kind == "chunk"
@@ -128,7 +128,10 @@ fn time(text: &str) -> Result<Timestamp, EntryCheck> {
     })
 }
 
-fn xattrs(attributes: BTreeMap<String, String>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, EntryCheck> {
+/// Names and values.
+type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn xattrs(attributes: BTreeMap<String, String>) -> Result<Attributes, EntryCheck> {
     if attributes.len() > XATTRS_MAX {
         return Err(EntryCheck::Xattrs);
     }
@@ -166,9 +169,9 @@ mod tests {
     fn paths_are_compared_without_what_is_in_front() {
         let path = |name: &str| {
             let name = name.to_string();
-            Entry {
+            TocEntry {
                 name,
-                ..Entry::default()
+                ..TocEntry::default()
             }
             .path()
             .to_string()

@@ -6,9 +6,9 @@ use forerun_vfs::Result;
 use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::entry::Entry;
+use super::entry::TocEntry;
 use super::error::TocCheck;
-use super::record::Recorder;
+use super::record::TocRecorder;
 
 /// The version of the form.
 const VERSION: u64 = 1;
@@ -17,7 +17,7 @@ const VERSION: u64 = 1;
 ///
 /// # Errors
 /// `Corrupt` for other JSON, and the errors of the recorder.
-pub fn read(json: &[u8], recorder: &mut Recorder) -> Result<()> {
+pub fn read(json: &[u8], recorder: &mut TocRecorder) -> Result<()> {
     let mut failed = Ok(());
     let table = Table {
         recorder,
@@ -35,7 +35,7 @@ pub fn read(json: &[u8], recorder: &mut Recorder) -> Result<()> {
 
 /// The whole table.
 struct Table<'r> {
-    recorder: &'r mut Recorder,
+    recorder: &'r mut TocRecorder,
     failed: &'r mut Result<()>,
 }
 
@@ -82,7 +82,7 @@ impl<'de> Visitor<'de> for Table<'_> {
 
 /// The entries of a table.
 struct Entries<'r> {
-    recorder: &'r mut Recorder,
+    recorder: &'r mut TocRecorder,
     failed: &'r mut Result<()>,
 }
 
@@ -105,7 +105,7 @@ impl<'de> Visitor<'de> for Entries<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> std::result::Result<(), A::Error> {
-        while let Some(entry) = entries.next_element::<Entry>()? {
+        while let Some(entry) = entries.next_element::<TocEntry>()? {
             if let Err(error) = self.recorder.add(entry) {
                 *self.failed = Err(error);
                 return Err(A::Error::custom("an entry is refused"));

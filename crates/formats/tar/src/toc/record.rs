@@ -6,7 +6,7 @@ use forerun_vfs::{Bound, Error, Held, Result};
 
 use super::chunks::{Chunks, FilePieces, TocPiece};
 use super::digest::{self, Sha};
-use super::entry::Entry;
+use super::entry::TocEntry;
 use super::error::{EntryCheck, TocCheck};
 use super::locate::FILE_NAME;
 use crate::error::{Check, lossy};
@@ -21,7 +21,7 @@ const NO_LANDMARK: &str = ".no.prefetch.landmark";
 const WARNINGS_MAX: usize = 64;
 
 /// Takes the entries of a table in order.
-pub struct Recorder {
+pub struct TocRecorder {
     compression: Compression,
     /// Offset of the table in the archive.
     offset: u64,
@@ -47,7 +47,7 @@ struct OpenFile {
     covered: u64,
 }
 
-impl Recorder {
+impl TocRecorder {
     pub fn new(compression: Compression, offset: u64, limits: &Limits) -> Self {
         Self {
             compression,
@@ -72,7 +72,7 @@ impl Recorder {
     ///
     /// # Errors
     /// `Corrupt` with what is wrong with it, `Limit`.
-    pub fn add(&mut self, entry: Entry) -> Result<()> {
+    pub fn add(&mut self, entry: TocEntry) -> Result<()> {
         let number = self.facts.members;
         self.facts.members += 1;
         let name = lossy(entry.name.as_bytes());
@@ -116,7 +116,7 @@ impl Recorder {
     }
 
     /// Begins a file with its first piece.
-    fn begin(&mut self, entry: &Entry, number: u64) -> Result<()> {
+    fn begin(&mut self, entry: &TocEntry, number: u64) -> Result<()> {
         self.held
             .add(size_of::<FilePieces>().saturating_add(entry.name.len()))?;
         let first = self.pieces.len();
@@ -132,7 +132,7 @@ impl Recorder {
     }
 
     /// Adds a piece of the open file.
-    fn piece(&mut self, entry: &Entry, number: u64) -> Result<()> {
+    fn piece(&mut self, entry: &TocEntry, number: u64) -> Result<()> {
         let Some(open) = &self.open else {
             return Ok(());
         };
@@ -253,7 +253,7 @@ impl Recorder {
 }
 
 /// Returns the digest of a piece. That of a file in one piece may be the digest of the file.
-fn piece_digest(entry: &Entry, is_whole: bool) -> std::result::Result<Sha, EntryCheck> {
+fn piece_digest(entry: &TocEntry, is_whole: bool) -> std::result::Result<Sha, EntryCheck> {
     let text = match entry.chunk_digest.as_str() {
         "" if is_whole => &entry.digest,
         text => text,

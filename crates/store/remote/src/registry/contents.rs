@@ -1,29 +1,8 @@
 //! Tables of contents that manifests vouch for: the annotations of layers.
 
-use forerun_cache::Digest;
 use serde::Deserialize;
 
-/// A table of contents in a layer, by which parts of it can be used before all of it is here. The digest is in the
-/// manifest, and so is proven as the manifest is. The table has the digests of the parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LayerContents {
-    /// eStargz: the last bytes of the layer say where the table is.
-    EStargz {
-        /// Digest of the table as it is decoded.
-        digest: Digest,
-    },
-    /// zstd:chunked.
-    ZstdChunked {
-        /// Digest of the table as it is stored.
-        digest: Digest,
-        /// Offset of the table in the layer.
-        offset: u64,
-        /// Bytes there.
-        len: u64,
-        /// Bytes that these decode to.
-        decoded_len: u64,
-    },
-}
+use crate::LayerContents;
 
 /// The annotations of a descriptor that are understood.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -83,6 +62,8 @@ impl RawAnnotations {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use forerun_cache::Digest;
+
     use super::*;
 
     const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";

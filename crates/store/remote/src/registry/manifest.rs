@@ -6,9 +6,10 @@
 use forerun_cache::Digest;
 use serde::Deserialize;
 
-use super::contents::{LayerContents, RawAnnotations};
+use super::contents::RawAnnotations;
 use super::media;
 use super::platform::Platform;
+use crate::LayerContents;
 
 /// Longest manifest that is read, the usual limit of registries.
 pub(super) const MAX_MANIFEST: usize = 4 << 20;

@@ -34,7 +34,6 @@ use std::sync::Arc;
 use auth::Auth;
 
 pub use crate::image_name::ImageName;
-pub use contents::LayerContents;
 pub use on_disk::{LayerFile, OnDiskError, layers_of_docker_archive, layers_of_layout};
 pub use open::FoundInRegistry;
 pub use options::{Mirror, RegistryOptions};

@@ -142,8 +142,11 @@ impl Stored {
     }
 }
 
+/// Makes an archive with a table of a plain one.
+type Make = fn(&[u8]) -> IndexedArchive;
+
 /// Makes archives in both forms.
-fn forms() -> [(&'static str, fn(&[u8]) -> IndexedArchive); 3] {
+fn forms() -> [(&'static str, Make); 3] {
     [
         ("estargz", |plain| {
             estargz(plain, &IndexedOptions::default())

@@ -18,7 +18,7 @@ pub fn seeds() -> Made {
         landmark: Some("dir/file".to_string()),
     };
     let merged = IndexedOptions {
-        member_len: 1000,
+        member_len: 100_000,
         ..options.clone()
     };
     let (gzip, members) = (estargz(&plain, &options), estargz(&plain, &merged));

@@ -234,96 +234,98 @@ fn entry<'v>(json: &'v mut Value, name: &str) -> &'v mut Value {
 
 type Change = fn(&mut Value);
 
+/// Changes of a table, and what the errors say.
+const LIES: &[(Change, &str)] = &[
+    (|json| json["version"] = json!(2), "version 2"),
+    (|json| json["entries"] = json!({}), "invalid type: map"),
+    (|json| *json = json!([]), "invalid type: sequence"),
+    (
+        |json| *json = json!({"version": 1}),
+        "missing field `entries`",
+    ),
+    (
+        |json| entry(json, "./etc/link")["type"] = json!("door"),
+        "unknown type \"door\"",
+    ),
+    (
+        |json| entry(json, "./etc/link")["name"] = json!("etc/../x"),
+        "parent directory",
+    ),
+    (
+        |json| entry(json, "./etc/link")["name"] = json!("/../x"),
+        "parent directory",
+    ),
+    (
+        |json| entry(json, "./etc/link")["name"] = json!("a\u{0}b"),
+        "no place in a tree",
+    ),
+    (
+        |json| entry(json, "./etc/link")["uid"] = json!(1_u64 << 40),
+        "uid is out of range",
+    ),
+    (
+        |json| entry(json, "./etc/link")["uid"] = json!(-1),
+        "invalid value: integer `-1`",
+    ),
+    (
+        |json| entry(json, "./etc/link")["modtime"] = json!("noon"),
+        "modtime is out of range",
+    ),
+    (
+        |json| entry(json, "./etc/passwd")["xattrs"] = json!({"a": "*"}),
+        "xattrs",
+    ),
+    (
+        |json| entry(json, "./etc/passwd")["size"] = json!(6),
+        "bytes",
+    ),
+    (
+        |json| entry(json, "./etc/passwd")["size"] = json!(1_u64 << 62),
+        "the",
+    ),
+    (
+        |json| entry(json, "./etc/passwd")["offset"] = json!(1_u64 << 60),
+        "at 0x1000000000000000",
+    ),
+    (
+        |json| entry(json, "./etc/passwd")["offset"] = json!(u64::MAX),
+        "0xffffffffffffffff",
+    ),
+    (
+        |json| {
+            let entry = entry(json, "./etc/passwd");
+            entry["chunkDigest"] = json!("md5:00");
+        },
+        "\"md5:00\" is not of SHA-256",
+    ),
+    (
+        |json| {
+            let entry = entry(json, "./etc/passwd");
+            (entry["chunkDigest"], entry["digest"]) = (json!(""), json!(""));
+        },
+        "it has no digest",
+    ),
+    (
+        |json| entry(json, "./bin/large")["name"] = json!("other"),
+        "piece of no file before it",
+    ),
+    (
+        |json| entry(json, "./bin/large")["chunkOffset"] = json!(7),
+        "begins at byte 7 of the file, not at 196608",
+    ),
+    (
+        |json| entry(json, "./bin/large")["chunkSize"] = json!(9999),
+        "its pieces end at byte 206607",
+    ),
+];
+
 #[test]
 fn tables_that_lie_are_refused_with_the_entry() {
-    let changes: &[(Change, &str)] = &[
-        (|json| json["version"] = json!(2), "version 2"),
-        (|json| json["entries"] = json!({}), "invalid type: map"),
-        (|json| *json = json!([]), "invalid type: sequence"),
-        (
-            |json| *json = json!({"version": 1}),
-            "missing field `entries`",
-        ),
-        (
-            |json| entry(json, "./etc/link")["type"] = json!("door"),
-            "unknown type \"door\"",
-        ),
-        (
-            |json| entry(json, "./etc/link")["name"] = json!("etc/../x"),
-            "parent directory",
-        ),
-        (
-            |json| entry(json, "./etc/link")["name"] = json!("/../x"),
-            "parent directory",
-        ),
-        (
-            |json| entry(json, "./etc/link")["name"] = json!("a\u{0}b"),
-            "no place in a tree",
-        ),
-        (
-            |json| entry(json, "./etc/link")["uid"] = json!(1_u64 << 40),
-            "uid is out of range",
-        ),
-        (
-            |json| entry(json, "./etc/link")["uid"] = json!(-1),
-            "invalid value: integer `-1`",
-        ),
-        (
-            |json| entry(json, "./etc/link")["modtime"] = json!("noon"),
-            "modtime is out of range",
-        ),
-        (
-            |json| entry(json, "./etc/passwd")["xattrs"] = json!({"a": "*"}),
-            "xattrs",
-        ),
-        (
-            |json| entry(json, "./etc/passwd")["size"] = json!(6),
-            "bytes",
-        ),
-        (
-            |json| entry(json, "./etc/passwd")["size"] = json!(1_u64 << 62),
-            "the",
-        ),
-        (
-            |json| entry(json, "./etc/passwd")["offset"] = json!(1_u64 << 60),
-            "at 0x1000000000000000",
-        ),
-        (
-            |json| entry(json, "./etc/passwd")["offset"] = json!(u64::MAX),
-            "0xffffffffffffffff",
-        ),
-        (
-            |json| {
-                let entry = entry(json, "./etc/passwd");
-                entry["chunkDigest"] = json!("md5:00");
-            },
-            "\"md5:00\" is not of SHA-256",
-        ),
-        (
-            |json| {
-                let entry = entry(json, "./etc/passwd");
-                (entry["chunkDigest"], entry["digest"]) = (json!(""), json!(""));
-            },
-            "it has no digest",
-        ),
-        (
-            |json| entry(json, "./bin/large")["name"] = json!("other"),
-            "piece of no file before it",
-        ),
-        (
-            |json| entry(json, "./bin/large")["chunkOffset"] = json!(7),
-            "begins at byte 7 of the file, not at 196608",
-        ),
-        (
-            |json| entry(json, "./bin/large")["chunkSize"] = json!(9999),
-            "its pieces end at byte 206607",
-        ),
-    ];
     let plain = plain();
     let options = IndexedOptions::default();
     for form in [estargz(&plain, &options), zstd_chunked(&plain, &options)] {
         assert_eq!(altered(&form, |_| ()), "");
-        for (number, (change, expected)) in changes.iter().enumerate() {
+        for (number, (change, expected)) in LIES.iter().enumerate() {
             // A form whose last piece says no length has it from the file.
             let error = altered(&form, change);
             assert!(error.contains(expected), "{number}: {error} for {expected}");

@@ -246,6 +246,7 @@ impl Encoding {
             Codec::Zstd => Self::Zstd { level: 15 },
             Codec::Deflate
             | Codec::DeflateSpan { .. }
+            | Codec::Gzip
             | Codec::LzmaBare(_)
             | Codec::Lz4Blocks { .. }
             | Codec::MicroLzma => return None,

@@ -12,6 +12,7 @@ mod encode;
 mod encoding;
 mod fill;
 mod first;
+mod gzip;
 mod lz4;
 mod lz4_blocks;
 mod lzma;
@@ -52,6 +53,8 @@ pub enum Codec {
         /// Bits of the first byte that belong to the block before, 0 to 7.
         skip: u8,
     },
+    /// DEFLATE in a gzip wrapper (RFC 1952): one member.
+    Gzip,
     /// LZMA in the `.lzma` ("LZMA alone") container, with or without the decoded length in it.
     Lzma,
     /// LZMA with less of a header than that container has, as vendors of firmware store it.
@@ -108,6 +111,7 @@ impl Codec {
         match self {
             Self::Zlib => "zlib",
             Self::Deflate | Self::DeflateSpan { .. } => "deflate",
+            Self::Gzip => "gzip",
             Self::Lzma => "lzma",
             Self::LzmaBare(bare) => bare.name(),
             Self::MicroLzma => "microlzma",
@@ -144,6 +148,7 @@ impl Codec {
             Self::Zlib => zlib::decode(input, out),
             Self::Deflate => deflate::decode(input, out),
             Self::DeflateSpan { skip } => deflate_span::decode(skip, &[], input, out),
+            Self::Gzip => gzip::decode(input, out),
             Self::Lzma => lzma::decode(input, out),
             Self::LzmaBare(bare) => bare.decode(input, out),
             Self::MicroLzma => microlzma::decode(input, out),
@@ -201,6 +206,7 @@ impl Codec {
         let expected = out.len();
         let actual = match self {
             Self::Deflate => deflate::decode_prefix(input, out),
+            Self::Gzip => gzip::decode_prefix(input, out),
             Self::MicroLzma => microlzma::decode_prefix(input, out),
             Self::Lz4 => lz4::decode_prefix(input, out),
             Self::Zstd => zstd::decode_prefix(input, out),
@@ -233,6 +239,7 @@ impl Codec {
             Self::Zstd => first::zstd(input, out),
             Self::Deflate
             | Self::DeflateSpan { .. }
+            | Self::Gzip
             | Self::Lzma
             | Self::LzmaBare(_)
             | Self::MicroLzma
@@ -252,6 +259,7 @@ impl Codec {
             Self::Zstd => input.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]),
             Self::Deflate
             | Self::DeflateSpan { .. }
+            | Self::Gzip
             | Self::Lzma
             | Self::LzmaBare(_)
             | Self::MicroLzma

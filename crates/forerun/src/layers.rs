@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forerun_engine::{MetadataSource, Reader};
 use forerun_io::{BlobId, Counted, Observer, Pattern, ReadAt, u64_from};
 use forerun_layers::{LAYERS_MAX, Layer, Layers};
-use forerun_vfs::{Bound, Error, KeepIndex, Result};
+use forerun_vfs::{Bound, Error, FileSystem, KeepIndex, Result};
 
 use crate::image::Image;
 use crate::opened::FoundImage;
@@ -15,6 +15,13 @@ use crate::options::OpenOptions;
 
 /// Least budget for the metadata of one layer, as it is stored and decoded.
 const LEAST_CACHE: u64 = 256 << 10;
+
+/// How a layer is verified whose digest was compared before its first byte was used.
+#[cfg(feature = "remote")]
+pub const WHOLE: &str = "verified as a whole";
+/// How a layer is verified that is read by a table of contents.
+#[cfg(feature = "remote")]
+pub const BY_CONTENTS: &str = "each part verified by its table of contents";
 
 /// One of several images that are opened as one tree.
 pub struct LayerSource {
@@ -24,6 +31,21 @@ pub struct LayerSource {
     pub source: Arc<dyn ReadAt>,
     /// Keeps the index of a compressed archive for the next opening.
     pub index: Option<Arc<dyn KeepIndex>>,
+    /// How its bytes are verified, for reports.
+    pub verified: Option<&'static str>,
+    /// The table of contents by which it is read: then parts of it are fetched when they are wanted.
+    #[cfg(feature = "remote")]
+    pub lazy: Option<LazyLayer>,
+}
+
+/// A layer at a server that is read by a table of contents.
+#[cfg(feature = "remote")]
+#[derive(Clone, Debug)]
+pub struct LazyLayer {
+    /// The table.
+    pub table: forerun_vfs::ProvenTable,
+    /// The layer.
+    pub image: Arc<forerun_remote::RemoteImage>,
 }
 
 impl std::fmt::Debug for LayerSource {
@@ -43,6 +65,9 @@ impl LayerSource {
             name: name.into(),
             source,
             index: None,
+            verified: None,
+            #[cfg(feature = "remote")]
+            lazy: None,
         }
     }
 }
@@ -65,9 +90,9 @@ pub fn open(sources: Vec<LayerSource>, options: &OpenOptions) -> Result<Image> {
     of_layer.engine.cache = (options.engine.cache / count.max(1)).max(LEAST_CACHE * 16);
     let (mut layers, mut metadata) = (Vec::new(), Vec::new());
     for (layer, blob) in sources.into_iter().zip(0..) {
-        let name: Arc<str> = layer.name.into();
-        of_layer.index = layer.index;
-        let opened = open_layer(&name, &layer.source, BlobId(blob), &of_layer, &observer);
+        let name: Arc<str> = layer.name.as_str().into();
+        of_layer.index.clone_from(&layer.index);
+        let opened = open_layer(&name, &layer, BlobId(blob), &mut of_layer, &observer);
         let (layer, source) = opened.map_err(|error| error.in_image(&name))?;
         layers.push(layer);
         metadata.push(source);
@@ -108,18 +133,12 @@ pub fn open(sources: Vec<LayerSource>, options: &OpenOptions) -> Result<Image> {
 /// Opens one layer, and returns its source of metadata as well.
 fn open_layer(
     name: &Arc<str>,
-    source: &Arc<dyn ReadAt>,
+    layer: &LayerSource,
     blob: BlobId,
-    options: &OpenOptions,
+    options: &mut OpenOptions,
     observer: &Arc<Observer>,
 ) -> Result<(Layer, Arc<MetadataSource>)> {
-    let found = FoundImage::of_blob(source, blob, options, observer)?;
-    let fs = found.driver(
-        options,
-        Arc::clone(observer),
-        options.engine.cache / 16,
-        true,
-    )?;
+    let (found, fs, verified) = open_driver(layer, blob, options, observer)?;
     let metadata = Arc::clone(&found.opened.metadata);
     if options.engine.large_blocks {
         metadata.set_ranges(fs.metadata_layout().ranges().to_vec());
@@ -128,8 +147,67 @@ fn open_layer(
         name: Arc::clone(name),
         fs,
         image: found.opened.part,
+        note: verified,
     };
     Ok((layer, metadata))
+}
+
+type OpenedDriver = (FoundImage, Arc<dyn FileSystem>, Option<&'static str>);
+
+/// Opens the driver of a layer: by its table of contents, if it has one that is trusted. Returns how its bytes are
+/// verified as well.
+#[cfg(feature = "remote")]
+fn open_driver(
+    layer: &LayerSource,
+    blob: BlobId,
+    options: &mut OpenOptions,
+    observer: &Arc<Observer>,
+) -> Result<OpenedDriver> {
+    let Some(lazy) = &layer.lazy else {
+        return open_whole(layer, blob, options, observer);
+    };
+    options.table = Some(lazy.table);
+    let opened = open_whole(layer, blob, options, observer);
+    options.table = None;
+    match opened {
+        Ok((found, fs, verified)) => {
+            lazy.image.prefetch_part(&fs.wanted_ahead());
+            Ok((found, fs, verified))
+        }
+        // The archive itself may be within the limits, or have another form.
+        Err(error @ (Error::Limit { .. } | Error::Unsupported(_))) => {
+            let name = &layer.name;
+            tracing::info!(%error, name, "the table of contents is not used; the layer is fetched whole");
+            let whole = lazy.image.ensure_whole(&mut || ());
+            whole.map_err(|error| Error::io(0, 0, io::Error::other(error)))?;
+            let (found, fs, _) = open_whole(layer, blob, options, observer)?;
+            Ok((found, fs, Some(WHOLE)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens the driver of a layer.
+#[cfg(not(feature = "remote"))]
+fn open_driver(
+    layer: &LayerSource,
+    blob: BlobId,
+    options: &mut OpenOptions,
+    observer: &Arc<Observer>,
+) -> Result<OpenedDriver> {
+    open_whole(layer, blob, options, observer)
+}
+
+fn open_whole(
+    layer: &LayerSource,
+    blob: BlobId,
+    options: &OpenOptions,
+    observer: &Arc<Observer>,
+) -> Result<OpenedDriver> {
+    let found = FoundImage::of_blob(&layer.source, blob, options, observer)?;
+    let (cache, observer) = (options.engine.cache / 16, Arc::clone(observer));
+    let fs = found.driver(options, observer, cache, true)?;
+    Ok((found, fs, layer.verified))
 }
 
 /// Refuses options that say something of one image.
@@ -141,6 +219,7 @@ fn refuse(options: &OpenOptions) -> Result<()> {
         (!options.devices.is_empty(), "devices"),
         (options.digest.is_some(), "a digest"),
         (options.index.is_some(), "an index"),
+        (options.table.is_some(), "a table of contents"),
     ];
     match set.into_iter().find(|(is_set, _)| *is_set) {
         Some((_, what)) => Err(Error::Unsupported(format!("{what} for several layers"))),
@@ -173,6 +252,10 @@ impl ReadAt for Lowest {
 
     fn done_with(&self, range: Range<u64>) {
         self.image.done_with(range);
+    }
+
+    fn distrust(&self, range: Range<u64>) {
+        self.image.distrust(range);
     }
 
     fn is_slow(&self) -> bool {

@@ -149,6 +149,8 @@ pub use image::Image;
 #[cfg(feature = "tar")]
 pub use kept::KeptIndex;
 pub use layers::LayerSource;
+#[cfg(feature = "remote")]
+pub use layers::LazyLayer;
 pub use locking::Locking;
 pub use locks::InUse;
 #[cfg(all(feature = "remote", feature = "tar"))]

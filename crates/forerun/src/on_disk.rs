@@ -15,7 +15,7 @@ use crate::containers::kept_index;
 use crate::error::{Cause, Error, Result};
 use crate::image::Image;
 use crate::known_digests::{LayerPlace, has_digest};
-use crate::layers::LayerSource;
+use crate::layers::{LayerSource, WHOLE};
 use crate::options::OpenOptions;
 
 /// A container image on disk, by name: `oci-layout:DIR`, `oci-archive:FILE` or `docker-archive:FILE`, and where there
@@ -146,6 +146,8 @@ impl DiskImage {
                 name: format!("{}, layer {digest}", self.path.display()),
                 source,
                 index: kept_index(&digest, &options.remote),
+                verified: Some(WHOLE),
+                lazy: None,
             })
         });
         layers.collect()

@@ -14,6 +14,9 @@ use crate::options::OpenOptions;
 use crate::payload::{self, Container, Payload};
 use crate::spool;
 
+/// The format of archives with a table of contents.
+const INDEXED: &str = "tar";
+
 /// An image whose format and place are known.
 pub struct FoundImage {
     format: &'static Format,
@@ -57,6 +60,17 @@ impl FoundImage {
         let wanted = options.format.as_deref();
         let place = (options.offset, options.size);
         let whole = Opened::new(source, blob, place, options, observer)?;
+        if let Some(format) = options
+            .table
+            .and_then(|_| named(Some(wanted.unwrap_or(INDEXED))))
+        {
+            // The caller knows what it is: nothing but the table is read.
+            return Ok(Self {
+                format,
+                container: None,
+                opened: whole,
+            });
+        }
         let head = whole.head()?;
         let (format, container, opened) = match find_format(&head, wanted) {
             // A composefs image may lack its header. Where the caller names a store, the image is one.
@@ -111,6 +125,7 @@ impl FoundImage {
             spool: options.spool.clone().or_else(spool::default),
             index: options.index.clone(),
             is_layer,
+            table: options.table,
         })?;
         devices::check(&options.devices, fs.volume().devices)?;
         Ok(fs)

@@ -9,7 +9,7 @@ use forerun_engine::EngineOptions;
 use forerun_io::{EventSink, Limits};
 #[cfg(feature = "remote")]
 use forerun_remote::RemoteOptions;
-use forerun_vfs::{KeepIndex, MakeSpool, Ownership, Verity};
+use forerun_vfs::{KeepIndex, MakeSpool, Ownership, ProvenTable, Verity};
 
 use crate::locking::Locking;
 
@@ -64,6 +64,9 @@ pub struct OpenOptions {
     /// Keeps the index of a compressed archive for the next opening. Without it, each opening makes it: see
     /// `KeptIndex`.
     pub index: Option<Arc<dyn KeepIndex>>,
+    /// The table of contents of an archive, with its digest from a document that the caller trusts: the archive, which
+    /// is of the format `tar`, is then read by it. Without it, a table in an archive is not used.
+    pub table: Option<ProvenTable>,
     /// Receives an event for each crossing of a boundary.
     pub events: Option<Arc<dyn EventSink>>,
     /// How an image at a server is fetched and kept.

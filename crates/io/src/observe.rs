@@ -363,6 +363,11 @@ impl Counted {
         self.inner.is_slow()
     }
 
+    /// Tells the source that a range has other bytes than it should have: [`ReadAt::distrust`].
+    pub fn distrust(&self, range: Range<u64>) {
+        self.inner.distrust(range);
+    }
+
     /// Passes on that `range` is cached elsewhere, as for [`ReadAt::done_with`].
     pub fn done_with(&self, range: Range<u64>) {
         self.inner.done_with(range);

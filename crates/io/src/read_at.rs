@@ -66,6 +66,12 @@ pub trait ReadAt: Send + Sync {
         let _ = range;
     }
 
+    /// Tells the store that `range` has other bytes than it should have, although it could be read. A store that has
+    /// them from elsewhere, and no proof of them itself, gets them again for the next read.
+    fn distrust(&self, range: Range<u64>) {
+        let _ = range;
+    }
+
     /// Returns whether a read may have to wait for a server now. A front end then answers from
     /// local data before it waits ([`wait::attempt`](crate::wait::attempt)). A source that returns
     /// true must keep to the rules of [`wait`](crate::wait).
@@ -93,6 +99,10 @@ impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
 
     fn done_with(&self, range: Range<u64>) {
         (**self).done_with(range);
+    }
+
+    fn distrust(&self, range: Range<u64>) {
+        (**self).distrust(range);
     }
 
     fn is_slow(&self) -> bool {

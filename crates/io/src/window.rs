@@ -71,6 +71,14 @@ impl<S: ReadAt> ReadAt for Window<S> {
         }
     }
 
+    fn distrust(&self, range: Range<u64>) {
+        let end = range.end.min(self.len());
+        if range.start < end {
+            let base = self.range.start;
+            self.inner.distrust(base + range.start..base + end);
+        }
+    }
+
     fn is_slow(&self) -> bool {
         self.inner.is_slow()
     }

@@ -113,6 +113,13 @@ impl Layers {
         };
         Ok(Extent { place, ..extent })
     }
+
+    /// Returns the layer of a block, and the block as that layer knows it.
+    fn block_of_layer(&self, block: &EncodedBlock) -> Result<(&Layer, EncodedBlock)> {
+        let unknown = || Error::Unsupported(format!("blob {} of no layer", block.blob.0));
+        let (layer, blob) = self.stack.split_blob(block.blob).ok_or_else(unknown)?;
+        Ok((layer, EncodedBlock { blob, ..*block }))
+    }
 }
 
 impl FileSystem for Layers {
@@ -244,14 +251,15 @@ impl FileSystem for Layers {
     }
 
     fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
-        let unknown = || Error::Unsupported(format!("blob {} of no layer", block.blob.0));
-        let (layer, inner) = self.stack.split_blob(block.blob).ok_or_else(unknown)?;
-        let of_layer = EncodedBlock {
-            blob: inner,
-            ..*block
-        };
+        let (layer, of_layer) = self.block_of_layer(block)?;
         let history = layer.fs.history(&of_layer);
         history.map_err(|error| error.in_image(&layer.name))
+    }
+
+    fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
+        let (layer, of_layer) = self.block_of_layer(block)?;
+        let verified = layer.fs.verify(&of_layer, decoded);
+        verified.map_err(|error| error.in_image(&layer.name))
     }
 
     fn is_current(&self, blob: BlobId) -> bool {

@@ -21,6 +21,8 @@ pub struct Layer {
     pub fs: Arc<dyn FileSystem>,
     /// The image: the blob that extents of the driver call [`BlobId::IMAGE`].
     pub image: Arc<dyn ReadAt>,
+    /// A note for reports, beside its format.
+    pub note: Option<&'static str>,
 }
 
 impl std::fmt::Debug for Layer {

@@ -35,7 +35,9 @@ pub fn describe(stack: &Stack) -> VolumeInfo {
         let warnings = volume.warnings.iter().take(room);
         let warnings = warnings.map(|warning| format!("{}: {warning}", layer.name));
         info.warnings.extend(warnings);
-        names.push(format!("{} ({})", layer.name, volume.format));
+        let note = layer.note.map(|note| format!(", {note}"));
+        let note = note.unwrap_or_default();
+        names.push(format!("{} ({}{note})", layer.name, volume.format));
     }
     for (at, path) in stack.links().lost() {
         if info.warnings.len() < WARNINGS

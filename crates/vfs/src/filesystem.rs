@@ -218,6 +218,20 @@ pub trait FileSystem: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Verifies the decoded bytes of a block against digests that the driver knows. Called each time that a block was
+    /// decoded, before any of its bytes are used. Nothing is verified by default.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if they are other bytes.
+    fn verify(&self, _block: &EncodedBlock, _decoded: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns the part of the image that its maker wants fetched before it is read. There is none by default.
+    fn wanted_ahead(&self) -> Range<u64> {
+        0..0
+    }
+
     /// Returns the name of the image that a blob belongs to, where a tree is made of several images:
     /// errors of its bytes have it. Returns nothing by default.
     fn image_of(&self, _blob: BlobId) -> Option<Arc<str>> {

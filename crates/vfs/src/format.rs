@@ -39,6 +39,35 @@ pub struct OpenWith {
     /// Whether the image is a layer of several. Nodes that stand for files of lower layers are then there, and
     /// [`FileSystem::links_below`] names them; else they are left out.
     pub is_layer: bool,
+    /// The table of contents by which the driver opens the image, if its formats may have one. Without it, a table in
+    /// the image is not trusted.
+    pub table: Option<ProvenTable>,
+}
+
+/// A table of the contents of an image, which its maker put into the image, and the digest that proves it: from a
+/// document that the caller trusts. The table in turn has a digest for each piece of the contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProvenTable {
+    /// SHA-256 of the table: as it is decoded for [`TablePlace::Footer`], as it is stored for [`TablePlace::At`].
+    pub digest: [u8; 32],
+    /// Where it is.
+    pub place: TablePlace,
+}
+
+/// Where a table of contents is in an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TablePlace {
+    /// The last bytes of the image say it.
+    Footer,
+    /// At this place.
+    At {
+        /// Offset in the image.
+        offset: u64,
+        /// Bytes there.
+        len: u64,
+        /// Bytes that these decode to.
+        decoded_len: u64,
+    },
 }
 
 /// Substitutes for attributes that a format lacks: options of the mount.
@@ -149,6 +178,7 @@ impl OpenWith {
             spool: None,
             index: None,
             is_layer: false,
+            table: None,
         }
     }
 }

@@ -39,7 +39,9 @@ pub use filesystem::{DirCursor, DirEntry, FileSystem, Problem, VolumeInfo};
 pub use filesystem_mut::{Changes, FileSystemMut, NewNode, Space, Usage};
 pub use forerun_codec::Codec;
 pub use forerun_io::{BlobId, Limits};
-pub use format::{Format, OpenFormat, OpenMut, OpenMutWith, OpenWith, Ownership};
+pub use format::{
+    Format, OpenFormat, OpenMut, OpenMutWith, OpenWith, Ownership, ProvenTable, TablePlace,
+};
 pub use held::Held;
 pub use kept::{KeepIndex, MakeSpool};
 pub use measure::{ArchiveSearch, Follow, MEASURE_LEN, Magic, Measure, Measured, read_head};

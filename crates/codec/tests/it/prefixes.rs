@@ -142,6 +142,37 @@ fn a_window_beyond_the_limit_is_refused() {
 }
 
 #[test]
+fn gzip_members_decode_whole_and_in_part() {
+    let input = text(100_000);
+    let stream = encoded(Codec::Deflate, &input);
+    // A header with a name.
+    let mut member = b"\x1f\x8b\x08\x08\0\0\0\0\0\x03name\0".to_vec();
+    member.extend_from_slice(&stream);
+    member.extend_from_slice(&libdeflater::crc32(&input).to_le_bytes());
+    member.extend_from_slice(&u32::try_from(input.len()).unwrap().to_le_bytes());
+    let more = [&member[..], b"other bytes"].concat();
+    for stored in [&member, &more] {
+        let mut out = vec![0xAA; input.len()];
+        Codec::Gzip.decode(stored, &mut out).unwrap();
+        assert!(out == input);
+        for len in [1, 777, input.len()] {
+            let mut out = vec![0xAA; len];
+            Codec::Gzip.decode_prefix(stored, &mut out).unwrap();
+            assert!(out == input[..len], "{len}");
+        }
+    }
+    let longer = Codec::Gzip.decode_prefix(&member, &mut vec![0; input.len() + 1]);
+    let (actual, expected) = (input.len(), input.len() + 1);
+    assert_eq!(longer, Err(DecodeError::Short { actual, expected }));
+    let at = member.len() - 8;
+    member[at] ^= 1;
+    let wrong = Codec::Gzip.decode(&member, &mut vec![0; input.len()]);
+    assert_eq!(wrong, Err(DecodeError::Damaged), "the checksum");
+    let bare = Codec::Gzip.decode_prefix(&stream, &mut [0; 10]);
+    assert_eq!(bare, Err(DecodeError::Damaged));
+}
+
+#[test]
 fn codecs_without_prefixes_say_so() {
     for codec in [Codec::Zlib, Codec::Lzma, Codec::Lzo, Codec::Xz] {
         let error = codec.decode_prefix(&[1, 2, 3], &mut [0; 4]);

@@ -343,6 +343,14 @@ impl ReadAt for MetadataSource {
         self.source.len()
     }
 
+    fn will_need(&self, range: Range<u64>) -> bool {
+        self.source.will_need(range)
+    }
+
+    fn distrust(&self, range: Range<u64>) {
+        self.source.distrust(range);
+    }
+
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         forerun_io::past_end(offset, out.len(), self.len())?;
         let mut done = 0;

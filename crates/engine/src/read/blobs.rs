@@ -44,6 +44,11 @@ impl Blobs {
         }
     }
 
+    /// Verifies the decoded bytes of a block, where the driver can.
+    pub fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
+        self.fs.verify(block, decoded)
+    }
+
     /// Returns the name of the image that a blob belongs to, where a tree is made of several images.
     pub fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
         self.fs.image_of(blob)

@@ -198,7 +198,7 @@ impl Decoded {
         Ok(())
     }
 
-    /// Decodes a block to the start of `out` and returns its length.
+    /// Decodes a block to the start of `out`, verifies it, and returns its length.
     fn decode_into(&self, block: &EncodedBlock, stored: &Stored, out: &mut [u8]) -> Result<usize> {
         let range = block.stored();
         let encoded = match stored.slice(block.blob, &range, Use::Decode) {
@@ -212,10 +212,15 @@ impl Decoded {
         stored
             .observer()
             .decode(timer, block.key(), u64_from(len), result.is_ok());
-        result.map_err(|error| {
+        let decoded = result.map_err(|error| {
             let corrupt = Corrupt::new(self.format, None, block.offset, error);
             stored.in_image(block.blob, corrupt.into())
-        })
+        });
+        let verified = decoded.and_then(|len| {
+            stored.verify(block, out.get(..len).unwrap_or_default())?;
+            Ok(len)
+        });
+        verified.inspect_err(|_| stored.distrust(block.blob, &range))
     }
 }
 

@@ -272,6 +272,18 @@ impl Stored {
         self.others.history(block)
     }
 
+    /// Verifies the decoded bytes of a block, where the driver can.
+    pub fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
+        self.others.verify(block, decoded)
+    }
+
+    /// Tells a store that a range of it does not decode to what it should.
+    pub fn distrust(&self, blob: BlobId, range: &Range<u64>) {
+        if let Ok(source) = self.source(blob) {
+            source.distrust(range.clone());
+        }
+    }
+
     /// Opens the blob of a file that is being opened. A blob that has changed is opened again.
     pub fn open(&self, blob: BlobId) -> Result<()> {
         if blob != self.image.blob() {

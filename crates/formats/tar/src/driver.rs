@@ -14,12 +14,22 @@ use crate::header::BLOCK;
 use crate::index::{self, Index};
 use crate::node::Node;
 use crate::stream::{self, Stream};
+use crate::toc::{self, Chunks};
 
 /// An open archive. All its metadata is in memory once it is open.
 pub struct Tar {
     index: Index,
-    /// The stream that holds the archive, if it is compressed.
-    stream: Option<Stream>,
+    contents: Contents,
+}
+
+/// How the archive holds the contents of files.
+pub enum Contents {
+    /// As they are.
+    Plain,
+    /// In a compressed stream.
+    Stream(Stream),
+    /// In pieces that a table of contents names.
+    Pieces(Chunks),
 }
 
 impl Tar {
@@ -34,11 +44,28 @@ impl Tar {
         Self::open_with(&with)
     }
 
-    pub(crate) const fn new(index: Index, stream: Option<Stream>) -> Self {
-        Self { index, stream }
+    pub(crate) const fn new(index: Index, contents: Contents) -> Self {
+        Self { index, contents }
     }
 
-    /// Opens the archive. In a rescue, it ends where it is damaged.
+    const fn stream(&self) -> Option<&Stream> {
+        match &self.contents {
+            Contents::Stream(stream) => Some(stream),
+            Contents::Plain | Contents::Pieces(_) => None,
+        }
+    }
+
+    /// Returns the compression, and its length in facts: spans, or pieces.
+    fn compression(&self) -> Option<(Compression, (&'static str, usize))> {
+        match &self.contents {
+            Contents::Plain => None,
+            Contents::Stream(stream) => Some((stream.compression(), ("spans", stream.spans()))),
+            Contents::Pieces(chunks) => Some((chunks.compression(), ("pieces", chunks.count()))),
+        }
+    }
+
+    /// Opens the archive: by its table of contents, if the caller has the digest of one. In a rescue, the archive ends
+    /// where it is damaged.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a header or the compressed stream fails a check, [`Error::UnknownFormat`] for a
@@ -47,10 +74,14 @@ impl Tar {
     /// [`Error::Spool`], [`Error::Io`].
     pub fn open_with(with: &OpenWith) -> Result<Self> {
         let source = &*with.metadata;
+        if let Some(table) = &with.table {
+            let (index, chunks) = toc::open(source, table, &with.limits)?;
+            return Ok(Self::new(index, Contents::Pieces(chunks)));
+        }
         let head = read_head(source, BLOCK)?;
         let Some(compression) = Compression::of(&head) else {
             let index = index::read(source, &head, with)?;
-            return Ok(Self::new(index, None));
+            return Ok(Self::new(index, Contents::Plain));
         };
         let options = IndexOptions {
             limits: with.limits.clone(),
@@ -60,7 +91,7 @@ impl Tar {
         };
         let keep = with.index.as_deref();
         let (index, stream) = stream::open(source, compression, &options, keep, with.is_layer)?;
-        Ok(Self::new(index, Some(stream)))
+        Ok(Self::new(index, Contents::Stream(stream)))
     }
 }
 
@@ -68,19 +99,25 @@ impl FileSystem for Tar {
     fn volume(&self) -> VolumeInfo {
         let index = &self.index;
         let block = u32::try_from(BLOCK).unwrap_or(u32::MAX);
-        let stored = self
-            .stream
-            .as_ref()
-            .map_or(index.facts.len, |stream| stream.len);
+        let stored = self.stream().map_or(index.facts.len, |stream| stream.len);
         let mut info = VolumeInfo::new("tar", stored, block);
         info.label.clone_from(&index.facts.label);
         info.has_xattrs = index.tree.has_xattrs();
         info.details = vec![("members", index.facts.members.to_string())];
-        if let Some(stream) = &self.stream {
-            let name = stream.compression().name();
-            info.details.push(("compression", name.to_string()));
-            info.details
-                .push(("archive length", index.facts.len.to_string()));
+        if let Some((compression, _)) = self.compression() {
+            let name = compression.name().to_string();
+            info.details.push(("compression", name));
+        }
+        match &self.contents {
+            Contents::Plain => {}
+            Contents::Stream(_) => {
+                let len = index.facts.len.to_string();
+                info.details.push(("archive length", len));
+            }
+            Contents::Pieces(_) => {
+                let verified = "each piece, by a table of contents".to_string();
+                info.details.push(("verified", verified));
+            }
         }
         let warnings = index.facts.warnings.iter();
         info.warnings = warnings
@@ -174,7 +211,13 @@ impl FileSystem for Tar {
         match node.kind {
             FileType::Regular => {
                 // A break ends the visit, and is no error.
-                let _ended = map(node, self.stream.as_ref(), range, visit);
+                let _ended = match &self.contents {
+                    Contents::Plain => map(node, None, range, visit),
+                    Contents::Stream(stream) => map(node, Some(stream), range, visit),
+                    Contents::Pieces(chunks) => chunks.map(node, range, &mut |logical, place| {
+                        visit(Extent { logical, place })
+                    }),
+                };
                 Ok(())
             }
             FileType::Directory => Err(Error::IsADirectory),
@@ -183,7 +226,7 @@ impl FileSystem for Tar {
     }
 
     fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
-        let stream = self.stream.as_ref();
+        let stream = self.stream();
         stream.and_then(|stream| stream.blob(blob)).ok_or_else(|| {
             let name = BlobName::Device {
                 index: blob.0,
@@ -194,12 +237,26 @@ impl FileSystem for Tar {
     }
 
     fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
-        let stream = self.stream.as_ref();
+        let stream = self.stream();
         stream.map_or_else(|| Ok(Vec::new()), |stream| stream.history(block))
     }
 
     fn links_below(&self, visit: &mut dyn FnMut(NodeId, &[u8])) {
         self.index.tree.links_below(visit);
+    }
+
+    fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
+        match &self.contents {
+            Contents::Pieces(chunks) => chunks.verify(block, decoded),
+            Contents::Plain | Contents::Stream(_) => Ok(()),
+        }
+    }
+
+    fn wanted_ahead(&self) -> Range<u64> {
+        match &self.contents {
+            Contents::Pieces(chunks) => chunks.prefetch.clone(),
+            Contents::Plain | Contents::Stream(_) => 0..0,
+        }
     }
 
     fn is_implied(&self, node: NodeId) -> bool {
@@ -214,9 +271,9 @@ impl FileSystem for Tar {
                 ("members", self.index.facts.members.to_string()),
                 ("nodes", self.index.tree.len().to_string()),
             ];
-            if let Some(stream) = &self.stream {
-                fields.push(("compression", stream.compression().name().to_string()));
-                fields.push(("spans", stream.spans().to_string()));
+            if let Some((compression, (what, count))) = self.compression() {
+                fields.push(("compression", compression.name().to_string()));
+                fields.push((what, count.to_string()));
             }
             return Ok(fields);
         };
@@ -225,8 +282,9 @@ impl FileSystem for Tar {
             Some(header) => format!("{header:#x}"),
             None => "none".to_string(),
         };
+        let is_entry = matches!(self.contents, Contents::Pieces(_));
         let mut fields = vec![
-            ("header", header),
+            (if is_entry { "entry" } else { "header" }, header),
             ("type", node.kind.name().to_string()),
             ("mode", format!("{:#o}", node.mode)),
             ("uid", node.uid.to_string()),
@@ -237,7 +295,7 @@ impl FileSystem for Tar {
                 format!("{}.{:09}", node.mtime.seconds, node.mtime.nanoseconds),
             ),
         ];
-        if node.kind == FileType::Regular {
+        if node.kind == FileType::Regular && !is_entry {
             fields.push(("data", format!("{:#x}", node.data)));
         }
         if let Some(pieces) = node.extra.as_ref().and_then(|extra| extra.pieces.as_ref()) {

@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use forerun_io::{MemorySource, u64_from};
+use forerun_io::{MemorySource, saturating_usize, u64_from};
 use forerun_spans::{Compression, IndexOptions};
-use forerun_vfs::{Error, KeepIndex, OpenWith, exercise};
+use forerun_vfs::{Error, KeepIndex, OpenWith, ProvenTable, TablePlace, exercise};
 
+use crate::driver::Contents;
 use crate::header::BLOCK;
-use crate::{Tar, stream};
+use crate::{Tar, stream, toc};
 
 pub use forerun_vfs::exercise::limits;
 
@@ -37,7 +38,7 @@ pub fn kept(bytes: &[u8]) -> Vec<Error> {
         Some(&Kept(bytes)),
         true,
     ) {
-        Ok((index, stream)) => exercise::all(&Tar::new(index, Some(stream)), &limits),
+        Ok((index, stream)) => exercise::all(&Tar::new(index, Contents::Stream(stream)), &limits),
         Err(error) => vec![error],
     }
 }
@@ -102,6 +103,49 @@ fn small_archive() -> Vec<u8> {
     gzip.extend(crc.sum().to_le_bytes());
     gzip.extend([0, 6, 0, 0]);
     gzip
+}
+
+/// Opens an archive by a table of contents, exercises the whole driver, and decodes all that the table names. The first
+/// byte of `bytes` chooses what the others are: an eStargz archive, or a table, a NUL and the data of an archive of
+/// either compression. Returns the errors.
+pub fn table(bytes: &[u8]) -> Vec<Error> {
+    let Some((&choice, bytes)) = bytes.split_first() else {
+        return Vec::new();
+    };
+    let limits = limits();
+    let compression = match choice % 3 {
+        0 => {
+            let table = ProvenTable {
+                digest: [0; 32],
+                place: TablePlace::Footer,
+            };
+            // The digest is compared last.
+            let opened = toc::open(&MemorySource::new(bytes), &table, &limits);
+            return opened.err().into_iter().collect();
+        }
+        1 => Compression::Gzip,
+        _ => Compression::Zstd,
+    };
+    let end = bytes.iter().position(|&byte| byte == 0);
+    let (json, data) = bytes.split_at(end.unwrap_or(bytes.len()));
+    let data = data.get(1..).unwrap_or_default();
+    let (index, chunks) = match toc::of_json(json, compression, u64_from(data.len()), &limits) {
+        Ok(opened) => opened,
+        Err(error) => return vec![error],
+    };
+    let mut errors = Vec::new();
+    for block in chunks.blocks() {
+        let stored = block.stored();
+        let stored = saturating_usize(stored.start)..saturating_usize(stored.end);
+        let stored = data.get(stored).unwrap_or_default();
+        let mut decoded = vec![0; saturating_usize(u64::from(block.decoded_len.max()))];
+        if block.decode(stored, &mut decoded).is_ok() {
+            errors.extend(chunks.verify(&block, &decoded).err());
+        }
+    }
+    let fs = Tar::new(index, Contents::Pieces(chunks));
+    errors.extend(exercise::all(&fs, &limits));
+    errors
 }
 
 /// Opens `bytes` as an archive and exercises the whole driver. Returns the errors.

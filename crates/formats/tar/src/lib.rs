@@ -24,6 +24,7 @@ mod parser;
 mod pax;
 mod search;
 mod stream;
+mod toc;
 mod tree;
 
 pub use driver::Tar;

@@ -57,15 +57,19 @@ pub fn open_all(context: &Context, reference: &Reference, args: &RemoteArgs) -> 
     Ok(found)
 }
 
-/// Fetches the layers of a container image, with a progress bar, and verifies each as a whole.
+/// Prepares the layers of a container image. Those without a table of contents are fetched, with a progress bar, and
+/// verified as a whole.
 pub fn verified(
     context: &Context,
     layers: Vec<Arc<RemoteImage>>,
     args: &RemoteArgs,
 ) -> Result<Vec<LayerSource>> {
-    let total = layers.iter().map(|layer| layer.status().len).sum();
+    let whole = layers.iter().filter(|layer| layer.contents().is_none());
+    let total = whole.map(|layer| layer.status().len).sum();
     let (bar, mut before) = (Progress::new(context, "fetching layers", total), 0);
-    bar.begin(total, 0);
+    if total > 0 {
+        bar.begin(total, 0);
+    }
     let mut report = |fetched: u64| {
         bar.add(fetched.saturating_sub(before));
         before = before.max(fetched);

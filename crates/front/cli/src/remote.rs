@@ -138,6 +138,7 @@ pub fn to_json(status: &RemoteStatus) -> Value {
         "complete": status.complete,
         "detached": status.detached,
         "verified": status.verified,
+        "verified_by": status.verified_by,
         "answered": status.answered.map(seconds),
         "last_error": status.last_error,
     })

@@ -282,9 +282,8 @@ impl PreparedImage {
             match layer.sources(context)? {
                 Sources::Layers(of_container, _) => layers.extend(of_container),
                 Sources::Image(source, options) => layers.push(LayerSource {
-                    name,
-                    source,
                     index: options.index,
+                    ..LayerSource::new(name, source)
                 }),
             }
         }

@@ -46,6 +46,7 @@ pub fn named(layers: Vec<(Arc<dyn FileSystem>, Arc<dyn ReadAt>)>) -> Vec<Layer> 
     let layers = layers.into_iter().zip(0..);
     layers
         .map(|((fs, image), number)| Layer {
+            note: None,
             name: format!("layer{number}").into(),
             fs,
             image,

@@ -16,6 +16,7 @@ use crate::common::{layer, merge, named};
 fn one(name: &str) -> Layer {
     let image = layer(&["a=1"]).build();
     Layer {
+        note: None,
         name: name.into(),
         fs: image.driver(),
         image: Arc::new(image.source.clone()),
@@ -120,6 +121,7 @@ impl FileSystem for Far {
 
 fn far(folds_case: bool) -> Layer {
     Layer {
+        note: None,
         name: "far".into(),
         fs: Arc::new(Far { folds_case }),
         image: Arc::new(MemorySource::new(vec![0; 512])),

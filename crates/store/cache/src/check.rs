@@ -229,6 +229,23 @@ impl CachedBlob {
         })
     }
 
+    /// Drops the chunks of `bytes`, which a reader has found to be wrong: they are fetched again. Nothing is dropped of
+    /// a blob that has been verified.
+    ///
+    /// # Errors
+    /// Those of writing the files of the cache.
+    pub fn drop_range(&self, bytes: &Range<u64>) -> Result<()> {
+        if self.table().is_some() || self.is_verified() {
+            return Ok(());
+        }
+        let end = bytes.end.min(self.geometry().len());
+        if bytes.start >= end {
+            return Ok(());
+        }
+        let chunks = self.geometry().chunks_of(&(bytes.start..end));
+        self.drop_wrong(&self.known_present(chunks))
+    }
+
     /// Drops wrong chunks, durably, so that they are fetched again.
     fn drop_wrong(&self, wrong: &[Range<u64>]) -> Result<()> {
         let _no_flush_meanwhile = self.flushing.lock().unpoisoned();

@@ -8,7 +8,7 @@ use forerun_cache::{Digest, Geometry};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::{MAX_LAYERS, MAX_PARTS};
-use crate::{Identity, Layout};
+use crate::{Identity, LayerContents, Layout};
 
 /// One address of a plain file, and its server's name for the version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,64 @@ pub struct Named {
     pub digest: String,
     /// Its length in bytes.
     pub len: u64,
+}
+
+/// A layer of a container image by its digest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedLayer {
+    /// The layer.
+    #[serde(flatten)]
+    pub blob: Named,
+    /// The table of contents in it, if the manifest vouched for one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub table: Option<KnownTable>,
+}
+
+/// A table of contents in a layer, as [`LayerContents`] has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownTable {
+    /// Its digest.
+    pub digest: String,
+    /// Offset, length and decoded length of that of zstd:chunked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub place: Option<(u64, u64, u64)>,
+}
+
+impl KnownTable {
+    fn of(contents: LayerContents) -> Self {
+        match contents {
+            LayerContents::EStargz { digest } => Self {
+                digest: digest.to_string(),
+                place: None,
+            },
+            LayerContents::ZstdChunked {
+                digest,
+                offset,
+                len,
+                decoded_len,
+            } => Self {
+                digest: digest.to_string(),
+                place: Some((offset, len, decoded_len)),
+            },
+        }
+    }
+
+    /// Returns what it stands for.
+    ///
+    /// # Errors
+    /// [`BadFacts::Digest`].
+    pub fn contents(&self) -> Result<LayerContents, BadFacts> {
+        let digest = digest(&self.digest)?;
+        Ok(match self.place {
+            None => LayerContents::EStargz { digest },
+            Some((offset, len, decoded_len)) => LayerContents::ZstdChunked {
+                digest,
+                offset,
+                len,
+                decoded_len,
+            },
+        })
+    }
 }
 
 /// The shapes that an image can have.
@@ -52,7 +110,7 @@ pub enum Shape {
     /// The layers of a container image, the lowest first. The length and the name in the cache are those of the first.
     Layers {
         /// The layers in their order.
-        layers: Vec<Named>,
+        layers: Vec<NamedLayer>,
     },
     /// A plain file, which has a version and no digest.
     File {
@@ -138,15 +196,18 @@ impl Facts {
     #[must_use]
     pub fn of_layers(layouts: &[Layout]) -> Option<Self> {
         let named = |layout: &Layout| match &layout.identity {
-            Identity::Blob(digest) => Some(Named {
-                digest: digest.to_string(),
-                len: layout.len,
+            Identity::Blob(digest) => Some(NamedLayer {
+                blob: Named {
+                    digest: digest.to_string(),
+                    len: layout.len,
+                },
+                table: layout.contents.map(KnownTable::of),
             }),
             Identity::Root(_) | Identity::Version { .. } => None,
         };
         let layers = layouts.iter().map(named).collect::<Option<Vec<_>>>()?;
         Some(Self {
-            len: layers.first()?.len,
+            len: layers.first()?.blob.len,
             format: None,
             shape: Shape::Layers { layers },
         })
@@ -168,9 +229,11 @@ impl Facts {
         facts.identity()?;
         if let Shape::Layers { layers } = &facts.shape {
             for layer in layers {
-                digest(&layer.digest)?;
+                digest(&layer.blob.digest)?;
+                layer.table.as_ref().map(KnownTable::contents).transpose()?;
             }
-            let is_first = layers.first().is_some_and(|layer| layer.len == facts.len);
+            let lowest = layers.first();
+            let is_first = lowest.is_some_and(|layer| layer.blob.len == facts.len);
             return match is_first && layers.len() <= MAX_LAYERS {
                 true => Ok(facts),
                 false => Err(BadFacts::Contradiction("layers")),
@@ -215,7 +278,7 @@ impl Facts {
             Shape::Blob { digest: text } => Identity::Blob(digest(text)?),
             Shape::Layers { layers } => {
                 let lowest = layers.first().ok_or(BadFacts::Contradiction("layers"))?;
-                Identity::Blob(digest(&lowest.digest)?)
+                Identity::Blob(digest(&lowest.blob.digest)?)
             }
             Shape::File { url, version, .. } => Identity::Version {
                 url: url.clone(),
@@ -242,6 +305,13 @@ pub fn examples() -> [Vec<u8>; 4] {
         digest: digest.clone(),
         len,
     };
+    let layer = |len, place: Option<Option<(u64, u64, u64)>>| NamedLayer {
+        blob: named(len),
+        table: place.map(|place| KnownTable {
+            digest: digest.clone(),
+            place,
+        }),
+    };
     let shapes = [
         Shape::Parts {
             chunk_size: 4096,
@@ -253,7 +323,11 @@ pub fn examples() -> [Vec<u8>; 4] {
             digest: digest.clone(),
         },
         Shape::Layers {
-            layers: vec![named(20_000), named(7)],
+            layers: vec![
+                layer(20_000, Some(None)),
+                layer(7, None),
+                layer(9, Some(Some((1, 2, 3)))),
+            ],
         },
         Shape::File {
             url: "https://h/x".to_owned(),

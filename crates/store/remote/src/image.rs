@@ -15,8 +15,8 @@ use crate::scheduler::{Pending, Scheduler};
 use crate::stats::Counters;
 use crate::tuning::REPEATED_WAIT;
 use crate::{
-    FromMemory, Identity, Layout, Readahead, Reference, RemoteError, RemoteOptions, RemoteStatus,
-    Result, resolve,
+    FromMemory, Identity, LayerContents, Layout, Readahead, Reference, RemoteError, RemoteOptions,
+    RemoteStatus, Result, resolve,
 };
 
 /// The window of readers that wait for it. A longer one would delay them for bytes that they may never
@@ -39,6 +39,7 @@ pub struct RemoteImage {
     pub(crate) place: String,
     pub(crate) identity: Identity,
     pub(crate) format: Option<String>,
+    pub(crate) contents: Option<LayerContents>,
     pub(crate) blob: Arc<CachedBlob>,
     pub(crate) scheduler: Scheduler,
     pub(crate) counters: Arc<Counters>,
@@ -112,6 +113,7 @@ impl RemoteImage {
             complete: self.blob.is_complete(),
             verified: self.blob.is_verified(),
             altered_chunks: self.blob.altered_chunks(),
+            verified_by: self.verified_by(),
             answered: self.memory.as_ref().map(|memory| memory.answered),
             ..RemoteStatus::default()
         };
@@ -425,6 +427,10 @@ impl ReadAt for RemoteImage {
 
     fn done_with(&self, range: Range<u64>) {
         self.local.done_with(range);
+    }
+
+    fn distrust(&self, range: Range<u64>) {
+        self.fetch_again(&range);
     }
 
     fn is_slow(&self) -> bool {

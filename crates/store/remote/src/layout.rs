@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forerun_cache::Digest;
 
-use crate::{Description, Origin};
+use crate::{Description, LayerContents, Origin};
 
 /// Most parts of an image.
 pub const MAX_PARTS: u64 = 4096;
@@ -83,6 +83,8 @@ pub struct Layout {
     pub table: Option<TableLayout>,
     /// Name of the format, where the manifest has one.
     pub format: Option<String>,
+    /// The table of contents that a manifest vouches for, where there is one.
+    pub contents: Option<LayerContents>,
 }
 
 impl Layout {
@@ -102,6 +104,7 @@ impl Layout {
             parts,
             table: None,
             format: None,
+            contents: None,
         }
     }
 

@@ -5,6 +5,7 @@
 
 pub mod answer;
 pub mod client;
+mod contents;
 mod credentials;
 mod download;
 mod error;
@@ -15,6 +16,7 @@ mod hide;
 mod image;
 mod image_name;
 mod layout;
+mod lazy;
 mod memory;
 mod metrics;
 mod open;
@@ -40,6 +42,7 @@ mod tuning;
 mod unmeasured;
 
 pub use answer::Body;
+pub use contents::LayerContents;
 pub use credentials::CredentialFiles;
 pub use error::{RemoteError, Result};
 pub use far_file::{FarFile, Link};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use forerun_cache::{Cache, Digest, Recalled};
 
-use crate::facts::{self, Facts, Named, Shape, digest};
+use crate::facts::{self, Facts, KnownTable, Named, Shape, digest};
 use crate::image_name::ImageName;
 use crate::layout::TableLayout;
 use crate::origin::Absent;
@@ -71,11 +71,14 @@ pub(crate) fn recall_layers(
     of_layer.require_verified = false;
     let mut found = Vec::with_capacity(layers.len());
     for layer in layers {
-        let digest = digest(&layer.digest).map_err(|_| contradiction(reference))?;
+        let digest = digest(&layer.blob.digest).map_err(|_| contradiction(reference))?;
+        let contents = layer.table.as_ref().map(KnownTable::contents).transpose();
+        let contents = contents.map_err(|_| contradiction(reference))?;
         let layer = Reference::Oci(name.with_digest(digest));
         match recall(cache, &layer, &of_layer, reason.cloned())? {
             Some(mut resolved) => {
                 resolved.layout.place = reference.place();
+                resolved.layout.contents = contents;
                 found.push(resolved);
             }
             None if options.offline => {
@@ -295,6 +298,7 @@ fn layout(
         }
     };
     Ok(Layout {
+        contents: None,
         place,
         len: facts.len,
         identity,

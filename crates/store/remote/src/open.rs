@@ -301,6 +301,7 @@ fn assemble(
         place: layout.place,
         identity: layout.identity,
         format: layout.format,
+        contents: layout.contents,
         blob,
         scheduler,
         counters,

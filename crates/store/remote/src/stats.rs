@@ -243,6 +243,10 @@ pub struct RemoteStatus {
     pub detached: bool,
     /// Whether its bytes were verified against a digest.
     pub verified: bool,
+    /// The proof of its bytes before they are served: `chunks` for the digest of each chunk of the cache, `whole`
+    /// for that of all bytes, `contents` for a table of contents that a manifest vouches for, with the digest of each
+    /// part, `layers` where it differs from layer to layer. Nothing is verified without.
+    pub verified_by: Option<&'static str>,
     /// When its server resolved the image, if it was opened from memory: the server did not answer, or
     /// was not to be asked.
     pub answered: Option<SystemTime>,
@@ -277,6 +281,11 @@ impl RemoteStatus {
             complete: sum.complete && next.complete,
             detached: sum.detached && next.detached,
             verified: sum.verified && next.verified,
+            verified_by: match (sum.verified_by, next.verified_by) {
+                (one, other) if one == other => one,
+                (Some(_), Some(_)) => Some("layers"),
+                _ => None,
+            },
             answered: sum.answered.or(next.answered),
             last_error: sum.last_error.or(next.last_error),
         })

@@ -12,6 +12,7 @@
 //! - [`trees`]: trees for writers that are made in memory, and outputs that fail;
 //! - [`mutate`]: bytes changed in the ways that bring most about, for hostile images;
 //! - [`hostile`]: the attacks that filesystem code has fallen for, in images of each format;
+//! - [`indexed`]: archives with tables of contents: eStargz and zstd:chunked;
 //! - [`everything`]: a tree of every kind of node, content and attribute, for writers to keep;
 //! - [`machine_code`]: bytes like the code of some machines, for the filters of XZ;
 //! - [`matrix`]: tables of a writer's options; other readers judge each row;
@@ -41,6 +42,7 @@ pub mod generate;
 pub mod genromfs;
 pub mod guest;
 pub mod hostile;
+pub mod indexed;
 pub mod machine_code;
 pub mod matrix;
 pub mod memfs;

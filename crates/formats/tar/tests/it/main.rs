@@ -8,3 +8,4 @@ mod describe;
 mod hostile;
 mod oracles;
 mod rules;
+mod tables;

@@ -132,6 +132,31 @@ fn lines(mount: &Value, verbose: bool) -> Vec<String> {
     let Some(remote) = mount.get("remote").filter(|remote| !remote.is_null()) else {
         return lines;
     };
+    let mut line = fetched(remote);
+    if let Some(reads) = mount.get("kernel_reads").filter(|reads| !reads.is_null()) {
+        let failed = number(reads, "failed");
+        if failed > 0 {
+            line += &format!(", {failed} reads failed");
+        }
+        if reads.get("guard").is_none_or(Value::is_null) {
+            line.push_str(", no guard");
+        }
+    }
+    lines.push(line);
+    lines.extend(last_error(remote));
+    let layers = mount.get("remote_layers").and_then(Value::as_array);
+    for layer in layers.into_iter().flatten() {
+        let mut line = format!("  layer: {}", fetched(layer).trim_start());
+        if text(layer, "verified_by") == "whole" {
+            line.push_str(", verified as a whole");
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+/// Describes how much of an image at a server is here, and how it is verified.
+fn fetched(remote: &Value) -> String {
     let (len, local) = (number(remote, "bytes"), number(remote, "local_bytes"));
     let percent = local.saturating_mul(100) / len.max(1);
     let mut line = format!("  {percent} % of {} here", human(len));
@@ -150,28 +175,24 @@ fn lines(mount: &Value, verbose: bool) -> Vec<String> {
             ", {rate}/s, {flying} requests under way, {queued} chunks waited for, {ahead} to come"
         );
     }
-    if !is(remote, "verified") {
-        line.push_str(", unverified");
+    match text(remote, "verified_by") {
+        "contents" => line.push_str(", parts verified by a table of contents"),
+        "layers" => {}
+        _ if !is(remote, "verified") => line.push_str(", unverified"),
+        _ => {}
     }
     let errors = number(remote, "errors");
     if errors > 0 {
         line += &format!(", {errors} errors");
     }
-    if let Some(reads) = mount.get("kernel_reads").filter(|reads| !reads.is_null()) {
-        let failed = number(reads, "failed");
-        if failed > 0 {
-            line += &format!(", {failed} reads failed");
-        }
-        if reads.get("guard").is_none_or(Value::is_null) {
-            line.push_str(", no guard");
-        }
-    }
-    lines.push(line);
+    line
+}
+
+/// Returns a line for the last error of an image that is not all here.
+fn last_error(remote: &Value) -> Option<String> {
     let last = text(remote, "last_error");
-    if !last.is_empty() && !is(remote, "complete") {
-        lines.push(printable(&format!("  last error: {last}")).to_string());
-    }
-    lines
+    let is_shown = !last.is_empty() && !is(remote, "complete");
+    is_shown.then(|| printable(&format!("  last error: {last}")).to_string())
 }
 
 pub fn total(mounts: &[Value]) -> String {

@@ -69,7 +69,7 @@ impl Silent {
     }
 }
 
-/// Returns the FUSE connections that a process holds. Linux says which since 6.14.
+/// Returns the FUSE connections that a process holds. Only newer kernels say which.
 fn connections(pid: u64) -> Vec<u64> {
     let files = std::fs::read_dir(format!("/proc/{pid}/fdinfo"));
     let mut found = Vec::new();

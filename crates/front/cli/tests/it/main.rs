@@ -24,6 +24,7 @@ mod interrupted;
 mod keeper;
 mod kernel_mounts;
 mod layers;
+mod lazy_containers;
 mod memory;
 mod mistakes;
 mod mkfs;

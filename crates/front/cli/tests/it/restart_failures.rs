@@ -227,7 +227,7 @@ fn a_server_that_is_stopped_is_told_of_as_not_answering() {
     if restart.stderr.contains("which serves it") {
         restart.fails(7, &told);
     } else {
-        // Linux before 6.14 does not say which process serves which mount.
+        // Older kernels do not say which process serves which mount.
         let text = format!("process {number} has not answered for 10 s, and may");
         assert!(restart.stderr.contains(&text), "{}", restart.stderr);
     }

@@ -156,6 +156,7 @@ mod tests {
             media_type: media_type.to_string(),
             digest: Digest::of(b""),
             len,
+            contents: None,
         }
     }
 

@@ -99,6 +99,7 @@ mod tests {
                 media_type: media::OCI_MANIFEST.to_string(),
                 digest: Digest::of(name.as_bytes()),
                 len: 1,
+                contents: None,
             },
             artifact_type: artifact.map(ToString::to_string),
             name: None,

@@ -6,8 +6,10 @@
 use forerun_cache::Digest;
 use serde::Deserialize;
 
+use super::contents::RawAnnotations;
 use super::media;
 use super::platform::Platform;
+use crate::LayerContents;
 
 /// Longest manifest that is read, the usual limit of registries.
 pub(super) const MAX_MANIFEST: usize = 4 << 20;
@@ -74,6 +76,8 @@ pub(super) struct Descriptor {
     pub(super) digest: Digest,
     /// Its length in bytes.
     pub(super) len: u64,
+    /// The table of contents that its annotations name.
+    pub(super) contents: Option<LayerContents>,
 }
 
 /// A manifest in an index.
@@ -109,12 +113,6 @@ struct RawDescriptor {
     artifact_type: Option<String>,
     platform: Option<RawPlatform>,
     annotations: Option<RawAnnotations>,
-}
-
-#[derive(Deserialize)]
-struct RawAnnotations {
-    #[serde(rename = "org.opencontainers.image.ref.name")]
-    name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -185,7 +183,9 @@ fn bounded(count: usize) -> Result<(), BadDocument> {
 }
 
 fn descriptor(raw: RawDescriptor) -> Result<Descriptor, BadDocument> {
+    let annotations = raw.annotations.unwrap_or_default();
     Ok(Descriptor {
+        contents: annotations.contents(&raw.media_type),
         digest: raw
             .digest
             .parse()

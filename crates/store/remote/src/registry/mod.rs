@@ -10,6 +10,7 @@ mod blob;
 mod call;
 mod challenge;
 mod choose;
+mod contents;
 mod credential_helper;
 mod docker_config;
 mod endpoint;

@@ -48,8 +48,9 @@ impl Registry {
     }
 
     /// Finds out whether `name` is an image or a container image, whose layers are merged. The layers come
-    /// without tables: each is verified as a whole before it is used
-    /// ([`RemoteImage::ensure_whole`](crate::RemoteImage::ensure_whole)), also with `require_verified`.
+    /// without tables of chunks: each is verified as a whole before it is used
+    /// ([`RemoteImage::ensure_whole`](crate::RemoteImage::ensure_whole)), or read by a table of contents
+    /// ([`RemoteImage::contents`](crate::RemoteImage::contents)), also with `require_verified`.
     ///
     /// # Errors
     /// The errors of [`Self::open`].
@@ -195,6 +196,7 @@ impl Opening<'_> {
                         media_type,
                         digest,
                         len,
+                        contents: None,
                     });
                     return blob.map(NamedObject::Blob);
                 }
@@ -269,6 +271,7 @@ impl Opening<'_> {
                 blob: table,
             }),
             format,
+            contents: None,
         })
     }
 
@@ -303,7 +306,11 @@ impl Opening<'_> {
             .layers
             .iter()
             .map(|layer| match media::layer(&layer.media_type) {
-                Layer::Tar | Layer::Image => self.whole(layer),
+                Layer::Tar | Layer::Image => {
+                    let mut layout = self.whole(layer)?;
+                    layout.contents = layer.contents;
+                    Ok(layout)
+                }
                 Layer::Wrapped => Err(self.refused(&format!(
                     "its layer {} is compressed or encrypted in a way that is not known here",
                     shown(&layer.media_type)

@@ -265,6 +265,13 @@ impl Scheduler {
         }
     }
 
+    /// Records that the bytes that came for `at` were wrong: other mirrors are asked first from now on.
+    pub fn distrust(&self, at: u64) {
+        if let Some(fetcher) = self.shared.fetcher() {
+            fetcher.distrust(at);
+        }
+    }
+
     /// Reads credentials again and gives all mirrors a new chance.
     pub fn reload(&self) {
         let registry = self.shared.registry().clone();

@@ -41,6 +41,7 @@ pub fn merge(bytes: &[u8]) {
         let image = making.builder.build();
         let source: Arc<dyn ReadAt> = Arc::new(image.source.clone());
         Layer {
+            note: None,
             name: format!("layer{number}").into(),
             fs: image.driver(),
             image: source,

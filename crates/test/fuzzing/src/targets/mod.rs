@@ -15,6 +15,7 @@ mod scan;
 mod spans;
 mod squashfs;
 mod status;
+mod tables;
 mod tar_tree;
 mod tar_walk;
 mod undo;
@@ -73,6 +74,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("tar_tree", tar_tree::run, tar_tree::seeds),
     Target::new("spans_index", spans::index, spans::streams),
     Target::new("tar_kept", spans::kept, spans::kept_indexes),
+    Target::new("tar_table", tables::table, tables::seeds),
     Target::new("tar_walk", tar_walk::run, tar_walk::seeds),
     Target::new("layers_merge", layers::merge, layers::seeds),
     Target::new("exfat_walk", exfat::walk, exfat::images),

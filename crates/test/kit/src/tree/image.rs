@@ -150,6 +150,7 @@ fn copy_extent(
             let len = block.decode_after(&fs.history(block)?, &stored, &mut decoded);
             let len = len.unwrap_or_else(|error| panic!("{block:?} does not decode: {error}"));
             decoded.truncate(len);
+            fs.verify(block, &decoded)?;
             let skip = saturating_usize(u64::from(*skip) + within);
             out.copy_from_slice(&decoded[skip..skip + out.len()]);
         }

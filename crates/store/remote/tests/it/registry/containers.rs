@@ -5,7 +5,8 @@ use std::sync::Arc;
 use forerun_io::ReadAt as _;
 use forerun_remote::registry::{NoPlatform, Platform};
 use forerun_remote::{
-    Opened, Reference, RemoteError, RemoteImage, RemoteOptions, Result, open, open_all,
+    LayerContents, Opened, Reference, RemoteError, RemoteImage, RemoteOptions, Result, open,
+    open_all,
 };
 use forerun_testkit::{TempDir, temp_dir};
 use serde_json::{Value, json};
@@ -183,4 +184,45 @@ fn what_cannot_be_merged_is_refused_by_name() {
     let mut recording = place.options();
     recording.record = Some(place.cache.path().join("list"));
     assert!(error("most", &recording).contains("access list"));
+}
+
+#[test]
+fn tables_of_contents_come_from_the_annotations_of_a_layer() {
+    let bytes = image(300_000);
+    let mut store = Store::default();
+    let config = store.blob(CONFIG, b"{}");
+    let mut layer = store.blob(GZIP, &bytes);
+    let digest = forerun_cache::Digest::of(b"table");
+    layer["annotations"] =
+        json!({"containerd.io/snapshot/stargz/toc.digest": digest.to_string(), "other": "x"});
+    let document = json!({
+        "schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": [layer]
+    });
+    store.manifest("v1", OCI_MANIFEST, &document);
+    let place = Place::new(move |request| store.answer(request));
+    let mut options = place.options();
+    options.readahead = forerun_remote::Readahead::Off;
+    let layers = place.layers("v1", &options).unwrap();
+    let contents = LayerContents::EStargz { digest };
+    assert_eq!(layers[0].contents(), Some(&contents));
+    assert_eq!(layers[0].status().verified_by, Some("contents"));
+    let read = |at: u64| {
+        let mut read = [0; 100];
+        layers[0].read_exact_at(at, &mut read).unwrap();
+        let at = usize::try_from(at).unwrap();
+        assert!(read == bytes[at..at + 100]);
+        layers[0].status().fetched_bytes
+    };
+    // What a reader finds to be wrong is fetched again, and nothing else is.
+    let first = read(70_000);
+    assert_eq!(read(70_000), first);
+    layers[0].distrust(70_000..70_100);
+    let again = read(70_000);
+    assert_eq!(again, 2 * first);
+    layers[0].prefetch_part(&(200_000..u64::MAX));
+    layers[0].ensure_whole(&mut || ()).unwrap();
+    assert_eq!(layers[0].status().verified_by, Some("whole"));
+    let all = layers[0].status().fetched_bytes;
+    layers[0].distrust(0..300_000);
+    assert_eq!(read(70_000), all, "all of it was proven");
 }

@@ -1,0 +1,100 @@
+//! gzip members (RFC 1952): a header, a stream of DEFLATE, its checksum and its length.
+
+use std::cell::RefCell;
+
+use libdeflater::{DecompressionError, Decompressor};
+
+use crate::{DecodeError, deflate};
+
+/// The fields of the header before the optional ones (RFC 1952, section 2.3).
+const HEADER: usize = 10;
+const METHOD_DEFLATE: u8 = 8;
+
+const FHCRC: u8 = 2;
+const FEXTRA: u8 = 4;
+const FNAME: u8 = 8;
+const FCOMMENT: u8 = 16;
+const RESERVED: u8 = 0xe0;
+
+thread_local! {
+    static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
+}
+
+/// Decodes a member and verifies its checksum. Ignores the bytes behind it.
+pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let expected = out.len();
+    let result = DECOMPRESSOR.with_borrow_mut(|context| context.gzip_decompress(input, out));
+    result.map_err(|error| match error {
+        DecompressionError::InsufficientSpace => DecodeError::Long { expected },
+        DecompressionError::BadData => DecodeError::Damaged,
+    })
+}
+
+/// Decodes until `out` is full or the member ends. Verifies no checksum.
+pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let stream = behind_header(input).ok_or(DecodeError::Damaged)?;
+    deflate::decode_prefix(stream, out)
+}
+
+/// Returns the bytes behind the header of a member; nothing if the header is damaged or does not end.
+fn behind_header(input: &[u8]) -> Option<&[u8]> {
+    let (header, mut rest) = input.split_at_checked(HEADER)?;
+    let &[0x1f, 0x8b, METHOD_DEFLATE, flags, ..] = header else {
+        return None;
+    };
+    if flags & RESERVED != 0 {
+        return None;
+    }
+    if flags & FEXTRA != 0 {
+        let (&[low, high], behind) = rest.split_first_chunk::<2>()?;
+        rest = behind.get(usize::from(u16::from_le_bytes([low, high]))..)?;
+    }
+    for text in [FNAME, FCOMMENT] {
+        if flags & text != 0 {
+            let end = rest.iter().position(|&byte| byte == 0)?;
+            rest = rest.get(end + 1..)?;
+        }
+    }
+    if flags & FHCRC != 0 {
+        rest = rest.get(2..)?;
+    }
+    Some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_end_behind_their_optional_fields() {
+        let header = |flags: u8, fields: &[u8]| {
+            let mut member = vec![0x1f, 0x8b, 8, flags, 0, 0, 0, 0, 0, 3];
+            member.extend_from_slice(fields);
+            member
+        };
+        let after = |flags: u8, fields: &[u8]| {
+            let member = header(flags, fields);
+            behind_header(&member).map(<[u8]>::to_vec)
+        };
+        assert_eq!(after(0, b"data"), Some(b"data".to_vec()));
+        assert_eq!(after(FEXTRA, b"\x03\x00abcdata"), Some(b"data".to_vec()));
+        assert_eq!(
+            after(
+                FEXTRA | FNAME | FCOMMENT | FHCRC,
+                b"\x01\x00aname\0why\0hcdata"
+            ),
+            Some(b"data".to_vec())
+        );
+        for (flags, fields) in [
+            (FEXTRA, &b"\x05\x00ab"[..]),
+            (FEXTRA, b"\x05"),
+            (FNAME, b"no end"),
+            (FHCRC, b"h"),
+            (RESERVED, b"data"),
+        ] {
+            assert_eq!(after(flags, fields), None, "{flags:#x}");
+        }
+        assert_eq!(behind_header(b"\x1f\x8b\x08"), None);
+        assert_eq!(behind_header(b"\x1f\x8b\x07\0\0\0\0\0\0\0"), None);
+    }
+}

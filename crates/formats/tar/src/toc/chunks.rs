@@ -1,0 +1,273 @@
+//! The pieces of all files, the members of the compressed archive that hold them, and their digests.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_codec::Codec;
+use forerun_io::{BlobId, Limits, saturating_usize};
+use forerun_spans::Compression;
+use forerun_vfs::{Bound, DecodedLen, EncodedBlock, Error, Padding, Place, Result};
+
+use super::digest::{self, Sha};
+use super::error::TocCheck;
+use crate::node::Node;
+
+/// A piece of a file: a chunk, in the words of the specifications.
+#[derive(Clone, Debug)]
+pub struct TocPiece {
+    /// Offset in the file.
+    pub logical: u64,
+    pub len: u64,
+    /// Offset of the member that holds it: of gzip, or a frame of Zstandard.
+    pub offset: u64,
+    /// Offset in what the member decodes to.
+    pub inner: u64,
+    /// End of the frame.
+    pub end: u64,
+    /// Digest; none for zeros, which are not read.
+    pub digest: Option<Sha>,
+}
+
+/// The pieces of a file, as a range of all pieces.
+pub struct FilePieces(pub Range<usize>);
+
+/// A member of gzip or a frame of Zstandard.
+#[derive(Debug)]
+struct TocMember {
+    offset: u64,
+    len: u32,
+    /// Bytes to decode: to the end of the last piece.
+    decoded: u32,
+    /// Its pieces, as a range of the order.
+    pieces: Range<usize>,
+}
+
+/// The pieces of an archive.
+pub struct Chunks {
+    compression: Compression,
+    pieces: Vec<TocPiece>,
+    files: Vec<FilePieces>,
+    /// The stored pieces by their place.
+    order: Vec<usize>,
+    members: Vec<TocMember>,
+    /// The part of the archive that its maker wants read ahead.
+    pub prefetch: Range<u64>,
+}
+
+impl Chunks {
+    /// Puts pieces in order. The data of the archive ends at `data_end`.
+    ///
+    /// # Errors
+    /// `Corrupt` for pieces that overlap, or end behind the data; `Limit`.
+    pub fn new(
+        compression: Compression,
+        (pieces, files): (Vec<TocPiece>, Vec<FilePieces>),
+        data_end: u64,
+        limits: &Limits,
+    ) -> Result<Self> {
+        let stored = pieces.iter().enumerate();
+        let mut order: Vec<usize> = stored
+            .filter(|(_, piece)| piece.digest.is_some())
+            .map(|(at, _)| at)
+            .collect();
+        order.sort_unstable_by_key(|&at| pieces.get(at).map(|piece| (piece.offset, piece.inner)));
+        let mut chunks = Self {
+            compression,
+            pieces,
+            files,
+            order,
+            members: Vec::new(),
+            prefetch: 0..0,
+        };
+        chunks.members = chunks.members(data_end, limits)?;
+        Ok(chunks)
+    }
+
+    /// Sets what is to be read ahead: all before the landmark.
+    pub fn set_landmark(&mut self, landmark: Option<(u64, u64)>) {
+        let end = landmark.and_then(|(offset, inner)| {
+            let member = self.member(offset)?;
+            // What is before it in its own member is wanted too.
+            let own = if inner > 0 { u64::from(member.len) } else { 0 };
+            Some(offset.saturating_add(own))
+        });
+        self.prefetch = 0..end.unwrap_or(0);
+    }
+
+    /// Returns the compression.
+    pub const fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// Returns the number of pieces.
+    pub fn count(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Visits the places of the bytes of a file in `range`, until the visitor breaks.
+    pub fn map(
+        &self,
+        node: &Node,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Range<u64>, Place) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let range = range.start..range.end.min(node.size);
+        let file = self.files.get(saturating_usize(node.data));
+        let pieces = file.and_then(|file| self.pieces.get(file.0.clone()));
+        let pieces = pieces.unwrap_or_default();
+        let first =
+            pieces.partition_point(|piece| piece.logical.saturating_add(piece.len) <= range.start);
+        for piece in pieces.get(first..).unwrap_or_default() {
+            let end = piece.logical.saturating_add(piece.len);
+            let part = piece.logical.max(range.start)..end.min(range.end);
+            if part.is_empty() {
+                break;
+            }
+            let within = part.start - piece.logical;
+            visit(part, self.place(piece, within))?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn place(&self, piece: &TocPiece, within: u64) -> Place {
+        // Each stored piece has a member, and none is longer than `Limits::block_len`.
+        let Some(member) = self.member(piece.offset).filter(|_| piece.digest.is_some()) else {
+            return Place::Zero;
+        };
+        Place::Encoded {
+            block: self.block(member),
+            skip: u32::try_from(piece.inner.saturating_add(within)).unwrap_or(u32::MAX),
+        }
+    }
+
+    const fn block(&self, member: &TocMember) -> EncodedBlock {
+        let (codec, decoded_len) = match self.compression {
+            // Headers of other members of the archive follow the pieces.
+            Compression::Gzip => (Codec::Gzip, DecodedLen::Prefix(member.decoded)),
+            _ => (Codec::Zstd, DecodedLen::Exact(member.decoded)),
+        };
+        EncodedBlock {
+            blob: BlobId::IMAGE,
+            offset: member.offset,
+            len: member.len,
+            codec,
+            decoded_len,
+            padding: Padding::None,
+        }
+    }
+
+    /// Returns the blocks of all members.
+    pub fn blocks(&self) -> impl Iterator<Item = EncodedBlock> {
+        self.members.iter().map(|member| self.block(member))
+    }
+
+    /// Compares what a member decodes to with the digests of its pieces.
+    ///
+    /// # Errors
+    /// `Corrupt` for another digest, or a block that is no member.
+    pub fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
+        let member = self.member(block.offset);
+        let member = member.filter(|member| self.block(member) == *block);
+        let member = member.ok_or_else(|| TocCheck::Unknown.at(block.offset))?;
+        let order = self.order.get(member.pieces.clone()).unwrap_or_default();
+        for piece in order.iter().filter_map(|&at| self.pieces.get(at)) {
+            let start = saturating_usize(piece.inner);
+            let end = start.saturating_add(saturating_usize(piece.len));
+            let bytes = decoded.get(start..end).unwrap_or_default();
+            let found = digest::of(bytes);
+            if Some(found) != piece.digest {
+                let check = TocCheck::Piece {
+                    start: piece.inner,
+                    len: piece.len,
+                    expected: digest::hex(&piece.digest.unwrap_or_default()),
+                    found: digest::hex(&found),
+                };
+                return Err(check.at(block.offset));
+            }
+        }
+        Ok(())
+    }
+
+    fn member(&self, offset: u64) -> Option<&TocMember> {
+        let found = self
+            .members
+            .binary_search_by_key(&offset, |member| member.offset);
+        self.members.get(found.ok()?)
+    }
+
+    /// Groups the pieces by the members that hold them.
+    fn members(&self, data_end: u64, limits: &Limits) -> Result<Vec<TocMember>> {
+        let mut members: Vec<TocMember> = Vec::new();
+        let mut start = 0;
+        while let Some(first) = self.piece(start) {
+            let len = self.order.get(start..).unwrap_or_default().iter();
+            let len = len
+                .take_while(|&&at| {
+                    self.pieces.get(at).map(|piece| piece.offset) == Some(first.offset)
+                })
+                .count();
+            let end = start.saturating_add(len.max(1));
+            let next = self.piece(end).map(|piece| piece.offset);
+            let member = self.group(start..end, next, data_end)?;
+            if member.len > limits.block_len {
+                let what = format!("piece at {:#x} of the archive, in bytes,", member.offset);
+                let most = u64::from(limits.block_len);
+                return Err(Error::limit(Bound::Other, what, most));
+            }
+            members.push(member);
+            start = end;
+        }
+        Ok(members)
+    }
+
+    /// Returns the piece at a place of the order.
+    fn piece(&self, place: usize) -> Option<&TocPiece> {
+        self.pieces.get(*self.order.get(place)?)
+    }
+
+    /// Makes a member of the pieces at these places of the order, which begin at one offset. The next member begins
+    /// at `next`.
+    fn group(&self, places: Range<usize>, next: Option<u64>, data_end: u64) -> Result<TocMember> {
+        let (mut offset, mut stored_end, mut decoded) = (0, 0, 0_u64);
+        for (number, piece) in places.clone().filter_map(|at| self.piece(at)).enumerate() {
+            offset = piece.offset;
+            if number > 0 && piece.inner < decoded {
+                let (first, second) = (offset, offset);
+                return Err(TocCheck::Overlap { first, second }.at(offset));
+            }
+            decoded = piece.inner.saturating_add(piece.len);
+            stored_end = piece.end;
+        }
+        let end = match self.compression {
+            Compression::Gzip => next.unwrap_or(data_end),
+            _ => stored_end,
+        };
+        if let Some(second) = next.filter(|&next| next < end) {
+            let first = offset;
+            return Err(TocCheck::Overlap { first, second }.at(offset));
+        }
+        if end > data_end || end <= offset {
+            let limit = data_end;
+            let end = end.max(offset);
+            return Err(TocCheck::Behind { end, limit }.at(offset));
+        }
+        // Headers that follow a piece in its member are not needed.
+        let len = match self.compression {
+            Compression::Gzip => (end - offset).min(longest(decoded)),
+            _ => end - offset,
+        };
+        Ok(TocMember {
+            offset,
+            len: u32::try_from(len).unwrap_or(u32::MAX),
+            // Bounded where the piece was added.
+            decoded: u32::try_from(decoded).unwrap_or(u32::MAX),
+            pieces: places,
+        })
+    }
+}
+
+/// Returns the most bytes that gzip takes for `decoded` bytes: 9 bits for each with the codes that no encoder does worse
+/// than, and a header with names.
+const fn longest(decoded: u64) -> u64 {
+    const HEADER: u64 = 64 << 10;
+    decoded.saturating_add(decoded / 8).saturating_add(HEADER)
+}

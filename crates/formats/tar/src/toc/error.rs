@@ -1,0 +1,79 @@
+//! The checks a table of contents can fail, one variant each.
+
+use forerun_vfs::{Corrupt, Error};
+
+/// A failed check. The offset of the table, or of the piece, is stored beside it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TocCheck {
+    #[error("the archive does not end with the footer of a table of contents")]
+    Footer,
+    #[error(
+        "the table of contents is said to be at {offset:#x}, {len} bytes long; the archive has {source_len}"
+    )]
+    Outside {
+        offset: u64,
+        len: u64,
+        source_len: u64,
+    },
+    #[error("the table of contents has the digest sha256:{found}, not sha256:{expected}")]
+    Digest { expected: String, found: String },
+    #[error("the table of contents cannot be decoded")]
+    Damaged,
+    #[error("the table of contents is no file stargz.index.json in an archive")]
+    NoFile,
+    #[error("the table of contents is no JSON of the expected form: {reason}")]
+    Json { reason: String },
+    #[error("entry {entry} ({name:?}) of the table of contents: {what}")]
+    Entry {
+        entry: u64,
+        name: String,
+        what: EntryCheck,
+    },
+    #[error("the pieces at {first:#x} and {second:#x} of the archive overlap")]
+    Overlap { first: u64, second: u64 },
+    #[error("the piece ends at {end:#x}, behind the data of the archive, which ends at {limit:#x}")]
+    Behind { end: u64, limit: u64 },
+    #[error(
+        "the {len} bytes from {start} on of what is stored here have the digest sha256:{found}, not sha256:{expected}"
+    )]
+    Piece {
+        start: u64,
+        len: u64,
+        expected: String,
+        found: String,
+    },
+    #[error("no entry of the table of contents has a piece here")]
+    Unknown,
+}
+
+/// A failed check of one entry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EntryCheck {
+    #[error("it has the unknown type {0:?}")]
+    Kind(String),
+    #[error("it has no place in a tree: {0}")]
+    Path(String),
+    #[error("the {field} is out of range: {value}")]
+    Range { field: &'static str, value: String },
+    #[error("it is a piece of no file before it")]
+    NoFile,
+    #[error("the piece begins at byte {found} of the file, not at {expected}")]
+    Gap { found: u64, expected: u64 },
+    #[error("its pieces end at byte {end}; the file has {size} bytes")]
+    Size { end: u64, size: u64 },
+    #[error("it has no digest")]
+    NoDigest,
+    #[error("the digest {0:?} is not of SHA-256")]
+    BadDigest(String),
+    #[error("it does not say where its stored bytes end")]
+    NoEnd,
+    #[error("it is one of too many with xattrs")]
+    Xattrs,
+}
+
+impl TocCheck {
+    /// Returns the error that this check failed at `offset` of the archive.
+    pub fn at(self, offset: u64) -> Error {
+        Corrupt::new("tar", None, offset, self).into()
+    }
+}

@@ -1,0 +1,208 @@
+//! Finds a table of contents in an archive, compares it with its digest, and decodes it.
+
+use std::sync::Arc;
+
+use forerun_codec::Codec;
+use forerun_io::{Limits, MemorySource, ReadAt, saturating_usize, u64_from};
+use forerun_spans::{Compression, IndexOptions};
+use forerun_vfs::{Bound, Error, FileType, OpenWith, ProvenTable, Result, TablePlace};
+
+use super::digest::{self, Sha};
+use super::error::TocCheck;
+use crate::header::BLOCK;
+use crate::index;
+
+/// The member that holds the table of an eStargz archive.
+pub const FILE_NAME: &[u8] = b"stargz.index.json";
+
+/// The footer of eStargz: a gzip header with an extra field of 26 bytes, an empty block, checksum and length.
+const FOOTER: usize = 51;
+/// The footer of stargz, its predecessor, whose extra field has no header of its own.
+const OLD_FOOTER: usize = 47;
+/// Bytes of a gzip header before the extra field.
+const GZIP_HEADER: usize = 10;
+/// Hexadecimal digits of the table's offset, and the magic behind them.
+const DIGITS: usize = 16;
+const MAGIC: &[u8] = b"STARGZ";
+
+/// A table that has its digest.
+pub struct LocatedTable {
+    pub json: Vec<u8>,
+    /// Offset in the archive: the data ends there.
+    pub offset: u64,
+    /// The compression of the archive.
+    pub compression: Compression,
+}
+
+/// Reads the table.
+///
+/// # Errors
+/// `Corrupt` at the place of the footer or of the table; `Limit` for one that is too long; `Io`.
+pub fn read(source: &dyn ReadAt, table: &ProvenTable, limits: &Limits) -> Result<LocatedTable> {
+    match table.place {
+        TablePlace::Footer => in_archive(source, &table.digest, limits),
+        TablePlace::At {
+            offset,
+            len,
+            decoded_len,
+        } => {
+            bounded(decoded_len, limits)?;
+            let stored = part(source, offset, len, limits)?;
+            compare(&stored, &table.digest, offset)?;
+            let mut json = vec![0; saturating_usize(decoded_len)];
+            let decoded = Codec::Zstd.decode(&stored, &mut json);
+            decoded.map_err(|_| TocCheck::Damaged.at(offset))?;
+            Ok(LocatedTable {
+                json,
+                offset,
+                compression: Compression::Zstd,
+            })
+        }
+    }
+}
+
+/// Reads the table of an eStargz archive: a member of its own, which the footer leads to.
+fn in_archive(source: &dyn ReadAt, expected: &Sha, limits: &Limits) -> Result<LocatedTable> {
+    let source_len = source.len();
+    let (offset, footer) = footer(source)?;
+    let Some(len) = footer.checked_sub(offset) else {
+        let len = 0;
+        return Err(outside(offset, len, source_len).at(footer));
+    };
+    let stored = part(source, offset, len, limits)?;
+    let archive = decode(&stored, offset, limits)?;
+    let json = table_of(archive, offset, limits)?;
+    compare(&json, expected, offset)?;
+    Ok(LocatedTable {
+        json,
+        offset,
+        compression: Compression::Gzip,
+    })
+}
+
+const fn outside(offset: u64, len: u64, source_len: u64) -> TocCheck {
+    TocCheck::Outside {
+        offset,
+        len,
+        source_len,
+    }
+}
+
+/// Reads the footer. Returns the offset of the table that it names, and its own.
+fn footer(source: &dyn ReadAt) -> Result<(u64, u64)> {
+    let len = source.len();
+    let start = len.saturating_sub(u64_from(FOOTER));
+    let mut bytes = vec![0; saturating_usize(len - start)];
+    let read = source.read_exact_at(start, &mut bytes);
+    read.map_err(|error| Error::io(start, bytes.len(), error))?;
+    for footer in [FOOTER, OLD_FOOTER] {
+        let at = bytes.len().checked_sub(footer);
+        let found = at.and_then(|at| Some((at, table_offset(bytes.get(at..)?)?)));
+        if let Some((at, offset)) = found {
+            return Ok((offset, start.saturating_add(u64_from(at))));
+        }
+    }
+    Err(TocCheck::Footer.at(start))
+}
+
+/// Parses a footer.
+fn table_offset(footer: &[u8]) -> Option<u64> {
+    const EXTRA: u8 = 4;
+    let (header, rest) = footer.split_at_checked(GZIP_HEADER)?;
+    let &[0x1f, 0x8b, 8, EXTRA, ..] = header else {
+        return None;
+    };
+    let lead: &[u8] = match footer.len() {
+        FOOTER => b"\x1a\x00SG\x16\x00",
+        _ => b"\x16\x00",
+    };
+    let (digits, rest) = rest.strip_prefix(lead)?.split_at_checked(DIGITS)?;
+    rest.starts_with(MAGIC).then_some(())?;
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u64::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// Reads a part of the archive that must lie in it.
+fn part(source: &dyn ReadAt, offset: u64, len: u64, limits: &Limits) -> Result<Vec<u8>> {
+    let source_len = source.len();
+    if offset
+        .checked_add(len)
+        .is_none_or(|end| end > source_len || len == 0)
+    {
+        return Err(outside(offset, len, source_len).at(offset));
+    }
+    bounded(len, limits)?;
+    source.will_need(offset..offset.saturating_add(len));
+    let mut bytes = vec![0; saturating_usize(len)];
+    let read = source.read_exact_at(offset, &mut bytes);
+    read.map_err(|error| Error::io(offset, bytes.len(), error))?;
+    Ok(bytes)
+}
+
+/// Refuses a table that would take too much memory beside the tree that is made of it.
+fn bounded(len: u64, limits: &Limits) -> Result<()> {
+    let most = limits.walk_bytes / 2;
+    match len <= most {
+        true => Ok(()),
+        false => Err(Error::limit(
+            Bound::WalkMemory,
+            "length of the table of contents",
+            most,
+        )),
+    }
+}
+
+fn compare(bytes: &[u8], expected: &Sha, offset: u64) -> Result<()> {
+    let found = digest::of(bytes);
+    if found == *expected {
+        return Ok(());
+    }
+    let (expected, found) = (digest::hex(expected), digest::hex(&found));
+    Err(TocCheck::Digest { expected, found }.at(offset))
+}
+
+/// Decodes the members of gzip that hold the archive of the table.
+fn decode(stored: &[u8], offset: u64, limits: &Limits) -> Result<Vec<u8>> {
+    let options = IndexOptions {
+        limits: limits.clone(),
+        ..IndexOptions::default()
+    };
+    let mut archive = Vec::new();
+    let mut sink = |bytes: &[u8]| {
+        bounded(u64_from(archive.len().saturating_add(bytes.len())), limits)?;
+        archive.extend_from_slice(bytes);
+        Ok(())
+    };
+    let source = MemorySource::new(stored);
+    match forerun_spans::index(&source, Compression::Gzip, &options, &mut sink) {
+        Ok(_) => Ok(archive),
+        Err(Error::Corrupt(_)) => Err(TocCheck::Damaged.at(offset)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the table out of the archive that holds it.
+fn table_of(archive: Vec<u8>, offset: u64, limits: &Limits) -> Result<Vec<u8>> {
+    let none = || TocCheck::NoFile.at(offset);
+    let source = Arc::new(MemorySource::new(archive));
+    let head = forerun_vfs::read_head(&*source, BLOCK)?;
+    let mut with = OpenWith::new(Arc::<MemorySource>::clone(&source));
+    with.limits = limits.clone();
+    let index = index::read(&*source, &head, &with).map_err(|error| match error {
+        Error::Corrupt(_) | Error::Unsupported(_) => none(),
+        error => error,
+    })?;
+    let tree = &index.tree;
+    let node = tree.lookup(tree.root(), FILE_NAME)?.ok_or_else(none)?;
+    let node = tree.node(node)?;
+    if node.kind != FileType::Regular || node.extra.is_some() {
+        return Err(none());
+    }
+    // The parser has compared the end of the file with that of the archive.
+    let mut json = vec![0; saturating_usize(node.size)];
+    let read = source.read_exact_at(node.data, &mut json);
+    read.map_err(|_| none())?;
+    Ok(json)
+}

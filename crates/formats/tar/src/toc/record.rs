@@ -1,0 +1,266 @@
+//! Makes a tree and the places of its files of the entries of a table.
+
+use forerun_io::{Limits, u64_from};
+use forerun_spans::Compression;
+use forerun_vfs::{Bound, Error, Held, Result};
+
+use super::chunks::{Chunks, FilePieces, TocPiece};
+use super::digest::{self, Sha};
+use super::entry::TocEntry;
+use super::error::{EntryCheck, TocCheck};
+use super::locate::FILE_NAME;
+use crate::error::{Check, lossy};
+use crate::index::{Facts, Index};
+use crate::tree::Builder;
+
+/// A file of eStargz that ends what its maker wants read ahead.
+const LANDMARK: &str = ".prefetch.landmark";
+/// A file of eStargz that says that nothing is to be read ahead.
+const NO_LANDMARK: &str = ".no.prefetch.landmark";
+/// Most warnings that are kept; the others are counted.
+const WARNINGS_MAX: usize = 64;
+
+/// Takes the entries of a table in order.
+pub struct TocRecorder {
+    compression: Compression,
+    /// Offset of the table in the archive.
+    offset: u64,
+    limits: Limits,
+    held: Held,
+    builder: Builder,
+    pieces: Vec<TocPiece>,
+    files: Vec<FilePieces>,
+    open: Option<OpenFile>,
+    /// Place of the landmark: its member, and its offset in what that decodes to.
+    landmark: Option<(u64, u64)>,
+    facts: Facts,
+}
+
+/// The file whose pieces come.
+struct OpenFile {
+    entry: u64,
+    name: String,
+    size: u64,
+    /// Where its stored bytes end, if it says so.
+    end_offset: u64,
+    /// Bytes of the pieces so far.
+    covered: u64,
+}
+
+impl TocRecorder {
+    pub fn new(compression: Compression, offset: u64, limits: &Limits) -> Self {
+        Self {
+            compression,
+            offset,
+            limits: limits.clone(),
+            held: Held::new(limits),
+            // The links of a table are within it.
+            builder: Builder::new(limits, false),
+            pieces: Vec::new(),
+            files: Vec::new(),
+            open: None,
+            landmark: None,
+            facts: Facts::default(),
+        }
+    }
+
+    /// Returns the offset of the table.
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Takes the next entry.
+    ///
+    /// # Errors
+    /// `Corrupt` with what is wrong with it, `Limit`.
+    pub fn add(&mut self, entry: TocEntry) -> Result<()> {
+        let number = self.facts.members;
+        self.facts.members += 1;
+        let name = lossy(entry.name.as_bytes());
+        let refused = |what| {
+            let (entry, name) = (number, name.clone());
+            TocCheck::Entry { entry, name, what }
+        };
+        if entry.is_piece() {
+            let is_of = |open: &OpenFile| open.name == entry.name;
+            if !self.open.as_ref().is_some_and(is_of) {
+                return Err(refused(EntryCheck::NoFile).at(self.offset));
+            }
+            return self.piece(&entry, number);
+        }
+        self.close()?;
+        let mut data = 0;
+        if entry.kind == "reg" && entry.size > 0 {
+            data = u64_from(self.files.len());
+            self.begin(&entry, number)?;
+        }
+        let is_estargz = self.compression == Compression::Gzip;
+        if is_estargz && entry.path() == LANDMARK {
+            self.landmark = Some((entry.offset, entry.inner_offset));
+        }
+        let hidden = [LANDMARK.as_bytes(), NO_LANDMARK.as_bytes(), FILE_NAME];
+        if is_estargz && hidden.contains(&entry.path().as_bytes()) {
+            return Ok(());
+        }
+        let member = entry.member(number, data);
+        let member = member.map_err(|what| refused(what).at(self.offset))?;
+        match self.builder.add(member)? {
+            None => Ok(()),
+            Some(check @ (Check::Climbs { .. } | Check::Name { .. })) => {
+                Err(refused(EntryCheck::Path(check.to_string())).at(self.offset))
+            }
+            Some(check) => {
+                self.warn(check);
+                Ok(())
+            }
+        }
+    }
+
+    /// Begins a file with its first piece.
+    fn begin(&mut self, entry: &TocEntry, number: u64) -> Result<()> {
+        self.held
+            .add(size_of::<FilePieces>().saturating_add(entry.name.len()))?;
+        let first = self.pieces.len();
+        self.files.push(FilePieces(first..first));
+        self.open = Some(OpenFile {
+            entry: number,
+            name: entry.name.clone(),
+            size: entry.size,
+            end_offset: entry.end_offset,
+            covered: 0,
+        });
+        self.piece(entry, number)
+    }
+
+    /// Adds a piece of the open file.
+    fn piece(&mut self, entry: &TocEntry, number: u64) -> Result<()> {
+        let Some(open) = &self.open else {
+            return Ok(());
+        };
+        let refused = |what| {
+            let (entry, name) = (number, lossy(open.name.as_bytes()));
+            TocCheck::Entry { entry, name, what }.at(self.offset)
+        };
+        let (covered, size) = (open.covered, open.size);
+        if entry.chunk_offset != covered {
+            let (found, expected) = (entry.chunk_offset, covered);
+            return Err(refused(EntryCheck::Gap { found, expected }));
+        }
+        // The last piece need not say how long it is.
+        let len = match entry.chunk_size {
+            0 => size.saturating_sub(covered),
+            len => len,
+        };
+        let end = covered.saturating_add(len);
+        if end > size || len == 0 {
+            return Err(refused(EntryCheck::Size { end, size }));
+        }
+        let is_zeros = self.compression == Compression::Zstd && entry.chunk_type == "zeros";
+        let is_whole = len == size;
+        let digest = match is_zeros {
+            true => None,
+            false => Some(piece_digest(entry, is_whole).map_err(refused)?),
+        };
+        let piece = TocPiece {
+            logical: covered,
+            len,
+            offset: entry.offset,
+            inner: match self.compression {
+                Compression::Gzip => entry.inner_offset,
+                _ => 0,
+            },
+            end: 0,
+            digest,
+        };
+        self.bound(&piece)?;
+        self.held.add(size_of::<TocPiece>() + size_of::<u64>())?;
+        self.end_last(entry.offset);
+        self.pieces.push(piece);
+        if let (Some(file), Some(open)) = (self.files.last_mut(), &mut self.open) {
+            file.0.end = self.pieces.len();
+            open.covered = end;
+        }
+        Ok(())
+    }
+
+    /// Refuses a piece that is too long to be decoded as one.
+    fn bound(&self, piece: &TocPiece) -> Result<()> {
+        let most = u64::from(self.limits.block_len);
+        if piece.digest.is_none() || piece.inner.saturating_add(piece.len) <= most {
+            return Ok(());
+        }
+        let at = piece.offset;
+        let what = format!("what is decoded for a piece at {at:#x} of the archive, in bytes,");
+        Err(Error::limit(Bound::Other, what, most))
+    }
+
+    /// Sets the end of the last piece of the open file, which the next one or the file tells.
+    fn end_last(&mut self, end: u64) {
+        let has_pieces = self.open.as_ref().is_some_and(|open| open.covered > 0);
+        if let Some(last) = self.pieces.last_mut().filter(|_| has_pieces) {
+            last.end = end;
+        }
+    }
+
+    /// Ends the open file.
+    fn close(&mut self) -> Result<()> {
+        let end_offset = self.open.as_ref().map_or(0, |open| open.end_offset);
+        self.end_last(end_offset);
+        let Some(open) = self.open.take() else {
+            return Ok(());
+        };
+        let what = match (open.covered == open.size, self.compression) {
+            (true, Compression::Zstd) if open.end_offset == 0 => EntryCheck::NoEnd,
+            (true, _) => return Ok(()),
+            (false, _) => EntryCheck::Size {
+                end: open.covered,
+                size: open.size,
+            },
+        };
+        let (entry, name) = (open.entry, lossy(open.name.as_bytes()));
+        Err(TocCheck::Entry { entry, name, what }.at(self.offset))
+    }
+
+    fn warn(&mut self, check: Check) {
+        let facts = &mut self.facts;
+        match facts.warnings.len() < WARNINGS_MAX {
+            true => facts.warnings.push((self.offset, check)),
+            false => facts.more_warnings += 1,
+        }
+    }
+
+    /// Returns the tree, and the places of all pieces in an archive of `source_len` bytes.
+    ///
+    /// # Errors
+    /// `Corrupt` for pieces that overlap or lie elsewhere than in the archive; `Limit`.
+    pub fn finish(mut self, source_len: u64) -> Result<(Index, Chunks)> {
+        self.close()?;
+        let end = self.offset.min(source_len);
+        let mut chunks = Chunks::new(
+            self.compression,
+            (self.pieces, self.files),
+            end,
+            &self.limits,
+        )?;
+        chunks.set_landmark(self.landmark);
+        self.facts.len = source_len;
+        let index = Index {
+            tree: self.builder.finish(),
+            facts: self.facts,
+            damage: None,
+        };
+        Ok((index, chunks))
+    }
+}
+
+/// Returns the digest of a piece. That of a file in one piece may be the digest of the file.
+fn piece_digest(entry: &TocEntry, is_whole: bool) -> std::result::Result<Sha, EntryCheck> {
+    let text = match entry.chunk_digest.as_str() {
+        "" if is_whole => &entry.digest,
+        text => text,
+    };
+    if text.is_empty() {
+        return Err(EntryCheck::NoDigest);
+    }
+    digest::parse(text).ok_or_else(|| EntryCheck::BadDigest(lossy(text.as_bytes())))
+}

@@ -1,0 +1,511 @@
+//! Archives with tables of contents: read by the table as without it, and refused where the table lies.
+
+use std::sync::Arc;
+
+use forerun_engine::EngineOptions;
+use forerun_io::{Limits, MemorySource, ReadAt};
+use forerun_tar::Tar;
+use forerun_testkit::conformance::check_filesystem;
+use forerun_testkit::indexed::{
+    IndexedArchive, IndexedOptions, estargz, estargz_of, zstd_chunked, zstd_chunked_of,
+};
+use forerun_testkit::opened::reader_on;
+use forerun_testkit::{CountingSource, Keeps, TreeModel, mutate};
+use forerun_vfs::{Error, FileSystem, OpenWith, ProvenTable, Result, TablePlace};
+use serde_json::{Value, json};
+
+use crate::common::{archive, member, node, record};
+
+fn open(blob: &[u8], table: ProvenTable) -> Result<Tar> {
+    open_source(Arc::new(MemorySource::new(blob)), Some(table))
+}
+
+fn open_source(source: Arc<dyn ReadAt>, table: Option<ProvenTable>) -> Result<Tar> {
+    let mut with = OpenWith::new(source);
+    with.table = table;
+    Tar::open_with(&with)
+}
+
+fn noise(len: u32) -> Vec<u8> {
+    let mixed = |at: u32| at.wrapping_mul(2_654_435_761).to_be_bytes()[1];
+    (0..len).map(mixed).collect()
+}
+
+/// Makes an archive of every kind of node, with files of several chunks and holes.
+fn plain() -> Vec<u8> {
+    let large = noise(200_000);
+    let holes = [noise(1000), vec![0; 150_000], noise(10)].concat();
+    let attributes = record("SCHILY.xattr.user.x", b"y\0z");
+    archive(&[
+        member(b'5', b"./", b"", b""),
+        member(b'5', b"./bin/", b"", b""),
+        member(b'0', b"./bin/large", b"", &large),
+        member(b'0', b"./bin/holes", b"", &holes),
+        member(b'0', b"./etc/.wh.gone", b"", b""),
+        member(b'x', b"pax", b"", &attributes),
+        member(b'0', b"./etc/passwd", b"", b"root\n"),
+        member(b'1', b"./etc/hard", b"./etc/passwd", b""),
+        member(b'2', b"./etc/link", b"passwd", b""),
+        member(b'6', b"./etc/fifo", b"", b""),
+        member(b'0', b"./etc/twice", b"", b"first"),
+        member(b'0', b"./etc/twice", b"", b"second"),
+    ])
+}
+
+fn forms() -> Vec<IndexedArchive> {
+    let plain = plain();
+    let merged = IndexedOptions {
+        member_len: 100_000,
+        ..IndexedOptions::default()
+    };
+    let short = IndexedOptions {
+        chunk_len: 777,
+        landmark: Some("./etc/passwd".to_string()),
+        ..IndexedOptions::default()
+    };
+    vec![
+        estargz(&plain, &IndexedOptions::default()),
+        estargz(&plain, &merged),
+        estargz(&plain, &short),
+        zstd_chunked(&plain, &IndexedOptions::default()),
+        zstd_chunked(&plain, &short),
+    ]
+}
+
+/// Reads all files by the engine.
+fn model(fs: Arc<dyn FileSystem>, source: Arc<dyn ReadAt>) -> Result<TreeModel> {
+    let options = EngineOptions::default();
+    let reader = reader_on(Arc::clone(&fs), source, options, Limits::default());
+    TreeModel::of_reader(&*fs, |node, offset, out| {
+        let data = reader.read(node, offset, out.len())?;
+        out[..data.len()].copy_from_slice(&data);
+        Ok(data.len())
+    })
+}
+
+#[test]
+fn the_table_shows_the_tree_of_the_archive() {
+    let source = MemorySource::new(plain());
+    let without = Tar::open(Arc::new(source.clone()), &Limits::default()).unwrap();
+    let expected = TreeModel::of_image(&without, &source).unwrap();
+    for form in forms() {
+        let source = Arc::new(MemorySource::new(&form.blob[..]));
+        let fs = Arc::new(open(&form.blob, form.table).unwrap());
+        check_filesystem(&*fs, &Limits::default());
+        let tree = TreeModel::of_image(&*fs, &*source).unwrap();
+        expected.assert_same(&tree, &Keeps::EVERYTHING);
+        let tree = model(fs.clone(), source.clone()).unwrap();
+        expected.assert_same(&tree, &Keeps::EVERYTHING);
+        let attributes = |fs: &Tar| {
+            let (mut found, passwd) = (Vec::new(), node(fs, "etc/passwd").unwrap());
+            let mut note = |name: &[u8], value: &[u8]| found.push((name.to_vec(), value.to_vec()));
+            fs.xattrs(passwd, &mut note).unwrap();
+            found
+        };
+        assert_eq!(attributes(&fs), attributes(&without));
+        // Without the digest of its table it is an archive like others.
+        let whole = open_source(source, None).unwrap();
+        let landmark = node(&whole, ".prefetch.landmark").or(node(&whole, ".no.prefetch.landmark"));
+        let is_estargz = form.table.place == TablePlace::Footer;
+        assert_eq!(landmark.is_some(), is_estargz);
+        assert_eq!(node(&fs, ".no.prefetch.landmark"), None);
+    }
+}
+
+#[test]
+fn only_the_table_is_read_before_a_file_is_and_then_only_its_chunks() {
+    for form in forms() {
+        let source = Arc::new(CountingSource::new(MemorySource::new(&form.blob[..])));
+        let fs = Arc::new(open_source(source.clone(), Some(form.table)).unwrap());
+        let first = source.take_log();
+        assert!(first.iter().all(|read| read.start >= form.data_len as u64));
+        let passwd = node(&fs, "etc/passwd").unwrap();
+        assert_eq!(source.take_log(), []);
+        let reader = reader_on(
+            fs,
+            source.clone(),
+            EngineOptions::default(),
+            Limits::default(),
+        );
+        assert_eq!(&*reader.read(passwd, 0, 100).unwrap(), b"root\n");
+        let read: u64 = source
+            .take_log()
+            .iter()
+            .map(|read| read.end - read.start)
+            .sum();
+        assert!(
+            read * 2 < form.data_len as u64,
+            "{read} of {}",
+            form.data_len
+        );
+        assert_eq!(&*reader.read(passwd, 0, 100).unwrap(), b"root\n");
+        assert_eq!(source.take_log(), []);
+    }
+}
+
+#[test]
+fn what_is_before_the_landmark_is_wanted_ahead() {
+    let plain = plain();
+    let wanted = |landmark: Option<&str>, member_len| {
+        let options = IndexedOptions {
+            landmark: landmark.map(str::to_string),
+            member_len,
+            ..IndexedOptions::default()
+        };
+        let form = estargz(&plain, &options);
+        let fs = open(&form.blob, form.table).unwrap();
+        let json: Value = serde_json::from_str(&form.json).unwrap();
+        let entries = json["entries"].as_array().unwrap().clone();
+        let mark = entries
+            .iter()
+            .find(|entry| entry["name"] == ".prefetch.landmark");
+        (
+            fs.wanted_ahead(),
+            mark.map_or(0, |mark| mark["offset"].as_u64().unwrap()),
+        )
+    };
+    let (range, offset) = wanted(Some("./etc/passwd"), 0);
+    assert_eq!(range, 0..offset);
+    assert!(offset > 1000);
+    assert_eq!(wanted(None, 0).0, 0..0);
+    // Where a member holds the landmark and what is before it, all of the member.
+    let (range, offset) = wanted(Some("./etc/passwd"), 100_000);
+    assert!(range.end > offset && range.start == 0);
+}
+
+/// Alters each byte before the table, in steps, and reads all: no other bytes come than those of the tree.
+#[test]
+fn no_altered_byte_is_served() {
+    for form in forms() {
+        let source = Arc::new(MemorySource::new(&form.blob[..]));
+        let expected = model(Arc::new(open(&form.blob, form.table).unwrap()), source).unwrap();
+        let (mut refused, mut tried) = (0, 0);
+        for at in (0..form.data_len).step_by(form.data_len / 97) {
+            let mut blob = form.blob.clone();
+            blob[at] ^= 0x10;
+            let source = Arc::new(MemorySource::new(&blob[..]));
+            let fs = open(&blob, form.table).unwrap();
+            tried += 1;
+            match model(Arc::new(fs), source) {
+                // A header between the chunks, or a byte that means the same.
+                Ok(tree) => expected.assert_same(&tree, &Keeps::EVERYTHING),
+                Err(Error::Corrupt(_)) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(refused * 10 > tried * 8, "{refused} of {tried}");
+        for at in form.data_len..form.blob.len() {
+            let mut blob = form.blob.clone();
+            blob[at] ^= 0x10;
+            match open(&blob, form.table) {
+                // Bytes of gzip that mean nothing, and all behind the table of zstd:chunked.
+                Ok(_) | Err(Error::Corrupt(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// Changes the table of an archive, and returns the error of opening it.
+fn altered(form: &IndexedArchive, change: impl FnOnce(&mut Value)) -> String {
+    let mut json: Value = serde_json::from_str(&form.json).unwrap();
+    change(&mut json);
+    let json = json.to_string();
+    let data = form.blob[..form.data_len].to_vec();
+    let made = match form.table.place {
+        TablePlace::Footer => estargz_of(data, &json),
+        TablePlace::At { .. } => zstd_chunked_of(data, &json),
+    };
+    match open(&made.blob, made.table) {
+        Ok(fs) => model(Arc::new(fs), Arc::new(MemorySource::new(&made.blob[..])))
+            .map_or_else(|error| error.to_string(), |_| String::new()),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Returns the entry of a name: the last one.
+fn entry<'v>(json: &'v mut Value, name: &str) -> &'v mut Value {
+    let entries = json["entries"].as_array_mut().unwrap();
+    entries
+        .iter_mut()
+        .rfind(|entry| entry["name"] == name)
+        .unwrap()
+}
+
+type Change = fn(&mut Value);
+
+/// Changes of a table, and what the errors say.
+const LIES: &[(Change, &str)] = &[
+    (|json| json["version"] = json!(2), "version 2"),
+    (|json| json["entries"] = json!({}), "invalid type: map"),
+    (|json| *json = json!([]), "invalid type: sequence"),
+    (
+        |json| *json = json!({"version": 1}),
+        "missing field `entries`",
+    ),
+    (
+        |json| entry(json, "./etc/link")["type"] = json!("door"),
+        "unknown type \"door\"",
+    ),
+    (
+        |json| entry(json, "./etc/link")["name"] = json!("etc/../x"),
+        "parent directory",
+    ),
+    (
+        |json| entry(json, "./etc/link")["name"] = json!("/../x"),
+        "parent directory",
+    ),
+    (
+        |json| entry(json, "./etc/link")["name"] = json!("a\u{0}b"),
+        "no place in a tree",
+    ),
+    (
+        |json| entry(json, "./etc/link")["uid"] = json!(1_u64 << 40),
+        "uid is out of range",
+    ),
+    (
+        |json| entry(json, "./etc/link")["uid"] = json!(-1),
+        "invalid value: integer `-1`",
+    ),
+    (
+        |json| entry(json, "./etc/link")["modtime"] = json!("noon"),
+        "modtime is out of range",
+    ),
+    (
+        |json| entry(json, "./etc/passwd")["xattrs"] = json!({"a": "*"}),
+        "xattrs",
+    ),
+    (
+        |json| entry(json, "./etc/passwd")["size"] = json!(6),
+        "bytes",
+    ),
+    (
+        |json| entry(json, "./etc/passwd")["size"] = json!(1_u64 << 62),
+        "the",
+    ),
+    (
+        |json| entry(json, "./etc/passwd")["offset"] = json!(1_u64 << 60),
+        "at 0x1000000000000000",
+    ),
+    (
+        |json| entry(json, "./etc/passwd")["offset"] = json!(u64::MAX),
+        "0xffffffffffffffff",
+    ),
+    (
+        |json| {
+            let entry = entry(json, "./etc/passwd");
+            entry["chunkDigest"] = json!("md5:00");
+        },
+        "\"md5:00\" is not of SHA-256",
+    ),
+    (
+        |json| {
+            let entry = entry(json, "./etc/passwd");
+            (entry["chunkDigest"], entry["digest"]) = (json!(""), json!(""));
+        },
+        "it has no digest",
+    ),
+    (
+        |json| entry(json, "./bin/large")["name"] = json!("other"),
+        "piece of no file before it",
+    ),
+    (
+        |json| entry(json, "./bin/large")["chunkOffset"] = json!(7),
+        "begins at byte 7 of the file, not at 196608",
+    ),
+    (
+        |json| entry(json, "./bin/large")["chunkSize"] = json!(9999),
+        "its pieces end at byte 206607",
+    ),
+];
+
+#[test]
+fn tables_that_lie_are_refused_with_the_entry() {
+    let plain = plain();
+    let options = IndexedOptions::default();
+    for form in [estargz(&plain, &options), zstd_chunked(&plain, &options)] {
+        assert_eq!(altered(&form, |_| ()), "");
+        for (number, (change, expected)) in LIES.iter().enumerate() {
+            // A form whose last piece says no length has it from the file.
+            let error = altered(&form, change);
+            assert!(error.contains(expected), "{number}: {error} for {expected}");
+            assert!(error.contains("0x"), "{number}: {error}");
+        }
+    }
+}
+
+#[test]
+fn pieces_that_overlap_or_lie_elsewhere_are_refused() {
+    let plain = plain();
+    let options = IndexedOptions::default();
+    let (gzip, zstd) = (estargz(&plain, &options), zstd_chunked(&plain, &options));
+    let place = |json: &mut Value, name: &str| entry(json, name)["offset"].as_u64().unwrap();
+    // Two files in one place.
+    for form in [&gzip, &zstd] {
+        let error = altered(form, |json| {
+            let other = place(json, "./etc/twice");
+            entry(json, "./etc/passwd")["offset"] = json!(other);
+        });
+        assert!(error.contains("overlap"), "{error}");
+    }
+    let error = altered(&zstd, |json| {
+        entry(json, "./etc/passwd")["endOffset"] = json!(1_u64 << 40)
+    });
+    assert!(error.contains("overlap"), "{error}");
+    let error = altered(&zstd, |json| {
+        entry(json, "./etc/twice")["endOffset"] = json!(1_u64 << 40)
+    });
+    assert!(error.contains("behind the data"), "{error}");
+    let error = altered(&zstd, |json| {
+        entry(json, "./etc/passwd")["endOffset"] = json!(1)
+    });
+    assert!(error.contains("behind the data"), "{error}");
+    let error = altered(&zstd, |json| {
+        entry(json, "./etc/passwd")["endOffset"] = json!(0)
+    });
+    assert!(error.contains("where its stored bytes end"), "{error}");
+    let error = altered(&gzip, |json| {
+        entry(json, "./etc/twice")["offset"] = json!(1_u64 << 40)
+    });
+    assert!(error.contains("behind the data"), "{error}");
+    // Zeros where there are none are no business of the archive: the digest of the table vouches for them.
+    // A member that is not one: the bytes there do not decode.
+    let error = altered(&gzip, |json| {
+        let other = place(json, "./etc/passwd") + 1;
+        entry(json, "./etc/passwd")["offset"] = json!(other);
+    });
+    assert!(error.contains("damaged"), "{error}");
+    // A piece that is longer than a block may be, in a member that has one.
+    let error = altered(&gzip, |json| {
+        entry(json, "./etc/passwd")["innerOffset"] = json!(1_u64 << 40)
+    });
+    assert!(error.contains("exceeds the limit"), "{error}");
+    let error = altered(&gzip, |json| {
+        entry(json, "./etc/passwd")["innerOffset"] = json!(1)
+    });
+    assert!(error.contains("digest"), "{error}");
+}
+
+#[test]
+fn footers_that_lead_astray_are_refused() {
+    let form = estargz(&plain(), &IndexedOptions::default());
+    let told = |blob: &[u8]| open(blob, form.table).err().unwrap().to_string();
+    let footer = form.blob.len() - 51;
+    let mut blob = form.blob.clone();
+    for (offset, expected) in [
+        (footer as u64 + 1, "said to be at"),
+        (u64::MAX, "said to be at"),
+        (footer as u64, "said to be at"),
+        (3, "cannot be decoded"),
+        (0, "behind the data"),
+    ] {
+        blob[footer + 16..footer + 32].copy_from_slice(format!("{offset:016x}").as_bytes());
+        let error = told(&blob);
+        assert!(error.contains(expected), "{offset:#x}: {error}");
+    }
+    for bytes in [&b""[..], b"short", &form.blob[..footer + 50], &[0; 100]] {
+        assert!(
+            told(bytes).contains("does not end with the footer"),
+            "{}",
+            told(bytes)
+        );
+    }
+    // The footer of stargz, the predecessor of eStargz.
+    let mut old = form.blob[..footer].to_vec();
+    old.extend(b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x16\x00");
+    old.extend(format!("{:016x}STARGZ", form.data_len).as_bytes());
+    old.extend(b"\x01\0\0\xff\xff\0\0\0\0\0\0\0\0");
+    assert!(open(&old, form.table).is_ok());
+    // A table of another digest.
+    let mut table = form.table;
+    table.digest[0] ^= 1;
+    let error = open(&form.blob, table).err().unwrap().to_string();
+    assert!(error.contains("has the digest sha256:"), "{error}");
+    let form = zstd_chunked(&plain(), &IndexedOptions::default());
+    for (offset, len, decoded_len, expected) in [
+        (0, 0, 0, "said to be at"),
+        (1, u64::MAX, 10, "said to be at"),
+        (form.blob.len() as u64, 1, 10, "said to be at"),
+        (0, 10, 10, "has the digest"),
+        (0, 10, u64::MAX, "exceeds the limit"),
+    ] {
+        let place = TablePlace::At {
+            offset,
+            len,
+            decoded_len,
+        };
+        let table = ProvenTable {
+            place,
+            ..form.table
+        };
+        let error = open(&form.blob, table).err().unwrap().to_string();
+        assert!(error.contains(expected), "{offset} {len}: {error}");
+    }
+}
+
+#[test]
+fn a_table_of_many_entries_takes_bounded_memory() {
+    let mut limits = Limits::default();
+    limits.walk_bytes = 100_000;
+    let entries: Vec<Value> = (0..2000)
+        .map(|number| json!({"name": number.to_string(), "type": "dir"}))
+        .collect();
+    let form = estargz_of(
+        Vec::new(),
+        &json!({"version": 1, "entries": entries}).to_string(),
+    );
+    let with = |limits: Limits| {
+        let mut with = OpenWith::new(Arc::new(MemorySource::new(&form.blob[..])));
+        (with.limits, with.table) = (limits, Some(form.table));
+        Tar::open_with(&with).err().map(|error| error.to_string())
+    };
+    assert_eq!(with(Limits::default()), None);
+    assert!(
+        with(limits.clone())
+            .unwrap()
+            .contains("exceeds the limit of 50000")
+    );
+    limits.walk_bytes = 400_000;
+    assert!(
+        with(limits.clone())
+            .unwrap()
+            .contains("memory for the walk")
+    );
+    limits.walk_bytes = 4_000_000;
+    limits.tree_entries = 1000;
+    assert!(with(limits).unwrap().contains("entries of the tree"));
+}
+
+#[test]
+fn mutations_of_tables_bring_errors_and_nothing_else() {
+    let plain = archive(&[
+        member(b'5', b"dir/", b"", b""),
+        member(b'0', b"dir/file", b"", &[7; 2000]),
+        member(b'2', b"dir/link", b"file", b""),
+    ]);
+    let options = IndexedOptions {
+        chunk_len: 900,
+        landmark: Some("dir/link".to_string()),
+        ..IndexedOptions::default()
+    };
+    let (gzip, zstd) = (estargz(&plain, &options), zstd_chunked(&plain, &options));
+    let input = |choice: u8, form: &IndexedArchive| {
+        [
+            &[choice],
+            form.json.as_bytes(),
+            &[0],
+            &form.blob[..form.data_len],
+        ]
+        .concat()
+    };
+    for seed in [input(1, &gzip), input(2, &zstd)] {
+        assert_eq!(forerun_tar::fuzzing::table(&seed).len(), 0);
+        mutate::each(&seed, 3000, |bytes| {
+            let _errors = forerun_tar::fuzzing::table(bytes);
+        });
+    }
+    let seed = [&[0], &gzip.blob[..]].concat();
+    mutate::each(&seed, 1000, |bytes| {
+        let _errors = forerun_tar::fuzzing::table(bytes);
+    });
+}

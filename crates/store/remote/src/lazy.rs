@@ -1,0 +1,46 @@
+//! Images of which parts are used before all is here, by a table of contents.
+
+use std::ops::Range;
+
+use crate::image::RemoteImage;
+use crate::{Identity, LayerContents};
+
+impl RemoteImage {
+    /// Returns the table of contents that a manifest vouches for. Parts of the image can then be used before all of it
+    /// is here, where their digests are in the table.
+    #[must_use]
+    pub const fn contents(&self) -> Option<&LayerContents> {
+        self.contents.as_ref()
+    }
+
+    /// Returns what its bytes are verified by, in a word for reports.
+    pub(crate) fn verified_by(&self) -> Option<&'static str> {
+        match (&self.identity, &self.contents) {
+            (Identity::Root(_), _) => Some("chunks"),
+            (_, _) if self.blob.is_verified() => Some("whole"),
+            (_, Some(_)) => Some("contents"),
+            (_, None) => None,
+        }
+    }
+
+    /// Fetches a part in the background, before all else that no reader waits for.
+    pub fn prefetch_part(&self, part: &Range<u64>) {
+        let len = self.blob.geometry().len();
+        let part = part.start.min(len)..part.end.min(len);
+        if !part.is_empty() {
+            let chunks = self.blob.geometry().chunks_of(&part);
+            self.scheduler.listed(vec![chunks]);
+        }
+    }
+
+    /// Drops chunks that have no proof but a table of contents, and asks another mirror first.
+    pub(crate) fn fetch_again(&self, range: &Range<u64>) {
+        if self.contents.is_none() || self.blob.is_verified() {
+            return;
+        }
+        self.scheduler.distrust(range.start);
+        if let Err(error) = self.blob.drop_range(range) {
+            tracing::warn!(%error, place = self.place, "wrong chunks stay in the cache");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Tables of contents in archives: eStargz and zstd:chunked.
+
+use forerun_testkit::indexed::{IndexedArchive, IndexedOptions, estargz, zstd_chunked};
+use tar::{Builder, EntryType, Header};
+
+use super::Made;
+
+/// Opens an archive by a table, and decodes all that it names.
+pub fn table(bytes: &[u8]) {
+    let _errors = forerun_tar::fuzzing::table(bytes);
+}
+
+pub fn seeds() -> Made {
+    let plain = archive()?;
+    let options = IndexedOptions {
+        chunk_len: 1500,
+        member_len: 0,
+        landmark: Some("dir/file".to_string()),
+    };
+    let merged = IndexedOptions {
+        member_len: 100_000,
+        ..options.clone()
+    };
+    let (gzip, members) = (estargz(&plain, &options), estargz(&plain, &merged));
+    let zstd = zstd_chunked(&plain, &options);
+    Ok(vec![
+        ("archive".to_string(), [&[0], &gzip.blob[..]].concat()),
+        ("gzip".to_string(), parts(1, &gzip)),
+        ("members".to_string(), parts(1, &members)),
+        ("zstd".to_string(), parts(2, &zstd)),
+    ])
+}
+
+/// Returns the input for a table, and the data that it is of.
+fn parts(choice: u8, made: &IndexedArchive) -> Vec<u8> {
+    let data = made.blob.get(..made.data_len).unwrap_or_default();
+    [&[choice], made.json.as_bytes(), &[0], data].concat()
+}
+
+/// Builds an archive of each kind of node.
+fn archive() -> std::io::Result<Vec<u8>> {
+    let mut archive = Builder::new(Vec::new());
+    let zeros = vec![0; 4000];
+    let members: [(&str, EntryType, &[u8]); 6] = [
+        ("dir/", EntryType::Directory, b""),
+        ("dir/first", EntryType::Regular, b"contents"),
+        ("dir/file", EntryType::Regular, &zeros),
+        ("dir/link", EntryType::Symlink, b""),
+        ("dir/hard", EntryType::Link, b""),
+        ("dir/null", EntryType::Char, b""),
+    ];
+    for (name, kind, data) in members {
+        archive.append_pax_extensions([("SCHILY.xattr.user.a", &b"1"[..])])?;
+        let mut header = Header::new_ustar();
+        header.set_entry_type(kind);
+        header.set_size(u64::try_from(data.len()).unwrap_or(0));
+        header.set_mode(0o644);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(1);
+        header.set_device_major(1)?;
+        header.set_device_minor(3)?;
+        if matches!(kind, EntryType::Symlink | EntryType::Link) {
+            header.set_link_name("dir/file")?;
+        }
+        archive.append_data(&mut header, name, data)?;
+    }
+    archive.into_inner()
+}

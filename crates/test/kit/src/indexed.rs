@@ -1,0 +1,455 @@
+//! Makes archives with a table of contents, as container layers have them: eStargz and zstd:chunked.
+//!
+//! Written from the specifications, and shares nothing with the driver. The input is any archive that the crate `tar`
+//! reads and that has no sparse files.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use forerun_io::u64_from;
+use forerun_vfs::{ProvenTable, TablePlace};
+use libdeflater::{CompressionLvl, Compressor};
+use sha2::{Digest as _, Sha256};
+use tar::EntryType;
+
+const ESTARGZ_DIGEST: &str = "containerd.io/snapshot/stargz/toc.digest";
+const CHUNKED: &str = "io.github.containers.zstd-chunked";
+
+/// The options of an archive.
+#[derive(Clone, Debug)]
+pub struct IndexedOptions {
+    /// Bytes of a chunk at the most.
+    pub chunk_len: usize,
+    /// Bytes before a chunk begins a member of gzip of its own.
+    pub member_len: usize,
+    /// The first file that is not to be read ahead.
+    pub landmark: Option<String>,
+}
+
+impl Default for IndexedOptions {
+    fn default() -> Self {
+        Self {
+            chunk_len: 64 << 10,
+            member_len: 0,
+            landmark: None,
+        }
+    }
+}
+
+/// An archive with a table of contents.
+#[derive(Clone, Debug)]
+pub struct IndexedArchive {
+    /// Its bytes.
+    pub blob: Vec<u8>,
+    /// The annotations of its layer in a manifest.
+    pub annotations: Vec<(String, String)>,
+    /// Place and digest of the table.
+    pub table: ProvenTable,
+    /// Bytes of the blob before the table.
+    pub data_len: usize,
+    /// The table as it is decoded.
+    pub json: String,
+    /// The media type of a layer.
+    pub media_type: &'static str,
+}
+
+/// A member of the archive that is the input: the bytes before its data, its data, the bytes that pad it, and its entry.
+struct Part<'a> {
+    headers: &'a [u8],
+    data: &'a [u8],
+    padding: &'a [u8],
+    entry: Fields,
+}
+
+/// The fields of an entry, as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Fields(Vec<(&'static str, String)>);
+
+impl Fields {
+    fn get(&self, name: &str) -> &str {
+        let found = self.0.iter().find(|(field, _)| *field == name);
+        found.map_or("", |(_, value)| value)
+    }
+
+    fn number(&mut self, name: &'static str, value: impl ToString) {
+        self.0.push((name, value.to_string()));
+    }
+
+    fn text(&mut self, name: &'static str, value: &str) {
+        self.0.push((name, quoted(value)));
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.0.retain(|(field, _)| *field != name);
+    }
+
+    fn object(&self) -> String {
+        let fields = self.0.iter();
+        let fields: Vec<String> = fields
+            .map(|(name, value)| format!("{}: {value}", quoted(name)))
+            .collect();
+        format!("{{{}}}", fields.join(", "))
+    }
+}
+
+/// Writes a text as JSON.
+fn quoted(text: &str) -> String {
+    let escaped = text.chars().map(|letter| match letter {
+        '"' | '\\' => format!("\\{letter}"),
+        letter if letter.is_control() => format!("\\u{:04x}", u32::from(letter)),
+        letter => letter.to_string(),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
+}
+
+/// Writes a table.
+fn table(entries: &[Fields]) -> String {
+    let entries: Vec<String> = entries.iter().map(Fields::object).collect();
+    format!(
+        "{{\"version\": 1, \"entries\": [\n{}\n]}}",
+        entries.join(",\n")
+    )
+}
+
+/// Makes an eStargz archive of a plain one.
+#[must_use]
+pub fn estargz(archive: &[u8], options: &IndexedOptions) -> IndexedArchive {
+    let mut made = Members::default();
+    let mut entries = Vec::new();
+    let (parts, _end) = parts(archive);
+    let landmark = match options.landmark {
+        Some(_) => ".prefetch.landmark",
+        None => ".no.prefetch.landmark",
+    };
+    let mark = mark(landmark);
+    let at = options.landmark.as_deref().and_then(|name| {
+        let name = quoted(name);
+        let is_named = |part: &Part<'_>| part.entry.get("name") == name;
+        parts.iter().position(is_named)
+    });
+    let (mark, _) = self::parts(&mark);
+    for (number, part) in parts.iter().enumerate() {
+        if number == at.unwrap_or(0) {
+            for part in &mark {
+                entries.extend(made.add(part, options));
+            }
+        }
+        entries.extend(made.add(part, options));
+    }
+    made.flush();
+    estargz_of(made.blob, &table(&entries))
+}
+
+/// Puts a table and its footer behind members of gzip.
+#[must_use]
+pub fn estargz_of(mut blob: Vec<u8>, json: &str) -> IndexedArchive {
+    let text = json.as_bytes();
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut header = header(text.len());
+    archive
+        .append_data(&mut header, "stargz.index.json", text)
+        .unwrap();
+    let offset = blob.len();
+    blob.extend(gzip(&archive.into_inner().unwrap()));
+    blob.extend(b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x1a\x00SG\x16\x00");
+    blob.extend(format!("{offset:016x}STARGZ").as_bytes());
+    blob.extend(b"\x01\0\0\xff\xff\0\0\0\0\0\0\0\0");
+    let digest: [u8; 32] = Sha256::digest(text).into();
+    IndexedArchive {
+        blob,
+        annotations: vec![(ESTARGZ_DIGEST.to_string(), sha256(text))],
+        table: ProvenTable {
+            digest,
+            place: TablePlace::Footer,
+        },
+        data_len: offset,
+        json: json.to_string(),
+        media_type: "application/vnd.oci.image.layer.v1.tar+gzip",
+    }
+}
+
+/// Makes a zstd:chunked archive of a plain one.
+#[must_use]
+pub fn zstd_chunked(archive: &[u8], options: &IndexedOptions) -> IndexedArchive {
+    let mut blob = Vec::new();
+    let mut entries = Vec::new();
+    let (parts, end) = parts(archive);
+    for part in &parts {
+        blob.extend(zstd(part.headers));
+        let first = entries.len();
+        for (at, chunk) in chunks(part.data, options.chunk_len) {
+            let mut entry = chunk_entry(part, at, chunk);
+            entry.number("offset", blob.len());
+            if chunk.len() >= 1024 && chunk.iter().all(|&byte| byte == 0) {
+                entry.text("chunkType", "zeros");
+            }
+            blob.extend(zstd(chunk));
+            entries.push(entry);
+        }
+        let end = blob.len();
+        blob.extend(zstd(part.padding));
+        if let Some(entry) = entries.get_mut(first) {
+            entry.number("endOffset", end);
+        } else {
+            entries.push(part.entry.clone());
+        }
+    }
+    blob.extend(zstd(end));
+    zstd_chunked_of(blob, &table(&entries))
+}
+
+/// Puts a table and its footer behind frames of Zstandard.
+#[must_use]
+pub fn zstd_chunked_of(mut blob: Vec<u8>, json: &str) -> IndexedArchive {
+    const SKIPPABLE: &[u8] = b"\x50\x2a\x4d\x18";
+    let data_len = blob.len();
+    let text = json.as_bytes();
+    let stored = zstd(text);
+    let split = zstd(b"{}");
+    let frame = |blob: &mut Vec<u8>, bytes: &[u8]| {
+        blob.extend(SKIPPABLE);
+        blob.extend(u32::try_from(bytes.len()).unwrap().to_le_bytes());
+        let at = blob.len();
+        blob.extend(bytes);
+        at
+    };
+    let at = frame(&mut blob, &stored);
+    let split_at = frame(&mut blob, &split);
+    let footer = [at, stored.len(), text.len(), 1, split_at, split.len(), 2];
+    let footer = footer.map(|number| u64_from(number).to_le_bytes()).concat();
+    frame(&mut blob, &[&footer[..], b"GNUlInUx"].concat());
+    let (len, decoded) = (stored.len(), text.len());
+    let place = TablePlace::At {
+        offset: u64_from(at),
+        len: u64_from(len),
+        decoded_len: u64_from(decoded),
+    };
+    let position = format!("{at}:{len}:{decoded}:1");
+    let split = format!("{split_at}:{}:2", split.len());
+    let annotations = [
+        ("manifest-checksum", sha256(&stored)),
+        ("manifest-position", position),
+        ("tarsplit-position", split),
+    ];
+    let annotations = annotations.map(|(name, value)| (format!("{CHUNKED}.{name}"), value));
+    IndexedArchive {
+        blob,
+        annotations: annotations.to_vec(),
+        table: ProvenTable {
+            digest: Sha256::digest(&stored).into(),
+            place,
+        },
+        data_len,
+        json: json.to_string(),
+        media_type: "application/vnd.oci.image.layer.v1.tar+zstd",
+    }
+}
+
+/// The members of gzip that an archive consists of.
+#[derive(Default)]
+struct Members {
+    blob: Vec<u8>,
+    /// The decoded bytes of the member that is being made.
+    open: Vec<u8>,
+}
+
+impl Members {
+    /// Adds a member of the input. Returns its entries.
+    fn add(&mut self, part: &Part<'_>, options: &IndexedOptions) -> Vec<Fields> {
+        self.open.extend(part.headers);
+        let mut entries = Vec::new();
+        for (at, chunk) in chunks(part.data, options.chunk_len) {
+            if self.open.len() >= options.member_len {
+                self.flush();
+            }
+            let mut entry = chunk_entry(part, at, chunk);
+            entry.number("offset", self.blob.len());
+            if !self.open.is_empty() {
+                entry.number("innerOffset", self.open.len());
+            }
+            if at + chunk.len() == part.data.len() {
+                entry.remove("chunkSize");
+            }
+            self.open.extend(chunk);
+            entries.push(entry);
+        }
+        self.open.extend(part.padding);
+        if entries.is_empty() {
+            entries.push(part.entry.clone());
+        }
+        entries
+    }
+
+    fn flush(&mut self) {
+        if !self.open.is_empty() {
+            self.blob.extend(gzip(&self.open));
+            self.open.clear();
+        }
+    }
+}
+
+fn chunks(data: &[u8], len: usize) -> impl Iterator<Item = (usize, &[u8])> {
+    (0..data.len())
+        .step_by(len.max(1))
+        .zip(data.chunks(len.max(1)))
+}
+
+/// Returns the entry of a chunk: that of its file for the first one.
+fn chunk_entry(part: &Part<'_>, at: usize, chunk: &[u8]) -> Fields {
+    let mut entry = part.entry.clone();
+    if at > 0 {
+        entry = Fields::default();
+        entry.number("name", part.entry.get("name"));
+        entry.text("type", "chunk");
+        entry.number("chunkOffset", at);
+    }
+    entry.number("chunkSize", chunk.len());
+    entry.text("chunkDigest", &sha256(chunk));
+    entry
+}
+
+/// Makes the header of a file.
+fn header(len: usize) -> tar::Header {
+    let mut header = tar::Header::new_ustar();
+    header.set_size(u64_from(len));
+    header.set_mode(0o444);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header
+}
+
+/// Makes a plain archive of a landmark file and no end.
+fn mark(name: &str) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut header = header(1);
+    archive.append_data(&mut header, name, &[0xf][..]).unwrap();
+    let mut archive = archive.into_inner().unwrap();
+    archive.truncate(1024);
+    archive
+}
+
+/// Splits an archive into its members, and returns what is behind them.
+fn parts(bytes: &[u8]) -> (Vec<Part<'_>>, &[u8]) {
+    let (mut parts, mut end) = (Vec::new(), 0);
+    let mut archive = tar::Archive::new(bytes);
+    for member in archive.entries().unwrap() {
+        let mut member = member.unwrap();
+        let data = usize::try_from(member.raw_file_position()).unwrap();
+        let size = usize::try_from(member.size()).unwrap();
+        let digest = sha256(&bytes[data..data + size]);
+        let mut entry = entry_of(&mut member);
+        if size > 0 {
+            entry.number("size", size);
+            entry.text("digest", &digest);
+        }
+        parts.push(Part {
+            headers: &bytes[end..data],
+            data: &bytes[data..data + size],
+            padding: &bytes[data + size..(data + size).next_multiple_of(512)],
+            entry,
+        });
+        end = (data + size).next_multiple_of(512);
+    }
+    (parts, &bytes[end..])
+}
+
+/// Returns the entry of a member, without what only files with data have.
+fn entry_of(member: &mut tar::Entry<'_, &[u8]>) -> Fields {
+    let mut xattrs = Vec::new();
+    for record in member.pax_extensions().unwrap().into_iter().flatten() {
+        let record = record.unwrap();
+        if let Some(name) = record.key().unwrap().strip_prefix("SCHILY.xattr.") {
+            let value = STANDARD.encode(record.value_bytes());
+            xattrs.push(format!("{}: {}", quoted(name), quoted(&value)));
+        }
+    }
+    let header = member.header();
+    let kind = match header.entry_type() {
+        EntryType::Directory => "dir",
+        EntryType::Symlink => "symlink",
+        EntryType::Link => "hardlink",
+        EntryType::Char => "char",
+        EntryType::Block => "block",
+        EntryType::Fifo => "fifo",
+        _ => "reg",
+    };
+    let mut entry = Fields::default();
+    entry.text("name", &String::from_utf8_lossy(&member.path_bytes()));
+    entry.text("type", kind);
+    entry.number("mode", header.mode().unwrap());
+    entry.number("uid", header.uid().unwrap());
+    entry.number("gid", header.gid().unwrap());
+    entry.text("modtime", &time(header.mtime().unwrap()));
+    if let Some(link) = member.link_name_bytes() {
+        entry.text("linkName", &String::from_utf8_lossy(&link));
+    }
+    if let (Ok(Some(major)), Ok(Some(minor))) = (header.device_major(), header.device_minor()) {
+        entry.number("devMajor", major);
+        entry.number("devMinor", minor);
+    }
+    if !xattrs.is_empty() {
+        entry.number("xattrs", format!("{{{}}}", xattrs.join(", ")));
+    }
+    entry
+}
+
+/// Writes a time of whole seconds since 1970 as RFC 3339.
+fn time(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (mut year, mut left) = (1970, days);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    while left >= 365 + u64::from(is_leap(year)) {
+        left -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for len in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if left < len {
+            break;
+        }
+        left -= len;
+        month += 1;
+    }
+    let (hours, minutes) = (rest / 3600, rest / 60 % 60);
+    let day = left + 1;
+    format!(
+        "{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{:02}Z",
+        rest % 60
+    )
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut compressor = Compressor::new(CompressionLvl::new(6).unwrap());
+    let mut out = vec![0; compressor.gzip_compress_bound(bytes.len())];
+    let len = compressor.gzip_compress(bytes, &mut out).unwrap();
+    out.truncate(len);
+    out
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; zstd_safe::compress_bound(bytes.len())];
+    let len = zstd_safe::compress(&mut out[..], bytes, 3).unwrap();
+    out.truncate(len);
+    out
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let digest: [u8; 32] = Sha256::digest(bytes).into();
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_a_calendar_has_them() {
+        assert_eq!(time(0), "1970-01-01T00:00:00Z");
+        assert_eq!(time(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(time(1_735_689_599), "2024-12-31T23:59:59Z");
+    }
+}

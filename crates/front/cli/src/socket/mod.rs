@@ -253,7 +253,8 @@ fn ask_patiently(socket: &Path, patience: Duration) -> io::Result<String> {
     let mut answer = ask(socket, "", patience);
     while answer.as_ref().map_or_else(is_cut_off, String::is_empty) && Instant::now() < until {
         std::thread::sleep(PAUSE);
-        answer = ask(socket, "", until.saturating_duration_since(Instant::now()));
+        let left = until.saturating_duration_since(Instant::now());
+        answer = ask(socket, "", left.max(PAUSE));
     }
     answer
 }

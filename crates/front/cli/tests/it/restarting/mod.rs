@@ -136,8 +136,10 @@ impl Scene {
         eventually("one process tells of the mount", || {
             let mounts = self.run(&["status", "--json"]).json();
             let mounts = mounts.as_array().unwrap();
-            served = mounts.first().and_then(|mount| mount["pid"].as_i64());
-            mounts.len() == 1
+            // A process that was killed may not be gone yet, and does not answer.
+            let mut mounts = mounts.iter().filter(|mount| mount["answering"] != false);
+            served = mounts.next().and_then(|mount| mount["pid"].as_i64());
+            mounts.next().is_none() && served.is_some()
         });
         Pid::from_raw(served.unwrap().try_into().unwrap()).unwrap()
     }

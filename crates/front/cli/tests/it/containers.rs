@@ -11,7 +11,7 @@ use crate::common::place::Place;
 
 /// Makes a container image of the directories `layer0` and so on, of every compression that layers have. Pushes it
 /// to a repository, or writes a layout, an archive of it, and an archive as `docker save` does.
-const STORE: &str = r#"
+pub const STORE: &str = r#"
 import gzip, hashlib, io, json, os, subprocess, sys, tarfile, urllib.request
 base, blobs, layers, plain = sys.argv[1], {}, [], []
 def blob(data):
@@ -61,34 +61,10 @@ else:
 "#;
 
 /// Makes random container images: see the file.
-const RANDOM: &str = include_str!("../images/containers.py");
-
-/// Makes a container image `img` whose upper layers have hard links to files of lower ones; with an argument, one of
-/// this name with a hard link to that name, which is nothing.
-const LINKS: &str = r#"
-import sys
-sys.argv[1:], names = ['0'], sys.argv[1:]
-exec(RANDOM)
-class Links(Image):
-    def __init__(self, layers):
-        self.random, self.blobs, self.live = random.Random(0), {}, {}
-        self.layers = [self.of(members) for members in layers]
-    def of(self, members):
-        layer = Layer(self)
-        for path, kind, data, link in members:
-            layer.put(path, kind, data, link)
-        return layer.fill(0)
-first = [('d', 'd', b'', ''), ('d/file', 'f', b'lower\n', ''), ('s', 'l', b'', 'd')]
-second = [('link', 'h', b'', 'd/file'), ('symbolic', 'h', b'', 's'), ('d/again', 'h', b'', 'link')]
-third = [('d/file', 'f', b'upper\n', ''), ('third', 'h', b'', 'd/again')]
-if names:
-    Links([first[:2], [('.wh.x', 'f', b'', ''), ('y', 'h', b'', names[0]), ('link', 'h', b'', 'd/file')]]).write(names[0])
-else:
-    Links([first, second, third]).write('img')
-"#;
+pub const RANDOM: &str = include_str!("../images/containers.py");
 
 /// Makes three layers, and what a container of them has in `expected`.
-fn make_layers(place: &Place) {
+pub fn make_layers(place: &Place) {
     let write = |name: &str, bytes: &[u8]| {
         let path = place.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -109,7 +85,7 @@ fn make_layers(place: &Place) {
     write("expected/bin/tool", &large);
 }
 
-fn run(program: &str, arguments: &[&str], dir: &Path) -> bool {
+pub fn run(program: &str, arguments: &[&str], dir: &Path) -> bool {
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -317,167 +293,6 @@ fn mistakes_with_container_images_on_disk_are_told() {
         fs::write(&blob, bytes).unwrap();
     }
     assert_eq!(told("oci-layout:layout").0, Some(0));
-}
-
-#[test]
-fn a_container_image_is_pulled_into_a_layout_that_other_tools_read() {
-    let Some(registry) = DockerRegistry::start(Auth::None) else {
-        return;
-    };
-    let needed = ["python3", "umoci", "skopeo"].map(require::program);
-    if needed.contains(&None) || !require::root() {
-        return;
-    }
-    let place = Place::new();
-    assert!(run("python3", &["-c", RANDOM, "3"], &place.path(".")));
-    let copy = |from: &str, to: &str| {
-        let arguments = ["--insecure-policy", "copy", "-q"];
-        let plain = [
-            "--dest-tls-verify=false",
-            "--src-tls-verify=false",
-            from,
-            to,
-        ];
-        run(
-            "skopeo",
-            &[&arguments[..], &plain].concat(),
-            &place.path("."),
-        )
-    };
-    for number in 0..3 {
-        let at = format!("{}/app:v{number}", registry.authority());
-        assert!(copy(
-            &format!("oci:img{number}:v"),
-            &format!("docker://{at}")
-        ));
-        let pulled = place
-            .run(&["pull", "--json", &format!("oci://{at}"), "layout"])
-            .ok();
-        assert_eq!(pulled.json()["container"], true);
-        let name = format!("layout:v{number}");
-        let unpack = format!("umoci unpack --image {name} out{number} > umoci.log 2>&1");
-        assert!(run("sh", &["-c", &unpack], &place.path(".")));
-        assert!(copy(&format!("oci:{name}"), &format!("oci:copy:v{number}")));
-        let root = format!("out{number}/rootfs");
-        for image in [
-            format!("oci-layout:{name}"),
-            format!("oci-layout:copy:v{number}"),
-        ] {
-            let compared = place.run(&["diff", &image, &root]);
-            assert_eq!((compared.code, compared.text()), (Some(0), ""), "{image}");
-        }
-        // What is in the cache needs no registry.
-        let name = format!("oci://{at}");
-        place.run(&["ls", "-R", &name]).ok();
-        let compared = place.run(&["diff", "--offline", &name, &root]);
-        assert_eq!((compared.code, compared.text()), (Some(0), ""), "{number}");
-    }
-}
-
-/// Returns the paths of the files in a directory.
-fn files_below(dir: &Path) -> Vec<std::path::PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => files.extend(files_below(&path)),
-            false => files.push(path),
-        }
-    }
-    files.sort();
-    files
-}
-
-#[test]
-fn a_container_image_becomes_a_composefs_image_whose_objects_are_shared() {
-    if require::program("python3").is_none() || require::program("zstd").is_none() {
-        return;
-    }
-    let place = Place::new();
-    make_layers(&place);
-    assert!(run("python3", &["-c", STORE, "disk"], &place.path(".")));
-    let make = |source: &str, image: &str, store: &str| {
-        let made = ["--format", "composefs", source, image, "--objects", store];
-        place.run(&[&["convert", "-q"], &made[..]].concat()).ok();
-        files_below(&place.path(store))
-    };
-    let objects = make("oci-layout:layout", "app.cfs", "store");
-    // The large file is at two paths, in two layers. The small one is in the image.
-    assert_eq!(objects.len(), 1, "{objects:?}");
-    place
-        .run(&[
-            "extract",
-            "-q",
-            "-C",
-            "out",
-            "app.cfs",
-            "--objects",
-            "store",
-        ])
-        .ok();
-    assert!(run("diff", &["-r", "expected", "out"], &place.path(".")));
-    // The unpacked tree makes the same objects, and once more nothing new.
-    place
-        .run(&["extract", "-q", "-C", "tree2", "oci-layout:layout"])
-        .ok();
-    let made = [
-        "--format",
-        "composefs",
-        "tree2",
-        "tree.cfs",
-        "--objects",
-        "store",
-    ];
-    place.run(&[&["pack", "-q"], &made[..]].concat()).ok();
-    assert_eq!(files_below(&place.path("store")), objects);
-    let compared = place.run(&["diff", "app.cfs", "tree.cfs", "--objects", "store"]);
-    assert_eq!((compared.code, compared.text()), (Some(0), ""));
-}
-
-#[test]
-fn a_hard_link_to_a_lower_layer_is_a_name_of_its_file() {
-    let needed = ["python3", "umoci"].map(require::program);
-    if needed.contains(&None) || !require::root() {
-        return;
-    }
-    let place = Place::new();
-    let script = LINKS.replace("exec(RANDOM)", RANDOM);
-    assert!(run("python3", &["-c", &script], &place.path(".")));
-    assert!(run(
-        "umoci",
-        &["unpack", "--image", "img:v", "out"],
-        &place.path(".")
-    ));
-    let compared = place.run(&["diff", "oci-layout:img", "out/rootfs"]);
-    assert_eq!((compared.code, compared.text()), (Some(0), ""));
-    let read = place
-        .run(&["cat", "oci-layout:img", "link", "d/again", "d/file"])
-        .ok();
-    assert_eq!(read.text(), "lower\nlower\nupper\n");
-    place
-        .run(&[
-            "convert",
-            "-q",
-            "--format",
-            "squashfs",
-            "oci-layout:img",
-            "img.sqsh",
-        ])
-        .ok();
-    let compared = place.run(&["diff", "img.sqsh", "out/rootfs"]);
-    assert_eq!((compared.code, compared.text()), (Some(0), ""));
-    let checked = place.run(&["check", "-q", "oci-layout:img"]);
-    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
-    // One that names nothing is left out with a warning.
-    assert!(run("python3", &["-c", &script, "gone"], &place.path(".")));
-    let checked = place.run(&["check", "oci-layout:gone"]);
-    let told = format!("{}{}", checked.text(), checked.stderr);
-    assert!(
-        told.contains("lower layers have no file \"gone\""),
-        "{told}"
-    );
-    let listed = place.run(&["ls", "oci-layout:gone"]);
-    assert_eq!((listed.code, listed.text()), (Some(0), "d\nlink\n"));
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod common;
 mod comparing;
 mod completing;
 mod composefs;
+mod container_forms;
 mod containers;
 mod demo;
 mod documentation;

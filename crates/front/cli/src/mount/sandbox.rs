@@ -40,7 +40,9 @@ fn start_outside(
     options: &mut MountOptions,
     inherited: Option<&Inherited>,
 ) -> Result<()> {
-    if !context.global.no_sandbox {
+    // The caller has mounted already, and unmounts.
+    let is_made = forerun_fuse::is_descriptor(&args.dir);
+    if !context.global.no_sandbox && !is_made {
         if inherited.is_none() {
             let prepared = forerun_fuse::prepare_mountpoint(&args.dir, options);
             prepared.map_err(|error| mount_failure(&error, args))?;

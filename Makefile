@@ -7,7 +7,7 @@ DATADIR ?= $(PREFIX)/share
 # mount(8) looks for its helpers here and nowhere else.
 HELPERDIR ?= /sbin
 # Names of other programs that forerun answers to (docs/compat.md).
-NAMES := squashfuse squashfuse_ll
+NAMES := squashfuse squashfuse_ll unsquashfs
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
 FORERUN := $(DIST)/stripped/forerun
@@ -84,7 +84,7 @@ install: $(FORERUN)
 	@if [ -n '$(COMPAT)' ]; then \
 	  for name in $(NAMES); do \
 	    link=$(DESTDIR)$(BINDIR)/$$name; \
-	    if [ -e $$link ] && [ "$$(readlink $$link)" != forerun ]; then \
+	    if [ -e $$link -o -L $$link ] && [ "$$(readlink $$link)" != forerun ]; then \
 	      echo "$$link is another program, and stays"; \
 	    else \
 	      ln -sf forerun $$link; \

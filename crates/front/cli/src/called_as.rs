@@ -10,12 +10,14 @@ use std::path::Path;
 pub enum Program {
     Squashfuse,
     SquashfuseLl,
+    Unsquashfs,
 }
 
 /// The programs, by name.
 const NAMES: &[(&str, Program)] = &[
     ("squashfuse", Program::Squashfuse),
     ("squashfuse_ll", Program::SquashfuseLl),
+    ("unsquashfs", Program::Unsquashfs),
 ];
 
 /// Returns the program that a process with these arguments was started as, unless that is forerun.

@@ -230,6 +230,16 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_names_every_option() {
+        let text = include_str!("../../../../../docs/compat.md");
+        let groups = text.replace("...", "");
+        for (name, _) in WORDS {
+            let is_splice = name.contains("splice");
+            assert!(is_splice || groups.contains(name), "{name}");
+        }
+    }
+
+    #[test]
     fn what_is_refused_is_named() {
         for (line, expected) in [
             (&["-h"][..], Refusal::Usage),

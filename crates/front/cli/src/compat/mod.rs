@@ -6,6 +6,7 @@
 
 mod fuse_words;
 mod squashfuse;
+mod unsquashfs;
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io::Write;
@@ -25,6 +26,7 @@ pub fn run(program: Program, argv: &[OsString]) -> u8 {
     match program {
         Program::Squashfuse => squashfuse::run(name, words, Level::High),
         Program::SquashfuseLl => squashfuse::run(name, words, Level::Low),
+        Program::Unsquashfs => unsquashfs::run(name, words),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Names of other programs: the same command line, run by forerun and by the program whose name it is.
 
 mod squashfuse;
+mod unsquashfs;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

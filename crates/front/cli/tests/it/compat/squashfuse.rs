@@ -10,6 +10,7 @@ use forerun_testkit::{eventually, require};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::{BOTH, By, Names, is_mounted};
+use crate::common::volume::Volume;
 
 const PROGRAMS: [&str; 2] = ["squashfuse", "squashfuse_ll"];
 
@@ -369,4 +370,20 @@ fn allow_other_checks_no_permissions_by_itself() {
             unmount(&names.path("mnt"));
         }
     }
+}
+
+#[test]
+fn a_volume_is_not_changed_through_a_descriptor() {
+    let Some(volume) = Volume::new("descriptor") else {
+        return;
+    };
+    let told = volume.forerun(&["mount", "-f"], &["/dev/fd/99"]);
+    assert_eq!(told.code, Some(2), "{}", told.stderr);
+    assert!(
+        told.stderr
+            .contains("a volume that changes needs a directory")
+    );
+    // For reading it gets as far as the descriptor.
+    let told = volume.forerun(&["mount", "-f", "-o", "ro"], &["/dev/fd/99"]);
+    assert_eq!(told.code, Some(7), "{}", told.stderr);
 }

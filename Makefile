@@ -6,6 +6,8 @@ BINDIR ?= $(PREFIX)/bin
 DATADIR ?= $(PREFIX)/share
 # mount(8) looks for its helpers here and nowhere else.
 HELPERDIR ?= /sbin
+# Names of other programs that forerun answers to (docs/compat.md).
+NAMES := squashfuse squashfuse_ll unsquashfs
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
 FORERUN := $(DIST)/stripped/forerun
@@ -22,6 +24,7 @@ help:
 	@echo 'make release     the program as it is installed, in $(DIST)/stripped'
 	@echo 'make install     program, man pages, completions, mount helper; PREFIX=$(PREFIX)'
 	@echo '                 DEBUG=1: debug information too, in a file of its own'
+	@echo '                 COMPAT=1: links with the names of other programs, see docs/compat.md'
 
 # Without link-time optimisation: a newcomer waits for two thirds of the time.
 demo:
@@ -78,6 +81,16 @@ install: $(FORERUN)
 	else \
 	  echo 'no mount.fuse.forerun in $(HELPERDIR), which takes root: fstab cannot name forerun'; \
 	fi
+	@if [ -n '$(COMPAT)' ]; then \
+	  for name in $(NAMES); do \
+	    link=$(DESTDIR)$(BINDIR)/$$name; \
+	    if [ -e $$link -o -L $$link ] && [ "$$(readlink $$link)" != forerun ]; then \
+	      echo "$$link is another program, and stays"; \
+	    else \
+	      ln -sf forerun $$link; \
+	    fi; \
+	  done; \
+	fi
 
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/forerun $(DESTDIR)$(BINDIR)/.debug/forerun.debug \
@@ -87,6 +100,10 @@ uninstall:
 	  $(DESTDIR)$(DATADIR)/bash-completion/completions/forerun \
 	  $(DESTDIR)$(DATADIR)/zsh/site-functions/_forerun \
 	  $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/forerun.fish
+	@for name in $(NAMES); do \
+	  link=$(DESTDIR)$(BINDIR)/$$name; \
+	  if [ "$$(readlink $$link)" = forerun ]; then rm -f $$link; fi; \
+	done
 	@if [ "$$(readlink $(DESTDIR)$(HELPERDIR)/mount.fuse.forerun)" = $(BINDIR)/forerun ]; then \
 	  rm -f $(DESTDIR)$(HELPERDIR)/mount.fuse.forerun; \
 	fi

@@ -6,8 +6,10 @@
 
 mod advice;
 mod args;
+mod called_as;
 mod cli;
 mod commands;
+mod compat;
 mod complete;
 mod confine;
 mod context;
@@ -63,6 +65,9 @@ pub fn main() -> ExitCode {
     // The process that keeps the connection of a mount.
     if let Some(code) = mount::run_keeper() {
         return code;
+    }
+    if let Some(program) = called_as::program(argv) {
+        return ExitCode::from(compat::run(program, argv));
     }
     let call = mount::as_mount_helper(argv, &is_command);
     let status = match call {

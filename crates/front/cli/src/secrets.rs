@@ -19,6 +19,8 @@ use forerun::remote::{has_password, without_secrets};
 use nix_numbers::unistd;
 use rustix::io::{FdFlags, fcntl_setfd};
 
+use crate::called_as;
+
 /// The parent's process and the descriptor of the pipe: `PID:NUMBER`.
 const FROM: &str = "FORERUN_ARGUMENTS_FROM";
 /// Bytes that a pipe holds without a reader.
@@ -60,8 +62,10 @@ impl PassedOn {
     /// [`io::ErrorKind::InvalidInput`] for more than a pipe holds.
     pub fn new() -> io::Result<Self> {
         let (mut shown, mut secret) = (Vec::new(), Vec::new());
-        // What follows is the command that `mount` runs, once.
-        let words = arguments().iter().take_while(|word| *word != "--");
+        // What follows is the command that `mount` runs, once; other programs' names take none.
+        let is_forerun = called_as::program(arguments()).is_none();
+        let words = arguments().iter();
+        let words = words.take_while(|word| !is_forerun || *word != "--");
         for (index, word) in words.enumerate().skip(1) {
             let Some(hidden) = hidden(word) else {
                 shown.push(word.clone());

@@ -29,5 +29,5 @@ pub use forerun_build::{IdMap, Patterns};
 pub use list::{ListEntry, Listing, list};
 pub use progress::{NoProgress, Progress};
 pub use salvage::{Remains, SalvagedFile, write_readable};
-pub use select::Selection;
+pub use select::{Filter, Found, Selected, Selection, visit};
 pub use tar::{TarReport, TarWriteOptions, write_tar};

@@ -1,6 +1,8 @@
 //! The part of an image that is wanted, and its names in the output.
 
 use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
 
 use forerun_build::Patterns;
 use forerun_engine::Reader;
@@ -17,8 +19,36 @@ pub struct Selection {
     pub include: Patterns,
     /// Paths that one of these covers are left out.
     pub exclude: Patterns,
+    /// A further choice, which the caller makes entry by entry.
+    pub filter: Filter,
     /// Leading components cut off the paths; entries with no more than these are left out.
     pub strip_components: usize,
+}
+
+/// A choice that the caller makes for each entry. The default takes all.
+#[derive(Clone, Default)]
+pub struct Filter(Option<Arc<Takes>>);
+
+/// Returns whether to take an entry, by its path and whether it is a directory.
+type Takes = dyn Fn(&[u8], bool) -> bool + Send + Sync;
+
+impl Filter {
+    /// Creates a filter. `takes` gets the path in the image, without a leading slash, and whether it is a
+    /// directory; what is below a directory that is not taken is not asked for.
+    pub fn new(takes: impl Fn(&[u8], bool) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(takes)))
+    }
+
+    fn takes(&self, path: &[u8], kind: Option<FileType>) -> bool {
+        let is_dir = kind == Some(FileType::Directory);
+        self.0.as_ref().is_none_or(|takes| takes(path, is_dir))
+    }
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Filter").field(&self.0.is_some()).finish()
+    }
 }
 
 impl Selection {
@@ -41,7 +71,9 @@ impl Selection {
 pub struct Selected {
     /// Path in the image, without a leading slash; empty for the root.
     pub path: Vec<u8>,
+    /// The node that it names.
     pub node: NodeId,
+    /// Its metadata.
     pub metadata: Metadata,
     /// A directory that was not chosen itself: it leads to something that was.
     pub implied: bool,
@@ -50,6 +82,18 @@ pub struct Selected {
 }
 
 impl Selected {
+    /// Creates an entry that is taken under its own path.
+    #[must_use]
+    pub const fn new(path: Vec<u8>, node: NodeId, metadata: Metadata) -> Self {
+        Self {
+            path,
+            node,
+            metadata,
+            implied: false,
+            cut: 0,
+        }
+    }
+
     /// Returns the path in the output; it is empty for what becomes the target itself.
     pub fn name(&self) -> &[u8] {
         self.path.get(self.cut..).unwrap_or_default()
@@ -177,7 +221,9 @@ impl Scan<'_> {
             };
             let path = join(prefix, &entry.path);
             let has_name = std::mem::take(&mut is_start) || !entry.path.is_empty();
-            if self.selection.exclude.matches(&path) {
+            let kind = entry.metadata.as_ref().ok().map(|metadata| metadata.kind);
+            let is_out = self.selection.exclude.matches(&path);
+            if is_out || !self.selection.filter.takes(&path, kind) {
                 walk.skip_children();
                 continue;
             }

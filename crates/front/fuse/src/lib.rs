@@ -23,6 +23,7 @@ mod connection;
 mod core;
 mod counts;
 mod cpu_follower;
+mod descriptor;
 mod directory;
 mod errno;
 mod error;
@@ -64,6 +65,7 @@ mod written;
 
 pub use channel::{Channel, timespec};
 pub use counts::{Operation, RequestCounts};
+pub use descriptor::is_descriptor;
 pub use error::{HandoverError, MountError, UmountError};
 pub use forerun::{Image, MountEntry, Reader, Volume, VolumeMut, is_mounted_for_writing, mounts};
 pub use handover::{FromKeeper, FromServer, Giver, Inherited, Kept, Turn};

@@ -13,6 +13,7 @@ use crate::adapter_mut::{AdapterMut, CoreMut, Journal, Stale};
 use crate::apart::Apart;
 use crate::core::Core;
 use crate::counts::RequestCounts;
+use crate::descriptor::is_descriptor;
 use crate::error::{HandoverError, MountError, UmountError};
 use crate::handover::Giver;
 use crate::ledger::Ledger;
@@ -96,7 +97,7 @@ pub fn mount_reader(
     let place = place(dir, options)?;
     show(reader, options, |adapter, served| {
         let workers = adapter.workers();
-        serve(adapter, (served, workers), place, options, false)
+        serve(adapter, (served, workers), (dir, place), options, false)
     })
 }
 
@@ -158,7 +159,7 @@ pub fn mount_volume(
     let core = Arc::new(CoreMut::new(volume, options, journal));
     show_volume(core, options, |adapter, served| {
         let workers = adapter.workers();
-        serve(adapter, (served, workers), place, options, true)
+        serve(adapter, (served, workers), (dir, place), options, true)
     })
 }
 
@@ -203,7 +204,7 @@ fn lift(options: &MountOptions, mount: &Mount, readahead: u64) -> bool {
 fn serve(
     adapter: impl Filesystem + 'static,
     (served, workers): (Served, Workers),
-    place: Place,
+    (dir, place): (&Path, Place),
     options: &MountOptions,
     writable: bool,
 ) -> Result<(Mount, Notifier), MountError> {
@@ -211,6 +212,7 @@ fn serve(
     let (unmounter, connection) = match place {
         Place::Outside(outside) => Unmounter::outside(outside.attach(writable)?, outside)?,
         Place::Here(place) => attach_here(place, options, writable)?,
+        Place::Connected(connection) => (Unmounter::connected(dir, &connection)?, connection),
     };
     let path = unmounter.path().to_path_buf();
     let mut mount = Mount::new(unmounter.clone(), served, workers);
@@ -226,6 +228,8 @@ fn serve(
     });
     mount.serving = Some(serving.map_err(MountError::Serve)?);
     let answers = match (&options.outside, &options.namespace) {
+        // The session has answered the kernel's first request; where the mount is, only the caller knows.
+        _ if is_descriptor(&path) => Ok(()),
         (Some(outside), Some(_)) => outside.answers(),
         _ => answers(&path, options),
     };

@@ -11,7 +11,7 @@ use crate::attach::{Attached, attach};
 use crate::mountpoint::prepare;
 use crate::namespace::{forget, within};
 use crate::unmounter::Unmounter;
-use crate::{MountError, MountNamespace, MountOptions, Outside};
+use crate::{MountError, MountNamespace, MountOptions, Outside, descriptor};
 
 /// The place of a mount that is to be made.
 pub enum Place {
@@ -19,10 +19,15 @@ pub enum Place {
     Here(Mountpoint),
     /// This one does.
     Outside(Outside),
+    /// The caller has mounted, and has left the connection open.
+    Connected(OwnedFd),
 }
 
 /// Checks a directory to mount on.
 pub fn place(dir: &Path, options: &MountOptions) -> Result<Place, MountError> {
+    if let Some(connection) = descriptor::connection(dir)? {
+        return Ok(Place::Connected(connection));
+    }
     let prepared = match (&options.outside, &options.namespace) {
         // It checks by itself, where the directory is to be seen.
         (Some(outside), Some(_)) => return Ok(Place::Outside(outside.clone())),

@@ -15,7 +15,9 @@ use crate::outside::{parse_place, place, word};
 use crate::place::answers;
 use crate::umount::take_down;
 use crate::unmounter::Unmounter;
-use crate::{MountEntry, MountError, MountOptions, UmountOptions, Unmounted, bdi, mounts};
+use crate::{
+    MountEntry, MountError, MountOptions, UmountError, UmountOptions, Unmounted, bdi, mounts,
+};
 
 /// The state of the one mount that the process looks after.
 struct ServedMounts<'s> {
@@ -62,7 +64,8 @@ impl ServedMounts<'_> {
         match &*request.word {
             word::ATTACH => self.attach(request.text == "rw"),
             word::ADOPT => self.adopt(&request.bytes),
-            word::UNMOUNT => self.unmount(request.descriptors),
+            word::UNMOUNT => self.unmount(request.descriptors, Unmounter::unmount),
+            word::UNMOUNT_UNUSED => self.unmount(request.descriptors, Unmounter::unmount_unused),
             word::ANSWERS => self.answers(),
             word::LIFT => self.lift(&request.text),
             word::CALL => call_of(&request.text).map_or_else(|error| Err(error.to_string()), done),
@@ -104,13 +107,17 @@ impl ServedMounts<'_> {
         done("")
     }
 
-    fn unmount(&self, descriptors: Vec<OwnedFd>) -> OutsideAnswer {
+    fn unmount(
+        &self,
+        descriptors: Vec<OwnedFd>,
+        unmount: fn(&Unmounter) -> Result<Unmounted, UmountError>,
+    ) -> OutsideAnswer {
         let connection = descriptors.into_iter().next();
         let (Some(connection), Some(mount)) = (connection, &self.mount) else {
             return done("");
         };
         let namespace = self.options.namespace.clone();
-        match Unmounter::of(mount.clone(), connection, namespace).unmount() {
+        match unmount(&Unmounter::of(mount.clone(), connection, namespace)) {
             Ok(Unmounted::Done) => done(""),
             Ok(Unmounted::StillInUse) => Ok((word::IN_USE, Vec::new(), Vec::new())),
             Err(error) => Err(error.to_string()),

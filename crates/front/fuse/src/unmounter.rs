@@ -23,7 +23,7 @@ use crate::{MountEntry, MountError, MountNamespace, MountOptions, UmountError, U
 pub struct Unmounter {
     path: PathBuf,
     device: (u32, u32),
-    /// Nothing where the mount was out of sight already when it was taken over.
+    /// Nothing where the mount was out of sight already when it was taken over, and where the caller has made it.
     mount: Option<Arc<MountEntry>>,
     held: Arc<Mutex<Held>>,
     /// The process that unmounts for this one.
@@ -113,6 +113,23 @@ impl Unmounter {
         }
     }
 
+    /// Creates one for a mount that the caller has made, and that ends with this process: where it is, only
+    /// the caller knows.
+    pub(crate) fn connected(dir: &Path, connection: &OwnedFd) -> Result<Self, MountError> {
+        let held = Held {
+            connection: Some(connection.try_clone().map_err(MountError::Serve)?),
+            guardian: None,
+        };
+        Ok(Self {
+            path: dir.to_path_buf(),
+            device: (0, 0),
+            mount: None,
+            held: Arc::new(Mutex::new(held)),
+            outside: None,
+            namespace: None,
+        })
+    }
+
     /// Creates one for a mount that another process has made, and still serves.
     pub(crate) fn inherited(
         path: PathBuf,
@@ -171,10 +188,24 @@ impl Unmounter {
     /// # Errors
     /// [`UmountError`].
     pub fn unmount(&self) -> Result<Unmounted, UmountError> {
+        self.end(true)
+    }
+
+    /// Takes the mount down unless it is in use.
+    ///
+    /// # Errors
+    /// [`UmountError`].
+    pub fn unmount_unused(&self) -> Result<Unmounted, UmountError> {
+        self.end(false)
+    }
+
+    fn end(&self, also_in_use: bool) -> Result<Unmounted, UmountError> {
         if let Some(outside) = &self.outside {
             let connection = self.lock().connection.as_ref().map(OwnedFd::try_clone);
             return match connection {
-                Some(Ok(connection)) if is_connected(&connection) => outside.unmount(&connection),
+                Some(Ok(connection)) if is_connected(&connection) => {
+                    outside.unmount(&connection, also_in_use)
+                }
                 Some(Ok(_)) | None => Ok(Unmounted::Done),
                 Some(Err(error)) => Err(UmountError::Outside(error.to_string())),
             };
@@ -182,7 +213,9 @@ impl Unmounter {
         let Some(mount) = self.mount.as_deref().filter(|_| self.is_connected()) else {
             return Ok(Unmounted::Done);
         };
-        match within(self.namespace.as_ref(), || self.take_down(mount)) {
+        match within(self.namespace.as_ref(), || {
+            self.take_down(mount, also_in_use)
+        }) {
             Ok(taken) => taken,
             // Its namespace has ended, and took it along.
             Err(_) if !self.is_connected() => Ok(Unmounted::Done),
@@ -193,11 +226,13 @@ impl Unmounter {
         }
     }
 
-    fn take_down(&self, mount: &MountEntry) -> Result<Unmounted, UmountError> {
+    fn take_down(&self, mount: &MountEntry, also_in_use: bool) -> Result<Unmounted, UmountError> {
         match take_down(mount, UmountOptions::default()) {
             Ok(()) | Err(UmountError::NotMounted { .. }) => Ok(Unmounted::Done),
             Err(UmountError::Busy { .. }) => {
-                take_down(mount, LAZILY)?;
+                if also_in_use {
+                    take_down(mount, LAZILY)?;
+                }
                 Ok(Unmounted::StillInUse)
             }
             // Another process was quicker.

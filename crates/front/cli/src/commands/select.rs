@@ -49,6 +49,7 @@ impl SelectArgs {
                 .collect(),
             include: Patterns::new(&self.include)?,
             exclude: Patterns::new(&self.exclude)?,
+            filter: forerun_export::Filter::default(),
             strip_components: self.strip_components,
         })
     }

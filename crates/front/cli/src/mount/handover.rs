@@ -231,7 +231,8 @@ impl Succession {
 
 /// Returns whether a mount with these arguments has no keeper, whatever the kernel can do.
 pub fn is_alone(args: &MountArgs, options: &MountOptions) -> bool {
-    options.restarts == 0 || args.trace.is_some() || args.remote.record.is_some()
+    let is_made = forerun_fuse::is_descriptor(&args.dir);
+    is_made || options.restarts == 0 || args.trace.is_some() || args.remote.record.is_some()
 }
 
 fn why_not_kept(args: &MountArgs) -> &'static str {
@@ -241,6 +242,8 @@ fn why_not_kept(args: &MountArgs) -> &'static str {
         "its process records a trace, which would begin anew"
     } else if args.remote.record.is_some() {
         "its process records an access list, which would begin anew"
+    } else if forerun_fuse::is_descriptor(&args.dir) {
+        "another program has mounted it, and only that program knows where"
     } else {
         "it was mounted with restarts=0, so no process keeps it"
     }

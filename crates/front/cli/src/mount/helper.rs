@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::{HelperCall, MountArgs};
+use super::{HelperCall, LikeOther, MountArgs};
 use crate::args::RemoteArgs;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
@@ -118,6 +118,7 @@ fn arguments(image: &OsStr, dir: &OsStr, options: Vec<String>, call: HelperCall)
         layers: Vec::new(),
         dir: PathBuf::from(dir),
         helper: Some(call),
+        like: LikeOther::default(),
     }
 }
 

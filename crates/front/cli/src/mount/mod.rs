@@ -8,6 +8,7 @@ mod daemon;
 mod handover;
 mod help;
 mod helper;
+mod idle;
 mod keeper;
 mod on_demand;
 mod outside;
@@ -26,6 +27,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use forerun::remote::RemoteImage;
@@ -108,6 +110,18 @@ pub struct MountArgs {
     /// How mount(8) called, if it did.
     #[arg(skip)]
     pub helper: Option<HelperCall>,
+    /// How another program would serve the mount, where forerun was called by its name.
+    #[arg(skip)]
+    pub like: LikeOther,
+}
+
+/// Differences for a call by the name of another program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LikeOther {
+    /// `allow_other` does not imply `default_permissions`.
+    pub permissive: bool,
+    /// The time without requests after which a mount that is not in use is taken down.
+    pub idle: Option<Duration>,
 }
 
 /// Differences for a call by mount(8).
@@ -221,6 +235,9 @@ fn serve(
         Arc::clone(&succession),
         Rereading::of(&remotes, args.remote.clone()),
     )?;
+    if let Some(time) = args.like.idle {
+        idle::watch(&mount, time)?;
+    }
     let memory = image_args(args, &options)
         .open_options()
         .engine
@@ -417,6 +434,11 @@ fn watch(
                 std::process::exit(i32::from(Exit::Interrupted.code()));
             }
             asked = true;
+            if forerun_fuse::is_descriptor(unmounter.path()) {
+                // The mount is another program's; the connection ends with this process.
+                succession.done();
+                std::process::exit(i32::from(Exit::Ok.code()));
+            }
             match unmounter.unmount() {
                 Ok(Unmounted::Done) => tracing::info!(signal, "unmounted"),
                 Ok(Unmounted::StillInUse) => {

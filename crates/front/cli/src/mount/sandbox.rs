@@ -40,7 +40,9 @@ fn start_outside(
     options: &mut MountOptions,
     inherited: Option<&Inherited>,
 ) -> Result<()> {
-    if !context.global.no_sandbox {
+    // The caller has mounted already, and unmounts.
+    let is_made = forerun_fuse::is_descriptor(&args.dir);
+    if !context.global.no_sandbox && !is_made {
         if inherited.is_none() {
             let prepared = forerun_fuse::prepare_mountpoint(&args.dir, options);
             prepared.map_err(|error| mount_failure(&error, args))?;
@@ -78,6 +80,7 @@ pub fn open(
         Some(_) => None,
     };
     if let Some(prepared) = prepared {
+        refuse_descriptor(args)?;
         // Its lock for reading begins with a look for devices that are made of the file.
         let sandbox = sandbox.read("/sys");
         let identity = handover::identity_of_volume(args);
@@ -110,6 +113,16 @@ pub fn open(
         _ => {}
     }
     Ok(opened)
+}
+
+/// Refuses to change a volume through a mount of another program: forerun does not unmount it, and a signal would
+/// end it before the last changes are written.
+fn refuse_descriptor(args: &MountArgs) -> Result<()> {
+    if !forerun_fuse::is_descriptor(&args.dir) {
+        return Ok(());
+    }
+    let message = "a volume that changes needs a directory to be mounted on";
+    Err(Failure::usage(message).hint("-o ro shows it on a descriptor"))
 }
 
 /// Refuses an image whose files are objects of a store that the user has not named: each of them would be

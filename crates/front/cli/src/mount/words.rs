@@ -12,6 +12,7 @@ pub fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOption
     let usage = |error: forerun_fuse::OptionError| Failure::usage(error.to_string());
     let sloppy = args.helper.is_some_and(|call| call.sloppy);
     let mut options = MountOptions::default();
+    options.permissive = args.like.permissive;
     let (mut via, mut partition) = (None, None);
     for list in &args.options {
         let mut unknown = options.apply_known(list).map_err(usage)?;

@@ -12,6 +12,7 @@ mod bench;
 mod checking;
 mod common;
 mod comparing;
+mod compat;
 mod completing;
 mod composefs;
 mod container_forms;

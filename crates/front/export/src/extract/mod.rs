@@ -55,6 +55,11 @@ pub struct ExtractOptions {
     /// Give permissions as the system gives them to new files (less the caller's umask), not
     /// exactly those of the image.
     pub umask: bool,
+    /// Give regular files permissions as the system gives them to new files, without set-id and sticky bits:
+    /// as `unsquashfs` does it for users without root.
+    pub umask_of_files: bool,
+    /// Give the target the attributes of the image's root although it was there already.
+    pub root_attributes: bool,
     /// The map of user ids.
     pub uids: IdMap,
     /// The map of group ids.
@@ -305,7 +310,8 @@ impl ExtractJob<'_> {
     ) {
         let state = self.directories.state(index);
         // A target that was there stays as the user made it; of what is not there nothing is set.
-        let is_root_of_image = entry.path.is_empty() && state == State::Made;
+        let is_told = state == State::Made || self.options.root_attributes;
+        let is_root_of_image = entry.path.is_empty() && is_told;
         if state == State::Failed || (index == 0 && !is_root_of_image) {
             return;
         }
@@ -357,6 +363,9 @@ impl ExtractJob<'_> {
         }
         let is_link = metadata.kind == FileType::Symlink;
         let mut bits = metadata.mode & 0o7777;
+        if self.options.umask_of_files && metadata.kind == FileType::Regular {
+            bits &= 0o777 & self.defaults.map_or(0o755, Defaults::bits);
+        }
         if !self.options.special_bits && bits & 0o7000 != 0 && !is_link {
             bits &= 0o777;
             report.lose(Loss::SpecialBits, entry.name(), None);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forerun_export::{
-    ExtractOptions, ExtractReport, Loss, NoProgress, Patterns, Selection, extract,
+    ExtractOptions, ExtractReport, Filter, Loss, NoProgress, Patterns, Selection, extract,
 };
 use forerun_io::{Limits, MemorySource};
 use forerun_testkit::{FaultSource, Keeps, MemFsBuilder, MemImage, Piece, TreeModel, temp_dir};
@@ -158,6 +158,10 @@ fn a_selection_is_what_is_extracted() {
         exclude: patterns("a/b"),
         ..base.clone()
     };
+    let filtered = Selection {
+        filter: Filter::new(|path, is_dir| is_dir && path != b"a/c" || path.ends_with(b".txt")),
+        ..base.clone()
+    };
     let stripped = Selection {
         paths: select(&["a"]),
         strip_components: 2,
@@ -168,6 +172,7 @@ fn a_selection_is_what_is_extracted() {
         (across, &["d/four.txt"]),
         (included, &["a/b/two.o"]),
         (excluded, &["a/c/three.txt", "d/four.txt"]),
+        (filtered, &["a/b/one.txt", "d/four.txt"]),
         (stripped, &["one.txt", "three.txt", "two.o"]),
     ] {
         assert_eq!(extracted(&image, &selection), expected, "{selection:?}");

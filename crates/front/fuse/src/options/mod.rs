@@ -56,6 +56,9 @@ pub struct MountOptions {
     /// `allow_other`: other users see the mount too. Implies the permission checks of
     /// `default_permissions`, so that they see no more than a kernel mount would show them.
     pub allow_other: bool,
+    /// Whether `allow_other` goes without the permission checks of `default_permissions`, as in programs that
+    /// use libfuse. Not an option in text form: users other than the mounting one can read all then.
+    pub permissive: bool,
     /// `default_permissions`: the kernel enforces the image's owners and modes for the mounting
     /// user too.
     pub default_permissions: bool,
@@ -137,6 +140,7 @@ impl Default for MountOptions {
             directory_mask: None,
             utc_offset: 0,
             allow_other: false,
+            permissive: false,
             default_permissions: false,
             auto_unmount: false,
             restarts: 2,
@@ -239,7 +243,7 @@ impl MountOptions {
 
     /// Returns whether the kernel is to check permissions.
     pub(crate) const fn kernel_checks(&self) -> bool {
-        self.default_permissions || self.allow_other
+        self.default_permissions || (self.allow_other && !self.permissive)
     }
 }
 

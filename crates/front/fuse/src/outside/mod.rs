@@ -25,6 +25,7 @@ pub mod word {
     pub const ATTACH: &str = "attach";
     pub const ADOPT: &str = "adopt";
     pub const UNMOUNT: &str = "unmount";
+    pub const UNMOUNT_UNUSED: &str = "unmount-unused";
     pub const ANSWERS: &str = "answers";
     pub const LIFT: &str = "lift";
     pub const CALL: &str = "call";
@@ -103,9 +104,17 @@ impl Outside {
         }
     }
 
-    /// Unmounts what `connection` is of.
-    pub(crate) fn unmount(&self, connection: &OwnedFd) -> Result<Unmounted, UmountError> {
-        let answer = self.ask(word::UNMOUNT.as_bytes(), &[connection.as_fd()]);
+    /// Unmounts what `connection` is of; where it is in use, only `also_in_use`.
+    pub(crate) fn unmount(
+        &self,
+        connection: &OwnedFd,
+        also_in_use: bool,
+    ) -> Result<Unmounted, UmountError> {
+        let word = match also_in_use {
+            true => word::UNMOUNT,
+            false => word::UNMOUNT_UNUSED,
+        };
+        let answer = self.ask(word.as_bytes(), &[connection.as_fd()]);
         let answer = answer.map_err(|error| UmountError::Outside(error.to_string()))?;
         match &*answer.word {
             word::DONE => Ok(Unmounted::Done),

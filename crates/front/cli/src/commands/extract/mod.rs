@@ -180,7 +180,7 @@ fn make_place(dir: &Path) -> std::result::Result<OutputDir, ExportError> {
 }
 
 /// Returns the capabilities that root needs to give files their owners, permissions and attributes.
-fn capabilities(options: &ExtractOptions) -> Capabilities {
+pub fn capabilities(options: &ExtractOptions) -> Capabilities {
     let mut needed = OWNERS;
     if options.devices {
         needed |= Capabilities::MKNOD;

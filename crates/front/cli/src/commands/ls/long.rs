@@ -51,7 +51,7 @@ fn columns(metadata: Option<&Metadata>, human: bool, zone: &TimeZone) -> [String
 }
 
 /// Formats a mode, as in `-rwsr-x--t`.
-fn mode(kind: FileType, mode: u16) -> String {
+pub fn mode(kind: FileType, mode: u16) -> String {
     let bit = |bit: u16, letter: char| if mode & bit == 0 { '-' } else { letter };
     // The x places also show setuid, setgid and sticky: in capitals where there is no x below.
     let execute = |x: u16, special: u16, letter: char| match (mode & special != 0, mode & x != 0) {
@@ -75,7 +75,7 @@ fn mode(kind: FileType, mode: u16) -> String {
 
 /// Formats local time as `ls --time-style=long-iso` does; the plain number where it is out of a
 /// calendar's range.
-fn time(time: Timestamp, zone: &TimeZone) -> String {
+pub fn time(time: Timestamp, zone: &TimeZone) -> String {
     match jiff::Timestamp::from_second(time.seconds) {
         Ok(instant) => instant
             .to_zoned(zone.clone())

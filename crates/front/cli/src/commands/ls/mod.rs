@@ -5,7 +5,7 @@
 //! is there. Owners are numbers, since their names belong to the image, not to this machine.
 
 mod grid;
-mod long;
+pub mod long;
 mod view;
 
 use std::ffi::OsString;

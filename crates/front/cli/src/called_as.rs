@@ -1,0 +1,28 @@
+//! Names of other programs that forerun answers to when it is started by a link with that name.
+//!
+//! Here are the names only; `compat` does what the programs do.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+/// A program whose name forerun answers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    Squashfuse,
+    SquashfuseLl,
+    Unsquashfs,
+}
+
+/// The programs, by name.
+const NAMES: &[(&str, Program)] = &[
+    ("squashfuse", Program::Squashfuse),
+    ("squashfuse_ll", Program::SquashfuseLl),
+    ("unsquashfs", Program::Unsquashfs),
+];
+
+/// Returns the program that a process with these arguments was started as, unless that is forerun.
+pub fn program(argv: &[OsString]) -> Option<Program> {
+    let name = Path::new(argv.first()?).file_name()?;
+    let found = NAMES.iter().find(|(known, _)| name == *known);
+    found.map(|(_, program)| *program)
+}

@@ -1,0 +1,276 @@
+//! `unsquashfs`: extracts, lists and describes SquashFS images.
+//!
+//! Exit codes: 0 done; 1 nothing or not all was done, and the program stopped; 2 done but for what was told.
+
+mod cat;
+mod extract;
+mod follow;
+mod listing;
+mod options;
+mod pattern;
+mod superblock;
+mod usage;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forerun::Image;
+use forerun::vfs::FileType;
+use forerun_export::{Filter, Selected, Selection};
+use jiff::tz::TimeZone;
+
+use super::complain;
+use crate::args::{Global, ImageArgs, LimitArgs, RemoteArgs, SourceArgs, StoreArgs};
+use crate::context::Context;
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::source::PreparedImage;
+use crate::{log, secrets};
+
+use listing::{Names, Style};
+use options::{UnsquashCall, UnsquashRefusal, UnsquashWork};
+use pattern::{PathChoice, Syntax};
+
+const DONE: u8 = 0;
+const FATAL: u8 = 1;
+const IN_PART: u8 = 2;
+
+/// The reason why the program stops.
+enum Stop {
+    /// The message was printed already.
+    Told,
+    /// Prints `FATAL ERROR:` and the message.
+    Fatal(String),
+    /// A failure of forerun's own.
+    Failure(Box<Failure>),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(Box::new(failure))
+    }
+}
+
+type Ended = std::result::Result<u8, Stop>;
+
+/// Runs the program. Returns the exit status.
+pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
+    let name = name.to_string_lossy();
+    let call = match options::parse(words) {
+        Ok(call) => call,
+        Err(UnsquashRefusal::Help) => return usage::print(&name),
+        Err(UnsquashRefusal::Mistake(message)) if message.starts_with("FATAL") => {
+            complain(&message);
+            return FATAL;
+        }
+        Err(UnsquashRefusal::Mistake(message)) => {
+            complain(&format!("{name}: {message}"));
+            return FATAL;
+        }
+        Err(UnsquashRefusal::Unknown(word)) => {
+            complain(&format!("{name}: unknown option {word}"));
+            return usage::complain(&name);
+        }
+    };
+    log::init(0, false, false);
+    secrets::warn();
+    let context = Context::new(Global {
+        quiet: call.no_progress || call.quiet,
+        ..Global::default()
+    });
+    if call.version {
+        usage::version();
+    }
+    let Some(image) = &call.image else {
+        return match call.version {
+            true => FATAL,
+            false => usage::complain(&name),
+        };
+    };
+    let ended = work(&context, &call, image);
+    match ended.unwrap_or_else(|stop| tell(&stop)) {
+        IN_PART if call.strict => FATAL,
+        IN_PART if call.no_exit_code => DONE,
+        code => code,
+    }
+}
+
+/// Prints why the program stops. Returns the exit status.
+fn tell(stop: &Stop) -> u8 {
+    match stop {
+        Stop::Told => {}
+        Stop::Fatal(message) => complain(&format!("FATAL ERROR: {message}")),
+        Stop::Failure(failure) if failure.exit == Exit::BrokenPipe => return failure.exit.code(),
+        Stop::Failure(failure) => complain(&format!("FATAL ERROR: {}", text(failure))),
+    }
+    FATAL
+}
+
+/// Returns what failed and where, in one line.
+fn text(failure: &Failure) -> String {
+    let subject = failure.subject.iter().map(|subject| format!("{subject}: "));
+    let path = failure.path.as_deref().map(crate::escape::escape);
+    let path = path.iter().map(|path| format!("{path}: "));
+    let place: String = subject.chain(path).collect();
+    format!("{place}{}", failure.message)
+}
+
+fn work(context: &Context, call: &UnsquashCall, image: &OsString) -> Ended {
+    let syntax = match (call.regex, call.no_wildcards || call.follow) {
+        (_, true) => Syntax::Names,
+        (true, _) => Syntax::Regex,
+        (false, false) => Syntax::Shell,
+    };
+    let shown = image.to_string_lossy();
+    let prepared = context.prepare(&image_args(image, call));
+    let prepared = prepared.map_err(|failure| unopened(failure, &shown))?;
+    // Files of the system, before the process gives up the right to read them.
+    let style = style(call);
+    match call.work {
+        UnsquashWork::Extract => extract::run(context, call, syntax, prepared, style),
+        UnsquashWork::List { form, concise } => {
+            let image = open(context, prepared, &shown)?;
+            let choice = choose(call, syntax, &image)?;
+            let style = Style { form, ..style };
+            list(&image, &choice, &style, concise)?;
+            Ok(DONE)
+        }
+        UnsquashWork::Cat => {
+            let image = open(context, prepared, &shown)?;
+            cat::run(&image, call, syntax)
+        }
+        UnsquashWork::Stat => {
+            let image = open(context, prepared, &shown)?;
+            print(superblock::describe(&image, &shown, &style.zone)?)
+        }
+        UnsquashWork::MkfsTime => {
+            let image = open(context, prepared, &shown)?;
+            print(format!("{}\n", superblock::mkfs_time(&image)?))
+        }
+    }
+}
+
+fn print(text: String) -> Ended {
+    let mut out = Output::stdout()?;
+    out.text(text)?;
+    out.finish()?;
+    Ok(DONE)
+}
+
+/// Opens an image for work that needs nothing else: the process enters its sandbox.
+fn open(
+    context: &Context,
+    prepared: PreparedImage,
+    shown: &str,
+) -> std::result::Result<Image, Stop> {
+    context.confine(&prepared.sandbox());
+    let opened = context.open_prepared(prepared, None);
+    opened.map_err(|failure| unopened(failure, shown))
+}
+
+/// Returns why an image is not opened, in the words of the program where it has some.
+fn unopened(failure: Failure, shown: &str) -> Stop {
+    match failure.exit {
+        Exit::Source => {
+            complain(&format!(
+                "Could not open {shown}, because {}",
+                failure.message
+            ));
+            Stop::Told
+        }
+        Exit::Format => Stop::Fatal(format!("Can't find a valid SQUASHFS superblock on {shown}")),
+        _ => failure.into(),
+    }
+}
+
+/// Returns the entries that the command line selects.
+fn choose(
+    call: &UnsquashCall,
+    syntax: Syntax,
+    image: &Image,
+) -> std::result::Result<PathChoice, Stop> {
+    let paths = match call.follow {
+        true => follow::resolved(image, &call.paths, call.missing)?,
+        false => call.paths.clone(),
+    };
+    let choice = PathChoice::new(&paths, &call.excludes, syntax, call.max_depth);
+    choice.map_err(Stop::Fatal)
+}
+
+/// Returns the selection of what is chosen.
+fn selection(choice: Arc<PathChoice>) -> Selection {
+    Selection {
+        filter: Filter::new(move |path, is_dir| choice.takes(path, is_dir)),
+        ..Selection::default()
+    }
+}
+
+fn style(call: &UnsquashCall) -> Style {
+    let dest = call.dest.as_deref().unwrap_or(OsStr::new("squashfs-root"));
+    Style {
+        form: call.info.unwrap_or_default(),
+        dest: dest.as_bytes().to_vec(),
+        names: Names::read(),
+        zone: match call.utc {
+            true => TimeZone::UTC,
+            false => TimeZone::system(),
+        },
+    }
+}
+
+/// Lists what is chosen; without directories that are not empty where `concise`.
+fn list(image: &Image, choice: &PathChoice, style: &Style, concise: bool) -> Result<()> {
+    let fs = image.reader().fs();
+    let mut out = Output::stdout()?;
+    let mut walk = image.reader().walk(fs.root());
+    while let Some(entry) = walk.next() {
+        let entry = entry.map_err(|failed| Failure::from(failed.error).at(&failed.path))?;
+        let metadata = entry
+            .metadata
+            .map_err(|error| Failure::from(error).at(&entry.path))?;
+        let is_dir = metadata.kind == FileType::Directory;
+        if !choice.takes(&entry.path, is_dir) {
+            walk.skip_children();
+            continue;
+        }
+        if concise && is_dir && !listing::is_empty(fs, entry.node)? {
+            continue;
+        }
+        let entry = Selected::new(entry.path, entry.node, metadata);
+        listing::write(&mut out, fs, style, &entry)?;
+    }
+    out.finish()
+}
+
+/// Returns the arguments that open the image.
+fn image_args(image: &OsString, call: &UnsquashCall) -> ImageArgs {
+    ImageArgs {
+        image: PathBuf::from(image),
+        layers: Vec::new(),
+        source: SourceArgs {
+            format: Some("squashfs".to_string()),
+            offset: call.offset,
+            size: None,
+            partition: None,
+            device: Vec::new(),
+            store: StoreArgs::default(),
+            readahead: None,
+            cache: None,
+            threads: call.processors.map(|count| count.min(256)),
+            no_large_blocks: false,
+            no_lock: false,
+            remote: RemoteArgs::default(),
+            rescue: false,
+        },
+        limits: LimitArgs {
+            max_total_bytes: None,
+            max_entries: None,
+            max_depth: None,
+            max_walk_memory: None,
+            max_decoded: None,
+        },
+    }
+}

@@ -1,0 +1,294 @@
+//! Patterns of `unsquashfs`: names in an image, component by component.
+//!
+//! A pattern selects what it names and all below it, and the directories that lead there. A component is a
+//! pattern of a shell, a regular expression, or a name.
+
+use regex::bytes::Regex;
+
+/// How components are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syntax {
+    /// As a shell does, with the groups of extended patterns, but for `!(...)`.
+    Shell,
+    /// As extended regular expressions, which match a part of the name.
+    Regex,
+    /// As they are.
+    Names,
+}
+
+enum Component {
+    Name(Vec<u8>),
+    Pattern { regex: Regex, takes_hidden: bool },
+}
+
+impl Component {
+    fn matches(&self, name: &[u8]) -> bool {
+        match self {
+            Self::Name(own) => own == name,
+            Self::Pattern {
+                regex,
+                takes_hidden,
+            } => (*takes_hidden || !name.starts_with(b".")) && regex.is_match(name),
+        }
+    }
+}
+
+/// The entries that a command line selects.
+pub struct PathChoice {
+    /// Nothing where all are.
+    extract: Option<Vec<Vec<Component>>>,
+    exclude: Vec<Vec<Component>>,
+    max_depth: Option<usize>,
+}
+
+impl PathChoice {
+    /// Parses the patterns. The error is a message.
+    pub fn new(
+        extract: &[Vec<u8>],
+        exclude: &[Vec<u8>],
+        syntax: Syntax,
+        max_depth: Option<usize>,
+    ) -> Result<Self, String> {
+        let all = |patterns: &[Vec<u8>], kind| {
+            let parsed = patterns.iter().map(|path| parse(path, syntax, kind));
+            parsed.collect::<Result<Vec<_>, _>>()
+        };
+        let wanted = all(extract, "extract")?;
+        Ok(Self {
+            extract: (!wanted.is_empty()).then_some(wanted),
+            exclude: all(exclude, "exclude")?,
+            max_depth,
+        })
+    }
+
+    /// Returns whether an entry is selected, or a directory that leads to what may be. The path has no
+    /// leading slash; that of the root is empty.
+    pub fn takes(&self, path: &[u8], is_dir: bool) -> bool {
+        if path.is_empty() {
+            return true;
+        }
+        let names: Vec<_> = path.split(|byte| *byte == b'/').collect();
+        if self.max_depth.is_some_and(|depth| names.len() > depth) {
+            return false;
+        }
+        let covers =
+            |pattern: &Vec<Component>| pattern.len() <= names.len() && fits(pattern, &names);
+        let leads = |pattern: &Vec<Component>| is_dir && fits(pattern, &names);
+        let is_wanted = match &self.extract {
+            None => true,
+            Some(patterns) => patterns
+                .iter()
+                .any(|pattern| covers(pattern) || leads(pattern)),
+        };
+        is_wanted && !self.exclude.iter().any(covers)
+    }
+
+    /// Returns whether an entry is what a pattern ends with.
+    pub fn names(&self, path: &[u8]) -> bool {
+        let names: Vec<_> = path.split(|byte| *byte == b'/').collect();
+        let is_end =
+            |pattern: &Vec<Component>| pattern.len() == names.len() && fits(pattern, &names);
+        !path.is_empty() && self.extract.iter().flatten().any(is_end)
+    }
+}
+
+/// Returns whether as many components match as both have.
+fn fits(pattern: &[Component], names: &[&[u8]]) -> bool {
+    let mut pairs = pattern.iter().zip(names);
+    pairs.all(|(component, name)| component.matches(name))
+}
+
+fn parse(path: &[u8], syntax: Syntax, kind: &str) -> Result<Vec<Component>, String> {
+    let components = path
+        .split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty());
+    let parsed: Result<Vec<_>, _> = components.map(|name| component(name, syntax)).collect();
+    let parsed = parsed?;
+    match parsed.is_empty() {
+        true => Err(format!(
+            "Invalid {kind} file {}",
+            String::from_utf8_lossy(path)
+        )),
+        false => Ok(parsed),
+    }
+}
+
+fn component(name: &[u8], syntax: Syntax) -> Result<Component, String> {
+    let shown = || String::from_utf8_lossy(name).into_owned();
+    let text = match syntax {
+        Syntax::Names => return Ok(Component::Name(name.to_vec())),
+        Syntax::Shell if !name.iter().any(|byte| b"*?[\\(".contains(byte)) => {
+            return Ok(Component::Name(name.to_vec()));
+        }
+        Syntax::Shell => shell(name)
+            .ok_or_else(|| format!("Cannot match \"{}\": !(...) is not known", shown()))?,
+        Syntax::Regex => format!(
+            "(?s-u){}",
+            std::str::from_utf8(name)
+                .map_err(|_| { format!("Invalid regex {}, because it is not UTF-8", shown()) })?
+        ),
+    };
+    let regex = Regex::new(&text).map_err(|_| format!("invalid regex {}", shown()))?;
+    let takes_hidden = syntax == Syntax::Regex || name.starts_with(b".");
+    Ok(Component::Pattern {
+        regex,
+        takes_hidden,
+    })
+}
+
+/// Translates a pattern of a shell into a regular expression; nothing for `!(...)`.
+fn shell(pattern: &[u8]) -> Option<String> {
+    let mut out = String::from("(?s-u)^");
+    let mut groups = Vec::new();
+    let mut rest = pattern;
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'?' | b'*' | b'+' | b'@' | b'!' if rest.starts_with(b"(") => {
+                groups.push(match byte {
+                    b'@' => ")",
+                    b'?' => ")?",
+                    b'*' => ")*",
+                    b'+' => ")+",
+                    _ => return None,
+                });
+                out.push_str("(?:");
+                rest = rest.get(1..).unwrap_or_default();
+            }
+            b'|' if !groups.is_empty() => out.push('|'),
+            b')' if !groups.is_empty() => out.push_str(groups.pop().unwrap_or_default()),
+            b'?' => out.push('.'),
+            b'*' => out.push_str(".*"),
+            b'[' => match class(rest) {
+                Some((class, after)) => {
+                    out.push_str(&class);
+                    rest = after;
+                }
+                None => literal(&mut out, b'['),
+            },
+            b'\\' => {
+                let (escaped, after) = rest.split_first().unwrap_or((&b'\\', b""));
+                literal(&mut out, *escaped);
+                rest = after;
+            }
+            byte => literal(&mut out, *byte),
+        }
+    }
+    // A group that does not end is no group; what is there matches nothing then.
+    out.push_str(&")".repeat(groups.len()));
+    out.push('$');
+    Some(out)
+}
+
+fn literal(out: &mut String, byte: u8) {
+    out.push_str(&format!("\\x{byte:02x}"));
+}
+
+/// Translates what follows a `[`. Returns the class, and the pattern behind it.
+fn class(rest: &[u8]) -> Option<(String, &[u8])> {
+    let (negated, mut rest) = match rest {
+        [b'!' | b'^', rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    let mut out = String::from(if negated { "[^" } else { "[" });
+    let mut is_first = true;
+    loop {
+        let (byte, after) = rest.split_first()?;
+        match byte {
+            b']' if !is_first => {
+                out.push(']');
+                return Some((out, after));
+            }
+            b'[' if after.starts_with(b":") => {
+                let end = after.windows(2).position(|pair| pair == b":]")?;
+                let name = std::str::from_utf8(after.get(1..end)?).ok()?;
+                out.push_str(&format!("[:{name}:]"));
+                rest = after.get(end + 2..)?;
+                is_first = false;
+                continue;
+            }
+            b'-' if !is_first && !after.starts_with(b"]") => out.push('-'),
+            b'\\' => {
+                let (escaped, after) = after.split_first()?;
+                literal(&mut out, *escaped);
+                (rest, is_first) = (after, false);
+                continue;
+            }
+            byte => literal(&mut out, *byte),
+        }
+        (rest, is_first) = (after, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn takes(pattern: &str, syntax: Syntax, path: &str) -> bool {
+        let choice = PathChoice::new(&[pattern.into()], &[], syntax, None);
+        choice.is_ok_and(|choice| choice.takes(path.as_bytes(), false))
+    }
+
+    #[test]
+    fn shell_patterns() {
+        for (pattern, path, expected) in [
+            ("a", "a", true),
+            ("a", "a/b", true),
+            ("a/b", "a", false),
+            ("/a//b/", "a/b/c", true),
+            ("*", "a", true),
+            ("*", ".a", false),
+            (".*", ".a", true),
+            ("*/x", "a/x", true),
+            ("*/x", "a/b/x", false),
+            ("a?", "ab", true),
+            ("[a-c]x", "bx", true),
+            ("[!a-c]x", "bx", false),
+            ("[]]", "]", true),
+            ("[a-]", "-", true),
+            ("[[:digit:]]*", "7up", true),
+            ("[", "[", true),
+            ("\\*", "*", true),
+            ("\\*", "a", false),
+            ("@(a|bc)", "bc", true),
+            ("+(ab).c", "abab.c", true),
+            ("?(x)y", "y", true),
+            ("a.b", "axb", false),
+            ("a(b", "a(b", true),
+        ] {
+            assert_eq!(
+                takes(pattern, Syntax::Shell, path),
+                expected,
+                "{pattern} {path}"
+            );
+        }
+        assert!(PathChoice::new(&[b"!(a)".to_vec()], &[], Syntax::Shell, None).is_err());
+        assert!(PathChoice::new(&[b"//".to_vec()], &[], Syntax::Shell, None).is_err());
+    }
+
+    #[test]
+    fn other_syntaxes_and_bounds() {
+        assert!(takes("d/l", Syntax::Regex, "d/ls"));
+        assert!(!takes("^s", Syntax::Regex, "ls"));
+        assert!(!takes("d/*", Syntax::Names, "d/ls"));
+        let choice = PathChoice::new(
+            &[b"a/b/c".to_vec()],
+            &[b"a/b/x".to_vec()],
+            Syntax::Shell,
+            Some(3),
+        );
+        let choice = choice.unwrap();
+        for (path, is_dir, expected) in [
+            ("", true, true),
+            ("a/b", true, true),
+            ("a/b", false, false),
+            ("a/x", true, false),
+            ("a/b/c", false, true),
+            ("a/b/c/d", false, false),
+        ] {
+            assert_eq!(choice.takes(path.as_bytes(), is_dir), expected, "{path}");
+        }
+        let excluding = PathChoice::new(&[], &[b"a/*".to_vec()], Syntax::Shell, None).unwrap();
+        assert!(excluding.takes(b"a", true) && !excluding.takes(b"a/b/c", false));
+    }
+}

@@ -1,0 +1,86 @@
+//! Mounts whose connection the caller passes on, in the place of a directory: `/dev/fd/7`.
+//!
+//! The caller has opened `/dev/fuse`, has mounted it by itself, and leaves the descriptor open. Programs that
+//! mount with rights that their servers are not to have do this. Opening the name would open the device
+//! anew, without the mount, so the descriptor is duplicated.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix_numbers::fcntl::OFlag;
+use rustix::fs::{fstat, major, minor};
+
+use crate::MountError;
+
+/// The device number of `/dev/fuse`.
+const DEVICE: (u32, u32) = (10, 229);
+
+/// Returns whether `dir` names a descriptor, on which a mount is served that the caller has made.
+#[must_use]
+pub fn is_descriptor(dir: &Path) -> bool {
+    number(dir).is_some()
+}
+
+/// Parses `/dev/fd/N`.
+fn number(dir: &Path) -> Option<RawFd> {
+    let digits = dir.as_os_str().as_bytes().strip_prefix(b"/dev/fd/")?;
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let digits = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
+    digits.parse().ok()
+}
+
+/// Returns the connection that `dir` names; nothing where it is a directory.
+pub fn connection(dir: &Path) -> Result<Option<OwnedFd>, MountError> {
+    let Some(number) = number(dir) else {
+        return Ok(None);
+    };
+    let taken = duplicate(number);
+    taken.map(Some).map_err(|source| MountError::Mountpoint {
+        path: dir.to_path_buf(),
+        source,
+    })
+}
+
+/// Returns another descriptor of the same open file.
+fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
+    let slot = OwnedFd::from(File::options().write(true).open("/dev/null")?);
+    nix_numbers::unistd::dup3(number, slot.as_raw_fd(), OFlag::O_CLOEXEC)?;
+    let device = fstat(&slot)?.st_rdev;
+    if (major(device), minor(device)) != DEVICE {
+        let text = "the descriptor is not of /dev/fuse";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_numbers_are_descriptors() {
+        for (dir, expected) in [
+            ("/dev/fd/7", Some(7)),
+            ("/dev/fd/", None),
+            ("/dev/fd/+7", None),
+            ("/dev/fd/7/", None),
+            ("/dev/fd/99999999999", None),
+            ("/mnt", None),
+        ] {
+            assert_eq!(number(Path::new(dir)), expected, "{dir}");
+        }
+    }
+
+    #[test]
+    fn a_descriptor_of_another_file_is_refused() {
+        let file = File::open("/dev/null").unwrap();
+        let dir = format!("/dev/fd/{}", file.as_raw_fd());
+        let error = connection(Path::new(&dir)).unwrap_err().to_string();
+        let expected = format!("mountpoint {dir}: the descriptor is not of /dev/fuse");
+        assert_eq!(error, expected);
+        assert!(connection(Path::new("/dev/fd/1000000")).is_err());
+    }
+}

@@ -32,3 +32,10 @@ pub const LARGE_REQUESTS: u32 = REQUESTS_IN_A_ROW / 4;
 pub const MIGRATIONS: u32 = 16;
 /// Small requests for which it is left alone then.
 pub const PAUSE: u32 = 256 * REQUESTS_IN_A_ROW;
+
+/// The time that a process which is to hand a volume over waits for files without a name to be closed. The kernel tells
+/// of the last close of a file asynchronously: milliseconds later, more on a busy machine. Half and double
+/// change how long a restart takes to be refused, and nothing else.
+pub const RELEASE_WAIT: Duration = Duration::from_secs(1);
+/// The time between two looks at them.
+pub const RELEASE_PAUSE: Duration = Duration::from_millis(5);

@@ -1,6 +1,8 @@
 //! The server's part: it has its mount kept, and leaves it to a successor.
 
 use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Instant;
 
 use forerun_io::Unpoisoned;
 
@@ -12,6 +14,7 @@ use crate::connection::Negotiated;
 use crate::core::Core;
 use crate::error::HandoverError;
 use crate::served::Served;
+use crate::tuning::{RELEASE_PAUSE, RELEASE_WAIT};
 use crate::unmounter::Unmounter;
 
 /// A handle that passes a mount on to another process, from any thread.
@@ -78,7 +81,13 @@ impl Giver {
         self.can_be_kept()?;
         match self.served()? {
             Served::Image(_) => Ok(()),
-            Served::Volume(core) => has_names(&core),
+            Served::Volume(core) => {
+                let until = Instant::now() + RELEASE_WAIT;
+                while let Err(error) = has_names(&core) {
+                    wait_for_release(until).ok_or(error)?;
+                }
+                Ok(())
+            }
         }
     }
 
@@ -134,8 +143,16 @@ impl Giver {
                 end();
             }
             Served::Volume(core) => {
-                let _nothing_is_answered = core.gate.write().unpoisoned();
-                has_names(&core)?;
+                let until = Instant::now() + RELEASE_WAIT;
+                let _nothing_is_answered = loop {
+                    let gate = core.gate.write().unpoisoned();
+                    let Err(error) = has_names(&core) else {
+                        break gate;
+                    };
+                    // The release that is waited for is answered.
+                    drop(gate);
+                    wait_for_release(until).ok_or(error)?;
+                };
                 let synced = core.commit(|| core.fs().sync_all());
                 synced.map_err(HandoverError::Sync)?;
                 end();
@@ -143,6 +160,12 @@ impl Giver {
         }
         Ok(())
     }
+}
+
+/// Waits a moment for files that were removed and closed: the kernel tells of the close later. Returns nothing if the
+/// time is over.
+fn wait_for_release(until: Instant) -> Option<()> {
+    (Instant::now() < until).then(|| thread::sleep(RELEASE_PAUSE))
 }
 
 fn has_names(core: &CoreMut) -> Result<(), HandoverError> {

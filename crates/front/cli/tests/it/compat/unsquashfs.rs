@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use forerun_testkit::require;
 use rustix::fs::XattrFlags;
@@ -485,6 +486,12 @@ fn directories_that_are_there_need_force() {
         let _not_there = fs::remove_dir_all(names.path("there"));
         fs::create_dir_all(names.path("there/etc")).unwrap();
         fs::write(names.path("there/etc/old"), "old").unwrap();
+        // Both runs find the same times, also across the end of a second.
+        let old = fs::File::options()
+            .write(true)
+            .open(names.path("there/etc/old"));
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        old.unwrap().set_modified(time).unwrap();
         fs::write(names.path("there/app.desktop"), "").unwrap();
         let line = [&["unsquashfs", "-n"], options, &["-d", "there", "a.sqsh"]].concat();
         let ran = names.run(by, ".", &line);

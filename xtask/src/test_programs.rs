@@ -3,7 +3,9 @@
 //! `cargo test` runs one test program after the other. Those of the commands, of mounts and of servers
 //! wait more than they compute, so two of them side by side keep the cores busy.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
+use std::fs;
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,9 +27,13 @@ const PROGRAM_LIMIT: &str = "30m";
 /// The number of tests that run side by side in a test program; the user's value counts.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
-/// The packages whose tests make mount namespaces or mount by the kernel on demand. A namespace keeps a
+/// The packages whose tests make mounts and mount namespaces by the dozen. A namespace keeps a
 /// copy of each mount there is, and with it the mount's image busy: these run one after the other.
-const ONE_AT_A_TIME: [&str; 2] = ["crates/front/cli", "crates/front/kernel"];
+const ONE_AT_A_TIME: [&str; 3] = [
+    "crates/front/cli",
+    "crates/front/fuse",
+    "crates/front/kernel",
+];
 
 /// A test program, and the folder of its package, in which cargo starts tests.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,7 +47,10 @@ struct TestProgram {
 /// # Errors
 /// Names the programs whose tests failed.
 pub fn run(root: &Path) -> Result<()> {
-    let programs = build(root)?;
+    let mut programs = build(root)?;
+    // The larger a program, the more of the project it tests: those that take longest do not come last.
+    programs
+        .sort_by_cached_key(|test| Reverse(fs::metadata(&test.path).map_or(0, |file| file.len())));
     // The tests of the command line have it built; with other crates' features it would be built anew.
     let program = process::target_dir(root)?.join("debug/forerun");
     let mut failed = run_in_lanes(programs, &|test| run_one(root, test, &program))?;
@@ -131,17 +140,15 @@ impl TestProgram {
 /// Runs one test program and then prints what it printed, so that the lines of two do not mix. Returns
 /// whether its tests passed.
 fn run_one(root: &Path, test: &TestProgram, program: &Path) -> Result<bool> {
-    let mut command = match require::in_ci() {
+    // Those that run alone go by time more than the others, which compute: these make room for them.
+    let mut command = Command::new("nice");
+    command.args(["-n", if test.runs_alone() { "0" } else { "5" }]);
+    if require::in_ci() {
         // A test that hangs would end the run without a word of which one it was. Not for a person,
         // whose Ctrl-C would not get through.
-        true => {
-            let mut timeout = Command::new("timeout");
-            timeout.args(["--verbose", "--kill-after=30s", PROGRAM_LIMIT]);
-            timeout.arg(&test.path);
-            timeout
-        }
-        false => Command::new(&test.path),
-    };
+        command.args(["timeout", "--verbose", "--kill-after=30s", PROGRAM_LIMIT]);
+    }
+    command.arg(&test.path);
     let mut printed = tempfile::tempfile()?;
     command.current_dir(&test.dir).stdin(Stdio::null());
     command

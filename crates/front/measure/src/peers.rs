@@ -1,7 +1,7 @@
 //! The drivers and programs that read an image too, by its format.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -101,6 +101,11 @@ impl Peer {
         }
     }
 
+    /// Finds its program.
+    fn path(self) -> Option<PathBuf> {
+        find_program(self.program()?)
+    }
+
     /// Returns the version that its program prints.
     #[must_use]
     pub fn version(self) -> Option<String> {
@@ -110,14 +115,14 @@ impl Peer {
             Self::ExfatFuse | Self::FsckErofs => "-V",
             Self::Unsquashfs => "-version",
         };
-        Some(first_line(Command::new(self.program()?).arg(argument)))
+        Some(first_line(Command::new(self.path()?).arg(argument)))
     }
 
     /// Returns why it cannot take part, if it cannot.
     #[must_use]
     pub fn missing(self, place: &Place<'_>) -> Option<String> {
         if let Some(program) = self.program()
-            && find_program(program).is_none()
+            && self.path().is_none()
         {
             return Some(format!("{program} is not installed"));
         }
@@ -186,7 +191,8 @@ impl Peer {
     /// Returns the command that extracts an image to a directory that is not there; none for those that mount.
     #[must_use]
     pub fn extract(self, place: &Place<'_>, out: &Path) -> Option<Command> {
-        let mut command = Command::new(self.program()?);
+        let name = self.program()?;
+        let mut command = Command::new(self.path().unwrap_or_else(|| name.into()));
         match self {
             Self::Unsquashfs => {
                 command.args(["-quiet", "-no-progress"]);
@@ -232,7 +238,14 @@ mod tests {
         };
         let words = |peer: Peer| {
             let command = peer.extract(&place, Path::new("out"));
-            command.map(|command| crate::process::describe(&command))
+            command.map(|command| {
+                let dir = Path::new(command.get_program()).parent();
+                let dir = dir.map(|dir| dir.join("").display().to_string());
+                let words = crate::process::describe(&command);
+                words
+                    .trim_start_matches(&dir.unwrap_or_default())
+                    .to_string()
+            })
         };
         assert_eq!(
             words(Peer::Unsquashfs).as_deref(),

@@ -19,6 +19,7 @@ use super::loop_device::{Attach, LoopDevice};
 use super::{STEP, UNMOUNT_TIMEOUT, objects_option, unmount, unmount_by, wait_for_mount};
 use crate::active::{mounting, temp_dir};
 use crate::process::{self, Running};
+use crate::programs::find_program;
 use crate::run::peak_of;
 
 /// How the kernel's driver reads an image.
@@ -140,9 +141,10 @@ impl Other {
 
     /// Starts a program that serves until the mount goes, with the mount point as its last argument.
     pub fn daemon(program: &str, arguments: &[&OsStr]) -> Result<Self> {
+        let path = find_program(program).with_context(|| format!("{program} is not installed"))?;
         let mut this = Self::empty()?;
         let log = File::create(this.dir.path().join("log"))?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(path);
         command.args(arguments).arg(this.path());
         command.stdin(Stdio::null());
         command.stdout(log.try_clone()?).stderr(log);

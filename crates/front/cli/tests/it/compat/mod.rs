@@ -5,6 +5,7 @@ mod unsquashfs;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -97,11 +98,14 @@ impl Names {
     /// Returns a command line of one of the two programs, in the directory `at`.
     pub fn command(&self, by: By, at: &str, line: &[&str]) -> Command {
         let (program, args) = line.split_first().unwrap();
-        let program = match by {
-            By::Forerun => self.path("bin").join(program),
-            By::Other => PathBuf::from(program),
+        let mut command = match by {
+            By::Forerun => Command::new(self.path("bin").join(program)),
+            By::Other => {
+                let mut other = Command::new(require::program(program).unwrap());
+                other.arg0(program);
+                other
+            }
         };
-        let mut command = Command::new(program);
         command
             .args(args)
             .env("TZ", "UTC")

@@ -86,8 +86,8 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
         true => remembered(&cache, reference, options, None)?,
         false => match unmeasured::named(reference, options, &cache) {
             Ok(ResolvedName::Image(image)) => Resolution::Image(image),
-            Ok(ResolvedName::Container(layers, registry)) => {
-                let layers = layers.into_iter();
+            Ok(ResolvedName::Container(found, registry)) => {
+                let layers = found.layers.into_iter();
                 let of_registry = |layout| resolve::of_registry(layout, Arc::clone(&registry));
                 Resolution::Layers(layers.map(of_registry).collect())
             }

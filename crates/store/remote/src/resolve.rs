@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use bytes::Bytes;
 use forerun_cache::Digest;
 use futures_util::future::join_all;
 use url::Url;
@@ -16,7 +17,7 @@ use crate::facts::{Address, Facts};
 use crate::hide::place_of;
 use crate::image_name::ImageName;
 use crate::origin::S3Settings;
-use crate::registry::{ContainerImage, FoundInRegistry, Mirror, Registry};
+use crate::registry::{FoundContainer, FoundInRegistry, Mirror, Registry};
 use crate::site::check_plain;
 use crate::{
     Description, HttpOrigin, Identity, Layout, Origin, Pinned, Reference, RemoteBlob, RemoteError,
@@ -71,8 +72,8 @@ pub struct FromMemory {
 pub enum ResolvedName {
     /// One image.
     Image(Box<Resolved>),
-    /// A container image: its layers, the lowest first, and the registry that has them.
-    Container(Vec<Layout>, Arc<Registry>),
+    /// A container image, and the registry that has it.
+    Container(FoundContainer, Arc<Registry>),
 }
 
 /// Resolves `reference` to one image, within the time that opening may take.
@@ -100,19 +101,19 @@ pub fn named(reference: &Reference, options: &RemoteOptions) -> Result<ResolvedN
             FoundInRegistry::Image(layout) => {
                 ResolvedName::Image(Box::new(of_registry(*layout, registry)))
             }
-            FoundInRegistry::Container(layers) => ResolvedName::Container(layers, registry),
+            FoundInRegistry::Container(found) => ResolvedName::Container(found, registry),
         })
     })
 }
 
-/// Reads the documents of a container image, within the time that opening may take.
-pub fn container(
+/// Reads the configuration of a container image, within the time that opening may take.
+pub fn config(
     reference: &Reference,
     name: &ImageName,
-    registry: &Arc<Registry>,
+    (container, registry): (&FoundContainer, &Arc<Registry>),
     options: &RemoteOptions,
-) -> Result<ContainerImage> {
-    within_time(reference, options, registry.container(name))
+) -> Result<Bytes> {
+    within_time(reference, options, registry.config(name, container))
 }
 
 fn within_time<T>(

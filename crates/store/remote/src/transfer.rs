@@ -60,9 +60,9 @@ pub fn pull_to(
     let layout = match reference {
         Reference::Oci(name) => match resolve::named(reference, options)? {
             ResolvedName::Image(resolved) => resolved.layout,
-            ResolvedName::Container(_, registry) => {
-                let image = resolve::container(reference, name, &registry, options)?;
-                return pull::pull_container(&image, name, output, &how, progress);
+            ResolvedName::Container(image, registry) => {
+                let config = resolve::config(reference, name, (&image, &registry), options)?;
+                return pull::pull_container((&image, &config), name, output, &how, progress);
             }
         },
         Reference::Http(_) | Reference::S3 { .. } => {

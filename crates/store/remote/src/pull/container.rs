@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 
 use super::{Progress, PullOptions, Pulled};
 use crate::image_name::ImageName;
-use crate::registry::ContainerImage;
-use crate::registry::media;
+use crate::registry::{FoundContainer, media};
 use crate::{Identity, Layout, RemoteError, Result};
 
 /// The file that makes a directory a layout, and its only contents.
@@ -42,12 +41,13 @@ const TYPES: [(&str, &str); 4] = [
     ),
 ];
 
-/// Fetches `image`, whose name is `name`, into the layout at `dir`. Other images there stay.
+/// Fetches `image`, whose configuration is `config` and whose name is `name`, into the layout at `dir`. Other images
+/// there stay.
 ///
 /// # Errors
 /// The errors of [`pull`](super::pull); [`RemoteError::Refused`] for a directory that is no layout.
 pub(crate) fn pull(
-    image: &ContainerImage,
+    (image, config): (&FoundContainer, &[u8]),
     name: &ImageName,
     dir: &Path,
     options: &PullOptions,
@@ -80,7 +80,7 @@ pub(crate) fn pull(
     }
     let manifest = in_types_of_oci(&image.manifest).map_err(|reason| refused(dir, reason))?;
     let digest = Digest::of(&manifest);
-    put(&blobs.join(image.config_digest.hex()), &image.config).map_err(failed)?;
+    put(&blobs.join(image.config.digest.hex()), config).map_err(failed)?;
     put(&blobs.join(digest.hex()), &manifest).map_err(failed)?;
     let index = index(dir, name, digest, manifest.len())?;
     put(&dir.join(INDEX), &index).map_err(failed)?;

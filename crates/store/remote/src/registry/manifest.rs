@@ -69,11 +69,11 @@ pub(super) struct Manifest {
 
 /// A blob by digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Descriptor {
+pub(crate) struct Descriptor {
     /// Its media type.
     pub(super) media_type: String,
     /// Its name.
-    pub(super) digest: Digest,
+    pub(crate) digest: Digest,
     /// Its length in bytes.
     pub(super) len: u64,
     /// The table of contents that its annotations name.

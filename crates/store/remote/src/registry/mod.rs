@@ -35,8 +35,7 @@ use auth::Auth;
 
 pub use crate::image_name::ImageName;
 pub use on_disk::{LayerFile, OnDiskError, layers_of_docker_archive, layers_of_layout};
-pub(crate) use open::ContainerImage;
-pub use open::FoundInRegistry;
+pub use open::{FoundContainer, FoundInRegistry};
 pub use options::{Mirror, RegistryOptions};
 pub use platform::{NoPlatform, Platform};
 pub(crate) use upload::Repository;

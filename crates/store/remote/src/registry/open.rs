@@ -65,8 +65,12 @@ impl Registry {
             NamedObject::Manifest(manifest, _) if is_ours(&manifest) => {
                 opening.ours(&manifest).await?
             }
-            NamedObject::Manifest(manifest, _) if is_container(&manifest) => {
-                return opening.layers(&manifest).map(FoundInRegistry::Container);
+            NamedObject::Manifest(manifest, bytes) if is_container(&manifest) => {
+                return Ok(FoundInRegistry::Container(FoundContainer {
+                    layers: opening.layers(&manifest)?,
+                    manifest: bytes,
+                    config: manifest.config,
+                }));
             }
             NamedObject::Manifest(manifest, _) => opening.single(&manifest)?,
         };
@@ -74,27 +78,19 @@ impl Registry {
         Ok(FoundInRegistry::Image(Box::new(image)))
     }
 
-    /// Reads the documents of the container image `name`, and finds its layers.
+    /// Reads the configuration of a container image that was found under `name`.
     ///
     /// # Errors
-    /// The errors of [`Self::find`]; [`RemoteError::Refused`] if it is no container image.
-    pub(crate) async fn container(self: &Arc<Self>, name: &ImageName) -> Result<ContainerImage> {
+    /// Those of the registry; other bytes than its digest says.
+    pub(crate) async fn config(
+        self: &Arc<Self>,
+        name: &ImageName,
+        container: &FoundContainer,
+    ) -> Result<Bytes> {
         let opening = self.opening(name)?;
-        match opening.named(name).await? {
-            NamedObject::Manifest(manifest, raw) if is_container(&manifest) => {
-                let config = &manifest.config;
-                let endpoints = &opening.endpoints;
-                Ok(ContainerImage {
-                    manifest: raw,
-                    config: self.small_blob(endpoints, config, MAX_MANIFEST).await?,
-                    config_digest: config.digest,
-                    layers: opening.layers(&manifest)?,
-                })
-            }
-            NamedObject::Manifest(..) | NamedObject::Blob(_) => {
-                Err(opening.refused("it was a container image, and is none any more"))
-            }
-        }
+        let config = &container.config;
+        self.small_blob(&opening.endpoints, config, MAX_MANIFEST)
+            .await
     }
 
     fn opening<'a>(self: &'a Arc<Self>, name: &ImageName) -> Result<Opening<'a>> {
@@ -131,8 +127,8 @@ impl Registry {
 pub enum FoundInRegistry {
     /// One image.
     Image(Box<Layout>),
-    /// A container image: its layers, the lowest first.
-    Container(Vec<Layout>),
+    /// A container image.
+    Container(FoundContainer),
 }
 
 /// The object that a name leads to.
@@ -143,17 +139,15 @@ enum NamedObject {
     Manifest(Manifest, Bytes),
 }
 
-/// A container image with its documents.
-#[derive(Debug)]
-pub(crate) struct ContainerImage {
+/// A container image.
+#[derive(Clone, Debug)]
+pub struct FoundContainer {
+    /// The layers, the lowest first.
+    pub layers: Vec<Layout>,
     /// The bytes of the manifest.
     pub(crate) manifest: Bytes,
     /// The configuration.
-    pub(crate) config: Bytes,
-    /// The digest of the configuration.
-    pub(crate) config_digest: Digest,
-    /// The layers, the lowest first.
-    pub(crate) layers: Vec<Layout>,
+    pub(crate) config: Descriptor,
 }
 
 struct Opening<'a> {

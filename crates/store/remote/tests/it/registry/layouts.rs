@@ -58,12 +58,17 @@ impl Place {
         let (layout, options) = (self.dir.path().join("layout"), self.options());
         let mut last = None;
         let reference = self.reference(tag);
+        let before = self.server.log().len();
         let pulled = pull_to(&reference, &layout, &options, false, &mut |p| {
             last = Some(p)
         })?;
         assert!(pulled.is_container && pulled.verified);
         let last = last.unwrap();
         assert_eq!((last.done, last.total), (pulled.len, pulled.len));
+        let log = self.server.log();
+        let new = log.iter().skip(before);
+        let manifests = new.filter(|request| request.path.contains("/manifests/"));
+        assert_eq!(manifests.count(), 1, "the manifest is read once");
         Ok(())
     }
 

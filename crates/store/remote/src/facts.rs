@@ -37,54 +37,7 @@ pub struct NamedLayer {
     pub blob: Named,
     /// The table of contents in it, if the manifest vouched for one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub table: Option<KnownTable>,
-}
-
-/// A table of contents in a layer, as [`LayerContents`] has it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KnownTable {
-    /// Its digest.
-    pub digest: String,
-    /// Offset, length and decoded length of that of zstd:chunked.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub place: Option<(u64, u64, u64)>,
-}
-
-impl KnownTable {
-    fn of(contents: LayerContents) -> Self {
-        match contents {
-            LayerContents::EStargz { digest } => Self {
-                digest: digest.to_string(),
-                place: None,
-            },
-            LayerContents::ZstdChunked {
-                digest,
-                offset,
-                len,
-                decoded_len,
-            } => Self {
-                digest: digest.to_string(),
-                place: Some((offset, len, decoded_len)),
-            },
-        }
-    }
-
-    /// Returns what it stands for.
-    ///
-    /// # Errors
-    /// [`BadFacts::Digest`].
-    pub fn contents(&self) -> Result<LayerContents, BadFacts> {
-        let digest = digest(&self.digest)?;
-        Ok(match self.place {
-            None => LayerContents::EStargz { digest },
-            Some((offset, len, decoded_len)) => LayerContents::ZstdChunked {
-                digest,
-                offset,
-                len,
-                decoded_len,
-            },
-        })
-    }
+    pub table: Option<LayerContents>,
 }
 
 /// The shapes that an image can have.
@@ -201,7 +154,7 @@ impl Facts {
                     digest: digest.to_string(),
                     len: layout.len,
                 },
-                table: layout.contents.map(KnownTable::of),
+                table: layout.contents,
             }),
             Identity::Root(_) | Identity::Version { .. } => None,
         };
@@ -230,7 +183,6 @@ impl Facts {
         if let Shape::Layers { layers } = &facts.shape {
             for layer in layers {
                 digest(&layer.blob.digest)?;
-                layer.table.as_ref().map(KnownTable::contents).transpose()?;
             }
             let lowest = layers.first();
             let is_first = lowest.is_some_and(|layer| layer.blob.len == facts.len);
@@ -305,13 +257,11 @@ pub fn examples() -> [Vec<u8>; 4] {
         digest: digest.clone(),
         len,
     };
-    let layer = |len, place: Option<Option<(u64, u64, u64)>>| NamedLayer {
+    let layer = |len, table| NamedLayer {
         blob: named(len),
-        table: place.map(|place| KnownTable {
-            digest: digest.clone(),
-            place,
-        }),
+        table,
     };
+    let of_table = Digest::of(b"table");
     let shapes = [
         Shape::Parts {
             chunk_size: 4096,
@@ -324,9 +274,17 @@ pub fn examples() -> [Vec<u8>; 4] {
         },
         Shape::Layers {
             layers: vec![
-                layer(20_000, Some(None)),
+                layer(20_000, Some(LayerContents::EStargz { digest: of_table })),
                 layer(7, None),
-                layer(9, Some(Some((1, 2, 3)))),
+                layer(
+                    9,
+                    Some(LayerContents::ZstdChunked {
+                        digest: of_table,
+                        offset: 1,
+                        len: 2,
+                        decoded_len: 3,
+                    }),
+                ),
             ],
         },
         Shape::File {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use forerun_cache::{Cache, Digest, Recalled};
 
-use crate::facts::{self, Facts, KnownTable, Named, Shape, digest};
+use crate::facts::{self, Facts, Named, Shape, digest};
 use crate::image_name::ImageName;
 use crate::layout::TableLayout;
 use crate::origin::Absent;
@@ -29,7 +29,7 @@ pub(crate) fn remember(cache: &Cache, reference: &Reference, facts: &Facts, iden
 }
 
 /// Records the layers of the container image that `reference` names with the platform of `options`. The blob of the first
-/// is in the cache already. Digests name them, so that whatever is in the cache later is compared with these.
+/// is in the cache already. Each layer is remembered by its digest: a later opening compares the cached bytes with it.
 pub(crate) fn remember_layers(
     cache: &Cache,
     reference: &Reference,
@@ -72,8 +72,7 @@ pub(crate) fn recall_layers(
     let mut found = Vec::with_capacity(layers.len());
     for layer in layers {
         let digest = digest(&layer.blob.digest).map_err(|_| contradiction(reference))?;
-        let contents = layer.table.as_ref().map(KnownTable::contents).transpose();
-        let contents = contents.map_err(|_| contradiction(reference))?;
+        let contents = layer.table;
         let layer = Reference::Oci(name.with_digest(digest));
         match recall(cache, &layer, &of_layer, reason.cloned())? {
             Some(mut resolved) => {

@@ -36,7 +36,7 @@ pub struct Global {
 }
 
 /// The image to read, and how.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct ImageArgs {
     /// File, device, https://, s3:// or oci:// name; - for standard input
     #[arg(value_name = "IMAGE", value_hint = clap::ValueHint::FilePath)]
@@ -55,7 +55,7 @@ pub struct ImageArgs {
 pub const LAYERS: &str = "image_layers";
 
 /// How an image is read.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct SourceArgs {
     /// Open the image as this format, whatever it looks like
     #[arg(help_heading = "Image", long, value_name = "NAME")]
@@ -144,7 +144,7 @@ impl From<Verity> for VerityMode {
 }
 
 /// Bounds on what an image may ask for.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct LimitArgs {
     /// Bytes of files that may be written, or read by check [default: no limit]
     #[arg(help_heading = "Limits on what the image may ask for", long, value_name = "BYTES", value_parser = size::parse)]

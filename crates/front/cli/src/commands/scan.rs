@@ -9,7 +9,7 @@ use forerun::scan::{ScanFinding, ScanKind, ScanOptions, Scanned, scan};
 use forerun::{Observer, ReadAt, Window};
 use serde_json::{Map, Value};
 
-use crate::args::{ImageArgs, LimitArgs, RemoteArgs, SourceArgs, StoreArgs};
+use crate::args::{ImageArgs, RemoteArgs, SourceArgs};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::escape::{escape, printable};
@@ -112,29 +112,15 @@ impl ScanArgs {
     fn image_args(&self) -> ImageArgs {
         ImageArgs {
             image: self.file.clone(),
-            layers: Vec::new(),
             source: SourceArgs {
-                format: None,
                 offset: self.offset,
                 size: self.size,
                 partition: self.partition,
-                device: Vec::new(),
-                store: StoreArgs::default(),
-                readahead: None,
-                cache: None,
-                threads: None,
-                no_large_blocks: false,
                 no_lock: self.no_lock,
                 remote: self.remote.clone(),
-                rescue: false,
+                ..SourceArgs::default()
             },
-            limits: LimitArgs {
-                max_total_bytes: None,
-                max_entries: None,
-                max_depth: None,
-                max_walk_memory: None,
-                max_decoded: None,
-            },
+            ..ImageArgs::default()
         }
     }
 }

@@ -362,13 +362,7 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
             remote: args.remote.clone(),
             rescue: options.rescue,
         },
-        limits: LimitArgs {
-            max_total_bytes: None,
-            max_entries: None,
-            max_depth: None,
-            max_walk_memory: None,
-            max_decoded: None,
-        },
+        limits: LimitArgs::default(),
     }
 }
 

@@ -22,7 +22,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 use tempfile::TempDir;
 
 use super::demo::default_dir;
-use crate::args::{ImageArgs, LimitArgs, RemoteArgs, SourceArgs, StoreArgs, is_stdin};
+use crate::args::{ImageArgs, SourceArgs, StoreArgs, is_stdin};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
@@ -132,32 +132,17 @@ pub fn run(context: &Context, args: &BenchArgs) -> Result {
 fn image_args(args: &BenchArgs) -> ImageArgs {
     ImageArgs {
         image: args.image.clone(),
-        layers: Vec::new(),
         source: SourceArgs {
-            format: None,
             offset: args.offset,
             size: args.size,
             partition: args.partition,
-            device: Vec::new(),
             store: StoreArgs {
                 objects: args.objects.clone(),
                 ..StoreArgs::default()
             },
-            readahead: None,
-            cache: None,
-            threads: None,
-            no_large_blocks: false,
-            no_lock: false,
-            remote: RemoteArgs::default(),
-            rescue: false,
+            ..SourceArgs::default()
         },
-        limits: LimitArgs {
-            max_total_bytes: None,
-            max_entries: None,
-            max_depth: None,
-            max_walk_memory: None,
-            max_decoded: None,
-        },
+        ..ImageArgs::default()
     }
 }
 

@@ -22,7 +22,7 @@ use forerun_export::{Filter, Selected, Selection};
 use jiff::tz::TimeZone;
 
 use super::complain;
-use crate::args::{Global, ImageArgs, LimitArgs, RemoteArgs, SourceArgs, StoreArgs};
+use crate::args::{Global, ImageArgs, SourceArgs};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
@@ -249,28 +249,12 @@ fn list(image: &Image, choice: &PathChoice, style: &Style, concise: bool) -> Res
 fn image_args(image: &OsString, call: &UnsquashCall) -> ImageArgs {
     ImageArgs {
         image: PathBuf::from(image),
-        layers: Vec::new(),
         source: SourceArgs {
             format: Some("squashfs".to_string()),
             offset: call.offset,
-            size: None,
-            partition: None,
-            device: Vec::new(),
-            store: StoreArgs::default(),
-            readahead: None,
-            cache: None,
             threads: call.processors.map(|count| count.min(256)),
-            no_large_blocks: false,
-            no_lock: false,
-            remote: RemoteArgs::default(),
-            rescue: false,
+            ..SourceArgs::default()
         },
-        limits: LimitArgs {
-            max_total_bytes: None,
-            max_entries: None,
-            max_depth: None,
-            max_walk_memory: None,
-            max_decoded: None,
-        },
+        ..ImageArgs::default()
     }
 }

@@ -73,7 +73,11 @@ pub fn run(
         }
     };
     let mut out = Output::stdout()?;
-    let planned = plan(&image, &selection)?;
+    // A walk of its own: only if something is told of it, or depends on it.
+    let planned = match call.quiet && call.force {
+        true => Planned::default(),
+        false => plan(&image, &selection)?,
+    };
     if !call.quiet {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = call.processors.map_or(threads, usize::from);

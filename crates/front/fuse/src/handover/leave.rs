@@ -136,7 +136,7 @@ impl Giver {
     /// # Errors
     /// That it cannot leave now.
     pub fn leave(&self, end: impl FnOnce()) -> Result<(), HandoverError> {
-        self.check()?;
+        self.can_be_kept()?;
         match self.served()? {
             Served::Image(core) => {
                 core.backings.close();

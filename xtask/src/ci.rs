@@ -23,7 +23,10 @@ pub fn run(root: &Path) -> Result<()> {
             cargo.args(["--all-features", "--", "-D", "warnings"])
         })
     })?;
-    step("features", || features::check(root))?;
+    step("features", || {
+        features::check(root)?;
+        features::check_shared(root)
+    })?;
     step("licences", || deny::run(root))?;
     step("documentation", || {
         let mut doc = process::cargo(root);

@@ -1,6 +1,7 @@
 //! The library with some of its features only: it builds without a warning, and brings no more than it
 //! must.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
@@ -44,6 +45,50 @@ pub fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Checks that the tests are built with the features that xtask is built with in `make test`: each crate that xtask
+/// depends on would be built twice otherwise, and all that depends on it.
+///
+/// # Errors
+/// Names the crates whose features differ. Those of `xtask/Cargo.toml` make them equal.
+pub fn check_shared(root: &Path) -> Result<()> {
+    let tree = |arguments: &[&str]| {
+        let mut tree = process::cargo(root);
+        tree.args(["tree", "--locked", "--prefix", "none"]);
+        tree.args(["--format", "{p}|{f}"]);
+        process::output(tree.args(arguments))
+    };
+    let of_xtask = tree(&["--package", "xtask", "--edges", "no-dev"])?;
+    let before = tree(&["--workspace", "--all-features", "--edges", "no-dev"])?;
+    let tests = tree(&["--workspace", "--all-features"])?;
+    let found = built_twice(&of_xtask, &before, &tests);
+    ensure!(
+        found.is_empty(),
+        "built for xtask and again for the tests, which ask for other features: {}",
+        found.join(", ")
+    );
+    Ok(())
+}
+
+/// Returns the packages of the first tree that have features in the second which they have not in the third.
+fn built_twice(of_xtask: &str, before: &str, tests: &str) -> Vec<String> {
+    let packages: HashSet<&str> = lines(of_xtask).map(|(package, _)| package).collect();
+    let tests: HashSet<(&str, &str)> = lines(tests).collect();
+    let mut found: Vec<String> = lines(before)
+        .filter(|line| packages.contains(line.0) && !tests.contains(line))
+        .map(|(package, features)| format!("{package} ({features})"))
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Returns the packages of a tree with their features.
+fn lines(tree: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = tree.lines().filter_map(|line| line.split_once('|'));
+    // Repeated ones are marked.
+    lines.map(|(package, features)| (package, features.trim_end_matches(" (*)")))
+}
+
 /// Returns the crates of the network in what `cargo tree` prints.
 fn network_crates(tree: &str) -> Vec<&str> {
     let names = tree.lines().filter_map(|line| line.split(' ').next());
@@ -59,5 +104,16 @@ mod tests {
         let tree = "forerun v0.1.0 (/a)\ntokio v1.48.0\ntokio-macros v2.0.0\nrustls v0.23.0 (*)\n";
         assert_eq!(network_crates(tree), ["tokio", "rustls"]);
         assert!(network_crates("forerun v0.1.0\ntar v0.4.0\n").is_empty());
+    }
+
+    #[test]
+    fn packages_with_other_features_in_the_tests_are_built_twice() {
+        let of_xtask = "xtask v0.0.0|\nserde v1.0.229|std\nregex v1.13.1|\n";
+        let before = "serde v1.0.229|std\nregex v1.13.1|std\nregex v1.13.1|std (*)\ntar v0.4.0|\n";
+        let same = "serde v1.0.229|std (*)\nregex v1.13.1|std\ntar v0.4.0|xattr\n";
+        assert!(built_twice(of_xtask, before, same).is_empty());
+        let other = "serde v1.0.229|std\nregex v1.13.1|std,unicode\ntar v0.4.0|\n";
+        let found = built_twice(of_xtask, before, other);
+        assert_eq!(found, ["regex v1.13.1 (std)"]);
     }
 }

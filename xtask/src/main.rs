@@ -76,7 +76,7 @@ fn run(command: &Command, root: &Path) -> anyhow::Result<()> {
     match command {
         Command::Ci => ci::run(root),
         Command::Tidy => tidy::run(root),
-        Command::Features => features::check(root),
+        Command::Features => features::check(root).and_then(|()| features::check_shared(root)),
         Command::Deny => deny::run(root),
         Command::Packages => packages::install(root),
         Command::GuestKernel => guest::install_kernel(root),

@@ -9,10 +9,11 @@ use std::fs;
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use forerun_io::Unpoisoned;
 use forerun_testkit::{PROGRAM, require};
 use serde_json::Value;
 
@@ -109,9 +110,15 @@ fn run_in_lanes(
     let (first, second) = (Mutex::new(first), Mutex::new(second));
     let failed = Mutex::new(Vec::new());
     let run_all = |queues: &[&Mutex<VecDeque<TestProgram>>]| -> Result<()> {
-        while let Some(test) = queues.iter().find_map(|queue| lock(queue).pop_front()) {
+        while let Some(test) = queues
+            .iter()
+            .find_map(|queue| queue.lock().unpoisoned().pop_front())
+        {
             if !run_one(&test)? {
-                lock(&failed).push(test.path.display().to_string());
+                failed
+                    .lock()
+                    .unpoisoned()
+                    .push(test.path.display().to_string());
             }
         }
         Ok(())
@@ -124,11 +131,7 @@ fn run_in_lanes(
             Err(_) => bail!("a thread that runs tests panicked"),
         }
     })?;
-    Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    Ok(failed.into_inner().unpoisoned())
 }
 
 impl TestProgram {

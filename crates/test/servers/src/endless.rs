@@ -2,8 +2,10 @@
 
 use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
+
+use forerun_io::Unpoisoned;
 
 /// How an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,21 +90,13 @@ impl EndlessServer {
 
     /// Changes how the answers from now on end.
     pub fn end_with(&self, ending: Ending) {
-        *self
-            .file
-            .ending
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = ending;
+        *self.file.ending.lock().unpoisoned() = ending;
     }
 
     /// Returns the number of requests for the whole file.
     #[must_use]
     pub fn downloads(&self) -> usize {
-        *self
-            .file
-            .whole
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *self.file.whole.lock().unpoisoned()
     }
 }
 
@@ -120,9 +114,9 @@ impl File {
         }
         let is_head = request.starts_with("HEAD");
         if !is_head && !is_ranged {
-            *self.whole.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            *self.whole.lock().unpoisoned() += 1;
         }
-        let ending = *self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        let ending = *self.ending.lock().unpoisoned();
         let mut out = BufWriter::new(stream);
         match ending {
             Ending::Close => write!(out, "HTTP/1.0 200 OK\r\n")?,

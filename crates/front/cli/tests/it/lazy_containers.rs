@@ -232,8 +232,14 @@ fn a_small_share_is_fetched_for_one_file_and_nothing_twice() {
         assert_eq!(text, "app\n");
         assert!(fetched * 4 < all, "{tag}: {fetched} of {all}");
         assert_eq!(again, 0);
-        let (text, fetched, _) = stored.run(&["cat", &name, "/etc/passwd"]);
-        assert_eq!((text.as_str(), fetched), ("app\n", 0), "{tag}");
+        // A part that was asked for ahead may have been on its way when the process ended: it is fetched by the next.
+        let mut left = (0..5).map(|_| {
+            let (text, more, again) = stored.run(&["cat", &name, "/etc/passwd"]);
+            assert_eq!((text.as_str(), again), ("app\n", 0), "{tag}");
+            assert!((fetched + more) * 4 < all, "{tag}: {more} more of {all}");
+            more
+        });
+        assert!(left.any(|more| more == 0), "{tag}: fetched each time");
         let (_, listed, _) = stored.run_cold(&["ls", "-lR", &name]);
         assert!(listed * 4 < all, "{tag}: {listed} of {all}");
         // All of it comes once.

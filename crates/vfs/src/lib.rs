@@ -18,6 +18,7 @@ mod filesystem_mut;
 mod format;
 mod held;
 mod kept;
+mod listed;
 mod measure;
 mod metadata;
 mod metadata_layout;
@@ -44,6 +45,7 @@ pub use format::{
 };
 pub use held::Held;
 pub use kept::{KeepIndex, MakeSpool};
+pub use listed::{Listed, ListedBuilder, ListedPlace, ListedTree, PathRefused};
 pub use measure::{ArchiveSearch, Follow, MEASURE_LEN, Magic, Measure, Measured, read_head};
 pub use metadata::{Device, FileType, Metadata, Timestamp};
 pub use metadata_layout::MetadataLayout;

@@ -15,6 +15,7 @@ use crate::index::{self, Index};
 use crate::node::Node;
 use crate::stream::{self, Stream};
 use crate::toc::{self, Chunks};
+use crate::tree;
 
 /// An open archive. All its metadata is in memory once it is open.
 pub struct Tar {
@@ -102,7 +103,7 @@ impl FileSystem for Tar {
         let stored = self.stream().map_or(index.facts.len, |stream| stream.len);
         let mut info = VolumeInfo::new("tar", stored, block);
         info.label.clone_from(&index.facts.label);
-        info.has_xattrs = index.tree.has_xattrs();
+        info.has_xattrs = tree::has_xattrs(&index.tree);
         info.details = vec![("members", index.facts.members.to_string())];
         if let Some((compression, _)) = self.compression() {
             let name = compression.name().to_string();
@@ -161,27 +162,13 @@ impl FileSystem for Tar {
         self.index.tree.lookup(dir, name)
     }
 
-    /// Visits the entries by name. The cursor is the number of entries before it.
     fn read_dir(
         &self,
         dir: NodeId,
         from: DirCursor,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let entries = self.index.tree.entries(dir, from.0)?;
-        for (next, (name, node, kind)) in (from.0.saturating_add(1)..).zip(entries) {
-            let next = DirCursor(next);
-            let entry = DirEntry {
-                name,
-                node,
-                kind,
-                next,
-            };
-            if visit(entry).is_break() {
-                break;
-            }
-        }
-        Ok(())
+        self.index.tree.read_dir(dir, from, visit)
     }
 
     fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
@@ -242,7 +229,7 @@ impl FileSystem for Tar {
     }
 
     fn links_below(&self, visit: &mut dyn FnMut(NodeId, &[u8])) {
-        self.index.tree.links_below(visit);
+        tree::links_below(&self.index.tree, visit);
     }
 
     fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
@@ -269,7 +256,7 @@ impl FileSystem for Tar {
             let mut fields = vec![
                 ("length", self.index.facts.len.to_string()),
                 ("members", self.index.facts.members.to_string()),
-                ("nodes", self.index.tree.len().to_string()),
+                ("nodes", self.index.tree.count().to_string()),
             ];
             if let Some((compression, (what, count))) = self.compression() {
                 fields.push(("compression", compression.name().to_string()));

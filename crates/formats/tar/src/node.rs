@@ -1,8 +1,6 @@
 //! The nodes of the tree.
 
-use std::ops::Range;
-
-use forerun_vfs::{Device, FileType, Timestamp};
+use forerun_vfs::{Device, Timestamp};
 
 use crate::parser::Piece;
 
@@ -11,17 +9,13 @@ use crate::parser::Piece;
 pub struct Node {
     /// Offset of the header; nothing for a directory that only paths name.
     pub header: Option<u64>,
-    pub kind: FileType,
     pub mode: u16,
     pub uid: u32,
     pub gid: u32,
-    pub nlink: u32,
     pub mtime: Timestamp,
     pub size: u64,
     /// Offset of a file's data.
     pub data: u64,
-    /// Entries of a directory, as a range of the tree's table.
-    pub entries: Range<usize>,
     /// Properties that few nodes have.
     pub extra: Option<Box<Extra>>,
 }
@@ -54,18 +48,15 @@ impl Extra {
 pub const fn directory() -> Node {
     Node {
         header: None,
-        kind: FileType::Directory,
         mode: 0o755,
         uid: 0,
         gid: 0,
-        nlink: 1,
         mtime: Timestamp {
             seconds: 0,
             nanoseconds: 0,
         },
         size: 0,
         data: 0,
-        entries: 0..0,
         extra: None,
     }
 }

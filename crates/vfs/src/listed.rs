@@ -1,0 +1,419 @@
+//! Trees of formats that list the paths of their members, as archives do.
+//!
+//! Names are in one arena, nodes in a table, and the entries of each directory in a sorted range of one table. Which
+//! member wins at a path is for the driver to say: it builds the tree with a [`ListedBuilder`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{ControlFlow, Deref, DerefMut, Range};
+
+use forerun_io::{saturating_usize, u64_from};
+
+use crate::{
+    Bound, DirCursor, DirEntry, Error, FileType, Held, Limits, NameError, NodeId, Result,
+    check_name,
+};
+
+/// The place of the root in the table of nodes.
+const ROOT: usize = 0;
+
+/// Returns the id of a node: its place in the table, from 1.
+fn id(place: usize) -> NodeId {
+    NodeId(u64_from(place).saturating_add(1))
+}
+
+/// A node of a tree, with what the driver knows of it.
+#[derive(Clone, Debug)]
+pub struct Listed<N> {
+    /// Its kind.
+    pub kind: FileType,
+    /// Number of its names; of a directory, two and its directories. 0 for one that is no longer in the tree.
+    pub nlink: u32,
+    /// Entries of a directory, as a range of the tree's table.
+    entries: Range<usize>,
+    node: N,
+}
+
+impl<N> Listed<N> {
+    const fn new(kind: FileType, node: N) -> Self {
+        Self {
+            kind,
+            nlink: 1,
+            entries: 0..0,
+            node,
+        }
+    }
+}
+
+impl<N> Deref for Listed<N> {
+    type Target = N;
+
+    fn deref(&self) -> &N {
+        &self.node
+    }
+}
+
+impl<N> DerefMut for Listed<N> {
+    fn deref_mut(&mut self) -> &mut N {
+        &mut self.node
+    }
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug)]
+struct ListedEntry {
+    name: Range<usize>,
+    place: usize,
+}
+
+/// A tree in memory.
+#[derive(Debug)]
+pub struct ListedTree<N> {
+    nodes: Vec<Listed<N>>,
+    entries: Vec<ListedEntry>,
+    names: Vec<u8>,
+}
+
+impl<N> ListedTree<N> {
+    /// Returns the root directory.
+    #[must_use]
+    pub fn root(&self) -> NodeId {
+        id(ROOT)
+    }
+
+    /// Returns the number of nodes.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Returns the nodes that have names.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Listed<N>)> {
+        let nodes = self.nodes.iter().enumerate();
+        let named = nodes.filter(|(_, node)| node.nlink > 0);
+        named.map(|(place, node)| (id(place), node))
+    }
+
+    /// Returns a node.
+    ///
+    /// # Errors
+    /// [`Error::StaleNode`].
+    pub fn node(&self, node: NodeId) -> Result<&Listed<N>> {
+        let place = node.0.checked_sub(1).map(saturating_usize);
+        let found = place.and_then(|place| self.nodes.get(place));
+        found
+            .filter(|found| found.nlink > 0)
+            .ok_or(Error::StaleNode(node))
+    }
+
+    /// Returns the node of a name in a directory: [`FileSystem::lookup`](crate::FileSystem::lookup).
+    ///
+    /// # Errors
+    /// [`Error::StaleNode`], [`Error::NotADirectory`].
+    pub fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
+        let entries = self.entries(dir)?;
+        let found = entries.binary_search_by(|entry| self.name(entry).cmp(name));
+        let found = found.ok().and_then(|found| entries.get(found));
+        Ok(found.map(|entry| id(entry.place)))
+    }
+
+    /// Visits the entries of a directory by name: [`FileSystem::read_dir`](crate::FileSystem::read_dir). The cursor is the
+    /// number of entries before it.
+    ///
+    /// # Errors
+    /// [`Error::StaleNode`], [`Error::NotADirectory`].
+    pub fn read_dir(
+        &self,
+        dir: NodeId,
+        from: DirCursor,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let entries = self.entries(dir)?;
+        let entries = entries.get(saturating_usize(from.0)..).unwrap_or_default();
+        for (next, entry) in (from.0.saturating_add(1)..).zip(entries) {
+            let kind = self.nodes.get(entry.place).map(|node| node.kind);
+            let entry = DirEntry {
+                name: self.name(entry),
+                node: id(entry.place),
+                kind: kind.unwrap_or(FileType::Regular),
+                next: DirCursor(next),
+            };
+            if visit(entry).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&self, dir: NodeId) -> Result<&[ListedEntry]> {
+        let node = self.node(dir)?;
+        match node.kind {
+            FileType::Directory => Ok(self.entries.get(node.entries.clone()).unwrap_or_default()),
+            _ => Err(Error::NotADirectory),
+        }
+    }
+
+    fn name(&self, entry: &ListedEntry) -> &[u8] {
+        self.names.get(entry.name.clone()).unwrap_or_default()
+    }
+}
+
+/// Why a path names no place in a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathRefused {
+    /// It has `..`.
+    Climbs,
+    /// It has a name that no directory can have.
+    Name(NameError),
+}
+
+/// The place of a node in a tree that is being built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedPlace(usize);
+
+impl ListedPlace {
+    /// The root.
+    pub const ROOT: Self = Self(ROOT);
+}
+
+/// A tree while members are added. Its memory is bounded by [`Limits::walk_bytes`], its size by the other limits of
+/// trees.
+pub struct ListedBuilder<N> {
+    nodes: Vec<Listed<N>>,
+    children: HashMap<usize, BTreeMap<Box<[u8]>, usize>>,
+    limits: Limits,
+    /// The memory of the tree. A driver counts what its nodes hold besides.
+    pub held: Held,
+    /// A directory that only paths name.
+    implied: N,
+}
+
+impl<N: Clone> ListedBuilder<N> {
+    /// Bytes that a node takes beside its name, in the builder's maps and in the tables.
+    const NODE_LEN: usize = size_of::<Listed<N>>() + 96;
+
+    /// Creates a tree of a root. `implied` describes it, and all other directories that only paths name.
+    #[must_use]
+    pub fn new(limits: &Limits, implied: N) -> Self {
+        Self {
+            nodes: vec![Listed::new(FileType::Directory, implied.clone())],
+            children: HashMap::from([(ROOT, BTreeMap::new())]),
+            limits: limits.clone(),
+            held: Held::new(limits),
+            implied,
+        }
+    }
+
+    /// Returns the limits of the tree.
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Splits a path. A slash at the start counts as nothing, as do `.` and empty names.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if it is too deep.
+    pub fn components<'p>(
+        &self,
+        path: &'p [u8],
+    ) -> Result<std::result::Result<Vec<&'p [u8]>, PathRefused>> {
+        let mut components = Vec::new();
+        for name in path.split(|&byte| byte == b'/') {
+            match name {
+                b"" | b"." => continue,
+                b".." => return Ok(Err(PathRefused::Climbs)),
+                name => components.push(name),
+            }
+            if let Err(refused) = check_name(name, self.limits.name_len) {
+                return Ok(Err(PathRefused::Name(refused)));
+            }
+            if components.len() > self.limits.depth {
+                let limit = u64_from(self.limits.depth);
+                return Err(Error::limit(Bound::Depth, "depth of the tree", limit));
+            }
+        }
+        Ok(Ok(components))
+    }
+
+    /// Returns the node that a path names, if there is one. No symbolic link is followed.
+    #[must_use]
+    pub fn find(&self, components: &[&[u8]]) -> Option<ListedPlace> {
+        let mut place = ListedPlace::ROOT;
+        for name in components {
+            place = self.child(place, name)?;
+        }
+        Some(place)
+    }
+
+    /// Returns the directory of a path, with those created that are missing. Returns nothing if something on the way is
+    /// no directory.
+    ///
+    /// # Errors
+    /// [`Error::Limit`].
+    pub fn directory(&mut self, names: &[&[u8]]) -> Result<Option<ListedPlace>> {
+        let mut place = ListedPlace::ROOT;
+        for name in names {
+            place = match self.child(place, name) {
+                Some(child) if self.is_dir(child) => child,
+                Some(_) => return Ok(None),
+                None => {
+                    self.reserve(place)?;
+                    let child = self.create(FileType::Directory)?;
+                    self.link(place, name, child)?;
+                    child
+                }
+            };
+        }
+        Ok(Some(place))
+    }
+
+    /// Returns the node that a name names in a directory.
+    #[must_use]
+    pub fn child(&self, dir: ListedPlace, name: &[u8]) -> Option<ListedPlace> {
+        let child = self.children.get(&dir.0)?.get(name);
+        child.copied().map(ListedPlace)
+    }
+
+    /// Returns a node.
+    #[must_use]
+    pub fn get(&self, place: ListedPlace) -> Option<&Listed<N>> {
+        self.nodes.get(place.0)
+    }
+
+    /// Returns a node, to be changed.
+    pub fn get_mut(&mut self, place: ListedPlace) -> Option<&mut Listed<N>> {
+        self.nodes.get_mut(place.0)
+    }
+
+    /// Returns whether a node is a directory.
+    #[must_use]
+    pub fn is_dir(&self, place: ListedPlace) -> bool {
+        let node = self.nodes.get(place.0);
+        node.is_some_and(|node| node.kind == FileType::Directory)
+    }
+
+    /// Creates a node without a name, as if only paths named it.
+    ///
+    /// # Errors
+    /// [`Error::Limit`].
+    pub fn create(&mut self, kind: FileType) -> Result<ListedPlace> {
+        let limit = self.limits.tree_entries;
+        if u64_from(self.nodes.len()) >= limit {
+            return Err(Error::limit(Bound::Entries, "entries of the tree", limit));
+        }
+        self.held.add(Self::NODE_LEN)?;
+        let place = self.nodes.len();
+        self.nodes.push(Listed::new(kind, self.implied.clone()));
+        if kind == FileType::Directory {
+            self.held.add(96)?;
+            self.children.insert(place, BTreeMap::new());
+        }
+        Ok(ListedPlace(place))
+    }
+
+    /// Refuses one more entry in a directory that has the most it may have.
+    ///
+    /// # Errors
+    /// [`Error::Limit`].
+    pub fn reserve(&self, dir: ListedPlace) -> Result<()> {
+        let count = self.children.get(&dir.0).map_or(0, BTreeMap::len);
+        let limit = self.limits.dir_entries;
+        match u64_from(count) < limit {
+            true => Ok(()),
+            false => Err(Error::limit(
+                Bound::Entries,
+                "entries of a directory",
+                limit,
+            )),
+        }
+    }
+
+    /// Gives a node a name, in place of the one that has it.
+    ///
+    /// # Errors
+    /// [`Error::Limit`].
+    pub fn link(&mut self, dir: ListedPlace, name: &[u8], place: ListedPlace) -> Result<()> {
+        let Some(children) = self.children.get_mut(&dir.0) else {
+            return Ok(());
+        };
+        match children.insert(name.into(), place.0) {
+            // The name has been counted.
+            Some(_) => Ok(()),
+            None => self.held.add(name_len(name)),
+        }
+    }
+
+    /// Takes a name out of a directory.
+    pub fn unlink(&mut self, dir: ListedPlace, name: &[u8]) {
+        let children = self.children.get_mut(&dir.0);
+        if children.is_some_and(|children| children.remove(name).is_some()) {
+            self.held.free(name_len(name));
+        }
+    }
+
+    /// Takes one name off the count of a node, and all names below it. Returns the nodes that have none now.
+    pub fn remove(&mut self, place: ListedPlace) -> Vec<ListedPlace> {
+        let (mut left, mut gone) = (vec![place], Vec::new());
+        while let Some(place) = left.pop() {
+            for (name, child) in self.children.remove(&place.0).into_iter().flatten() {
+                self.held.free(name_len(&name));
+                left.push(ListedPlace(child));
+            }
+            if let Some(node) = self.nodes.get_mut(place.0) {
+                node.nlink = node.nlink.saturating_sub(1);
+                if node.nlink == 0 {
+                    gone.push(place);
+                }
+            }
+        }
+        gone
+    }
+
+    /// Puts the entries of all directories into one table.
+    #[must_use]
+    pub fn finish(mut self) -> ListedTree<N> {
+        let (mut entries, mut names) = (Vec::new(), Vec::new());
+        for (place, node) in self.nodes.iter_mut().enumerate() {
+            let Some(children) = self.children.remove(&place) else {
+                continue;
+            };
+            let first = entries.len();
+            for (name, place) in children {
+                let start = names.len();
+                names.extend_from_slice(&name);
+                let name = start..names.len();
+                entries.push(ListedEntry { name, place });
+            }
+            node.entries = first..entries.len();
+            // Its name, and `.` in it.
+            node.nlink = 2;
+        }
+        count_directories(&mut self.nodes, &entries);
+        self.nodes.shrink_to_fit();
+        ListedTree {
+            nodes: self.nodes,
+            entries,
+            names,
+        }
+    }
+}
+
+/// Counts each directory among the links of its parent, as filesystems do for `..`.
+fn count_directories<N>(nodes: &mut [Listed<N>], entries: &[ListedEntry]) {
+    let mut counts = vec![0u32; nodes.len()];
+    for (node, count) in nodes.iter().zip(&mut counts) {
+        for entry in entries.get(node.entries.clone()).unwrap_or_default() {
+            let child = nodes.get(entry.place);
+            if child.is_some_and(|child| child.kind == FileType::Directory) {
+                *count = count.saturating_add(1);
+            }
+        }
+    }
+    for (node, count) in nodes.iter_mut().zip(counts) {
+        node.nlink = node.nlink.saturating_add(count);
+    }
+}
+
+/// Returns the bytes that a name takes: in the builder's map, and in the tables of the tree.
+const fn name_len(name: &[u8]) -> usize {
+    name.len().saturating_mul(2).saturating_add(64)
+}

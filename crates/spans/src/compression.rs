@@ -1,6 +1,6 @@
 //! The compressions that archives come in.
 
-/// A compression of a whole file.
+/// A compression of a whole file, or of a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compression {
     /// gzip (RFC 1952), of one or several members.
@@ -13,6 +13,9 @@ pub enum Compression {
     Bzip2,
     /// LZ4, of one or several frames, legacy ones too.
     Lz4,
+    /// One bare stream of DEFLATE (RFC 1951). Nothing in it tells it from other bytes, so [`Self::of`] never
+    /// returns it.
+    Deflate,
 }
 
 impl Compression {
@@ -68,6 +71,7 @@ impl Compression {
             Self::Xz => "xz",
             Self::Bzip2 => "bzip2",
             Self::Lz4 => "lz4",
+            Self::Deflate => "deflate",
         }
     }
 

@@ -1,10 +1,9 @@
-//! gzip (RFC 1952): members one after the other, each a stream of DEFLATE.
+//! gzip (RFC 1952): members one after the other, each a stream of DEFLATE. And such a stream alone.
 
 use forerun_codec::{Codec, StreamDecoder, StreamFormat, StreamPlace};
-use forerun_vfs::Result;
+use forerun_vfs::{Error, Result};
 use libdeflater::Crc;
 
-use crate::Compression::Gzip;
 use crate::cutter::Cutter;
 use crate::error::Check;
 use crate::failed::Failed;
@@ -28,14 +27,7 @@ pub fn read<'a>(
     cutter: &mut Cutter<'a>,
     span_len: u64,
 ) -> Result<Option<u64>, Failed> {
-    let setup = |_| Failed::Stream(damaged(0, 0));
-    let mut pass = Pass {
-        decoder: StreamDecoder::new(StreamFormat::Deflate).map_err(setup)?,
-        packer: Packer::new(),
-        input,
-        cutter,
-        span_len,
-    };
+    let mut pass = Pass::new(input, cutter, span_len)?;
     let mut members = 0_u64;
     loop {
         let offset = pass.input.position();
@@ -44,13 +36,26 @@ pub fn read<'a>(
             [0x1f, 0x8b, ..] => {}
             [0, ..] if members > 0 => return Ok(None),
             _ if members > 0 => return Ok(Some(offset)),
-            _ => return Err(Failed::Stream(damaged(offset, offset))),
+            _ => return Err(Failed::Stream(pass.damaged(offset, offset))),
         }
         pass.header(offset)?;
-        pass.decoder.restart().map_err(setup)?;
+        pass.restart(offset)?;
         pass.member(offset)?;
         members += 1;
     }
+}
+
+/// Reads one stream of DEFLATE without a header. Returns the offset of the bytes behind it, if there are any.
+pub fn read_bare<'a>(
+    input: &mut Input<'a>,
+    cutter: &mut Cutter<'a>,
+    span_len: u64,
+) -> Result<Option<u64>, Failed> {
+    let mut pass = Pass::new(input, cutter, span_len)?;
+    let offset = pass.input.position();
+    pass.stream(offset, &mut Crc::new())?;
+    let end = pass.input.position();
+    Ok((end < pass.input.len()).then_some(end))
 }
 
 struct Pass<'p, 'a> {
@@ -71,7 +76,27 @@ struct Open {
     history: Option<History>,
 }
 
-impl Pass<'_, '_> {
+impl<'p, 'a> Pass<'p, 'a> {
+    fn new(
+        input: &'p mut Input<'a>,
+        cutter: &'p mut Cutter<'a>,
+        span_len: u64,
+    ) -> Result<Self, Failed> {
+        let setup = |_| Failed::Stream(Check::Damaged { near: 0 }.at(cutter.compression, 0));
+        Ok(Self {
+            decoder: StreamDecoder::new(StreamFormat::Deflate).map_err(setup)?,
+            packer: Packer::new(),
+            input,
+            cutter,
+            span_len,
+        })
+    }
+
+    fn restart(&mut self, offset: u64) -> Result<(), Failed> {
+        let restarted = self.decoder.restart();
+        restarted.map_err(|_| Failed::Stream(self.damaged(offset, offset)))
+    }
+
     /// Goes past the header of the member at `offset`.
     fn header(&mut self, offset: u64) -> Result<(), Failed> {
         let cut = Failed::Stream(self.cut(offset));
@@ -80,7 +105,7 @@ impl Pass<'_, '_> {
         };
         if method != 8 || flags & RESERVED != 0 {
             let check = Check::Header { method, flags };
-            return Err(Failed::Stream(check.at(Gzip, offset)));
+            return Err(Failed::Stream(self.failed(check, offset)));
         }
         self.input.consume(HEADER);
         if flags & FEXTRA != 0 {
@@ -124,17 +149,15 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Decodes the member at `offset`, whose header was read, and verifies its checksum.
-    fn member(&mut self, offset: u64) -> Result<(), Failed> {
-        let start = self.cutter.decoded();
+    /// Decodes the stream of the member at `offset`, and adds its spans.
+    fn stream(&mut self, offset: u64, crc: &mut Crc) -> Result<(), Failed> {
         let mut open = Open {
             offset: self.input.position(),
             skip: 0,
-            start,
+            start: self.cutter.decoded(),
             history: None,
         };
-        let mut crc = Crc::new();
-        if let Err(failed) = self.spans(offset, &mut open, &mut crc) {
+        if let Err(failed) = self.spans(offset, &mut open, crc) {
             if let Failed::Stream(_) = failed {
                 // A rescue reads to here. The next byte may hold the last bits.
                 let end = self.input.position().saturating_add(1);
@@ -143,7 +166,14 @@ impl Pass<'_, '_> {
             return Err(failed);
         }
         let end = self.input.position();
-        self.close(open, end)?;
+        Ok(self.close(open, end)?)
+    }
+
+    /// Decodes the member at `offset`, whose header was read, and verifies its checksum.
+    fn member(&mut self, offset: u64) -> Result<(), Failed> {
+        let start = self.cutter.decoded();
+        let mut crc = Crc::new();
+        self.stream(offset, &mut crc)?;
         let &[c0, c1, c2, c3, l0, l1, l2, l3, ..] = self.input.peek_at_least(TRAILER)? else {
             return Err(Failed::Stream(self.cut(offset)));
         };
@@ -151,14 +181,14 @@ impl Pass<'_, '_> {
         let (stored, found) = (u32::from_le_bytes([c0, c1, c2, c3]), crc.sum());
         if stored != found {
             let check = Check::Checksum { stored, found };
-            return Err(Failed::Stream(check.at(Gzip, offset)));
+            return Err(Failed::Stream(self.failed(check, offset)));
         }
         let stored = u32::from_le_bytes([l0, l1, l2, l3]);
         let [f0, f1, f2, f3, ..] = (self.cutter.decoded() - start).to_le_bytes();
         let found = u32::from_le_bytes([f0, f1, f2, f3]);
         if stored != found {
             let check = Check::Length { stored, found };
-            return Err(Failed::Stream(check.at(Gzip, offset)));
+            return Err(Failed::Stream(self.failed(check, offset)));
         }
         Ok(())
     }
@@ -170,7 +200,7 @@ impl Pass<'_, '_> {
             let is_end = bytes.is_empty();
             let step = self.decoder.step(bytes);
             let near = self.input.position();
-            let step = step.map_err(|_| Failed::Stream(damaged(offset, near)))?;
+            let step = step.map_err(|_| Failed::Stream(self.damaged(offset, near)))?;
             self.input.consume(step.used);
             let decoded = self.decoder.decoded();
             crc.update(decoded);
@@ -210,12 +240,16 @@ impl Pass<'_, '_> {
             .block(decoded, open.offset..end, codec, open.history)
     }
 
-    fn cut(&self, offset: u64) -> forerun_vfs::Error {
+    fn cut(&self, offset: u64) -> Error {
         let len = self.input.len();
-        Check::Cut { len }.at(Gzip, offset)
+        self.failed(Check::Cut { len }, offset)
     }
-}
 
-fn damaged(offset: u64, near: u64) -> forerun_vfs::Error {
-    Check::Damaged { near }.at(Gzip, offset)
+    fn damaged(&self, offset: u64, near: u64) -> Error {
+        self.failed(Check::Damaged { near }, offset)
+    }
+
+    fn failed(&self, check: Check, offset: u64) -> Error {
+        check.at(self.cutter.compression, offset)
+    }
 }

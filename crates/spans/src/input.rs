@@ -1,11 +1,15 @@
 //! The compressed bytes, read in order and once.
 
+use std::ops::Range;
+
 use forerun_io::{ReadAt, saturating_usize, u64_from};
 use forerun_vfs::{Error, Result};
 
-/// A source that is read from its start to its end.
+/// A source, or a part of one, that is read from its start to its end.
 pub struct Input<'a> {
     source: &'a dyn ReadAt,
+    /// Offset behind the part.
+    limit: u64,
     /// Most bytes of one read.
     chunk: usize,
     buffer: Vec<u8>,
@@ -16,19 +20,20 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    pub const fn new(source: &'a dyn ReadAt, chunk: usize) -> Self {
+    pub const fn new(source: &'a dyn ReadAt, part: Range<u64>, chunk: usize) -> Self {
         Self {
             source,
+            limit: part.end,
             chunk,
             buffer: Vec::new(),
             used: 0,
-            end: 0,
+            end: part.start,
         }
     }
 
-    /// Returns the length of the source.
-    pub fn len(&self) -> u64 {
-        self.source.len()
+    /// Returns the offset at which the input ends: the length of the source, or the end of the part.
+    pub const fn len(&self) -> u64 {
+        self.limit
     }
 
     /// Returns the offset of the next byte.

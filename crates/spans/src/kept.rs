@@ -113,7 +113,7 @@ impl KeptSpan {
 
     fn source(self, compression: Compression) -> SpanSource {
         let codec = match compression {
-            Compression::Gzip => Codec::DeflateSpan { skip: self.skip },
+            Compression::Gzip | Compression::Deflate => Codec::DeflateSpan { skip: self.skip },
             Compression::Lz4 => Codec::Lz4Blocks {
                 checksums: self.skip == 1,
             },

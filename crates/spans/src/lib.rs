@@ -6,7 +6,7 @@
 //!
 //! | compression | spans |
 //! |---|---|
-//! | gzip | about 4 MiB of decoded bytes, from one DEFLATE block to another; with the 32 KiB before, which they refer to |
+//! | gzip, bare DEFLATE | about 4 MiB of decoded bytes, from one DEFLATE block to another; with the 32 KiB before, which they refer to |
 //! | Zstandard | frames |
 //! | LZ4 | blocks of 256 KiB or more; of a frame whose blocks refer back about 4 MiB, with the 64 KiB before |
 //! | XZ, bzip2, and longer frames of Zstandard | none: what they decode to is spooled in the first pass |
@@ -34,6 +34,6 @@ mod streams;
 pub use compression::Compression;
 pub use head::head;
 pub use kept::KeptSpans;
-pub use pass::{IndexOptions, Indexed, index};
+pub use pass::{IndexOptions, Indexed, index, index_part};
 pub use spans::{SPOOL, Spans};
 pub use spool::Spool;

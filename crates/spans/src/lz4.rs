@@ -364,7 +364,7 @@ pub fn head(source: &dyn ReadAt, len: usize) -> Result<Vec<u8>> {
     let mut frames = Frames {
         decoder: Lz4Pass::new(),
         packer: Packer::new(),
-        input: &mut Input::new(&input, HEAD),
+        input: &mut Input::new(&input, 0..input.len(), HEAD),
         cutter: &mut Cutter::new(Lz4, source.len(), &limits, None, &mut sink),
         span_len: 0,
     };

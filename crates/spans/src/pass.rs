@@ -1,5 +1,6 @@
 //! The first pass over a stream.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use forerun_codec::StreamFormat;
@@ -91,11 +92,28 @@ pub fn index<'a>(
     options: &'a IndexOptions,
     sink: &'a mut Sink<'a>,
 ) -> Result<Indexed> {
-    let mut input = Input::new(source, options.chunk.max(1));
+    index_part(source, 0..source.len(), compression, options, sink)
+}
+
+/// Reads a part of `source` as [`index`] reads all of it: a stream that lies among other bytes. The spans have
+/// offsets in `source`.
+///
+/// # Errors
+/// The errors of [`index`].
+pub fn index_part<'a>(
+    source: &'a dyn ReadAt,
+    part: Range<u64>,
+    compression: Compression,
+    options: &'a IndexOptions,
+    sink: &'a mut Sink<'a>,
+) -> Result<Indexed> {
+    let len = part.end.saturating_sub(part.start);
+    let mut input = Input::new(source, part, options.chunk.max(1));
     let spool = options.spool.as_deref();
-    let mut cutter = Cutter::new(compression, source.len(), &options.limits, spool, sink);
+    let mut cutter = Cutter::new(compression, len, &options.limits, spool, sink);
     let read = match compression {
         Compression::Gzip => gzip::read(&mut input, &mut cutter, options.span_len),
+        Compression::Deflate => gzip::read_bare(&mut input, &mut cutter, options.span_len),
         Compression::Lz4 => lz4::read(&mut input, &mut cutter, options.span_len),
         Compression::Zstd => streams::read(&mut input, &mut cutter, StreamFormat::Zstd),
         Compression::Xz => streams::read(&mut input, &mut cutter, StreamFormat::Xz),

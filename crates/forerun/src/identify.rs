@@ -19,6 +19,27 @@ pub fn find_format(head: &[u8], wanted: Option<&str>) -> Option<&'static Format>
         .find(|format| wanted.is_none_or(|name| format.name == name) && (format.probe)(head))
 }
 
+/// Returns the number of bytes from the end that any format needs to recognise an image there. With `wanted`, considers
+/// only that format.
+pub fn tail_len(wanted: Option<&str>) -> usize {
+    let formats = formats().iter();
+    let wanted = formats.filter(|format| wanted.is_none_or(|name| format.name == name));
+    let lengths = wanted.filter_map(|format| Some(format.tail?.len));
+    lengths.max().unwrap_or(0)
+}
+
+/// Returns the format that recognises the last bytes of a file. With `wanted`, considers only that format.
+pub fn find_by_tail(tail: &[u8], wanted: Option<&str>) -> Option<&'static Format> {
+    formats().iter().find(|format| {
+        let is_wanted = wanted.is_none_or(|name| format.name == name);
+        let probe = format.tail.filter(|_| is_wanted);
+        probe.is_some_and(|probe| {
+            let start = tail.len().saturating_sub(probe.len);
+            (probe.probe)(tail.get(start..).unwrap_or_default())
+        })
+    })
+}
+
 /// Returns the format with this name, whatever the bytes are.
 pub fn named(wanted: Option<&str>) -> Option<&'static Format> {
     formats().iter().find(|format| Some(format.name) == wanted)
@@ -86,7 +107,6 @@ fn describe(head: &[u8]) -> (String, Option<&'static str>) {
         (b"\x1f\x8b", "a gzip file", UNPACK),
         (b"\xfd7zXZ", "an xz file", UNPACK),
         (b"\x28\xb5\x2f\xfd", "a zstd file", UNPACK),
-        (b"PK\x03\x04", "a zip archive", None),
     ];
     if head.is_empty() {
         return ("no bytes at all".to_string(), None);

@@ -30,7 +30,7 @@
 //! makes an image from a [`build::Tree`]. Both sets of formats are closed and listed in one file of this
 //! crate.
 //!
-//! Features, all on by default: one for each format (`romfs`, `cramfs`, `tar`, `squashfs`,
+//! Features, all on by default: one for each format (`romfs`, `cramfs`, `tar`, `zip`, `squashfs`,
 //! `erofs`, `composefs`, `exfat`),
 //! `write` to make images, `remote` for images at servers. Without `remote` nothing opens a socket, and
 //! no asynchronous runtime is built. `exfat` brings volumes that change and their repair.

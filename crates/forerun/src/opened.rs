@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use forerun_engine::{MetadataSource, Reader};
-use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, saturating_usize};
+use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, saturating_usize, u64_from};
 use forerun_vfs::{Error, FileSystem, Format, OpenWith, Result};
 
 use crate::devices::{self, Devices};
 use crate::digest;
-use crate::identify::{find_format, named, probe_len, unknown, with_objects};
+use crate::identify::{
+    find_by_tail, find_format, named, probe_len, tail_len, unknown, with_objects,
+};
 use crate::image::Image;
 use crate::options::OpenOptions;
 use crate::payload::{self, Container, Payload};
@@ -78,15 +80,18 @@ impl FoundImage {
                 (with_objects(format), None, whole)
             }
             Some(format) => (format, None, whole),
-            None => match find_payload(source, blob, &whole, options, observer)? {
-                Some((format, container, part)) => (format, Some(container), part),
-                // A format that the user names is opened whatever its magic; the driver reports
-                // what is wrong.
-                None => (
-                    named(wanted).ok_or_else(|| unknown(wanted, &head, None, options.offset))?,
-                    None,
-                    whole,
-                ),
+            None => match find_payload(source, blob, &whole, options, observer) {
+                Ok(Some((format, container, part))) => (format, Some(container), part),
+                found => match (whole.format_of_tail(wanted)?, named(wanted), found) {
+                    (Some(format), ..) => (format, None, whole),
+                    // A format that the user names is opened whatever its magic; the driver reports
+                    // what is wrong.
+                    (None, Some(format), Ok(_)) => (format, None, whole),
+                    (None, _, Err(error)) => return Err(error),
+                    (None, None, Ok(_)) => {
+                        return Err(unknown(wanted, &head, None, options.offset));
+                    }
+                },
             },
         };
         Ok(Self {
@@ -190,6 +195,20 @@ impl Opened {
         read.map_err(|error| Error::io(0, head.len(), error))?;
         Ok(head)
     }
+
+    /// Returns the format that recognises the end. With `wanted`, considers only that format. Reads nothing if no
+    /// format looks there.
+    fn format_of_tail(&self, wanted: Option<&str>) -> Result<Option<&'static Format>> {
+        let len = tail_len(wanted).min(saturating_usize(self.source.len()));
+        if len == 0 {
+            return Ok(None);
+        }
+        let mut tail = vec![0; len];
+        let offset = self.source.len().saturating_sub(u64_from(len));
+        let read = self.metadata.read_exact_at(offset, &mut tail);
+        read.map_err(|error| Error::io(offset, len, error))?;
+        Ok(find_by_tail(&tail, wanted))
+    }
 }
 
 /// Opens the image inside `whole`, which is no image itself. Does not search if the caller gave an
@@ -215,7 +234,9 @@ fn find_payload(
         let place = (offset, payload.size.or(rest));
         let part = Opened::new(source, blob, place, options, observer)?;
         let head = part.head()?;
-        if let Some(format) = find_format(&head, wanted) {
+        // A format that is recognised by its end has offsets from either start, and its driver knows which.
+        let format = find_format(&head, wanted).filter(|format| format.tail.is_none());
+        if let Some(format) = format {
             return Ok(Some((format, container, part)));
         }
         error.get_or_insert_with(|| unknown(wanted, &head, Some(container), offset));

@@ -25,6 +25,8 @@ pub const fn formats() -> &'static [Format] {
         forerun_exfat::FORMAT,
         #[cfg(feature = "cramfs")]
         forerun_cramfs::FORMAT,
+        #[cfg(feature = "zip")]
+        forerun_zip::FORMAT,
         // Last: archives of 1979 have no magic number.
         #[cfg(feature = "tar")]
         forerun_tar::FORMAT,

@@ -1,4 +1,4 @@
-//! Temporary files for what is decoded once and kept: archives that are compressed in one piece.
+//! Temporary files for what is decoded once and kept: archives, and members, that are compressed in one piece.
 
 use std::sync::Arc;
 
@@ -31,13 +31,18 @@ fn head(source: &dyn ReadAt, options: &OpenOptions) -> Option<Vec<u8>> {
     Some(head)
 }
 
-#[cfg(feature = "tar")]
-use forerun_tar::{has_index, may_spool};
-
-#[cfg(not(feature = "tar"))]
-fn may_spool(_head: &[u8]) -> bool {
-    false
+fn may_spool(head: &[u8]) -> bool {
+    let formats: &[fn(&[u8]) -> bool] = &[
+        #[cfg(feature = "tar")]
+        forerun_tar::may_spool,
+        #[cfg(feature = "zip")]
+        forerun_zip::may_spool,
+    ];
+    formats.iter().any(|may_spool| may_spool(head))
 }
+
+#[cfg(feature = "tar")]
+use forerun_tar::has_index;
 
 #[cfg(not(feature = "tar"))]
 fn has_index(_head: &[u8]) -> bool {
@@ -45,14 +50,14 @@ fn has_index(_head: &[u8]) -> bool {
 }
 
 /// Returns what makes the files if the caller names nothing: nothing, where no format needs them.
-#[cfg(not(feature = "tar"))]
+#[cfg(not(any(feature = "tar", feature = "zip")))]
 pub(crate) fn default() -> Option<Arc<dyn MakeSpool>> {
     None
 }
 
 /// Returns what makes the files if the caller names nothing: files without a name in the directory for
 /// temporary files.
-#[cfg(feature = "tar")]
+#[cfg(any(feature = "tar", feature = "zip"))]
 pub(crate) fn default() -> Option<Arc<dyn MakeSpool>> {
     struct Temporary;
 

@@ -207,6 +207,9 @@ pub struct Format {
     pub probe_len: usize,
     /// Returns whether the image claims to be of this format. Cheap; looks at magic numbers only.
     pub probe: fn(head: &[u8]) -> bool,
+    /// How images are recognised that have other bytes before them, as archives that unpack themselves do. Tried
+    /// if no format knows the first bytes.
+    pub tail: Option<TailProbe>,
     /// The magic numbers of images that the driver reads: a search looks for them in files of unknown contents.
     pub magics: &'static [Magic],
     /// How a search finds archives, which have no superblock.
@@ -217,6 +220,15 @@ pub struct Format {
     pub open: OpenFormat,
     /// Opens the image for reading and writing, if the driver can.
     pub open_mut: Option<OpenMut>,
+}
+
+/// How an image is recognised by its end.
+#[derive(Clone, Copy, Debug)]
+pub struct TailProbe {
+    /// Bytes before the end of the file that [`probe`](Self::probe) needs; it gets fewer if the file is shorter.
+    pub len: usize,
+    /// Returns whether the file claims to be of this format.
+    pub probe: fn(tail: &[u8]) -> bool,
 }
 
 impl std::fmt::Debug for Format {

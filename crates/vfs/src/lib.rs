@@ -42,6 +42,7 @@ pub use forerun_codec::Codec;
 pub use forerun_io::{BlobId, Limits};
 pub use format::{
     Format, OpenFormat, OpenMut, OpenMutWith, OpenWith, Ownership, ProvenTable, TablePlace,
+    TailProbe,
 };
 pub use held::Held;
 pub use kept::{KeepIndex, MakeSpool};

@@ -208,3 +208,37 @@ fn what_is_not_there_is_named() {
         assert!(error.to_string().ends_with(&expected), "{error}");
     }
 }
+
+/// Returns an empty zip archive, of its end record only.
+fn zip() -> Vec<u8> {
+    let mut bytes = b"PK\x05\x06".to_vec();
+    bytes.resize(22, 0);
+    bytes
+}
+
+#[test]
+fn archives_behind_other_bytes_are_found_by_their_end() {
+    for (name, before) in [
+        ("script", b"#!/bin/sh\n".to_vec()),
+        ("executable", executable()),
+    ] {
+        let len = before.len();
+        let bytes = [before, zip()].concat();
+        let source = Arc::new(MemorySource::new(bytes));
+        let image = Image::from_source(source, &OpenOptions::default()).unwrap();
+        assert_eq!((image.format(), image.container()), ("zip", None), "{name}");
+        let details = image.reader().fs().volume().details;
+        assert!(
+            details.contains(&("bytes before the archive", len.to_string())),
+            "{details:?}"
+        );
+    }
+    // An image that is named is not looked for at the end.
+    let bytes = [&b"other"[..], &zip()].concat();
+    let options = OpenOptions {
+        format: Some("romfs".to_string()),
+        ..OpenOptions::default()
+    };
+    let opened = Image::from_source(Arc::new(MemorySource::new(bytes)), &options);
+    assert!(opened.is_err());
+}

@@ -52,6 +52,7 @@ pub const FORMAT: Format = Format {
     measure: measure_image,
     open: |with| Ok(Arc::new(Composefs::open(with)?)),
     archive: None,
+    tail: None,
     open_mut: None,
 };
 

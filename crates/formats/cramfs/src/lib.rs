@@ -40,6 +40,7 @@ pub const FORMAT: Format = Format {
         Ok(Arc::new(opened))
     },
     archive: None,
+    tail: None,
     open_mut: None,
 };
 

@@ -46,5 +46,6 @@ pub const FORMAT: Format = Format {
     measure: measure::measure,
     open: |with| Ok(Arc::new(Erofs::open(with)?)),
     archive: None,
+    tail: None,
     open_mut: None,
 };

@@ -63,5 +63,6 @@ pub const FORMAT: Format = Format {
     measure: measure::measure,
     open: |with| Ok(Arc::new(Exfat::open(with)?)),
     archive: None,
+    tail: None,
     open_mut: Some(|with| Ok(Arc::new(Exfat::open_mut(with)?))),
 };

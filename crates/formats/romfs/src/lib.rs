@@ -46,5 +46,6 @@ pub const FORMAT: Format = Format {
         Ok(Arc::new(opened))
     },
     archive: None,
+    tail: None,
     open_mut: None,
 };

@@ -55,6 +55,7 @@ pub const FORMAT: Format = Format {
         false => Ok(Arc::new(Squashfs::open(with)?)),
     },
     archive: None,
+    tail: None,
     open_mut: None,
 };
 

@@ -36,6 +36,7 @@ pub const FORMAT: Format = Format {
     probe: |head| header::is_header(head) || Compression::of(head).is_some(),
     magics: &[],
     archive: Some(&search::SEARCH),
+    tail: None,
     measure: search::measure,
     open: |with| Ok(Arc::new(Tar::open_with(&with)?)),
     open_mut: None,

@@ -21,6 +21,7 @@ mod tar_walk;
 mod undo;
 mod unsquashfs;
 mod written;
+mod zip;
 
 use std::error::Error;
 
@@ -76,6 +77,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("tar_kept", spans::kept, spans::kept_indexes),
     Target::new("tar_table", tables::table, tables::seeds),
     Target::new("tar_walk", tar_walk::run, tar_walk::seeds),
+    Target::new("zip_walk", zip::walk, zip::archives),
     Target::new("layers_merge", layers::merge, layers::seeds),
     Target::new("exfat_walk", exfat::walk, exfat::images),
     Target::new("exfat_repair", exfat::repair, exfat::repair_seeds),

@@ -1,0 +1,107 @@
+//! The checks that reading does not run: local headers against the directory, members that overlap, and the CRC-32 of
+//! members that are stored as they are.
+
+use forerun_io::u64_from;
+use forerun_vfs::{Error, FileType, NodeId, Problem, Result};
+use libdeflater::Crc;
+
+use crate::archive::Zip;
+use crate::end::read;
+use crate::entry::{self, HEADER};
+use crate::error::Check;
+use crate::local;
+use crate::method::Method;
+use crate::node::Node;
+
+/// Bytes of one read.
+const CHUNK: u64 = 1 << 20;
+
+/// Reports what opening the archive noticed, and members that overlap.
+///
+/// # Errors
+/// `Io`.
+pub fn whole(zip: &Zip, report: &mut dyn FnMut(Problem)) -> Result<()> {
+    for (at, check) in &zip.directory.facts.warnings {
+        report(problem(None, false, check.clone().at(*at)));
+    }
+    if let Some(damage) = &zip.directory.damage {
+        report(problem(None, true, damage.clone()));
+    }
+    let mut end = 0;
+    for &(header, id) in &zip.by_header {
+        let node = zip.directory.tree.node(id)?;
+        // Bombs are made of members that share their compressed data.
+        if header < end {
+            report(problem(
+                Some(id),
+                false,
+                Check::Overlap { end }.of(id, header),
+            ));
+        }
+        // A contents that lies outside is reported with its member.
+        let contents = zip.contents(id, node);
+        end = end.max(contents.map_or(header, |contents| contents.end));
+    }
+    Ok(())
+}
+
+/// Reports what is wrong with a member.
+///
+/// # Errors
+/// `StaleNode`, `Io`.
+pub fn member(zip: &Zip, id: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
+    let node = zip.directory.tree.node(id)?;
+    let Some(at) = node.entry.filter(|_| node.kind != FileType::Directory) else {
+        return Ok(());
+    };
+    let end = zip.end.directory.start;
+    let header = match local::header(&*zip.source, id, &node.data, end) {
+        Ok(header) => header,
+        Err(error) => return found(error, id, report),
+    };
+    let bytes = read(&*zip.source, at..at.saturating_add(u64_from(HEADER)))?;
+    if let Some(stated) = entry::header(&bytes) {
+        let (method, flags) = (stated.method.get(), stated.flags.get());
+        for check in local::differences(&header, node, method, flags) {
+            report(problem(Some(id), false, check.of(id, node.data.header)));
+        }
+    }
+    if node.data.method != Method::Stored {
+        return Ok(());
+    }
+    match sum(zip, id, node) {
+        Ok(()) => Ok(()),
+        Err(error) => found(error, id, report),
+    }
+}
+
+/// Compares the contents of a member that is stored as it is with its CRC-32.
+fn sum(zip: &Zip, id: NodeId, node: &Node) -> Result<()> {
+    let contents = zip.contents(id, node)?;
+    let (mut crc, mut at) = (Crc::new(), contents.start);
+    while at < contents.end {
+        let next = at.saturating_add(CHUNK).min(contents.end);
+        crc.update(&read(&*zip.source, at..next)?);
+        at = next;
+    }
+    let (stored, found) = (node.data.crc, crc.sum());
+    match stored == found {
+        true => Ok(()),
+        false => Err(Check::Crc { stored, found }.of(id, node.data.header)),
+    }
+}
+
+/// Reports damage; other errors end the check.
+fn found(error: Error, id: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
+    match error {
+        Error::Corrupt(_) => {
+            report(problem(Some(id), true, error));
+            Ok(())
+        }
+        error => Err(error),
+    }
+}
+
+const fn problem(node: Option<NodeId>, fatal: bool, error: Error) -> Problem {
+    Problem { node, fatal, error }
+}

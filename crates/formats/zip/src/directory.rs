@@ -1,0 +1,188 @@
+//! Reads the central directory (4.3.12) once, in order, and builds the tree.
+
+use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_vfs::{Error, OpenWith, Result};
+
+use crate::end::{End, read};
+use crate::entry::{self, HEADER};
+use crate::error::Check;
+use crate::method::Method;
+use crate::tree::{Builder, Tree};
+
+/// Most warnings that are kept; the others are counted.
+const WARNINGS_MAX: usize = 64;
+/// Bytes of one read.
+const CHUNK: u64 = 256 << 10;
+
+/// The contents of the central directory.
+#[derive(Debug)]
+pub struct Directory {
+    pub tree: Tree,
+    pub facts: Facts,
+    /// The damage at which a rescue ended the directory.
+    pub damage: Option<Error>,
+}
+
+/// The facts beside the tree.
+#[derive(Debug, Default)]
+pub struct Facts {
+    /// Whether any member has an owner.
+    pub has_owners: bool,
+    /// Deviations that the tree was built in spite of, with the offsets of their entries.
+    pub warnings: Vec<(u64, Check)>,
+    /// Further deviations.
+    pub more_warnings: u64,
+    /// Entries of the directory.
+    pub members: u64,
+    /// Members that are encrypted, and those that are compressed in ways that are not supported.
+    pub encrypted: u64,
+    pub unsupported: u64,
+}
+
+impl Directory {
+    /// Reads the directory of an archive. In a rescue, it ends where it is damaged.
+    ///
+    /// # Errors
+    /// `Corrupt` with the offset of an entry, `Limit`, `Io`.
+    pub fn read(end: &End, with: &OpenWith) -> Result<Self> {
+        let mut pass = Pass {
+            window: Window::new(&*with.metadata, end),
+            builder: Builder::new(&with.limits, with.ownership),
+            facts: Facts::default(),
+        };
+        let damage = match pass.run(end, with) {
+            Ok(()) => None,
+            Err(error @ Error::Corrupt(_)) if with.rescue => Some(error),
+            Err(error) => return Err(error),
+        };
+        Ok(Self {
+            tree: pass.builder.finish(),
+            facts: pass.facts,
+            damage,
+        })
+    }
+}
+
+impl Facts {
+    fn warn(&mut self, at: u64, check: Check) {
+        match self.warnings.len() < WARNINGS_MAX {
+            true => self.warnings.push((at, check)),
+            false => self.more_warnings = self.more_warnings.saturating_add(1),
+        }
+    }
+}
+
+struct Pass<'a> {
+    window: Window<'a>,
+    builder: Builder,
+    facts: Facts,
+}
+
+impl Pass<'_> {
+    fn run(&mut self, end: &End, with: &OpenWith) -> Result<()> {
+        // The bytes of the directory say how many there are. The end record counts modulo 2^16 where a program knows
+        // no zip64.
+        while self.window.left() >= u64_from(HEADER) {
+            let at = self.window.at;
+            if let Some(check) = self.entry(end, with)? {
+                self.facts.warn(at, check);
+            }
+        }
+        let (declared, found) = (end.entries, self.facts.members);
+        let is_same = match end.is_zip64 {
+            true => declared == found,
+            false => declared == found & 0xffff,
+        };
+        if !is_same {
+            let check = Check::Entries { declared, found };
+            self.facts.warn(end.directory.start, check);
+        }
+        match self.window.left() {
+            0 => Ok(()),
+            left => Err(Check::Left { left }.at(self.window.at)),
+        }
+    }
+
+    /// Reads the next entry and adds its member. Returns why it was left out or is odd.
+    fn entry(&mut self, end: &End, with: &OpenWith) -> Result<Option<Check>> {
+        let (at, left) = (self.window.at, self.window.left());
+        let bytes = self.window.peek(HEADER)?;
+        let Some(header) = entry::header(bytes) else {
+            return Err(Check::Left { left }.at(at));
+        };
+        let rest = entry::rest_len(&header).map_err(|check| check.at(at))?;
+        let len = entry::entry_len(rest);
+        if len > left {
+            return Err(Check::Entry { len, left }.at(at));
+        }
+        let bytes = self.window.peek(saturating_usize(len))?;
+        let rest = bytes.get(HEADER..).unwrap_or_default();
+        let parsed = entry::parse(&header, rest, end.prefix, &with.ownership);
+        let check = match parsed {
+            Ok(member) => {
+                let facts = &mut self.facts;
+                facts.has_owners |= member.owner.is_some();
+                match member.data.method {
+                    Method::Encrypted => facts.encrypted = facts.encrypted.saturating_add(1),
+                    Method::Other(_) => facts.unsupported = facts.unsupported.saturating_add(1),
+                    Method::Stored | Method::Deflate | Method::Zstd => {}
+                }
+                self.builder.add(&member, at)?
+            }
+            Err(check) => return Err(check.at(at)),
+        };
+        self.facts.members = self.facts.members.saturating_add(1);
+        self.window.consume(len);
+        Ok(check)
+    }
+}
+
+/// The bytes of the directory, read in order and once.
+struct Window<'a> {
+    source: &'a dyn ReadAt,
+    /// Offset of the next byte, and of the end.
+    at: u64,
+    end: u64,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that were used.
+    used: usize,
+}
+
+impl<'a> Window<'a> {
+    const fn new(source: &'a dyn ReadAt, end: &End) -> Self {
+        Self {
+            source,
+            at: end.directory.start,
+            end: end.directory.end,
+            buffer: Vec::new(),
+            used: 0,
+        }
+    }
+
+    const fn left(&self) -> u64 {
+        self.end.saturating_sub(self.at)
+    }
+
+    /// Returns the next `len` bytes, which the directory has.
+    fn peek(&mut self, len: usize) -> Result<&[u8]> {
+        let kept = self.buffer.len().saturating_sub(self.used);
+        if kept < len {
+            let start = self.at.saturating_add(u64_from(kept));
+            let wanted = u64_from(len.saturating_sub(kept)).max(CHUNK);
+            let chunk = read(
+                self.source,
+                start..start.saturating_add(wanted).min(self.end),
+            )?;
+            self.buffer.drain(..self.used);
+            self.buffer.extend_from_slice(&chunk);
+            self.used = 0;
+        }
+        let end = self.used.saturating_add(len);
+        Ok(self.buffer.get(self.used..end).unwrap_or_default())
+    }
+
+    fn consume(&mut self, len: u64) {
+        self.used = self.used.saturating_add(saturating_usize(len));
+        self.at = self.at.saturating_add(len);
+    }
+}

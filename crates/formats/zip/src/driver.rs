@@ -1,0 +1,237 @@
+//! The seam, on a tree in memory.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use forerun_io::{ReadAt, u64_from};
+use forerun_vfs::{
+    BlobId, BlobName, Device, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem,
+    FileType, Metadata, MetadataLayout, NodeId, Problem, Region, Result, VolumeInfo,
+};
+
+use crate::archive::Zip;
+use crate::check;
+use crate::crc::crc32;
+use crate::end::End;
+use crate::error::Check;
+
+impl FileSystem for Zip {
+    fn volume(&self) -> VolumeInfo {
+        let facts = &self.directory.facts;
+        let mut info = VolumeInfo::new("zip", self.end.len, 512);
+        info.has_owners = facts.has_owners;
+        info.details = vec![("members", facts.members.to_string())];
+        if self.end.prefix > 0 {
+            info.details
+                .push(("bytes before the archive", self.end.prefix.to_string()));
+        }
+        if !self.end.comment.is_empty() {
+            let comment = self.end.comment.get(..256).unwrap_or(&self.end.comment);
+            let comment = String::from_utf8_lossy(comment).into_owned();
+            info.details.push(("comment", comment));
+        }
+        for (count, what) in [
+            (facts.encrypted, "encrypted members cannot be read"),
+            (
+                facts.unsupported,
+                "members are compressed in ways that are not supported",
+            ),
+        ] {
+            if count > 0 {
+                info.warnings.push(format!("{count} {what}"));
+            }
+        }
+        let warnings = facts.warnings.iter();
+        info.warnings
+            .extend(warnings.map(|(at, check)| format!("{check} (at {at:#x})")));
+        if facts.more_warnings > 0 {
+            let told = format!(
+                "{} further members are left out or unusual",
+                facts.more_warnings
+            );
+            info.warnings.push(told);
+        }
+        if let Some(damage) = &self.directory.damage {
+            info.warnings.push(damage.to_string());
+        }
+        info
+    }
+
+    fn root(&self) -> NodeId {
+        self.directory.tree.root()
+    }
+
+    fn inode_offset(&self, node: NodeId) -> Option<u64> {
+        let node = self.directory.tree.node(node).ok()?;
+        (node.kind != FileType::Directory).then_some(node.data.header)
+    }
+
+    fn metadata(&self, node: NodeId) -> Result<Metadata> {
+        let node = self.directory.tree.node(node)?;
+        Ok(Metadata {
+            kind: node.kind,
+            mode: node.mode,
+            uid: node.uid,
+            gid: node.gid,
+            size: node.size,
+            nlink: node.nlink,
+            mtime: node.mtime,
+            device: Device::default(),
+        })
+    }
+
+    fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
+        self.directory.tree.lookup(dir, name)
+    }
+
+    fn read_dir(
+        &self,
+        dir: NodeId,
+        from: DirCursor,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.directory.tree.read_dir(dir, from, visit)
+    }
+
+    fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
+        let found = self.directory.tree.node(node)?;
+        match found.kind {
+            FileType::Symlink => self.target(node, found),
+            _ => Err(Error::NotASymlink),
+        }
+    }
+
+    fn map(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let found = self.directory.tree.node(node)?;
+        match found.kind {
+            FileType::Regular => {}
+            FileType::Directory => return Err(Error::IsADirectory),
+            _ => return Err(Error::NotAFile),
+        }
+        let range = range.start..range.end.min(found.size);
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.places(node, found, range, &mut |logical, place| {
+            visit(Extent { logical, place })
+        })
+    }
+
+    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        self.large.blob(blob).ok_or_else(|| {
+            let name = BlobName::Device {
+                index: blob.0,
+                tag: Vec::new(),
+            };
+            Error::blob(name, std::io::ErrorKind::NotFound.into())
+        })
+    }
+
+    fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
+        self.large.history(block)
+    }
+
+    /// Compares a member that is one block with its CRC-32. Those of several blocks were compared when they were cut.
+    fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
+        let last = self
+            .by_header
+            .partition_point(|(header, _)| *header < block.offset);
+        let before = self.by_header.get(..last).unwrap_or_default();
+        let Some(&(header, id)) = before.last().filter(|_| self.verifies) else {
+            return Ok(());
+        };
+        let node = self.directory.tree.node(id)?;
+        let is_whole =
+            u64_from(decoded.len()) == node.size && u64::from(block.len) == node.data.len;
+        if !is_whole {
+            return Ok(());
+        }
+        let (stored, found) = (node.data.crc, crc32(decoded));
+        match stored == found {
+            true => Ok(()),
+            false => Err(Check::Crc { stored, found }.of(id, header)),
+        }
+    }
+
+    fn is_implied(&self, node: NodeId) -> bool {
+        let node = self.directory.tree.node(node);
+        node.is_ok_and(|node| node.entry.is_none())
+    }
+
+    /// Returns that headers can be found: the directory has been read, and the header before the contents of a file says
+    /// where they begin.
+    fn metadata_layout(&self) -> MetadataLayout {
+        MetadataLayout::Locatable
+    }
+
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        let directory = self.end.directory.clone();
+        let end = directory.end..self.end.len;
+        for region in [
+            Region::metadata("central directory", directory),
+            Region::metadata("end of central directory", end),
+        ] {
+            if visit(region).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
+        let Some(node) = node else {
+            let End {
+                directory, prefix, ..
+            } = &self.end;
+            return Ok(vec![
+                ("length", self.end.len.to_string()),
+                (
+                    "directory",
+                    format!("{:#x}..{:#x}", directory.start, directory.end),
+                ),
+                ("zip64", self.end.is_zip64.to_string()),
+                ("prefix", prefix.to_string()),
+                ("entries", self.directory.facts.members.to_string()),
+                ("nodes", self.directory.tree.count().to_string()),
+            ]);
+        };
+        let node = self.directory.tree.node(node)?;
+        let entry = match node.entry {
+            Some(entry) => format!("{entry:#x}"),
+            None => "none".to_string(),
+        };
+        let mut fields = vec![
+            ("entry", entry),
+            ("type", node.kind.name().to_string()),
+            ("mode", format!("{:#o}", node.mode)),
+            ("uid", node.uid.to_string()),
+            ("gid", node.gid.to_string()),
+            ("size", node.size.to_string()),
+            (
+                "mtime",
+                format!("{}.{:09}", node.mtime.seconds, node.mtime.nanoseconds),
+            ),
+        ];
+        if node.kind != FileType::Directory {
+            fields.extend([
+                ("header", format!("{:#x}", node.data.header)),
+                ("method", node.data.method.name()),
+                ("stored", node.data.len.to_string()),
+                ("crc32", format!("{:#010x}", node.data.crc)),
+            ]);
+        }
+        Ok(fields)
+    }
+
+    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
+        match node {
+            None => check::whole(self, report),
+            Some(node) => check::member(self, node, report),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! An entry of the central directory (4.3.12).
+
+use std::borrow::Cow;
+
+use forerun_io::u64_from;
+use forerun_vfs::{FileType, Ownership, Timestamp};
+use zerocopy::FromBytes;
+
+use crate::crc::crc32;
+use crate::error::{Check, lossy};
+use crate::extra::{Extra, Zip64};
+use crate::method::Method;
+use crate::name;
+use crate::node::Data;
+use crate::ondisk::{CENTRAL, CentralHeader, HOST_OS_X, HOST_UNIX, UTF8};
+use crate::time;
+
+/// Bytes of an entry before its name.
+pub const HEADER: usize = size_of::<CentralHeader>();
+
+/// A member, as the central directory describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member<'b> {
+    /// The path; not validated yet.
+    pub path: Cow<'b, [u8]>,
+    pub kind: FileType,
+    pub mode: u16,
+    /// Owner and group, if the member has them.
+    pub owner: Option<(u32, u32)>,
+    pub mtime: Timestamp,
+    pub size: u64,
+    pub data: Data,
+    /// Number of the disk that it is on.
+    pub disk: u32,
+    /// The type of its UNIX mode, if a tree has no such nodes.
+    pub odd_kind: Option<u32>,
+}
+
+/// Returns the bytes behind the header of an entry: name, extra field, comment.
+///
+/// # Errors
+/// [`Check::Signature`].
+pub fn rest_len(header: &CentralHeader) -> Result<usize, Check> {
+    let found = header.signature;
+    match found == CENTRAL {
+        true => Ok([header.name_len, header.extra_len, header.comment_len]
+            .iter()
+            .map(|len| usize::from(len.get()))
+            .sum()),
+        false => Err(Check::Signature { found }),
+    }
+}
+
+/// Reads an entry. `rest` are the bytes behind its header, `prefix` the bytes of the file before the archive.
+///
+/// # Errors
+/// [`Check::Zip64`].
+pub fn parse<'b>(
+    header: &CentralHeader,
+    rest: &'b [u8],
+    prefix: u64,
+    ownership: &Ownership,
+) -> Result<Member<'b>, Check> {
+    let (raw, rest) = rest.split_at(usize::from(header.name_len.get()).min(rest.len()));
+    let extra = rest.get(..usize::from(header.extra_len.get()));
+    let extra = Extra::parse(extra.unwrap_or_default());
+    let flags = header.flags.get();
+    let mut zip64 = Zip64::new(&extra);
+    let mut long = |field: u32, name| {
+        let path = || lossy(raw);
+        let value = zip64.long(field);
+        value.ok_or_else(|| Check::Zip64 {
+            path: path(),
+            field: name,
+        })
+    };
+    // The order of the values in the zip64 field (4.5.3).
+    let size = long(header.size.get(), "size")?;
+    let len = long(header.compressed_size.get(), "compressed size")?;
+    let offset = long(header.offset.get(), "offset")?;
+    let disk = zip64.disk(header.disk.get());
+    let path = match extra.unicode {
+        Some((crc, unicode)) if flags & UTF8 == 0 && crc == crc32(raw) => Cow::Borrowed(unicode),
+        _ => name::path(raw, flags, header.host),
+    };
+    let attributes = header.external_attributes.get();
+    let is_unix = header.host == HOST_UNIX || header.host == HOST_OS_X;
+    let unix = if is_unix { attributes >> 16 } else { 0 };
+    let (kind, odd_kind) = kind(&path, unix, attributes);
+    Ok(Member {
+        kind,
+        mode: mode(kind, unix, attributes, ownership),
+        owner: extra.owner,
+        mtime: extra.mtime.unwrap_or_else(|| {
+            time::of_dos(header.date.get(), header.time.get(), ownership.utc_offset)
+        }),
+        size,
+        data: Data {
+            header: offset.saturating_add(prefix),
+            len,
+            crc: header.crc.get(),
+            method: Method::of(header.method.get(), flags),
+        },
+        disk: disk.unwrap_or(0),
+        odd_kind,
+        path,
+    })
+}
+
+/// Returns the kind of a member, and the type that it has in UNIX if no node of a tree can have it. A slash at the end
+/// makes it a directory, whatever else it says.
+fn kind(path: &[u8], unix: u32, attributes: u32) -> (FileType, Option<u32>) {
+    /// `FILE_ATTRIBUTE_DIRECTORY`.
+    const DIRECTORY: u32 = 0x10;
+    let unix = unix & 0o170_000;
+    let kind = match unix {
+        _ if path.ends_with(b"/") => FileType::Directory,
+        0 if attributes & DIRECTORY != 0 => FileType::Directory,
+        0 | 0o100_000 => FileType::Regular,
+        0o040_000 => FileType::Directory,
+        0o120_000 => FileType::Symlink,
+        0o010_000 => FileType::Fifo,
+        0o140_000 => FileType::Socket,
+        // Devices have no numbers in an archive.
+        _ => return (FileType::Regular, Some(unix)),
+    };
+    (kind, None)
+}
+
+fn mode(kind: FileType, unix: u32, attributes: u32, ownership: &Ownership) -> u16 {
+    /// `FILE_ATTRIBUTE_READONLY`.
+    const READ_ONLY: u32 = 1;
+    if unix != 0 {
+        return u16::try_from(unix & 0o7777).unwrap_or(0);
+    }
+    let writable = match attributes & READ_ONLY {
+        0 => 0,
+        _ => 0o222,
+    };
+    match kind {
+        FileType::Directory => 0o777 & !ownership.directory_mask,
+        _ => 0o666 & !ownership.file_mask & !writable,
+    }
+}
+
+/// Reads the header of an entry.
+pub fn header(bytes: &[u8]) -> Option<CentralHeader> {
+    let read = CentralHeader::read_from_prefix(bytes);
+    read.ok().map(|(header, _)| header)
+}
+
+/// Returns the bytes that an entry takes with this many behind its header.
+pub fn entry_len(rest: usize) -> u64 {
+    u64_from(HEADER.saturating_add(rest))
+}

@@ -1,0 +1,176 @@
+//! Members that are longer than a block: a pass over each, when it is first read, cuts it into spans.
+//!
+//! The spans of DEFLATE are decoded on their own, from within the member. A member of Zstandard in one frame is spooled:
+//! what it decodes to is kept in a temporary file.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{ControlFlow, Range};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forerun_io::{BlobId, Limits, ReadAt, u64_from};
+use forerun_spans::{Compression, IndexOptions, SPOOL, Spans, Spool, index_part};
+use forerun_vfs::{EncodedBlock, MakeSpool, NodeId, Place, Result};
+use libdeflater::Crc;
+
+use crate::error::Check;
+
+/// The members that were cut so far.
+pub struct Large {
+    options: IndexOptions,
+    members: Mutex<Members>,
+    /// Held during a pass: two must not write to one temporary file.
+    pass: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Members {
+    by_node: HashMap<NodeId, Arc<CutMember>>,
+    /// The nodes of blocks, by the offset of their member's contents.
+    by_offset: BTreeMap<u64, NodeId>,
+    spools: Vec<Spool>,
+}
+
+/// A member that was cut.
+pub struct CutMember {
+    spans: Spans,
+    /// The blob of its spool.
+    blob: Option<BlobId>,
+}
+
+/// The facts that the archive states of a member.
+#[derive(Clone, Copy, Debug)]
+pub struct Stated {
+    pub compression: Compression,
+    pub size: u64,
+    pub crc: u32,
+}
+
+impl Large {
+    pub fn new(limits: &Limits, spool: Option<Arc<dyn MakeSpool>>) -> Self {
+        let usual = IndexOptions::default();
+        let options = IndexOptions {
+            limits: limits.clone(),
+            spool,
+            // A span ends with the first block of DEFLATE from there on, and must not become too long.
+            span_len: usual.span_len.min(u64::from(limits.block_len / 2)),
+            ..usual
+        };
+        Self {
+            options,
+            members: Mutex::default(),
+            pass: Mutex::default(),
+        }
+    }
+
+    /// Returns the spans of the member whose contents are in `part` of the file. The first call for a member decodes it
+    /// once, and verifies its length and its CRC-32.
+    ///
+    /// # Errors
+    /// `Corrupt` for a member that is damaged, `Limit`, `Unsupported` without a place for a temporary file that it
+    /// takes, `Spool`, `Io`.
+    pub fn member(
+        &self,
+        source: &dyn ReadAt,
+        node: NodeId,
+        part: &Range<u64>,
+        stated: Stated,
+    ) -> Result<Arc<CutMember>> {
+        if let Some(member) = self.cut(node) {
+            return Ok(member);
+        }
+        // Readers of other large members wait as well: a pass uses one CPU, and reads in order.
+        let _pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(member) = self.cut(node) {
+            return Ok(member);
+        }
+        let (mut found, mut crc) = (0_u64, Crc::new());
+        let size = stated.size;
+        let mut take = |bytes: &[u8]| {
+            found = found.saturating_add(u64_from(bytes.len()));
+            crc.update(bytes);
+            match found <= size {
+                true => Ok(()),
+                false => Err(Check::Long { size }.of(node, part.start)),
+            }
+        };
+        let indexed = index_part(
+            source,
+            part.clone(),
+            stated.compression,
+            &self.options,
+            &mut take,
+        )?;
+        if let Some(offset) = indexed.trailing {
+            let left = part.end.saturating_sub(offset);
+            return Err(Check::Behind { left }.of(node, offset));
+        }
+        if found != size {
+            return Err(Check::Short { found, size }.of(node, part.start));
+        }
+        let (stored, found) = (stated.crc, crc.sum());
+        if stored != found {
+            return Err(Check::Crc { stored, found }.of(node, part.start));
+        }
+        let mut members = self.lock();
+        let blob = indexed.spool.map(|spool| {
+            members.spools.push(spool);
+            BlobId(u32::try_from(members.spools.len()).unwrap_or(u32::MAX))
+        });
+        let spans = indexed.spans;
+        let member = Arc::new(CutMember { spans, blob });
+        members.by_offset.insert(part.start, node);
+        members.by_node.insert(node, Arc::clone(&member));
+        Ok(member)
+    }
+
+    fn cut(&self, node: NodeId) -> Option<Arc<CutMember>> {
+        self.lock().by_node.get(&node).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the bytes that a block refers to.
+    ///
+    /// # Errors
+    /// `Corrupt` if they cannot be decoded.
+    pub fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
+        let members = self.lock();
+        let last = members.by_offset.range(..=block.offset).next_back();
+        let member = last
+            .and_then(|(_, node)| members.by_node.get(node))
+            .cloned();
+        drop(members);
+        member.map_or_else(|| Ok(Vec::new()), |member| member.spans.history(block))
+    }
+
+    /// Returns a spool.
+    pub fn blob(&self, blob: BlobId) -> Option<Spool> {
+        let place = usize::try_from(blob.0).ok()?.checked_sub(1)?;
+        self.lock().spools.get(place).cloned()
+    }
+}
+
+impl CutMember {
+    /// Visits the places of the bytes in `range`.
+    pub fn map(
+        &self,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Range<u64>, Place) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.spans.map(range, &mut |part, place| {
+            let place = match (place, self.blob) {
+                (
+                    Place::Stored {
+                        blob: SPOOL,
+                        offset,
+                    },
+                    Some(blob),
+                ) => Place::Stored { blob, offset },
+                (place, _) => place,
+            };
+            visit(part, place)
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! Local file headers (4.3.7): a copy of the directory's entry before the contents of each member.
+//!
+//! Only the header says where the contents begin, since its extra field may be longer or shorter than the directory's.
+
+use std::ops::Range;
+
+use forerun_io::{ReadAt, u64_from};
+use forerun_vfs::{NodeId, Result};
+use zerocopy::FromBytes;
+
+use crate::end::read;
+use crate::error::Check;
+use crate::node::{Data, Node};
+use crate::ondisk::{LOCAL, LocalHeader};
+
+const HEADER: u64 = u64_from(size_of::<LocalHeader>());
+
+/// Reads the header of a member.
+///
+/// # Errors
+/// `Corrupt` at the header, `Io`.
+pub fn header(source: &dyn ReadAt, id: NodeId, data: &Data, end: u64) -> Result<LocalHeader> {
+    let at = data.header;
+    if at.saturating_add(HEADER) > end {
+        return Err(Check::LocalOutside { end }.of(id, at));
+    }
+    let bytes = read(source, at..at.saturating_add(HEADER))?;
+    let found = bytes.first_chunk().copied().unwrap_or_default();
+    match LocalHeader::read_from_prefix(&bytes) {
+        Ok((header, _)) if found == LOCAL => Ok(header),
+        _ => Err(Check::NoLocal { found }.of(id, at)),
+    }
+}
+
+/// Returns the place of the contents of a member. They end before the directory, at `end`.
+///
+/// # Errors
+/// The errors of [`header`].
+pub fn contents(source: &dyn ReadAt, id: NodeId, data: &Data, end: u64) -> Result<Range<u64>> {
+    let header = header(source, id, data, end)?;
+    let names = u64::from(header.name_len.get()).saturating_add(header.extra_len.get().into());
+    let offset = data.header.saturating_add(HEADER).saturating_add(names);
+    let len = data.len;
+    match offset.checked_add(len).filter(|&last| last <= end) {
+        Some(last) => Ok(offset..last),
+        None => Err(Check::Outside { offset, len, end }.of(id, data.header)),
+    }
+}
+
+/// Returns the fields in which the header of a member contradicts the directory. A member of a stream has its sizes and
+/// its CRC-32 behind the contents, and zeros in the header.
+pub fn differences(header: &LocalHeader, node: &Node, method: u16, flags: u16) -> Vec<Check> {
+    /// General purpose bit 3: sizes and CRC-32 follow the contents.
+    const DESCRIPTOR: u16 = 8;
+    let is_stream = header.flags.get() & DESCRIPTOR != 0;
+    let is_other = |field: u32, value: u64| {
+        field != u32::MAX && u64::from(field) != value && !(is_stream && field == 0)
+    };
+    let found = [
+        ("method", header.method.get() != method),
+        ("encryption flag", (header.flags.get() ^ flags) & 1 != 0),
+        ("CRC-32", is_other(header.crc.get(), node.data.crc.into())),
+        (
+            "compressed size",
+            is_other(header.compressed_size.get(), node.data.len),
+        ),
+        ("size", is_other(header.size.get(), node.size)),
+    ];
+    let found = found.into_iter().filter(|(_, differs)| *differs);
+    found.map(|(field, _)| Check::Differs { field }).collect()
+}

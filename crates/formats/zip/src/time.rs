@@ -1,0 +1,74 @@
+//! Dates and times as MS-DOS keeps them (4.4.6): local time, in steps of two seconds.
+
+use forerun_vfs::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+/// Returns the moment of a date and a time in a zone `local` minutes east of UTC. Fields out of range, as in members
+/// without a date, make it the first day of 1980.
+pub fn of_dos(date: u16, time: u16, local: i16) -> Timestamp {
+    let moment = civil(date, time).unwrap_or(DateTime::constant(1980, 1, 1, 0, 0, 0, 0));
+    let seconds = moment
+        .to_zoned(TimeZone::UTC)
+        .map_or(0, |zoned| zoned.timestamp().as_second());
+    Timestamp {
+        seconds: seconds.saturating_sub(i64::from(local) * 60),
+        nanoseconds: 0,
+    }
+}
+
+fn civil(date: u16, time: u16) -> Option<DateTime> {
+    let field =
+        |word: u16, shift: u32, bits: u32| i8::try_from((word >> shift) & ((1 << bits) - 1)).ok();
+    let year = i16::try_from(1980 + (date >> 9)).ok()?;
+    let (month, day) = (field(date, 5, 4)?, field(date, 0, 5)?);
+    let (hour, minute, second) = (field(time, 11, 5)?, field(time, 5, 6)?, field(time, 0, 5)?);
+    DateTime::new(year, month, day, hour, minute, second.checked_mul(2)?, 0).ok()
+}
+
+/// Returns the moment of a count of 100 nanoseconds since 1601, as NTFS keeps it.
+pub fn of_ntfs(ticks: u64) -> Timestamp {
+    /// Seconds from 1601 to 1970.
+    const EPOCH: i64 = 11_644_473_600;
+    let (seconds, rest) = (ticks / 10_000_000, ticks % 10_000_000);
+    Timestamp {
+        seconds: i64::try_from(seconds)
+            .unwrap_or(i64::MAX)
+            .saturating_sub(EPOCH),
+        nanoseconds: u32::try_from(rest * 100).unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_moments() {
+        for (date, time, local, seconds) in [
+            (0x0021, 0, 0, 315_532_800),
+            // 2024-02-29 23:59:58.
+            (0x585d, 0xbf7d, 0, 1_709_251_198),
+            (0x585d, 0xbf7d, 60, 1_709_247_598),
+            // 2107-12-31 23:59:58.
+            (0xff9f, 0xbf7d, 0, 4_354_819_198),
+            // No month, the 31st of a short month, the 25th hour.
+            (0, 0, 0, 315_532_800),
+            (0x585f, 0, 0, 315_532_800),
+            (0x585d, 0xffff, 0, 315_532_800),
+        ] {
+            let found = of_dos(date, time, local);
+            assert_eq!(
+                found,
+                Timestamp {
+                    seconds,
+                    nanoseconds: 0
+                },
+                "{date:#x} {time:#x}"
+            );
+        }
+        let found = of_ntfs(133_000_000_000_000_001);
+        assert_eq!((found.seconds, found.nanoseconds), (1_655_526_400, 100));
+        assert_eq!(of_ntfs(0).seconds, -11_644_473_600);
+    }
+}

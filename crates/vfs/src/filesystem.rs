@@ -284,6 +284,21 @@ pub trait FileSystem: Send + Sync {
         Ok(())
     }
 
+    /// Visits the parts of the image that hold the metadata of `node`: its inode, the entries of a directory, what says where
+    /// the contents are. They are found by a walk only, unlike those of [`regions`](Self::regions). Nodes may share
+    /// some. There are none by default.
+    ///
+    /// # Errors
+    /// The errors of [`metadata`](Self::metadata). Regions may have been visited.
+    fn regions_of(
+        &self,
+        node: NodeId,
+        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _ = (node, visit);
+        Ok(())
+    }
+
     /// Returns the on-disk fields of `node` in the format's own terms and order, for `dump`.
     /// Without a node, returns the fields of the image as a whole.
     ///

@@ -269,6 +269,14 @@ impl FileSystem for WalkAhead {
         self.fs.regions(visit)
     }
 
+    fn regions_of(
+        &self,
+        node: NodeId,
+        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.fs.regions_of(node, visit)
+    }
+
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
         self.fs.describe(node)
     }

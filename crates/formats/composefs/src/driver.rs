@@ -11,7 +11,7 @@ use std::sync::Arc;
 use forerun_io::{BlobId, ReadAt};
 use forerun_vfs::{
     Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
-    NodeId, OpenWith, Place, Problem, Result, Verity, VolumeInfo,
+    NodeId, OpenWith, Place, Problem, Region, Result, Verity, VolumeInfo,
 };
 
 use crate::error::Check;
@@ -201,6 +201,18 @@ impl FileSystem for Composefs {
 
     fn metadata_layout(&self) -> MetadataLayout {
         self.metadata.metadata_layout()
+    }
+
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        self.metadata.regions(visit)
+    }
+
+    fn regions_of(
+        &self,
+        node: NodeId,
+        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.metadata.regions_of(node, visit)
     }
 
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use forerun_io::{ReadAt, saturating_usize};
 use forerun_vfs::{
     BlobId, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
-    NodeId, OpenWith, Problem, Result, VolumeInfo,
+    NodeId, OpenWith, Problem, Region, Result, VolumeInfo,
 };
 
 use crate::address::Space;
 use crate::error::Check;
 use crate::image::{Image, data, map};
 use crate::ondisk::incompat;
-use crate::{check, describe, dir, layout, xattr};
+use crate::{check, describe, dir, layout, regions, xattr};
 
 /// An open EROFS image. Nodes are the format's nids: the place of the inode, in units of 32 bytes.
 pub struct Erofs {
@@ -143,6 +143,20 @@ impl FileSystem for Erofs {
             }
             layout => layout,
         }
+    }
+
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        regions::of_image(&self.image, visit);
+        Ok(())
+    }
+
+    fn regions_of(
+        &self,
+        node: NodeId,
+        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let inode = self.image.inode(node)?;
+        regions::of_inode(&self.image, &inode, visit)
     }
 
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {

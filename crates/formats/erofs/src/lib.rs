@@ -22,6 +22,7 @@ mod ondisk;
 mod open;
 mod prefix;
 mod prefix_table;
+mod regions;
 mod superblock;
 #[cfg(feature = "write")]
 pub mod write;

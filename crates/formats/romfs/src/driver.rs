@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forerun_io::{BlobId, LEGACY_BLOCK, Limits, ReadAt, saturating_usize};
 use forerun_vfs::{
     Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, Place,
-    Problem, Result, Timestamp, VolumeInfo,
+    Problem, Region, Result, Timestamp, VolumeInfo,
 };
 
 use crate::chain::Chain;
@@ -172,6 +172,30 @@ impl FileSystem for Romfs {
         if is_cut {
             let checked = header.check_data(self.image.superblock.full_size);
             return checked.map_err(|check| check.at(Some(node), node.0));
+        }
+        Ok(())
+    }
+
+    /// Visits the header of the image: up to the first file's.
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        let _ended = visit(Region::metadata(
+            "superblock",
+            0..self.image.superblock.root,
+        ));
+        Ok(())
+    }
+
+    fn regions_of(
+        &self,
+        node: NodeId,
+        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let header = self.image.node(node)?;
+        if visit(Region::metadata("headers", header.offset..header.data)).is_continue()
+            && header.kind == Kind::Symlink
+        {
+            let end = header.data.saturating_add(header.size.into());
+            let _ended = visit(Region::metadata("symbolic links", header.data..end));
         }
         Ok(())
     }

@@ -3,11 +3,11 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::{Limits, ReadAt};
+use forerun_io::{Limits, ReadAt, u64_from};
 use forerun_spans::{Compression, IndexOptions};
 use forerun_vfs::{
     BlobId, BlobName, Device, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem,
-    FileType, Metadata, NodeId, OpenWith, Place, Problem, Result, VolumeInfo, read_head,
+    FileType, Metadata, NodeId, OpenWith, Place, Problem, Region, Result, VolumeInfo, read_head,
 };
 
 use crate::header::BLOCK;
@@ -249,6 +249,20 @@ impl FileSystem for Tar {
     fn is_implied(&self, node: NodeId) -> bool {
         let node = self.index.tree.node(node);
         node.is_ok_and(|node| node.header.is_none())
+    }
+
+    /// Visits the header of a member. Extended headers before it are not told from the data of other members.
+    fn regions_of(
+        &self,
+        node: NodeId,
+        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let node = self.index.tree.node(node)?;
+        if let (Contents::Plain, Some(header)) = (&self.contents, node.header) {
+            let end = header.saturating_add(u64_from(BLOCK));
+            let _ended = visit(Region::metadata("headers", header..end));
+        }
+        Ok(())
     }
 
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {

@@ -183,6 +183,23 @@ impl FileSystem for Zip {
         Ok(())
     }
 
+    fn regions_of(
+        &self,
+        node: NodeId,
+        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let found = self.directory.tree.node(node)?;
+        if found.entry.is_none() {
+            return Ok(());
+        }
+        let contents = self.contents(node, found)?;
+        let header = Region::metadata("local headers", found.data.header..contents.start);
+        if visit(header).is_continue() && found.kind == FileType::Symlink {
+            let _ended = visit(Region::metadata("symbolic links", contents));
+        }
+        Ok(())
+    }
+
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
         let Some(node) = node else {
             let End {

@@ -68,6 +68,12 @@ impl Chunks {
         Ok(chunks)
     }
 
+    /// Returns the offset behind the entries.
+    pub const fn end(&self) -> u64 {
+        let len = self.count.saturating_mul(self.entry_len());
+        self.at.plus(len).offset
+    }
+
     /// Returns the length of an entry in bytes.
     pub const fn entry_len(&self) -> u64 {
         if self.has_indexes { 8 } else { 4 }

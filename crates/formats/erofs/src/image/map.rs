@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use forerun_io::saturating_usize;
+use forerun_io::{ReadAt, saturating_usize};
 use forerun_vfs::{BlobId, Error, Extent, Place, Result};
 
 use super::{Image, Metadata, chunk};
@@ -128,12 +128,58 @@ pub fn stored(
     Ok(ControlFlow::Continue(()))
 }
 
+/// Returns the place of the index of an inode, behind it: of chunks, or of compressed clusters with its header. Empty if the
+/// inode has none.
+pub fn index(image: &Image, inode: &Inode) -> Result<Range<u64>> {
+    let start = inode.end().offset;
+    let end = match inode.layout {
+        DataLayout::Plain | DataLayout::Inline => start,
+        DataLayout::Chunks => chunk::Chunks::of(image, inode)?.end(),
+        DataLayout::CompressedFull | DataLayout::CompressedCompact if inode.size == 0 => start,
+        DataLayout::CompressedFull | DataLayout::CompressedCompact => {
+            let end = with_index(image, inode, |meta, config, inode| {
+                zmap::index_end(meta, config, inode)
+            });
+            end.map_err(original)?
+        }
+    };
+    Ok(start..end)
+}
+
 fn compressed(
     image: &Image,
     inode: &Inode,
     range: Range<u64>,
     visit: &mut Visit<'_>,
 ) -> Result<()> {
+    let mut result = Ok(());
+    let mut place = |piece| match piece {
+        Piece::Extent(extent) => visit(extent),
+        Piece::Fragment { logical, offset } => {
+            let part = logical.start.max(range.start)..logical.end.min(range.end);
+            let offset = offset.checked_add(part.start.saturating_sub(logical.start));
+            match fragment(image, inode, part, offset.unwrap_or(u64::MAX), visit) {
+                Ok(flow) => flow,
+                Err(error) => {
+                    result = Err(error);
+                    ControlFlow::Break(())
+                }
+            }
+        }
+    };
+    let mapped = with_index(image, inode, |meta, config, inode| {
+        zmap::map(meta, config, inode, range.clone(), &mut place)
+    });
+    mapped.map_err(original)?;
+    result
+}
+
+/// Calls `f` with what the index of a compressed inode is read with.
+fn with_index<T>(
+    image: &Image,
+    inode: &Inode,
+    f: impl FnOnce(&dyn ReadAt, &zmap::Config<'_>, &zmap::CompressedInode) -> Result<T>,
+) -> Result<T> {
     let meta = Metadata {
         image,
         space: inode.at.space,
@@ -167,29 +213,7 @@ fn compressed(
         locate: &locate,
         sums: &image.sums,
     };
-    let mut result = Ok(());
-    let mapped = zmap::map(
-        &meta,
-        &config,
-        &compressed,
-        range.clone(),
-        &mut |piece| match piece {
-            Piece::Extent(extent) => visit(extent),
-            Piece::Fragment { logical, offset } => {
-                let part = logical.start.max(range.start)..logical.end.min(range.end);
-                let offset = offset.checked_add(part.start.saturating_sub(logical.start));
-                match fragment(image, inode, part, offset.unwrap_or(u64::MAX), visit) {
-                    Ok(flow) => flow,
-                    Err(error) => {
-                        result = Err(error);
-                        ControlFlow::Break(())
-                    }
-                }
-            }
-        },
-    );
-    mapped.map_err(original)?;
-    result
+    f(&meta, &config, &compressed)
 }
 
 /// Visits the extents of a part of the file that is in the packed inode, `offset` bytes into its

@@ -76,6 +76,14 @@ pub enum Tail {
 }
 
 impl Header {
+    /// Returns the offset behind the header of an inode that ends at this one.
+    pub const fn end(inode: u64) -> u64 {
+        match inode.checked_next_multiple_of(LEN) {
+            Some(at) => at.saturating_add(LEN),
+            None => inode,
+        }
+    }
+
     pub fn read(meta: &dyn ReadAt, config: &Config<'_>, inode: &CompressedInode) -> Result<Self> {
         let at = inode.end.checked_next_multiple_of(LEN);
         let at = at.filter(|&at| at.checked_add(LEN).is_some_and(|end| end <= meta.len()));

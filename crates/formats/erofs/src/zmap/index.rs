@@ -182,6 +182,14 @@ const fn uses_second(header: &header::Index) -> bool {
     second != 0
 }
 
+/// Returns the offset behind the index of an inode.
+pub fn end(placing: &Placing<'_>, header: &header::Index) -> Result<u64> {
+    match Clusters::new(placing, header) {
+        Ok(clusters) => Ok(clusters.end),
+        Err(check) => Err(check.at(placing.inode.node, header.end)),
+    }
+}
+
 /// Visits the extents of a file with an index.
 pub fn map(
     placing: &Placing<'_>,

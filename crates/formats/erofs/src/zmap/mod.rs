@@ -113,6 +113,24 @@ impl Piece {
     }
 }
 
+/// Returns the offset in the metadata behind the header and the index of an inode that is not empty.
+///
+/// # Errors
+/// `Corrupt` with the offset in the metadata, `Unsupported`, `Io`.
+pub fn index_end(meta: &dyn ReadAt, config: &Config<'_>, inode: &CompressedInode) -> Result<u64> {
+    let header = Header::read(meta, config, inode)?;
+    let placing = Placing {
+        meta,
+        config,
+        inode,
+    };
+    match header {
+        Header::Fragment { .. } => Ok(Header::end(inode.end)),
+        Header::Records(records) => records::end(&placing, &records),
+        Header::Index(header) => index::end(&placing, &header),
+    }
+}
+
 /// Visits the pieces of `range`, which is inside the file and not empty; the first and the last one
 /// may reach past it.
 ///

@@ -51,6 +51,12 @@ enum RecordFields {
     Start64,
 }
 
+/// Returns the offset behind the records of an inode.
+pub fn end(placing: &Placing<'_>, header: &header::Records) -> Result<u64> {
+    let table = Table::new(placing, header)?;
+    Ok(table.offset(table.count))
+}
+
 /// Visits the extents of a file with records.
 pub fn map(
     placing: &Placing<'_>,

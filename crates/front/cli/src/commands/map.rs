@@ -19,7 +19,7 @@ use crate::size::{counted, human};
 /// Show what each part of an image holds: metadata, data, free space, and what directories take
 ///
 /// Only metadata is read. Of a block with pieces of several files each file has its share. \"other\" is what
-/// the format's driver does not name: metadata between data, and padding. Shared is what several files have
+/// the format's driver does not name: padding, mostly. Shared is what several files have
 /// in the same place.
 #[derive(Args, Debug)]
 #[command(after_help = "\

@@ -95,6 +95,17 @@ fn images(tree: &Tree) -> Vec<&'static str> {
     images
 }
 
+/// The metadata that maps name where it lies between the data.
+const METADATA: &[(&str, &[&str])] = &[
+    ("a.romfs", &["superblock", "headers"]),
+    ("a.erofs", &["superblock", "inodes", "directories"]),
+    ("packed.erofs", &["inodes", "indexes", "directories"]),
+    (
+        "a.composefs",
+        &["inodes", "extended attributes", "directories"],
+    ),
+];
+
 #[test]
 fn a_map_of_every_format_counts_each_byte_once_and_reads_no_data() {
     let tree = Tree::new();
@@ -131,6 +142,13 @@ fn a_map_of_every_format_counts_each_byte_once_and_reads_no_data() {
         let files = map["directories"].as_array().unwrap().iter();
         let files: u64 = files.map(|dir| dir["files"].as_u64().unwrap()).sum();
         assert_eq!(files, 43, "{image}");
+        let named = map["metadata"].as_array().unwrap();
+        let expected = METADATA.iter().find(|(of, _)| *of == image);
+        for name in expected.map_or(&[][..], |(_, names)| names) {
+            let mut with_name = named.iter().filter(|part| part["name"] == *name);
+            let bytes = with_name.next().and_then(|part| part["bytes"].as_u64());
+            assert!(bytes > Some(0), "{image}: {name}: {map}");
+        }
         let text = tree.run(&["map", image]).ok();
         for words in ["metadata", "43 files", "/sub", "/text"] {
             assert!(text.text().contains(words), "{image}: {}", text.text());

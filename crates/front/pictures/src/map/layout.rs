@@ -24,7 +24,7 @@ pub enum Kind {
     Fragments,
     /// Room for new files.
     Free,
-    /// The rest: metadata that lies between data, and padding.
+    /// The rest: padding, and metadata that the driver does not name.
     Other,
 }
 
@@ -147,9 +147,10 @@ impl Layout {
         let len = range.end - range.start;
         match region.kind {
             RegionKind::Metadata(name) => {
+                // Nodes share some, as blocks of compressed directories.
+                let again = self.add(Kind::Metadata, range, false);
                 let sum = self.named.entry(name).or_default();
-                *sum = sum.saturating_add(len);
-                self.add(Kind::Metadata, range, false);
+                *sum = sum.saturating_add(len.saturating_sub(again));
             }
             RegionKind::Free => {
                 let free = self.free.get_or_insert(FreeSpace {

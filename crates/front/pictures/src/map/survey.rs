@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use forerun_engine::Reader;
 use forerun_io::BlobId;
 use forerun_vfs::{
-    Bound, DecodedLen, EncodedBlock, Error, Extent, Metadata, NodeId, Place, Result,
+    Bound, Codec, DecodedLen, EncodedBlock, Error, Extent, Metadata, NodeId, Place, Result,
 };
 
 use super::layout::{Kind, Layout};
@@ -118,15 +118,20 @@ impl Survey<'_> {
     fn entry(&mut self, path: &[u8], name: &[u8], node: NodeId, metadata: &Metadata) -> Result<()> {
         if metadata.is_dir() {
             self.tree.enter(name);
-            return Ok(());
+            return self.regions_of(node);
         }
-        if !metadata.is_file() || !self.nodes.add(node.0) {
+        let is_new = self.nodes.add(node.0);
+        let regions = match is_new {
+            true => self.regions_of(node),
+            false => Ok(()),
+        };
+        if !metadata.is_file() || !is_new {
             let other = Sums {
                 others: 1,
                 ..Sums::default()
             };
             self.tree.rest(&other);
-            return Ok(());
+            return regions;
         }
         let mut scan = FileScan::default();
         scan.sums.files = 1;
@@ -152,7 +157,15 @@ impl Survey<'_> {
             let what = "number of extents of all files";
             return Err(Error::limit(Bound::Other, what, MOST_EXTENTS));
         }
-        mapped
+        mapped.and(regions)
+    }
+
+    /// Adds the metadata of a node that lies between other parts of the image.
+    fn regions_of(&mut self, node: NodeId) -> Result<()> {
+        self.reader.fs().regions_of(node, &mut |region| {
+            self.layout.region(&region);
+            ControlFlow::Continue(())
+        })
     }
 
     /// Keeps a file that is among those of most pieces.
@@ -227,7 +240,11 @@ fn encoded(
     (len, is_same): (u64, bool),
 ) {
     let whole = u64::from(block.decoded_len.max()).max(1);
-    let stored = block.stored();
+    let mut stored = block.stored();
+    // Its first byte belongs to the span before as well, which counts it.
+    if matches!(block.codec, Codec::DeflateSpan { skip: 1.. }) {
+        stored.start = stored.start.saturating_add(1).min(stored.end);
+    }
     let is_piece =
         skip > 0 || len < whole && !is_same || matches!(block.decoded_len, DecodedLen::AtMost(_));
     let bytes = match is_piece {

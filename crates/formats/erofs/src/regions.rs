@@ -1,0 +1,81 @@
+//! The parts of an image that hold metadata, for a map of the image.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_vfs::{BlobId, Extent, FileType, Place, Region, Result};
+
+use crate::address::{Address, Space};
+use crate::image::{Image, map};
+use crate::inode::Inode;
+use crate::ondisk::{DEVICE_SLOT, EXTENSION_SLOT, SUPERBLOCK_AT};
+use crate::superblock;
+
+/// Visits the superblock and the table of devices.
+pub fn of_image(image: &Image, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) {
+    let superblock = &image.superblock;
+    let extensions = u64::from(superblock.extension_slots).saturating_mul(EXTENSION_SLOT);
+    let devices = u64::from(superblock.device_slot).saturating_mul(DEVICE_SLOT);
+    let devices_len = u64::from(superblock.devices).saturating_mul(DEVICE_SLOT);
+    let regions = [
+        (
+            "superblock",
+            SUPERBLOCK_AT..superblock::LEN.saturating_add(extensions),
+        ),
+        ("devices", devices..devices.saturating_add(devices_len)),
+    ];
+    for (name, range) in regions {
+        if !range.is_empty() && visit(Region::metadata(name, range)).is_break() {
+            break;
+        }
+    }
+}
+
+/// Visits the inode with its extended attributes and its index, and the data of a directory or a symbolic link. Nothing is
+/// visited of what lies in the metabox, which is compressed as a whole.
+///
+/// # Errors
+/// `Corrupt` and `Io` of the index and of the map.
+pub fn of_inode(
+    image: &Image,
+    inode: &Inode,
+    visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
+) -> Result<()> {
+    let mut give = |name, range: Range<u64>| match range.is_empty() {
+        true => ControlFlow::Continue(()),
+        false => visit(Region::metadata(name, range)),
+    };
+    if inode.at.space == Space::Image {
+        let own: [(&str, Address, u64); 2] = [
+            ("inodes", inode.at, inode.len()),
+            ("extended attributes", inode.xattrs(), inode.xattr_len),
+        ];
+        for (name, at, len) in own {
+            if give(name, at.offset..at.offset.saturating_add(len)).is_break() {
+                return Ok(());
+            }
+        }
+        if give("indexes", map::index(image, inode)?).is_break() {
+            return Ok(());
+        }
+    }
+    let name = match inode.file_type {
+        FileType::Directory => "directories",
+        FileType::Symlink => "symbolic links",
+        _ => return Ok(()),
+    };
+    map::map(image, inode, 0..inode.size, &mut |extent| {
+        stored(&extent).map_or(ControlFlow::Continue(()), |range| give(name, range))
+    })
+}
+
+/// Returns the bytes of the image that an extent takes.
+fn stored(extent: &Extent) -> Option<Range<u64>> {
+    let len = extent.logical.end.saturating_sub(extent.logical.start);
+    match &extent.place {
+        Place::Stored { blob, offset } if *blob == BlobId::IMAGE => {
+            Some(*offset..offset.saturating_add(len))
+        }
+        Place::Encoded { block, .. } if block.blob == BlobId::IMAGE => Some(block.stored()),
+        Place::Stored { .. } | Place::Encoded { .. } | Place::Zero | Place::Inline(_) => None,
+    }
+}

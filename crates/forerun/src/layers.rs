@@ -171,7 +171,7 @@ fn open_driver(
     options.table = None;
     match opened {
         Ok((found, fs, verified)) => {
-            lazy.image.prefetch_part(&fs.wanted_ahead());
+            lazy.image.fetch_part_ahead(&fs.wanted_ahead());
             Ok((found, fs, verified))
         }
         // The archive itself may be within the limits, or have another form.

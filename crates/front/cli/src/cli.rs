@@ -6,6 +6,10 @@ use std::ffi::OsString;
 use clap::{Args, Parser, Subcommand};
 
 use crate::args::Global;
+#[cfg(feature = "snapshotter")]
+use crate::args::ImageArgs;
+#[cfg(feature = "snapshotter")]
+use crate::commands::snapshotter::SnapshotterArgs;
 use crate::commands::{
     bench::{BenchArgs, child::BenchChildArgs},
     cache::CacheCommandArgs,
@@ -91,6 +95,8 @@ pub enum Command {
     Diff(DiffArgs),
     Dump(DumpArgs),
     Gc(GcArgs),
+    #[cfg(feature = "snapshotter")]
+    Snapshotter(SnapshotterArgs),
     Trace(TraceArgs),
     Bench(BenchArgs),
     Demo(DemoArgs),
@@ -100,6 +106,9 @@ pub enum Command {
     Man(ManArgs),
     #[command(name = "__complete", hide = true)]
     Complete(CompleteArgs),
+    #[cfg(feature = "snapshotter")]
+    #[command(name = "__layers", hide = true)]
+    Layers(ImageArgs),
     #[command(name = "__bench", hide = true)]
     BenchChild(BenchChildArgs),
 }

@@ -10,9 +10,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::RemoteArgs;
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::progress::Progress;
 use crate::remote::{failure, human};
+use crate::size::{count_of, counted};
 
 /// Open files that a process is allowed for a container image: its layers may be 1,024, each with seven of the cache.
 const OPEN_FILES: u64 = 8192;
@@ -49,12 +50,32 @@ pub fn open(
 pub fn open_all(context: &Context, reference: &Reference, args: &RemoteArgs) -> Result<Opened> {
     let mut options = args.options();
     options.download = downloads(context);
-    let found = forerun::remote::open_all(reference, &options).map_err(|error| failure(&error))?;
+    let mut found =
+        forerun::remote::open_all(reference, &options).map_err(|error| failure(&error))?;
+    match &mut found {
+        Opened::Layers(layers) => only_first(layers, args)?,
+        Opened::Image(_) => only_first::<()>(&mut Vec::new(), args)?,
+    }
     match &found {
         Opened::Image(image) => opened(context, image),
         Opened::Layers(layers) => layers.iter().for_each(|layer| opened(context, layer)),
     }
     Ok(found)
+}
+
+/// Drops the layers above those that `--first-layers` wants.
+pub fn only_first<T>(layers: &mut Vec<T>, args: &RemoteArgs) -> Result<()> {
+    let Some(wanted) = args.first_layers else {
+        return Ok(());
+    };
+    if wanted.get() > layers.len() {
+        let count = counted(count_of(layers.len()), "layer", "layers");
+        return Err(Failure::usage(format!(
+            "--first-layers {wanted}: the image has {count}"
+        )));
+    }
+    layers.truncate(wanted.get());
+    Ok(())
 }
 
 /// Prepares the layers of a container image. Those without a table of contents are fetched, with a progress bar, and

@@ -158,6 +158,10 @@ fn run(context: &Context, command: &Command) -> Result {
         Command::Diff(args) => commands::diff::run(context, args),
         Command::Dump(args) => commands::dump::run(context, args),
         Command::Gc(args) => commands::gc::run(context, args),
+        #[cfg(feature = "snapshotter")]
+        Command::Snapshotter(args) => commands::snapshotter::run(context, args),
+        #[cfg(feature = "snapshotter")]
+        Command::Layers(args) => commands::snapshotter::layers::run(context, args),
         Command::Trace(args) => commands::trace::run(context, args),
         Command::Bench(args) => commands::bench::run(context, args),
         Command::Demo(args) => commands::demo::run(context, args),

@@ -311,14 +311,17 @@ impl PreparedImage {
         let remote = &self.args.source.remote;
         if let Some(image) = &self.on_disk {
             let layers = image.layers(&self.options);
-            let layers = layers.map_err(|error| named(from_disk(&error, &self.options)))?;
+            let mut layers = layers.map_err(|error| named(from_disk(&error, &self.options)))?;
+            fetch::only_first(&mut layers, remote).map_err(named)?;
             return Ok(Sources::Layers(layers, self.options));
         }
         let (source, options): (Arc<dyn ReadAt>, _) =
             match (self.file, remote::reference(&self.args.image)?) {
                 (Some(file), _) => (Arc::new(file), self.options),
                 (None, Some(reference)) => {
-                    let source = match fetch::open_all(context, &reference, remote)? {
+                    let source = match fetch::open_all(context, &reference, remote)
+                        .map_err(named)?
+                    {
                         Opened::Image(source) => source,
                         Opened::Layers(layers) => {
                             let layers = fetch::verified(context, layers, remote).map_err(named)?;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::image::RemoteImage;
-use crate::{Identity, LayerContents};
+use crate::{Identity, LayerContents, Readahead};
 
 impl RemoteImage {
     /// Returns the table of contents that a manifest vouches for. Parts of the image can then be used before all of it
@@ -30,6 +30,13 @@ impl RemoteImage {
         if !part.is_empty() {
             let chunks = self.blob.geometry().chunks_of(&part);
             self.scheduler.listed(vec![chunks]);
+        }
+    }
+
+    /// Fetches a part as [`prefetch_part`](Self::prefetch_part) does, unless nothing is to be fetched ahead of readers.
+    pub fn fetch_part_ahead(&self, part: &Range<u64>) {
+        if self.readahead != Readahead::Off {
+            self.prefetch_part(part);
         }
     }
 

@@ -5,6 +5,7 @@
 
 pub mod answer;
 pub mod client;
+mod container;
 mod contents;
 mod credentials;
 mod download;
@@ -42,6 +43,7 @@ mod tuning;
 mod unmeasured;
 
 pub use answer::Body;
+pub use container::{ContainerLayer, ContainerManifest, container_manifest};
 pub use contents::LayerContents;
 pub use credentials::CredentialFiles;
 pub use error::{RemoteError, Result};

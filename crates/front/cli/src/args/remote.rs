@@ -1,5 +1,8 @@
 //! Arguments for images at servers.
 
+#[cfg(feature = "snapshotter")]
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,6 +31,9 @@ pub struct RemoteArgs {
     /// [default: the one for this machine]
     #[arg(help_heading = "Images at servers", long, value_name = "PLATFORM")]
     pub platform: Option<Platform>,
+    /// Of a container image, take the lowest N layers only
+    #[arg(help_heading = "Images at servers", long, value_name = "N")]
+    pub first_layers: Option<NonZeroUsize>,
     /// Use what the cache has without verifying it again at its first use
     #[arg(help_heading = "Images at servers", long)]
     pub trust_cache: bool,
@@ -125,7 +131,32 @@ impl RemoteArgs {
     }
 }
 
+impl CacheArgs {
+    /// Returns the arguments as words of a command line.
+    #[cfg(feature = "snapshotter")]
+    pub fn words(&self) -> Vec<OsString> {
+        let mut words = Words::default();
+        words.put("--cache-dir", self.cache_dir.as_deref().map(absolute));
+        words.put("--cache-limit", self.cache_limit.map(limit_word));
+        words.0
+    }
+}
+
 impl ServerArgs {
+    /// Returns the arguments as words of a command line.
+    #[cfg(feature = "snapshotter")]
+    pub fn words(&self) -> Vec<OsString> {
+        let mut words = Words::default();
+        words.put("--mirror", &self.mirrors);
+        words.put("--timeout", self.timeout.map(|it| it.to_string()));
+        words.put("--retries", self.retries.map(|it| it.to_string()));
+        words.put("--credentials-file", &self.credentials_file);
+        words.put("--netrc-file", &self.netrc_file);
+        words.put("--ca-file", &self.ca_file);
+        words.put("--plain-http", &self.plain_http);
+        words.0
+    }
+
     /// Converts the arguments into the library's options.
     pub fn options(&self) -> RemoteOptions {
         let mirrors = self.mirrors.iter().flat_map(|text| mirrors(text));
@@ -177,6 +208,30 @@ fn mirrors(text: &str) -> Vec<String> {
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .map(String::from)
         .collect()
+}
+
+/// Words of a command line.
+#[cfg(feature = "snapshotter")]
+#[derive(Default)]
+struct Words(Vec<OsString>);
+
+#[cfg(feature = "snapshotter")]
+impl Words {
+    /// Adds an option with each of its values.
+    fn put(&mut self, option: &str, values: impl IntoIterator<Item = impl Into<OsString>>) {
+        for value in values {
+            self.0.extend([option.into(), value.into()]);
+        }
+    }
+}
+
+/// Formats a limit as [`limit`] parses it.
+#[cfg(feature = "snapshotter")]
+fn limit_word(limit: u64) -> String {
+    match limit {
+        u64::MAX => "none".to_string(),
+        bytes => bytes.to_string(),
+    }
 }
 
 /// Parses a number of bytes, or `none`.

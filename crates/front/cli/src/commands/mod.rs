@@ -28,6 +28,8 @@ pub mod restart;
 mod salvage;
 pub mod scan;
 mod select;
+#[cfg(feature = "snapshotter")]
+pub mod snapshotter;
 pub mod status;
 pub mod tar;
 pub mod trace;

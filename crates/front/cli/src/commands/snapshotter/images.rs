@@ -1,0 +1,165 @@
+//! Images for the snapshotter: looked at and mounted by other processes of this program.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use forerun::cache::{Cache, CacheError, CacheOptions};
+use forerun::remote::Identity;
+use forerun_snapshotter::{Images, LayerFacts, ManifestFacts};
+use serde_json::Value;
+
+use crate::args::{CacheArgs, ServerArgs};
+use crate::error::without_errno;
+
+use crate::mount::newest_program;
+use crate::umount::{UmountArgs, unmount};
+
+/// Options of the mounts: overlayfs above honours what they allow only as far as its own mount does. A server that dies is
+/// replaced, up to that many times a minute.
+const OPTIONS: &str = "allow_other,suid,dev,restarts=10";
+/// How long the processes of a mount may take to end after it.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// Processes of this program, with the options for images that the snapshotter was given.
+#[derive(Debug)]
+pub struct MountedImages {
+    cache: Option<PathBuf>,
+    words: Vec<OsString>,
+    no_sandbox: bool,
+}
+
+impl MountedImages {
+    /// Creates it.
+    pub fn new(cache: &CacheArgs, server: &ServerArgs, no_sandbox: bool) -> Self {
+        Self {
+            cache: cache.cache_dir.clone(),
+            words: [cache.words(), server.words()].concat(),
+            no_sandbox,
+        }
+    }
+
+    fn command(&self, command: &str, more: &[&str]) -> Command {
+        let mut process = Command::new(newest_program());
+        process.arg(command).args(more).args(&self.words);
+        if self.no_sandbox {
+            process.arg("--no-sandbox");
+        }
+        // The service manager hears from this process only.
+        process.env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
+        process
+    }
+}
+
+/// Runs a process, and returns what it prints, or its error.
+fn output(mut process: Command) -> Result<Vec<u8>, String> {
+    let output = process.output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let text = text.trim().trim_start_matches("forerun: ").to_owned();
+    Err(match text.is_empty() {
+        true => format!("the process that was to open it failed: {}", output.status),
+        false => text,
+    })
+}
+
+impl Images for MountedImages {
+    fn manifest(&self, image: &str) -> Result<ManifestFacts, String> {
+        let mut process = self.command("__layers", &["--quiet", "--fetch-ahead", "off"]);
+        process.arg(image);
+        let told = output(process)?;
+        let told: Value = serde_json::from_slice(&told).map_err(|error| error.to_string())?;
+        facts(&told).ok_or_else(|| "the layers were not told".to_owned())
+    }
+
+    fn mount(&self, image: &str, layers: usize, dir: &Path) -> Result<(), String> {
+        let layers = layers.to_string();
+        let options = ["--quiet", "-o", OPTIONS, "--first-layers", &layers];
+        let mut process = self.command("mount", &options);
+        process.arg(image).arg(dir);
+        output(process).map(drop)
+    }
+
+    fn is_mounted(&self, dir: &Path) -> io::Result<bool> {
+        let entry = match forerun::mount_at(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            entry => entry?,
+        };
+        if entry.is_none() {
+            return Ok(false);
+        }
+        match dir.metadata() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                self.unmount(dir).map_err(io::Error::other)?;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn unmount(&self, dir: &Path) -> Result<(), String> {
+        let args = UmountArgs {
+            lazy: true,
+            force: false,
+            dirs: Vec::new(),
+        };
+        unmount(dir, &args).map_err(|failure| failure.message)
+    }
+
+    fn forget(&self, layers: Vec<String>) -> Vec<String> {
+        let Some(dir) = &self.cache else {
+            return Vec::new();
+        };
+        let cache = match Cache::open(dir, CacheOptions::default()) {
+            Ok(cache) => cache,
+            Err(error) => {
+                tracing::warn!("{}", without_errno(&error.to_string()));
+                return layers;
+            }
+        };
+        let start = Instant::now();
+        let mut left = layers;
+        loop {
+            left.retain(|layer| is_in_use(&cache, layer));
+            if left.is_empty() || start.elapsed() > ENDING {
+                return left;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Removes a layer from the cache. Returns whether a process still uses it.
+fn is_in_use(cache: &Cache, layer: &str) -> bool {
+    let Ok(digest) = layer.parse() else {
+        return false;
+    };
+    match cache.remove(&Identity::Blob(digest).to_string()) {
+        Err(CacheError::InUse { .. }) => true,
+        Ok(()) | Err(CacheError::Unknown { .. }) => false,
+        Err(error) => {
+            tracing::warn!("{}", without_errno(&error.to_string()));
+            false
+        }
+    }
+}
+
+/// Reads what `__layers` prints.
+fn facts(told: &Value) -> Option<ManifestFacts> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let layers = told["layers"].as_array()?.iter().map(|layer| {
+        Some(LayerFacts {
+            digest: text(&layer["digest"])?,
+            table: text(&layer["table"]),
+        })
+    });
+    Some(ManifestFacts {
+        digest: text(&told["digest"])?,
+        layers: layers.collect::<Option<_>>()?,
+    })
+}

@@ -1,0 +1,97 @@
+//! `forerun snapshotter`: layers of images in registries as snapshots of containerd.
+
+mod images;
+pub mod layers;
+mod socket;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, ValueHint};
+use forerun_snapshotter::{Error, Snapshotter, Stopper};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::args::{CacheArgs, ServerArgs};
+use crate::context::Context;
+use crate::error::{Failure, Result, reason, without_errno};
+use crate::exit::Exit;
+
+use images::MountedImages;
+use socket::Socket;
+
+/// Serve snapshots to containerd, which starts containers before their layers are here
+///
+/// Layers of eStargz and zstd:chunked images are not unpacked: a mount shows them, and what a container reads is
+/// fetched then. Other images are unpacked by containerd as usual. Stopping this command, or killing it, stops no
+/// container. docs/containerd.md has the configuration of containerd and a unit for systemd.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun snapshotter --address /run/forerun-snapshotter/socket
+  ctr-remote images rpull --snapshotter forerun registry.example/app:1.0
+  ctr run --snapshotter forerun registry.example/app:1.0 name")]
+pub struct SnapshotterArgs {
+    /// Listen on this socket, which containerd's configuration names
+    #[arg(long, value_name = "SOCKET", value_hint = ValueHint::FilePath)]
+    pub address: PathBuf,
+    /// Keep snapshots here
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "/var/lib/forerun-snapshotter")]
+    pub root: PathBuf,
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Runs it. Returns when a signal has ended it.
+pub fn run(context: &Context, args: &SnapshotterArgs) -> Result {
+    if !rustix::process::geteuid().is_root() {
+        let message = "containerd's mounts take root, and so does this";
+        return Err(Failure::new(Exit::Usage, "usage", message));
+    }
+    let mut cache = args.cache.clone();
+    // Root's own cache is of other work, and is not emptied when snapshots are removed.
+    cache
+        .cache_dir
+        .get_or_insert_with(|| args.root.join("cache"));
+    let images = MountedImages::new(&cache, &args.server, context.global.no_sandbox);
+    let snapshotter = Snapshotter::open(&args.root, Arc::new(images));
+    let snapshotter = Arc::new(snapshotter.map_err(|error| failure(&error))?);
+    let socket = Socket::bind(&args.address)?;
+    let signals = Signals::new([SIGTERM, SIGINT]);
+    let signals = signals.map_err(|error| Failure::usage(reason(&error)))?;
+    let (stopper, stopped) = Stopper::new();
+    let watching = std::thread::Builder::new().name("signals".to_string());
+    let watching = watching.spawn(move || wait(signals, stopper));
+    watching.map_err(|error| Failure::usage(reason(&error)))?;
+    if let Err(error) = forerun_snapshotter::tell_ready() {
+        tracing::warn!("the service manager was not told: {}", reason(&error));
+    }
+    context.note(&format!("serving snapshots at {}", shown(&args.address)));
+    let listener = socket.listener().map_err(|error| Failure::source(&error))?;
+    forerun_snapshotter::serve(snapshotter, listener, stopped).map_err(|error| failure(&error))?;
+    Ok(Exit::Ok)
+}
+
+/// Stops the service at the first signal.
+fn wait(mut signals: Signals, stopper: Stopper) {
+    let _first = signals.forever().next();
+    stopper.stop();
+    // A request may wait for a registry.
+    let _second = signals.forever().next();
+    std::process::exit(i32::from(Exit::Interrupted.code()));
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn failure(error: &Error) -> Failure {
+    let message = without_errno(&error.to_string());
+    let failure = Failure::new(Exit::Output, "snapshots", message);
+    match error {
+        Error::Root { .. } => failure.hint("name another: --root DIR"),
+        _ => failure,
+    }
+}

@@ -1,0 +1,136 @@
+//! The messages of `containerd.services.snapshots.v1`, with the numbers that `snapshots.proto` gives their fields.
+//!
+//! Written by hand: there are few, and code made of the definitions would take a compiler for them at build time. Fields
+//! that are not used are left out, and skipped where they come: the name of the snapshotter is in every request.
+
+use std::collections::BTreeMap;
+
+use prost::Message;
+
+/// Asks for a snapshot to be written to, or for a view.
+#[derive(Clone, PartialEq, Message)]
+pub struct PrepareRequest {
+    #[prost(string, tag = "2")]
+    pub key: String,
+    #[prost(string, tag = "3")]
+    pub parent: String,
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Names a snapshot, for several calls.
+#[derive(Clone, PartialEq, Message)]
+pub struct KeyRequest {
+    #[prost(string, tag = "2")]
+    pub key: String,
+}
+
+/// Answers with mounts.
+#[derive(Clone, PartialEq, Message)]
+pub struct MountsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub mounts: Vec<MountMessage>,
+}
+
+/// A mount: `containerd.types.Mount`.
+#[derive(Clone, PartialEq, Message)]
+pub struct MountMessage {
+    #[prost(string, tag = "1")]
+    pub kind: String,
+    #[prost(string, tag = "2")]
+    pub source: String,
+    #[prost(string, repeated, tag = "4")]
+    pub options: Vec<String>,
+}
+
+/// Finishes a snapshot.
+#[derive(Clone, PartialEq, Message)]
+pub struct CommitRequest {
+    #[prost(string, tag = "2")]
+    pub name: String,
+    #[prost(string, tag = "3")]
+    pub key: String,
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A snapshot.
+#[derive(Clone, PartialEq, Message)]
+pub struct InfoMessage {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "2")]
+    pub parent: String,
+    /// 1: a view, 2: active, 3: committed.
+    #[prost(int32, tag = "3")]
+    pub kind: i32,
+    #[prost(message, optional, tag = "4")]
+    pub created_at: Option<Timestamp>,
+    #[prost(message, optional, tag = "5")]
+    pub updated_at: Option<Timestamp>,
+    #[prost(btree_map = "string, string", tag = "6")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A time: `google.protobuf.Timestamp`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Timestamp {
+    #[prost(int64, tag = "1")]
+    pub seconds: i64,
+    #[prost(int32, tag = "2")]
+    pub nanos: i32,
+}
+
+/// Answers with a snapshot, to two calls.
+#[derive(Clone, PartialEq, Message)]
+pub struct InfoResponse {
+    #[prost(message, optional, tag = "1")]
+    pub info: Option<InfoMessage>,
+}
+
+/// Changes the labels of a snapshot.
+#[derive(Clone, PartialEq, Message)]
+pub struct UpdateRequest {
+    #[prost(message, optional, tag = "2")]
+    pub info: Option<InfoMessage>,
+    #[prost(message, optional, tag = "3")]
+    pub update_mask: Option<FieldMask>,
+}
+
+/// Names of fields: `google.protobuf.FieldMask`.
+#[derive(Clone, PartialEq, Message)]
+pub struct FieldMask {
+    #[prost(string, repeated, tag = "1")]
+    pub paths: Vec<String>,
+}
+
+/// Asks for snapshots.
+#[derive(Clone, PartialEq, Message)]
+pub struct ListRequest {
+    #[prost(string, repeated, tag = "2")]
+    pub filters: Vec<String>,
+}
+
+/// Some of the snapshots.
+#[derive(Clone, PartialEq, Message)]
+pub struct ListResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub info: Vec<InfoMessage>,
+}
+
+/// Answers with what a snapshot takes.
+#[derive(Clone, PartialEq, Message)]
+pub struct UsageResponse {
+    #[prost(int64, tag = "1")]
+    pub size: i64,
+    #[prost(int64, tag = "2")]
+    pub inodes: i64,
+}
+
+/// Asks for what no snapshot needs to be removed.
+#[derive(Clone, PartialEq, Message)]
+pub struct CleanupRequest {}
+
+/// Answers that it is done: `google.protobuf.Empty`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Empty {}

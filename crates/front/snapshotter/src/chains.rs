@@ -1,0 +1,90 @@
+//! The mounts of chains of layers.
+//!
+//! A chain is mounted while a container, or an unpacking, stands on it. Its processes are not this one's, so a restart of
+//! the snapshotter changes nothing for them.
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::place::{Place, make_private};
+use crate::record::{Id, RemoteLayer};
+use crate::{Error, Images, Result};
+
+/// Makes and takes down the mounts of chains, one thread at a time for each.
+#[derive(Debug, Default)]
+pub struct Chains {
+    locks: Mutex<HashMap<Id, Arc<Mutex<()>>>>,
+}
+
+impl Chains {
+    /// Runs `work` while no other thread mounts this chain or takes it down.
+    fn alone<T>(&self, id: Id, work: impl FnOnce() -> T) -> T {
+        let lock = {
+            let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(locks.entry(id).or_default())
+        };
+        let held = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = work();
+        drop(held);
+        // Two are that of the map and this one.
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::strong_count(&lock) <= 2 {
+            locks.remove(&id);
+        }
+        done
+    }
+
+    /// Mounts the chain, unless it is mounted.
+    pub fn ensure(
+        &self,
+        images: &dyn Images,
+        place: &Place,
+        id: Id,
+        layer: &RemoteLayer,
+    ) -> Result<()> {
+        let dir = place.chain(id);
+        let failed = |reason: String| Error::Image {
+            image: layer.image.clone(),
+            reason,
+        };
+        self.alone(id, || {
+            let is_mounted = images.is_mounted(&dir).map_err(Error::io(&dir))?;
+            if is_mounted {
+                return Ok(());
+            }
+            make_private(&dir)?;
+            images
+                .mount(&layer.image, layer.digests.len(), &dir)
+                .map_err(failed)
+        })
+    }
+
+    /// Takes the chain down, unless `is_used` says that it is needed. A failure is logged: the next sweep tries again.
+    pub fn release(
+        &self,
+        images: &dyn Images,
+        place: &Place,
+        id: Id,
+        is_used: impl FnOnce() -> bool,
+    ) {
+        let dir = place.chain(id);
+        self.alone(id, || {
+            if is_used() || !dir.exists() && fs::symlink_metadata(&dir).is_err() {
+                return;
+            }
+            let is_mounted = images.is_mounted(&dir);
+            let is_mounted = is_mounted.map_err(|error| error.to_string());
+            let taken = match is_mounted {
+                Ok(true) => images.unmount(&dir),
+                Ok(false) => Ok(()),
+                Err(error) => Err(error),
+            };
+            let removed =
+                taken.and_then(|()| fs::remove_dir(&dir).map_err(|error| error.to_string()));
+            if let Err(error) = removed {
+                tracing::warn!(dir = %dir.display(), "the mount of layers stays: {error}");
+            }
+        });
+    }
+}

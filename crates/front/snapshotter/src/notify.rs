@@ -1,0 +1,21 @@
+//! Tells the service manager that the snapshotter answers.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Sends `READY=1` to the socket that systemd names in `NOTIFY_SOCKET`, if it does: `Type=notify` of systemd.service(5).
+///
+/// # Errors
+/// Those of the socket.
+pub fn tell_ready() -> io::Result<()> {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
+        return Ok(());
+    };
+    let address = match name.as_encoded_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(&name)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address)?;
+    Ok(())
+}

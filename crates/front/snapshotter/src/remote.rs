@@ -1,0 +1,115 @@
+//! Decides whether a layer can be a snapshot without files.
+
+use std::collections::BTreeMap;
+
+use crate::labels::{NamedLayer, by_digest};
+use crate::manifests::Manifests;
+use crate::record::{RemoteLayer, Snapshot};
+use crate::{Images, ManifestFacts};
+
+/// A layer that needs no unpacking, and the name of its snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The name that the committed snapshot is to have.
+    pub target: String,
+    /// The layer.
+    pub layer: RemoteLayer,
+}
+
+/// Returns the layer that the labels name, if its image can be mounted in the place of being unpacked: at least one of
+/// its layers has a table of contents, and all layers below are such snapshots too, as one mount shows them all.
+pub fn wanted(
+    images: &dyn Images,
+    manifests: &Manifests,
+    parent: Option<&Snapshot>,
+    labels: &BTreeMap<String, String>,
+) -> Option<Wanted> {
+    let named = NamedLayer::of(labels)?;
+    let below = match parent {
+        None => 0,
+        Some(parent) => parent.layer.as_ref()?.digests.len(),
+    };
+    let image = named.image.as_str();
+    let manifest = match manifests.of(images, image) {
+        Ok(manifest) => manifest,
+        Err(reason) => {
+            tracing::info!(image, "layers are unpacked: {reason}");
+            return None;
+        }
+    };
+    match layer_at(&manifest, below, &named) {
+        Ok(layer) => Some(Wanted {
+            target: named.target,
+            layer,
+        }),
+        Err(reason) => {
+            tracing::info!(
+                image,
+                layer = named.digest,
+                "the layer is unpacked: {reason}"
+            );
+            None
+        }
+    }
+}
+
+fn layer_at(
+    manifest: &ManifestFacts,
+    below: usize,
+    named: &NamedLayer,
+) -> Result<RemoteLayer, &'static str> {
+    if manifest.layers.iter().all(|layer| layer.table.is_none()) {
+        return Err("no layer of the image has a table of contents");
+    }
+    let layers = manifest.layers.get(..=below);
+    let layers = layers.ok_or("the image has fewer layers")?;
+    let layer = layers.last().ok_or("the image has no layers")?;
+    if layer.digest != named.digest {
+        return Err("the image has another layer there");
+    }
+    Ok(RemoteLayer {
+        image: by_digest(&named.image, &manifest.digest),
+        digests: layers.iter().map(|layer| layer.digest.clone()).collect(),
+        table: layer.table.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LayerFacts;
+
+    #[test]
+    fn a_layer_must_be_the_one_that_the_manifest_has_there() {
+        let layer = |digest: &str, table: Option<&str>| LayerFacts {
+            digest: digest.to_owned(),
+            table: table.map(str::to_owned),
+        };
+        let manifest = |layers: Vec<LayerFacts>| ManifestFacts {
+            digest: "sha256:m".to_owned(),
+            layers,
+        };
+        let mixed = manifest(vec![layer("a", None), layer("b", Some("t"))]);
+        let plain = manifest(vec![layer("a", None)]);
+        let named = |digest: &str| NamedLayer {
+            target: "chain".to_owned(),
+            image: "oci://h/i:1".to_owned(),
+            digest: digest.to_owned(),
+        };
+        let found = layer_at(&mixed, 1, &named("b"));
+        let expected = RemoteLayer {
+            image: "oci://h/i@sha256:m".to_owned(),
+            digests: vec!["a".to_owned(), "b".to_owned()],
+            table: Some("t".to_owned()),
+        };
+        assert_eq!(found, Ok(expected));
+        for (manifest, below, digest) in [
+            (&plain, 0, "a"),
+            (&mixed, 0, "b"),
+            (&mixed, 2, "b"),
+            (&mixed, usize::MAX - 1, "b"),
+        ] {
+            assert!(layer_at(manifest, below, &named(digest)).is_err());
+        }
+    }
+}

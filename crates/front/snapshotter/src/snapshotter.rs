@@ -1,0 +1,488 @@
+//! The operations of a snapshotter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::chains::Chains;
+use crate::filter::Filters;
+use crate::manifests::Manifests;
+use crate::overlay::{self, Directories, Mount};
+use crate::place::{Place, ids, make_private};
+use crate::record::{Id, Kind, Moment, Snapshot, Usage, check_name};
+use crate::remote::{self, Wanted};
+use crate::store::Store;
+use crate::{Error, Images, Result, trees};
+
+/// Labels, sorted.
+pub type Labels = BTreeMap<String, String>;
+
+/// The snapshots in a directory.
+pub struct Snapshotter {
+    place: Place,
+    store: Mutex<Store>,
+    chains: Chains,
+    manifests: Manifests,
+    images: Arc<dyn Images>,
+    /// The layers whose snapshots were removed. Held while what was removed is deleted: one thread does it.
+    unused: Mutex<BTreeSet<String>>,
+    has_index: bool,
+}
+
+/// A snapshot as containerd sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// Its record.
+    pub snapshot: Snapshot,
+    /// The name of its parent; empty for none.
+    pub parent: String,
+}
+
+impl std::fmt::Debug for Snapshotter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshotter")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Snapshotter {
+    /// Opens the snapshots in a directory, which is made if need be, and removes what a killed process has left there.
+    ///
+    /// # Errors
+    /// [`Error::Root`] for a directory that another snapshotter uses; [`Error::Record`] for damage.
+    pub fn open(root: &Path, images: Arc<dyn Images>) -> Result<Self> {
+        let place = Place::open(root)?;
+        let store = Mutex::new(Store::open(place.records())?);
+        let snapshotter = Self {
+            place,
+            store,
+            chains: Chains::default(),
+            manifests: Manifests::default(),
+            images,
+            unused: Mutex::default(),
+            has_index: overlay::has_index(),
+        };
+        snapshotter.sweep()?;
+        Ok(snapshotter)
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates a snapshot on `parent`, to be written to or to be viewed, and returns its mounts. A layer that needs no
+    /// unpacking is committed at once.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] for a layer that is committed; [`Error::NotFound`] for the parent; [`Error::State`] for a parent
+    /// that is not committed.
+    pub fn prepare(
+        &self,
+        key: &str,
+        parent: &str,
+        labels: Labels,
+        kind: Kind,
+    ) -> Result<Vec<Mount>> {
+        check_name(key)?;
+        let below = {
+            let store = self.store();
+            if store.find(key).is_some() {
+                return Err(Error::Exists(key.to_owned()));
+            }
+            parent_named(&store, parent)?
+        };
+        if kind == Kind::Active {
+            let wanted = remote::wanted(&*self.images, &self.manifests, below.as_ref(), &labels);
+            if let Some(wanted) = wanted
+                && let Some(target) = self.commit_layer(wanted, parent, &labels)?
+            {
+                return Err(Error::Exists(target));
+            }
+        }
+        let snapshot = self.add(key, parent, labels, kind)?;
+        let mounts = self.present(&snapshot).and_then(|mounts| {
+            self.adopt_root(&snapshot)?;
+            Ok(mounts)
+        });
+        if mounts.is_err()
+            && let Err(error) = self.remove(key)
+        {
+            tracing::warn!(key, "{error}");
+        }
+        mounts
+    }
+
+    /// Commits a layer without files. Returns its name, or nothing where that is the name of something else.
+    fn commit_layer(
+        &self,
+        wanted: Wanted,
+        parent: &str,
+        labels: &Labels,
+    ) -> Result<Option<String>> {
+        let Wanted { target, layer } = wanted;
+        check_name(&target)?;
+        let mut store = self.store();
+        let parent = parent_named(&store, parent)?.map(|parent| parent.id);
+        if let Some(other) = store.find(&target) {
+            let is_same = other.layer.as_ref().is_some_and(|it| it.is_same(&layer));
+            return Ok((is_same && other.parent == parent).then_some(target));
+        }
+        let now = Moment::now();
+        let snapshot = Snapshot {
+            id: store.next_id(),
+            name: target.clone(),
+            parent,
+            kind: Kind::Committed,
+            labels: labels.clone(),
+            created: now,
+            updated: now,
+            usage: Usage::default(),
+            layer: Some(layer),
+        };
+        store.put(snapshot)?;
+        Ok(Some(target))
+    }
+
+    /// Stores a snapshot with directories of its own.
+    fn add(&self, key: &str, parent: &str, labels: Labels, kind: Kind) -> Result<Snapshot> {
+        let mut store = self.store();
+        if store.find(key).is_some() {
+            return Err(Error::Exists(key.to_owned()));
+        }
+        let parent = parent_named(&store, parent)?.map(|parent| parent.id);
+        let now = Moment::now();
+        let snapshot = Snapshot {
+            id: store.next_id(),
+            name: key.to_owned(),
+            parent,
+            kind,
+            labels,
+            created: now,
+            updated: now,
+            usage: Usage::default(),
+            layer: None,
+        };
+        if kind == Kind::Active || parent.is_none() {
+            let (files, work) = (self.place.files(snapshot.id), self.place.work(snapshot.id));
+            make_private(&work)?;
+            make_private(&files)?;
+            set_mode(&files, 0o755)?;
+        }
+        store.put(snapshot.clone())?;
+        Ok(snapshot)
+    }
+
+    /// Gives the root directory of a new snapshot the owner and permissions of the one that it covers.
+    fn adopt_root(&self, snapshot: &Snapshot) -> Result<()> {
+        if snapshot.kind != Kind::Active {
+            return Ok(());
+        }
+        let Some(below) = self.lower(snapshot).into_iter().next() else {
+            return Ok(());
+        };
+        let files = self.place.files(snapshot.id);
+        let metadata = fs::metadata(&below).map_err(Error::io(&below))?;
+        let owners = (Some(metadata.uid()), Some(metadata.gid()));
+        std::os::unix::fs::chown(&files, owners.0, owners.1).map_err(Error::io(&files))?;
+        set_mode(&files, metadata.mode() & 0o7777)
+    }
+
+    /// Returns the directories below a snapshot, the uppermost first. A chain of layers is one directory.
+    fn lower(&self, snapshot: &Snapshot) -> Vec<PathBuf> {
+        let store = self.store();
+        let mut lower = Vec::new();
+        for below in store.ancestors(snapshot) {
+            if below.layer.is_some() {
+                lower.push(self.place.chain(below.id));
+                break;
+            }
+            lower.push(self.place.files(below.id));
+        }
+        lower
+    }
+
+    /// Returns the mounts of a snapshot, after the chain below it is mounted.
+    fn present(&self, snapshot: &Snapshot) -> Result<Vec<Mount>> {
+        let chain = self.store().chain_below(snapshot).cloned();
+        if let Some(chain) = chain
+            && let Some(layer) = &chain.layer
+        {
+            self.chains
+                .ensure(&*self.images, &self.place, chain.id, layer)?;
+        }
+        let lower = self.lower(snapshot);
+        let (files, work) = (self.place.files(snapshot.id), self.place.work(snapshot.id));
+        let is_view = snapshot.kind == Kind::View;
+        let directories = match is_view && lower.is_empty() {
+            // A view of nothing is an empty directory.
+            true => Directories {
+                lower: vec![files],
+                upper: None,
+            },
+            false => Directories {
+                lower,
+                upper: (!is_view).then_some((files, work)),
+            },
+        };
+        Ok(overlay::mount(&directories, self.has_index)
+            .into_iter()
+            .collect())
+    }
+
+    /// Returns the mounts of a snapshot that is not committed.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::State`] for one that is committed; [`Error::Image`] for layers that cannot be mounted.
+    pub fn mounts(&self, key: &str) -> Result<Vec<Mount>> {
+        let snapshot = self.store().named(key)?.clone();
+        match snapshot.kind {
+            Kind::Committed => Err(Error::state(key, "is committed, and not to be mounted")),
+            Kind::Active | Kind::View => self.present(&snapshot),
+        }
+    }
+
+    /// Finishes a snapshot under a name, so that others can stand on it.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] for the name; [`Error::NotFound`] for the key; [`Error::State`] for one that is not written to.
+    pub fn commit(&self, name: &str, key: &str, labels: Labels) -> Result<()> {
+        check_name(name)?;
+        let is_active = |snapshot: &Snapshot| match snapshot.kind {
+            Kind::Active => Ok(()),
+            Kind::View | Kind::Committed => Err(Error::state(key, "is not one that is written to")),
+        };
+        let id = {
+            let store = self.store();
+            let snapshot = store.named(key)?;
+            is_active(snapshot)?;
+            if name != key && store.find(name).is_some() {
+                return Err(Error::Exists(name.to_owned()));
+            }
+            snapshot.id
+        };
+        let files = self.place.files(id);
+        let usage = trees::usage(&files).map_err(Error::io(&files))?;
+        let chain = {
+            let mut store = self.store();
+            let snapshot = store.named(key)?.clone();
+            is_active(&snapshot)?;
+            let chain = store.chain_below(&snapshot).map(|chain| chain.id);
+            store.put(Snapshot {
+                name: name.to_owned(),
+                kind: Kind::Committed,
+                updated: Moment::now(),
+                labels,
+                usage,
+                ..snapshot
+            })?;
+            chain
+        };
+        chain.into_iter().for_each(|chain| self.release(chain));
+        Ok(())
+    }
+
+    /// Removes a snapshot. Its files are deleted by [`Self::delete_removed`].
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::State`] for one that others stand on.
+    pub fn remove(&self, key: &str) -> Result<()> {
+        let (snapshot, chain) = {
+            let mut store = self.store();
+            let snapshot = store.named(key)?.clone();
+            if store.all().any(|it| it.parent == Some(snapshot.id)) {
+                return Err(Error::state(key, "has others on it"));
+            }
+            let chain = store.chain_below(&snapshot).map(|chain| chain.id);
+            store.remove(snapshot.id)?;
+            self.throw_away(snapshot.id)?;
+            (snapshot, chain)
+        };
+        match snapshot.layer {
+            Some(layer) => {
+                self.release(snapshot.id);
+                self.unused().extend(layer.digests);
+            }
+            None if snapshot.kind != Kind::Committed => {
+                chain.into_iter().for_each(|chain| self.release(chain));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Takes down the mount of a chain that no snapshot needs.
+    fn release(&self, chain: Id) {
+        let is_used = || self.store().is_chain_used(chain);
+        self.chains
+            .release(&*self.images, &self.place, chain, is_used);
+    }
+
+    /// Moves the directory of a snapshot to where it is deleted.
+    fn throw_away(&self, id: Id) -> Result<()> {
+        let dir = self.place.snapshot(id);
+        let removed = fs::rename(&dir, self.place.trash().join(format!("s{id}")));
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(Error::io(&dir)),
+        }
+    }
+
+    fn unused(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.unused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Deletes the files of snapshots that were removed, and what was fetched of layers that no snapshot needs.
+    ///
+    /// # Errors
+    /// Files that the system keeps, as those that cannot be changed (chattr(1)).
+    pub fn delete_removed(&self) -> Result<()> {
+        let mut unused = self.unused();
+        let trash = self.place.trash();
+        let emptied = trees::empty(&trash).map_err(Error::io(&trash));
+        let layers = std::mem::take(&mut *unused);
+        let store = self.store();
+        let needed = store.all().filter_map(|it| it.layer.as_ref());
+        let needed: BTreeSet<&String> = needed.flat_map(|layer| &layer.digests).collect();
+        let layers = layers.into_iter().filter(|it| !needed.contains(it));
+        let layers: Vec<String> = layers.collect();
+        drop(store);
+        if !layers.is_empty() {
+            unused.extend(self.images.forget(layers));
+        }
+        emptied
+    }
+
+    /// Removes what no snapshot needs: what a killed process or a failure has left.
+    ///
+    /// # Errors
+    /// Those of the directories.
+    pub fn clean_up(&self) -> Result<()> {
+        self.sweep()?;
+        self.delete_removed()
+    }
+
+    fn sweep(&self) -> Result<()> {
+        {
+            let store = self.store();
+            for id in ids(&self.place.snapshots(), "")? {
+                if store.get(id).is_none() {
+                    self.throw_away(id)?;
+                }
+            }
+        }
+        for id in ids(&self.place.chains(), "")? {
+            self.release(id);
+        }
+        Ok(())
+    }
+
+    /// Returns a snapshot.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub fn stat(&self, key: &str) -> Result<Described> {
+        let store = self.store();
+        store
+            .named(key)
+            .map(|snapshot| described(&store, snapshot.clone()))
+    }
+
+    /// Changes the labels of a snapshot: all of them, or the named fields `labels` and `labels.NAME` only.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Request`] for a field that cannot be changed.
+    pub fn update(&self, name: &str, labels: &Labels, fields: &[String]) -> Result<Described> {
+        let mut store = self.store();
+        let mut snapshot = store.named(name)?.clone();
+        if fields.is_empty() {
+            snapshot.labels = labels.clone();
+        }
+        for field in fields {
+            match field.strip_prefix("labels.") {
+                Some(label) => match labels.get(label) {
+                    Some(value) => drop(snapshot.labels.insert(label.to_owned(), value.clone())),
+                    None => drop(snapshot.labels.remove(label)),
+                },
+                None if field == "labels" => snapshot.labels = labels.clone(),
+                None => {
+                    let reason = format!("the field {field:?} of a snapshot cannot be changed");
+                    return Err(Error::Request(reason));
+                }
+            }
+        }
+        snapshot.updated = Moment::now();
+        store.put(snapshot.clone())?;
+        Ok(described(&store, snapshot))
+    }
+
+    /// Returns the snapshots for which one of the filters holds; all of them without filters.
+    ///
+    /// # Errors
+    /// [`Error::Request`] for a filter that makes no sense.
+    pub fn list(&self, filters: &[String]) -> Result<Vec<Described>> {
+        let filters = Filters::parse(filters)?;
+        let store = self.store();
+        let all = store.all().cloned().map(|it| described(&store, it));
+        Ok(all
+            .filter(|it| filters.hold(|path| it.field(path)))
+            .collect())
+    }
+
+    /// Returns what a snapshot takes on disk, without those below it. A layer that was not unpacked takes nothing: what was
+    /// fetched of it is in the cache.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; those of counting.
+    pub fn usage(&self, key: &str) -> Result<Usage> {
+        let snapshot = self.store().named(key)?.clone();
+        if snapshot.kind != Kind::Active {
+            return Ok(snapshot.usage);
+        }
+        let files = self.place.files(snapshot.id);
+        trees::usage(&files).map_err(Error::io(&files))
+    }
+}
+
+impl Described {
+    /// Returns the value of a path of fields, for filters.
+    fn field(&self, path: &[&str]) -> Option<String> {
+        let value = match path {
+            ["name"] => &self.snapshot.name,
+            ["parent"] => &self.parent,
+            ["kind"] => match self.snapshot.kind {
+                Kind::View => "view",
+                Kind::Active => "active",
+                Kind::Committed => "committed",
+            },
+            ["labels", label @ ..] => self.snapshot.labels.get(&label.join("."))?,
+            _ => return None,
+        };
+        Some(value.to_owned())
+    }
+}
+
+/// Returns the snapshot that others may stand on, or nothing for no name.
+fn parent_named(store: &Store, name: &str) -> Result<Option<Snapshot>> {
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let parent = store.named(name)?;
+    match parent.kind {
+        Kind::Committed => Ok(Some(parent.clone())),
+        Kind::Active | Kind::View => Err(Error::state(name, "is not committed")),
+    }
+}
+
+fn described(store: &Store, snapshot: Snapshot) -> Described {
+    let parent = snapshot.parent.and_then(|id| store.get(id));
+    let parent = parent.map_or_else(String::new, |parent| parent.name.clone());
+    Described { snapshot, parent }
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(Error::io(path))
+}

@@ -1,0 +1,202 @@
+//! Directory trees that containers have written: counted, and removed.
+//!
+//! Such a tree can be as deep as its writer likes, so nothing here recurses or builds long paths, and it can change while
+//! it is read, so every step goes by descriptors and follows no symbolic link.
+
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::record::Usage;
+
+/// Directories deeper than this are not counted: each level takes a descriptor.
+const MAX_DEPTH: usize = 256;
+/// Files with several names that are remembered; further ones are counted once for each name.
+const MAX_LINKED: usize = 1 << 20;
+
+/// Counts what a tree takes on disk.
+pub fn usage(dir: &Path) -> io::Result<Usage> {
+    let root = open(CWD, dir)?;
+    let (mut usage, mut linked) = (Usage::default(), HashSet::new());
+    let mut add = |stat: &rustix::fs::Stat| {
+        let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let is_linked = stat.st_nlink > 1 && !is_dir;
+        let is_known = is_linked && linked.contains(&(stat.st_dev, stat.st_ino));
+        if is_linked && linked.len() < MAX_LINKED {
+            linked.insert((stat.st_dev, stat.st_ino));
+        }
+        if !is_known {
+            let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
+            usage.bytes = usage.bytes.saturating_add(blocks.saturating_mul(512));
+            usage.inodes += 1;
+        }
+        is_dir
+    };
+    add(&rustix::fs::fstat(&root)?);
+    let mut stack = vec![Dir::new(root)?];
+    while let Some(dir) = stack.last_mut() {
+        let Some(entry) = dir.read().transpose()? else {
+            stack.pop();
+            continue;
+        };
+        let name = entry.file_name();
+        if is_dot(name.to_bytes()) {
+            continue;
+        }
+        let at = dir.fd()?;
+        // What has gone meanwhile takes nothing.
+        let stat = match rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => continue,
+            stat => stat?,
+        };
+        if add(&stat) && stack.len() < MAX_DEPTH {
+            let inner = match stack.last().map(|dir| open(dir.fd()?, name)) {
+                Some(Ok(inner)) => inner,
+                _ => continue,
+            };
+            stack.push(Dir::new(inner)?);
+        }
+    }
+    Ok(usage)
+}
+
+/// Removes all that is in a directory. A directory inside is emptied by moving the directories in it up, so the tree is
+/// never deeper than two levels where work is done.
+pub fn empty(trash: &Path) -> io::Result<()> {
+    let trash = open(CWD, trash)?;
+    loop {
+        let (mut left, mut removed, mut failed) = (false, false, None);
+        for name in names(trash.as_fd())? {
+            left = true;
+            match remove(trash.as_fd(), &name) {
+                Ok(()) => removed = true,
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            // Nothing more can be removed.
+            Some(error) if !removed => return Err(error.into()),
+            _ if !left => return Ok(()),
+            _ => {}
+        }
+    }
+}
+
+/// Removes an entry of the trash, whose directories become entries of the trash themselves.
+fn remove(trash: BorrowedFd<'_>, name: &CString) -> rustix::io::Result<()> {
+    let dir = match open(trash, name) {
+        Err(Errno::NOTDIR | Errno::LOOP) => {
+            return rustix::fs::unlinkat(trash, name, AtFlags::empty());
+        }
+        dir => dir?,
+    };
+    let inside = names(dir.as_fd())?;
+    for inner in &inside {
+        match rustix::fs::unlinkat(&dir, inner, AtFlags::empty()) {
+            Err(Errno::ISDIR) => move_up(dir.as_fd(), inner, trash)?,
+            done => done?,
+        }
+    }
+    match rustix::fs::unlinkat(trash, name, AtFlags::REMOVEDIR) {
+        // There are more names than were read: the caller comes again.
+        Err(Errno::NOTEMPTY) if !inside.is_empty() => Ok(()),
+        done => done,
+    }
+}
+
+/// Moves a directory into the trash, under a name that is free there.
+fn move_up(dir: BorrowedFd<'_>, name: &CString, trash: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    if rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR).is_ok() {
+        return Ok(());
+    }
+    loop {
+        let new = format!("d{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        match rustix::fs::renameat_with(dir, name, trash, new, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => {}
+            done => return done,
+        }
+    }
+}
+
+/// Returns some of the names in a directory: all, or so many that they take little memory.
+fn names(dir: BorrowedFd<'_>) -> rustix::io::Result<Vec<CString>> {
+    const MOST: usize = 4096;
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        if !is_dot(entry.file_name().to_bytes()) {
+            names.push(entry.file_name().to_owned());
+        }
+        if names.len() == MOST {
+            break;
+        }
+    }
+    Ok(names)
+}
+
+fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
+fn open(at: impl AsFd, path: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(at, path, flags, Mode::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use forerun_testkit::temp_dir;
+
+    use super::*;
+
+    #[test]
+    fn hard_links_count_once_and_links_are_not_followed() {
+        let dir = temp_dir("usage");
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("tree/sub")).unwrap();
+        fs::create_dir(at("outside")).unwrap();
+        fs::write(at("outside/large"), vec![1; 1 << 20]).unwrap();
+        fs::write(at("tree/a"), vec![1; 64 << 10]).unwrap();
+        fs::hard_link(at("tree/a"), at("tree/sub/b")).unwrap();
+        symlink(at("outside"), at("tree/link")).unwrap();
+        let counted = usage(&at("tree")).unwrap();
+        assert_eq!(counted.inodes, 4);
+        assert!((64 << 10..128 << 10).contains(&counted.bytes));
+    }
+
+    #[test]
+    fn a_tree_is_removed_however_deep_and_wide_and_nothing_beside_it() {
+        let dir = temp_dir("trash");
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("trash/s1/wide")).unwrap();
+        fs::create_dir_all(at("trash/d0/old")).unwrap();
+        fs::create_dir(at("kept")).unwrap();
+        fs::write(at("kept/file"), "x").unwrap();
+        symlink(at("kept"), at("trash/s1/link")).unwrap();
+        for number in 0..5000 {
+            fs::write(at(&format!("trash/s1/wide/{number}")), "").unwrap();
+        }
+        // Deeper than a path can say, and than a process can have files open.
+        let mut deep = open(CWD, at("trash/s1")).unwrap();
+        for _ in 0..1200 {
+            rustix::fs::mkdirat(&deep, "directory", Mode::RWXU).unwrap();
+            deep = open(&deep, "directory").unwrap();
+        }
+        drop(deep);
+        assert!(usage(&at("trash")).unwrap().inodes > 5000);
+        empty(&at("trash")).unwrap();
+        assert_eq!(fs::read_dir(at("trash")).unwrap().count(), 0);
+        assert!(at("kept/file").exists());
+    }
+}

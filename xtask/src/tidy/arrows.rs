@@ -24,8 +24,12 @@ const NETWORK: &[&str] = &[
     "smol",
     "socket2",
     "tokio",
+    "tonic",
     "ureq",
 ];
+/// The crate that listens on a socket of the file system, and those that do so for it.
+const SNAPSHOTTER: &str = "forerun-snapshotter";
+const SERVING: &[&str] = &["tokio", "tonic"];
 /// Crates that speak FUSE.
 const FUSE_CRATES: &[&str] = &["fuse", "fuse-backend-rs", "fuse3", "fuser", "polyfuse"];
 
@@ -58,7 +62,10 @@ pub fn check(packages: &[Package]) -> Vec<Violation> {
 }
 
 fn refuse_external(package: &Package, name: &str) -> Option<&'static str> {
-    if NETWORK.contains(&name) && package.room() != Some(Room::Remote) {
+    if NETWORK.contains(&name)
+        && package.room() != Some(Room::Remote)
+        && !(package.name == SNAPSHOTTER && SERVING.contains(&name))
+    {
         Some("only forerun-remote opens sockets")
     } else if FUSE_CRATES.contains(&name) && package.name != "forerun-fuse" {
         Some("only forerun-fuse knows FUSE")
@@ -154,6 +161,9 @@ mod tests {
             ("crates/store/remote", "crates/engine", false),
             // What one crate only may use.
             ("crates/engine", "tokio", false),
+            ("crates/front/snapshotter", "tokio", true),
+            ("crates/front/snapshotter", "reqwest", false),
+            ("crates/front/fuse", "tonic", false),
             ("crates/front/cli", "dev:reqwest", false),
             ("crates/front/cli", "fuser", false),
             // Unknown.

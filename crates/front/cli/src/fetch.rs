@@ -39,6 +39,7 @@ pub fn open(
     reference: &Reference,
     args: &RemoteArgs,
 ) -> Result<Arc<RemoteImage>> {
+    refuse_first(args)?;
     let mut options = args.options();
     options.download = downloads(context);
     let image = forerun::remote::open(reference, &options).map_err(|error| failure(&error))?;
@@ -54,13 +55,23 @@ pub fn open_all(context: &Context, reference: &Reference, args: &RemoteArgs) -> 
         forerun::remote::open_all(reference, &options).map_err(|error| failure(&error))?;
     match &mut found {
         Opened::Layers(layers) => only_first(layers, args)?,
-        Opened::Image(_) => only_first::<()>(&mut Vec::new(), args)?,
+        Opened::Image(_) => refuse_first(args)?,
     }
     match &found {
         Opened::Image(image) => opened(context, image),
         Opened::Layers(layers) => layers.iter().for_each(|layer| opened(context, layer)),
     }
     Ok(found)
+}
+
+/// Refuses `--first-layers` for an image that has none.
+pub fn refuse_first(args: &RemoteArgs) -> Result<()> {
+    match args.first_layers {
+        Some(_) => Err(Failure::usage(
+            "--first-layers is for container images: this is one without layers",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Drops the layers above those that `--first-layers` wants.

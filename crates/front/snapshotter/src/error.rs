@@ -47,7 +47,7 @@ pub enum Error {
     Record {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mistake in it.
         reason: String,
     },
     /// The directory cannot be the snapshotter's.

@@ -1,4 +1,4 @@
-//! What the snapshotter needs done with images.
+//! The work on images that the snapshotter has others do.
 
 use std::io;
 use std::path::Path;

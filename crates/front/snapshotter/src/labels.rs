@@ -111,7 +111,7 @@ mod tests {
             ("h:5000/a/b:1.0", "oci://h:5000/a/b@D"),
             ("h/a:1@sha256:00", "oci://h/a@D"),
             ("oci://h/a:1", "oci://h/a@D"),
-            ("é:", "oci://é@D"),
+            ("\u{e9}:", "oci://\u{e9}@D"),
             ("", "oci://@D"),
         ] {
             assert_eq!(by_digest(reference, "D"), expected);

@@ -1,4 +1,4 @@
-//! What images have, remembered for the time of a pull.
+//! Manifests of images, remembered for the time of a pull.
 //!
 //! containerd prepares the layers of an image one after the other, and each needs the same manifest. A failure is
 //! remembered as well: a registry that does not answer is waited for once, not for each layer.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 pub struct Mount {
     /// The type of the filesystem.
     pub kind: &'static str,
-    /// What is mounted.
+    /// The directory, or a word in its place.
     pub source: String,
     /// Options.
     pub options: Vec<String>,

@@ -50,7 +50,7 @@ pub struct Snapshot {
     pub created: Moment,
     /// When its record changed last.
     pub updated: Moment,
-    /// What it takes, counted when it was committed.
+    /// Space on disk, counted when it was committed.
     pub usage: Usage,
     /// The layer that it stands for, where it has no files of its own.
     pub layer: Option<RemoteLayer>,

@@ -1,4 +1,4 @@
-//! What the manifest of a container image says, for callers that open no layer.
+//! The manifest of a container image, for callers that open no layer.
 
 use forerun_cache::Digest;
 

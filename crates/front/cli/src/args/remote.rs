@@ -135,7 +135,7 @@ impl CacheArgs {
     /// Returns the arguments as words of a command line.
     #[cfg(feature = "snapshotter")]
     pub fn words(&self) -> Vec<OsString> {
-        let mut words = Words::default();
+        let mut words = PassedWords::default();
         words.put("--cache-dir", self.cache_dir.as_deref().map(absolute));
         words.put("--cache-limit", self.cache_limit.map(limit_word));
         words.0
@@ -146,7 +146,7 @@ impl ServerArgs {
     /// Returns the arguments as words of a command line.
     #[cfg(feature = "snapshotter")]
     pub fn words(&self) -> Vec<OsString> {
-        let mut words = Words::default();
+        let mut words = PassedWords::default();
         words.put("--mirror", &self.mirrors);
         words.put("--timeout", self.timeout.map(|it| it.to_string()));
         words.put("--retries", self.retries.map(|it| it.to_string()));
@@ -213,10 +213,10 @@ fn mirrors(text: &str) -> Vec<String> {
 /// Words of a command line.
 #[cfg(feature = "snapshotter")]
 #[derive(Default)]
-struct Words(Vec<OsString>);
+struct PassedWords(Vec<OsString>);
 
 #[cfg(feature = "snapshotter")]
-impl Words {
+impl PassedWords {
     /// Adds an option with each of its values.
     fn put(&mut self, option: &str, values: impl IntoIterator<Item = impl Into<OsString>>) {
         for value in values {

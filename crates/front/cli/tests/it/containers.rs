@@ -126,6 +126,21 @@ fn assert_status_counts_layers(place: &Place, name: &str) {
     assert_eq!(status[0]["remote"]["complete"], true);
 }
 
+/// Asserts that the lowest of three layers are shown alone, and that an image without layers is refused.
+#[track_caller]
+fn assert_lowest_layers_are_shown(place: &Place, name: &str) {
+    let cat =
+        |count: &str, name: &str| place.run(&["cat", "--first-layers", count, name, "/etc/passwd"]);
+    for (count, expected) in [("1", "root\n"), ("2", "root\n"), ("3", "root\napp\n")] {
+        assert_eq!(cat(count, name).ok().text(), expected);
+    }
+    let told = format!("forerun: {name}: --first-layers 4: the image has 3 layers");
+    cat("4", name).fails(2, &told);
+    let told = "forerun: image: --first-layers is for container images: this is one without layers";
+    cat("1", "image").fails(2, told);
+    assert_eq!(cat("0", name).code, Some(2));
+}
+
 #[test]
 fn a_container_image_is_read_as_the_container_has_it() {
     let Some(registry) = DockerRegistry::start(Auth::None) else {
@@ -168,6 +183,7 @@ fn a_container_image_is_read_as_the_container_has_it() {
         (&info["format"], &info["details"]["layers"]),
         (&"layers".into(), &"3".into())
     );
+    assert_lowest_layers_are_shown(&place, &name);
     // Each layer takes files of the cache: more may be open than usual.
     let limited = format!("ulimit -S -n 30; exec \"$0\" ls {name} > listed");
     let mut shell = Command::new("sh");

@@ -32,6 +32,7 @@ const COMMANDS: &[&str] = &[
     "diff",
     "dump",
     "gc",
+    "snapshotter",
     "trace",
     "bench",
     "demo",

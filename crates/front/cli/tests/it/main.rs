@@ -50,6 +50,7 @@ mod salvaging;
 mod sandbox;
 mod scanning;
 mod sharing;
+mod snapshotter;
 mod status;
 mod tls;
 mod unprivileged;

@@ -60,6 +60,8 @@ fn output(mut process: Command) -> Result<Vec<u8>, String> {
         return Ok(output.stdout);
     }
     let text = String::from_utf8_lossy(&output.stderr);
+    // Hints are for people at a terminal.
+    let text = text.split("\n  hint: ").next().unwrap_or_default();
     let text = text.trim().trim_start_matches("forerun: ").to_owned();
     Err(match text.is_empty() {
         true => format!("the process that was to open it failed: {}", output.status),
@@ -127,6 +129,10 @@ impl Images for MountedImages {
         loop {
             left.retain(|layer| is_in_use(&cache, layer));
             if left.is_empty() || start.elapsed() > ENDING {
+                // What is known of names whose layers are gone goes too.
+                if let Err(error) = cache.shrink_to(u64::MAX) {
+                    tracing::debug!("{error}");
+                }
                 return left;
             }
             std::thread::sleep(Duration::from_millis(50));

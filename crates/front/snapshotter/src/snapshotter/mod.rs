@@ -486,3 +486,6 @@ fn described(store: &Store, snapshot: Snapshot) -> Described {
 fn set_mode(path: &Path, mode: u32) -> Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(Error::io(path))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,355 @@
+//! Containers of containerd and runc, on the snapshotter.
+
+use std::fs::{self, File};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use forerun_testkit::indexed::{IndexedArchive, IndexedOptions, estargz, zstd_chunked};
+use forerun_testkit::{TempDir, require, temp_dir};
+use forerun_testkit_servers::fault_proxy::{Exchange, FaultProxy, Log};
+use forerun_testkit_servers::{Auth, DockerRegistry};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::common::{command, ran};
+use crate::restarting::eventually;
+
+/// Makes two layers: a system of one program, and files that a container reads or does not.
+const LAYERS: &str = r#"
+set -e
+mkdir -p l0/bin l0/etc l0/tmp l0/proc l0/sys l0/dev l1/etc l1/data
+cp "$0" l0/bin/busybox
+for name in sh cat ls sleep md5sum stat; do ln -s busybox l0/bin/$name; done
+echo root:x:0:0::/:/bin/sh > l0/etc/passwd; echo gone > l0/etc/gone; chmod 1777 l0/tmp
+: > l1/etc/.wh.gone; echo app > l1/etc/app
+head -c 8000000 /dev/urandom > l1/data/big; echo small > l1/data/small
+for layer in l0 l1; do
+    tar --format=posix --pax-option=delete=atime,delete=ctime --sort=name --hard-dereference -C $layer -cf $layer.tar .
+    gzip -1 -k $layer.tar
+done
+"#;
+
+/// Stores the files of `layers.json` as the layers of an image that containerd can run.
+const PUSH: &str = r#"
+import gzip, hashlib, json, subprocess, sys, urllib.request
+base, tag = sys.argv[1], sys.argv[2]
+def send(method, url, data=None, kind='application/octet-stream'):
+    request = urllib.request.Request(url, data=data, method=method, headers={'Content-Type': kind})
+    return urllib.request.urlopen(request).headers
+def digest(data):
+    return 'sha256:' + hashlib.sha256(data).hexdigest()
+def blob(data):
+    place = send('POST', base + '/blobs/uploads/')['Location']
+    send('PUT', place + ('&' if '?' in place else '?') + 'digest=' + digest(data), data)
+    return {'digest': digest(data), 'size': len(data)}
+def decoded(data):
+    if data[:2] == b'\x1f\x8b':
+        return gzip.decompress(data)
+    return subprocess.run(['zstd', '-dcq'], input=data, stdout=subprocess.PIPE, check=True).stdout
+layers, ids = json.load(open('layers.json')), []
+for layer in layers:
+    data = open(layer.pop('file'), 'rb').read()
+    ids.append(digest(decoded(data)))
+    layer.update(blob(data))
+config = {'architecture': 'amd64', 'os': 'linux', 'config': {'Env': ['PATH=/bin']}, 'rootfs': {'type': 'layers', 'diff_ids': ids}}
+config = {'mediaType': 'application/vnd.oci.image.config.v1+json', **blob(json.dumps(config).encode())}
+kind = 'application/vnd.oci.image.manifest.v1+json'
+manifest = {'schemaVersion': 2, 'mediaType': kind, 'config': config, 'layers': layers}
+send('PUT', base + '/manifests/' + tag, json.dumps(manifest).encode(), kind)
+"#;
+
+/// The command of the containers, and what it prints.
+const COMMAND: &str =
+    "cat /etc/app /data/small; ls /etc; stat -c %a /tmp; echo new > /data/new; cat /data/new";
+const PRINTS: &str = "app\nsmall\napp\npasswd\n1777\nnew\n";
+
+/// A containerd of its own, a registry behind a proxy that counts, and a snapshotter.
+struct Node {
+    dir: TempDir,
+    registry: DockerRegistry,
+    proxy: FaultProxy,
+    containerd: Option<Child>,
+    snapshotter: Option<Child>,
+}
+
+impl Node {
+    /// Returns nothing where a program is missing.
+    fn start() -> Option<Self> {
+        let programs = ["containerd", "ctr", "ctr-remote", "runc", "python3", "zstd"];
+        if programs.map(require::program).contains(&None) || !require::root() || !require::fuse() {
+            return None;
+        }
+        let busybox = require::program("busybox")?;
+        let registry = DockerRegistry::start(Auth::None)?;
+        let dir = temp_dir("node");
+        let made = Command::new("sh")
+            .args(["-c", LAYERS])
+            .arg(busybox)
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let mut node = Self {
+            proxy: FaultProxy::start(&registry.authority()),
+            registry,
+            dir,
+            containerd: None,
+            snapshotter: None,
+        };
+        let at = |name: &str| node.path(name).display().to_string();
+        let config = format!(
+            "version = 2\nroot = \"{}\"\nstate = \"{}\"\n\
+             disabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.internal.v1.opt\"]\n\
+             [grpc]\naddress = \"{}\"\n\
+             [proxy_plugins.forerun]\ntype = \"snapshot\"\naddress = \"{}\"\n",
+            at("containerd"),
+            at("state"),
+            at("c.sock"),
+            at("run/s.sock")
+        );
+        fs::write(node.path("config.toml"), config).unwrap();
+        node.start_snapshotter();
+        let log = File::create(node.path("containerd.log")).unwrap();
+        let containerd = Command::new("containerd")
+            .arg("--config")
+            .arg(node.path("config.toml"))
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        node.containerd = Some(containerd);
+        node.wait_for_socket("c.sock");
+        Some(node)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Returns a command line of the program, with sockets and caches of this node.
+    fn forerun(&self, arguments: &[&str]) -> Command {
+        let mut command = command(arguments);
+        command
+            .current_dir(self.dir.path())
+            .env("XDG_RUNTIME_DIR", self.path("run"))
+            .env("DOCKER_CONFIG", self.path("docker"));
+        command
+    }
+
+    fn start_snapshotter(&mut self) {
+        let log = File::create(self.path("snapshotter.log")).unwrap();
+        let arguments = ["snapshotter", "--address", "run/s.sock", "--root", "root"];
+        let child = self.forerun(&arguments).stderr(log).spawn().unwrap();
+        self.snapshotter = Some(child);
+        self.wait_for_socket("run/s.sock");
+    }
+
+    fn wait_for_socket(&self, name: &str) {
+        let path = self.path(name);
+        eventually(name, || UnixStream::connect(&path).is_ok());
+    }
+
+    /// Pushes an image of these layers. Returns its name.
+    fn push(&self, tag: &str, layers: &[Value]) -> String {
+        fs::write(self.path("layers.json"), json!(layers).to_string()).unwrap();
+        let repository = format!("http://{}/v2/app", self.registry.authority());
+        let pushed = Command::new("python3")
+            .args(["-c", PUSH, &repository, tag])
+            .current_dir(self.dir.path())
+            .output()
+            .unwrap();
+        assert!(pushed.status.success(), "{pushed:?}");
+        format!("{}/app:{tag}", self.proxy.authority())
+    }
+
+    fn push_plain(&self) -> String {
+        let kind = "application/vnd.oci.image.layer.v1.tar+gzip";
+        let layers = ["l0.tar.gz", "l1.tar.gz"];
+        let layers = layers.map(|file| json!({"file": file, "mediaType": kind}));
+        self.push("plain", &layers)
+    }
+
+    fn push_lazy(&self, tag: &str, make: fn(&[u8], &IndexedOptions) -> IndexedArchive) -> String {
+        let layers = ["l0", "l1"].map(|name| {
+            let plain = fs::read(self.path(&format!("{name}.tar"))).unwrap();
+            let made = make(&plain, &IndexedOptions::default());
+            let file = format!("{name}.{tag}");
+            fs::write(self.path(&file), &made.blob).unwrap();
+            let annotations = made.annotations.into_iter();
+            let annotations = annotations.map(|(name, value)| (name, Value::from(value)));
+            let annotations: serde_json::Map<String, Value> = annotations.collect();
+            json!({"file": file, "mediaType": made.media_type, "annotations": annotations})
+        });
+        self.push(tag, &layers)
+    }
+
+    /// Runs `ctr`, or `ctr-remote`, and returns what it prints.
+    #[track_caller]
+    fn ctr(&self, program: &str, arguments: &[&str]) -> String {
+        let output = Command::new(program)
+            .args(arguments)
+            .env("CONTAINERD_ADDRESS", self.path("c.sock"))
+            .output()
+            .unwrap();
+        let log = fs::read_to_string(self.path("snapshotter.log")).unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}\n{log}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    fn pull(&self, program: &str, how: &[&str], image: &str) {
+        let arguments = [how, &["--plain-http", "--snapshotter", "forerun", image]];
+        self.ctr(program, &arguments.concat());
+    }
+
+    /// Returns the name of a container that no other test has: runc's are of the machine.
+    fn container(name: &str) -> String {
+        format!("forerun-{}-{name}", std::process::id())
+    }
+
+    #[track_caller]
+    fn run(&self, image: &str, name: &str) -> String {
+        let name = Self::container(name);
+        let arguments = ["run", "--rm", "--snapshotter", "forerun", image, &name];
+        self.ctr("ctr", &[&arguments[..], &["sh", "-c", COMMAND]].concat())
+    }
+
+    fn entries(&self, dir: &str) -> usize {
+        fs::read_dir(self.path(dir)).map_or(0, Iterator::count)
+    }
+
+    /// Removes all images, and waits until nothing of them is left.
+    #[track_caller]
+    fn remove_all(&self) {
+        let images = self.ctr("ctr", &["images", "ls", "-q"]);
+        let images: Vec<&str> = images.lines().collect();
+        self.ctr(
+            "ctr",
+            &[&["images", "rm", "--sync"], images.as_slice()].concat(),
+        );
+        let kept = ["records", "snapshots", "chains", "trash", "cache/v1/blobs"];
+        let is_empty = |dir: &&str| self.entries(&format!("root/{dir}")) == 0;
+        eventually("all is removed", || {
+            kept.iter().all(is_empty) && self.mounts() == 0
+        });
+    }
+
+    /// Counts the mounts in the directory of the snapshotter.
+    fn mounts(&self) -> usize {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let root = self.path("root").display().to_string();
+        mounts.lines().filter(|line| line.contains(&root)).count()
+    }
+
+    /// Returns the process that serves the only mount.
+    fn server(&self) -> Pid {
+        let status = ran(self.forerun(&["status", "--json"]).output().unwrap()).json();
+        let pid = status[0]["pid"].as_i64().unwrap();
+        Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let chains = fs::read_dir(self.path("root/chains"));
+        for chain in chains.into_iter().flatten().flatten() {
+            // After a failed test only.
+            let path = chain.path().display().to_string();
+            let _taken = self.forerun(&["umount", "--lazy", &path]).output();
+        }
+        for child in [&mut self.containerd, &mut self.snapshotter]
+            .into_iter()
+            .flatten()
+        {
+            let _ended = child.kill();
+            let _ended = child.wait();
+        }
+    }
+}
+
+/// Counts the bytes of blobs that were sent again. Manifests are read by containerd and by forerun.
+fn layers_sent_twice(log: &Log) -> u64 {
+    let is_blob = |entry: &&Exchange| entry.path.contains("/blobs/");
+    let entries = log.entries.iter().filter(is_blob).cloned().collect();
+    Log { entries }.all_sent_twice()
+}
+
+fn len_of(files: &[PathBuf]) -> u64 {
+    files
+        .iter()
+        .map(|file| file.metadata().unwrap().len())
+        .sum()
+}
+
+#[test]
+fn containers_run_before_their_layers_are_here_and_nothing_is_left_of_them() {
+    let Some(node) = Node::start() else {
+        return;
+    };
+    let plain = node.push_plain();
+    node.pull("ctr", &["images", "pull"], &plain);
+    assert_eq!(node.run(&plain, "plain"), PRINTS);
+    assert_eq!(node.entries("root/chains"), 0);
+    for (tag, make) in [
+        ("estargz", estargz as fn(&_, &_) -> _),
+        ("chunked", zstd_chunked),
+    ] {
+        let image = node.push_lazy(tag, make);
+        let layers = ["l0", "l1"].map(|layer| node.path(&format!("{layer}.{tag}")));
+        node.proxy.forget();
+        node.pull("ctr-remote", &["images", "rpull"], &image);
+        assert_eq!(node.run(&image, tag), PRINTS);
+        let (sent, of) = (node.proxy.log().sent(), len_of(&layers));
+        assert!(sent < of / 3, "{tag}: {sent} of {of}");
+        assert_eq!(layers_sent_twice(&node.proxy.log()), 0, "{tag}");
+    }
+    node.remove_all();
+}
+
+#[test]
+fn containers_read_on_when_the_snapshotter_and_the_server_of_their_mount_are_killed() {
+    let Some(mut node) = Node::start() else {
+        return;
+    };
+    let image = node.push_lazy("estargz", estargz);
+    node.pull("ctr-remote", &["images", "rpull"], &image);
+    let name = Node::container("killed");
+    let run = ["run", "--detach", "--snapshotter", "forerun", &image, &name];
+    node.ctr("ctr", &[&run[..], &["sleep", "1000"]].concat());
+    let read = |node: &Node, file: &str| {
+        let exec = ["tasks", "exec", "--exec-id", "read", &name];
+        let told = node.ctr("ctr", &[&exec[..], &["md5sum", file]].concat());
+        told.split(' ').next().unwrap().to_owned()
+    };
+    let sum_of = |path: &Path| {
+        let output = Command::new("md5sum").arg(path).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.split(' ').next().unwrap().to_owned()
+    };
+    let snapshotter = node.snapshotter.as_mut().unwrap();
+    snapshotter.kill().unwrap();
+    snapshotter.wait().unwrap();
+    kill_process(node.server(), Signal::KILL).unwrap();
+    assert_eq!(read(&node, "/data/big"), sum_of(&node.path("l1/data/big")));
+    node.start_snapshotter();
+    kill_process(node.server(), Signal::KILL).unwrap();
+    assert_eq!(
+        read(&node, "/bin/busybox"),
+        sum_of(&node.path("l0/bin/busybox"))
+    );
+    // The new snapshotter knows the snapshots of the old one.
+    let snapshots = ["snapshots", "--snapshotter", "forerun", "ls"];
+    eventually("the snapshotter is connected", || {
+        let listed = Command::new("ctr")
+            .args(snapshots)
+            .env("CONTAINERD_ADDRESS", node.path("c.sock"))
+            .output();
+        String::from_utf8(listed.unwrap().stdout)
+            .unwrap()
+            .contains(&name)
+    });
+    assert_eq!(node.run(&image, "second"), PRINTS);
+    node.ctr("ctr", &["tasks", "rm", "--force", &name]);
+    node.ctr("ctr", &["containers", "rm", &name]);
+    node.remove_all();
+}

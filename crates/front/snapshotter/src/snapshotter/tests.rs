@@ -1,0 +1,219 @@
+//! The operations, with images that are only noted.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+use std::collections::HashSet;
+
+use forerun_testkit::temp_dir;
+
+use super::*;
+use crate::labels::TARGET;
+use crate::{LayerFacts, ManifestFacts};
+
+/// Images that are mounted by a note of it.
+#[derive(Default)]
+struct NotedImages {
+    manifests: BTreeMap<String, ManifestFacts>,
+    mounted: Mutex<HashSet<PathBuf>>,
+    forgotten: Mutex<Vec<String>>,
+}
+
+impl Images for NotedImages {
+    fn manifest(&self, image: &str) -> std::result::Result<ManifestFacts, String> {
+        let known = self.manifests.get(image).cloned();
+        known.ok_or_else(|| "the registry does not answer".to_owned())
+    }
+
+    fn mount(&self, image: &str, _: usize, dir: &Path) -> std::result::Result<(), String> {
+        if image.contains("broken") {
+            return Err("the layer is altered".to_owned());
+        }
+        self.mounted.lock().unwrap().insert(dir.to_owned());
+        Ok(())
+    }
+
+    fn is_mounted(&self, dir: &Path) -> io::Result<bool> {
+        Ok(self.mounted.lock().unwrap().contains(dir))
+    }
+
+    fn unmount(&self, dir: &Path) -> std::result::Result<(), String> {
+        self.mounted.lock().unwrap().remove(dir);
+        Ok(())
+    }
+
+    fn forget(&self, layers: Vec<String>) -> Vec<String> {
+        self.forgotten.lock().unwrap().extend(layers);
+        Vec::new()
+    }
+}
+
+/// Returns images of two layers, under several names.
+fn images() -> Arc<NotedImages> {
+    let manifest = |tables: [Option<&str>; 2]| ManifestFacts {
+        digest: "sha256:m".to_owned(),
+        layers: tables
+            .iter()
+            .zip(["l0", "l1"])
+            .map(|(table, digest)| LayerFacts {
+                digest: digest.to_owned(),
+                table: table.map(str::to_owned),
+            })
+            .collect(),
+    };
+    let manifests = [
+        ("oci://h/lazy:1", manifest([Some("t0"), Some("t1")])),
+        ("oci://h/liar:1", manifest([Some("other"), Some("t1")])),
+        ("oci://h/broken:1", manifest([Some("t0"), Some("t1")])),
+        ("oci://h/plain:1", manifest([None, None])),
+    ];
+    let manifests = manifests.map(|(name, manifest)| (name.to_owned(), manifest));
+    Arc::new(NotedImages {
+        manifests: manifests.into_iter().collect(),
+        ..NotedImages::default()
+    })
+}
+
+fn labels(image: &str, target: &str, layer: &str) -> Labels {
+    let labels = [
+        (TARGET, target),
+        ("containerd.io/snapshot/cri.image-ref", image),
+        ("containerd.io/snapshot/cri.layer-digest", layer),
+    ];
+    let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    labels.into_iter().collect()
+}
+
+/// Prepares the layers of an image, as containerd's unpacker does. Returns whether each was committed at once.
+fn pull(it: &Snapshotter, image: &str) -> [bool; 2] {
+    let mut parent = String::new();
+    [("c0", "l0"), ("c1", "l1")].map(|(target, layer)| {
+        let key = format!("extract {image} {target}");
+        match it.prepare(&key, &parent, labels(image, target, layer), Kind::Active) {
+            Err(Error::Exists(name)) => {
+                parent = name;
+                true
+            }
+            Ok(_) => {
+                let name = format!("{image}/{target}");
+                it.commit(&name, &key, Labels::new()).unwrap();
+                parent = name;
+                false
+            }
+            Err(error) => panic!("{error}"),
+        }
+    })
+}
+
+fn names_in(dir: &Path) -> usize {
+    fs::read_dir(dir).unwrap().count()
+}
+
+#[test]
+fn a_chain_is_mounted_while_a_container_stands_on_it() {
+    let (dir, images) = (temp_dir("snapshotter"), images());
+    let at = |name: &str| dir.path().join(name);
+    let open = || Snapshotter::open(dir.path(), Arc::<NotedImages>::clone(&images)).unwrap();
+    let it = open();
+    assert_eq!(pull(&it, "h/lazy:1"), [true, true]);
+    assert_eq!(images.mounted.lock().unwrap().len(), 0);
+    let mounts = it.prepare("a", "c1", Labels::new(), Kind::Active).unwrap();
+    let options = mounts[0].options.join(",");
+    let lower = format!("lowerdir={}", at("chains/2").display());
+    assert!(options.ends_with(&lower), "{options}");
+    let viewed = it.prepare("v", "c1", Labels::new(), Kind::View).unwrap();
+    assert_eq!(viewed[0].source, at("chains/2").display().to_string());
+    assert!(matches!(it.remove("c1"), Err(Error::State { .. })));
+    it.remove("v").unwrap();
+    // A restart takes down nothing that is needed.
+    drop(it);
+    let it = open();
+    assert_eq!(images.mounted.lock().unwrap().len(), 1);
+    assert_eq!(it.mounts("a").unwrap(), mounts);
+    it.remove("a").unwrap();
+    assert_eq!(images.mounted.lock().unwrap().len(), 0);
+    it.remove("c1").unwrap();
+    it.delete_removed().unwrap();
+    assert_eq!(*images.forgotten.lock().unwrap(), ["l1"]);
+    it.remove("c0").unwrap();
+    it.delete_removed().unwrap();
+    assert_eq!(*images.forgotten.lock().unwrap(), ["l1", "l0"]);
+    for kept in ["records", "snapshots", "chains", "trash"] {
+        assert_eq!(names_in(&at(kept)), 0, "{kept}");
+    }
+}
+
+#[test]
+fn layers_that_no_table_vouches_for_are_unpacked() {
+    let (dir, images) = (temp_dir("snapshotter"), images());
+    let it = Snapshotter::open(dir.path(), images).unwrap();
+    for image in ["h/plain:1", "h/unknown:1"] {
+        assert_eq!(pull(&it, image), [false, false], "{image}");
+    }
+    // Unpacked layers below are none of a mount.
+    let upper = labels("h/lazy:1", "c1", "l1");
+    assert!(it.prepare("k", "h/plain:1/c0", upper, Kind::Active).is_ok());
+    let mounts = it.mounts("k").unwrap();
+    assert!(mounts[0].options.join(",").ends_with("snapshots/1/fs"));
+}
+
+#[test]
+fn an_image_that_claims_the_name_of_another_ones_layer_does_not_pass_for_it() {
+    let (dir, images) = (temp_dir("snapshotter"), images());
+    let it = Snapshotter::open(dir.path(), images).unwrap();
+    assert_eq!(pull(&it, "h/lazy:1"), [true, true]);
+    // Another namespace asks for the same names: once for the same contents, once for others.
+    assert_eq!(pull(&it, "h/lazy:1"), [true, true]);
+    assert_eq!(pull(&it, "h/liar:1"), [false, false]);
+}
+
+#[test]
+fn a_container_whose_layers_cannot_be_mounted_leaves_nothing_behind() {
+    let (dir, images) = (temp_dir("snapshotter"), images());
+    let it = Snapshotter::open(dir.path(), images).unwrap();
+    assert_eq!(pull(&it, "h/broken:1"), [true, true]);
+    let failed = it.prepare("a", "c1", Labels::new(), Kind::Active);
+    let failed = failed.unwrap_err().to_string();
+    assert_eq!(failed, "oci://h/broken@sha256:m: the layer is altered");
+    assert!(matches!(it.stat("a"), Err(Error::NotFound(_))));
+    it.clean_up().unwrap();
+    for kept in ["snapshots", "chains", "trash"] {
+        assert_eq!(names_in(&dir.path().join(kept)), 0, "{kept}");
+    }
+}
+
+#[test]
+fn snapshots_are_committed_listed_updated_and_counted() {
+    let (dir, images) = (temp_dir("snapshotter"), images());
+    let it = Snapshotter::open(dir.path(), images).unwrap();
+    let label = |value: &str| Labels::from([("k".to_owned(), value.to_owned())]);
+    it.prepare("a", "", label("1"), Kind::Active).unwrap();
+    fs::write(dir.path().join("snapshots/1/fs/file"), vec![1; 10_000]).unwrap();
+    let used = it.usage("a").unwrap();
+    assert!(used.inodes == 2 && used.bytes >= 10_000, "{used:?}");
+    for refused in [
+        it.prepare("b", "a", Labels::new(), Kind::Active).err(),
+        it.prepare("b", "none", Labels::new(), Kind::View).err(),
+        it.prepare("a", "", Labels::new(), Kind::Active).err(),
+        it.prepare("", "", Labels::new(), Kind::Active).err(),
+        it.commit("n", "none", Labels::new()).err(),
+        it.update("a", &label("2"), &["parent".to_owned()]).err(),
+    ] {
+        assert!(refused.is_some());
+    }
+    it.commit("n", "a", label("2")).unwrap();
+    assert!(matches!(it.mounts("n"), Err(Error::State { .. })));
+    assert!(it.usage("n").unwrap().bytes >= 10_000);
+    it.prepare("v", "n", Labels::new(), Kind::View).unwrap();
+    assert_eq!(it.stat("v").unwrap().parent, "n");
+    let listed = it
+        .list(&["kind==committed,labels.k==2".to_owned()])
+        .unwrap();
+    assert_eq!(listed.len(), 1);
+    let field = ["labels.k".to_owned()];
+    let updated = it.update("n", &label("3"), &field).unwrap();
+    assert_eq!(updated.snapshot.labels, label("3"));
+    let updated = it.update("n", &Labels::new(), &field).unwrap();
+    assert_eq!(updated.snapshot.labels, Labels::new());
+    // Another process may not work in the same directory.
+    let second = Snapshotter::open(dir.path(), self::images());
+    assert!(matches!(second, Err(Error::Root { .. })));
+}

@@ -241,10 +241,13 @@ impl Node {
         mounts.lines().filter(|line| line.contains(&root)).count()
     }
 
+    fn status(&self) -> Value {
+        ran(self.forerun(&["status", "--json"]).output().unwrap()).json()
+    }
+
     /// Returns the process that serves the only mount.
     fn server(&self) -> Pid {
-        let status = ran(self.forerun(&["status", "--json"]).output().unwrap()).json();
-        let pid = status[0]["pid"].as_i64().unwrap();
+        let pid = self.status()[0]["pid"].as_i64().unwrap();
         Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
     }
 }
@@ -349,6 +352,14 @@ fn containers_read_on_when_the_snapshotter_and_the_server_of_their_mount_are_kil
             .contains(&name)
     });
     assert_eq!(node.run(&image, "second"), PRINTS);
+    // Of a mount whose keeper is killed as well, containers that begin later notice nothing.
+    let mounts = node.status();
+    for process in ["keeper", "pid"] {
+        let pid = mounts[0][process].as_i64().unwrap();
+        let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+    assert_eq!(node.run(&image, "third"), PRINTS);
     node.ctr("ctr", &["tasks", "rm", "--force", &name]);
     node.ctr("ctr", &["containers", "rm", &name]);
     node.remove_all();

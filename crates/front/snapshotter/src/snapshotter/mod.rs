@@ -27,8 +27,10 @@ pub struct Snapshotter {
     chains: Chains,
     manifests: Manifests,
     images: Arc<dyn Images>,
-    /// The layers whose snapshots were removed. Held while what was removed is deleted: one thread does it.
+    /// The layers whose snapshots were removed, as far as they are still kept.
     unused: Mutex<BTreeSet<String>>,
+    /// Held while what was removed is deleted: one thread does it.
+    deleting: Mutex<()>,
     has_index: bool,
 }
 
@@ -64,6 +66,7 @@ impl Snapshotter {
             manifests: Manifests::default(),
             images,
             unused: Mutex::default(),
+            deleting: Mutex::new(()),
             has_index: overlay::has_index(),
         };
         snapshotter.sweep()?;
@@ -340,18 +343,16 @@ impl Snapshotter {
     /// # Errors
     /// Files that the system keeps, as those that cannot be changed (chattr(1)).
     pub fn delete_removed(&self) -> Result<()> {
-        let mut unused = self.unused();
+        let _one = self.deleting.lock().unwrap_or_else(PoisonError::into_inner);
         let trash = self.place.trash();
         let emptied = trees::empty(&trash).map_err(Error::io(&trash));
-        let layers = std::mem::take(&mut *unused);
-        let store = self.store();
-        let needed = store.all().filter_map(|it| it.layer.as_ref());
-        let needed: BTreeSet<&String> = needed.flat_map(|layer| &layer.digests).collect();
-        let layers = layers.into_iter().filter(|it| !needed.contains(it));
-        let layers: Vec<String> = layers.collect();
-        drop(store);
+        let mut layers = std::mem::take(&mut *self.unused());
+        for layer in self.store().all().filter_map(|it| it.layer.as_ref()) {
+            layers.retain(|digest| !layer.digests.contains(digest));
+        }
         if !layers.is_empty() {
-            unused.extend(self.images.forget(layers));
+            let left = self.images.forget(layers.into_iter().collect());
+            self.unused().extend(left);
         }
         emptied
     }

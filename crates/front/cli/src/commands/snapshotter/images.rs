@@ -94,13 +94,14 @@ impl Images for MountedImages {
         if entry.is_none() {
             return Ok(false);
         }
-        match dir.metadata() {
+        // A request that the kernel answers from no cache.
+        match rustix::fs::statvfs(dir) {
             Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+            Err(rustix::io::Errno::NOTCONN) => {
                 self.unmount(dir).map_err(io::Error::other)?;
                 Ok(false)
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 

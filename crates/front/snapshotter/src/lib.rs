@@ -1,7 +1,7 @@
 //! A proxy snapshotter of containerd (docs/containerd.md).
 //!
 //! containerd asks for snapshots over gRPC: it prepares one, has a layer unpacked into it or a container write to it, and
-//! commits or removes it. This crate keeps their records ([`Store`](store::Store)), answers with mounts of overlayfs, and
+//! commits or removes it. This crate keeps their records, answers with mounts of overlayfs, and
 //! decides which layers need not be unpacked: those of an image that can be read by tables of contents become snapshots
 //! without files, and one mount of the image, of its lowest layers up to that one, stands for the whole chain.
 //!

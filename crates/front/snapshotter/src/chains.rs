@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::place::{Place, make_private};
@@ -70,7 +71,9 @@ impl Chains {
     ) {
         let dir = place.chain(id);
         self.alone(id, || {
-            if is_used() || !dir.exists() && fs::symlink_metadata(&dir).is_err() {
+            // A mount whose processes are dead gives another error.
+            let is_gone = |error: io::Error| error.kind() == ErrorKind::NotFound;
+            if is_used() || fs::symlink_metadata(&dir).is_err_and(is_gone) {
                 return;
             }
             let is_mounted = images.is_mounted(&dir);

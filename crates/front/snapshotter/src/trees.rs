@@ -156,13 +156,16 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use forerun_testkit::temp_dir;
+    use forerun_testkit::memory_dir;
 
     use super::*;
 
+    /// Bytes that the trees take.
+    const MEMORY: u64 = 64 << 20;
+
     #[test]
     fn hard_links_count_once_and_links_are_not_followed() {
-        let dir = temp_dir("usage");
+        let dir = memory_dir("usage", MEMORY);
         let at = |name: &str| dir.path().join(name);
         fs::create_dir_all(at("tree/sub")).unwrap();
         fs::create_dir(at("outside")).unwrap();
@@ -177,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_tree_is_removed_however_deep_and_wide_and_nothing_beside_it() {
-        let dir = temp_dir("trash");
+        let dir = memory_dir("trash", MEMORY);
         let at = |name: &str| dir.path().join(name);
         fs::create_dir_all(at("trash/s1/wide")).unwrap();
         fs::create_dir_all(at("trash/d0/old")).unwrap();

@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use std::collections::HashSet;
 
-use forerun_testkit::temp_dir;
+use forerun_testkit::memory_dir;
 
 use super::*;
 use crate::labels::TARGET;
 use crate::{LayerFacts, ManifestFacts};
+
+/// Bytes that the snapshots of a test take.
+const MEMORY: u64 = 16 << 20;
 
 /// Images that are mounted by a note of it.
 #[derive(Default)]
@@ -109,7 +112,7 @@ fn names_in(dir: &Path) -> usize {
 
 #[test]
 fn a_chain_is_mounted_while_a_container_stands_on_it() {
-    let (dir, images) = (temp_dir("snapshotter"), images());
+    let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
     let at = |name: &str| dir.path().join(name);
     let open = || Snapshotter::open(dir.path(), Arc::<NotedImages>::clone(&images)).unwrap();
     let it = open();
@@ -143,7 +146,7 @@ fn a_chain_is_mounted_while_a_container_stands_on_it() {
 
 #[test]
 fn layers_that_no_table_vouches_for_are_unpacked() {
-    let (dir, images) = (temp_dir("snapshotter"), images());
+    let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
     let it = Snapshotter::open(dir.path(), images).unwrap();
     for image in ["h/plain:1", "h/unknown:1"] {
         assert_eq!(pull(&it, image), [false, false], "{image}");
@@ -157,7 +160,7 @@ fn layers_that_no_table_vouches_for_are_unpacked() {
 
 #[test]
 fn an_image_that_claims_the_name_of_another_ones_layer_does_not_pass_for_it() {
-    let (dir, images) = (temp_dir("snapshotter"), images());
+    let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
     let it = Snapshotter::open(dir.path(), images).unwrap();
     assert_eq!(pull(&it, "h/lazy:1"), [true, true]);
     // Another namespace asks for the same names: once for the same contents, once for others.
@@ -167,7 +170,7 @@ fn an_image_that_claims_the_name_of_another_ones_layer_does_not_pass_for_it() {
 
 #[test]
 fn a_container_whose_layers_cannot_be_mounted_leaves_nothing_behind() {
-    let (dir, images) = (temp_dir("snapshotter"), images());
+    let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
     let it = Snapshotter::open(dir.path(), images).unwrap();
     assert_eq!(pull(&it, "h/broken:1"), [true, true]);
     let failed = it.prepare("a", "c1", Labels::new(), Kind::Active);
@@ -182,7 +185,7 @@ fn a_container_whose_layers_cannot_be_mounted_leaves_nothing_behind() {
 
 #[test]
 fn snapshots_are_committed_listed_updated_and_counted() {
-    let (dir, images) = (temp_dir("snapshotter"), images());
+    let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
     let it = Snapshotter::open(dir.path(), images).unwrap();
     let label = |value: &str| Labels::from([("k".to_owned(), value.to_owned())]);
     it.prepare("a", "", label("1"), Kind::Active).unwrap();

@@ -1,5 +1,6 @@
 //! Listings of directories and walks of trees, as iterators of entries.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -211,7 +212,7 @@ impl Iterator for ReadDir {
 /// [`Limits::walk_bytes`](crate::Limits::walk_bytes). An error concerns one entry or directory, which its
 /// path names; the walk goes on with the next. It ends on any image.
 pub struct Walk<'i> {
-    image: &'i Image,
+    image: Cow<'i, Image>,
     start: PathBuf,
     walk: forerun_vfs::Walk<'i>,
 }
@@ -224,13 +225,24 @@ impl fmt::Debug for Walk<'_> {
     }
 }
 
+impl Walk<'static> {
+    /// Creates the walk of a node, which keeps the image open. `start` is its path in entries and errors.
+    pub(crate) fn shared(image: Image, start: &Path, node: NodeId) -> Self {
+        Self {
+            walk: image.reader().shared_walk(node),
+            image: Cow::Owned(image),
+            start: start.to_path_buf(),
+        }
+    }
+}
+
 impl<'i> Walk<'i> {
     /// Creates the walk of a node. `start` is its path in entries and errors.
     pub(crate) fn new(image: &'i Image, start: &Path, node: NodeId) -> Self {
         Self {
-            image,
-            start: start.to_path_buf(),
             walk: image.reader().walk(node),
+            image: Cow::Borrowed(image),
+            start: start.to_path_buf(),
         }
     }
 
@@ -262,7 +274,7 @@ impl Iterator for Walk<'_> {
         let path = self.path(&met.path);
         Some(match met.metadata {
             Ok(metadata) => Ok(DirEntry {
-                image: self.image.clone(),
+                image: Image::clone(&self.image),
                 path,
                 node: met.node,
                 kind: metadata.kind,

@@ -247,6 +247,24 @@ impl Image {
         Ok(Walk::new(self, path, node))
     }
 
+    /// Returns a walk as [`walk_from`](Self::walk_from) does, which keeps the image open: for a caller that
+    /// cannot borrow it, as an iterator of another language.
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// let walk = forerun::Image::open("x.sqsh")?.into_walk("/etc")?;
+    /// assert_eq!(walk.count(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`metadata`](Self::metadata).
+    pub fn into_walk(self, path: impl AsRef<Path>) -> Result<Walk<'static>> {
+        let path = path.as_ref();
+        let node = self.at(path, || self.find(path, FollowLast::Yes))?;
+        Ok(Walk::shared(self, path, node))
+    }
+
     /// Returns the extended attributes of a file or directory. Symbolic links are followed.
     ///
     /// ```

@@ -1,6 +1,8 @@
 //! The walk over a tree: depth first, in the image's order, iterative and bounded.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use forerun_io::u64_from;
 
@@ -104,8 +106,8 @@ impl Batch {
 /// directory on the way to the current place: an eighth of [`Limits::walk_bytes`], and 8 KiB for
 /// each level of depth.
 pub struct Walk<'a> {
-    fs: &'a dyn FileSystem,
-    limits: &'a Limits,
+    fs: Driver<'a>,
+    limits: Cow<'a, Limits>,
     levels: Vec<Level>,
     path: Vec<u8>,
     seen: u64,
@@ -118,21 +120,45 @@ pub struct Walk<'a> {
     enter: Option<NodeId>,
 }
 
+/// The driver of a walk: the caller's, or kept open by the walk.
+enum Driver<'a> {
+    Borrowed(&'a dyn FileSystem),
+    Shared(Arc<dyn FileSystem>),
+}
+
+impl Driver<'_> {
+    fn get(&self) -> &dyn FileSystem {
+        match self {
+            Self::Borrowed(fs) => *fs,
+            Self::Shared(fs) => &**fs,
+        }
+    }
+}
+
+impl Walk<'static> {
+    /// Creates a walk as [`new`](Self::new) does, which keeps the filesystem open itself.
+    #[must_use]
+    pub fn shared(fs: Arc<dyn FileSystem>, start: NodeId, limits: Limits) -> Self {
+        Self::of(Driver::Shared(fs), start, Cow::Owned(limits))
+    }
+}
+
 impl<'a> Walk<'a> {
     /// Creates a walk of `start` and everything below it.
     #[must_use]
     pub fn new(fs: &'a dyn FileSystem, start: NodeId, limits: &'a Limits) -> Self {
+        Self::of(Driver::Borrowed(fs), start, Cow::Borrowed(limits))
+    }
+
+    fn of(fs: Driver<'a>, start: NodeId, limits: Cow<'a, Limits>) -> Self {
+        let names = fs.get().volume().names_max.unwrap_or(u64::MAX);
         Self {
             fs,
-            limits,
             levels: Vec::new(),
             path: Vec::new(),
             seen: 0,
-            most: fs
-                .volume()
-                .names_max
-                .unwrap_or(u64::MAX)
-                .min(limits.tree_entries),
+            most: names.min(limits.tree_entries),
+            limits,
             held: 0,
             start: Some(start),
             enter: None,
@@ -184,7 +210,7 @@ impl<'a> Walk<'a> {
         let budget = budget.min(self.most.saturating_sub(self.seen));
         let mut batch = Batch::default();
         let (mut over, mut next) = (false, None);
-        let result = self.fs.read_dir(level.node, from, &mut |entry| {
+        let result = self.fs.get().read_dir(level.node, from, &mut |entry| {
             if u64_from(batch.entries.len()) >= budget {
                 over = true;
                 return ControlFlow::Break(());
@@ -220,7 +246,7 @@ impl<'a> Walk<'a> {
     }
 
     fn entry(&mut self, node: NodeId) -> WalkEntry {
-        let metadata = self.fs.metadata(node);
+        let metadata = self.fs.get().metadata(node);
         if metadata
             .as_ref()
             .is_ok_and(|metadata| metadata.kind == FileType::Directory)

@@ -53,6 +53,42 @@ struct Progress {
     files: VecDeque<(bool, u64)>,
 }
 
+/// Lists of files.
+impl Reader {
+    /// Sorts regular files by where their first byte is, so that reading them in this order reads
+    /// the image forward. Files that cannot be mapped come first.
+    pub fn physical_order(&self, nodes: &mut [NodeId]) {
+        nodes.sort_by_cached_key(|&node| first_place(self, node));
+    }
+
+    /// Creates a stream over many files in the given order, with readahead across them.
+    #[must_use]
+    pub fn bulk(&self, nodes: Vec<NodeId>) -> Bulk {
+        Bulk::new(self.clone(), nodes)
+    }
+
+    /// Creates a stream over many files in [physical order](Self::physical_order), which is the
+    /// fastest: requests follow the image, and blocks of one file only are not cached.
+    #[must_use]
+    pub fn bulk_by_place(&self, nodes: Vec<NodeId>) -> Bulk {
+        Bulk::by_place(self.clone(), nodes)
+    }
+
+    /// Returns the place of the first byte of a file, for [`bulk_at`](Self::bulk_at): the start of the image for
+    /// files that cannot be mapped.
+    #[must_use]
+    pub fn place(&self, node: NodeId) -> (BlobId, u64) {
+        first_place(self, node)
+    }
+
+    /// Creates a stream as [`bulk_by_place`](Self::bulk_by_place) does, for a caller that has asked for the
+    /// [`place`](Self::place) of each file, on several threads for instance.
+    #[must_use]
+    pub fn bulk_at(&self, places: Vec<((BlobId, u64), NodeId)>) -> Bulk {
+        Bulk::of_places(self.clone(), places)
+    }
+}
+
 impl Bulk {
     pub(crate) fn new(reader: Reader, nodes: Vec<NodeId>) -> Self {
         let file = |node| Listed {
@@ -65,9 +101,14 @@ impl Bulk {
     /// Creates a list in the order of the files' places. Equal files that are stored once begin in
     /// the same place, so they become neighbours, and their blocks count as shared.
     pub(crate) fn by_place(reader: Reader, nodes: Vec<NodeId>) -> Self {
-        let shares_blocks = reader.fs().volume().shares_blocks;
         let place = |node| (first_place(&reader, node), node);
-        let mut places: Vec<_> = nodes.into_iter().map(place).collect();
+        let places = nodes.into_iter().map(place).collect();
+        Self::of_places(reader, places)
+    }
+
+    /// Creates a list in the order of the places that the caller has asked for.
+    pub(crate) fn of_places(reader: Reader, mut places: Vec<((BlobId, u64), NodeId)>) -> Self {
+        let shares_blocks = reader.fs().volume().shares_blocks;
         places.sort_by_key(|&(place, _)| place);
         let is_at = |at: Option<usize>, place| {
             at.and_then(|at| places.get(at))
@@ -195,7 +236,7 @@ impl Bulk {
 
 /// Returns the place of the first byte of a file: the start of the image for files without data of
 /// their own, and for files that the driver cannot map.
-pub fn first_place(reader: &Reader, node: NodeId) -> (BlobId, u64) {
+fn first_place(reader: &Reader, node: NodeId) -> (BlobId, u64) {
     let mut first = (BlobId::IMAGE, 0);
     let _fails_when_read = reader.fs().map(node, 0..1, &mut |extent| {
         first = match extent.place {

@@ -20,7 +20,6 @@ use crate::pool::Pool;
 use crate::read::{Assembly, Blobs, Blocks, Decoded, Moves, Stored};
 use crate::tuning::{AHEAD_BUDGET, FILE_GAP, LONG_READ, READS_IN_FLIGHT, TREE_FILE};
 use crate::{Data, EngineOptions, MetadataSource};
-use bulk::first_place;
 use sink::Pusher;
 
 pub use bulk::{Bulk, TakenFile};
@@ -184,6 +183,13 @@ impl Reader {
     pub fn walk(&self, start: NodeId) -> Walk<'_> {
         self.prefetch_metadata();
         Walk::new(self.fs(), start, self.limits())
+    }
+
+    /// Returns a walk as [`walk`](Self::walk) does, which keeps the image open itself.
+    #[must_use]
+    pub fn shared_walk(&self, start: NodeId) -> Walk<'static> {
+        self.prefetch_metadata();
+        Walk::shared(Arc::clone(&self.inner.fs), start, self.limits().clone())
     }
 
     /// Returns the same reader for a front end that takes small files before they are asked for: what
@@ -357,25 +363,6 @@ impl Reader {
             ControlFlow::Break(())
         })?;
         Ok(first)
-    }
-
-    /// Sorts regular files by where their first byte is, so that reading them in this order reads
-    /// the image forward. Files that cannot be mapped come first.
-    pub fn physical_order(&self, nodes: &mut [NodeId]) {
-        nodes.sort_by_cached_key(|&node| first_place(self, node));
-    }
-
-    /// Creates a stream over many files in the given order, with readahead across them.
-    #[must_use]
-    pub fn bulk(&self, nodes: Vec<NodeId>) -> Bulk {
-        Bulk::new(self.clone(), nodes)
-    }
-
-    /// Creates a stream over many files in [physical order](Self::physical_order), which is the
-    /// fastest: requests follow the image, and blocks of one file only are not cached.
-    #[must_use]
-    pub fn bulk_by_place(&self, nodes: Vec<NodeId>) -> Bulk {
-        Bulk::by_place(self.clone(), nodes)
     }
 
     /// Reads `range` of a file, all of which lies in `extent`.

@@ -3,6 +3,11 @@
 //! A damaged image and a failing source are both `EIO`, which programs that read files know how to
 //! report. What exactly failed, and where, goes to the log.
 
+use std::error::Error as StdError;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use forerun::Cause;
 use forerun_vfs::{Error, is_for_want_of_room};
 use fuser::Errno;
 
@@ -36,6 +41,67 @@ pub fn errno(error: &Error) -> Errno {
     }
 }
 
+/// Returns the errno, as a number, for an error of the library or of a front end: that of the first cause which
+/// has one. For programs whose callers know errno, as those in C and Python.
+#[must_use]
+pub fn errno_of(error: &(dyn StdError + 'static)) -> i32 {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(errno) = known(error) {
+            return errno.code();
+        }
+        next = error.source();
+    }
+    Errno::EIO.code()
+}
+
+/// Returns the errno of this error, causes aside.
+fn known(error: &(dyn StdError + 'static)) -> Option<Errno> {
+    if let Some(error) = error.downcast_ref::<forerun::Error>() {
+        return Some(match error.cause() {
+            Cause::Image(error) => errno(error),
+            Cause::Open(source) => of_io(source),
+            _ => of_kind(error.kind()),
+        });
+    }
+    if let Some(error) = error.downcast_ref::<Error>() {
+        return Some(errno(error));
+    }
+    if let Some(source) = error.downcast_ref::<Arc<io::Error>>() {
+        return Some(of_io(source));
+    }
+    error.downcast_ref::<io::Error>().map(of_io)
+}
+
+/// Returns the errno of an error of the system, or of one that carries another.
+fn of_io(error: &io::Error) -> Errno {
+    if let Some(code) = error.raw_os_error() {
+        return Errno::from_i32(code);
+    }
+    match error.get_ref().and_then(|inner| known(inner)) {
+        Some(errno) => errno,
+        None => of_kind(error.kind()),
+    }
+}
+
+/// Returns the errno that stands for a kind.
+fn of_kind(kind: ErrorKind) -> Errno {
+    match kind {
+        ErrorKind::NotFound => Errno::ENOENT,
+        ErrorKind::PermissionDenied => Errno::EACCES,
+        ErrorKind::AlreadyExists => Errno::EEXIST,
+        ErrorKind::NotADirectory => Errno::ENOTDIR,
+        ErrorKind::IsADirectory => Errno::EISDIR,
+        ErrorKind::InvalidInput => Errno::EINVAL,
+        ErrorKind::Unsupported => Errno::EOPNOTSUPP,
+        ErrorKind::ResourceBusy => Errno::EBUSY,
+        ErrorKind::TimedOut => Errno::ETIMEDOUT,
+        ErrorKind::NetworkUnreachable => Errno::ENETUNREACH,
+        ErrorKind::StorageFull => Errno::ENOSPC,
+        _ => Errno::EIO,
+    }
+}
+
 /// Returns whether `error` belongs in the log: the caller did nothing wrong, and errno does not tell.
 pub fn worth_logging(error: &Error) -> bool {
     matches!(
@@ -63,6 +129,29 @@ mod tests {
             assert_eq!(error.kind(), kind);
             assert_eq!(errno(&error).code(), expected.code(), "{error}");
             assert_eq!(worth_logging(&error), logged, "{error}");
+        }
+    }
+
+    #[test]
+    fn the_first_cause_that_has_an_errno_gives_it() {
+        let unreadable = io::Error::from_raw_os_error(Errno::EACCES.code());
+        let inner = io::Error::other(forerun::Error::from(Error::NotFound));
+        let mount = crate::MountError::Mountpoint {
+            path: "/mnt".into(),
+            source: ErrorKind::NotADirectory.into(),
+        };
+        let rows: [(Box<dyn StdError>, Errno); 5] = [
+            (Box::new(Error::IsADirectory), Errno::EISDIR),
+            (
+                Box::new(forerun::Error::from(Error::io(0, 0, unreadable))),
+                Errno::EACCES,
+            ),
+            (Box::new(inner), Errno::ENOENT),
+            (Box::new(mount), Errno::ENOTDIR),
+            (Box::new(std::fmt::Error), Errno::EIO),
+        ];
+        for (error, expected) in rows {
+            assert_eq!(errno_of(&*error), expected.code(), "{error}");
         }
     }
 
@@ -134,13 +223,13 @@ mod tests {
                 true,
             ),
             (
-                Error::write(0, 512, io::ErrorKind::StorageFull.into()),
+                Error::write(0, 512, ErrorKind::StorageFull.into()),
                 "write",
                 Errno::ENOSPC,
                 false,
             ),
             (
-                Error::write(0, 0, io::ErrorKind::QuotaExceeded.into()),
+                Error::write(0, 0, ErrorKind::QuotaExceeded.into()),
                 "write",
                 Errno::ENOSPC,
                 false,
@@ -179,14 +268,14 @@ mod tests {
                     BlobName::Object {
                         path: b"ab/cd".to_vec(),
                     },
-                    io::Error::from(io::ErrorKind::NotFound),
+                    io::Error::from(ErrorKind::NotFound),
                 ),
                 "blob",
                 Errno::EIO,
                 true,
             ),
             (
-                Error::io(0, 512, io::Error::from(io::ErrorKind::PermissionDenied)),
+                Error::io(0, 512, io::Error::from(ErrorKind::PermissionDenied)),
                 "io",
                 Errno::EIO,
                 true,

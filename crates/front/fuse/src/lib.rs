@@ -66,6 +66,7 @@ mod written;
 pub use channel::{Channel, timespec};
 pub use counts::{Operation, RequestCounts};
 pub use descriptor::is_descriptor;
+pub use errno::errno_of;
 pub use error::{HandoverError, MountError, UmountError};
 pub use forerun::{Image, MountEntry, Reader, Volume, VolumeMut, is_mounted_for_writing, mounts};
 pub use handover::{FromKeeper, FromServer, Giver, Inherited, Kept, Turn};

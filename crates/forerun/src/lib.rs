@@ -19,7 +19,7 @@
 //! | ask for metadata, links, attributes | [`Image::metadata`], [`Image::read_link`], [`Image::xattrs`] |
 //! | open several images as one tree, as containers stack layers | [`Image::open_layers`] |
 //! | open an image at a server (feature `remote`) | [`Image::open`] with its address |
-//! | make an image | [`Writer`], [`build`] |
+//! | make an image | [`PackOptions`], [`Writer`], [`build`] |
 //!
 //! Paths resolve inside the image: no `..` and no symbolic link leads out of it. Their errors are [`Error`],
 //! which names the image and the path and converts into an [`io::Error`](std::io::Error) of the same kind.
@@ -76,6 +76,8 @@ mod known_digests;
 mod layers;
 mod locking;
 pub mod locks;
+#[cfg(feature = "write")]
+mod named_writer;
 #[cfg(feature = "composefs")]
 pub mod objects;
 #[cfg(all(feature = "remote", feature = "tar"))]
@@ -83,6 +85,8 @@ mod on_disk;
 mod open;
 mod opened;
 mod options;
+#[cfg(feature = "write")]
+mod pack;
 #[cfg(feature = "exfat")]
 mod part;
 mod payload;
@@ -123,13 +127,13 @@ pub use forerun_codec::{
 pub use forerun_composefs as composefs;
 #[cfg(all(feature = "composefs", feature = "write"))]
 pub use forerun_composefs::write::ComposefsOptions;
-pub use forerun_engine::{Bulk, Data, EngineOptions, MemoryUse, Reader, Volume};
+pub use forerun_engine::{Bulk, Data, EngineOptions, MemoryUse, Reader, TakenFile, Volume};
 #[cfg(all(feature = "erofs", feature = "write"))]
 pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFragments};
 #[cfg(all(feature = "exfat", feature = "write"))]
 pub use forerun_exfat::write::ExfatOptions;
 pub use forerun_io::{
-    AlignedBuffer, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
+    AlignedBuffer, BlobId, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
     FileSource, IoStats, Limits, MemoryDevice, MemoryLimit, MemorySource, MountEntry, Mountpoint,
     Observer, OutputFile, Purpose, ReadAt, Sight, StatsSnapshot, Structure, TraceRecord, TraceRow,
     TraceSummary, TraceWriter, Unpoisoned, VisibleMount, Window, find_mount,
@@ -156,6 +160,8 @@ pub use locks::InUse;
 #[cfg(all(feature = "remote", feature = "tar"))]
 pub use on_disk::DiskImage;
 pub use options::OpenOptions;
+#[cfg(feature = "write")]
+pub use pack::{PackError, PackOptions, Packed};
 pub use payload::Container;
 pub use registry::{format_names, formats};
 #[cfg(feature = "exfat")]

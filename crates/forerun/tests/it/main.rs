@@ -8,6 +8,7 @@ mod from_image;
 mod layers;
 mod metadata;
 mod open;
+mod packing;
 mod paths;
 mod payload;
 mod squashfs;

@@ -1,0 +1,129 @@
+//! Writers by the names of their format and compressor.
+
+#[cfg(feature = "erofs")]
+use forerun_codec::FillEncoding;
+#[cfg(feature = "squashfs")]
+use forerun_codec::{BcjSet, Encoding, LzoAlgorithm, ZlibStrategies};
+
+use crate::pack::{PackError, PackOptions};
+use crate::writer::Writer;
+
+impl PackOptions {
+    /// Returns the writer that the options name.
+    ///
+    /// # Errors
+    /// [`PackError::Option`] for a name that there is not, and a level that the compressor does not have.
+    pub fn writer(&self) -> Result<Writer, PackError> {
+        match self.format.as_str() {
+            #[cfg(feature = "squashfs")]
+            "squashfs" => self.squashfs().map(Writer::Squashfs),
+            #[cfg(feature = "erofs")]
+            "erofs" => self.erofs().map(Writer::Erofs),
+            #[cfg(feature = "romfs")]
+            "romfs" => {
+                self.plain()?;
+                Ok(Writer::Romfs(crate::RomfsOptions::default()))
+            }
+            #[cfg(feature = "exfat")]
+            "exfat" => {
+                self.plain()?;
+                let options = crate::ExfatOptions::default();
+                Ok(Writer::Exfat(options))
+            }
+            other => Err(PackError::Option(format!(
+                "format {other}: those that can be packed are {}",
+                Self::FORMATS.join(", ")
+            ))),
+        }
+    }
+
+    /// The formats that a directory can be packed into. A composefs image also needs a store of objects, so it
+    /// is not one of them: [`Writer`] makes it.
+    pub const FORMATS: &'static [&'static str] = &[
+        #[cfg(feature = "squashfs")]
+        "squashfs",
+        #[cfg(feature = "erofs")]
+        "erofs",
+        #[cfg(feature = "romfs")]
+        "romfs",
+        #[cfg(feature = "exfat")]
+        "exfat",
+    ];
+
+    #[cfg(feature = "squashfs")]
+    fn squashfs(&self) -> Result<crate::SquashfsOptions, PackError> {
+        let name = self.compressor.as_deref().unwrap_or("gzip");
+        let level = |range, default| self.level(name, range, default);
+        let encoding = match name {
+            "gzip" => Encoding::Zlib {
+                level: level(1..=9, 9)?,
+                window_bits: 15,
+                strategies: ZlibStrategies::default(),
+            },
+            "zstd" => Encoding::Zstd {
+                level: level(1..=22, 15)?,
+            },
+            "lz4" | "lz4hc" | "lzo" | "xz" | "lzma" => {
+                self.no_level(name)?;
+                match name {
+                    "lz4" => Encoding::Lz4 { high: false },
+                    "lz4hc" => Encoding::Lz4 { high: true },
+                    "lzo" => Encoding::Lzo {
+                        algorithm: LzoAlgorithm::default(),
+                        level: 8,
+                    },
+                    "xz" => Encoding::Xz {
+                        dictionary: None,
+                        filters: BcjSet::default(),
+                    },
+                    _ => Encoding::Lzma,
+                }
+            }
+            other => return Err(self.no_compressor(other)),
+        };
+        let defaults = crate::SquashfsOptions::default();
+        Ok(crate::SquashfsOptions {
+            encoding,
+            block_size: self.block_size.unwrap_or(defaults.block_size),
+            threads: self.threads,
+            xattrs: !self.no_xattrs,
+            ..defaults
+        })
+    }
+
+    #[cfg(feature = "erofs")]
+    fn erofs(&self) -> Result<crate::ErofsOptions, PackError> {
+        let name = self.compressor.as_deref().unwrap_or("none");
+        let level = |range, default| self.level(name, range, default);
+        let defaults = crate::ErofsOptions::default();
+        let block_size = self.block_size.unwrap_or(defaults.block_size);
+        let encoding = match name {
+            "none" | "lz4" => {
+                self.no_level(name)?;
+                (name == "lz4").then_some(FillEncoding::Lz4)
+            }
+            "lz4hc" => Some(FillEncoding::Lz4Hc {
+                level: level(1..=12, 9)?,
+            }),
+            "deflate" => Some(FillEncoding::Deflate {
+                level: level(1..=12, 6)?,
+            }),
+            "zstd" => Some(FillEncoding::Zstd {
+                level: level(1..=22, 3)?,
+                // The most that Linux takes.
+                window_log: 20,
+            }),
+            other => return Err(self.no_compressor(other)),
+        };
+        Ok(crate::ErofsOptions {
+            block_size,
+            compression: encoding.map(|encoding| crate::Compression {
+                cluster_size: block_size,
+                ..crate::Compression::new(encoding)
+            }),
+            threads: self.threads,
+            xattrs: !self.no_xattrs,
+            ..defaults
+        })
+    }
+}

@@ -12,7 +12,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
 FORERUN := $(DIST)/stripped/forerun
 
-.PHONY: help demo test test-guest bench fuzz packages release install uninstall clean
+.PHONY: help demo test test-guest bench fuzz packages python release install uninstall clean
 
 help:
 	@echo 'make demo        build, then measure five systems: the legacy way against ours'
@@ -21,6 +21,7 @@ help:
 	@echo 'make bench       a file in an image against the image itself: time and requests'
 	@echo 'make fuzz        one minute for each fuzz target (cargo-fuzz), then a table of findings'
 	@echo 'make packages    install the Debian packages that the tests use; FORERUN_INSTALL=yes: do not ask'
+	@echo 'make python      the wheel of the Python package, in $(TARGET)/wheels'
 	@echo 'make release     the program as it is installed, in $(DIST)/stripped'
 	@echo 'make install     program, man pages, completions, mount helper; PREFIX=$(PREFIX)'
 	@echo '                 DEBUG=1: debug information too, in a file of its own'
@@ -49,6 +50,17 @@ fuzz:
 
 packages:
 	$(CARGO) xtask packages
+
+# The packages of Python are those of the tests, maturin among them. A wheel that is larger than users expect fails.
+python: packages
+	rm -f $(TARGET)/wheels/*
+	cd python && $(CURDIR)/target/tools/python/bin/maturin build --profile dist --locked --strip \
+	  --out $(abspath $(TARGET))/wheels
+	cd python && $(CURDIR)/target/tools/python/bin/maturin sdist --out $(abspath $(TARGET))/wheels
+	@for wheel in $(TARGET)/wheels/*.whl; do \
+	  size=$$(stat -c %s $$wheel); echo "$$wheel: $$size bytes"; \
+	  [ $$size -le 8388608 ] || { echo 'larger than 8 MiB'; exit 1; }; \
+	done
 
 # Not made again by `sudo make install`, where there may be no cargo.
 $(FORERUN):

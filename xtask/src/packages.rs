@@ -1,5 +1,6 @@
 //! Programs that the tests use and the workspace does not hold: Debian packages, listed in
-//! `tools/debian-packages.txt` only, an object store from crates.io, and the kernel of the guest.
+//! `tools/debian-packages.txt` only, an object store from crates.io, packages of Python, listed in
+//! `python/requirements-test.txt`, and the kernel of the guest.
 //!
 //! The machine is the user's: packages are installed only with consent, and none that is installed is
 //! upgraded for them.
@@ -27,6 +28,7 @@ pub fn install(root: &Path) -> Result<()> {
     install_missing(root)?;
     open_fuse_to_users()?;
     install_object_store(root)?;
+    install_python_packages(root)?;
     match require::in_ci() {
         true => guest::install_kernel(root),
         false => Ok(()),
@@ -43,6 +45,38 @@ fn install_object_store(root: &Path) -> Result<()> {
     install.env("CARGO_PROFILE_DEV_DEBUG", "0");
     install.env_remove("CARGO_TARGET_DIR");
     process::run(&mut install)
+}
+
+/// Installs the packages of Python that its tests use into `target/tools/python`, where that has not been done.
+fn install_python_packages(root: &Path) -> Result<()> {
+    let list = fs::read(root.join("python/requirements-test.txt"))?;
+    let dir = root.join("target/tools/python");
+    // Written last: it says what is installed.
+    let installed = dir.join("requirements.txt");
+    if fs::read(&installed).is_ok_and(|installed| installed == list) {
+        return Ok(());
+    }
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv", "--clear"]).arg(&dir);
+    let mut pip = Command::new(dir.join("bin/python"));
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]);
+    pip.args(["--no-deps", "--only-binary=:all:", "--requirement"]);
+    pip.arg(root.join("python/requirements-test.txt"));
+    let made = process::run(&mut venv).and_then(|()| process::run(&mut pip));
+    match made {
+        Ok(()) => Ok(fs::write(installed, list)?),
+        Err(error) if require::in_ci() => Err(error.context("packages of Python")),
+        Err(error) => {
+            println!("SKIP: the tests of the Python package are skipped: {error:#}");
+            Ok(())
+        }
+    }
 }
 
 /// The changes of the machine that the user agreed to.

@@ -30,10 +30,11 @@ const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// The packages whose tests make mounts and mount namespaces by the dozen. A namespace keeps a
 /// copy of each mount there is, and with it the mount's image busy: these run one after the other.
-const ONE_AT_A_TIME: [&str; 3] = [
+const ONE_AT_A_TIME: [&str; 4] = [
     "crates/front/cli",
     "crates/front/fuse",
     "crates/front/kernel",
+    "python",
 ];
 
 /// A test program, and the folder of its package, in which cargo starts tests.

@@ -29,7 +29,7 @@ pub enum Room {
     Library,
     /// `crates/front/*`: what users meet.
     Front,
-    /// `crates/front/cli` and other programs, which put front ends together.
+    /// `crates/front/cli`, and the libraries for C and Python: they put front ends together.
     Program,
     /// `crates/front/sandbox`: what a process gives up.
     Sandbox,
@@ -57,12 +57,13 @@ impl Room {
             ["crates", "formats", _, ..] => (Self::Format, 3),
             ["crates", "store", "cache", ..] => (Self::Cache, 3),
             ["crates", "store", "remote", ..] => (Self::Remote, 3),
-            ["crates", "front", "cli" | "python", ..] => (Self::Program, 3),
+            ["crates", "front", "c" | "cli", ..] => (Self::Program, 3),
             ["crates", "front", "sandbox", ..] => (Self::Sandbox, 3),
             ["crates", "front", _, ..] => (Self::Front, 3),
             ["crates", "test", "kit", ..] => (Self::Test, 3),
             ["crates", "test", "servers", ..] => (Self::Servers, 3),
             ["crates", "test", "fuzzing", ..] => (Self::Observer, 3),
+            ["python", ..] => (Self::Program, 1),
             ["fuzz" | "benches" | "xtask", ..] => (Self::Observer, 1),
             _ => return None,
         };
@@ -136,6 +137,7 @@ mod tests {
                 Some((Room::Program, "crates/front/cli")),
             ),
             ("crates/front/new", Some((Room::Front, "crates/front/new"))),
+            ("python/src/lib.rs", Some((Room::Program, "python"))),
             (
                 "crates/test/servers/src/lib.rs",
                 Some((Room::Servers, "crates/test/servers")),

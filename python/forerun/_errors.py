@@ -1,0 +1,94 @@
+"""Errors: subclasses of OSError, with the place in the image."""
+
+from __future__ import annotations
+
+import errno as _errno
+from typing import Optional, Tuple, Type
+
+
+class Error(OSError):
+    """An error of an image or of a file in it.
+
+    ``errno`` and ``strerror`` are as in any OSError, and ``filename`` is the path that failed. An error of a missing
+    file is a FileNotFoundError too, and so on: ``except FileNotFoundError`` catches it.
+    """
+
+    #: Path or address of the image, where the error is about one.
+    image: Optional[str] = None
+    #: Path in the image (or of the file on disk, where that failed).
+    path: Optional[str] = None
+    #: Byte of the image at which reading or checking failed.
+    offset: Optional[int] = None
+
+    def __str__(self) -> str:
+        names = [name for name in (self.image, self.path) if name is not None]
+        return f"[Errno {self.errno}] " + ": ".join([*names, str(self.strerror)])
+
+    def __reduce__(self):
+        # With the attributes, for errors that travel between processes.
+        state = {name: getattr(self, name) for name in ("image", "path", "offset")}
+        return (type(self), (self.errno, self.strerror, self.filename), state)
+
+
+class DamagedImageError(Error):
+    """The image contradicts itself or its specification, or ends too early."""
+
+
+class UnknownFormatError(Error):
+    """No driver knows these bytes."""
+
+
+class UnsupportedError(Error):
+    """A valid image, or a request, that needs something which is not supported."""
+
+
+class LimitError(Error):
+    """The image asks for more than a limit allows: see ``read_limit`` of `forerun.open`."""
+
+
+_BY_KIND = {
+    "corrupt": DamagedImageError,
+    "unknown_format": UnknownFormatError,
+    "unsupported": UnsupportedError,
+    "limit": LimitError,
+}
+
+
+def _also(base: Type[OSError]) -> Type[Error]:
+    """Returns the class of errors that are of the builtin class too."""
+    made = _COMBINED.get(base)
+    if made is None:
+        made = type(base.__name__, (Error, base), {"__module__": __name__})
+        globals()[base.__name__] = made  # Where pickle looks for it.
+        _COMBINED[base] = made
+    return made
+
+
+_COMBINED: dict = {}
+for _number in (
+    _errno.ENOENT,
+    _errno.EACCES,
+    _errno.EEXIST,
+    _errno.ENOTDIR,
+    _errno.EISDIR,
+    _errno.ETIMEDOUT,
+    _errno.EINTR,
+    _errno.ECONNREFUSED,
+):
+    _also(type(OSError(_number, "")))
+
+
+def make(
+    kind: str,
+    errno: int,
+    text: str,
+    names: Tuple[Optional[str], Optional[str]],
+    offset: Optional[int],
+) -> Error:
+    """Makes the exception of an error in the library. Paths come as Python decodes names of files."""
+    image, path = (None if name is None else str(name) for name in names)
+    builtin = type(OSError(errno, ""))
+    cls = _BY_KIND.get(kind) or (Error if builtin is OSError else _also(builtin))
+    error = cls(errno, text, path if path is not None else image)
+    error.image, error.path, error.offset = image, path, offset
+    return error

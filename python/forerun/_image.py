@@ -1,0 +1,316 @@
+"""The image, with what needs no Rust."""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import posixpath
+from typing import Any, Iterable, Iterator, List, Optional, Tuple
+
+from . import _forerun
+from ._file import File
+from ._path import ImagePath
+
+#: Memory that read_many takes for contents, in bytes.
+MEMORY = 64 << 20
+
+
+def open(source, **options) -> "Image":
+    """Opens an image.
+
+    `source` is a path, an address (``https://``, ``s3://``, ``oci://``), a binary file object that can seek, or a
+    list of paths and addresses that are shown as one tree, the lowest layer first.
+
+    Keywords, all optional:
+
+    - ``offset``, ``size``: the part of the source that is the image, in bytes.
+    - ``format``: one of `format_names`, where it is not to be found by content.
+    - ``cache``: bytes that decoded blocks may take; ``readahead``: bytes read ahead of a sequential reader;
+      ``threads``: threads that read and decode ahead.
+    - ``read_limit``: the longest file that `Image.read` reads whole, in bytes; 1 GiB.
+    - ``devices``: files with data that an EROFS image keeps outside; ``objects``, ``verity``, ``digest``: of
+      composefs images; ``rescue``: reads as much as it can of a damaged exFAT volume.
+    - ``cache_dir``, ``cache_limit``, ``mirrors``, ``offline``, ``timeout`` (seconds), ``require_verified``,
+      ``ca_file``: of images at servers.
+
+    Raises `Error` if it cannot be read, and `UnknownFormatError` if it is no image.
+    """
+    return Image(source, **options)
+
+
+class Image(_forerun.Image):
+    """An open image: the methods take paths in it.
+
+    It is a context manager. Threads may share it; all reading is done without the interpreter's lock. A process that
+    was forked opens it again at its first use, and a pickle of it is opened where it is loaded.
+    """
+
+    def __new__(cls, source, **options):
+        self = super().__new__(cls, source, **options)
+        self._source, self._options = source, options
+        if not hasattr(source, "read"):
+            self._source = self.name if not isinstance(source, list) else source
+        return self
+
+    def __enter__(self) -> "Image":
+        return self
+
+    def __exit__(self, *_raised) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else self.format
+        return f"<forerun.Image {self.name!r} {state}>"
+
+    def __reduce__(self):
+        if hasattr(self._source, "read"):
+            raise TypeError("an image in a file object cannot be pickled")
+        return (_open_again, (type(self), self._source, self._options))
+
+    def open(
+        self,
+        path,
+        mode: str = "rb",
+        buffering: int = -1,
+        encoding: Optional[str] = None,
+        errors: Optional[str] = None,
+        newline: Optional[str] = None,
+    ):
+        """Opens a file to read, as the builtin `open` does.
+
+        Binary modes return a `File`, an ``io.RawIOBase`` that buffers by itself; text modes an ``io.TextIOWrapper``.
+        """
+        if set(mode) - set("rbt") or "r" not in mode or ("b" in mode and "t" in mode):
+            if set(mode) & set("wax+"):
+                raise io.UnsupportedOperation("images are opened to read")
+            raise ValueError(f"invalid mode: {mode!r}")
+        raw = File(self.open_raw(path), os.fsdecode(path))
+        if mode in ("r", "rt", "tr"):
+            buffered = io.BufferedReader(raw, buffering if buffering > 1 else 128 << 10)
+            return io.TextIOWrapper(buffered, encoding or "utf-8", errors, newline)
+        if encoding or errors or newline:
+            raise ValueError("binary mode takes no encoding, errors or newline")
+        return raw
+
+    def lstat(self, path="/"):
+        """Returns metadata as `stat` does, but that of a symbolic link itself."""
+        return self.stat(path, follow_symlinks=False)
+
+    def read_many(
+        self,
+        paths: Iterable,
+        workers: Optional[int] = None,
+        *,
+        in_order: bool = True,
+        memory: int = MEMORY,
+        errors: str = "raise",
+        progress: Any = None,
+    ) -> Iterator[Tuple[Any, bytes]]:
+        """Yields ``(path, contents)`` of many files, read ahead on several threads in the order of the image.
+
+        They come in the order of `paths`, or as they are read with ``in_order=False``. Contents that wait take up to
+        `memory` bytes, or one file. `workers` is the number of threads; one for each CPU by default. Paths are
+        taken ahead of what is yielded, up to 32,768 of them.
+
+        An error concerns one file: ``errors="raise"`` raises it in place of that file, and the iterator can go on;
+        ``errors="return"`` yields the exception in place of the contents.
+
+        ``progress=True`` shows a bar by tqdm, where that is installed.
+        """
+        if errors not in ("raise", "return"):
+            raise ValueError(f"errors={errors!r}: 'raise' or 'return'")
+        total = len(paths) if hasattr(paths, "__len__") else None  # type: ignore[arg-type]
+        many = self.read_ahead(paths, workers, in_order, memory, errors == "return")
+        return _with_bar(many, progress, total)
+
+    def read_ranges(
+        self,
+        ranges: Iterable[Tuple[Any, int, int]],
+        workers: Optional[int] = None,
+        *,
+        in_order: bool = True,
+        memory: int = MEMORY,
+        errors: str = "raise",
+    ) -> Iterator[Tuple[Any, bytes]]:
+        """Yields ``((path, start, end), contents)`` of parts of files, as `read_many` does of whole ones."""
+        if errors not in ("raise", "return"):
+            raise ValueError(f"errors={errors!r}: 'raise' or 'return'")
+        return self.read_ahead(ranges, workers, in_order, memory, errors == "return")
+
+    def walk(self, top="/", *, onerror=None) -> Iterator[Tuple[str, List[str], List[str]]]:
+        """Walks a tree from the top down as `os.walk` does: yields a path, names of directories, names of others.
+
+        Names that are removed from the list of directories are not entered. Symbolic links are not followed.
+        `entries` walks faster, and yields objects with the metadata.
+        """
+        stack = [os.fsdecode(top)]
+        while stack:
+            path = stack.pop()
+            dirs: List[str] = []
+            others: List[str] = []
+            try:
+                for entry in self.scandir(path):
+                    (dirs if entry.is_dir() else others).append(entry.name)
+            except OSError as error:
+                if onerror is not None:
+                    onerror(error)
+                continue
+            yield path, dirs, others
+            stack.extend(posixpath.join(path, name) for name in reversed(dirs))
+
+    def path(self, path="/") -> ImagePath:
+        """Returns a path as an object: an ``importlib.resources.abc.Traversable``, much like a ``pathlib.Path``."""
+        return ImagePath(self, os.fsdecode(path))
+
+    def extract(
+        self,
+        directory,
+        paths: Iterable = (),
+        *,
+        include: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        strip_components: int = 0,
+        force: bool = False,
+        threads: int = 0,
+        progress: Any = None,
+    ) -> dict:
+        """Extracts `paths` with all below them, or everything, below `directory`, which is made if it is missing.
+
+        `include` and `exclude` are patterns (``*.txt``, ``usr/**``). Nothing is ever written outside of the
+        directory, and what is there is replaced only with `force`. Returns counts, with ``failures`` (texts) and
+        ``losses`` (owners, devices and attributes that could not be set). ``progress=True`` shows a bar by tqdm,
+        where that is installed; a function is called with bytes done and bytes in all.
+        """
+        with _report(progress) as report:
+            return self.extract_to(
+                directory,
+                list(paths),
+                list(include),
+                list(exclude),
+                strip_components,
+                force,
+                threads,
+                report,
+            )
+
+    def tar(
+        self,
+        target,
+        paths: Iterable = (),
+        *,
+        include: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        progress: Any = None,
+    ) -> int:
+        """Writes a tar archive to a new file, or to a binary file object. Returns the number of entries.
+
+        Raises the error of a file that cannot be read, and at the end an `Error` if entries had to be left out.
+        """
+        with _report(progress) as report:
+            entries, failures = self.tar_to(
+                target, list(paths), list(include), list(exclude), report
+            )
+        if failures:
+            import errno
+
+            from ._errors import Error
+
+            error = Error(errno.EIO, f"{len(failures)} entries are left out: {failures[0]}")
+            error.image = self.name
+            raise error
+        return entries
+
+    def mount(self, directory, options: str = "ro,auto_unmount"):
+        """Mounts the image on a directory; ``with image.mount(directory) as path:`` unmounts at the end.
+
+        This process serves the mount: it ends with the process. `options` are those of ``forerun mount -o``. Without
+        root, fusermount3 must be there.
+        """
+        mount = self.mount_on(os.fspath(directory), options)
+        _unmount_at_exit(mount)
+        return mount
+
+    def tree(self, path="/", *, depth: int = 2, most: int = 200):
+        """Returns the tree below a path, to print or to show in a notebook: `depth` levels, `most` lines."""
+        from ._show import Tree
+
+        return Tree(self, os.fsdecode(path), depth, most)
+
+    def _repr_html_(self) -> str:
+        from ._show import image_html
+
+        return image_html(self)
+
+
+def _open_again(cls, source, options) -> Image:
+    return cls(source, **options)
+
+
+def pack(source, image, **options) -> dict:
+    """Packs the directory `source` into the new file `image`. Returns facts of the image.
+
+    Keywords: ``format`` (one of `packable_formats`; ``squashfs``), ``compressor``, ``level``, ``block_size``,
+    ``threads``, ``exclude`` (patterns), ``xattrs``, ``latest`` (later modification times are set to this, in seconds
+    since 1970), ``replace`` (an image that is there). The file appears under its name once all of it is on disk.
+    """
+    return _forerun.pack(os.fspath(source), os.fspath(image), **options)
+
+
+def _with_bar(iterator, progress, total):
+    if not progress:
+        return iterator
+    tqdm = _tqdm()
+    return iterator if tqdm is None else tqdm(iterator, total=total, unit="file")
+
+
+def _tqdm():
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return None
+    return tqdm
+
+
+class _report:
+    """A function that is told of progress, for as long as it is entered."""
+
+    def __init__(self, progress) -> None:
+        self._call = progress if callable(progress) else None
+        self._bar = None
+        if progress is True:
+            tqdm = _tqdm()
+            if tqdm is not None:
+                self._bar = tqdm(unit="B", unit_scale=True)
+
+    def __enter__(self):
+        return self._call if self._bar is None else self._advance
+
+    def _advance(self, done: int, total: int) -> None:
+        self._bar.total = total
+        self._bar.update(done - self._bar.n)
+
+    def __exit__(self, *_raised) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+_mounted: list = []
+
+
+def _unmount_at_exit(mount) -> None:
+    """Remembers a mount: a process that ends with one leaves a dead directory behind."""
+    if not _mounted:
+        atexit.register(_unmount_all, os.getpid())
+    _mounted.append(mount)
+
+
+def _unmount_all(process: int) -> None:
+    if os.getpid() != process:
+        return
+    while _mounted:
+        try:
+            _mounted.pop().unmount()
+        except OSError:
+            pass
+

@@ -1,0 +1,289 @@
+//! An open file of an image, under the `io.RawIOBase` of the package.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use forerun::{Data, NodeId, Unpoisoned};
+use pyo3::types::PyBytes;
+use pyo3::{Bound, PyResult, Python, pyclass, pymethods};
+
+use crate::errors::{Failed, Result};
+use crate::handle::{Handle, Held};
+
+/// Bytes read at once while a file is read in order.
+const STEP: usize = 128 << 10;
+/// The fewest bytes read at once.
+const PAGE: usize = 4 << 10;
+/// The most that is allocated for a file's length before any of it has been read: the image may claim more than it
+/// has.
+const TRUSTED: usize = 16 << 20;
+/// Bytes read at once of a longer file.
+const LONG_STEP: usize = 4 << 20;
+
+/// A file, its position, and the bytes read last. Threads may share it: each read advances the position before it
+/// reads.
+#[pyclass(frozen, module = "forerun")]
+pub struct RawFile {
+    handle: Arc<Handle>,
+    path: PathBuf,
+    /// Locked with the interpreter's lock held, and never across its release.
+    state: Mutex<Position>,
+}
+
+struct Position {
+    held: Held,
+    node: NodeId,
+    size: u64,
+    position: u64,
+    ahead: Data,
+    ahead_at: u64,
+}
+
+/// A part of a file that is to be read.
+struct Part {
+    held: Held,
+    node: NodeId,
+    offset: u64,
+    len: usize,
+}
+
+impl Part {
+    fn read(&self) -> forerun::vfs::Result<Data> {
+        self.held.reader().read(self.node, self.offset, self.len)
+    }
+}
+
+impl RawFile {
+    /// Opens a regular file.
+    pub fn open(py: Python<'_>, handle: Arc<Handle>, path: PathBuf) -> PyResult<Self> {
+        let held = handle.image(py)?;
+        let file = py.detach(|| held.file(&path).map_err(Failed::from))?;
+        let (node, size) = (file.node(), file.metadata().size);
+        let state = Position {
+            held,
+            node,
+            size,
+            position: 0,
+            ahead: Data::default(),
+            ahead_at: 0,
+        };
+        Ok(Self {
+            handle,
+            path,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Finds the file anew in a forked process.
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        if self.state.lock().unpoisoned().held.is_ours() {
+            return Ok(());
+        }
+        let held = self.handle.image(py)?;
+        let file = py.detach(|| held.file(&self.path).map_err(Failed::from))?;
+        let mut state = self.state.lock().unpoisoned();
+        state.held = held;
+        state.node = file.node();
+        // What was read ahead belongs to the parent's buffers, which this process leaves alone.
+        std::mem::forget(std::mem::take(&mut state.ahead));
+        Ok(())
+    }
+
+    /// Returns bytes from `offset` on, a copy of what was read last where that has them.
+    fn bytes_at<'py>(
+        &self,
+        py: Python<'py>,
+        offset: u64,
+        len: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        if let Some(bytes) = self.state.lock().unpoisoned().kept(offset, len) {
+            return Ok(PyBytes::new(py, bytes));
+        }
+        let part = self.state.lock().unpoisoned().part(offset, len);
+        if len >= STEP {
+            return read_whole(py, &part).map_err(|failed| failed.at(&self.path).into());
+        }
+        let part = Part {
+            len: part.len.max(self.state.lock().unpoisoned().step(offset)),
+            ..part
+        };
+        let data = py.detach(|| part.read());
+        let data = data.map_err(|error| Failed::from(error).at(&self.path))?;
+        let mut state = self.state.lock().unpoisoned();
+        (state.ahead, state.ahead_at) = (data, offset);
+        Ok(PyBytes::new(py, state.kept_part(offset, len)))
+    }
+}
+
+/// Reads all of a part into a new `bytes`, or fewer at the end of the file.
+fn read_whole<'py>(py: Python<'py>, part: &Part) -> Result<Bound<'py, PyBytes>> {
+    if part.len > TRUSTED {
+        let contents = py.detach(|| long(part))?;
+        return Ok(PyBytes::new(py, &contents));
+    }
+    let mut read = Ok(part.len);
+    let bytes = PyBytes::new_with(py, part.len, |out| {
+        let reader = part.held.reader();
+        read = py.detach(|| reader.read_into(part.node, part.offset, out));
+        Ok(())
+    });
+    match (read?, bytes) {
+        (read, Ok(bytes)) if read == part.len => Ok(bytes),
+        // Shorter than its metadata said.
+        (read, Ok(bytes)) => {
+            use pyo3::types::PyBytesMethods;
+            let read = bytes.as_bytes().get(..read).unwrap_or_default();
+            Ok(PyBytes::new(py, read))
+        }
+        (_, Err(error)) => Err(Failed::of(&error)),
+    }
+}
+
+/// Reads a long part step by step.
+fn long(part: &Part) -> Result<Vec<u8>> {
+    let reader = part.held.reader();
+    let mut contents = Vec::with_capacity(TRUSTED);
+    while contents.len() < part.len {
+        let at = u64::try_from(contents.len()).unwrap_or(u64::MAX);
+        let want = (part.len - contents.len()).min(LONG_STEP);
+        let data = reader.read(part.node, part.offset.saturating_add(at), want)?;
+        if data.is_empty() {
+            break;
+        }
+        contents.extend_from_slice(&data);
+    }
+    Ok(contents)
+}
+
+impl Position {
+    /// Clamps a part to the file.
+    fn part(&self, offset: u64, len: usize) -> Part {
+        let left = self.size.saturating_sub(offset);
+        Part {
+            held: self.held.clone(),
+            node: self.node,
+            offset,
+            len: len.min(usize::try_from(left).unwrap_or(usize::MAX)),
+        }
+    }
+
+    /// Returns the bytes if all of them, or all up to the end of the file, were read last.
+    fn kept(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let part = self.kept_part(offset, len);
+        (part.len() == len.min(left)).then_some(part)
+    }
+
+    /// Returns the bytes from `offset` on that were read last.
+    fn kept_part(&self, offset: u64, len: usize) -> &[u8] {
+        let start = offset.checked_sub(self.ahead_at);
+        let start = start.and_then(|start| usize::try_from(start).ok());
+        let kept = start.and_then(|start| self.ahead.get(start..));
+        let kept = kept.unwrap_or_default();
+        kept.get(..len).unwrap_or(kept)
+    }
+
+    /// Returns how much to read at `offset`: more where the bytes before it were read last.
+    fn step(&self, offset: u64) -> usize {
+        let end = u64::try_from(self.ahead.len()).unwrap_or(u64::MAX);
+        match offset == self.ahead_at.saturating_add(end) {
+            true => STEP,
+            false => PAGE,
+        }
+    }
+}
+
+#[pymethods]
+impl RawFile {
+    /// Returns the length in bytes.
+    #[getter]
+    fn size(&self) -> u64 {
+        self.state.lock().unpoisoned().size
+    }
+
+    /// Returns the position, in bytes.
+    #[getter]
+    fn get_position(&self) -> u64 {
+        self.state.lock().unpoisoned().position
+    }
+
+    #[setter]
+    fn set_position(&self, position: u64) {
+        self.state.lock().unpoisoned().position = position;
+    }
+
+    /// Reads up to `len` bytes, fewer only at the end of the file; all that is left without a number.
+    #[pyo3(signature = (len=None))]
+    fn read<'py>(&self, py: Python<'py>, len: Option<usize>) -> PyResult<Bound<'py, PyBytes>> {
+        self.refresh(py)?;
+        let (offset, len) = {
+            let mut state = self.state.lock().unpoisoned();
+            let offset = state.position;
+            let left = usize::try_from(state.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let len = len.unwrap_or(usize::MAX).min(left);
+            state.position = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+            (offset, len)
+        };
+        let read = self.bytes_at(py, offset, len);
+        if read.is_err() {
+            self.state.lock().unpoisoned().position = offset;
+        }
+        read
+    }
+
+    /// Returns bytes at the position without advancing it, at least one where there is one.
+    fn peek<'py>(&self, py: Python<'py>, len: usize) -> PyResult<Bound<'py, PyBytes>> {
+        self.refresh(py)?;
+        let offset = self.state.lock().unpoisoned().position;
+        let is_kept = !self
+            .state
+            .lock()
+            .unpoisoned()
+            .kept_part(offset, 1)
+            .is_empty();
+        if !is_kept {
+            self.bytes_at(py, offset, len.clamp(1, PAGE))?;
+        }
+        let state = self.state.lock().unpoisoned();
+        Ok(PyBytes::new(py, state.kept_part(offset, PAGE)))
+    }
+
+    /// Reads up to `len` bytes from `offset` on, and leaves the position alone.
+    fn pread<'py>(
+        &self,
+        py: Python<'py>,
+        len: usize,
+        offset: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.refresh(py)?;
+        let part = self.state.lock().unpoisoned().part(offset, len);
+        read_whole(py, &part).map_err(|failed| failed.at(&self.path).into())
+    }
+}
+
+/// Reads the whole file at `path` into `bytes`.
+pub fn read_path<'py>(
+    py: Python<'py>,
+    held: &Held,
+    path: &std::path::Path,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let part = py.detach(|| whole(held, path))?;
+    read_whole(py, &part).map_err(|failed| failed.at(path).into())
+}
+
+/// Finds a file that is to be read whole.
+fn whole(held: &Held, path: &std::path::Path) -> Result<Part> {
+    let file = held.file(path)?;
+    let (size, limit) = (file.metadata().size, held.reader().limits().read_bytes);
+    if size > limit {
+        let what = format!("length of a file to read whole, {size} bytes,");
+        let error = forerun::vfs::Error::limit(forerun::vfs::Bound::ReadBytes, what, limit);
+        return Err(Failed::from(error).at(path));
+    }
+    Ok(Part {
+        held: held.clone(),
+        node: file.node(),
+        offset: 0,
+        len: usize::try_from(size).unwrap_or(usize::MAX),
+    })
+}

@@ -1,0 +1,88 @@
+//! Long jobs that Ctrl-C ends.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use forerun::Unpoisoned;
+use forerun_export::Progress;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::types::PyAnyMethods;
+use pyo3::{Bound, PyAny, PyErr, PyResult, Python};
+
+use crate::errors::{Failed, Result};
+
+/// Time between two looks at signals, and two calls of a report.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How far a job has come, counted by its threads.
+#[derive(Debug, Default)]
+pub struct Counts {
+    total_bytes: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Progress for Counts {
+    fn begin(&self, total_bytes: u64, _total_files: u64) {
+        self.total_bytes.store(total_bytes, Ordering::Relaxed);
+    }
+
+    fn advance(&self, bytes: u64, _files: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Counts {
+    /// Calls `report(bytes, total_bytes)`.
+    fn tell(&self, report: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (bytes, total) = (&self.bytes, &self.total_bytes);
+        report.call1((bytes.load(Ordering::Relaxed), total.load(Ordering::Relaxed)))?;
+        Ok(())
+    }
+}
+
+/// Runs `job` in a thread, while this one looks for signals and calls `report`. Sets `stop` when a signal's handler
+/// or the report raises, and waits for the job to end.
+pub fn run<T: Send>(
+    py: Python<'_>,
+    report: Option<&Bound<'_, PyAny>>,
+    counts: &Counts,
+    stop: &AtomicBool,
+    job: impl FnOnce() -> Result<T> + Send,
+) -> PyResult<T> {
+    let (send, done) = channel();
+    // A receiver cannot be shared; the closure below borrows it.
+    let done = Mutex::new(done);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let _nobody_waits_after_a_panic = send.send(job());
+        });
+        let mut raised: Option<PyErr> = None;
+        let result = loop {
+            match py.detach(|| done.lock().unpoisoned().recv_timeout(TICK)) {
+                Ok(result) => break result,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(PyRuntimeError::new_err("a thread of the job panicked"));
+                }
+            }
+            if raised.is_none() {
+                let told = report.map_or(Ok(()), |report| counts.tell(report));
+                if let Err(error) = py.check_signals().and(told) {
+                    stop.store(true, Ordering::Relaxed);
+                    raised = Some(error);
+                }
+            }
+        };
+        match raised {
+            Some(error) => Err(error),
+            None => {
+                let result = result.map_err(|failed: Failed| PyErr::from(failed))?;
+                report.map_or(Ok(()), |report| counts.tell(report))?;
+                Ok(result)
+            }
+        }
+    })
+}

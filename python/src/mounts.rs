@@ -1,0 +1,99 @@
+//! Mounts of this process.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Mutex;
+
+use forerun::Unpoisoned;
+use forerun_fuse::{MountOptions, mount};
+use pyo3::exceptions::PyValueError;
+use pyo3::types::PyAny;
+use pyo3::{Bound, PyRef, PyResult, Python, pyclass, pymethods};
+
+use crate::errors::{Failed, Result};
+use crate::handle::Held;
+
+/// A mounted image, served by threads of this process. Without the interpreter's lock: the program that looks into
+/// the mount may be this one.
+#[pyclass(frozen, module = "forerun")]
+pub struct Mount {
+    held: Held,
+    path: OsString,
+    /// Nothing once it is unmounted. Locked with the interpreter's lock held, and never across its release.
+    mounted: Mutex<Option<forerun_fuse::Mount>>,
+}
+
+impl Mount {
+    /// Mounts an image on a directory, with options as `forerun mount -o` takes them.
+    pub fn new(held: Held, dir: &Path, options: &str) -> Result<Self> {
+        let mut options = MountOptions::parse(options).map_err(|error| Failed::of(&error))?;
+        if options.fsname.is_none() {
+            options.fsname = held.name().map(|name| name.display().to_string());
+        }
+        let mounted = mount(&held, dir, &options).map_err(|error| Failed::of(&error).at(dir))?;
+        Ok(Self {
+            path: mounted.path().as_os_str().to_owned(),
+            held,
+            mounted: Mutex::new(Some(mounted)),
+        })
+    }
+}
+
+impl Drop for Mount {
+    /// Leaves the mount of its parent to it.
+    fn drop(&mut self) {
+        let mounted = self.mounted.lock().unpoisoned().take();
+        match self.held.is_ours() {
+            true => Python::attach(|py| py.detach(|| drop(mounted))),
+            false => std::mem::forget(mounted),
+        }
+    }
+}
+
+#[pymethods]
+impl Mount {
+    /// Returns the directory, without symbolic links.
+    #[getter]
+    fn path(&self) -> OsString {
+        self.path.clone()
+    }
+
+    /// Unmounts. Programs that have files of it open may read on in those. Does nothing the second time.
+    fn unmount(&self, py: Python<'_>) -> PyResult<()> {
+        self.held.check()?;
+        let Some(mounted) = self.mounted.lock().unpoisoned().take() else {
+            return Ok(());
+        };
+        py.detach(|| {
+            mounted.unmount().map_err(|error| Failed::of(&error))?;
+            drop(mounted);
+            Ok(())
+        })
+        .map_err(|failed: Failed| failed.into())
+    }
+
+    fn __enter__(this: PyRef<'_, Self>) -> PyResult<OsString> {
+        match this.mounted.lock().unpoisoned().is_some() {
+            true => Ok(this.path.clone()),
+            false => Err(PyValueError::new_err("it is unmounted already")),
+        }
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: Bound<'_, PyAny>,
+        _value: Bound<'_, PyAny>,
+        _trace: Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.unmount(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let state = match self.mounted.lock().unpoisoned().is_some() {
+            true => "",
+            false => ", unmounted",
+        };
+        format!("<Mount {:?}{state}>", self.path)
+    }
+}

@@ -1,0 +1,308 @@
+//! Threads that find files, and read them window by window.
+//!
+//! A window holds at most half of the memory, or one file, so that one window is read while the one before is
+//! taken. Its files are read in the order of their places; since all of it fits, the taker may want them in any
+//! other order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use forerun::Unpoisoned;
+
+use super::Request;
+use super::window::{Bytes, Found, Window};
+use crate::errors::Result;
+use crate::handle::Held;
+
+/// Files that a thread looks for at a time.
+const CHUNK: usize = 64;
+
+/// The threads, as their taker sees them. They end once it is stopped.
+pub struct Crew(Arc<Shared>);
+
+/// The result of waiting for a read.
+pub enum Waited {
+    /// The number of what was asked for, and its contents.
+    Read(usize, Result<Bytes>),
+    /// Not yet.
+    Nothing,
+    /// There is no thread any more that could read.
+    Ended,
+}
+
+struct Shared {
+    held: Held,
+    memory: u64,
+    state: Mutex<Jobs>,
+    /// Signalled when contents were read.
+    is_read: Condvar,
+    /// Signalled when there is a job, or the threads are to end.
+    is_work: Condvar,
+}
+
+#[derive(Default)]
+struct Jobs {
+    batch: Option<Batch>,
+    /// Windows in the order of their numbers, but for those that are read.
+    windows: VecDeque<Listed>,
+    /// Windows that are read or being read, and not taken yet: their memory, and how many parts are left.
+    held: BTreeMap<usize, (u64, usize)>,
+    /// Contents that were read, with the window that they belong to.
+    read: BTreeMap<usize, (Option<usize>, Result<Bytes>)>,
+    window_count: usize,
+    thread_count: usize,
+    is_stopped: bool,
+}
+
+/// Paths that were asked for together, while threads look for them.
+struct Batch {
+    wanted: VecDeque<(usize, Request)>,
+    found: BTreeMap<usize, Found>,
+    /// Parts that threads are looking for.
+    in_flight: usize,
+}
+
+struct Listed {
+    id: usize,
+    window: Arc<Window>,
+    is_begun: bool,
+}
+
+enum Job {
+    Find(Vec<(usize, Request)>),
+    Read(usize, Arc<Window>),
+}
+
+impl Crew {
+    /// Starts the threads.
+    pub fn start(held: &Held, count: usize, memory: u64) -> io::Result<Self> {
+        let crew = Self(Arc::new(Shared {
+            held: held.clone(),
+            memory,
+            state: Mutex::default(),
+            is_read: Condvar::new(),
+            is_work: Condvar::new(),
+        }));
+        for _ in 0..count {
+            let shared = Arc::clone(&crew.0);
+            crew.0.state.lock().unpoisoned().thread_count += 1;
+            let builder = thread::Builder::new().name("forerun-many".to_string());
+            let started = builder.spawn(move || {
+                let _left = Left(&shared);
+                shared.work();
+            });
+            if let Err(error) = started {
+                crew.stop();
+                return Err(error);
+            }
+        }
+        Ok(crew)
+    }
+
+    /// Returns whether the threads have looked for everything that was asked for.
+    pub fn takes_more(&self) -> bool {
+        self.0.state.lock().unpoisoned().batch.is_none()
+    }
+
+    /// Asks for more, numbered from `first` on.
+    pub fn ask(&self, first: usize, wanted: Vec<Request>) {
+        let batch = Batch {
+            wanted: (first..).zip(wanted).collect(),
+            found: BTreeMap::new(),
+            in_flight: 0,
+        };
+        self.0.state.lock().unpoisoned().batch = Some(batch);
+        self.0.is_work.notify_all();
+    }
+
+    /// Takes what was read: that of the number, or of any.
+    pub fn poll(&self, number: Option<usize>) -> Waited {
+        let mut state = self.0.state.lock().unpoisoned();
+        self.0.take(&mut state, number)
+    }
+
+    /// Waits for it, but no longer than `most`.
+    pub fn wait(&self, number: Option<usize>, most: Duration) -> Waited {
+        let state = self.0.state.lock().unpoisoned();
+        match self.0.take_or_keep(state, number) {
+            Ok(waited) => waited,
+            Err(state) => {
+                let waited = self.0.is_read.wait_timeout(state, most);
+                let (mut state, _) = waited.unpoisoned();
+                self.0.take(&mut state, number)
+            }
+        }
+    }
+
+    /// Ends the threads, after the file that each is reading.
+    pub fn stop(&self) {
+        let mut state = self.0.state.lock().unpoisoned();
+        state.is_stopped = true;
+        state.read.clear();
+        drop(state);
+        self.0.is_work.notify_all();
+        self.0.is_read.notify_all();
+    }
+}
+
+/// Counts a thread that ends, whatever ended it.
+struct Left<'s>(&'s Shared);
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().unpoisoned().thread_count -= 1;
+        self.0.is_read.notify_all();
+    }
+}
+
+impl Shared {
+    fn take_or_keep<'s>(
+        &self,
+        mut state: std::sync::MutexGuard<'s, Jobs>,
+        number: Option<usize>,
+    ) -> std::result::Result<Waited, std::sync::MutexGuard<'s, Jobs>> {
+        match self.take(&mut state, number) {
+            Waited::Nothing => Err(state),
+            waited => Ok(waited),
+        }
+    }
+
+    fn take(&self, state: &mut Jobs, number: Option<usize>) -> Waited {
+        let number = number.or_else(|| state.read.keys().next().copied());
+        let read = number.and_then(|number| Some((number, state.read.remove(&number)?)));
+        let Some((number, (window, read))) = read else {
+            return match state.thread_count == 0 || state.is_stopped {
+                true => Waited::Ended,
+                false => Waited::Nothing,
+            };
+        };
+        if let Some(window) = window
+            && let Some((_, left)) = state.held.get_mut(&window)
+        {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                state.held.remove(&window);
+                self.is_work.notify_all();
+            }
+        }
+        Waited::Read(number, read)
+    }
+
+    fn work(&self) {
+        let mut state = self.state.lock().unpoisoned();
+        while !state.is_stopped {
+            let Some(job) = state.job(self.memory) else {
+                state = self.is_work.wait(state).unpoisoned();
+                continue;
+            };
+            drop(state);
+            match job {
+                Job::Find(wanted) => self.find(wanted),
+                Job::Read(id, window) => self.read(id, &window),
+            }
+            state = self.state.lock().unpoisoned();
+        }
+    }
+
+    fn find(&self, wanted: Vec<(usize, Request)>) {
+        let count = wanted.len();
+        let image = &*self.held;
+        let found: Vec<_> = wanted
+            .into_iter()
+            .map(|(number, wanted)| (number, Found::of(image, wanted)))
+            .collect();
+        let mut state = self.state.lock().unpoisoned();
+        let Jobs { batch, read, .. } = &mut *state;
+        let Some(of) = batch.as_mut() else {
+            return;
+        };
+        of.in_flight = of.in_flight.saturating_sub(count);
+        for (number, found) in found {
+            match found {
+                Ok(found) => {
+                    of.found.insert(number, found);
+                }
+                Err(failed) => {
+                    read.insert(number, (None, Err(failed)));
+                }
+            }
+        }
+        if of.in_flight == 0 && of.wanted.is_empty() {
+            let found = std::mem::take(&mut of.found);
+            *batch = None;
+            state.cut(image, found, self.memory / 2);
+        }
+        drop(state);
+        self.is_work.notify_all();
+        self.is_read.notify_all();
+    }
+
+    fn read(&self, id: usize, window: &Window) {
+        while let Some(parts) = window.read_next() {
+            let mut state = self.state.lock().unpoisoned();
+            if state.is_stopped {
+                return;
+            }
+            for (number, read) in parts {
+                state.read.insert(number, (Some(id), read));
+            }
+            drop(state);
+            self.is_read.notify_one();
+        }
+        let mut state = self.state.lock().unpoisoned();
+        state.windows.retain(|listed| listed.id != id);
+    }
+}
+
+impl Jobs {
+    /// Returns the next thing to do: to read, where there is memory for it, else to find.
+    fn job(&mut self, memory: u64) -> Option<Job> {
+        let held: u64 = self.held.values().map(|(bytes, _)| bytes).sum();
+        let listed = self.windows.front_mut().filter(|listed| {
+            let with = held.saturating_add(listed.window.bytes);
+            listed.is_begun || held == 0 || with <= memory
+        });
+        if let Some(listed) = listed {
+            let window = Arc::clone(&listed.window);
+            if !listed.is_begun {
+                listed.is_begun = true;
+                self.held.insert(listed.id, (window.bytes, window.len));
+            }
+            return Some(Job::Read(listed.id, window));
+        }
+        let batch = self.batch.as_mut()?;
+        let count = batch.wanted.len().min(CHUNK);
+        let chunk: Vec<_> = batch.wanted.drain(..count).collect();
+        batch.in_flight += chunk.len();
+        (!chunk.is_empty()).then_some(Job::Find(chunk))
+    }
+
+    /// Cuts what was found into windows.
+    fn cut(&mut self, image: &forerun::Image, found: BTreeMap<usize, Found>, most: u64) {
+        let (mut parts, mut cost) = (Vec::new(), 0_u64);
+        for (number, part) in found {
+            let with = cost.saturating_add(part.cost());
+            if with > most && !parts.is_empty() {
+                self.list(image, std::mem::take(&mut parts));
+                cost = 0;
+            }
+            cost = cost.saturating_add(part.cost());
+            parts.push((number, part));
+        }
+        if !parts.is_empty() {
+            self.list(image, parts);
+        }
+    }
+
+    fn list(&mut self, image: &forerun::Image, parts: Vec<(usize, Found)>) {
+        self.windows.push_back(Listed {
+            id: self.window_count,
+            window: Arc::new(Window::new(image, parts)),
+            is_begun: false,
+        });
+        self.window_count += 1;
+    }
+}

@@ -12,7 +12,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
 FORERUN := $(DIST)/stripped/forerun
 
-.PHONY: help demo test test-guest bench fuzz packages python release install uninstall clean
+.PHONY: help demo test test-guest bench fuzz packages python release install install-c uninstall clean
 
 help:
 	@echo 'make demo        build, then measure five systems: the legacy way against ours'
@@ -26,6 +26,7 @@ help:
 	@echo 'make install     program, man pages, completions, mount helper; PREFIX=$(PREFIX)'
 	@echo '                 DEBUG=1: debug information too, in a file of its own'
 	@echo '                 COMPAT=1: links with the names of other programs, see docs/compat.md'
+	@echo 'make install-c   the library for C: shared, static, header, pkg-config file'
 
 # Without link-time optimisation: a newcomer waits for two thirds of the time.
 demo:
@@ -119,6 +120,18 @@ uninstall:
 	@if [ "$$(readlink $(DESTDIR)$(HELPERDIR)/mount.fuse.forerun)" = $(BINDIR)/forerun ]; then \
 	  rm -f $(DESTDIR)$(HELPERDIR)/mount.fuse.forerun; \
 	fi
+
+# The library for C. Programs find the shared one by the name that it has in it.
+install-c:
+	$(CARGO) build --profile dist --locked --package forerun-c
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -m 755 $(DIST)/libforerun_c.so $(DESTDIR)$(PREFIX)/lib/libforerun.so.0
+	ln -sf libforerun.so.0 $(DESTDIR)$(PREFIX)/lib/libforerun.so
+	install -m 644 $(DIST)/libforerun_c.a $(DESTDIR)$(PREFIX)/lib/libforerun.a
+	install -m 644 crates/front/c/include/forerun.h $(DESTDIR)$(PREFIX)/include/forerun.h
+	sed -e 's,@PREFIX@,$(PREFIX),' \
+	  -e "s,@VERSION@,$$(sed -n 's/^version = \"\(.*\)\"/\1/p' Cargo.toml | head -1)," \
+	  crates/front/c/forerun.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/forerun.pc
 
 clean:
 	$(CARGO) clean

@@ -1,14 +1,18 @@
-//! `unsafe` appears nowhere, and no file allows it: the compiler's lint can be switched off in any
-//! file, this cannot.
+//! `unsafe` appears nowhere but in the library for C, which follows pointers, and no file allows it: the compiler's
+//! lint can be switched off in any file, this cannot.
 
 use super::Violation;
 use super::lexer::code_only;
 use super::sources::SourceFile;
 
+/// The crate that C programs call. A lint of clippy has it give a reason for each block.
+const C: &str = "crates/front/c/src/";
+
 /// Finds all lines that use or allow unsafe code.
 pub fn check(files: &[SourceFile]) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for file in files.iter().filter(|file| file.is_rust()) {
+    let others = |file: &&SourceFile| file.is_rust() && !file.path.starts_with(C);
+    for file in files.iter().filter(others) {
         for (index, line) in code_only(&file.text).lines().enumerate() {
             let mut words = line.split(|c: char| c != '_' && !c.is_ascii_alphanumeric());
             if words.any(|word| word == "unsafe" || word == "unsafe_code") {

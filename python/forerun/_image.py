@@ -266,7 +266,7 @@ def _with_bar(iterator, progress, total):
 
 def _tqdm():
     try:
-        from tqdm.auto import tqdm
+        from tqdm.auto import tqdm  # type: ignore[import-untyped]
     except ImportError:
         return None
     return tqdm
@@ -277,7 +277,7 @@ class _report:
 
     def __init__(self, progress) -> None:
         self._call = progress if callable(progress) else None
-        self._bar = None
+        self._bar: Any = None
         if progress is True:
             tqdm = _tqdm()
             if tqdm is not None:
@@ -302,6 +302,8 @@ def _unmount_at_exit(mount) -> None:
     """Remembers a mount: a process that ends with one leaves a dead directory behind."""
     if not _mounted:
         atexit.register(_unmount_all, os.getpid())
+    # Those that were unmounted need no care, but one stays so that there is only one registration.
+    _mounted[1:] = [other for other in _mounted[1:] if other.mounted]
     _mounted.append(mount)
 
 

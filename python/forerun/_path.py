@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
-from typing import TYPE_CHECKING, Iterator
+from typing import TYPE_CHECKING, Iterator, Union
 
 try:
     from importlib.resources.abc import Traversable
@@ -42,11 +43,11 @@ class ImagePath(Traversable):
     def __hash__(self) -> int:
         return hash((self.image.name, self._path))
 
-    def __truediv__(self, child: str) -> "ImagePath":
+    def __truediv__(self, child: Union[str, "os.PathLike[str]"]) -> "ImagePath":
         return self.joinpath(child)
 
-    def joinpath(self, *descendants: str) -> "ImagePath":
-        return ImagePath(self.image, posixpath.join(self._path, *map(str, descendants)))
+    def joinpath(self, *descendants: Union[str, "os.PathLike[str]"]) -> "ImagePath":
+        return ImagePath(self.image, posixpath.join(self._path, *(os.fspath(name) for name in descendants)))
 
     @property
     def name(self) -> str:

@@ -88,10 +88,12 @@ def _treemap(sums: dict) -> str:
     if len(left) > 24:
         rest = sum(size for size, _ in left[23:])
         left = [*left[:23], (rest, f"{len(sums) - 23} others")]
-    parts, top = [], 0.0
+    parts: List[str] = []
+    top = 0.0
     while left:
         # A row takes entries until it is about as high as its first rectangle is wide.
-        row, size = [], 0
+        row: List[Tuple[int, str]] = []
+        size = 0
         while left and (not row or size * _HEIGHT / total < _WIDTH * row[0][0] / size / 2):
             row.append(left.pop(0))
             size += row[-1][0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional
 
-from fsspec.spec import AbstractFileSystem
+from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 
 from ._image import Image, open as _open
 
@@ -157,7 +157,7 @@ def _clamp(at: Optional[int], default: int, size: int) -> int:
 def _image(fo: Any, protocol: Optional[str], target_options: dict, options: dict) -> Image:
     if not isinstance(fo, (str, os.PathLike)):
         return _open(fo, **options)
-    from fsspec.core import split_protocol, url_to_fs
+    from fsspec.core import split_protocol, url_to_fs  # type: ignore[import-untyped]
 
     fo = os.fspath(fo)
     if not fo:

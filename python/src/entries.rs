@@ -24,6 +24,8 @@ pub struct Entry {
     handle: Arc<Handle>,
     path: PathBuf,
     node: u64,
+    /// The process in whose image that is the node.
+    process: u32,
     kind: FileType,
     known: Option<Metadata>,
 }
@@ -80,7 +82,8 @@ impl Entry {
             }
             _ => {
                 let held = self.handle.image(py)?;
-                let node = (!follow_symlinks).then_some(self.node);
+                let is_known = !follow_symlinks && self.process == std::process::id();
+                let node = is_known.then_some(self.node);
                 Ok(py.detach(|| stat(&held, &self.path, follow_symlinks, node))?)
             }
         }
@@ -178,6 +181,7 @@ impl Entries {
             handle: Arc::clone(&self.handle),
             path: entry.path().to_path_buf(),
             node: entry.node().0,
+            process: std::process::id(),
             kind: entry.file_type(),
             // A walk has read them.
             known: is_walk.then(|| entry.metadata().ok()).flatten(),

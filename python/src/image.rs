@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forerun::vfs;
@@ -56,8 +57,15 @@ fn place(source: &Bound<'_, PyAny>) -> PyResult<Place> {
     }
     // A later change of the working directory changes nothing, and neither does a pickle elsewhere.
     let name = std::path::absolute(&name).unwrap_or(name);
-    let file = File::open(&name).ok();
+    let file = source.py().detach(|| local_file(&name));
     Ok(Place::Name(name, file))
+}
+
+/// Opens a local file for processes that are forked. Not a pipe, which would wait for a writer.
+fn local_file(name: &Path) -> Option<File> {
+    let kind = name.metadata().ok()?.file_type();
+    let is_image = kind.is_file() || kind.is_block_device();
+    is_image.then(|| File::open(name).ok()).flatten()
 }
 
 #[pymethods]
@@ -323,7 +331,7 @@ impl Image {
     /// Mounts the image on a directory.
     fn mount_on(&self, py: Python<'_>, dir: PathBuf, options: &str) -> PyResult<Mount> {
         let held = self.held(py)?;
-        Ok(py.detach(|| Mount::new(held, &dir, options))?)
+        Ok(py.detach(|| Mount::new(&held, &dir, options))?)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use forerun::Unpoisoned;
 use forerun_fuse::{MountOptions, mount};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::types::PyAny;
 use pyo3::{Bound, PyRef, PyResult, Python, pyclass, pymethods};
 
@@ -17,7 +17,8 @@ use crate::handle::Held;
 /// the mount may be this one.
 #[pyclass(frozen, module = "forerun")]
 pub struct Mount {
-    held: Held,
+    /// The process that serves it. A process that was forked leaves it alone.
+    process: u32,
     path: OsString,
     /// Nothing once it is unmounted. Locked with the interpreter's lock held, and never across its release.
     mounted: Mutex<Option<forerun_fuse::Mount>>,
@@ -25,17 +26,23 @@ pub struct Mount {
 
 impl Mount {
     /// Mounts an image on a directory, with options as `forerun mount -o` takes them.
-    pub fn new(held: Held, dir: &Path, options: &str) -> Result<Self> {
+    pub fn new(held: &Held, dir: &Path, options: &str) -> Result<Self> {
         let mut options = MountOptions::parse(options).map_err(|error| Failed::of(&error))?;
         if options.fsname.is_none() {
             options.fsname = held.name().map(|name| name.display().to_string());
         }
-        let mounted = mount(&held, dir, &options).map_err(|error| Failed::of(&error).at(dir))?;
+        let mounted = mount(held, dir, &options).map_err(|error| Failed::of(&error).at(dir))?;
         Ok(Self {
+            process: std::process::id(),
             path: mounted.path().as_os_str().to_owned(),
-            held,
             mounted: Mutex::new(Some(mounted)),
         })
+    }
+}
+
+impl Mount {
+    fn is_ours(&self) -> bool {
+        self.process == std::process::id()
     }
 }
 
@@ -43,7 +50,7 @@ impl Drop for Mount {
     /// Leaves the mount of its parent to it.
     fn drop(&mut self) {
         let mounted = self.mounted.lock().unpoisoned().take();
-        match self.held.is_ours() {
+        match self.is_ours() {
             true => Python::attach(|py| py.detach(|| drop(mounted))),
             false => std::mem::forget(mounted),
         }
@@ -58,9 +65,18 @@ impl Mount {
         self.path.clone()
     }
 
+    /// Returns whether it is mounted still, as far as this process has to do with it.
+    #[getter]
+    fn mounted(&self) -> bool {
+        self.mounted.lock().unpoisoned().is_some()
+    }
+
     /// Unmounts. Programs that have files of it open may read on in those. Does nothing the second time.
     fn unmount(&self, py: Python<'_>) -> PyResult<()> {
-        self.held.check()?;
+        if !self.is_ours() {
+            let message = "the process that mounted it unmounts it";
+            return Err(PyRuntimeError::new_err(message));
+        }
         let Some(mounted) = self.mounted.lock().unpoisoned().take() else {
             return Ok(());
         };

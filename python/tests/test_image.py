@@ -125,6 +125,17 @@ def test_errors_of_opening(tmp_path, path):
         forerun.open(path, format="romfs")
 
 
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = os.open(tmp_path / "pipe", os.O_RDWR)
+    try:
+        with pytest.raises(forerun.Error) as raised:
+            forerun.open(tmp_path / "pipe")
+        assert raised.value.errno == errno.EINVAL
+    finally:
+        os.close(writer)
+
+
 def test_damage_is_named_with_its_place(path, tmp_path):
     bytes = bytearray(pathlib.Path(path).read_bytes())
     at = forerun.open(path).map("/deep/er/lines.txt")[0].offset

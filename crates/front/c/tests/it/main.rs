@@ -179,6 +179,21 @@ fn the_examples_do_what_they_say() {
 }
 
 #[test]
+fn the_example_of_the_documentation_runs() {
+    let (dir, image) = image();
+    let document = fs::read_to_string(workspace_root().join("docs/c.md")).unwrap();
+    let (_, example) = document.split_once("```c\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let source = dir.path().join("example.c");
+    fs::write(&source, example).unwrap();
+    let program = dir.path().join("example");
+    compile(&source, &program, &[]);
+    assert_eq!(image.file_name().unwrap(), "x.sqsh");
+    let printed = run(started(&program).current_dir(dir.path())).stdout;
+    assert_eq!(printed, b"127.0.0.1 localhost\n");
+}
+
+#[test]
 fn the_static_library_and_pkg_config_link() {
     let (dir, image) = image();
     let Some(pkg_config) = require::program("pkg-config") else {

@@ -2,6 +2,9 @@
 
     python small_files.py [--files 100000] [--read 10000] [--rounds 5] [--only NAME]...
 
+`--only memory`, `spinner` and `spinner_zlib` measure a walk's memory in MiB, and what a loop in Python keeps of its
+speed beside threads that read.
+
 Makes the image once, in --dir. Each round runs every program, in turns, each in a process of its own; the times are
 those of reading, without the start of the interpreter. Packages that are not installed are left out. Prints medians,
 and how many times longer than forerun each takes.
@@ -100,38 +103,69 @@ def memory(image, _paths):
     return count, int(resident[0].split()[1]) / 1024
 
 
-def spinner(image, paths):
-    """Returns the speed of a loop in Python beside 8 threads that read, next to its speed alone on a CPU of its own."""
-    opened = forerun.open(image, threads=1)
+def spinner(image, _paths):
+    """Returns the share of its speed that a loop in Python keeps beside 8 threads that read files of 1 MB."""
+    directory = pathlib.Path(image).parent
+    large = directory / "large.sqsh"
+    if not large.exists():
+        tree = directory / "large"
+        tree.mkdir(exist_ok=True)
+        for n in range(64):
+            (tree / str(n)).write_bytes(text(n))
+        forerun.pack(tree, large, compressor="zstd", level=3)
+    os.sched_setaffinity(0, {1})
+    opened = forerun.open(large, cache=8 << 20)
+    return share_beside(lambda: opened.read(str(random.randrange(64))))
 
-    def spin(seconds):
-        turns, end = 0, time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            turns += 1
-        return turns / seconds
 
-    os.sched_setaffinity(0, {0})
-    done = threading.Event()
-    alone = spin(1)
+def spinner_zlib(_image, _paths):
+    """Returns the same for threads that decompress 1 MB with the interpreter's own zlib: what can be had here."""
+    import zlib
+
+    packed = zlib.compress(text(1))
+    os.sched_setaffinity(0, {1})
+    return share_beside(lambda: zlib.decompress(packed))
+
+
+def text(seed):
+    words = [f"{random.Random(n).random()} ".encode() for n in range(5000)]
+    return b"".join(random.Random(seed).choices(words, k=50_000))
+
+
+def share_beside(work):
+    """The loop has a CPU, and all that `work` does has the other one. Slices alone and beside take turns."""
+    reads, stop = threading.Event(), threading.Event()
+    count = [0]
 
     def read():
-        # All but the spinner share the other CPU.
-        os.sched_setaffinity(threading.get_native_id(), {1})
-        large = [path for path in paths for _ in range(1)]
-        while not done.is_set():
-            for _ in opened.read_many(large, 1, in_order=False):
-                if done.is_set():
-                    return
+        while not stop.is_set():
+            reads.wait()
+            count[0] += len(work())
 
-    threads = [threading.Thread(target=read) for _ in range(8)]
+    threads = [threading.Thread(target=read, daemon=True) for _ in range(8)]
     [thread.start() for thread in threads]
-    beside = spin(2)
-    done.set()
+    os.sched_setaffinity(0, {0})
+
+    def spin():
+        turns, end = 0, time.perf_counter() + 0.2
+        while time.perf_counter() < end:
+            turns += 1
+        return turns
+
+    alone, beside = [], []
+    for _ in range(15):
+        alone.append(spin())
+        reads.set()
+        beside.append(spin())
+        reads.clear()
+        time.sleep(0.1)
+    stop.set()
+    reads.set()
     [thread.join() for thread in threads]
-    return alone, beside
+    return statistics.median(beside) / statistics.median(alone), count[0]
 
 
-OTHERS = {"memory": memory, "spinner": spinner}
+OTHERS = {"memory": memory, "spinner": spinner, "spinner_zlib": spinner_zlib}
 
 
 def child(name: str, image: str, files: int, count: int) -> None:

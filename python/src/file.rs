@@ -7,6 +7,7 @@ use forerun::{Data, NodeId, Unpoisoned};
 use pyo3::types::PyBytes;
 use pyo3::{Bound, PyResult, Python, pyclass, pymethods};
 
+use crate::contents::{self, Bytes};
 use crate::errors::{Failed, Result};
 use crate::handle::{Handle, Held};
 
@@ -14,12 +15,6 @@ use crate::handle::{Handle, Held};
 const STEP: usize = 128 << 10;
 /// The fewest bytes read at once.
 const PAGE: usize = 4 << 10;
-/// The most that is allocated for a file's length before any of it has been read: the image may claim more than it
-/// has.
-const TRUSTED: usize = 16 << 20;
-/// Bytes read at once of a longer file.
-const LONG_STEP: usize = 4 << 20;
-
 /// A file, its position, and the bytes read last. Threads may share it: each read advances the position before it
 /// reads.
 #[pyclass(frozen, module = "forerun")]
@@ -48,8 +43,14 @@ struct Part {
 }
 
 impl Part {
-    fn read(&self) -> forerun::vfs::Result<Data> {
+    fn data(&self) -> forerun::vfs::Result<Data> {
         self.held.reader().read(self.node, self.offset, self.len)
+    }
+
+    fn read(&self) -> forerun::vfs::Result<Bytes> {
+        let len = u64::try_from(self.len).unwrap_or(u64::MAX);
+        let range = self.offset..self.offset.saturating_add(len);
+        contents::read(self.held.reader(), self.node, range, |_| self.data())
     }
 }
 
@@ -89,6 +90,13 @@ impl RawFile {
         Ok(())
     }
 
+    /// Reads all of a part.
+    fn whole<'py>(&self, py: Python<'py>, part: &Part) -> PyResult<Bound<'py, PyBytes>> {
+        let read = py.detach(|| part.read());
+        let read = read.map_err(|error| Failed::from(error).at(&self.path))?;
+        Ok(PyBytes::new(py, &read))
+    }
+
     /// Returns bytes from `offset` on, a copy of what was read last where that has them.
     fn bytes_at<'py>(
         &self,
@@ -101,58 +109,18 @@ impl RawFile {
         }
         let part = self.state.lock().unpoisoned().part(offset, len);
         if len >= STEP {
-            return read_whole(py, &part).map_err(|failed| failed.at(&self.path).into());
+            return self.whole(py, &part);
         }
         let part = Part {
             len: part.len.max(self.state.lock().unpoisoned().step(offset)),
             ..part
         };
-        let data = py.detach(|| part.read());
+        let data = py.detach(|| part.data());
         let data = data.map_err(|error| Failed::from(error).at(&self.path))?;
         let mut state = self.state.lock().unpoisoned();
         (state.ahead, state.ahead_at) = (data, offset);
         Ok(PyBytes::new(py, state.kept_part(offset, len)))
     }
-}
-
-/// Reads all of a part into a new `bytes`, or fewer at the end of the file.
-fn read_whole<'py>(py: Python<'py>, part: &Part) -> Result<Bound<'py, PyBytes>> {
-    if part.len > TRUSTED {
-        let contents = py.detach(|| long(part))?;
-        return Ok(PyBytes::new(py, &contents));
-    }
-    let mut read = Ok(part.len);
-    let bytes = PyBytes::new_with(py, part.len, |out| {
-        let reader = part.held.reader();
-        read = py.detach(|| reader.read_into(part.node, part.offset, out));
-        Ok(())
-    });
-    match (read?, bytes) {
-        (read, Ok(bytes)) if read == part.len => Ok(bytes),
-        // Shorter than its metadata said.
-        (read, Ok(bytes)) => {
-            use pyo3::types::PyBytesMethods;
-            let read = bytes.as_bytes().get(..read).unwrap_or_default();
-            Ok(PyBytes::new(py, read))
-        }
-        (_, Err(error)) => Err(Failed::of(&error)),
-    }
-}
-
-/// Reads a long part step by step.
-fn long(part: &Part) -> Result<Vec<u8>> {
-    let reader = part.held.reader();
-    let mut contents = Vec::with_capacity(TRUSTED);
-    while contents.len() < part.len {
-        let at = u64::try_from(contents.len()).unwrap_or(u64::MAX);
-        let want = (part.len - contents.len()).min(LONG_STEP);
-        let data = reader.read(part.node, part.offset.saturating_add(at), want)?;
-        if data.is_empty() {
-            break;
-        }
-        contents.extend_from_slice(&data);
-    }
-    Ok(contents)
 }
 
 impl Position {
@@ -257,7 +225,7 @@ impl RawFile {
     ) -> PyResult<Bound<'py, PyBytes>> {
         self.refresh(py)?;
         let part = self.state.lock().unpoisoned().part(offset, len);
-        read_whole(py, &part).map_err(|failed| failed.at(&self.path).into())
+        self.whole(py, &part)
     }
 }
 
@@ -267,8 +235,11 @@ pub fn read_path<'py>(
     held: &Held,
     path: &std::path::Path,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let part = py.detach(|| whole(held, path))?;
-    read_whole(py, &part).map_err(|failed| failed.at(path).into())
+    let read = py.detach(|| {
+        let read = whole(held, path)?.read();
+        read.map_err(|error| Failed::from(error).at(path).in_image(held.name()))
+    })?;
+    Ok(PyBytes::new(py, &read))
 }
 
 /// Finds a file that is to be read whole.
@@ -278,7 +249,7 @@ fn whole(held: &Held, path: &std::path::Path) -> Result<Part> {
     if size > limit {
         let what = format!("length of a file to read whole, {size} bytes,");
         let error = forerun::vfs::Error::limit(forerun::vfs::Bound::ReadBytes, what, limit);
-        return Err(Failed::from(error).at(path));
+        return Err(Failed::from(error).at(path).in_image(held.name()));
     }
     Ok(Part {
         held: held.clone(),

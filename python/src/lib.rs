@@ -10,6 +10,7 @@
 //! - A process that was forked shares no thread with its parent. What it finds open, it opens anew ([`handle`]),
 //!   and it never drops what the parent's threads work with.
 
+mod contents;
 mod entries;
 mod errors;
 mod export;

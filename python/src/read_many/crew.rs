@@ -13,7 +13,8 @@ use std::time::Duration;
 use forerun::Unpoisoned;
 
 use super::Request;
-use super::window::{Bytes, Found, Window};
+use super::window::{Found, Window};
+use crate::contents::Bytes;
 use crate::errors::Result;
 use crate::handle::Held;
 

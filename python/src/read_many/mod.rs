@@ -16,10 +16,10 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::types::{PyAnyMethods, PyBytes, PyIterator, PyTuple, PyTupleMethods};
 use pyo3::{Bound, Py, PyAny, PyErr, PyRef, PyResult, Python, pyclass, pymethods};
 
+use crate::contents::Bytes;
 use crate::handle::Held;
 use crate::path::InImage;
 use crew::{Crew, Waited};
-use window::Bytes;
 
 /// The most paths that are handed over at once. They are read in the order of their places, so more of them take
 /// fewer requests and fewer repeated decodes.

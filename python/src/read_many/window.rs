@@ -1,40 +1,18 @@
 //! Files that are read together, in the order of their places.
 
 use std::collections::HashMap;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::path::PathBuf;
 
 use forerun::vfs::{Bound, Error};
-use forerun::{BlobId, Bulk, Data, Image, NodeId, TakenFile};
+use forerun::{BlobId, Bulk, Image, NodeId, TakenFile};
 
 use super::Request;
+use crate::contents::{self, Bytes};
 use crate::errors::{Failed, Result};
 
-/// The longest part that is read at once: its length may be what only the image claims.
-const TRUSTED: u64 = 16 << 20;
-/// Bytes read at once of a longer part.
-const STEP: usize = 4 << 20;
 /// Memory that a part takes besides its bytes.
 const PART: u64 = 256;
-
-/// Contents of a file, or of a part of one.
-pub enum Bytes {
-    /// As the engine has them.
-    Data(Data),
-    /// Put together.
-    Long(Vec<u8>),
-}
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Data(data) => data,
-            Self::Long(bytes) => bytes,
-        }
-    }
-}
 
 /// A part of a file that was found.
 #[derive(Clone, Debug)]
@@ -122,25 +100,10 @@ impl Window {
     }
 
     fn read(&self, taken: &TakenFile, part: &Found) -> Result<Bytes> {
-        let range = part.range.clone();
-        let read = match range.end - range.start <= TRUSTED {
-            true => self.bulk.read(taken, range, None).map(Bytes::Data),
-            false => self.long(taken, range),
-        };
+        let (reader, range) = (self.bulk.reader(), part.range.clone());
+        let read = contents::read(reader, taken.node, range, |range| {
+            self.bulk.read(taken, range, None)
+        });
         read.map_err(|error| Failed::from(error).at(&part.path))
-    }
-
-    fn long(&self, taken: &TakenFile, range: Range<u64>) -> forerun::vfs::Result<Bytes> {
-        let (mut bytes, mut at) = (Vec::new(), range.start);
-        while at < range.end {
-            let want = usize::try_from(range.end - at).unwrap_or(STEP).min(STEP);
-            let data = self.bulk.reader().read(taken.node, at, want)?;
-            if data.is_empty() {
-                break;
-            }
-            at = at.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
-            bytes.extend_from_slice(&data);
-        }
-        Ok(Bytes::Long(bytes))
     }
 }

@@ -1,0 +1,55 @@
+//! Contents of files, read without the interpreter's lock and copied once with it.
+//!
+//! A read releases that lock once: each time that a thread asks for it again, a program that computes in another
+//! thread has to stop.
+
+use std::ops::{Deref, Range};
+
+use forerun::{Data, NodeId, Reader, vfs};
+
+/// The longest part that is read at once: its length may be what only the image claims.
+const TRUSTED: u64 = 16 << 20;
+/// Bytes read at once of a longer part.
+const STEP: usize = 4 << 20;
+
+/// Contents of a file, or of a part of one.
+pub enum Bytes {
+    /// As the engine has them.
+    Data(Data),
+    /// Put together.
+    Long(Vec<u8>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Data(data) => data,
+            Self::Long(bytes) => bytes,
+        }
+    }
+}
+
+/// Reads a part of a file: all of it, or less where the file ends. `short` reads a part that is not long.
+pub fn read(
+    reader: &Reader,
+    node: NodeId,
+    range: Range<u64>,
+    short: impl FnOnce(Range<u64>) -> vfs::Result<Data>,
+) -> vfs::Result<Bytes> {
+    if range.end.saturating_sub(range.start) <= TRUSTED {
+        return short(range).map(Bytes::Data);
+    }
+    let (mut bytes, mut at) = (Vec::new(), range.start);
+    while at < range.end {
+        let want = usize::try_from(range.end - at).unwrap_or(STEP).min(STEP);
+        let data = reader.read(node, at, want)?;
+        if data.is_empty() {
+            break;
+        }
+        at = at.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
+        bytes.extend_from_slice(&data);
+    }
+    Ok(Bytes::Long(bytes))
+}

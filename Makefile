@@ -7,7 +7,7 @@ DATADIR ?= $(PREFIX)/share
 # mount(8) looks for its helpers here and nowhere else.
 HELPERDIR ?= /sbin
 # Names of other programs that forerun answers to (docs/compat.md).
-NAMES := squashfuse squashfuse_ll unsquashfs
+NAMES := squashfuse squashfuse_ll unsquashfs mksquashfs sqfstar
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
 FORERUN := $(DIST)/stripped/forerun

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
@@ -18,9 +19,31 @@ pub struct Patterns {
     whole: GlobSet,
     last: GlobSet,
     len: usize,
+    rule: Option<Rule>,
+}
+
+type MatchPath = dyn Fn(&[u8]) -> bool + Send + Sync;
+
+/// A rule of the caller's own, for patterns of another syntax.
+#[derive(Clone)]
+struct Rule(Arc<MatchPath>);
+
+impl std::fmt::Debug for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Rule")
+    }
 }
 
 impl Patterns {
+    /// Creates a set that matches the paths for which `rule` returns true.
+    #[must_use]
+    pub fn from_rule(rule: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            rule: Some(Rule(Arc::new(rule))),
+            ..Self::default()
+        }
+    }
+
     /// Parses patterns.
     ///
     /// # Errors
@@ -60,13 +83,14 @@ impl Patterns {
             whole: built(whole)?,
             last: built(last)?,
             len,
+            rule: None,
         })
     }
 
     /// Returns whether there is no pattern, so that no path matches.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len == 0 && self.rule.is_none()
     }
 
     /// Returns whether a pattern matches this very path, without a leading slash. Ignores the
@@ -74,7 +98,9 @@ impl Patterns {
     #[must_use]
     pub fn matches(&self, path: &[u8]) -> bool {
         let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-        self.whole.is_match(OsStr::from_bytes(path)) || self.last.is_match(OsStr::from_bytes(last))
+        self.whole.is_match(OsStr::from_bytes(path))
+            || self.last.is_match(OsStr::from_bytes(last))
+            || self.rule.as_ref().is_some_and(|rule| (rule.0)(path))
     }
 
     /// Returns whether a pattern matches this path or a directory above it.
@@ -121,6 +147,8 @@ mod tests {
         }
         assert!(Patterns::new(["*"]).unwrap().matches(b"\xff\xfe"));
         assert!(!Patterns::default().covers(b"a"));
+        let rule = Patterns::from_rule(|path| path == b"dir/a");
+        assert!(rule.covers(b"dir/a/b") && !rule.matches(b"dir") && !rule.is_empty());
     }
 
     #[test]

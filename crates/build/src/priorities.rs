@@ -54,6 +54,11 @@ impl Priorities {
         Ok(())
     }
 
+    /// Sets the priority of a path, given without a leading slash.
+    pub fn insert(&mut self, path: Vec<u8>, priority: i16) {
+        self.paths.insert(path, priority);
+    }
+
     fn add_line(&mut self, line: &[u8]) -> Result<(), LineError> {
         if is_blank(line) {
             return Ok(());

@@ -15,6 +15,13 @@ use super::{Content, LineError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIndex(usize);
 
+impl NodeIndex {
+    /// Returns its position: nodes that are added later have higher ones.
+    pub(super) const fn position(self) -> usize {
+        self.0
+    }
+}
+
 /// The kind of a node, with its contents.
 #[derive(Clone, Debug)]
 pub enum NodeKind {
@@ -332,6 +339,30 @@ impl Tree {
         match &mut self.node_mut(dir).kind {
             NodeKind::Directory(entries) => entries.remove(name),
             _ => None,
+        }
+    }
+
+    /// Gives each name of a file a node of its own: the tree has no hard links afterwards.
+    pub fn separate_links(&mut self) {
+        let mut is_named = vec![false; self.nodes.len()];
+        for dir in 0..self.nodes.len() {
+            let NodeKind::Directory(entries) = &self.node(NodeIndex(dir)).kind else {
+                continue;
+            };
+            let mut repeated = Vec::new();
+            for (name, &index) in entries {
+                let named = is_named.get_mut(index.0);
+                if named.is_some_and(|named| std::mem::replace(named, true)) {
+                    repeated.push((name.clone(), index));
+                }
+            }
+            for (name, index) in repeated {
+                let own = NodeIndex(self.nodes.len());
+                self.nodes.push(self.node(index).clone());
+                if let NodeKind::Directory(entries) = &mut self.node_mut(NodeIndex(dir)).kind {
+                    entries.insert(name, own);
+                }
+            }
         }
     }
 

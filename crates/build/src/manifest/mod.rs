@@ -6,6 +6,7 @@
 
 mod names;
 mod parse;
+mod pseudo;
 mod xattr_value;
 
 use std::fs::{self, File};
@@ -18,6 +19,10 @@ use forerun_io::{Limits, u64_from};
 use super::line::{Components, LineError, is_blank};
 use super::{BuildError, Content, HostFile, NewNode, NodeIndex, NodeKind, Tree};
 use parse::{Action, Attributes, Line, Make, parse};
+use pseudo::Pseudo;
+
+pub use names::{group_id, user_id};
+pub use pseudo::{PseudoDefinitions, PseudoRules};
 
 /// Longest definition: paths, targets and attributes are all far shorter.
 const LINE_MAX: usize = 1 << 20;
@@ -31,30 +36,8 @@ const DATA_MARK: &[u8] = b"# START OF DATA";
 /// [`BuildError::Line`] with the line that cannot be applied; the tree is then partly changed.
 /// [`BuildError::Host`] if the manifest cannot be read.
 pub fn apply_manifest(tree: &mut Tree, path: &Path, limits: &Limits) -> Result<(), BuildError> {
-    let failed = |source| BuildError::Host {
-        path: path.to_path_buf(),
-        source,
-    };
-    let file = File::open(path).map_err(failed)?;
-    // From its position: standard input may have been read before.
-    let start = file.try_clone().and_then(|mut file| file.stream_position());
-    let kept = file.try_clone().map_err(failed)?;
-    let mut manifest = Manifest {
-        tree,
-        limits,
-        dir: path.parent().unwrap_or(Path::new("")),
-        line: 0,
-        links: Vec::new(),
-        data: Vec::new(),
-    };
-    let end = manifest.read(path, &mut BufReader::new(file))?;
-    manifest.finish_links(path)?;
-    let is_file = kept.metadata().map_err(failed)?.is_file();
-    let data = match (start, end) {
-        (Ok(start), Some(end)) if is_file => Some((Arc::new(kept), start.saturating_add(end))),
-        _ => None,
-    };
-    manifest.finish_data(path, data)
+    let mut manifest = Manifest::new(tree, limits, path.parent().unwrap_or(Path::new("")));
+    manifest.apply_file(path)
 }
 
 struct Manifest<'m> {
@@ -68,9 +51,43 @@ struct Manifest<'m> {
     links: Vec<(u64, Components, Components)>,
     /// Files whose contents follow the definitions: the line, the node, offset and length.
     data: Vec<(u64, NodeIndex, u64, u64)>,
+    /// Present where the lines are those of `mksquashfs`.
+    pseudo: Option<Pseudo<'m>>,
 }
 
-impl Manifest<'_> {
+impl<'m> Manifest<'m> {
+    const fn new(tree: &'m mut Tree, limits: &'m Limits, dir: &'m Path) -> Self {
+        Self {
+            tree,
+            limits,
+            dir,
+            line: 0,
+            links: Vec::new(),
+            data: Vec::new(),
+            pseudo: None,
+        }
+    }
+
+    /// Applies a whole file.
+    fn apply_file(&mut self, path: &Path) -> Result<(), BuildError> {
+        let failed = |source| BuildError::Host {
+            path: path.to_path_buf(),
+            source,
+        };
+        let file = File::open(path).map_err(failed)?;
+        // From its position: standard input may have been read before.
+        let start = file.try_clone().and_then(|mut file| file.stream_position());
+        let kept = file.try_clone().map_err(failed)?;
+        self.line = 0;
+        let end = self.read(path, &mut BufReader::new(file))?;
+        self.finish_links(path)?;
+        let is_file = kept.metadata().map_err(failed)?.is_file();
+        let data = match (start, end) {
+            (Ok(start), Some(end)) if is_file => Some((Arc::new(kept), start.saturating_add(end))),
+            _ => None,
+        };
+        self.finish_data(path, data)
+    }
     /// Applies every line. Returns the position of the data, if there is any.
     fn read(&mut self, path: &Path, input: &mut dyn BufRead) -> Result<Option<u64>, BuildError> {
         let mut position = 0;
@@ -83,10 +100,8 @@ impl Manifest<'_> {
             if is_blank(&line) {
                 continue;
             }
-            let done = parse(&line)
-                .map_err(Step::from)
-                .and_then(|line| self.apply(line));
-            done.map_err(|step| step.at(path, self.line))?;
+            self.one_line(&line)
+                .map_err(|step| step.at(path, self.line))?;
         }
         Ok(None)
     }
@@ -119,6 +134,14 @@ impl Manifest<'_> {
         Ok((got > 0).then_some(line))
     }
 
+    fn one_line(&mut self, line: &[u8]) -> Result<(), Step> {
+        let line = parse(line, self.pseudo.is_some())?;
+        match self.is_ignored(&line) {
+            true => Ok(()),
+            false => self.apply(line),
+        }
+    }
+
     fn apply(&mut self, line: Line) -> Result<(), Step> {
         if line.path.len() > self.limits.depth {
             return Err(LineError::Depth(display(&line.path)).into());
@@ -133,6 +156,7 @@ impl Manifest<'_> {
                 let index = self.existing(&line.path)?;
                 self.tree.node_mut(index).xattrs.insert(name, value);
             }
+            Action::Like(file) => self.like(&line.path, file)?,
             Action::HardLink(target) => match self.find(&target) {
                 Some(found) => self.link(&line.path, found)?,
                 None => self.links.push((self.line, line.path, target)),
@@ -150,6 +174,9 @@ impl Manifest<'_> {
             return match make {
                 Make::Directory if is_dir(&self.tree.node(there).kind) => {
                     set(self.tree.node_mut(there), attributes);
+                    if let Some(pseudo) = &mut self.pseudo {
+                        pseudo.made.insert(there);
+                    }
                     Ok(())
                 }
                 _ => Err(LineError::Exists(display(path)).into()),
@@ -170,14 +197,30 @@ impl Manifest<'_> {
                 NodeKind::File { len, content }
             }
         };
-        let mut node = NewNode::new(kind, attributes.mode);
+        let mut node = self.dated(NewNode::new(kind, attributes.mode));
         set(&mut node, attributes);
-        let (dir, name) = self.place(path)?;
-        let index = self.tree.add(dir, name, node)?;
+        let index = self.add(path, node)?;
         if let Some((offset, len)) = data {
             self.data.push((self.line, index, offset, len));
         }
         Ok(())
+    }
+
+    fn add(&mut self, path: &[Vec<u8>], node: NewNode) -> Result<NodeIndex, Step> {
+        let (dir, name) = self.place(path)?;
+        let index = self.tree.add(dir, name, node)?;
+        if let Some(pseudo) = &mut self.pseudo {
+            pseudo.made.insert(index);
+        }
+        Ok(index)
+    }
+
+    /// Returns the node with the time of entries for which a line says none.
+    fn dated(&self, mut node: NewNode) -> NewNode {
+        if let Some(pseudo) = &self.pseudo {
+            node.mtime = pseudo.now;
+        }
+        node
     }
 
     fn link(&mut self, path: &[Vec<u8>], target: NodeIndex) -> Result<(), Step> {
@@ -234,7 +277,10 @@ impl Manifest<'_> {
         for (depth, name) in parents.iter().enumerate() {
             dir = match self.tree.child(dir, name) {
                 Some(there) => there,
-                None => self.tree.add(dir, name, NewNode::directory())?,
+                None => {
+                    let node = self.dated(NewNode::directory());
+                    self.tree.add(dir, name, node)?
+                }
             };
             if !matches!(self.tree.node(dir).kind, NodeKind::Directory(_)) {
                 let path = parents.get(..=depth).unwrap_or(parents);

@@ -14,6 +14,25 @@ pub fn look_up(file: &str, name: &[u8]) -> Option<u32> {
     find(&fs::read(file).ok()?, name)
 }
 
+/// Returns the user that a number or a name of this system stands for.
+#[must_use]
+pub fn user_id(word: &[u8]) -> Option<u32> {
+    id(word, PASSWD)
+}
+
+/// Returns the group that a number or a name of this system stands for.
+#[must_use]
+pub fn group_id(word: &[u8]) -> Option<u32> {
+    id(word, GROUP)
+}
+
+fn id(word: &[u8], file: &str) -> Option<u32> {
+    match word.first() {
+        Some(b'0'..=b'9') => std::str::from_utf8(word).ok()?.parse().ok(),
+        _ => look_up(file, word),
+    }
+}
+
 fn find(lines: &[u8], name: &[u8]) -> Option<u32> {
     lines.split(|&byte| byte == b'\n').find_map(|line| {
         let mut fields = line.split(|&byte| byte == b':');

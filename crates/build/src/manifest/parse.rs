@@ -29,6 +29,8 @@ pub enum Action {
     Modify(Attributes),
     /// Adds another name for the entry at this path.
     HardLink(Components),
+    /// Adds a file of the host with its own attributes.
+    Like(PathBuf),
     /// An extended attribute.
     Xattr { name: Vec<u8>, value: Vec<u8> },
 }
@@ -60,8 +62,9 @@ pub enum Make {
     },
 }
 
-/// Parses a line that is neither blank nor a comment.
-pub fn parse(line: &[u8]) -> Result<Line, LineError> {
+/// Parses a line that is neither blank nor a comment. `is_pseudo`: where the dialects differ, it is that of
+/// pseudo files.
+pub fn parse(line: &[u8], is_pseudo: bool) -> Result<Line, LineError> {
     let mut words = Words::new(line);
     let path = components(&words.expect("the path")?)?;
     let kind = words.expect("the kind of entry")?;
@@ -70,6 +73,7 @@ pub fn parse(line: &[u8]) -> Result<Line, LineError> {
     };
     let action = match letter {
         b'f' | b'F' => return Err(LineError::Command),
+        b'l' if is_pseudo => Action::Like(host_path(words.remainder("the file")?)),
         b'l' | b'L' => Action::HardLink(components(&words.expect("the path it is a link to")?)?),
         b'x' => xattr(words.remainder("NAME=VALUE")?)?,
         b'm' | b'M' => Action::Modify(attributes(letter, &mut words)?),
@@ -113,11 +117,7 @@ fn make(letter: u8, words: &mut Words<'_>) -> Result<Make, LineError> {
             Some(b"s") => Make::Socket,
             Some(other) => return Err(LineError::Special(lossy(other))),
         },
-        b'h' => {
-            use std::os::unix::ffi::OsStringExt;
-            let path = words.expect("the file with the contents")?;
-            Make::Host(std::ffi::OsString::from_vec(path).into())
-        }
+        b'h' => Make::Host(host_path(&words.expect("the file with the contents")?)),
         _ => {
             let len = number("length", &words.expect("the length")?, u64::MAX)?;
             let offset = number("offset", &words.expect("the offset")?, u64::MAX)?;
@@ -127,6 +127,11 @@ fn make(letter: u8, words: &mut Words<'_>) -> Result<Make, LineError> {
             Make::Data { len, offset }
         }
     })
+}
+
+fn host_path(path: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    std::ffi::OsStr::from_bytes(path).into()
 }
 
 fn device(words: &mut Words<'_>) -> Result<Device, LineError> {
@@ -243,7 +248,7 @@ mod tests {
             ("a/../b d 755 0 0", "path \"a/../b\": name is . or .."),
         ] {
             assert_eq!(
-                parse(line.as_bytes()).unwrap_err().to_string(),
+                parse(line.as_bytes(), false).unwrap_err().to_string(),
                 message,
                 "{line}"
             );
@@ -252,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_is_meant_is_understood() {
-        let make = |line: &str| match parse(line.as_bytes()).unwrap().action {
+        let make = |line: &str| match parse(line.as_bytes(), false).unwrap().action {
             Action::Make(attributes, make) => (attributes, make),
             other => panic!("{other:?}"),
         };
@@ -271,10 +276,15 @@ mod tests {
         ));
         let (_, made) = make("my\\ link s 777 0 0  a  \"b\\ ");
         assert!(matches!(made, Make::Symlink(target) if target == b"a  \"b\\ "));
-        let Action::Xattr { name, value } = parse(b"a x user.k=v = w").unwrap().action else {
+        let Action::Xattr { name, value } = parse(b"a x user.k=v = w", false).unwrap().action
+        else {
             panic!("an attribute")
         };
         assert_eq!((&name[..], &value[..]), (&b"user.k"[..], &b"v = w"[..]));
-        assert_eq!(parse(b"/ m 700 1 2").unwrap().path.len(), 0);
+        assert_eq!(parse(b"/ m 700 1 2", false).unwrap().path.len(), 0);
+        let like = parse(b"a l ../x y", true).unwrap().action;
+        assert!(matches!(like, Action::Like(path) if path == std::path::Path::new("../x y")));
+        let link = parse(b"a L x", true).unwrap().action;
+        assert!(matches!(link, Action::HardLink(_)));
     }
 }

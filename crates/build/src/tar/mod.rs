@@ -15,6 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use forerun_io::{Limits, u64_from};
+use forerun_vfs::Timestamp;
 use tar::Archive;
 
 use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree, spool_file};
@@ -28,6 +29,8 @@ pub struct TarOptions {
     pub exclude: Patterns,
     /// Later modification times are set to this, in seconds since the epoch.
     pub latest: Option<i64>,
+    /// The time of directories that no entry names; the epoch without it.
+    pub unnamed: Option<Timestamp>,
     /// Bounds on entries, depth and bytes.
     pub limits: Limits,
 }
@@ -233,7 +236,9 @@ impl TarBuild<'_> {
                 }
                 Some(_) => return Err(parsed.failed("a part of its path is not a directory")),
                 None => {
-                    let made = self.tree.add(dir, name, NewNode::directory());
+                    let mut node = NewNode::directory();
+                    node.mtime = self.options.unnamed.unwrap_or(node.mtime);
+                    let made = self.tree.add(dir, name, node);
                     made.map_err(|error| parsed.named(error))?
                 }
             };

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::Command;
 
 use forerun_build::{
-    BuildError, NewNode, NodeIndex, NodeKind, ScanOptions, Tree, apply_manifest, scan,
+    BuildError, NewNode, NodeIndex, NodeKind, PseudoDefinitions, PseudoRules, ScanOptions, Tree,
+    apply_manifest, scan,
 };
 use forerun_io::Limits;
 use forerun_testkit::{require, temp_dir};
-use forerun_vfs::Device;
+use forerun_vfs::{Device, Timestamp};
 
 fn find(tree: &Tree, path: &str) -> Option<NodeIndex> {
     path.split('/').try_fold(Tree::ROOT, |dir, name| {
@@ -301,4 +302,73 @@ fn nodes_with_nul_bytes_where_readers_refuse_them_are_not_taken() {
         assert!(error.to_string().contains(what), "{error}");
     }
     assert!(tree.is_empty());
+}
+
+#[test]
+fn lines_of_mksquashfs_that_cannot_be_are_told_and_ignored() {
+    let dir = temp_dir("pseudo");
+    fs::write(dir.path().join("file"), "text").unwrap();
+    let mut tree = Tree::default();
+    tree.add(Tree::ROOT, b"there", NewNode::directory())
+        .unwrap();
+    let mut told = Vec::new();
+    let limits = Limits::default();
+    let now = Timestamp {
+        seconds: 77,
+        nanoseconds: 0,
+    };
+    let rules = PseudoRules {
+        now,
+        makes_root: false,
+        source: Path::new("src"),
+        limits: &limits,
+        told: &mut |message| told.push(message),
+    };
+    let mut definitions = PseudoDefinitions::new(&mut tree, rules);
+    let like = format!("like l {}", dir.path().join("file").display());
+    for line in [
+        "# nothing",
+        "there d 700 1 1",
+        "there m 711 3 4",
+        "none m 644 0 0",
+        "/ d 700 1 1",
+        "/ m 700 1 1",
+        "a/b c 600 0 0 1 2",
+        "a d 750 5 6",
+        "a d 700 7 7",
+        "a/b c 600 0 0 1 3",
+        "late L a/c",
+        "a/c i 644 0 0 s",
+        &like,
+    ] {
+        definitions.line(line.as_bytes()).unwrap().unwrap();
+    }
+    assert!(definitions.line(b"a q").unwrap().is_err());
+    definitions.finish().unwrap();
+    let node = |path: &[&str]| {
+        let found = path
+            .iter()
+            .try_fold(Tree::ROOT, |dir, name| tree.child(dir, name.as_bytes()));
+        tree.node(found.unwrap()).clone()
+    };
+    assert_eq!((node(&["there"]).mode, node(&["there"]).uid), (0o711, 3));
+    assert_eq!(
+        (node(&["a"]).mode, node(&["a"]).uid, node(&["a"]).mtime),
+        (0o750, 5, now)
+    );
+    assert!(matches!(node(&["a", "b"]).kind, NodeKind::CharDevice(device) if device.minor == 2));
+    assert!(matches!(node(&["late"]).kind, NodeKind::Socket));
+    assert!(matches!(
+        node(&["like"]).kind,
+        NodeKind::File { len: 4, .. }
+    ));
+    assert_eq!(told.len(), 5, "{told:?}");
+    assert!(
+        told[0].starts_with("Pseudo file \"there\" exists in source filesystem \"src/there\".")
+    );
+    assert!(told[1].contains("\"none\" does not exist"));
+    assert_eq!(
+        told[4],
+        "a/b already exists as a different pseudo definition.  Ignoring!"
+    );
 }

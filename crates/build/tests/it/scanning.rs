@@ -6,7 +6,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forerun_build::{BuildError, NodeKind, Patterns, ScanOptions, Tree, scan};
+use forerun_build::{
+    BuildError, NamedSource, NodeKind, Patterns, ScanOptions, Tree, scan, scan_sources,
+};
 use forerun_testkit::temp_dir;
 use rustix::fs::CWD;
 
@@ -238,4 +240,50 @@ fn directories_that_are_swapped_during_a_scan_lead_nowhere_else() {
         swapper.join().unwrap();
     });
     assert!(whole > 0 && refused > 0, "{whole} whole, {refused} refused");
+}
+
+#[test]
+fn several_sources_are_one_tree() {
+    let dir = temp_dir("scan");
+    sample(dir.path());
+    let (src, file) = (dir.path().join("src"), dir.path().join("src/a.c"));
+    let source = |path: &Path, name: &str| NamedSource {
+        path: path.to_path_buf(),
+        name: name.into(),
+    };
+    let sources = [
+        source(&src, "one"),
+        source(&file, "two"),
+        source(&src, "three"),
+    ];
+    let options = ScanOptions {
+        exclude: Patterns::from_rule(|path| path == b"three/a.o"),
+        ..ScanOptions::default()
+    };
+    let mut tree = scan_sources(&sources, &options, None).unwrap();
+    let found = names(&tree);
+    let has = |name: &str| found.iter().any(|found| found == name);
+    assert!(
+        has("/one/a.c") && has("/two") && has("/three/a.c"),
+        "{found:?}"
+    );
+    assert!(has("/one/a.o") && !has("/three/a.o"), "{found:?}");
+    // The file has one node under its three names, and three afterwards.
+    let nodes = |tree: &Tree| {
+        let in_dir = |dir: &[u8]| tree.child(tree.child(Tree::ROOT, dir).unwrap(), b"a.c");
+        [
+            tree.child(Tree::ROOT, b"two"),
+            in_dir(b"one"),
+            in_dir(b"three"),
+        ]
+    };
+    let [two, one, three] = nodes(&tree);
+    assert!(two == one && one == three);
+    tree.separate_links();
+    let [two, one, three] = nodes(&tree);
+    assert!(two != one && one != three && two != three);
+    let taken = [source(&src, "a"), source(&file, "a")];
+    assert!(scan_sources(&taken, &options, None).is_err());
+    let gone = [source(&src.join("none"), "a")];
+    assert!(scan_sources(&gone, &options, None).is_err());
 }

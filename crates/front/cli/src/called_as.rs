@@ -11,6 +11,8 @@ pub enum Program {
     Squashfuse,
     SquashfuseLl,
     Unsquashfs,
+    Mksquashfs,
+    Sqfstar,
 }
 
 /// The programs, by name.
@@ -18,6 +20,8 @@ const NAMES: &[(&str, Program)] = &[
     ("squashfuse", Program::Squashfuse),
     ("squashfuse_ll", Program::SquashfuseLl),
     ("unsquashfs", Program::Unsquashfs),
+    ("mksquashfs", Program::Mksquashfs),
+    ("sqfstar", Program::Sqfstar),
 ];
 
 /// Returns the program that a process with these arguments was started as, unless that is forerun.

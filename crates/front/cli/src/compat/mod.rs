@@ -5,6 +5,9 @@
 //! refused by name. docs/compat.md lists each option and what becomes of it.
 
 mod fuse_words;
+mod mksquashfs;
+mod names;
+mod pattern;
 mod squashfuse;
 mod unsquashfs;
 
@@ -14,7 +17,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::called_as::Program;
+use crate::error::{Failure, reason};
+use mksquashfs::Tool;
 use squashfuse::Level;
+
+/// The words of a command line that were not read yet.
+type ArgWords<'w> = std::slice::Iter<'w, OsString>;
 
 /// Runs as that program. Returns the exit status.
 pub fn run(program: Program, argv: &[OsString]) -> u8 {
@@ -27,6 +35,8 @@ pub fn run(program: Program, argv: &[OsString]) -> u8 {
         Program::Squashfuse => squashfuse::run(name, words, Level::High),
         Program::SquashfuseLl => squashfuse::run(name, words, Level::Low),
         Program::Unsquashfs => unsquashfs::run(name, words),
+        Program::Mksquashfs => mksquashfs::run(name, words, Tool::Mksquashfs),
+        Program::Sqfstar => mksquashfs::run(name, words, Tool::Sqfstar),
     }
 }
 
@@ -39,9 +49,34 @@ fn name_process(name: &OsStr) {
     }
 }
 
-/// Prints a line to standard error.
-fn complain(line: &str) {
-    let line = crate::escape::printable(line);
-    // Without a standard error nothing can be reported.
-    let _ = writeln!(std::io::stderr(), "{line}");
+/// Prints lines to standard error. What would change the terminal is escaped, but for tabs.
+fn complain(lines: &str) {
+    for line in lines.split('\n') {
+        let parts: Vec<_> = line.split('\t').map(crate::escape::printable).collect();
+        let line = parts.join("\t");
+        // Without a standard error nothing can be reported.
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+}
+
+/// Reads a list of paths, one on a line; lines that begin with # are comments. The error is a message.
+fn path_list(file: &OsStr, kind: &str) -> Result<Vec<Vec<u8>>, String> {
+    let text = std::fs::read(file).map_err(|error| {
+        let (name, why) = (file.to_string_lossy(), reason(&error));
+        format!("FATAL ERROR: Failed to open {kind} file \"{name}\" because {why}")
+    })?;
+    let lines = text
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii_start);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
+    Ok(lines.map(<[u8]>::to_vec).collect())
+}
+
+/// Returns what failed and where, in one line.
+fn in_one_line(failure: &Failure) -> String {
+    let subject = failure.subject.iter().map(|subject| format!("{subject}: "));
+    let path = failure.path.as_deref().map(crate::escape::escape);
+    let path = path.iter().map(|path| format!("{path}: "));
+    let place: String = subject.chain(path).collect();
+    format!("{place}{}", failure.message)
 }

@@ -143,6 +143,7 @@ pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<(Tree, Skipped
             let options = TarOptions {
                 exclude,
                 latest: None,
+                unnamed: None,
                 limits: limits.clone(),
             };
             let read = read_tar(input, &options);

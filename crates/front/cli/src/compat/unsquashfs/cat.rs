@@ -6,8 +6,8 @@ use forerun::Image;
 use forerun::vfs::{Error, FileType, FollowLast, NodeId, resolve};
 
 use super::options::UnsquashCall;
-use super::pattern::{PathChoice, Syntax};
 use super::{DONE, Ended, IN_PART, Stop, complain};
+use crate::compat::pattern::{PathChoice, Syntax};
 use crate::error::{Failure, Result};
 use crate::output::{self, stdout_file};
 

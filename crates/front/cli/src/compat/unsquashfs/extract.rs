@@ -13,9 +13,10 @@ use forerun_export::{
 
 use super::listing::{self, Style};
 use super::options::UnsquashCall;
-use super::pattern::Syntax;
-use super::{DONE, Ended, FATAL, IN_PART, Stop, choose, complain, selection, text, unopened};
+use super::{DONE, Ended, FATAL, IN_PART, Stop, choose, complain, selection, unopened};
 use crate::commands::extract::capabilities;
+use crate::compat::in_one_line;
+use crate::compat::pattern::Syntax;
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::interrupt::{self, Graceful};
@@ -227,7 +228,7 @@ fn list(
 /// Tells what was not done. Returns the exit status.
 fn tell(report: &ExtractReport, dest: &Path) -> u8 {
     for failure in &report.failures {
-        complain(&text(&failure_of(failure)));
+        complain(&in_one_line(&failure_of(failure)));
     }
     if report.more_failures > 0 {
         complain(&format!("and {} more failures", report.more_failures));

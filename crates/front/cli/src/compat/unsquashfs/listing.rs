@@ -1,13 +1,12 @@
 //! Listings of `unsquashfs`: paths below the directory that would be extracted to, with attributes or without.
 
-use std::collections::HashMap;
-
 use forerun::vfs::{DirCursor, FileSystem, FileType, Metadata, NodeId};
 use forerun_export::Selected;
 use jiff::tz::TimeZone;
 use std::ops::ControlFlow;
 
 use crate::commands::ls::long::{mode, time};
+use crate::compat::names::Names;
 use crate::error::Result;
 use crate::output::Output;
 
@@ -35,37 +34,6 @@ pub struct Style {
     pub zone: TimeZone,
 }
 
-/// Names of users and groups, as `/etc/passwd` and `/etc/group` have them.
-#[derive(Default)]
-pub struct Names {
-    users: HashMap<u32, String>,
-    groups: HashMap<u32, String>,
-}
-
-impl Names {
-    /// Reads the names. Where a file cannot be read, numbers are shown.
-    pub fn read() -> Self {
-        let read = |file| std::fs::read_to_string(file).unwrap_or_default();
-        Self {
-            users: parse(&read("/etc/passwd")),
-            groups: parse(&read("/etc/group")),
-        }
-    }
-}
-
-/// Parses lines with a name first and a number third, separated by colons.
-fn parse(text: &str) -> HashMap<u32, String> {
-    let mut names = HashMap::new();
-    for line in text.lines() {
-        let mut fields = line.split(':');
-        let name = fields.next().unwrap_or_default();
-        if let Some(id) = fields.nth(1).and_then(|id| id.parse().ok()) {
-            names.entry(id).or_insert_with(|| name.to_string());
-        }
-    }
-    names
-}
-
 /// Writes the line of an entry.
 pub fn write(out: &mut Output, fs: &dyn FileSystem, style: &Style, entry: &Selected) -> Result<()> {
     let metadata = &entry.metadata;
@@ -88,12 +56,12 @@ pub fn write(out: &mut Output, fs: &dyn FileSystem, style: &Style, entry: &Selec
 
 /// Formats mode, owners, size or device, and time.
 fn attributes(metadata: &Metadata, style: &Style) -> String {
-    let owner = |names: &HashMap<u32, String>, id: u32| match names.get(&id) {
-        Some(name) if style.form == ListForm::Long => name.clone(),
+    let owner = |name: Option<&str>, id: u32| match name {
+        Some(name) if style.form == ListForm::Long => name.to_string(),
         _ => id.to_string(),
     };
-    let user = owner(&style.names.users, metadata.uid);
-    let group = owner(&style.names.groups, metadata.gid);
+    let user = owner(style.names.user(metadata.uid), metadata.uid);
+    let group = owner(style.names.group(metadata.gid), metadata.gid);
     let owners = format!("{user}/{group} ");
     let width = OWNERS_AND_SIZE.saturating_sub(owners.len());
     let size = match metadata.kind {
@@ -117,17 +85,4 @@ pub fn is_empty(fs: &dyn FileSystem, dir: NodeId) -> Result<bool> {
         ControlFlow::Break(())
     })?;
     Ok(is_empty)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_owners() {
-        let names = parse("root:x:0:0::/:/bin/sh\nbroken\nx:y:z\nb:x:7:\nother:x:0:\n");
-        assert_eq!(names.get(&0).map(String::as_str), Some("root"));
-        assert_eq!(names.get(&7).map(String::as_str), Some("b"));
-        assert_eq!(names.len(), 2);
-    }
 }

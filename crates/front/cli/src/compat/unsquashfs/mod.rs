@@ -7,7 +7,6 @@ mod extract;
 mod follow;
 mod listing;
 mod options;
-mod pattern;
 mod superblock;
 mod usage;
 
@@ -21,7 +20,8 @@ use forerun::vfs::FileType;
 use forerun_export::{Filter, Selected, Selection};
 use jiff::tz::TimeZone;
 
-use super::complain;
+use super::names::Names;
+use super::{complain, in_one_line};
 use crate::args::{Global, ImageArgs, SourceArgs};
 use crate::context::Context;
 use crate::error::{Failure, Result};
@@ -30,9 +30,9 @@ use crate::output::Output;
 use crate::source::PreparedImage;
 use crate::{log, secrets};
 
-use listing::{Names, Style};
+use super::pattern::{PathChoice, Syntax};
+use listing::Style;
 use options::{UnsquashCall, UnsquashRefusal, UnsquashWork};
-use pattern::{PathChoice, Syntax};
 
 const DONE: u8 = 0;
 const FATAL: u8 = 1;
@@ -104,18 +104,9 @@ fn tell(stop: &Stop) -> u8 {
         Stop::Told => {}
         Stop::Fatal(message) => complain(&format!("FATAL ERROR: {message}")),
         Stop::Failure(failure) if failure.exit == Exit::BrokenPipe => return failure.exit.code(),
-        Stop::Failure(failure) => complain(&format!("FATAL ERROR: {}", text(failure))),
+        Stop::Failure(failure) => complain(&format!("FATAL ERROR: {}", in_one_line(failure))),
     }
     FATAL
-}
-
-/// Returns what failed and where, in one line.
-fn text(failure: &Failure) -> String {
-    let subject = failure.subject.iter().map(|subject| format!("{subject}: "));
-    let path = failure.path.as_deref().map(crate::escape::escape);
-    let path = path.iter().map(|path| format!("{path}: "));
-    let place: String = subject.chain(path).collect();
-    format!("{place}{}", failure.message)
 }
 
 fn work(context: &Context, call: &UnsquashCall, image: &OsString) -> Ended {

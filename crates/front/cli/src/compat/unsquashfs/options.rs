@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use super::listing::ListForm;
-use crate::error::reason;
+use crate::compat::{ArgWords, path_list};
 
 /// An option of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,8 +167,6 @@ pub fn parse(words: &[OsString]) -> Parsed<UnsquashCall> {
     Ok(call)
 }
 
-type ArgWords<'w> = std::slice::Iter<'w, OsString>;
-
 fn apply(call: &mut UnsquashCall, option: Opt, words: &mut ArgWords<'_>) -> Parsed<()> {
     match option {
         Opt::Help => return Err(UnsquashRefusal::Help),
@@ -268,18 +266,9 @@ fn size(word: &OsStr, message: &str) -> Parsed<u64> {
     bytes.ok_or_else(|| UnsquashRefusal::Mistake(message.to_string()))
 }
 
-/// Reads a list of paths, one on a line; lines that begin with # are comments.
+/// Reads a list of paths.
 fn lines(file: &OsStr, kind: &str) -> Parsed<Vec<Vec<u8>>> {
-    let text = std::fs::read(file).map_err(|error| {
-        let (name, why) = (file.to_string_lossy(), reason(&error));
-        let what = format!("FATAL ERROR: Failed to open {kind} file");
-        UnsquashRefusal::Mistake(format!("{what} \"{name}\" because {why}"))
-    })?;
-    let lines = text
-        .split(|byte| *byte == b'\n')
-        .map(<[u8]>::trim_ascii_start);
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
-    Ok(lines.map(<[u8]>::to_vec).collect())
+    path_list(file, kind).map_err(UnsquashRefusal::Mistake)
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ fn names() -> Option<Names> {
 }
 
 /// Returns each entry below a directory with all that an extraction sets.
-fn tree_of(dir: &Path) -> BTreeMap<String, String> {
+pub fn tree_of(dir: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut left = vec![dir.to_path_buf()];
     while let Some(next) = left.pop() {

@@ -1,4 +1,4 @@
-//! Patterns of `unsquashfs`: names in an image, component by component.
+//! Patterns of `unsquashfs` and `mksquashfs`: names in an image, component by component.
 //!
 //! A pattern selects what it names and all below it, and the directories that lead there. A component is a
 //! pattern of a shell, a regular expression, or a name.
@@ -8,7 +8,7 @@ use regex::bytes::Regex;
 /// How components are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
-    /// As a shell does, with the groups of extended patterns, but for `!(...)`.
+    /// As a shell does, with the groups of extended patterns; `!(...)` only as a whole component.
     Shell,
     /// As extended regular expressions, which match a part of the name.
     Regex,
@@ -18,7 +18,12 @@ pub enum Syntax {
 
 enum Component {
     Name(Vec<u8>),
-    Pattern { regex: Regex, takes_hidden: bool },
+    Pattern {
+        regex: Regex,
+        takes_hidden: bool,
+        /// Matches what the expression does not.
+        negated: bool,
+    },
 }
 
 impl Component {
@@ -28,7 +33,8 @@ impl Component {
             Self::Pattern {
                 regex,
                 takes_hidden,
-            } => (*takes_hidden || !name.starts_with(b".")) && regex.is_match(name),
+                negated,
+            } => (*takes_hidden || !name.starts_with(b".")) && regex.is_match(name) != *negated,
         }
     }
 }
@@ -92,6 +98,47 @@ impl PathChoice {
     }
 }
 
+/// Entries that `mksquashfs` leaves out.
+pub struct PathExcludes {
+    /// From the root of the tree.
+    anchored: Vec<Vec<Component>>,
+    /// In any directory.
+    anywhere: Vec<Vec<Component>>,
+}
+
+impl PathExcludes {
+    /// Parses the patterns; those behind `... ` match in any directory. The error is a message.
+    pub fn new(patterns: &[Vec<u8>], syntax: Syntax) -> Result<Self, String> {
+        let mut excludes = Self {
+            anchored: Vec::new(),
+            anywhere: Vec::new(),
+        };
+        for pattern in patterns {
+            match pattern.strip_prefix(b"... ") {
+                Some(pattern) => {
+                    let pattern = parse(pattern.trim_ascii_start(), syntax, "exclude")?;
+                    excludes.anywhere.push(pattern);
+                }
+                None => excludes.anchored.push(parse(pattern, syntax, "exclude")?),
+            }
+        }
+        Ok(excludes)
+    }
+
+    /// Returns whether a pattern names this very path, which has no leading slash.
+    pub fn match_path(&self, path: &[u8]) -> bool {
+        let names: Vec<_> = path.split(|byte| *byte == b'/').collect();
+        let is_whole =
+            |pattern: &Vec<Component>| pattern.len() == names.len() && fits(pattern, &names);
+        let ends = |pattern: &Vec<Component>| {
+            let start = names.len().checked_sub(pattern.len());
+            let end = start.and_then(|start| names.get(start..));
+            end.is_some_and(|end| fits(pattern, end))
+        };
+        self.anchored.iter().any(is_whole) || self.anywhere.iter().any(ends)
+    }
+}
+
 /// Returns whether as many components match as both have.
 fn fits(pattern: &[Component], names: &[&[u8]]) -> bool {
     let mut pairs = pattern.iter().zip(names);
@@ -115,13 +162,20 @@ fn parse(path: &[u8], syntax: Syntax, kind: &str) -> Result<Vec<Component>, Stri
 
 fn component(name: &[u8], syntax: Syntax) -> Result<Component, String> {
     let shown = || String::from_utf8_lossy(name).into_owned();
+    let negated = syntax == Syntax::Shell && is_negated(name);
     let text = match syntax {
         Syntax::Names => return Ok(Component::Name(name.to_vec())),
         Syntax::Shell if !name.iter().any(|byte| b"*?[\\(".contains(byte)) => {
             return Ok(Component::Name(name.to_vec()));
         }
-        Syntax::Shell => shell(name)
-            .ok_or_else(|| format!("Cannot match \"{}\": !(...) is not known", shown()))?,
+        Syntax::Shell if negated => shell(&[b"@", name.get(1..).unwrap_or_default()].concat())
+            .ok_or_else(|| format!("Cannot match \"{}\": !(...) in a group", shown()))?,
+        Syntax::Shell => shell(name).ok_or_else(|| {
+            format!(
+                "Cannot match \"{}\": !(...) is only known as a whole name",
+                shown()
+            )
+        })?,
         Syntax::Regex => format!(
             "(?s-u){}",
             std::str::from_utf8(name)
@@ -129,11 +183,29 @@ fn component(name: &[u8], syntax: Syntax) -> Result<Component, String> {
         ),
     };
     let regex = Regex::new(&text).map_err(|_| format!("invalid regex {}", shown()))?;
-    let takes_hidden = syntax == Syntax::Regex || name.starts_with(b".");
+    let takes_hidden = syntax == Syntax::Regex || negated || name.starts_with(b".");
     Ok(Component::Pattern {
         regex,
         takes_hidden,
+        negated,
     })
+}
+
+/// Returns whether a pattern is one group `!(...)` and nothing else.
+fn is_negated(pattern: &[u8]) -> bool {
+    let Some(rest) = pattern.strip_prefix(b"!(") else {
+        return false;
+    };
+    let mut depth = 1_usize;
+    let end = rest.iter().position(|byte| {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    });
+    end.is_some_and(|end| end + 1 == rest.len())
 }
 
 /// Translates a pattern of a shell into a regular expression; nothing for `!(...)`.
@@ -255,6 +327,9 @@ mod tests {
             ("?(x)y", "y", true),
             ("a.b", "axb", false),
             ("a(b", "a(b", true),
+            ("!(a|b*)", "bc", false),
+            ("!(a|b*)", "c", true),
+            ("!(a)", ".b", true),
         ] {
             assert_eq!(
                 takes(pattern, Syntax::Shell, path),
@@ -262,7 +337,7 @@ mod tests {
                 "{pattern} {path}"
             );
         }
-        assert!(PathChoice::new(&[b"!(a)".to_vec()], &[], Syntax::Shell, None).is_err());
+        assert!(PathChoice::new(&[b"x!(a)".to_vec()], &[], Syntax::Shell, None).is_err());
         assert!(PathChoice::new(&[b"//".to_vec()], &[], Syntax::Shell, None).is_err());
     }
 
@@ -290,5 +365,24 @@ mod tests {
         }
         let excluding = PathChoice::new(&[], &[b"a/*".to_vec()], Syntax::Shell, None).unwrap();
         assert!(excluding.takes(b"a", true) && !excluding.takes(b"a/b/c", false));
+    }
+
+    #[test]
+    fn excludes_are_anchored_or_anywhere() {
+        let patterns = ["a/*.o", "... b/c", "... .git"].map(|text| text.as_bytes().to_vec());
+        let excludes = PathExcludes::new(&patterns, Syntax::Shell).unwrap();
+        for (path, expected) in [
+            ("a/x.o", true),
+            ("a/b/x.o", false),
+            ("x.o", false),
+            ("b/c", true),
+            ("a/b/c", true),
+            ("b", false),
+            ("c", false),
+            ("a/.git", true),
+            ("a/.git/x", false),
+        ] {
+            assert_eq!(excludes.match_path(path.as_bytes()), expected, "{path}");
+        }
     }
 }

@@ -4,6 +4,8 @@
 //! through its descriptor: a process that renames directories meanwhile can make the scan fail, but
 //! cannot lead it elsewhere.
 
+mod sources;
+
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,6 +19,8 @@ use rustix::fs::{AtFlags, Dir, FileType, Stat};
 
 use super::host::{HostFile, Identity, Root};
 use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree};
+
+pub use sources::{NamedSource, scan_sources};
 
 /// Which files of a directory are taken.
 #[derive(Clone, Debug, Default)]
@@ -62,14 +66,7 @@ fn scan_with(
     skipped: Option<&mut dyn FnMut(BuildError)>,
 ) -> Result<Tree, BuildError> {
     let root = Root::open(path).map_err(|error| host(path, error))?;
-    let mut scan = Scan {
-        options,
-        root: Arc::new(root),
-        tree: Tree::default(),
-        links: HashMap::new(),
-        device: 0,
-        skipped,
-    };
+    let mut scan = Scan::new(options, root, skipped);
     let stat = scan.root.stat().map_err(|error| host(path, error))?;
     scan.device = stat.st_dev;
     let top = Pending {
@@ -81,11 +78,7 @@ fn scan_with(
     let kind = NodeKind::Directory(BTreeMap::new());
     let node = scan.node(&dir, Path::new(""), &stat, kind)?;
     *scan.tree.node_mut(Tree::ROOT) = node;
-    let mut pending = vec![top];
-    while let Some(dir) = pending.pop() {
-        let read = scan.directory(&dir, &mut pending);
-        scan.or_skip(read)?;
-    }
+    scan.descend(vec![top])?;
     scan.tree.shrink_to_fit();
     Ok(scan.tree)
 }
@@ -93,9 +86,13 @@ fn scan_with(
 struct Scan<'o, 's> {
     options: &'o ScanOptions,
     root: Arc<Root>,
+    /// Path in the tree of what `root` is, for the patterns.
+    prefix: PathBuf,
     tree: Tree,
     /// Files met so far that have several names.
     links: HashMap<Identity, NodeIndex>,
+    /// Files may be met under one name more than once, as a source may be given twice.
+    is_repeated: bool,
     /// The device of the root.
     device: u64,
     /// Is told of what cannot be read; without it that is an error.
@@ -110,7 +107,33 @@ struct Pending {
     seen: Identity,
 }
 
-impl Scan<'_, '_> {
+impl<'o, 's> Scan<'o, 's> {
+    fn new(
+        options: &'o ScanOptions,
+        root: Root,
+        skipped: Option<&'s mut dyn FnMut(BuildError)>,
+    ) -> Self {
+        Self {
+            options,
+            root: Arc::new(root),
+            prefix: PathBuf::new(),
+            tree: Tree::default(),
+            links: HashMap::new(),
+            is_repeated: false,
+            device: 0,
+            skipped,
+        }
+    }
+
+    /// Reads these directories and all below them.
+    fn descend(&mut self, mut pending: Vec<Pending>) -> Result<(), BuildError> {
+        while let Some(dir) = pending.pop() {
+            let read = self.directory(&dir, &mut pending);
+            self.or_skip(read)?;
+        }
+        Ok(())
+    }
+
     /// Skips what cannot be read, where that is wanted.
     fn or_skip(&mut self, read: Result<(), BuildError>) -> Result<(), BuildError> {
         match (read, &mut self.skipped) {
@@ -131,22 +154,26 @@ impl Scan<'_, '_> {
         let dir = self.open(at)?;
         let names = names(&dir).map_err(|error| self.failed(&at.path, error))?;
         for name in names {
-            let added = self.entry(at, &dir, &name, pending);
+            let added = self.entry(at, &dir, (&name, name.as_bytes()), pending);
             self.or_skip(added)?;
         }
         Ok(())
     }
 
-    /// Adds one name of a directory.
+    /// Adds one name of a directory, as `new_name` in the tree.
     fn entry(
         &mut self,
         at: &Pending,
         dir: &OwnedFd,
-        name: &OsStr,
+        (name, new_name): (&OsStr, &[u8]),
         pending: &mut Vec<Pending>,
     ) -> Result<(), BuildError> {
         let path = at.path.join(name);
-        if self.options.exclude.matches(path.as_os_str().as_bytes()) {
+        let in_tree = match self.prefix.as_os_str().is_empty() {
+            true => at.path.join(OsStr::from_bytes(new_name)),
+            false => self.prefix.join(&path),
+        };
+        if self.options.exclude.matches(in_tree.as_os_str().as_bytes()) {
             return Ok(());
         }
         let stat = rustix::fs::statat(dir, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW);
@@ -156,7 +183,7 @@ impl Scan<'_, '_> {
             return Ok(());
         }
         if let Some(&first) = self.links.get(&seen) {
-            return self.tree.link(at.node, name.as_bytes(), first);
+            return self.tree.link(at.node, new_name, first);
         }
         let kind = self.kind(dir, &path, &stat)?;
         if let (Some(_), NodeKind::File { content, len }) = (&self.skipped, &kind) {
@@ -165,14 +192,14 @@ impl Scan<'_, '_> {
         }
         let is_dir = matches!(kind, NodeKind::Directory(_));
         let node = self.node(dir, &path, &stat, kind)?;
-        let node = self.tree.add(at.node, name.as_bytes(), node)?;
+        let node = self.tree.add(at.node, new_name, node)?;
         // Only of directories: overlayfs shows files with the devices of its layers.
         if is_dir && self.options.one_file_system && stat.st_dev != self.device {
             return Ok(());
         }
         if is_dir {
             pending.push(Pending { path, node, seen });
-        } else if stat.st_nlink > 1 {
+        } else if stat.st_nlink > 1 || self.is_repeated {
             self.links.insert(seen, node);
         }
         Ok(())

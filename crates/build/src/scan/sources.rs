@@ -1,0 +1,110 @@
+//! Builds one tree from several files and directories of the host, each under a name in the root.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::super::host::{Identity, Root};
+use super::super::{BuildError, NodeKind, Tree};
+use super::{Pending, Scan, ScanOptions, host};
+
+/// A file or directory, and its name in the root of the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedSource {
+    /// Its path. A symbolic link is taken as a link.
+    pub path: PathBuf,
+    /// The name in the tree.
+    pub name: Vec<u8>,
+}
+
+/// Reads all sources as [`scan`](super::scan) does. Several names of one file are hard links, also where
+/// they lie in different sources. The root is a new directory, whose attributes the caller sets. With
+/// `skipped`, files that cannot be read are left out, as [`scan_readable`](super::scan_readable) does.
+///
+/// # Errors
+/// The errors of [`scan`](super::scan); [`BuildError::Conflict`] if two sources have one name.
+pub fn scan_sources(
+    sources: &[NamedSource],
+    options: &ScanOptions,
+    mut skipped: Option<&mut dyn FnMut(BuildError)>,
+) -> Result<Tree, BuildError> {
+    let (mut tree, mut links) = (Tree::default(), std::collections::HashMap::new());
+    for source in sources {
+        let failed = |error| host(&source.path, error);
+        let is_dir = source.path.symlink_metadata().map_err(failed)?.is_dir();
+        let (at, name) = match is_dir {
+            true => (source.path.as_path(), OsStr::new("")),
+            false => split(&source.path),
+        };
+        let root = Root::open(at).map_err(failed)?;
+        let skipped: Option<&mut dyn FnMut(BuildError)> = match &mut skipped {
+            Some(skipped) => Some(&mut **skipped),
+            None => None,
+        };
+        let mut scan = Scan::new(options, root, skipped);
+        (scan.tree, scan.links) = (tree, links);
+        scan.is_repeated = sources.len() > 1;
+        match is_dir {
+            true => scan.source_dir(source)?,
+            false => scan.source_file(name, &source.name)?,
+        }
+        (tree, links) = (scan.tree, scan.links);
+    }
+    tree.shrink_to_fit();
+    Ok(tree)
+}
+
+/// Splits a path that does not lead to a directory.
+fn split(path: &Path) -> (&Path, &OsStr) {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    (
+        dir.unwrap_or(Path::new(".")),
+        path.file_name().unwrap_or(path.as_os_str()),
+    )
+}
+
+impl Scan<'_, '_> {
+    /// Adds a directory, which is the root of the scan, and all below it.
+    fn source_dir(&mut self, source: &NamedSource) -> Result<(), BuildError> {
+        if self.options.exclude.matches(&source.name) {
+            return Ok(());
+        }
+        let stat = self.root.stat();
+        let stat = stat.map_err(|error| host(&source.path, error))?;
+        let seen = Identity::of(&stat);
+        if self.options.skip.contains(&seen.numbers()) {
+            return Ok(());
+        }
+        (self.device, self.prefix) = (stat.st_dev, OsStr::from_bytes(&source.name).into());
+        let mut top = Pending {
+            path: PathBuf::new(),
+            node: Tree::ROOT,
+            seen,
+        };
+        let dir = self.open(&top)?;
+        let kind = NodeKind::Directory(BTreeMap::new());
+        let node = self.node(&dir, Path::new(""), &stat, kind)?;
+        top.node = self.tree.add(Tree::ROOT, &source.name, node)?;
+        self.descend(vec![top])
+    }
+
+    /// Adds a file of the directory that is the root of the scan.
+    fn source_file(&mut self, name: &OsStr, new_name: &[u8]) -> Result<(), BuildError> {
+        let root = Arc::clone(&self.root);
+        let stat = root.stat();
+        let stat = stat.map_err(|error| self.failed(Path::new(""), error))?;
+        let top = Pending {
+            path: PathBuf::new(),
+            node: Tree::ROOT,
+            seen: Identity::of(&stat),
+        };
+        let dir = self.open(&top)?;
+        // Not a directory any more when it was looked at: nothing is pending afterwards.
+        let mut pending = Vec::new();
+        let added = self.entry(&top, &dir, (name, new_name), &mut pending);
+        self.or_skip(added)?;
+        self.descend(pending)
+    }
+}

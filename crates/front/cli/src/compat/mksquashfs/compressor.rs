@@ -1,0 +1,257 @@
+//! The compressor of an image, by `-comp` and the options that begin with `-X`.
+
+use std::ffi::OsStr;
+
+use forerun::{Bcj, BcjSet, Encoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy};
+
+use super::options::{CompressorWord, MakeCall, MakeParsed, MakeRefusal, mistake, told};
+use super::values::{number, size};
+
+/// The compressors and their options, as the usage shows them.
+pub const COMPRESSORS: &[(&str, &str)] = &[
+    (
+        "gzip",
+        "\t  -Xcompression-level N      1 to 9 [9]
+\t  -Xwindow-size N            8 to 15 [15]
+\t  -Xstrategy NAME,...        keep the shortest of default, filtered, huffman_only,
+\t                             run_length_encoded, fixed
+",
+    ),
+    (
+        "lzo",
+        "\t  -Xalgorithm lzo1x_999      the only one here
+\t  -Xcompression-level 8      the only one here
+",
+    ),
+    (
+        "lz4",
+        "\t  -Xhc                       compress slowly and well\n",
+    ),
+    (
+        "xz",
+        "\t  -Xbcj NAME,...             keep the shortest of x86, arm, armthumb, powerpc, sparc
+\t  -Xdict-size BYTES|PERCENT  8192 to the block size [the block size]
+",
+    ),
+    ("zstd", "\t  -Xcompression-level N      1 to 22 [15]\n"),
+    (
+        "lzma",
+        "\t  (no options) (deprecated - no kernel support)\n",
+    ),
+];
+
+const STRATEGIES: &[(&str, ZlibStrategy)] = &[
+    ("default", ZlibStrategy::Default),
+    ("filtered", ZlibStrategy::Filtered),
+    ("huffman_only", ZlibStrategy::HuffmanOnly),
+    ("run_length_encoded", ZlibStrategy::RunLengthEncoded),
+    ("fixed", ZlibStrategy::Fixed),
+];
+
+const FILTERS: &[(&str, Bcj)] = &[
+    ("x86", Bcj::X86),
+    ("powerpc", Bcj::PowerPc),
+    ("ia64", Bcj::Ia64),
+    ("arm", Bcj::Arm),
+    ("armthumb", Bcj::ArmThumb),
+    ("sparc", Bcj::Sparc),
+];
+
+const ALGORITHMS: &[(&str, LzoAlgorithm)] = &[
+    ("lzo1x_1", LzoAlgorithm::Lzo1x1),
+    ("lzo1x_1_11", LzoAlgorithm::Lzo1x1_11),
+    ("lzo1x_1_12", LzoAlgorithm::Lzo1x1_12),
+    ("lzo1x_1_15", LzoAlgorithm::Lzo1x1_15),
+    ("lzo1x_999", LzoAlgorithm::Lzo1x999),
+];
+
+/// Returns the name of the compressor.
+pub fn name(call: &MakeCall) -> &str {
+    call.compressor.as_deref().unwrap_or("gzip")
+}
+
+/// Returns the codec with its options.
+pub fn encoding(call: &MakeCall) -> MakeParsed<Encoding> {
+    let name = name(call);
+    let Some((name, help)) = COMPRESSORS.iter().find(|(known, _)| *known == name) else {
+        let known: String = COMPRESSORS
+            .iter()
+            .map(|(name, _)| available(name))
+            .collect();
+        return mistake(format!(
+            "Compressor \"{name}\" is not supported!\nmksquashfs: Compressors available:\n{}",
+            known.trim_end_matches('\n')
+        ));
+    };
+    let mut options = Options::default();
+    for word in &call.compressor_words {
+        if !options.apply(name, word, call.block_size)? {
+            let (word, help) = (&word.0, help.trim_end_matches('\n'));
+            let selected =
+                format!("mksquashfs: selected compressor \"{name}\".  Options supported: \n{help}");
+            return match word.as_str() {
+                "Xhelp" => told(selected),
+                word => told(format!(
+                    "mksquashfs: Unrecognised compressor option -{word}\n{selected}"
+                )),
+            };
+        }
+    }
+    Ok(options.encoding(name))
+}
+
+fn available(name: &str) -> String {
+    match name {
+        "gzip" => format!("\t{name} (default)\n"),
+        _ => format!("\t{name}\n"),
+    }
+}
+
+/// The options of all compressors.
+#[derive(Default)]
+struct Options {
+    level: Option<u8>,
+    window: Option<u8>,
+    strategies: ZlibStrategies,
+    algorithm: LzoAlgorithm,
+    high: bool,
+    filters: BcjSet,
+    dictionary: Option<u32>,
+}
+
+impl Options {
+    /// Applies an option. Returns whether the compressor has it.
+    fn apply(&mut self, compressor: &str, word: &CompressorWord, block: u32) -> MakeParsed<bool> {
+        let (option, value) = word;
+        let value = |what: &str| match value {
+            Some(value) => Ok(value.as_os_str()),
+            None => told(format!("{compressor}: -{option} missing {what}")),
+        };
+        match (compressor, option.as_str()) {
+            ("gzip" | "lzo", "Xcompression-level") => {
+                let range = "it should be 1 >= n <= 9";
+                let value = value(&format!(
+                    "compression level\n{compressor}: -{option} {range}"
+                ))?;
+                self.level = Some(within(compressor, option, value, 1..=9, range)?);
+            }
+            ("zstd", "Xcompression-level") => {
+                let range = "it should be 1 <= n <= 22";
+                let value = value(&format!("compression level\nzstd: -{option} {range}"))?;
+                self.level = Some(within(compressor, option, value, 1..=22, range)?);
+            }
+            ("gzip", "Xwindow-size") => {
+                let range = "it should be 8 >= n <= 15";
+                let value = value("window \tsize\ngzip: -Xwindow-size <window-size>")?;
+                self.window = Some(within(compressor, option, value, 8..=15, range)?);
+            }
+            ("gzip", "Xstrategy") => {
+                let chosen = named(value("strategies")?, STRATEGIES);
+                match chosen {
+                    Some(chosen) => self.strategies = chosen.into_iter().collect(),
+                    None => return told("gzip: -Xstrategy unrecognised strategy"),
+                }
+            }
+            ("lzo", "Xalgorithm") => {
+                let chosen = named(value("algorithm")?, ALGORITHMS);
+                match chosen.as_deref() {
+                    Some([one]) => self.algorithm = *one,
+                    _ => return told("lzo: -Xalgorithm unrecognised algorithm"),
+                }
+            }
+            ("lz4", "Xhc") => self.high = true,
+            ("xz", "Xbcj") => match named(value("filter")?, FILTERS) {
+                Some(chosen) => self.filters = chosen.into_iter().collect(),
+                None => return told("xz: -Xbcj unrecognised filter"),
+            },
+            ("xz", "Xdict-size") => self.dictionary = Some(dictionary(value("dict-size")?, block)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn encoding(self, compressor: &str) -> Encoding {
+        match compressor {
+            "lzo" => Encoding::Lzo {
+                algorithm: self.algorithm,
+                level: self.level.unwrap_or(8),
+            },
+            "lz4" => Encoding::Lz4 { high: self.high },
+            "xz" => Encoding::Xz {
+                dictionary: self.dictionary,
+                filters: self.filters,
+            },
+            "zstd" => Encoding::Zstd {
+                level: self.level.unwrap_or(15),
+            },
+            "lzma" => Encoding::Lzma,
+            _ => Encoding::Zlib {
+                level: self.level.unwrap_or(9),
+                window_bits: self.window.unwrap_or(15),
+                strategies: self.strategies,
+            },
+        }
+    }
+}
+
+fn within(
+    compressor: &str,
+    option: &str,
+    value: &OsStr,
+    range: std::ops::RangeInclusive<u8>,
+    text: &str,
+) -> MakeParsed<u8> {
+    let number = value.to_str().and_then(|text| text.parse().ok());
+    match number.filter(|number| range.contains(number)) {
+        Some(number) => Ok(number),
+        None => told(format!("{compressor}: -{option} invalid, {text}")),
+    }
+}
+
+/// Returns what a list with commas names; nothing if one of the names is not known.
+fn named<T: Copy>(list: &OsStr, known: &[(&str, T)]) -> Option<Vec<T>> {
+    let find = |name: &str| {
+        let mut known = known.iter();
+        known
+            .find(|(known, _)| *known == name)
+            .map(|(_, item)| *item)
+    };
+    list.to_str()?.split(',').map(find).collect()
+}
+
+/// Parses a size of the dictionary: bytes, or a percentage of a block.
+fn dictionary(value: &OsStr, block: u32) -> MakeParsed<u32> {
+    const UNSUPPORTED: &str =
+        "xz: -Xdict-size is an unsupported value, dict-size must be storable in xz header
+as either 2^n or as 2^n+2^(n+1).  Example dict-sizes are 75%, 50%, 37.5%, 25%,
+or 32K, 16K, 8K etc.";
+    let invalid = "xz: -Xdict-size invalid dict-size";
+    let refused = |_| MakeRefusal::Told(invalid.to_string());
+    let text = value.to_str().unwrap_or_default();
+    let bytes = match text.strip_suffix('%') {
+        Some(percent) => {
+            let (whole, tenths) = percent.split_once('.').unwrap_or((percent, "0"));
+            let whole: u64 = number(OsStr::new(whole), invalid).map_err(refused)?;
+            let tenth: u64 = number(OsStr::new(tenths), invalid).map_err(refused)?;
+            if whole > 100 || tenths.len() != 1 {
+                return told(invalid);
+            }
+            u64::from(block) * (whole * 10 + tenth) / 1000
+        }
+        None => size(value, invalid).map_err(refused)?,
+    };
+    let bytes = match u32::try_from(bytes) {
+        Ok(bytes) if bytes <= block => bytes,
+        Ok(bytes) if bytes < 1 << 30 => return told("xz: -Xdict-size is larger than block_size"),
+        _ => return told(invalid),
+    };
+    if bytes < 8192 {
+        return told("xz: -Xdict-size should be 8192 bytes or larger");
+    }
+    let is_storable =
+        bytes.is_power_of_two() || (bytes.is_multiple_of(3) && (bytes / 3).is_power_of_two());
+    match is_storable {
+        true => Ok(bytes),
+        false => told(UNSUPPORTED),
+    }
+}

@@ -1,0 +1,94 @@
+//! Writes the image to its file, from an offset on.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::Arc;
+
+use forerun::build::{BuildError, ImageOutput, Tree, drop_unreadable};
+use forerun::{Observer, Writer};
+
+use super::options::MakeCall;
+use super::sources::ignore;
+use super::{MakeEnded, MakeStop, is_of_source};
+use crate::context::Context;
+use crate::error::Failure;
+use crate::progress::{Progress, Watched};
+use crate::target::Target;
+
+/// Times that an image is begun anew because files have gone.
+const RESTARTS: u32 = 3;
+
+/// A file in which the image begins at an offset.
+struct Shifted<'f> {
+    file: &'f mut File,
+    offset: u64,
+}
+
+impl Write for Shifted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl ImageOutput for Shifted<'_> {
+    fn patch(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let at = self.offset.checked_add(offset);
+        let at = at.ok_or(io::ErrorKind::FileTooLarge)?;
+        self.file.patch(at, bytes)
+    }
+
+    fn zeros(&mut self, len: u64) -> io::Result<()> {
+        self.file.zeros(len)
+    }
+}
+
+/// Writes the image. Returns its length.
+pub fn write(
+    context: &Context,
+    call: &MakeCall,
+    writer: &Writer,
+    tree: &mut Tree,
+    target: &mut Target,
+) -> MakeEnded<u64> {
+    let observer = Arc::new(Observer::default());
+    let mut restarts = 0;
+    loop {
+        let progress = Progress::new(context, "packing", tree.content_bytes());
+        let error = match attempt(call, writer, tree, target, (&progress, &observer)) {
+            Ok(len) => return Ok(len),
+            Err(error) => error,
+        };
+        drop(progress);
+        let failure = Failure::from(error);
+        restarts += 1;
+        let may_ignore = !call.exit_on_error && is_of_source(failure.exit) && restarts <= RESTARTS;
+        let mut told = |error: BuildError| ignore(&Failure::from(error));
+        if !may_ignore || drop_unreadable(tree, &mut told) == 0 || !target.begin_anew() {
+            return Err(MakeStop::from(failure));
+        }
+    }
+}
+
+fn attempt(
+    call: &MakeCall,
+    writer: &Writer,
+    tree: &Tree,
+    target: &mut Target,
+    (progress, observer): (&Progress, &Arc<Observer>),
+) -> Result<u64, BuildError> {
+    let file = target.file();
+    let at_offset = file.seek(SeekFrom::Start(call.offset));
+    at_offset.map_err(|source| BuildError::Output { offset: 0, source })?;
+    let mut watched = Watched {
+        inner: Shifted {
+            file,
+            offset: call.offset,
+        },
+        progress,
+    };
+    Ok(writer.write(tree, &mut watched, observer)?.len)
+}

@@ -1,0 +1,500 @@
+//! Command lines of `mksquashfs` and `sqfstar`, with the callers that they come from. `OUT` is the image.
+
+/// A command line, run in the directory of the fixture.
+pub struct Line {
+    pub caller: &'static str,
+    /// File on standard input; nothing where empty.
+    pub stdin: &'static str,
+    /// Words, separated by spaces; `~` stands for a space in a word.
+    pub words: &'static str,
+}
+
+const fn line(caller: &'static str, words: &'static str) -> Line {
+    Line {
+        caller,
+        stdin: "",
+        words,
+    }
+}
+
+const fn fed(caller: &'static str, stdin: &'static str, words: &'static str) -> Line {
+    Line {
+        caller,
+        stdin,
+        words,
+    }
+}
+
+/// Command lines that make an image.
+pub const CALLERS: &[Line] = &[
+    line(
+        "Apptainer, Mksquashfs.Create",
+        "mksquashfs tree OUT -noappend",
+    ),
+    line(
+        "Apptainer, build as user",
+        "mksquashfs tree OUT -noappend -all-root",
+    ),
+    line(
+        "Apptainer, build with mksquashfs args",
+        "mksquashfs tree OUT -noappend -comp zstd -Xcompression-level 3 -processors 1",
+    ),
+    line(
+        "Apptainer, overlay create",
+        "mksquashfs tree/etc OUT -noappend -mem 1G -processors 2",
+    ),
+    line(
+        "Singularity, mksquashfs procs and mem",
+        "mksquashfs tree OUT -noappend -comp gzip -processors 2 -mem 512M",
+    ),
+    line(
+        "mkosi",
+        "mksquashfs tree OUT -no-progress -quiet -noappend -comp zstd -Xcompression-level 3",
+    ),
+    line(
+        "mkosi, xattrs",
+        "mksquashfs tree OUT -noappend -xattrs -b 1M -comp xz",
+    ),
+    line(
+        "systemd-repart, mkfs",
+        "mksquashfs tree OUT -noappend -no-xattrs -quiet",
+    ),
+    line(
+        "systemd-repart, compression",
+        "mksquashfs tree OUT -noappend -all-root -comp zstd -Xcompression-level 1 -quiet",
+    ),
+    line(
+        "snapcraft, snap pack",
+        "mksquashfs tree OUT -noappend -comp xz -no-fragments -no-progress",
+    ),
+    line(
+        "snapd, Build",
+        "mksquashfs . OUT -noappend -comp xz -no-fragments -no-progress -all-root -no-xattrs -wildcards -e !(tree)",
+    ),
+    line(
+        "snapd, Build of an app",
+        "mksquashfs tree OUT -noappend -comp lzo -no-fragments -no-progress -all-root -no-xattrs",
+    ),
+    line(
+        "snapd, Build with excludes",
+        "mksquashfs tree OUT -noappend -comp xz -no-fragments -no-progress -wildcards -ef list -all-root -no-xattrs",
+    ),
+    line(
+        "live-build, binary_rootfs",
+        "mksquashfs tree OUT -no-progress -comp xz -Xbcj x86 -noappend",
+    ),
+    line(
+        "live-build, excludes",
+        "mksquashfs tree OUT -quiet -wildcards -ef list -comp gzip -noappend",
+    ),
+    line(
+        "live-build, without a chroot",
+        "mksquashfs tree OUT -no-progress -b 1M -e etc/empty",
+    ),
+    line(
+        "live-wrapper",
+        "mksquashfs tree OUT -comp xz -e tree/etc/empty -no-progress",
+    ),
+    line(
+        "casper, Ubuntu images",
+        "mksquashfs tree OUT -no-progress -xattrs -comp xz",
+    ),
+    line(
+        "Cubic",
+        "mksquashfs tree OUT -noappend -comp xz -wildcards -e proc/* proc/.* run/* tmp/*",
+    ),
+    line(
+        "penguins-eggs",
+        "mksquashfs tree OUT -comp zstd -Xcompression-level 3 -b 256K -noappend -e etc/empty",
+    ),
+    line(
+        "archiso",
+        "mksquashfs tree OUT -noappend -comp xz -Xbcj x86 -b 1M -Xdict-size 1M -no-progress -quiet",
+    ),
+    line(
+        "archiso, baseline",
+        "mksquashfs tree OUT -comp zstd -Xcompression-level 15 -b 1M -noappend -no-progress",
+    ),
+    line("lorax, rootfs", "mksquashfs tree OUT -comp xz -Xbcj x86"),
+    line(
+        "lorax, live",
+        "mksquashfs tree OUT -comp zstd -b 1M -Xcompression-level 20 -no-progress",
+    ),
+    line(
+        "kiwi",
+        "mksquashfs tree OUT -noappend -b 1M -comp xz -Xbcj x86",
+    ),
+    line(
+        "kiwi, excludes",
+        "mksquashfs tree OUT -noappend -comp gzip -wildcards -e boot ...~.cache",
+    ),
+    line(
+        "osbuild, org.osbuild.squashfs",
+        "mksquashfs tree OUT -comp xz -Xbcj x86 -b 1M -e etc/empty",
+    ),
+    line(
+        "dracut, squash module",
+        "mksquashfs tree OUT -no-xattrs -no-exports -noappend -no-recovery -always-use-fragments -Xcompression-level 9 -comp zstd -no-progress",
+    ),
+    line(
+        "dracut, squash module",
+        "mksquashfs tree OUT -no-xattrs -no-exports -noappend -no-recovery -always-use-fragments -no-progress",
+    ),
+    line(
+        "kdump-tools",
+        "mksquashfs tree OUT -quiet -no-progress -noappend -comp lz4",
+    ),
+    line(
+        "debootstick",
+        "mksquashfs tree OUT -comp lz4 -Xhc -noappend",
+    ),
+    line(
+        "Calamares scripts",
+        "mksquashfs tree/usr tree/etc OUT -noappend -no-progress",
+    ),
+    line(
+        "enroot export",
+        "mksquashfs tree OUT -no-progress -processors 2 -noappend -comp lzo -b 131072",
+    ),
+    line(
+        "enroot import",
+        "mksquashfs tree OUT -all-root -no-progress -processors 1 -noappend -comp zstd -Xcompression-level 1",
+    ),
+    line(
+        "pyxis",
+        "mksquashfs tree OUT -no-progress -no-xattrs -noappend",
+    ),
+    line("charliecloud, ch-convert", "mksquashfs tree OUT -noappend"),
+    line(
+        "charliecloud, ch-convert",
+        "mksquashfs tree OUT -noappend -no-xattrs -b 1M",
+    ),
+    line(
+        "podman-hpc, migrate",
+        "mksquashfs tree OUT -comp lz4 -xattrs -noappend",
+    ),
+    line(
+        "podman-hpc, excludes",
+        "mksquashfs tree OUT -comp lz4 -xattrs -e etc/empty",
+    ),
+    line(
+        "sarus",
+        "mksquashfs tree OUT -noappend -no-progress -keep-as-directory",
+    ),
+    line(
+        "LXD, image pack",
+        "mksquashfs tree OUT -noappend -comp gzip -b 1M -no-progress -no-recovery",
+    ),
+    line(
+        "LXD, image of a container",
+        "mksquashfs tree OUT -noappend -processors 1 -mem 256M -comp xz",
+    ),
+    line(
+        "distrobuilder",
+        "mksquashfs tree OUT -noappend -b 1M -no-exports -no-progress -no-recovery -comp xz",
+    ),
+    line(
+        "distrobuilder, compressor",
+        "mksquashfs tree OUT -noappend -b 1M -no-exports -no-progress -no-recovery -comp zstd -Xcompression-level 22",
+    ),
+    line(
+        "appimagetool",
+        "mksquashfs tree OUT -offset 4096 -comp gzip -root-owned -noappend",
+    ),
+    line(
+        "appimagetool, new",
+        "mksquashfs tree OUT -root-owned -noappend -comp zstd -b 1M",
+    ),
+    line(
+        "appimagetool, time",
+        "mksquashfs tree OUT -offset 188392 -comp xz -Xdict-size 100% -b 16384 -root-owned -noappend -mkfs-time 0",
+    ),
+    line(
+        "go-appimage",
+        "mksquashfs tree OUT -offset 1M -root-owned -noappend -comp zstd -mkfs-time 1000000000",
+    ),
+    line(
+        "linuxdeploy scripts",
+        "mksquashfs tree OUT -root-owned -noappend -no-xattrs -quiet",
+    ),
+    line(
+        "OpenWrt, image.mk",
+        "mksquashfs tree OUT -nopad -noappend -root-owned -comp xz -Xbcj arm -b 256k -p /dev~d~755~0~0 -p /dev/console~c~600~0~0~5~1 -processors 1",
+    ),
+    line(
+        "OpenWrt, image.mk",
+        "mksquashfs tree OUT -nopad -noappend -root-owned -comp xz -Xdict-size 64k -b 64k -fstime 1700000000",
+    ),
+    line(
+        "Buildroot",
+        "mksquashfs tree OUT -noappend -processors 1 -b 128K -comp lz4 -Xhc",
+    ),
+    line(
+        "Buildroot, reproducible",
+        "mksquashfs tree OUT -noappend -processors 1 -mkfs-time 1700000000 -all-time 1700000000",
+    ),
+    line(
+        "Yocto, image_types",
+        "mksquashfs tree OUT -noappend -comp xz",
+    ),
+    line(
+        "Yocto, image_types",
+        "mksquashfs tree OUT -noappend -comp lzo",
+    ),
+    line(
+        "ptxdist",
+        "mksquashfs tree OUT -noappend -b 131072 -comp gzip -p dev~d~0755~0~0",
+    ),
+    line(
+        "genimage",
+        "mksquashfs tree OUT -b 65536 -noappend -comp gzip",
+    ),
+    line(
+        "RAUC",
+        "mksquashfs tree OUT -all-root -noappend -no-progress -no-xattrs",
+    ),
+    line(
+        "RAUC, arguments",
+        "mksquashfs tree OUT -all-root -noappend -no-progress -no-xattrs -comp zstd -Xcompression-level 5",
+    ),
+    line(
+        "SWUpdate scripts",
+        "mksquashfs tree OUT -force-uid 0 -force-gid 0 -no-xattrs -noappend",
+    ),
+    line(
+        "Firmware Mod Kit",
+        "mksquashfs tree OUT -noappend -root-owned -b 131072 -comp lzma",
+    ),
+    line(
+        "Firmware scripts",
+        "mksquashfs tree OUT -comp xz -b 262144 -no-xattrs -noappend -always-use-fragments -all-root",
+    ),
+    line(
+        "Firmware scripts",
+        "mksquashfs tree OUT -noappend -pf devices -all-root",
+    ),
+    line(
+        "Tails",
+        "mksquashfs tree OUT -noappend -comp xz -Xdict-size 100% -sort sort -no-exports -reproducible",
+    ),
+    line(
+        "Whonix scripts",
+        "mksquashfs tree OUT -comp xz -noappend -mkfs-time 1231006505 -all-time 1231006505",
+    ),
+    line(
+        "Puppy Linux",
+        "mksquashfs tree OUT -comp xz -Xbcj x86 -b 256K -noappend",
+    ),
+    line(
+        "Slax",
+        "mksquashfs tree OUT -comp xz -b 1024K -Xbcj x86 -always-use-fragments -noappend",
+    ),
+    line(
+        "Slax, keep",
+        "mksquashfs tree OUT -comp xz -b 1024K -always-use-fragments -keep-as-directory",
+    ),
+    line(
+        "Porteus, dir2xzm",
+        "mksquashfs tree OUT -comp xz -b 256K -Xbcj x86 -noappend -no-progress",
+    ),
+    line(
+        "Clonezilla",
+        "mksquashfs tree OUT -no-progress -info -noappend",
+    ),
+    line(
+        "Kano, recovery",
+        "mksquashfs tree OUT -b 1048576 -comp xz -Xdict-size 100%",
+    ),
+    line(
+        "Flatcar, Container Linux",
+        "mksquashfs tree OUT -noappend -xattrs -comp zstd -Xcompression-level 1",
+    ),
+    line(
+        "Talos",
+        "mksquashfs tree OUT -all-root -noappend -comp zstd -Xcompression-level 18 -no-progress -all-time 1 -mkfs-time 1",
+    ),
+    line("linuxkit", "mksquashfs tree OUT -no-fragments -noappend"),
+    line(
+        "eve-os",
+        "mksquashfs tree OUT -noappend -comp gzip -no-recovery",
+    ),
+    line(
+        "NixOS, make-squashfs",
+        "mksquashfs tree/usr tree/etc OUT -no-hardlinks -keep-as-directory -all-root -b 1048576 -comp zstd -Xcompression-level 6 -processors 2 -no-recovery",
+    ),
+    line(
+        "Android-x86 scripts",
+        "mksquashfs tree OUT -noappend -no-duplicates -comp lz4",
+    ),
+    line(
+        "tar-like scripts",
+        "mksquashfs tree/etc/passwd tree/usr/bin/tool OUT -no-progress",
+    ),
+    line(
+        "backup scripts",
+        "mksquashfs tree OUT -noappend -one-file-system -noD -noF",
+    ),
+    line(
+        "backup scripts",
+        "mksquashfs tree OUT -noI -noId -noX -no-duplicates -no-sparse -noappend",
+    ),
+    line(
+        "backup scripts",
+        "mksquashfs tree OUT -noInodeCompression -noDataCompression -noFragmentCompression -noXattrCompression -noIdTableCompression",
+    ),
+    line(
+        "backup scripts",
+        "mksquashfs tree OUT -exit-on-error -throttle 10 -limit 90 -quiet",
+    ),
+    line(
+        "backup scripts",
+        "mksquashfs tree OUT -regex -e usr/bin/t.*2$ ...~^passwd",
+    ),
+    line(
+        "backup scripts",
+        "mksquashfs tree OUT -wildcards -e usr/*/tool2 ...~.hid* f*",
+    ),
+    line(
+        "backup scripts",
+        "mksquashfs tree OUT -e usr/bin none ./tree/fifo",
+    ),
+    line("backup scripts", "mksquashfs tree OUT -ef names -quiet"),
+    line(
+        "backup scripts",
+        "mksquashfs tree tree etc OUT -no-progress",
+    ),
+    line("backup scripts", "mksquashfs tree-link OUT -no-progress"),
+    line(
+        "backup scripts",
+        "mksquashfs tree etc OUT -e tree/usr etc/x -no-progress",
+    ),
+    line(
+        "root scripts",
+        "mksquashfs tree OUT -root-mode 755 -root-uid 5 -root-gid 6 -root-time 77",
+    ),
+    line(
+        "root scripts",
+        "mksquashfs tree OUT -all-root -root-uid 7 -force-gid 9 -root-mode 1755",
+    ),
+    line(
+        "root scripts",
+        "mksquashfs tree OUT -force-uid nobody -all-root -no-tailends -tailends",
+    ),
+    line(
+        "devices",
+        "mksquashfs - OUT -p /~d~755~0~0 -p dev~d~755~0~0 -p dev/null~c~666~0~0~1~3 -p dev/log~s~777~0~0~/run/log -p q~i~644~0~0~s",
+    ),
+    line(
+        "devices",
+        "mksquashfs tree OUT -p etc/passwd~m~600~7~8 -p etc/motd~l~list -p etc/also~L~etc/motd -p D~D~100~755~1~2",
+    ),
+    line(
+        "devices",
+        "mksquashfs tree OUT -p /~m~700~0~0 -p etc/passwd~s~777~0~0~x -p none~m~644~0~0 -p usr~d~700~0~0",
+    ),
+    line(
+        "devices",
+        "mksquashfs tree OUT -e etc/passwd -p etc/passwd~d~750~0~0 -p x~c~600~0~0~1~2 -p x~b~600~0~0~1~3",
+    ),
+    line(
+        "devices",
+        "mksquashfs tree OUT -all-time 50 -p x~C~60~600~1~2~5~1 -root-time 9",
+    ),
+    line(
+        "block sizes",
+        "mksquashfs tree OUT -b 4K -always-use-fragments -comp lzo -Xalgorithm lzo1x_999",
+    ),
+    line(
+        "gzip options",
+        "mksquashfs tree OUT -comp gzip -Xcompression-level 1 -Xwindow-size 12 -Xstrategy default,huffman_only",
+    ),
+    line(
+        "xz options",
+        "mksquashfs tree OUT -comp xz -Xbcj x86,powerpc,arm,armthumb,sparc -Xdict-size 37.5%",
+    ),
+    fed("docker export", "tree.tar", "sqfstar OUT"),
+    fed(
+        "docker export",
+        "tree.tar",
+        "sqfstar -comp lz4 -Xhc -b 1M -no-progress OUT",
+    ),
+    fed(
+        "umoci scripts",
+        "tree.tar",
+        "sqfstar -all-root -no-xattrs -quiet OUT etc fifo",
+    ),
+    fed(
+        "nspawn scripts",
+        "tree.tar",
+        "sqfstar -force -exports -no-tailends OUT",
+    ),
+    fed(
+        "archives",
+        "tree.tar",
+        "sqfstar -regex -root-mode 700 -mkfs-time 5 OUT ^et ...~^zer",
+    ),
+    fed(
+        "archives",
+        "part.tar",
+        "mksquashfs - OUT -tar -comp lz4 -noappend",
+    ),
+    fed(
+        "archives",
+        "part.tar",
+        "mksquashfs - OUT -tar -exports -no-fragments",
+    ),
+];
+
+/// Command lines that make nothing, with the same message of both programs.
+pub const MISTAKES: &[Line] = &[
+    line("", "mksquashfs none OUT"),
+    line("", "mksquashfs tree none OUT"),
+    line("", "mksquashfs tree dir"),
+    line("", "mksquashfs tree dir -noappend"),
+    line("", "mksquashfs tree none/OUT"),
+    line("", "mksquashfs - OUT"),
+    line("", "mksquashfs - OUT -p a~d~755~0~0"),
+    line("", "mksquashfs tree OUT -e"),
+    line("", "mksquashfs tree OUT -ef none"),
+    line("", "mksquashfs tree OUT -wildcards -e /usr"),
+    line("", "mksquashfs tree OUT -regex -e ../usr"),
+    line("", "mksquashfs tree OUT -sort none"),
+    line("", "mksquashfs tree OUT -pf none"),
+    line("", "mksquashfs tree OUT -comp none"),
+    line("", "mksquashfs tree OUT -comp"),
+    line("", "mksquashfs tree OUT -b"),
+    line("", "mksquashfs tree OUT -b 128"),
+    line("", "mksquashfs tree OUT -b 2M"),
+    line("", "mksquashfs tree OUT -b 5000"),
+    line("", "mksquashfs tree OUT -b x"),
+    line("", "mksquashfs tree OUT -Xcompression-level 0"),
+    line("", "mksquashfs tree OUT -Xcompression-level"),
+    line("", "mksquashfs tree OUT -Xwindow-size 7"),
+    line("", "mksquashfs tree OUT -Xwindow-size"),
+    line("", "mksquashfs tree OUT -Xstrategy fast"),
+    line("", "mksquashfs tree OUT -comp zstd -Xcompression-level 23"),
+    line("", "mksquashfs tree OUT -comp xz -Xbcj z80"),
+    line("", "mksquashfs tree OUT -comp xz -Xdict-size 5"),
+    line("", "mksquashfs tree OUT -comp xz -Xdict-size 12345"),
+    line("", "mksquashfs tree OUT -comp xz -Xdict-size 1M"),
+    line("", "mksquashfs tree OUT -mkfs-time -1"),
+    line("", "mksquashfs tree OUT -all-time x"),
+    line("", "mksquashfs tree OUT -root-time x"),
+    line("", "mksquashfs tree OUT -root-mode 9"),
+    line("", "mksquashfs tree OUT -root-mode"),
+    line("", "mksquashfs tree OUT -root-uid root"),
+    line("", "mksquashfs tree OUT -root-gid"),
+    line("", "mksquashfs tree OUT -force-uid nosuchuser"),
+    line("", "mksquashfs tree OUT -force-gid nosuchgroup"),
+    line("", "mksquashfs tree OUT -force-uid"),
+    line("", "mksquashfs tree OUT -processors 0"),
+    line("", "mksquashfs tree OUT -processors many"),
+    line("", "mksquashfs tree OUT -mem 1M"),
+    line("", "mksquashfs tree OUT -mem x"),
+    line("", "mksquashfs tree OUT -throttle 100"),
+    line("", "mksquashfs tree OUT -limit 0"),
+    line("", "mksquashfs tree OUT -offset x"),
+    line("", "mksquashfs tree OUT -p"),
+    line("", "mksquashfs tree OUT -recovery-path"),
+    line("", "sqfstar -quiet OUT"),
+];

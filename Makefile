@@ -7,7 +7,10 @@ DATADIR ?= $(PREFIX)/share
 # mount(8) looks for its helpers here and nowhere else.
 HELPERDIR ?= /sbin
 # Names of other programs that forerun answers to (docs/compat.md).
-NAMES := squashfuse squashfuse_ll unsquashfs mksquashfs sqfstar
+NAMES := squashfuse squashfuse_ll unsquashfs mksquashfs sqfstar \
+  mkfs.erofs fsck.erofs dump.erofs erofsfuse mkcomposefs composefs-info
+# Helpers of mount(8) among them, which lie in $(HELPERDIR).
+HELPERS := mount.composefs
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
 FORERUN := $(DIST)/stripped/forerun
@@ -103,6 +106,15 @@ install: $(FORERUN)
 	      ln -sf forerun $$link; \
 	    fi; \
 	  done; \
+	  for name in $(HELPERS); do \
+	    [ -w $(DESTDIR)$(HELPERDIR) ] || continue; \
+	    link=$(DESTDIR)$(HELPERDIR)/$$name; \
+	    if [ -e $$link -o -L $$link ] && [ "$$(readlink $$link)" != $(BINDIR)/forerun ]; then \
+	      echo "$$link is another program, and stays"; \
+	    else \
+	      ln -sf $(BINDIR)/forerun $$link; \
+	    fi; \
+	  done; \
 	fi
 
 uninstall:
@@ -117,9 +129,10 @@ uninstall:
 	  link=$(DESTDIR)$(BINDIR)/$$name; \
 	  if [ "$$(readlink $$link)" = forerun ]; then rm -f $$link; fi; \
 	done
-	@if [ "$$(readlink $(DESTDIR)$(HELPERDIR)/mount.fuse.forerun)" = $(BINDIR)/forerun ]; then \
-	  rm -f $(DESTDIR)$(HELPERDIR)/mount.fuse.forerun; \
-	fi
+	@for name in mount.fuse.forerun $(HELPERS); do \
+	  link=$(DESTDIR)$(HELPERDIR)/$$name; \
+	  if [ "$$(readlink $$link)" = $(BINDIR)/forerun ]; then rm -f $$link; fi; \
+	done
 
 # The library for C. Programs find the shared one by the name that it has in it.
 install-c:

@@ -27,6 +27,7 @@ mod times;
 mod tree;
 mod vanished;
 mod walked;
+mod whiteouts;
 mod xattr_filter;
 
 pub use content::{Content, ContentSource, is_zero};
@@ -50,4 +51,5 @@ pub use times::Times;
 pub use tree::{BuildError, NewNode, NodeIndex, NodeKind, Tree};
 pub use vanished::drop_unreadable;
 pub use walked::{WalkedDir, WalkedFile, WalkedNode, WalkedNodes, WalkedTree};
+pub use whiteouts::overlay_whiteouts;
 pub use xattr_filter::XattrFilter;

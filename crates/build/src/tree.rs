@@ -342,6 +342,11 @@ impl Tree {
         }
     }
 
+    /// Returns all nodes of the tree as it is now.
+    pub(super) fn indices(&self) -> impl Iterator<Item = NodeIndex> + use<> {
+        (0..self.nodes.len()).map(NodeIndex)
+    }
+
     /// Gives each name of a file a node of its own: the tree has no hard links afterwards.
     pub fn separate_links(&mut self) {
         let mut is_named = vec![false; self.nodes.len()];

@@ -13,6 +13,13 @@ pub enum Program {
     Unsquashfs,
     Mksquashfs,
     Sqfstar,
+    MkfsErofs,
+    FsckErofs,
+    DumpErofs,
+    ErofsFuse,
+    MkComposefs,
+    MountComposefs,
+    ComposefsInfo,
 }
 
 /// The programs, by name.
@@ -22,6 +29,13 @@ const NAMES: &[(&str, Program)] = &[
     ("unsquashfs", Program::Unsquashfs),
     ("mksquashfs", Program::Mksquashfs),
     ("sqfstar", Program::Sqfstar),
+    ("mkfs.erofs", Program::MkfsErofs),
+    ("fsck.erofs", Program::FsckErofs),
+    ("dump.erofs", Program::DumpErofs),
+    ("erofsfuse", Program::ErofsFuse),
+    ("mkcomposefs", Program::MkComposefs),
+    ("mount.composefs", Program::MountComposefs),
+    ("composefs-info", Program::ComposefsInfo),
 ];
 
 /// Returns the program that a process with these arguments was started as, unless that is forerun.

@@ -4,7 +4,10 @@
 //! forerun's own commands, and their results into its output and exit codes. An option that is not known is
 //! refused by name. docs/compat.md lists each option and what becomes of it.
 
+mod composefs;
+mod erofs;
 mod fuse_words;
+mod getopt;
 mod mksquashfs;
 mod names;
 mod pattern;
@@ -36,6 +39,13 @@ pub fn run(program: Program, argv: &[OsString]) -> u8 {
         Program::SquashfuseLl => squashfuse::run(name, words, Level::Low),
         Program::Unsquashfs => unsquashfs::run(name, words),
         Program::Mksquashfs => mksquashfs::run(name, words, Tool::Mksquashfs),
+        Program::MkfsErofs => erofs::mkfs::run(name, words),
+        Program::FsckErofs => erofs::fsck::run(name, words),
+        Program::MkComposefs => composefs::mkfs::run(name, words),
+        Program::MountComposefs => composefs::mount::run(name, words),
+        Program::ComposefsInfo => composefs::info::run(name, words),
+        Program::ErofsFuse => erofs::fuse::run(name, words),
+        Program::DumpErofs => erofs::dump::run(name, words),
         Program::Sqfstar => mksquashfs::run(name, words, Tool::Sqfstar),
     }
 }

@@ -73,7 +73,7 @@ pub fn run(name: &OsStr, words: &[OsString], level: Level) -> u8 {
     if is_first && let Err(code) = check_place(name, Path::new(dir), call.idle.is_some(), level) {
         return code;
     }
-    let args = mount_args(name, &call, image, dir);
+    let args = mount_args(name, "squashfs", &call, (image, dir));
     log::init(call.debug.into(), false, mount::is_in_background());
     secrets::warn();
     let context = Context::new(Global {
@@ -113,7 +113,13 @@ fn check_place(name: &OsStr, dir: &Path, is_timed: bool, level: Level) -> Result
     })
 }
 
-fn mount_args(name: &OsStr, call: &FuseCall, image: &OsString, dir: &OsString) -> MountArgs {
+/// Returns the arguments of the mount of an image of that format.
+pub fn mount_args(
+    name: &OsStr,
+    format: &str,
+    call: &FuseCall,
+    (image, dir): (&OsString, &OsString),
+) -> MountArgs {
     let name = Path::new(name)
         .file_name()
         .unwrap_or(name)
@@ -127,7 +133,7 @@ fn mount_args(name: &OsStr, call: &FuseCall, image: &OsString, dir: &OsString) -
         trace: None,
         metrics: None,
         log: None,
-        format: Some("squashfs".to_string()),
+        format: Some(format.to_string()),
         partition: None,
         layers: Vec::new(),
         remote: RemoteArgs::default(),

@@ -178,7 +178,8 @@ fn is_dir(input: &Path) -> Result<bool> {
     }
 }
 
-fn open_tar(input: &Path) -> Result<TarInput> {
+/// Opens a tar archive; standard input for `-`.
+pub fn open_tar(input: &Path) -> Result<TarInput> {
     let failed = |error: io::Error| Failure::source(&error).of(input_name(input));
     let file = if is_stdin(input) {
         let stdin = io::stdin();

@@ -27,9 +27,10 @@ use crate::error::{Failure, Result};
 use crate::interrupt;
 use crate::target::{Target, is_same_file};
 
+pub use erofs::parse_uuid;
 pub use exfat::{ClusterArgs, VolumeArgs};
 pub use format::{FormatArgs, unfit};
-pub use input::Skipped;
+pub use input::{Skipped, open_tar};
 pub use make::{OutputArgs, make};
 pub use select::{ChangeArgs, ExcludeArgs, source_date_epoch};
 

@@ -1,5 +1,7 @@
 //! Names of other programs: the same command line, run by forerun and by the program whose name it is.
 
+mod composefs;
+mod erofs;
 mod mksquashfs;
 mod squashfuse;
 mod unsquashfs;

@@ -1,0 +1,54 @@
+//! `mkfs.erofs`, `fsck.erofs`, `dump.erofs` and `erofsfuse`.
+
+pub mod dump;
+pub mod fsck;
+pub mod fuse;
+pub mod mkfs;
+mod mkfs_options;
+mod usage;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::complain;
+use crate::args::{ImageArgs, SourceArgs};
+use crate::error::Failure;
+use crate::exit::Exit;
+
+/// The version whose options these are.
+const VERSION: &str = "1.8";
+
+/// Tells a failure as these programs do.
+fn tell(failure: &Failure) {
+    complain(&format!("<E> erofs: {}", super::in_one_line(failure)));
+}
+
+/// Tells why an image was not opened.
+fn tell_unopened(image: &OsString, failure: &Failure) {
+    let shown = image.to_string_lossy();
+    match failure.exit {
+        Exit::Source => {
+            complain(&format!("<E> erofs_io: failed to open({shown})."));
+            complain("<E> erofs: failed to open image file");
+        }
+        Exit::Format => {
+            complain("<E> erofs: cannot find valid erofs superblock");
+            complain("<E> erofs: failed to read superblock");
+        }
+        _ => tell(failure),
+    }
+}
+
+/// Returns the arguments that open an image with its devices.
+fn image_args(image: &OsString, devices: &[OsString], offset: u64) -> ImageArgs {
+    ImageArgs {
+        image: PathBuf::from(image),
+        source: SourceArgs {
+            format: Some("erofs".to_string()),
+            offset,
+            device: devices.iter().map(PathBuf::from).collect(),
+            ..SourceArgs::default()
+        },
+        ..ImageArgs::default()
+    }
+}

@@ -1,0 +1,175 @@
+//! `mkcomposefs`, `mount.composefs` and `composefs-info`. Debian 12 has none of them: their documented output is
+//! expected, and digests of mkcomposefs 1.0.8 are compared in the tests of the format.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use forerun_testkit::require;
+
+use super::{By, Names, is_mounted};
+use crate::common::{Ran, command, ran};
+
+fn names() -> Option<Names> {
+    let names = Names::new(&[])?;
+    let forerun = command(&["--version"]);
+    for name in ["mkcomposefs", "mount.composefs", "composefs-info"] {
+        symlink(forerun.get_program(), names.path("bin").join(name)).unwrap();
+    }
+    Some(names)
+}
+
+fn run(names: &Names, line: &str) -> Ran {
+    let words: Vec<_> = line.split(' ').collect();
+    names.run(By::Forerun, ".", &words)
+}
+
+#[test]
+fn images_are_made_and_listed() {
+    let Some(names) = names() else {
+        return;
+    };
+    let made = run(
+        &names,
+        "mkcomposefs --digest-store=store --print-digest tree a.cfs",
+    );
+    assert_eq!((made.code, made.stderr.as_str()), (Some(0), ""));
+    let digest = made.text().trim().to_string();
+    let only = run(&names, "mkcomposefs --print-digest-only tree");
+    assert_eq!(only.text().trim(), digest);
+    let measured = run(&names, "composefs-info measure-file a.cfs");
+    assert_eq!(measured.text().trim(), digest);
+    let packed = "pack --format composefs --objects store2 --force tree b.cfs";
+    let words: Vec<_> = packed.split(' ').collect();
+    let packed = ran(command(&words)
+        .current_dir(names.path("."))
+        .output()
+        .unwrap());
+    assert_eq!(packed.text().trim(), digest);
+
+    let objects = run(&names, "composefs-info objects a.cfs b.cfs");
+    let objects: Vec<_> = objects.text().lines().map(str::to_string).collect();
+    let [object] = objects.as_slice() else {
+        panic!("{objects:?}");
+    };
+    let missing = "composefs-info --basedir=store missing-objects a.cfs";
+    assert_eq!(run(&names, missing).text(), "");
+    let listed = run(&names, "composefs-info ls a.cfs");
+    for line in [
+        "/etc/",
+        "/etc/passwd",
+        "/AppRun\t-> usr/bin/tool",
+        &format!("/usr/bin/tool\t@ {object}"),
+    ] {
+        assert!(
+            listed.text().lines().any(|listed| listed == line),
+            "{line}: {}",
+            listed.text()
+        );
+    }
+    fs::remove_file(names.path("store").join(object)).unwrap();
+    assert_eq!(run(&names, missing).text().trim(), object);
+
+    let epoch = run(
+        &names,
+        "mkcomposefs --use-epoch --skip-xattrs --skip-devices tree c.cfs",
+    );
+    assert_eq!((epoch.code, epoch.text()), (Some(0), ""));
+    let listing = ran(command(&["ls", "-lR"])
+        .arg(names.path("c.cfs"))
+        .output()
+        .unwrap());
+    let entries = listing.text().lines().filter(|line| line.len() > 30);
+    assert!(
+        entries.clone().count() > 5 && entries.clone().all(|line| line.contains(" 1970-01-01 "))
+    );
+}
+
+#[test]
+fn images_are_mounted_with_their_objects() {
+    let Some(names) = names() else {
+        return;
+    };
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let made = run(
+        &names,
+        "mkcomposefs --digest-store=store --print-digest tree a.cfs",
+    );
+    let digest = made.text().trim().to_string();
+    fs::create_dir(names.path("mnt")).unwrap();
+    let line = format!("mount.composefs a.cfs mnt -o basedir=store,verity,digest={digest},ro");
+    let mounted = run(&names, &line);
+    assert_eq!((mounted.code, mounted.stderr.as_str()), (Some(0), ""));
+    assert!(is_mounted(&names.path("mnt")));
+    assert_eq!(
+        fs::read(names.path("mnt/usr/bin/tool")).unwrap().len(),
+        300_000
+    );
+    assert!(forerun_testkit::unmount(&names.path("mnt")));
+    let other = digest.replace(['0', '1', '2', '3'], "4");
+    for line in [
+        &format!("mount.composefs -o basedir=store,digest={other} a.cfs mnt"),
+        "mount.composefs -o basedir=store none mnt",
+        "mount.composefs -o basedir=store,upperdir=u a.cfs mnt",
+        "mount.composefs -o basedir=store,bogus a.cfs mnt",
+        "mount.composefs a.cfs",
+    ] {
+        let refused = run(&names, line);
+        assert_eq!(refused.code, Some(1), "{line}: {}", refused.stderr);
+        assert!(
+            refused.stderr.starts_with("mount.composefs: "),
+            "{}",
+            refused.stderr
+        );
+        assert!(!is_mounted(&names.path("mnt")), "{line}");
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let Some(names) = names() else {
+        return;
+    };
+    for (line, expected) in [
+        (
+            "mkcomposefs tree",
+            "mkcomposefs: No destination path specified",
+        ),
+        (
+            "mkcomposefs none a.cfs",
+            "mkcomposefs: none: No such file or directory",
+        ),
+        (
+            "mkcomposefs --from-file tree a.cfs",
+            "mkcomposefs: unrecognized option '--from-file'",
+        ),
+        (
+            "mkcomposefs a.sqsh a.cfs",
+            "mkcomposefs: a.sqsh: is not a directory",
+        ),
+        ("composefs-info", "composefs-info: No command specified"),
+        (
+            "composefs-info dump a.cfs",
+            "composefs-info: Unknown command 'dump'",
+        ),
+        ("composefs-info ls a.sqsh", "composefs-info: a.sqsh: "),
+        ("composefs-info ls none", "composefs-info: none: "),
+        ("composefs-info measure-file none", "composefs-info: none: "),
+    ] {
+        let refused = run(&names, line);
+        assert_eq!(refused.code, Some(1), "{line}");
+        assert!(
+            refused.stderr.starts_with(expected),
+            "{line}: {}",
+            refused.stderr
+        );
+    }
+    for line in [
+        "mkcomposefs --help",
+        "composefs-info --help",
+        "mount.composefs --help",
+    ] {
+        assert_eq!(run(&names, line).code, Some(0), "{line}");
+    }
+}

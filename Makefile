@@ -8,9 +8,10 @@ DATADIR ?= $(PREFIX)/share
 HELPERDIR ?= /sbin
 # Names of other programs that forerun answers to (docs/compat.md).
 NAMES := squashfuse squashfuse_ll unsquashfs mksquashfs sqfstar \
-  mkfs.erofs fsck.erofs dump.erofs erofsfuse mkcomposefs composefs-info
+  mkfs.erofs fsck.erofs dump.erofs erofsfuse mkcomposefs composefs-info \
+  mkfs.exfat fsck.exfat exfatlabel
 # Helpers of mount(8) among them, which lie in $(HELPERDIR).
-HELPERS := mount.composefs
+HELPERS := mount.composefs mount.exfat mount.exfat-fuse
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
 FORERUN := $(DIST)/stripped/forerun

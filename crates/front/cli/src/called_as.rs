@@ -20,6 +20,10 @@ pub enum Program {
     MkComposefs,
     MountComposefs,
     ComposefsInfo,
+    MkfsExfat,
+    FsckExfat,
+    ExfatLabel,
+    MountExfat,
 }
 
 /// The programs, by name.
@@ -36,6 +40,11 @@ const NAMES: &[(&str, Program)] = &[
     ("mkcomposefs", Program::MkComposefs),
     ("mount.composefs", Program::MountComposefs),
     ("composefs-info", Program::ComposefsInfo),
+    ("mkfs.exfat", Program::MkfsExfat),
+    ("fsck.exfat", Program::FsckExfat),
+    ("exfatlabel", Program::ExfatLabel),
+    ("mount.exfat", Program::MountExfat),
+    ("mount.exfat-fuse", Program::MountExfat),
 ];
 
 /// Returns the program that a process with these arguments was started as, unless that is forerun.

@@ -6,6 +6,7 @@
 
 mod composefs;
 mod erofs;
+mod exfat;
 mod fuse_words;
 mod getopt;
 mod mksquashfs;
@@ -44,6 +45,10 @@ pub fn run(program: Program, argv: &[OsString]) -> u8 {
         Program::MkComposefs => composefs::mkfs::run(name, words),
         Program::MountComposefs => composefs::mount::run(name, words),
         Program::ComposefsInfo => composefs::info::run(name, words),
+        Program::MkfsExfat => exfat::mkfs::run(name, words),
+        Program::FsckExfat => exfat::fsck::run(name, words),
+        Program::ExfatLabel => exfat::label::run(name, words),
+        Program::MountExfat => exfat::mount::run(name, words),
         Program::ErofsFuse => erofs::fuse::run(name, words),
         Program::DumpErofs => erofs::dump::run(name, words),
         Program::Sqfstar => mksquashfs::run(name, words, Tool::Sqfstar),

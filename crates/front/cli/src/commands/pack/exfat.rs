@@ -97,6 +97,16 @@ impl ExfatArgs {
 }
 
 impl VolumeArgs {
+    /// Returns the defaults with this boundary.
+    pub const fn with_boundary(boundary: Option<u64>) -> Self {
+        Self {
+            sector_size: None,
+            boundary,
+            serial: None,
+            guid: None,
+        }
+    }
+
     /// Converts the arguments into the library's options.
     pub fn options(&self, cluster: &ClusterArgs) -> Result<ExfatOptions> {
         let short = |flag: &str, value: Option<u64>| match value.map(u32::try_from) {

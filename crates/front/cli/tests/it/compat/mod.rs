@@ -2,6 +2,7 @@
 
 mod composefs;
 mod erofs;
+mod exfat;
 mod mksquashfs;
 mod squashfuse;
 mod unsquashfs;

@@ -9,7 +9,8 @@ use forerun::Image;
 use forerun::vfs::{DirCursor, FileType, FollowLast, Held, Metadata, NodeId, resolve};
 use jiff::tz::TimeZone;
 
-use super::{image_args, tell, tell_unopened, usage};
+use super::stats::percent;
+use super::{image_args, stats, tell, tell_unopened, usage};
 use crate::args::Global;
 use crate::commands::ls::long::mode;
 use crate::compat::complain;
@@ -32,6 +33,8 @@ const TABLE: &[OptNames] = &[
     ('V', "version", Takes::Nothing),
     ('d', "", Takes::Value),
     ('s', "", Takes::Nothing),
+    ('S', "", Takes::Nothing),
+    ('e', "", Takes::Nothing),
     ('\0', "device", Takes::Value),
     ('\0', "offset", Takes::Value),
     ('\0', "path", Takes::Value),
@@ -53,6 +56,8 @@ struct DumpErofs {
     devices: Vec<OsString>,
     offset: u64,
     superblock: bool,
+    stats: bool,
+    extents: bool,
     wanted: Option<Wanted>,
     list: bool,
 }
@@ -77,6 +82,8 @@ fn parse(name: &str, words: &[OsString]) -> std::result::Result<DumpErofs, DumpR
             ('h', _) => return Err(DumpRefusal::Help),
             ('V', _) => return Err(DumpRefusal::Version),
             ('s', _) => call.superblock = true,
+            ('S', _) => call.stats = true,
+            ('e', _) => call.extents = true,
             (_, "device") => call.devices.push(value),
             (_, "offset") => match number() {
                 Some(offset) => call.offset = offset,
@@ -112,7 +119,7 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
             return usage::complain(usage::DUMP, MISTAKE);
         }
     };
-    if call.list && call.wanted.is_none() {
+    if (call.list || call.extents) && call.wanted.is_none() {
         return usage::complain(usage::DUMP, DONE);
     }
     log::init(0, false, false);
@@ -146,8 +153,11 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
 fn describe(call: &DumpErofs, image: &Image) -> Result<()> {
     let zone = TimeZone::system();
     let mut out = Output::stdout()?;
-    if call.superblock || call.wanted.is_none() {
+    if call.superblock || (call.wanted.is_none() && !call.stats) {
         out.text(superblock(image, &zone)?)?;
+    }
+    if call.stats {
+        stats::print(image, &mut out)?;
     }
     if let Some(wanted) = &call.wanted {
         let shown = match wanted {
@@ -156,7 +166,13 @@ fn describe(call: &DumpErofs, image: &Image) -> Result<()> {
         };
         // The program tells of a file that is not there, and returns 0.
         match file(call, image, wanted, &zone) {
-            Ok(found) => print(&mut out, wanted, found)?,
+            Ok(found) => {
+                let (node, fields) = (found.node, found.fields.clone());
+                print(&mut out, wanted, found)?;
+                if call.extents {
+                    stats::print_extents(image, &mut out, (shown.as_bytes(), node), &fields)?;
+                }
+            }
             Err(failure) if failure.exit == Exit::Image => {
                 out.finish()?;
                 tell(&failure);
@@ -169,14 +185,16 @@ fn describe(call: &DumpErofs, image: &Image) -> Result<()> {
     out.finish()
 }
 
-type NodeFields = HashMap<&'static str, String>;
+/// The fields of a structure, as the driver names them.
+pub type NodeFields = HashMap<&'static str, String>;
 
-fn text<'f>(fields: &'f NodeFields, key: &str) -> &'f str {
+/// Returns a field; an empty text where there is none.
+pub fn text<'f>(fields: &'f NodeFields, key: &str) -> &'f str {
     fields.get(key).map_or("", String::as_str)
 }
 
 /// Parses a number, decimal or behind `0x`.
-fn number(fields: &NodeFields, key: &str) -> u64 {
+pub fn number(fields: &NodeFields, key: &str) -> u64 {
     let text = text(fields, key);
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).unwrap_or(0),
@@ -239,13 +257,16 @@ fn superblock(image: &Image, zone: &TimeZone) -> Result<String> {
 /// A name of a directory, its node and kind.
 type Listed = (Vec<u8>, NodeId, FileType);
 
+/// A file that was found.
+struct FoundFile {
+    node: NodeId,
+    fields: NodeFields,
+    text: String,
+    entries: Vec<Listed>,
+}
+
 /// Returns the description of a file and, if that is asked for, the names in the directory.
-fn file(
-    call: &DumpErofs,
-    image: &Image,
-    wanted: &Wanted,
-    zone: &TimeZone,
-) -> Result<(String, Vec<Listed>)> {
+fn file(call: &DumpErofs, image: &Image, wanted: &Wanted, zone: &TimeZone) -> Result<FoundFile> {
     let (fs, limits) = (image.reader().fs(), image.reader().limits());
     let find = |path: &[u8]| resolve(fs, path, FollowLast::No, limits);
     let node = match wanted {
@@ -275,21 +296,26 @@ fn file(
         full?;
         entries.sort_by(|(a, ..), (b, ..)| a.cmp(b));
     }
-    Ok((text, entries))
+    Ok(FoundFile {
+        node,
+        fields,
+        text,
+        entries,
+    })
 }
 
 /// Prints a file.
-fn print(out: &mut Output, wanted: &Wanted, (text, entries): (String, Vec<Listed>)) -> Result<()> {
+fn print(out: &mut Output, wanted: &Wanted, found: FoundFile) -> Result<()> {
     if let Wanted::Path(path) = wanted {
         out.text("File : ")?;
         out.name(path.as_bytes())?;
         out.text("\n")?;
     }
-    out.text(text)?;
-    if !entries.is_empty() {
+    out.text(found.text)?;
+    if !found.entries.is_empty() {
         out.text("\n       NID TYPE  FILENAME\n")?;
     }
-    for (name, node, kind) in entries {
+    for (name, node, kind) in found.entries {
         out.text(format!("{:>10} {:>4}  ", node.0, type_number(kind)))?;
         out.name(&name)?;
         out.text("\n")?;
@@ -297,7 +323,14 @@ fn print(out: &mut Output, wanted: &Wanted, (text, entries): (String, Vec<Listed
     Ok(())
 }
 
-#[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Two digits after the point are shown.
+/// Returns what the data of a file take in the image.
+pub fn on_disk(size: u64, fields: &NodeFields) -> u64 {
+    match fields.contains_key("compressed_blocks") {
+        true => number(fields, "compressed_blocks").saturating_mul(4096),
+        false => size,
+    }
+}
+
 fn attributes(node: NodeId, metadata: &Metadata, fields: &NodeFields, zone: &TimeZone) -> String {
     let size = metadata.size;
     let format = text(fields, "i_format");
@@ -312,14 +345,8 @@ fn attributes(node: NodeId, metadata: &Metadata, fields: &NodeFields, zone: &Tim
         .iter()
         .position(|name| format.contains(name))
         .unwrap_or(0);
-    let on_disk = match fields.contains_key("compressed_blocks") {
-        true => number(fields, "compressed_blocks").saturating_mul(4096),
-        false => size,
-    };
-    let ratio = match size {
-        0 => "-nan".to_string(),
-        size => format!("{:.2}", 100.0 * on_disk as f64 / size as f64),
-    };
+    let on_disk = on_disk(size, fields);
+    let ratio = percent(on_disk, size);
     let inode = if format.contains("extended") { 64 } else { 32 };
     let kind = match metadata.kind {
         FileType::Regular => "regular file",
@@ -383,13 +410,7 @@ mod tests {
             ..DumpErofs::default()
         };
         assert_eq!(call, Ok(expected));
-        for line in [
-            &["--nid=x", "i"][..],
-            &[],
-            &["a", "b"],
-            &["-S", "i"],
-            &["-e", "i"],
-        ] {
+        for line in [&["--nid=x", "i"][..], &[], &["a", "b"], &["-x", "i"]] {
             let refused = parse("x", &words(line));
             assert!(matches!(refused, Err(DumpRefusal::Usage(_))), "{line:?}");
         }

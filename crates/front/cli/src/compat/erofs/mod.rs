@@ -5,6 +5,7 @@ pub mod fsck;
 pub mod fuse;
 pub mod mkfs;
 mod mkfs_options;
+mod stats;
 mod usage;
 
 use std::ffi::OsString;

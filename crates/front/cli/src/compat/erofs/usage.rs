@@ -54,7 +54,9 @@ usage: [options] IMAGE
 
 Describes the EROFS image IMAGE.
  -s                     the superblock; done where nothing else is asked for
+ -S                     statistics of files
  --path=X, --nid=#      a file by its path or number
+ -e                     list its extents
  --ls                   list the directory
  --device=X             a further device of the image
  --offset=#             the image begins # bytes into the file

@@ -189,6 +189,11 @@ fn images_are_described_in_the_same_words() {
     let Some(names) = names() else {
         return;
     };
+    let various: String = (0..20_000).map(|number| format!("{number}\n")).collect();
+    fs::write(names.path("tree/usr/bin/various"), various).unwrap();
+    for (name, len) in [("a.txt", 1500), ("b.so", 70_000), ("c.xml", 3)] {
+        fs::write(names.path("tree").join(name), vec![b'x'; len]).unwrap();
+    }
     names.tool(&["mkfs.erofs", "plain.erofs", "tree"]);
     names.tool(&["mkfs.erofs", "-zlz4hc", "-C16384", "packed.erofs", "tree"]);
     for line in DUMP {

@@ -39,6 +39,7 @@ use crate::commands::{
     trace::TraceArgs,
 };
 use crate::mount::MountArgs;
+use crate::run::RunArgs;
 use crate::umount::UmountArgs;
 
 const EXAMPLES: &str = "\
@@ -82,6 +83,7 @@ pub enum Command {
     Extract(ExtractArgs),
     Tar(TarArgs),
     Mount(MountArgs),
+    Run(RunArgs),
     Umount(UmountArgs),
     Status(StatusArgs),
     Restart(RestartArgs),

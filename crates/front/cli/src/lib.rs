@@ -27,12 +27,14 @@ mod layers;
 mod log;
 mod mount;
 mod nearest;
+mod objects;
 mod output;
 mod partition;
 mod patience;
 mod place;
 mod progress;
 mod remote;
+mod run;
 mod secrets;
 mod size;
 mod socket;
@@ -59,9 +61,17 @@ pub fn main() -> ExitCode {
     if let Some(code) = forerun_kernel::run_guard() {
         return code;
     }
+    // The second process of a command in an image's namespace, which stays outside of that.
+    if let Some(code) = run::run_map_writer() {
+        return code;
+    }
     // The pipe with these is inherited, and is to be read before inherited descriptors are looked at.
     let argv = secrets::arguments();
     inherited::close_on_exec(mount::is_in_background());
+    // The first process of that namespace.
+    if let Some(code) = run::run_init() {
+        return code;
+    }
     // The process that keeps the connection of a mount.
     if let Some(code) = mount::run_keeper() {
         return code;
@@ -147,6 +157,7 @@ fn run(context: &Context, command: &Command) -> Result {
         Command::Tar(args) => commands::tar::run(context, args),
         Command::Mount(args) => mount::run(context, args),
         Command::Umount(args) => umount::run(context, args),
+        Command::Run(args) => run::run(context, args),
         Command::Pack(args) => commands::pack::run(context, args),
         Command::Push(args) => commands::push::run(context, args),
         Command::Pull(args) => commands::pull::run(context, args),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use forerun::build::{spool_dir, spool_file};
 use forerun::locks::{self, Held};
 use forerun::remote::Opened;
-use forerun::vfs::{FileType, KeepIndex};
+use forerun::vfs::KeepIndex;
 use forerun::{
     Cause, DiskImage, EventSink, FileSource, Image, KeptIndex, LayerSource, Observer, OpenOptions,
     ReadAt,
@@ -486,14 +486,4 @@ fn copied(context: &Context, mut pipe: File) -> Result<FileSource> {
         size::human(len)
     ));
     FileSource::from_file(copy).map_err(failed)
-}
-
-/// Returns whether files of an image are objects of a store. An error is for the program that reads the file.
-pub fn needs_store(image: &Image) -> bool {
-    let reader = image.reader();
-    reader.fs().volume().opens
-        && reader.walk(reader.fs().root()).flatten().any(|entry| {
-            matches!(&entry.metadata, Ok(metadata) if metadata.kind == FileType::Regular)
-                && reader.is_outside(entry.node).unwrap_or(false)
-        })
 }

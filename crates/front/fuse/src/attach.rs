@@ -107,13 +107,25 @@ fn words(options: &MountOptions) -> impl Iterator<Item = &'static str> {
         .filter_map(|(wanted, word)| wanted.then_some(word))
 }
 
-/// Makes a detached mount and attaches it to the descriptor: its number is known from the beginning.
-fn by_mount_api(
-    place: &Mountpoint,
-    source: &OsStr,
-    options: &MountOptions,
-    writable: bool,
-) -> io::Result<Attached> {
+/// A mount that is attached nowhere yet.
+#[derive(Debug)]
+pub struct Detached {
+    /// The device to serve it on.
+    pub connection: OwnedFd,
+    /// The mount, for move_mount(2).
+    pub mount: OwnedFd,
+}
+
+/// Makes a mount for reading that is attached nowhere. It is served on the descriptor of its connection, named as
+/// `/dev/fd/N`, and ends with the last descriptor or namespace that has it.
+///
+/// # Errors
+/// Those of opening `/dev/fuse`, and of fsopen(2) and the calls that follow it.
+pub fn detached(source: &OsStr, options: &MountOptions) -> io::Result<Detached> {
+    make(source, options, false)
+}
+
+fn make(source: &OsStr, options: &MountOptions, writable: bool) -> io::Result<Detached> {
     let device = open_device()?;
     let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "source", source)?;
@@ -132,15 +144,29 @@ fn by_mount_api(
     attributes.set(MountAttrFlags::MOUNT_ATTR_NOSUID, !options.suid);
     attributes.set(MountAttrFlags::MOUNT_ATTR_NODEV, !options.dev);
     attributes.set(MountAttrFlags::MOUNT_ATTR_NOEXEC, !options.exec);
-    let made = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    place.attach(&made)?;
-    let mount = mount_of(&made).inspect_err(|_| {
-        let path = format!("/proc/self/fd/{}", made.as_raw_fd());
+    let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    Ok(Detached {
+        connection: device.into(),
+        mount,
+    })
+}
+
+/// Makes a detached mount and attaches it to the descriptor: its number is known from the beginning.
+fn by_mount_api(
+    place: &Mountpoint,
+    source: &OsStr,
+    options: &MountOptions,
+    writable: bool,
+) -> io::Result<Attached> {
+    let Detached { connection, mount } = make(source, options, writable)?;
+    place.attach(&mount)?;
+    let entry = mount_of(&mount).inspect_err(|_| {
+        let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
         let _gone_already = rustix::mount::unmount(path, UnmountFlags::DETACH);
     })?;
     Ok(Attached {
-        connection: device.into(),
-        mount,
+        connection,
+        mount: entry,
     })
 }
 

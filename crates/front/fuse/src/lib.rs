@@ -63,6 +63,7 @@ mod unmounter;
 mod workers;
 mod written;
 
+pub use attach::{Detached, detached};
 pub use channel::{Channel, timespec};
 pub use counts::{Operation, RequestCounts};
 pub use descriptor::is_descriptor;

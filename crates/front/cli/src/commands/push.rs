@@ -15,12 +15,12 @@ use crate::confine::for_server;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::objects::needs_store;
 use crate::output::Output;
 use crate::patience::patiently;
 use crate::progress::Progress;
 use crate::remote;
 use crate::size::{self, counted};
-use crate::source::needs_store;
 
 /// Store an image in a registry, so that it can be mounted from there
 ///

@@ -50,9 +50,9 @@ use reread::Rereading;
 use sandbox::Open;
 use telling::Telling;
 
-pub use daemon::is_in_background;
 #[cfg(feature = "snapshotter")]
 pub use daemon::newest_program;
+pub use daemon::{is_in_background, program};
 pub use help::MOUNT_OPTIONS;
 pub use helper::{as_mount_helper, helper_status};
 pub use keeper::run_keeper;

@@ -13,7 +13,7 @@ use crate::confine::for_images;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::socket::Unnamed;
-use crate::source;
+use crate::{objects, source};
 
 /// An image or volume to mount.
 pub enum Open {
@@ -109,7 +109,10 @@ pub fn open(
     context.confine(&image.with_index(sandbox));
     let opened = open_image(context, image, trace, inherited)?;
     match &opened {
-        Open::Image { image, .. } if needs_store => refuse_without_store(image)?,
+        Open::Image { image, .. } if needs_store => {
+            let hint = "-o objects=DIR names the directory with the objects";
+            objects::refuse_without_store(image, hint)?;
+        }
         _ => {}
     }
     Ok(opened)
@@ -123,16 +126,6 @@ fn refuse_descriptor(args: &MountArgs) -> Result<()> {
     }
     let message = "a volume that changes needs a directory to be mounted on";
     Err(Failure::usage(message).hint("-o ro shows it on a descriptor"))
-}
-
-/// Refuses an image whose files are objects of a store that the user has not named: each of them would be
-/// an error when it is opened.
-fn refuse_without_store(image: &Image) -> Result<()> {
-    if !source::needs_store(image) {
-        return Ok(());
-    }
-    let message = "its files are objects of a store, and none was named";
-    Err(Failure::usage(message).hint("-o objects=DIR names the directory with the objects"))
 }
 
 /// Makes the ledger for the next server, where there can be one.

@@ -19,6 +19,7 @@ const COMMANDS: &[&str] = &[
     "extract",
     "tar",
     "mount",
+    "run",
     "umount",
     "status",
     "restart",

@@ -46,6 +46,7 @@ mod restart;
 mod restart_failures;
 mod restarting;
 mod resuming;
+mod run;
 mod salvaging;
 mod sandbox;
 mod scanning;

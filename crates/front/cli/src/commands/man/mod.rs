@@ -23,7 +23,7 @@ const RELATED: &[&[&str]] = &[
     &[
         "scan", "info", "ls", "cat", "extract", "tar", "diff", "dump",
     ],
-    &["mount", "umount", "status", "restart", "trace"],
+    &["mount", "run", "umount", "status", "restart", "trace"],
     &["pack", "convert", "mkfs", "extract", "gc"],
     &["push", "pull", "cache", "mount"],
     &["check", "info", "dump", "label", "mkfs"],

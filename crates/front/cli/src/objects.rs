@@ -1,0 +1,26 @@
+//! Images whose files are objects of a store.
+
+use forerun::Image;
+use forerun::vfs::FileType;
+
+use crate::error::{Failure, Result};
+
+/// Refuses an image whose files are objects of a store that the user has not named: each of them would be
+/// an error when it is opened.
+pub fn refuse_without_store(image: &Image, hint: &str) -> Result<()> {
+    if !needs_store(image) {
+        return Ok(());
+    }
+    let message = "its files are objects of a store, and none was named";
+    Err(Failure::usage(message).hint(hint))
+}
+
+/// Returns whether files of an image are objects of a store. An error is for the program that reads the file.
+pub fn needs_store(image: &Image) -> bool {
+    let reader = image.reader();
+    reader.fs().volume().opens
+        && reader.walk(reader.fs().root()).flatten().any(|entry| {
+            matches!(&entry.metadata, Ok(metadata) if metadata.kind == FileType::Regular)
+                && reader.is_outside(entry.node).unwrap_or(false)
+        })
+}

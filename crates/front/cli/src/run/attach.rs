@@ -1,0 +1,113 @@
+//! The mount API of Linux, by descriptors: what is mounted where is never looked up twice.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use forerun::mounts;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, openat2, statvfs};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags,
+    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_remount,
+    move_mount, open_tree,
+};
+
+/// Longest message of the kernel about a filesystem that it does not mount.
+const MESSAGE_LEN: usize = 1024;
+/// Messages that are read at the most; the kernel keeps eight.
+const MOST_MESSAGES: usize = 8;
+
+/// Makes a filesystem that is attached nowhere. An option without a value is a word.
+pub fn filesystem(
+    fstype: &str,
+    options: &[(&str, Option<&str>)],
+    attributes: MountAttrFlags,
+) -> io::Result<OwnedFd> {
+    let context = fsopen(fstype, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let made = options.iter().try_for_each(|(key, value)| match value {
+        Some(value) => fsconfig_set_string(&context, *key, *value),
+        None => fsconfig_set_flag(&context, *key),
+    });
+    let made = made.and_then(|()| fsconfig_create(&context));
+    made.map_err(|error| match messages(&context) {
+        told if told.is_empty() => error.into(),
+        told => {
+            let error = io::Error::from(error);
+            io::Error::new(error.kind(), format!("{error}: {told}"))
+        }
+    })?;
+    Ok(fsmount(
+        &context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        attributes,
+    )?)
+}
+
+/// Returns what the kernel says about a filesystem that it does not mount.
+fn messages(context: &OwnedFd) -> String {
+    let mut messages = Vec::new();
+    let mut buffer = [0; MESSAGE_LEN];
+    while messages.len() < MOST_MESSAGES {
+        let Ok(len @ 1..) = rustix::io::read(context, &mut buffer[..]) else {
+            break;
+        };
+        let text = String::from_utf8_lossy(buffer.get(..len).unwrap_or_default());
+        let text = text.trim();
+        messages.push(text.strip_prefix("e ").unwrap_or(text).to_string());
+    }
+    messages.join("; ")
+}
+
+/// Makes a copy of the mounts at and below `path`, attached nowhere.
+pub fn tree(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE;
+    Ok(open_tree(CWD, path.as_ref(), flags)?)
+}
+
+/// Attaches a mount to a file or directory.
+pub fn attach(mount: impl AsFd, place: impl AsFd) -> io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(mount, "", place, "", flags)?)
+}
+
+/// Opens a file or directory below `root`, as a process with that root directory would.
+pub fn inside(root: impl AsFd, path: impl AsRef<Path>) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    Ok(openat2(root, path.as_ref(), flags, Mode::empty(), resolve)?)
+}
+
+/// Returns the path of an open file.
+pub fn path_of(file: &impl AsFd) -> io::Result<PathBuf> {
+    std::fs::read_link(by_descriptor(file))
+}
+
+/// Returns a path that leads to an open file in this process.
+pub fn by_descriptor(file: &impl AsFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
+}
+
+/// Makes the mount whose root `place` is, and those below it, read-only. The kernel wants the flags that a mount of the
+/// system has to be said again.
+pub fn make_read_only(place: &impl AsFd) -> io::Result<()> {
+    let path = path_of(place)?;
+    let below = mounts()?.into_iter().map(|entry| entry.mount_point);
+    for mount in below.filter(|mount| mount.starts_with(&path)) {
+        let has = statvfs(&mount)?.f_flag;
+        let mut flags = MountFlags::RDONLY | MountFlags::BIND;
+        for (is, flag) in [
+            (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+            (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+            (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+            (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+            (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+            (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+        ] {
+            flags.set(flag, has.contains(is));
+        }
+        mount_remount(&mount, flags, "")?;
+    }
+    Ok(())
+}

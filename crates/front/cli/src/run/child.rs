@@ -1,0 +1,114 @@
+//! Process 1 of a run, as the process that serves the image sees it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::{io, process, thread};
+
+use forerun_fuse::Channel;
+use nix::sched::{CloneFlags, unshare};
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGQUIT};
+use signal_hook::iterator::Signals;
+
+use crate::error::Result;
+use crate::inherited;
+use crate::mount::program;
+
+use super::ids::Arg0;
+use super::init::INIT;
+use super::plan::RunPlan;
+use super::{failed, namespace_failure};
+
+/// Process 1. Dropping it ends it, and all in its PID namespace.
+pub struct Child {
+    process: process::Child,
+    /// Its end ends process 1.
+    channel: Option<Channel>,
+}
+
+impl Child {
+    /// Starts it, in a PID namespace. It waits for [`begin`](Self::begin).
+    pub fn start(plan: &RunPlan) -> Result<Self> {
+        let starting = |error: io::Error| failed("starting process 1", &error);
+        let (channel, theirs) = Channel::pair().map_err(starting)?;
+        let mut command = Command::new(program());
+        command
+            .arg0_forerun()
+            .args(plan.words())
+            .env(INIT, "")
+            .stdin(Stdio::from(OwnedFd::from(theirs)));
+        // A thread whose children are of another PID namespace can start no more threads. This one starts a process
+        // and ends.
+        let spawned = thread::scope(|scope| {
+            let spawn = || {
+                unshare(CloneFlags::CLONE_NEWPID)
+                    .map_err(|error| namespace_failure("making a PID namespace", &error.into()))?;
+                inherited::pass_on(|| command.spawn()).map_err(starting)
+            };
+            let thread = thread::Builder::new().spawn_scoped(scope, spawn);
+            let joined = thread.map_err(starting)?.join();
+            joined.unwrap_or_else(|_| Err(starting(io::Error::other("a thread has failed"))))
+        });
+        Ok(Self {
+            process: spawned?,
+            channel: Some(channel),
+        })
+    }
+
+    /// Has it run the command, on top of this mount.
+    pub fn begin(&self, mount: BorrowedFd<'_>) -> Result<()> {
+        let stdin = io::stdin();
+        let descriptors = [mount, stdin.as_fd()];
+        let sent = self.channel.iter();
+        let mut sent = sent.map(|channel| channel.send(b"begin", &descriptors));
+        match sent.next() {
+            Some(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(failed("passing the mount on", &error))
+            }
+            // It has ended, and its status says why.
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Waits for its end, and passes signals on until then. Returns the exit status of the command.
+    pub fn wait(&mut self, signals: &mut Signals) -> Result<u8> {
+        let waiting = |error: io::Error| failed("waiting for process 1", &error);
+        loop {
+            if let Some(status) = self.process.try_wait().map_err(waiting)? {
+                return Ok(code(status));
+            }
+            for signal in signals.wait() {
+                let is_typed = [SIGINT, SIGQUIT].contains(&signal) && is_in_foreground();
+                if let (Ok(number), Some(channel)) = (u8::try_from(signal), &self.channel)
+                    && signal != SIGCHLD
+                    && !is_typed
+                {
+                    // It has ended, and is waited for next.
+                    let _sent = rustix::io::write(channel, &[number]);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        drop(self.channel.take());
+        let _status = self.process.wait();
+    }
+}
+
+/// Returns whether this process and its command are what a terminal has in its foreground. What was typed there has
+/// reached the command already.
+fn is_in_foreground() -> bool {
+    let terminal = std::fs::File::open("/dev/tty");
+    terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
+}
+
+fn code(status: ExitStatus) -> u8 {
+    let signal = status.signal().map(|signal| signal + 128);
+    let code = status.code().or(signal).unwrap_or(1);
+    u8::try_from(code).unwrap_or(u8::MAX)
+}

@@ -1,0 +1,138 @@
+//! Process 1 of a run: makes the root directory, starts the command, and waits for its end.
+//!
+//! The kernel ends every process of a PID namespace when its process 1 has ended. Signals that a process 1 does not
+//! handle do not reach it, those of a terminal neither, so what is typed ends the command only.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, ExitCode};
+
+use forerun_fuse::Channel;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, wait};
+use signal_hook::consts::SIGCHLD;
+
+use crate::args::Global;
+use crate::context::Context;
+use crate::error::{Failure, Result, reason};
+use crate::exit::Exit;
+use crate::inherited;
+
+use super::plan::RunPlan;
+use super::{failed, root};
+
+/// Says to a process 1 that it is one.
+pub const INIT: &str = "FORERUN_RUN_INIT";
+/// Exit codes of shells for a command that cannot be run, and one that is not there.
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+/// The status after SIGKILL, as shells report it.
+const KILLED: u8 = 128 + 9;
+
+/// Runs this process as process 1, if it is one.
+pub fn run_init() -> Option<ExitCode> {
+    if env::var_os(INIT).is_none() || getpid() != Pid::INIT {
+        return None;
+    }
+    let context = Context::new(Global::default());
+    let ended = run(env::args_os().skip(1));
+    let exit = ended.unwrap_or_else(|failure| context.report(&failure));
+    Some(ExitCode::from(exit.code()))
+}
+
+fn run(words: impl Iterator<Item = OsString>) -> Result {
+    let plan = RunPlan::from_words(words);
+    let plan =
+        plan.ok_or_else(|| Failure::usage("process 1 of a run was started by another program"))?;
+    let talking = |error: io::Error| failed("the process that serves the image", &error);
+    let socket = io::stdin().as_fd().try_clone_to_owned();
+    let channel = Channel::from(socket.map_err(talking)?);
+    let place = root::prepare(&plan)?;
+    let Some(received) = channel.receive().map_err(talking)? else {
+        // It has said why.
+        return Ok(Exit::OfCommand(KILLED));
+    };
+    let [mount, stdin] = <[OwnedFd; 2]>::try_from(received.descriptors)
+        .map_err(|_| talking(io::ErrorKind::InvalidData.into()))?;
+    rustix::stdio::dup2_stdin(&stdin).map_err(|error| talking(error.into()))?;
+    drop(stdin);
+    root::enter(&plan, place, mount)?;
+    let (children, notice) = UnixStream::pair().map_err(talking)?;
+    signal_hook::low_level::pipe::register(SIGCHLD, notice).map_err(talking)?;
+    children.set_nonblocking(true).map_err(talking)?;
+    let command = start(&plan)?;
+    watch(command, &channel, children).map_err(talking)
+}
+
+/// Starts the command.
+fn start(plan: &RunPlan) -> Result<Pid> {
+    let (program, words) = plan
+        .command
+        .split_first()
+        .ok_or_else(|| Failure::usage("no command"))?;
+    let mut command = Command::new(program);
+    command.args(words).env_remove(INIT);
+    let started = inherited::pass_on(|| command.spawn());
+    let child = started.map_err(|error| {
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => NOT_FOUND,
+            _ => CANNOT_RUN,
+        };
+        let failure = Failure::new(Exit::OfCommand(code), "command", reason(&error));
+        failure.of(program.display())
+    })?;
+    Ok(Pid::from_child(&child))
+}
+
+/// Waits for the end of the command, passes signals on to it, and waits for processes whose parents have ended.
+fn watch(command: Pid, channel: &Channel, mut children: UnixStream) -> io::Result<Exit> {
+    loop {
+        while let Some((pid, status)) = ended()? {
+            if pid == command {
+                return Ok(Exit::OfCommand(code(status)));
+            }
+        }
+        let mut fds = [
+            PollFd::new(channel, PollFlags::IN),
+            PollFd::new(&children, PollFlags::IN),
+        ];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_told = !fds[0].revents().is_empty();
+        let mut noticed = [0; 64];
+        while matches!(children.read(&mut noticed), Ok(1..)) {}
+        if is_told {
+            let Some(told) = channel.receive()? else {
+                // Without a server the files of the image are gone.
+                return Ok(Exit::OfCommand(KILLED));
+            };
+            for number in told.text {
+                if let Some(signal) = Signal::from_named_raw(number.into()) {
+                    // It was not waited for since it was found running, so its number is its own.
+                    let _has_ended = kill_process(command, signal);
+                }
+            }
+        }
+    }
+}
+
+/// Returns a child that has ended; nothing where all run, or there is none.
+fn ended() -> io::Result<Option<(Pid, WaitStatus)>> {
+    match wait(WaitOptions::NOHANG) {
+        Err(Errno::CHILD) => Ok(None),
+        Err(Errno::INTR) => ended(),
+        waited => Ok(waited?),
+    }
+}
+
+fn code(status: WaitStatus) -> u8 {
+    let signal = status.terminating_signal().map(|signal| signal + 128);
+    let code = status.exit_status().or(signal).unwrap_or(1);
+    u8::try_from(code).unwrap_or(u8::MAX)
+}

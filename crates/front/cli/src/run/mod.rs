@@ -1,0 +1,251 @@
+//! `forerun run IMAGE -- CMD`: a command whose root directory is an image.
+//!
+//! Three processes take part. This one opens the image and serves it, as `mount -f` does. The second is process 1
+//! of a PID namespace ([`init`]): it makes the root directory out of the served image, an overlayfs and what the
+//! system has to offer ([`root`]), and starts the third, the command. All of them live in a user namespace, so the
+//! kernel lets every user do it. When the command ends, process 1 ends, and the kernel ends with it whatever the
+//! command left running, and all mounts. If this process dies, process 1 finds its socket closed and ends too.
+//!
+//! The mounts are in a mount namespace of process 1. No other process ever sees them.
+
+mod attach;
+mod child;
+mod ids;
+mod init;
+mod plan;
+mod root;
+mod skeleton;
+mod system;
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use forerun_fuse::{Detached, Mount, MountOptions};
+use forerun_sandbox::{Capabilities, Sandbox, Sockets};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+
+use crate::args::{ImageArgs, is_stdin};
+use crate::confine::for_images;
+use crate::context::{Context, image_name};
+use crate::error::{Failure, Result, reason};
+use crate::exit::Exit;
+use crate::{objects, remote};
+
+use child::Child;
+use ids::{MapWriter, Namespace};
+use plan::{Overlay, OverlayDir, RunPlan};
+
+pub use ids::run_map_writer;
+pub use init::run_init;
+
+/// Run a command whose root directory is an image
+///
+/// The command sees the files of the image and none of the system's, but for /proc, /dev, /sys, an empty /tmp and what
+/// --bind names. It runs in namespaces of its own, as root of a user namespace, and needs no privilege outside.
+/// When it ends, all that it left running ends too, and nothing stays mounted.
+///
+/// IMAGE:IMAGE and so on are several images as one tree, the lowest first, like --layer. Names of images at servers
+/// have colons of their own, so a list cannot have one: --layer can.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun run alpine.sqsh -- sh                              look around; nothing can be changed
+  forerun run --overlay tmpfs oci://docker.io/debian:13 -- sh
+                                                             changes are forgotten at the end
+  forerun run --overlay work base.sif:tools.sqsh -- make     changes are kept in the directory work
+  forerun run --bind ~/data:/data:ro tool.sif -- tool /data  files of yours, for reading
+
+Exit status: that of the command, or 128 and the number of the signal that ended it; 127 if
+it is not there, 126 if it cannot be run; 7 if the namespaces or mounts could not be made.")]
+pub struct RunArgs {
+    /// Let the command change files, and keep the changes in this directory, or in memory for as long as it runs
+    /// (tmpfs)
+    #[arg(long, value_name = "DIR|tmpfs", value_hint = ValueHint::DirPath)]
+    pub overlay: Option<PathBuf>,
+    /// Show this file or directory of the system at this path; with :ro for reading only; again for the next
+    #[arg(long = "bind", value_name = "FROM[:TO[:ro]]", value_hint = ValueHint::AnyPath)]
+    pub binds: Vec<OsString>,
+    /// Start the command in this directory
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub chdir: PathBuf,
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// The command, and its arguments
+    #[arg(last = true, required = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
+}
+
+/// Signals that the command gets in the place of this process.
+const PASSED_ON: [i32; 6] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+
+/// Runs the command, and returns how it ended.
+pub fn run(context: &Context, args: &RunArgs) -> Result {
+    let image = images(&args.image)?;
+    let plan = RunPlan::of(args, image_name(&image))?;
+    // Before anything is made: a signal that comes in between must end the command.
+    let signals = Signals::new(PASSED_ON.into_iter().chain([SIGCHLD]));
+    let mut signals = signals.map_err(|error| failed("handling signals", &error))?;
+    let writer = MapWriter::start()?;
+    let prepared = context.prepare(&image)?;
+    let changes = match &plan.overlay {
+        Overlay::Directory(dir) => Some(OverlayDir::open(dir)?),
+        Overlay::None | Overlay::Memory => None,
+    };
+    Namespace::enter(writer)?;
+    let options = mount_options(&plan);
+    let Detached { connection, mount } = forerun_fuse::detached(
+        options.fsname.as_deref().unwrap_or_default().as_ref(),
+        &options,
+    )
+    .map_err(|error| namespace_failure("mounting the image", &error))?;
+    let mut child = Child::start(&plan)?;
+    context.confine(&prepared.with_index(sandbox(&image, changes.as_ref())));
+    let opened = context.open_prepared(prepared, None)?;
+    if image.source.store.objects.is_none() {
+        objects::refuse_without_store(
+            &opened,
+            "--objects DIR names the directory with the objects",
+        )?;
+    }
+    let dir = PathBuf::from(format!("/dev/fd/{}", connection.as_raw_fd()));
+    let served = forerun_fuse::mount(&opened, &dir, &options);
+    let served = served.map_err(|error| {
+        let message = crate::error::without_errno(&error.to_string());
+        Failure::new(Exit::Mount, "mount", message)
+    })?;
+    drop(connection);
+    child.begin(mount.as_fd())?;
+    // The mount ends with its last user.
+    drop(mount);
+    let ended = child.wait(&mut signals);
+    if let Some(changes) = changes {
+        changes.close();
+    }
+    end(served);
+    ended.map(Exit::OfCommand)
+}
+
+/// Ends a mount that no process uses any more.
+fn end(served: Mount) {
+    // Its threads may wait for a server that does not answer. The process ends now, and they with it.
+    std::mem::forget(served);
+}
+
+/// Returns the arguments for opening the images: `a:b` is two layers, unless a file has that name.
+fn images(args: &ImageArgs) -> Result<ImageArgs> {
+    let mut args = args.clone();
+    if args.layers.is_empty() && is_list(&args.image) {
+        args.layers = split(&args.image)?;
+        let single = [
+            (args.source.format.is_some(), "--format"),
+            (args.source.offset > 0, "--offset"),
+            (args.source.size.is_some(), "--size"),
+            (args.source.partition.is_some(), "--partition"),
+            (!args.source.device.is_empty(), "--device"),
+        ];
+        if let Some((_, option)) = single.iter().find(|(is_given, _)| *is_given) {
+            let message = format!("{option} says something of one image, and there are several");
+            return Err(Failure::usage(message));
+        }
+    }
+    if args.images().iter().any(|image| is_stdin(image)) {
+        let hint = "save it to a file first; a file of that name is ./-";
+        return Err(Failure::usage("standard input is the command's, not an image").hint(hint));
+    }
+    Ok(args)
+}
+
+fn is_list(image: &Path) -> bool {
+    let text = image.as_os_str().as_encoded_bytes();
+    text.contains(&b':')
+        && !remote::is_remote(image)
+        && forerun::DiskImage::parse(image).is_none()
+        && !image.exists()
+}
+
+fn split(list: &Path) -> Result<Vec<PathBuf>> {
+    let parts = plan::split(list.as_os_str(), b':');
+    let parts: Vec<_> = parts.into_iter().map(PathBuf::from).collect();
+    let text = list.to_string_lossy();
+    if parts.iter().any(|part| part.as_os_str().is_empty()) || text.contains("://") {
+        let message = "there is no such image, and it is no list of files".to_string();
+        let hint = "--layer names images one by one, those at servers too";
+        return Err(Failure::usage(message).hint(hint).of(list.display()));
+    }
+    Ok(parts)
+}
+
+fn mount_options(plan: &RunPlan) -> MountOptions {
+    let mut options = MountOptions::default();
+    options.fsname = Some(plan.name.replace('\n', "?"));
+    options
+}
+
+/// Returns the sandbox of this process, which serves the image while the command runs.
+fn sandbox(image: &ImageArgs, changes: Option<&OverlayDir>) -> Sandbox {
+    let mut sandbox = for_images(image)
+        .sockets(Sockets::Open)
+        .read("/proc")
+        .write_file("/dev/null");
+    if let Some(objects) = &image.source.store.objects {
+        sandbox = sandbox.lend(objects).keep(Capabilities::SYS_ADMIN);
+    }
+    match changes {
+        Some(changes) => changes.sandbox(sandbox),
+        None => sandbox,
+    }
+}
+
+/// Creates the failure that the system refused something that a run needs.
+fn failed(what: &str, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Mount, "run", format!("{what}: {}", reason(error)))
+}
+
+/// Creates the failure that the system refused something that user namespaces permit.
+fn namespace_failure(what: &str, error: &std::io::Error) -> Failure {
+    let failure = failed(what, error);
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => failure.hint(
+            "this system restricts user namespaces: see sysctl kernel.unprivileged_userns_clone, \
+             kernel.apparmor_restrict_unprivileged_userns, or the rules of the container",
+        ),
+        std::io::ErrorKind::StorageFull => failure.hint(
+            "this system permits no more user namespaces: see sysctl user.max_user_namespaces",
+        ),
+        _ => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_images() {
+        let layers = |image: &str| {
+            let args = ImageArgs {
+                image: image.into(),
+                ..ImageArgs::default()
+            };
+            let told = images(&args).map_err(|failure| failure.to_string());
+            told.map(|args| {
+                let names = args.images().iter().map(|name| name.display().to_string());
+                names.collect::<Vec<_>>().join(" ")
+            })
+        };
+        for (image, expected) in [
+            ("a.sqsh", "a.sqsh"),
+            ("a.sqsh:dir/b.tar:c", "a.sqsh dir/b.tar c"),
+            ("oci://host:5000/name:tag", "oci://host:5000/name:tag"),
+            ("oci-layout:dir:tag", "oci-layout:dir:tag"),
+        ] {
+            assert_eq!(layers(image).as_deref(), Ok(expected));
+        }
+        for image in ["a::b", ":a", "a:", "a.sqsh:oci://host/b", "-"] {
+            assert!(layers(image).is_err(), "{image}");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The plan of a run: what process 1 makes of the served image, and which command it runs.
+//!
+//! Process 1 is this program, started anew, so the plan travels as the words of its command line.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{DirBuilder, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use forerun_sandbox::Sandbox;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::io::Errno;
+
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+
+use super::RunArgs;
+
+/// The word for an overlay in memory. A directory of that name is `./tmpfs`.
+const TMPFS: &str = "tmpfs";
+/// The directories of an overlay: what was changed, and what overlayfs needs beside it.
+pub const UPPER: &str = "upper";
+pub const WORK: &str = "work";
+
+/// Where changes go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Overlay {
+    /// There are none.
+    None,
+    /// To memory.
+    Memory,
+    /// To a directory.
+    Directory(PathBuf),
+}
+
+/// A file or directory of the system that the command sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bind {
+    pub from: PathBuf,
+    pub to: PathBuf,
+    pub read_only: bool,
+}
+
+/// All that process 1 is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunPlan {
+    /// The images, for the table of mounts.
+    pub name: String,
+    pub overlay: Overlay,
+    pub binds: Vec<Bind>,
+    pub chdir: PathBuf,
+    pub command: Vec<OsString>,
+}
+
+impl RunPlan {
+    /// Creates it from the command line.
+    pub fn of(args: &RunArgs, name: String) -> Result<Self> {
+        let overlay = match &args.overlay {
+            None => Overlay::None,
+            Some(dir) if dir.as_os_str() == TMPFS => Overlay::Memory,
+            Some(dir) => Overlay::Directory(dir.clone()),
+        };
+        let binds = args.binds.iter().map(|word| Bind::parse(word));
+        Ok(Self {
+            name,
+            overlay,
+            binds: binds.collect::<Result<_>>()?,
+            chdir: args.chdir.clone(),
+            command: args.command.clone(),
+        })
+    }
+
+    /// Returns the words that [`from_words`](Self::from_words) reads.
+    pub fn words(&self) -> Vec<OsString> {
+        let overlay = match &self.overlay {
+            Overlay::None => "".into(),
+            Overlay::Memory => TMPFS.into(),
+            // A directory `tmpfs` too is not that word.
+            Overlay::Directory(dir) => Path::new(".").join(dir).into_os_string(),
+        };
+        let mut words = vec![OsString::from(&self.name), overlay];
+        words.push(self.chdir.clone().into());
+        for bind in &self.binds {
+            let access = if bind.read_only { "ro" } else { "rw" };
+            words.extend([
+                bind.from.clone().into(),
+                bind.to.clone().into(),
+                access.into(),
+            ]);
+        }
+        words.push("--".into());
+        words.extend(self.command.iter().cloned());
+        words
+    }
+
+    /// Creates it from those words.
+    pub fn from_words(words: impl IntoIterator<Item = OsString>) -> Option<Self> {
+        let mut words = words.into_iter();
+        let name = words.next()?.into_string().ok()?;
+        let overlay = words.next()?;
+        let overlay = match overlay.as_bytes() {
+            b"" => Overlay::None,
+            word if word == TMPFS.as_bytes() => Overlay::Memory,
+            _ => Overlay::Directory(overlay.into()),
+        };
+        let chdir = words.next()?.into();
+        let mut binds = Vec::new();
+        loop {
+            let from = words.next()?;
+            if from == "--" {
+                break;
+            }
+            binds.push(Bind {
+                from: from.into(),
+                to: words.next()?.into(),
+                read_only: words.next()? == "ro",
+            });
+        }
+        let command: Vec<_> = words.collect();
+        (!command.is_empty()).then_some(Self {
+            name,
+            overlay,
+            binds,
+            chdir,
+            command,
+        })
+    }
+}
+
+impl Bind {
+    /// Parses `FROM`, `FROM:TO` or `FROM:TO:ro`.
+    fn parse(word: &OsStr) -> Result<Self> {
+        let parts = split(word, b':');
+        let (from, to, access) = match parts.as_slice() {
+            [from] => (from, from, None),
+            [from, to] => (from, to, None),
+            [from, to, access] => (from, to, access.to_str()),
+            _ => return Err(Self::failure(word)),
+        };
+        let read_only = match (parts.len(), access) {
+            (3, Some("ro")) => true,
+            (3, Some("rw")) | (1 | 2, _) => false,
+            _ => return Err(Self::failure(word)),
+        };
+        let from = PathBuf::from(from);
+        if from.as_os_str().is_empty() {
+            return Err(Self::failure(word));
+        }
+        // A word that begins with -- would end the list of them.
+        let from = std::path::absolute(&from).map_err(|error| Failure::source(&error))?;
+        let to = PathBuf::from(to);
+        let climbs = to.components().any(|part| part == Component::ParentDir);
+        let is_root = !to
+            .components()
+            .any(|part| matches!(part, Component::Normal(_)));
+        if !to.is_absolute() || climbs || is_root {
+            let message = "the path in the image must be absolute, below / and without ..";
+            let hint = "--bind FROM:TO, as in --bind data:/data";
+            return Err(Failure::usage(message).hint(hint).of(word.display()));
+        }
+        Ok(Self {
+            from,
+            to,
+            read_only,
+        })
+    }
+
+    fn failure(word: &OsStr) -> Failure {
+        let hint = "--bind FROM:TO, or --bind FROM:TO:ro";
+        let message = "does not say what is to be shown where";
+        Failure::usage(message).hint(hint).of(word.display())
+    }
+}
+
+/// Splits a word at each separator.
+pub fn split(word: &OsStr, separator: u8) -> Vec<OsString> {
+    let parts = word.as_bytes().split(|byte| *byte == separator);
+    parts
+        .map(|part| OsStr::from_bytes(part).to_owned())
+        .collect()
+}
+
+/// The directory of an overlay, locked: two overlays on one directory would destroy each other's work.
+pub struct OverlayDir {
+    dir: PathBuf,
+    _lock: OwnedFd,
+}
+
+impl OverlayDir {
+    /// Makes the directory and those in it, as far as they are not there. Only its owner may enter: the command can make
+    /// set-user-id files in it.
+    pub fn open(dir: &Path) -> Result<Self> {
+        let failure = |error: &io::Error| Failure::output(error).of(dir.display());
+        let make = |path: &Path, mode| match DirBuilder::new().mode(mode).create(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        };
+        make(dir, 0o700).map_err(|error| failure(&error))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let lock = open(dir, flags, Mode::empty()).map_err(|error| failure(&error.into()))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::AGAIN) => {
+                let message = "another command of forerun run keeps its changes there";
+                return Err(Failure::new(Exit::Output, "output", message).of(dir.display()));
+            }
+            locked => locked.map_err(|error| failure(&error.into()))?,
+        }
+        make(&dir.join(UPPER), 0o755).map_err(|error| failure(&error))?;
+        make(&dir.join(WORK), 0o700).map_err(|error| failure(&error))?;
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            _lock: lock,
+        })
+    }
+
+    /// Allows to remove what overlayfs needed beside the changes.
+    pub fn sandbox(&self, sandbox: Sandbox) -> Sandbox {
+        let sandbox = sandbox.write_below(self.dir.join(WORK));
+        sandbox.remove_directories_in(&self.dir)
+    }
+
+    /// Removes it. It has files that hide those of the image, and a directory without permissions.
+    pub fn close(self) {
+        let work = self.dir.join(WORK);
+        let open = Permissions::from_mode(0o700);
+        let removed = std::fs::set_permissions(work.join(WORK), open)
+            .and_then(|()| std::fs::remove_dir_all(&work));
+        if let Err(error) = removed {
+            tracing::debug!("{}: {error}", work.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binds() {
+        for (word, expected) in [
+            ("/a", Some(("/a", "/a", false))),
+            ("/a:/b", Some(("/a", "/b", false))),
+            ("/a:/b:ro", Some(("/a", "/b", true))),
+            ("/a:/b:rw", Some(("/a", "/b", false))),
+            ("/a:/b:x", None),
+            ("/a:b", None),
+            ("/a:/b/../c", None),
+            ("/a:/", None),
+            (":/b", None),
+            ("", None),
+            ("/a:/b:ro:z", None),
+        ] {
+            let parsed = Bind::parse(OsStr::new(word)).ok();
+            let expected = expected.map(|(from, to, read_only)| Bind {
+                from: from.into(),
+                to: to.into(),
+                read_only,
+            });
+            assert_eq!(parsed, expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_plan_travels_in_words() {
+        let bind = |word: &str| Bind::parse(OsStr::new(word)).unwrap();
+        for overlay in [
+            Overlay::None,
+            Overlay::Memory,
+            Overlay::Directory("./tmpfs".into()),
+            Overlay::Directory("/a".into()),
+        ] {
+            let plan = RunPlan {
+                name: "a over b".into(),
+                overlay,
+                binds: vec![bind("/x:/y:ro"), bind("/z")],
+                chdir: "/".into(),
+                command: vec!["sh".into(), "--".into(), OsStr::from_bytes(b"\xff").into()],
+            };
+            assert_eq!(RunPlan::from_words(plan.words()), Some(plan));
+        }
+        assert_eq!(
+            RunPlan::from_words(["a".into(), "".into(), "/".into()]),
+            None
+        );
+    }
+}

@@ -1,9 +1,9 @@
 //! The command line: the program and its commands. The man pages and completions are made from these
 //! definitions too, so a doc comment here is documentation.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, FromArgMatches, Parser, Subcommand};
 
 use crate::args::Global;
 #[cfg(feature = "snapshotter")]
@@ -115,10 +115,116 @@ pub enum Command {
     BenchChild(BenchChildArgs),
 }
 
+/// Adds the arguments of a command to its definition.
+type Augment = fn(clap::Command) -> clap::Command;
+
+/// Commands that are parsed without the definitions of all others, which take longer to make than most commands to run.
+const ALONE: &[(&str, Augment)] = &[
+    ("scan", ScanArgs::augment_args),
+    ("info", InfoArgs::augment_args),
+    ("ls", LsArgs::augment_args),
+    ("map", MapArgs::augment_args),
+    ("cat", CatArgs::augment_args),
+    ("extract", ExtractArgs::augment_args),
+    ("tar", TarArgs::augment_args),
+    ("mount", MountArgs::augment_args),
+    ("run", RunArgs::augment_args),
+    ("umount", UmountArgs::augment_args),
+    ("status", StatusArgs::augment_args),
+    ("restart", RestartArgs::augment_args),
+    ("pack", PackArgs::augment_args),
+    ("convert", ConvertArgs::augment_args),
+    ("check", CheckArgs::augment_args),
+    ("diff", DiffArgs::augment_args),
+    ("dump", DumpArgs::augment_args),
+    ("__complete", CompleteArgs::augment_args),
+];
+
+/// Parses the command line of one of these commands. Returns nothing for other commands, and for mistakes and requests
+/// for help: the whole definition knows the answer.
+pub fn parse_alone(argv: &[OsString]) -> Option<Cli> {
+    let main = clap::Command::new("forerun")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_flag(true)
+        .disable_help_subcommand(true)
+        .subcommand_required(true);
+    // Options before the command have no values.
+    let mut words = argv.iter().skip(1);
+    let name = words.find(|word| !word.as_encoded_bytes().starts_with(b"-"));
+    let name = name.map_or(OsStr::new(""), OsString::as_os_str);
+    let main = match ALONE.iter().find(|(known, _)| name == *known) {
+        Some((known, augment)) => {
+            let command = clap::Command::new(*known).disable_help_flag(true);
+            main.subcommand(augment(command))
+        }
+        // Only its version can be asked for.
+        None if name.is_empty() => main,
+        None => return None,
+    };
+    match Global::augment_args(main).try_get_matches_from(argv) {
+        Ok(matches) => Cli::from_arg_matches(&matches).ok(),
+        Err(error) if error.kind() == clap::error::ErrorKind::DisplayVersion => error.exit(),
+        Err(_) => None,
+    }
+}
+
 /// Print the paths in an image with which a command line may go on, one on a line
 #[derive(Args, Debug)]
 pub struct CompleteArgs {
     /// The command line up to the cursor, without the program; the last word may be empty
     #[arg(value_name = "WORD", allow_hyphen_values = true, last = true)]
     pub words: Vec<OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn a_command_alone_has_the_arguments_that_it_has_among_all() {
+        let all = Cli::command();
+        for (name, augment) in ALONE {
+            let among = all.find_subcommand(name).unwrap();
+            let alone = augment(clap::Command::new(*name));
+            let arguments = |command: &clap::Command| {
+                let arguments = command.get_arguments();
+                arguments.map(|arg| format!("{arg:?}")).collect::<Vec<_>>()
+            };
+            assert_eq!(arguments(&alone), arguments(among), "{name}");
+        }
+    }
+
+    #[test]
+    fn command_lines_mean_the_same_with_one_definition_and_with_all() {
+        for line in [
+            "forerun -q --json ls -lR -h a.img /etc",
+            "forerun ls a.img -v -v",
+            "forerun mount -f -o ro,uid=1 a.img dir",
+            "forerun mount a.img dir -- ls -l --json",
+            "forerun run --overlay tmpfs a.img --stats -- sh -c x",
+            "forerun pack --format romfs dir out",
+            "forerun check --quick a.img",
+        ] {
+            let argv: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let alone = parse_alone(&argv).unwrap();
+            let among = crate::help::command().try_get_matches_from(&argv).unwrap();
+            let among = Cli::from_arg_matches(&among).unwrap();
+            assert_eq!(format!("{alone:?}"), format!("{among:?}"), "{line}");
+        }
+        for line in [
+            "forerun",
+            "forerun ls",
+            "forerun ls --help a.img",
+            "forerun pack -h",
+            "forerun lss a.img",
+            "forerun demo",
+            "forerun help ls",
+            "forerun --nosuch",
+        ] {
+            let argv: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert!(parse_alone(&argv).is_none(), "{line}");
+        }
+    }
 }

@@ -112,6 +112,9 @@ pub fn main() -> ExitCode {
 /// Parses the command line. Prints help and mistakes itself, and ends the process then.
 fn parse(argv: &[OsString]) -> Cli {
     let argv = &layers::with_image(argv, knows_layers);
+    if let Some(cli) = cli::parse_alone(argv) {
+        return cli;
+    }
     let matches = help::command().try_get_matches_from(argv);
     let matches = matches.unwrap_or_else(|error| {
         let words: Vec<_> = argv

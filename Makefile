@@ -15,8 +15,9 @@ HELPERS := mount.composefs mount.exfat mount.exfat-fuse
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
 FORERUN := $(DIST)/stripped/forerun
+VERSION = $(shell $(FORERUN) --version | cut -d ' ' -f 2)
 
-.PHONY: help demo test test-guest bench fuzz packages python release install install-c uninstall clean
+.PHONY: help demo test test-guest bench fuzz packages python release deb tarball install install-c uninstall clean
 
 help:
 	@echo 'make demo        build, then measure five systems: the legacy way against ours'
@@ -27,6 +28,8 @@ help:
 	@echo 'make packages    install the Debian packages that the tests use; FORERUN_INSTALL=yes: do not ask'
 	@echo 'make python      the wheel of the Python package, in $(TARGET)/wheels'
 	@echo 'make release     the program as it is installed, in $(DIST)/stripped'
+	@echo 'make deb         packages for Debian, and make tarball one for other systems, in $(TARGET)/packages;'
+	@echo '                 FORERUN=FILE: with this program'
 	@echo 'make install     program, man pages, completions, mount helper; PREFIX=$(PREFIX)'
 	@echo '                 DEBUG=1: debug information too, in a file of its own'
 	@echo '                 COMPAT=1: links with the names of other programs, see docs/compat.md'
@@ -78,6 +81,17 @@ release:
 	objcopy --only-keep-debug $(DIST)/forerun $(DIST)/stripped/.debug/forerun.debug
 	objcopy --strip-all --add-gnu-debuglink=$(DIST)/stripped/.debug/forerun.debug \
 	  $(DIST)/forerun $(FORERUN)
+
+deb: $(FORERUN)
+	packaging/deb.sh $(FORERUN) $(TARGET)/packages
+
+tarball: $(FORERUN)
+	rm -rf $(TARGET)/packages/tree
+	$(MAKE) --silent install FORERUN=$(FORERUN) DESTDIR=$(TARGET)/packages/tree PREFIX=/ HELPERDIR=/sbin COMPAT=1
+	rm -r $(TARGET)/packages/tree/sbin
+	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$$(git log -1 --format=%ct) \
+	  -C $(TARGET)/packages/tree -czf $(TARGET)/packages/forerun-$(VERSION)-$(shell uname -m).tar.gz .
+	rm -rf $(TARGET)/packages/tree
 
 install: $(FORERUN)
 	install -D -m 755 $(FORERUN) $(DESTDIR)$(BINDIR)/forerun

@@ -1,0 +1,116 @@
+#!/bin/sh
+# Makes forerun_VERSION_ARCH.deb and forerun-compat_VERSION_all.deb of what `make install` installs.
+# Usage: packaging/deb.sh PROGRAM DIR, from the root of the source tree. PROGRAM is the stripped forerun.
+set -eu
+
+program=$1
+out=$2
+version=$("$program" --version | cut -d ' ' -f 2)-1
+arch=$(dpkg --print-architecture)
+# Debian's tools put this time into the archives, so that they do not depend on when they were made.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+
+maintainer='The authors of forerun <forerun@example.invalid>'
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$out"
+
+installed() {
+	make --silent install FORERUN="$program" DESTDIR="$1" PREFIX=/usr HELPERDIR=/usr/sbin "COMPAT=$2" >"$work/log"
+}
+
+# Arguments: the package, its architecture, then lines of the control file.
+build() {
+	package=$1 of=$2
+	shift 2
+	root=$work/$package
+	doc=$root/usr/share/doc/$package
+	mkdir -p "$root/DEBIAN" "$doc"
+	{
+		echo 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/'
+		echo 'Upstream-Name: forerun'
+		echo
+		echo 'Files: *'
+		echo 'Copyright: the authors of forerun'
+		echo 'License: Apache-2.0 or MIT'
+		echo ' The Apache licence is in /usr/share/common-licenses/Apache-2.0. The MIT licence:'
+		sed 's/^$/./; s/^/ /' LICENSE-MIT
+	} >"$doc/copyright"
+	gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
+	{
+		echo "$package ($version) unstable; urgency=medium"
+		echo
+		echo '  * The changes are in changelog.gz.'
+		echo
+		echo " -- $maintainer  $(date -R -u -d "@$SOURCE_DATE_EPOCH")"
+	} | gzip -9nc >"$doc/changelog.Debian.gz"
+	install -d "$root/usr/share/lintian/overrides"
+	{
+		echo '# It is not uploaded to Debian.'
+		echo "$package: initial-upload-closes-no-bugs"
+		[ -z "$overrides" ] || printf '%s\n' "$overrides"
+	} >"$root/usr/share/lintian/overrides/$package"
+	size=$(du -sk --apparent-size "$root/usr" | cut -f 1)
+	{
+		echo "Package: $package"
+		echo "Version: $version"
+		echo "Architecture: $of"
+		echo "Maintainer: $maintainer"
+		echo 'Section: utils'
+		echo 'Priority: optional'
+		echo "Installed-Size: $size"
+		printf '%s\n' "$@"
+	} >"$root/DEBIAN/control"
+	(cd "$root" && find usr -type f -exec md5sum {} + | LC_ALL=C sort -k 2 >DEBIAN/md5sums)
+	chmod -R u=rwX,go=rX "$root"
+	[ ! -e "$root/DEBIAN/postrm" ] || chmod 755 "$root/DEBIAN/postrm"
+	dpkg-deb --root-owner-group --build "$root" "$out/${package}_${version}_$of.deb"
+}
+
+root=$work/forerun
+installed "$root" ''
+find "$root/usr/share/man" -type f -exec gzip -9n {} +
+mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"
+install -D -m 644 packaging/forerun@.service "$root/usr/lib/systemd/system/forerun@.service"
+install -D -m 644 packaging/forerun.apparmor "$root/usr/share/doc/forerun/examples/apparmor"
+install -D -m 644 packaging/fstab.example "$root/usr/share/doc/forerun/examples/fstab"
+ln -sf ../bin/forerun "$root/usr/sbin/mount.fuse.forerun"
+mkdir "$root/DEBIAN"
+cat >"$root/DEBIAN/postrm" <<'END'
+#!/bin/sh
+set -e
+# The cache of forerun@.service; all of it can be fetched again.
+[ "$1" != purge ] || rm -rf /var/cache/forerun
+END
+# A program that needs libraries of the system needs those of this one or newer.
+needs=''
+overrides=''
+if readelf -d "$program" | grep -q NEEDED; then
+	needs="Depends: libc6 (>= $(dpkg-query -W -f '${Version}' libc6 | cut -d - -f 1)), libgcc-s1"
+else
+	overrides='# It runs on every release of Debian, which a program linked to libraries would not.
+forerun: statically-linked-binary'
+fi
+build forerun "$arch" ${needs:+"$needs"} 'Recommends: fuse3' \
+	'Description: open filesystem images without root and without kernel drivers' \
+	' Lists, reads, extracts, mounts, makes, checks and converts images of romfs,' \
+	' SquashFS, EROFS, composefs, exFAT, cramfs, tar, and containers, in files or at' \
+	' servers.'
+
+overrides=''
+root=$work/forerun-compat
+installed "$work/all" 1
+mkdir -p "$root/usr/bin" "$root/usr/share/man/man1"
+for link in "$work/all/usr/bin"/*; do
+	if [ -L "$link" ]; then
+		cp -P "$link" "$root/usr/bin/"
+		ln -s forerun.1.gz "$root/usr/share/man/man1/$(basename "$link").1.gz"
+	fi
+done
+# The packages of Debian that have programs of these names.
+build forerun-compat all "Depends: forerun (= $version)" 'Conflicts: squashfs-tools, squashfuse' \
+	'Description: forerun under the names of other programs' \
+	' Links with the names of other programs, squashfuse and unsquashfs among them.' \
+	' Under such a name forerun takes the options and prints the output of that one.'

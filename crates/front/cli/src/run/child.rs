@@ -1,5 +1,6 @@
 //! Process 1 of a run, as the process that serves the image sees it.
 
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
@@ -26,6 +27,8 @@ pub struct Child {
     process: process::Child,
     /// Its end ends process 1.
     channel: Option<Channel>,
+    /// Opened early: the sandbox does not let this process open it.
+    terminal: Option<File>,
 }
 
 impl Child {
@@ -54,6 +57,7 @@ impl Child {
         Ok(Self {
             process: spawned?,
             channel: Some(channel),
+            terminal: File::open("/dev/tty").ok(),
         })
     }
 
@@ -80,7 +84,7 @@ impl Child {
                 return Ok(code(status));
             }
             for signal in signals.wait() {
-                let is_typed = [SIGINT, SIGQUIT].contains(&signal) && is_in_foreground();
+                let is_typed = [SIGINT, SIGQUIT].contains(&signal) && self.is_in_foreground();
                 if let (Ok(number), Some(channel)) = (u8::try_from(signal), &self.channel)
                     && signal != SIGCHLD
                     && !is_typed
@@ -93,18 +97,23 @@ impl Child {
     }
 }
 
+impl Child {
+    /// Returns whether this process and its command are what a terminal has in its foreground. What was typed there has
+    /// reached the command already.
+    fn is_in_foreground(&self) -> bool {
+        let group = self
+            .terminal
+            .as_ref()
+            .and_then(|terminal| tcgetpgrp(terminal).ok());
+        group == Some(getpgrp())
+    }
+}
+
 impl Drop for Child {
     fn drop(&mut self) {
         drop(self.channel.take());
         let _status = self.process.wait();
     }
-}
-
-/// Returns whether this process and its command are what a terminal has in its foreground. What was typed there has
-/// reached the command already.
-fn is_in_foreground() -> bool {
-    let terminal = std::fs::File::open("/dev/tty");
-    terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
 }
 
 fn code(status: ExitStatus) -> u8 {

@@ -90,8 +90,8 @@ overrides=''
 if readelf -d "$program" | grep -q NEEDED; then
 	needs="Depends: libc6 (>= $(dpkg-query -W -f '${Version}' libc6 | cut -d - -f 1)), libgcc-s1"
 else
-	overrides='# It runs on every release of Debian, which a program linked to libraries would not.
-forerun: statically-linked-binary'
+	overrides='# A static program whose address can be random, which looks like a library.
+forerun: shared-library-lacks-prerequisites'
 fi
 build forerun "$arch" ${needs:+"$needs"} 'Recommends: fuse3' \
 	'Description: open filesystem images without root and without kernel drivers' \

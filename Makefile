@@ -87,10 +87,11 @@ release:
 	  $(DIST)/forerun $(FORERUN)
 
 # Debian: rustup target add, and the package musl-tools for the C libraries of codecs. Relocations are packed, which saves a
-# megabyte.
+# megabyte. The snapshotter, which brings gRPC, is left out.
 static:
 	CC_$(subst -,_,$(MUSL))=musl-gcc RUSTFLAGS='-C link-arg=-Wl,-z,pack-relative-relocs' \
-	  $(CARGO) build --profile static --locked --package forerun-cli --bin forerun --target $(MUSL)
+	  $(CARGO) build --profile static --locked --package forerun-cli --bin forerun --target $(MUSL) \
+	  --no-default-features
 
 deb: $(FORERUN)
 	packaging/deb.sh $(FORERUN) $(TARGET)/packages

@@ -102,15 +102,26 @@ build forerun "$arch" ${needs:+"$needs"} 'Recommends: fuse3' \
 overrides=''
 root=$work/forerun-compat
 installed "$work/all" 1
-mkdir -p "$root/usr/bin" "$root/usr/share/man/man1"
-for link in "$work/all/usr/bin"/*; do
-	if [ -L "$link" ]; then
-		cp -P "$link" "$root/usr/bin/"
-		ln -s forerun.1.gz "$root/usr/share/man/man1/$(basename "$link").1.gz"
-	fi
+mkdir -p "$root/usr/bin" "$root/usr/sbin" "$root/usr/share/man/man1" "$root/usr/share/man/man8"
+for link in "$work/all/usr/bin"/* "$work/all/usr/sbin"/*; do
+	name=$(basename "$link")
+	case $link in
+	*/mount.fuse.forerun) ;;
+	*/sbin/*)
+		ln -s ../bin/forerun "$root/usr/sbin/$name"
+		ln -s ../man1/forerun.1.gz "$root/usr/share/man/man8/$name.8.gz"
+		;;
+	*)
+		if [ -L "$link" ]; then
+			ln -s forerun "$root/usr/bin/$name"
+			ln -s forerun.1.gz "$root/usr/share/man/man1/$name.1.gz"
+		fi
+		;;
+	esac
 done
 # The packages of Debian that have programs of these names.
-build forerun-compat all "Depends: forerun (= $version)" 'Conflicts: squashfs-tools, squashfuse' \
+others='squashfs-tools, squashfuse, erofs-utils, composefs, exfatprogs, exfat-utils, exfat-fuse'
+build forerun-compat all "Depends: forerun (= $version)" "Conflicts: $others" \
 	'Description: forerun under the names of other programs' \
 	' Links with the names of other programs, squashfuse and unsquashfs among them.' \
 	' Under such a name forerun takes the options and prints the output of that one.'

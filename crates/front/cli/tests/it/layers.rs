@@ -119,11 +119,11 @@ fn mistakes_with_layers_are_told() {
     layered
         .run(&["ls", "--layer", "base.sqsh", "--layer", "none"])
         .fails(4, "forerun: none: No such file or directory");
-    fs::write(layered.path("zip"), b"PK\x03\x04 and more").unwrap();
-    let unknown = layered.run(&["ls", "--layer", "base.sqsh", "--layer", "zip"]);
+    fs::write(layered.path("elf"), b"\x7fELF and more").unwrap();
+    let unknown = layered.run(&["ls", "--layer", "base.sqsh", "--layer", "elf"]);
     assert_eq!(unknown.code, Some(3));
     assert!(
-        unknown.stderr.contains("zip: a zip archive"),
+        unknown.stderr.contains("elf: an ELF file"),
         "{}",
         unknown.stderr
     );

@@ -56,8 +56,10 @@ def run_python():
     """Runs a program in another interpreter. Returns what it has printed."""
 
     def run(program: str, *arguments: str, check: bool = True, timeout: int = 60):
+        # A program that hangs says where.
+        watch = f"import faulthandler; faulthandler.dump_traceback_later({timeout - 10}, exit=True)\n"
         done = subprocess.run(
-            [sys.executable, "-X", "faulthandler", "-c", program, *arguments],
+            [sys.executable, "-X", "faulthandler", "-c", watch + program, *arguments],
             capture_output=True,
             text=True,
             timeout=timeout,

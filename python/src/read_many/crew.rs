@@ -231,12 +231,16 @@ impl Shared {
                 }
             }
         }
-        if of.in_flight == 0 && of.wanted.is_empty() {
-            let found = std::mem::take(&mut of.found);
-            *batch = None;
-            state.cut(image, found, self.memory / 2);
-        }
+        let is_last = of.in_flight == 0 && of.wanted.is_empty();
+        let all = is_last.then(|| std::mem::take(&mut of.found));
         drop(state);
+        if let Some(all) = all {
+            // Not with the lock held: the image may have to be read for it, and the taker must not wait for that.
+            let windows = cut(image, all, self.memory / 2);
+            let mut state = self.state.lock().unpoisoned();
+            state.list(windows);
+            state.batch = None;
+        }
         self.is_work.notify_all();
         self.is_read.notify_all();
     }
@@ -281,29 +285,31 @@ impl Jobs {
         (!chunk.is_empty()).then_some(Job::Find(chunk))
     }
 
-    /// Cuts what was found into windows.
-    fn cut(&mut self, image: &forerun::Image, found: BTreeMap<usize, Found>, most: u64) {
-        let (mut parts, mut cost) = (Vec::new(), 0_u64);
-        for (number, part) in found {
-            let with = cost.saturating_add(part.cost());
-            if with > most && !parts.is_empty() {
-                self.list(image, std::mem::take(&mut parts));
-                cost = 0;
-            }
-            cost = cost.saturating_add(part.cost());
-            parts.push((number, part));
-        }
-        if !parts.is_empty() {
-            self.list(image, parts);
+    fn list(&mut self, windows: Vec<Window>) {
+        for window in windows {
+            self.windows.push_back(Listed {
+                id: self.window_count,
+                window: Arc::new(window),
+                is_begun: false,
+            });
+            self.window_count += 1;
         }
     }
+}
 
-    fn list(&mut self, image: &forerun::Image, parts: Vec<(usize, Found)>) {
-        self.windows.push_back(Listed {
-            id: self.window_count,
-            window: Arc::new(Window::new(image, parts)),
-            is_begun: false,
-        });
-        self.window_count += 1;
+/// Cuts what was found into windows.
+fn cut(image: &forerun::Image, found: BTreeMap<usize, Found>, most: u64) -> Vec<Window> {
+    let (mut windows, mut parts, mut cost) = (Vec::new(), Vec::new(), 0_u64);
+    for (number, part) in found {
+        if cost.saturating_add(part.cost()) > most && !parts.is_empty() {
+            windows.push(Window::new(image, std::mem::take(&mut parts)));
+            cost = 0;
+        }
+        cost = cost.saturating_add(part.cost());
+        parts.push((number, part));
     }
+    if !parts.is_empty() {
+        windows.push(Window::new(image, parts));
+    }
+    windows
 }

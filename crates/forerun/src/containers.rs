@@ -1,70 +1,98 @@
-//! Container images as they are: the layers of one, each verified as a whole or by its table of contents.
+//! Container images as they are: the layers of one, each verified as a whole, by its table of contents, or by an index
+//! that was made when it was verified as a whole.
 
 use std::sync::Arc;
 
 use forerun_io::ReadAt as _;
-use forerun_remote::{Identity, LayerContents, RemoteImage, RemoteOptions, Result};
+use forerun_remote::{Identity, LayerContents, RemoteImage, RemoteOptions};
 use forerun_vfs::{KeepIndex, ProvenTable, TablePlace};
 
-use crate::layers::{BY_CONTENTS, LayerSource, LazyLayer, WHOLE};
+use crate::layer_source::{BY_CONTENTS, BY_INDEX, LayerSource, LazyLayer};
 
 /// Bytes at the end of a layer with a footer that are fetched at once: most tables of contents fit.
 const TAIL: u64 = 256 << 10;
 
 /// Prepares the layers of a container image for [`Image::from_layers`](crate::Image::from_layers).
 ///
-/// A layer with a table of contents that its manifest vouches for is read by it, and its parts are fetched when they are
-/// wanted. Each of the others is fetched, all at once, and verified as a whole: a manifest vouches for nothing finer.
-/// These come with the indexes that are kept of their archives. `progress` is called with the bytes of them that are
-/// here.
-///
-/// # Errors
-/// Those of fetching them; [`WrongDigest`](forerun_remote::RemoteError::WrongDigest).
+/// A layer with a table of contents that its manifest vouches for is read by it, and a layer whose index the cache has
+/// by that. Their parts are fetched when they are wanted. Each of the others is fetched from now on, all at once:
+/// opening the image reads it as it comes, and waits until all of it was compared with its digest, since a manifest
+/// vouches for nothing finer.
+#[must_use]
 pub fn container_layers(
     layers: Vec<Arc<RemoteImage>>,
     options: &RemoteOptions,
-    progress: &mut dyn FnMut(u64),
-) -> Result<Vec<LayerSource>> {
-    let mut whole = Vec::new();
-    for layer in &layers {
-        match table(layer) {
-            Some(table) => fetch_table(layer, &table),
-            None => {
-                layer.prefetch_all();
-                whole.push(Arc::clone(layer));
+) -> Vec<LayerSource> {
+    // All are asked for before the first is waited for.
+    let layers: Vec<_> = layers
+        .into_iter()
+        .map(|layer| {
+            let how = How::of(&layer, options);
+            match &how {
+                How::Contents(table) => fetch_table(&layer, table),
+                How::Index(_) => {}
+                How::Whole(_) => layer.prefetch_all(),
             }
+            (layer, how)
+        })
+        .collect();
+    layers
+        .into_iter()
+        .map(|(layer, how)| source(layer, how))
+        .collect()
+}
+
+/// How a layer is read.
+enum How {
+    /// By a table of contents that its manifest vouches for.
+    Contents(ProvenTable),
+    /// By an index that was made when it was verified as a whole.
+    Index(Arc<dyn KeepIndex>),
+    /// Once all of it is here and was verified. Its index has a place.
+    Whole(Option<Arc<dyn KeepIndex>>),
+}
+
+impl How {
+    fn of(layer: &RemoteImage, options: &RemoteOptions) -> Self {
+        if let Some(table) = table(layer) {
+            return Self::Contents(table);
+        }
+        let index = match layer.identity() {
+            Identity::Blob(digest) => kept_index(&digest.to_string(), options),
+            Identity::Root(_) | Identity::Version { .. } => None,
+        };
+        match index {
+            // Without the index of the archive, opening it would read all of it.
+            Some(index) if layer.verifies_chunks() && index.is_kept() => Self::Index(index),
+            index => Self::Whole(index),
         }
     }
-    let here = || whole.iter().map(|layer| layer.status().local_bytes).sum();
-    let prepared = layers.into_iter().map(|layer| {
-        let lazy = table(&layer).map(|table| LazyLayer {
-            table,
-            image: Arc::clone(&layer),
-        });
-        let verified = match lazy {
-            Some(_) => BY_CONTENTS,
-            None => {
-                layer.ensure_whole(&mut || progress(here()))?;
-                WHOLE
-            }
-        };
-        let (name, index) = match layer.identity() {
-            Identity::Blob(digest) => {
-                let digest = digest.to_string();
-                let name = format!("{}, layer {digest}", layer.place());
-                (name, kept_index(&digest, options))
-            }
-            Identity::Root(_) | Identity::Version { .. } => (layer.place().to_string(), None),
-        };
-        Ok(LayerSource {
-            name,
-            source: layer,
-            index,
-            verified: Some(verified),
-            lazy,
-        })
-    });
-    prepared.collect()
+}
+
+fn source(layer: Arc<RemoteImage>, how: How) -> LayerSource {
+    let name = match layer.identity() {
+        Identity::Blob(digest) => format!("{}, layer {digest}", layer.place()),
+        Identity::Root(_) | Identity::Version { .. } => layer.place().to_string(),
+    };
+    let mut source = LayerSource::new(name, Arc::<RemoteImage>::clone(&layer));
+    match how {
+        How::Contents(table) => {
+            source.verified = Some(BY_CONTENTS);
+            source.lazy = Some(LazyLayer {
+                table,
+                image: layer,
+            });
+        }
+        How::Index(index) => {
+            source.verified = Some(BY_INDEX);
+            source.index = Some(index);
+        }
+        How::Whole(index) => {
+            source.index = index;
+            source.unverified = Some(layer);
+        }
+    }
+    source
 }
 
 /// Returns the table of contents by which a layer can be read.

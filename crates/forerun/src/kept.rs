@@ -102,6 +102,10 @@ impl KeepIndex for KeptIndex {
         self.slot.load(most).map(<[u8]>::to_vec)
     }
 
+    fn is_kept(&self) -> bool {
+        self.slot.load(u64::MAX).is_some()
+    }
+
     fn store(&self, index: &[u8]) {
         if let Err(error) = self.slot.store(index) {
             tracing::debug!(%error, "the index of the archive could not be kept");

@@ -61,6 +61,7 @@ mod containers;
 mod contents;
 mod devices;
 mod digest;
+mod each_layer;
 mod entries;
 mod error;
 mod file;
@@ -73,6 +74,7 @@ mod image;
 mod kept;
 #[cfg(all(feature = "remote", feature = "tar"))]
 mod known_digests;
+mod layer_source;
 mod layers;
 mod locking;
 pub mod locks;
@@ -95,6 +97,7 @@ mod registry;
 pub mod repair;
 pub mod scan;
 pub mod spool;
+mod spool_turns;
 #[cfg(feature = "exfat")]
 mod undo;
 #[cfg(feature = "exfat")]
@@ -152,9 +155,9 @@ pub use forerun_vfs::{FileSystem, FileType, Format, Metadata, MetadataLayout, No
 pub use image::Image;
 #[cfg(feature = "tar")]
 pub use kept::KeptIndex;
-pub use layers::LayerSource;
+pub use layer_source::LayerSource;
 #[cfg(feature = "remote")]
-pub use layers::LazyLayer;
+pub use layer_source::LazyLayer;
 pub use locking::Locking;
 pub use locks::InUse;
 #[cfg(all(feature = "remote", feature = "tar"))]

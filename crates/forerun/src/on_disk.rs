@@ -15,7 +15,7 @@ use crate::containers::kept_index;
 use crate::error::{Cause, Error, Result};
 use crate::image::Image;
 use crate::known_digests::{LayerPlace, has_digest};
-use crate::layers::{LayerSource, WHOLE};
+use crate::layer_source::{LayerSource, WHOLE};
 use crate::options::OpenOptions;
 
 /// A container image on disk, by name: `oci-layout:DIR`, `oci-archive:FILE` or `docker-archive:FILE`, and where there
@@ -142,12 +142,11 @@ impl DiskImage {
             let (source, place) = open(&layer.path)?;
             verify(&layer, &*source, &place, cache.as_deref())?;
             let digest = layer.digest.to_string();
+            let name = format!("{}, layer {digest}", self.path.display());
             Ok(LayerSource {
-                name: format!("{}, layer {digest}", self.path.display()),
-                source,
                 index: kept_index(&digest, &options.remote),
                 verified: Some(WHOLE),
-                lazy: None,
+                ..LayerSource::new(name, source)
             })
         });
         layers.collect()

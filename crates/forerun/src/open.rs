@@ -11,7 +11,8 @@ use forerun_remote::Opened;
 use crate::containers::container_layers;
 use crate::error::{Cause, Error, Result};
 use crate::image::Image;
-use crate::layers::{self, LayerSource};
+use crate::layer_source::LayerSource;
+use crate::layers;
 use crate::locks;
 #[cfg(all(feature = "remote", feature = "tar"))]
 use crate::on_disk::DiskImage;
@@ -119,7 +120,20 @@ impl Image {
         layers: Vec<LayerSource>,
         options: &OpenOptions,
     ) -> forerun_vfs::Result<Self> {
-        layers::open(layers, options)
+        layers::open(layers, options, &mut || ())
+    }
+
+    /// Opens layers as [`from_layers`](Self::from_layers) does. Calls `waiting` from time to time, while layers at
+    /// servers are fetched.
+    ///
+    /// # Errors
+    /// The errors of [`from_layers`](Self::from_layers).
+    pub fn from_layers_with(
+        layers: Vec<LayerSource>,
+        options: &OpenOptions,
+        waiting: &mut dyn FnMut(),
+    ) -> forerun_vfs::Result<Self> {
+        layers::open(layers, options, waiting)
     }
 }
 
@@ -155,7 +169,13 @@ fn open(name: &Path, options: &OpenOptions) -> Result<Image> {
 
 /// Opens layers as one image. The error of a layer names it.
 fn merged(layers: Vec<LayerSource>, shown: PathBuf, options: &OpenOptions) -> Result<Image> {
-    let image = Image::from_layers(layers, options).map_err(Error::from)?;
+    let image = Image::from_layers(layers, options).map_err(|error| {
+        #[cfg(feature = "remote")]
+        if let Some(error) = forerun_remote::RemoteError::within(&error) {
+            return Error::new(Cause::Remote(error.clone())).of_image(Some(&shown));
+        }
+        Error::from(error)
+    })?;
     Ok(image.with_name(shown))
 }
 
@@ -218,7 +238,7 @@ fn at_server(address: &str, options: &OpenOptions) -> Result<Named> {
     match opened {
         Opened::Image(image) => Ok(Named::Image(image, shown)),
         Opened::Layers(layers) => {
-            let layers = container_layers(layers, &options.remote, &mut |_| ()).map_err(failed)?;
+            let layers = container_layers(layers, &options.remote);
             Ok(Named::Layers(layers, shown))
         }
     }

@@ -62,11 +62,10 @@ impl FoundImage {
         let wanted = options.format.as_deref();
         let place = (options.offset, options.size);
         let whole = Opened::new(source, blob, place, options, observer)?;
-        if let Some(format) = options
-            .table
-            .and_then(|_| named(Some(wanted.unwrap_or(INDEXED))))
-        {
-            // The caller knows what it is: nothing but the table is read.
+        let is_kept = options.index.as_ref().is_some_and(|index| index.is_kept());
+        let is_indexed = options.table.is_some() || (is_kept && !options.rescue);
+        if let Some(format) = named(Some(wanted.unwrap_or(INDEXED))).filter(|_| is_indexed) {
+            // The caller knows what it is: nothing but the table or the index is read.
             return Ok(Self {
                 format,
                 container: None,

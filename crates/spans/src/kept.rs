@@ -52,15 +52,11 @@ impl KeptSpans {
 
     /// Returns the spans of a stream in a file of `source_len` bytes. Returns nothing if they cannot be right.
     #[must_use]
-    pub fn spans(
-        self,
-        compression: Compression,
-        source_len: u64,
-        limits: &Limits,
-    ) -> Option<Spans> {
-        COMPRESSIONS
-            .contains(&(self.compression, compression))
-            .then_some(())?;
+    pub fn spans(self, source_len: u64, limits: &Limits) -> Option<Spans> {
+        let known = COMPRESSIONS
+            .iter()
+            .find(|(number, _)| *number == self.compression);
+        let compression = known?.1;
         let (mut decoded, mut end) = (0_u64, 0_u64);
         let mut spans = Vec::with_capacity(self.spans.len());
         for kept in self.spans {

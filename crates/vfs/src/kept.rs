@@ -20,6 +20,11 @@ pub trait KeepIndex: Send + Sync {
     /// be read.
     fn load(&self, most: u64) -> Option<Vec<u8>>;
 
+    /// Returns whether an index was kept.
+    fn is_kept(&self) -> bool {
+        self.load(u64::MAX).is_some()
+    }
+
     /// Keeps an index. A failure is the caller's to report: the image is open, whether it is kept or not.
     fn store(&self, index: &[u8]);
 }

@@ -7,12 +7,14 @@ use forerun_io::{Limits, ReadAt, u64_from};
 use forerun_spans::{Compression, IndexOptions};
 use forerun_vfs::{
     BlobId, BlobName, Device, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem,
-    FileType, Metadata, NodeId, OpenWith, Place, Problem, Region, Result, VolumeInfo, read_head,
+    FileType, KeepIndex, Metadata, NodeId, OpenWith, Place, Problem, Region, Result, VolumeInfo, read_head,
 };
 
 use crate::header::BLOCK;
-use crate::index::{self, Index};
+use crate::index::Index;
+use crate::kept;
 use crate::node::Node;
+use crate::plain;
 use crate::stream::{self, Stream};
 use crate::toc::{self, Chunks};
 use crate::tree;
@@ -49,6 +51,16 @@ impl Tar {
         Self { index, contents }
     }
 
+    /// Opens the archive by its kept index, without a read of it. Returns nothing if there is none.
+    pub(crate) fn kept(keep: &dyn KeepIndex, with: &OpenWith) -> Option<Self> {
+        let len = with.metadata.len();
+        let (index, spans) = kept::load(keep, len, &with.limits, with.is_layer)?;
+        let contents = spans.map_or(Contents::Plain, |spans| {
+            Contents::Stream(Stream::kept(spans, len))
+        });
+        Some(Self::new(index, contents))
+    }
+
     const fn stream(&self) -> Option<&Stream> {
         match &self.contents {
             Contents::Stream(stream) => Some(stream),
@@ -79,9 +91,14 @@ impl Tar {
             let (index, chunks) = toc::open(source, table, &with.limits)?;
             return Ok(Self::new(index, Contents::Pieces(chunks)));
         }
+        // A rescue is about the bytes that are there now.
+        let keep = with.index.as_deref().filter(|_| !with.rescue);
+        if let Some(kept) = keep.and_then(|keep| Self::kept(keep, with)) {
+            return Ok(kept);
+        }
         let head = read_head(source, BLOCK)?;
         let Some(compression) = Compression::of(&head) else {
-            let index = index::read(source, &head, with)?;
+            let index = plain::read(source, &head, with, keep)?;
             return Ok(Self::new(index, Contents::Plain));
         };
         let options = IndexOptions {
@@ -90,8 +107,7 @@ impl Tar {
             spool: with.spool.clone(),
             ..IndexOptions::default()
         };
-        let keep = with.index.as_deref();
-        let (index, stream) = stream::open(source, compression, &options, keep, with.is_layer)?;
+        let (index, stream) = stream::read(source, compression, &options, keep, with.is_layer)?;
         Ok(Self::new(index, Contents::Stream(stream)))
     }
 }

@@ -14,31 +14,23 @@ pub use forerun_vfs::exercise::limits;
 
 /// Opens an archive of which `bytes` are the kept index, and exercises the whole driver. Returns the errors.
 pub fn kept(bytes: &[u8]) -> Vec<Error> {
-    struct Kept<'b>(&'b [u8]);
+    struct Kept(Vec<u8>);
 
-    impl KeepIndex for Kept<'_> {
+    impl KeepIndex for Kept {
         fn load(&self, most: u64) -> Option<Vec<u8>> {
-            (u64_from(self.0.len()) <= most).then(|| self.0.to_vec())
+            (u64_from(self.0.len()) <= most).then(|| self.0.clone())
         }
 
         fn store(&self, _index: &[u8]) {}
     }
 
     let limits = limits();
-    let archive = small_archive();
-    let source = MemorySource::new(&archive[..]);
-    let options = IndexOptions {
-        limits: limits.clone(),
-        ..IndexOptions::default()
-    };
-    match stream::open(
-        &source,
-        Compression::Gzip,
-        &options,
-        Some(&Kept(bytes)),
-        true,
-    ) {
-        Ok((index, stream)) => exercise::all(&Tar::new(index, Contents::Stream(stream)), &limits),
+    let mut with = OpenWith::new(Arc::new(MemorySource::new(small_archive())));
+    with.limits = limits.clone();
+    with.index = Some(Arc::new(Kept(bytes.to_vec())));
+    with.is_layer = true;
+    match Tar::open_with(&with) {
+        Ok(tar) => exercise::all(&tar, &limits),
         Err(error) => vec![error],
     }
 }
@@ -67,7 +59,7 @@ pub fn kept_seed() -> Vec<u8> {
         span_len: 1,
         ..IndexOptions::default()
     };
-    let _opened = stream::open(&source, Compression::Gzip, &options, Some(&keeper), false);
+    let _opened = stream::read(&source, Compression::Gzip, &options, Some(&keeper), false);
     keeper.0.into_inner().unwrap_or_default()
 }
 

@@ -1,7 +1,7 @@
-//! Reads the headers of an archive once, in order, and builds the tree.
+//! Takes the headers of an archive, in order, and builds the tree.
 
-use forerun_io::{Limits, ReadAt, u64_from};
-use forerun_vfs::{Error, OpenWith, Result};
+use forerun_io::{Limits, u64_from};
+use forerun_vfs::{Error, Result};
 
 use crate::error::{Check, lossy};
 use crate::parser::{Found, Parser};
@@ -31,22 +31,6 @@ pub struct Facts {
     pub warnings: Vec<(u64, Check)>,
     /// Further deviations.
     pub more_warnings: u64,
-}
-
-/// Reads an archive whose first bytes, a header or fewer, are `head`. In a rescue, it ends where it is
-/// damaged.
-///
-/// # Errors
-/// `Corrupt` with the offset of a header, `Unsupported`, `Limit`, `Io`.
-pub fn read(source: &dyn ReadAt, head: &[u8], with: &OpenWith) -> Result<Index> {
-    let mut pass = Pass::new(&with.limits, with.is_layer);
-    let damage = match pass.run(source, head) {
-        Ok(()) => None,
-        Err(error @ Error::Corrupt(_)) if with.rescue => Some(error),
-        Err(error) => return Err(error),
-    };
-    pass.facts.len = pass.facts.len.min(source.len());
-    Ok(pass.finish(damage))
 }
 
 /// One pass over the members of an archive.
@@ -86,29 +70,6 @@ impl Pass {
             tree: self.builder.finish(),
             facts: self.facts,
             damage,
-        }
-    }
-
-    fn run(&mut self, source: &dyn ReadAt, head: &[u8]) -> Result<()> {
-        let source_len = source.len();
-        let mut bytes = Vec::new();
-        loop {
-            let (at, len) = self.wants();
-            let end = at.saturating_add(u64_from(len));
-            if end > source_len {
-                return self.end_of_source(source_len);
-            }
-            if at == 0 && head.len() == len {
-                bytes.clear();
-                bytes.extend_from_slice(head);
-            } else {
-                bytes.resize(len, 0);
-                let read = source.read_exact_at(at, &mut bytes);
-                read.map_err(|error| Error::io(at, len, error))?;
-            }
-            if self.take(&bytes, source_len)? == Progress::Ended {
-                return Ok(());
-            }
         }
     }
 

@@ -1,11 +1,11 @@
-//! The index of a compressed archive from one opening to the next.
+//! The index of an archive from one opening to the next.
 //!
-//! Kept are the spans of the stream and the bytes that the parser was fed: headers and what belongs to them. Opening
+//! Kept are the spans of the stream, of a compressed one, and the bytes that the parser was fed: headers and what belongs to them. Opening
 //! the archive again feeds them once more, so that a kept index goes through the same checks as an archive.
 
 use forerun_codec::{Codec, Encoder, Encoding};
 use forerun_io::{saturating_usize, u64_from};
-use forerun_spans::{Compression, KeptSpans, Spans};
+use forerun_spans::{KeptSpans, Spans};
 use forerun_vfs::{KeepIndex, Limits, Result};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::error::Check;
 use crate::index::{Index, Pass, Progress};
 
 /// The version of the form below. Another one is no index.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// The level of Zstandard for headers.
 const LEVEL: u8 = 3;
 
@@ -23,7 +23,8 @@ struct KeptIndex<'b> {
     version: u16,
     /// Bytes of the file.
     stored_len: u64,
-    spans: KeptSpans,
+    /// Nothing of an archive that is not compressed.
+    spans: Option<KeptSpans>,
     /// Offset of bytes behind the stream.
     trailing: Option<u64>,
     /// Bytes that the parser was fed, and these bytes compressed.
@@ -57,7 +58,13 @@ impl Recorder {
     }
 
     /// Keeps an index of what was recorded, if all was.
-    pub fn keep(self, keep: &dyn KeepIndex, spans: &Spans, stored_len: u64, trailing: Option<u64>) {
+    pub fn keep(
+        self,
+        keep: &dyn KeepIndex,
+        spans: Option<&Spans>,
+        stored_len: u64,
+        trailing: Option<u64>,
+    ) {
         let kept = self
             .fed
             .and_then(|fed| pack(&fed, spans, stored_len, trailing));
@@ -72,16 +79,25 @@ fn most(limits: &Limits) -> usize {
     saturating_usize(limits.walk_bytes / 2)
 }
 
-fn pack(fed: &[u8], spans: &Spans, stored_len: u64, trailing: Option<u64>) -> Option<Vec<u8>> {
+fn pack(
+    fed: &[u8],
+    spans: Option<&Spans>,
+    stored_len: u64,
+    trailing: Option<u64>,
+) -> Option<Vec<u8>> {
     let len = u32::try_from(u64_from(fed.len())).ok()?;
     let mut encoder = Encoder::new(&Encoding::Zstd { level: LEVEL }, len).ok()?;
     let mut packed = Vec::new();
     // Headers are mostly zeros.
     encoder.encode(fed, &mut packed).then_some(())?;
+    let spans = match spans {
+        Some(spans) => Some(KeptSpans::of(spans)?),
+        None => None,
+    };
     let kept = KeptIndex {
         version: VERSION,
         stored_len,
-        spans: KeptSpans::of(spans)?,
+        spans,
         trailing,
         fed_len: u64::from(len),
         fed: &packed,
@@ -90,24 +106,27 @@ fn pack(fed: &[u8], spans: &Spans, stored_len: u64, trailing: Option<u64>) -> Op
 }
 
 /// Reads an index that was kept for a file of `stored_len` bytes. Returns nothing if there is none, or none that
-/// can be right.
+/// can be right. The spans are those of a compressed archive.
 pub fn load(
     keep: &dyn KeepIndex,
-    compression: Compression,
     stored_len: u64,
     limits: &Limits,
     is_layer: bool,
-) -> Option<(Index, Spans)> {
+) -> Option<(Index, Option<Spans>)> {
     let bytes = keep.load(limits.walk_bytes)?;
     let kept: KeptIndex<'_> = postcard::from_bytes(&bytes).ok()?;
     let is_right = kept.version == VERSION && kept.stored_len == stored_len;
     let fits = kept.fed_len <= u64_from(most(limits));
     (is_right && fits).then_some(())?;
-    let spans = kept.spans.spans(compression, stored_len, limits)?;
+    let spans = match kept.spans {
+        Some(spans) => Some(spans.spans(stored_len, limits)?),
+        None => None,
+    };
+    let len = spans.as_ref().map_or(stored_len, Spans::decoded_len);
     let mut fed = vec![0; saturating_usize(kept.fed_len)];
     Codec::Zstd.decode(kept.fed, &mut fed).ok()?;
     let pass = Pass::new(limits, is_layer);
-    let index = replay(pass, &fed, spans.decoded_len(), kept.trailing).ok()?;
+    let index = replay(pass, &fed, len, kept.trailing).ok()?;
     Some((index?, spans))
 }
 

@@ -22,6 +22,7 @@ mod kept;
 mod node;
 mod parser;
 mod pax;
+mod plain;
 mod search;
 mod stream;
 mod toc;

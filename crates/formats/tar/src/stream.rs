@@ -9,7 +9,7 @@ use forerun_vfs::{EncodedBlock, Error, KeepIndex, Place, Result};
 
 use crate::error::Check;
 use crate::index::{Index, Pass, Progress};
-use crate::kept::{self, Recorder};
+use crate::kept::Recorder;
 
 /// The stream that an archive is compressed as.
 pub struct Stream {
@@ -20,6 +20,15 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// Creates one of kept spans, which need no spool, in a file of `len` bytes.
+    pub const fn kept(spans: Spans, len: u64) -> Self {
+        Self {
+            spans,
+            spool: None,
+            len,
+        }
+    }
+
     /// Returns the compression.
     pub const fn compression(&self) -> Compression {
         self.spans.compression()
@@ -50,35 +59,12 @@ impl Stream {
     }
 }
 
-/// Opens a compressed archive: by its kept index, if there is one, else by [`read`].
-///
-/// # Errors
-/// The errors of [`read`].
-pub fn open(
-    source: &dyn ReadAt,
-    compression: Compression,
-    options: &IndexOptions,
-    keep: Option<&dyn KeepIndex>,
-    is_layer: bool,
-) -> Result<(Index, Stream)> {
-    // A rescue is about the bytes that are there now.
-    let keep = keep.filter(|_| !options.rescue);
-    let kept = keep
-        .and_then(|keep| kept::load(keep, compression, source.len(), &options.limits, is_layer));
-    if let Some((index, spans)) = kept {
-        let len = source.len();
-        let spool = None;
-        return Ok((index, Stream { spans, spool, len }));
-    }
-    read(source, compression, options, keep, is_layer)
-}
-
 /// Reads a compressed archive. With `rescue` in the options, it ends where it is damaged.
 ///
 /// # Errors
 /// `UnknownFormat` if the file holds no archive; `Corrupt` with an offset in the file or in the archive;
 /// `Unsupported`, `Limit`, `Io`, `Spool`.
-fn read(
+pub fn read(
     source: &dyn ReadAt,
     compression: Compression,
     options: &IndexOptions,
@@ -112,7 +98,7 @@ fn read(
     }
     let len = source.len();
     if let Some(keep) = keep {
-        feed.recorder.keep(keep, &spans, len, trailing);
+        feed.recorder.keep(keep, Some(&spans), len, trailing);
     }
     let stream = Stream { spans, spool, len };
     Ok((feed.pass.finish(damage), stream))

@@ -15,8 +15,8 @@ use crate::progress::Progress;
 use crate::remote::{failure, human};
 use crate::size::{count_of, counted};
 
-/// Open files that a process is allowed for a container image: its layers may be 1,024, each with seven of the cache.
-const OPEN_FILES: u64 = 8192;
+/// Open files that a process is allowed for a container image: its layers may be 1,024, each with nine of the cache.
+const OPEN_FILES: u64 = 10_240;
 
 /// Allows this process more open files than usual, as far as the system does, before it opens layers of a container
 /// image. Where it does not, the layers that do not fit are an error.
@@ -89,25 +89,37 @@ pub fn only_first<T>(layers: &mut Vec<T>, args: &RemoteArgs) -> Result<()> {
     Ok(())
 }
 
-/// Prepares the layers of a container image. Those without a table of contents are fetched, with a progress bar, and
-/// verified as a whole.
-pub fn verified(
-    context: &Context,
+/// The progress of layers that are fetched whole while an image is opened.
+pub struct Fetching {
+    bar: Progress,
     layers: Vec<Arc<RemoteImage>>,
-    args: &RemoteArgs,
-) -> Result<Vec<LayerSource>> {
-    let whole = layers.iter().filter(|layer| layer.contents().is_none());
-    let total = whole.map(|layer| layer.status().len).sum();
-    let (bar, mut before) = (Progress::new(context, "fetching layers", total), 0);
-    if total > 0 {
-        bar.begin(total, 0);
+    before: u64,
+}
+
+impl Fetching {
+    /// Begins a progress bar, if some of the layers are fetched whole.
+    pub fn new(context: &Context, layers: &[LayerSource]) -> Self {
+        let whole = layers.iter().filter_map(|layer| layer.unverified.clone());
+        let layers: Vec<_> = whole.collect();
+        let total = layers.iter().map(|layer| layer.status().len).sum();
+        let bar = Progress::new(context, "fetching layers", total);
+        if total > 0 {
+            bar.begin(total, 0);
+        }
+        Self {
+            bar,
+            layers,
+            before: 0,
+        }
     }
-    let mut report = |fetched: u64| {
-        bar.add(fetched.saturating_sub(before));
-        before = before.max(fetched);
-    };
-    let layers = forerun::container_layers(layers, &args.options(), &mut report);
-    layers.map_err(|error| failure(&error))
+
+    /// Reports what is here.
+    pub fn report(&mut self) {
+        let layers = self.layers.iter();
+        let fetched = layers.map(|layer| layer.status().local_bytes).sum();
+        self.bar.add(u64::saturating_sub(fetched, self.before));
+        self.before = self.before.max(fetched);
+    }
 }
 
 fn opened(context: &Context, image: &Arc<RemoteImage>) {

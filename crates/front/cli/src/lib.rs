@@ -40,6 +40,7 @@ mod size;
 mod socket;
 mod source;
 mod spool;
+mod stdin;
 mod target;
 mod umount;
 

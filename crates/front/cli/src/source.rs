@@ -1,18 +1,12 @@
 //! From the name on the command line to an open image.
-//!
-//! Images need random access. Standard input has it where it is a redirected file or device; a
-//! pipe is copied to a temporary file without a name first, which vanishes with the process.
 
 use std::fs::File;
-use std::io::{self, IsTerminal};
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use forerun::build::{spool_dir, spool_file};
 use forerun::locks::{self, Held};
-use forerun::remote::Opened;
+use forerun::remote::{Opened, RemoteError};
 use forerun::vfs::KeepIndex;
 use forerun::{
     Cause, DiskImage, EventSink, FileSource, Image, KeptIndex, LayerSource, Observer, OpenOptions,
@@ -22,11 +16,11 @@ use forerun_sandbox::{Capabilities, Sandbox};
 
 use crate::args::{ImageArgs, is_stdin};
 use crate::context::{Context, image_name};
-use crate::error::{Failure, Result, reason};
+use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::patience::patiently;
 use crate::size::{count_of, counted};
-use crate::{confine, fetch, partition, remote, size, spool};
+use crate::{confine, fetch, partition, remote, size, spool, stdin};
 
 /// Returns the command that repairs a volume at this place of its file.
 fn repair_command(options: &OpenOptions) -> String {
@@ -113,7 +107,7 @@ fn prepare_one(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
     let name = image_name(args);
     let named = |failure: Failure| failure.of(&name);
     let source = if is_stdin(&args.image) {
-        Some(stdin(context)?)
+        Some(stdin::open(context)?)
     } else if remote::is_remote(&args.image) {
         fetch::allow_open_files();
         None
@@ -255,7 +249,9 @@ impl PreparedImage {
         let name = self.name();
         let (source, mut options) = match self.sources(context)? {
             Sources::Image(source, options) => (source, options),
-            Sources::Layers(layers, options) => return merge(context, layers, options, events),
+            Sources::Layers(layers, options) => {
+                return merge(context, &name, layers, options, events);
+            }
         };
         observe_remotes(context, events.as_ref());
         options.events = events;
@@ -276,7 +272,7 @@ impl PreparedImage {
 
     /// Opens the layers as one image. Errors name the layer.
     fn open_layers(self, context: &Context, events: Option<Arc<dyn EventSink>>) -> Result<Image> {
-        let mut layers = Vec::new();
+        let (mut layers, stack) = (Vec::new(), self.name());
         for layer in self.layers {
             let name = layer.name();
             match layer.sources(context)? {
@@ -287,7 +283,7 @@ impl PreparedImage {
                 }),
             }
         }
-        merge(context, layers, self.options, events)
+        merge(context, &stack, layers, self.options, events)
     }
 
     /// Returns the file, or the image at a server, and the options with the place of the image in it. A container
@@ -324,7 +320,7 @@ impl PreparedImage {
                     {
                         Opened::Image(source) => source,
                         Opened::Layers(layers) => {
-                            let layers = fetch::verified(context, layers, remote).map_err(named)?;
+                            let layers = forerun::container_layers(layers, &remote.options());
                             return Ok(Sources::Layers(layers, self.options));
                         }
                     };
@@ -351,13 +347,19 @@ enum Sources {
 /// Opens layers as one image.
 fn merge(
     context: &Context,
+    name: &str,
     layers: Vec<LayerSource>,
     mut options: OpenOptions,
     events: Option<Arc<dyn EventSink>>,
 ) -> Result<Image> {
     observe_remotes(context, events.as_ref());
     options.events = events;
-    Image::from_layers(layers, &options).map_err(|error| from_open(error, &options))
+    let mut fetching = fetch::Fetching::new(context, &layers);
+    let merged = Image::from_layers_with(layers, &options, &mut || fetching.report());
+    merged.map_err(|error| match RemoteError::within(&error) {
+        Some(error) => remote::failure(error).of(name),
+        None => from_open(error, &options),
+    })
 }
 
 /// Has requests for images at servers reported as well.
@@ -450,40 +452,4 @@ pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
         }),
         _ => failure,
     }
-}
-
-fn stdin(context: &Context) -> Result<FileSource> {
-    let stdin = io::stdin();
-    let failed = |error: io::Error| Failure::source(&error).of("standard input");
-    if stdin.is_terminal() {
-        let hint = "redirect a file: forerun ... - < IMAGE";
-        return Err(Failure::usage("standard input is a terminal, not an image").hint(hint));
-    }
-    let inherited = File::from(stdin.as_fd().try_clone_to_owned().map_err(failed)?);
-    let kind = inherited.metadata().map_err(failed)?.file_type();
-    if !kind.is_file() && !kind.is_block_device() {
-        return copied(context, inherited);
-    }
-    // A lock on the description that was inherited would stay with the caller.
-    let file = File::open("/proc/self/fd/0").unwrap_or(inherited);
-    FileSource::from_file(file).map_err(failed)
-}
-
-fn copied(context: &Context, mut pipe: File) -> Result<FileSource> {
-    let failed = |error: io::Error| {
-        let message = format!(
-            "standard input has no random access, and copying it to {} failed: {}",
-            spool_dir().display(),
-            reason(&error)
-        );
-        let hint = "save it to a file first, or set TMPDIR to a place with room";
-        Failure::new(Exit::Source, "io", message).hint(hint)
-    };
-    let mut copy = spool_file().map_err(failed)?;
-    let len = io::copy(&mut pipe, &mut copy).map_err(failed)?;
-    context.note(&format!(
-        "standard input has no random access: copied {} to a temporary file",
-        size::human(len)
-    ));
-    FileSource::from_file(copy).map_err(failed)
 }

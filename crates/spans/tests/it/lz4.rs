@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use forerun_spans::{Compression, KeptSpans};
+use forerun_spans::KeptSpans;
 use forerun_testkit::mutate::in_time;
 use forerun_testkit::temp_dir;
 use forerun_vfs::{Error, Limits};
@@ -143,7 +143,7 @@ fn a_kept_index_decodes_as_the_pass_did() {
         let (mut indexed, _) = pass(&stream, &options(100_000)).unwrap();
         let kept = KeptSpans::of(&indexed.spans).unwrap();
         let len = u64::try_from(stream.len()).unwrap();
-        let again = kept.spans(Compression::Lz4, len, &Limits::default());
+        let again = kept.spans(len, &Limits::default());
         assert_eq!(again.as_ref(), Some(&indexed.spans));
         indexed.spans = again.unwrap();
         assert!(decode(&stream, &indexed) == bytes);

@@ -16,7 +16,7 @@ use crate::holder::is_still;
 use crate::info::Info;
 use crate::opening::{BlobFiles, discard};
 use crate::shared::CacheShared;
-use crate::{CacheError, Result, VerifiedTable};
+use crate::{CacheError, Result, TableTrust, VerifiedTable};
 
 /// Longest pause between two polls for a chunk of another process.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
@@ -53,6 +53,7 @@ pub enum Waited {
 pub struct CachedBlob {
     pub(crate) files: BlobFiles,
     pub(crate) table: Option<Arc<VerifiedTable>>,
+    pub(crate) trust: TableTrust,
     pub(crate) cache: Arc<CacheShared>,
     /// Chunks that may be served.
     pub(crate) present: Bitmap,
@@ -79,17 +80,20 @@ impl CachedBlob {
     pub(crate) fn new(
         files: BlobFiles,
         table: Option<Arc<VerifiedTable>>,
+        trust: TableTrust,
         cache: Arc<CacheShared>,
     ) -> Result<Self> {
         let geometry = files.info.geometry;
         let failed = CacheError::io("read", &files.dir);
         let durable = files.state.load().map_err(failed)?;
         if let Some(table) = &table
+            && trust == TableTrust::Proven
             && let Ok(file) = files.table.try_clone()
         {
             table.keep_in(file);
         }
-        let whole = table.is_none() && files.whole().is_some();
+        let is_named_by_table = table.is_some() && trust == TableTrust::Proven;
+        let whole = !is_named_by_table && files.whole().is_some();
         let present = Bitmap::new(geometry.chunks());
         // Also without a table, where each chunk is compared with its record at its first use. An image
         // that is all here is then known to be so at once: readers neither look for its chunks one by
@@ -99,13 +103,15 @@ impl CachedBlob {
         }
         let missing = geometry.chunks() - present.count();
         let checked = Bitmap::new(geometry.chunks());
-        if cache.options.trust {
+        // Chunks may have come without the table, and so unverified.
+        if cache.options.trust && (table.is_none() || is_named_by_table || whole) {
             checked.copy_from(&present);
         }
         let unchecked = geometry.chunks() - checked.count();
         let blob = Self {
             files,
             table,
+            trust,
             cache,
             present,
             durable,
@@ -145,10 +151,17 @@ impl CachedBlob {
         self.table.as_ref()
     }
 
+    /// Returns the trust in its table.
+    #[must_use]
+    pub const fn trust(&self) -> TableTrust {
+        self.trust
+    }
+
     /// Returns whether its bytes were verified: each chunk by the table, or all of them together.
     #[must_use]
     pub fn is_verified(&self) -> bool {
-        self.table.is_some() || self.verified_whole.load(Ordering::Acquire)
+        let by_table = self.table.is_some() && self.trust != TableTrust::Claimed;
+        by_table || self.verified_whole.load(Ordering::Acquire)
     }
 
     /// Returns whether all chunks are here; then no reader finds one missing.

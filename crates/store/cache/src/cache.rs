@@ -13,7 +13,7 @@ use crate::info::Info;
 use crate::layout::Layout;
 use crate::options::CacheOptions;
 use crate::shared::CacheShared;
-use crate::{CacheError, Result, VerifiedTable, opening};
+use crate::{CacheError, Result, TableTrust, VerifiedTable, opening};
 
 /// The identity and properties of a blob to open.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct BlobSpec {
     pub chunk_size: u32,
     /// The digests of the chunks. Without a table, chunks are stored unverified.
     pub table: Option<Arc<VerifiedTable>>,
+    /// The trust in that table.
+    pub trust: TableTrust,
     /// A name for people, shown in lists.
     pub label: String,
     /// Whether it is removed once it is closed, because nothing can identify its bytes later.
@@ -92,7 +94,9 @@ impl Cache {
                 reason: "its chunk table is for another length or chunk size",
             });
         }
-        let root = spec.table.as_ref().map(|table| table.root());
+        let proven = spec.table.as_ref();
+        let proven = proven.filter(|_| spec.trust == TableTrust::Proven);
+        let root = proven.map(|table| table.root());
         let info = Info::new(&spec.identity, &spec.label, geometry, root)?;
         let dir = self.shared.layout.blob(&info.identity);
         // The lock is held throughout, so that no blob is opened twice.
@@ -107,7 +111,7 @@ impl Cache {
             });
         }
         let files = opening::open(&self.shared.layout, &info, spec.temporary)?;
-        let blob = CachedBlob::new(files, spec.table, Arc::clone(&self.shared))?;
+        let blob = CachedBlob::new(files, spec.table, spec.trust, Arc::clone(&self.shared))?;
         let blob = Arc::new(blob);
         open.insert(dir, Arc::downgrade(&blob));
         Ok(blob)

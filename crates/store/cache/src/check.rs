@@ -16,7 +16,10 @@ use crate::blob::CachedBlob;
 use crate::cache::Cache;
 use crate::evict::in_use;
 use crate::records::Record;
-use crate::{CacheError, Digest, Result, VerifiedTable, cores, opening, runs, store};
+use crate::table::{ChunkTable, TableBuilder};
+use crate::{
+    BadGeometry, CacheError, Digest, Result, TableTrust, VerifiedTable, cores, opening, runs, store,
+};
 
 /// Bytes hashed at a time for the digest of a whole blob.
 const STEP: usize = 1 << 20;
@@ -94,7 +97,7 @@ impl Cache {
             VerifiedTable::new(source, geometry, root).map(Arc::new)
         };
         let table = files.info.root.map(table).transpose()?;
-        let blob = CachedBlob::new(files, table, Arc::clone(&self.shared))?;
+        let blob = CachedBlob::new(files, table, TableTrust::Proven, Arc::clone(&self.shared))?;
         blob.check(in_use).map(Some)
     }
 }
@@ -107,13 +110,32 @@ impl CachedBlob {
     /// [`CacheError::WrongWhole`]; [`CacheError::Missing`] where it is not complete;
     /// [`CacheError::Io`].
     pub fn verify_whole(&self, expected: Digest) -> Result<()> {
+        self.verify_and(expected, &mut |_| Ok(()))
+    }
+
+    /// Compares the whole blob as [`verify_whole`](Self::verify_whole) does, and makes the table of its chunks of the
+    /// same bytes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn verify_with_table(&self, expected: Digest) -> Result<ChunkTable> {
+        let bad = |error: BadGeometry| CacheError::Geometry(error);
+        let mut table = TableBuilder::new(self.geometry().chunk_size()).map_err(bad)?;
+        self.verify_and(expected, &mut |bytes| table.push(bytes).map_err(bad))?;
+        table.finish().map_err(bad)
+    }
+
+    /// Compares the whole blob with its digest. Each of its bytes is given to `take`, in order.
+    fn verify_and(
+        &self,
+        expected: Digest,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let all = 0..self.geometry().chunks();
         if let Some(run) = self.missing(all.clone())?.first() {
             return Err(CacheError::Missing { chunk: run.start });
         }
-        let found = self
-            .whole_digest()
-            .map_err(CacheError::io("read", &self.files.dir))?;
+        let found = self.whole_digest(take)?;
         if found != expected {
             self.drop_wrong(std::slice::from_ref(&all))?;
             return Err(CacheError::WrongWhole { expected, found });
@@ -128,15 +150,17 @@ impl CachedBlob {
         Ok(())
     }
 
-    fn whole_digest(&self) -> io::Result<Digest> {
+    fn whole_digest(&self, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<Digest> {
         let mut hasher = Sha256::new();
         let mut buffer = vec![0; STEP];
         let (mut at, len) = (0, self.geometry().len());
         while at < len {
             let step = saturating_usize(len - at).min(STEP);
             let bytes = buffer.get_mut(..step).unwrap_or_default();
-            self.files.data.read_exact_at(bytes, at)?;
+            let read = self.files.data.read_exact_at(bytes, at);
+            read.map_err(CacheError::io("read", &self.files.dir))?;
             hasher.update(&*bytes);
+            take(bytes)?;
             at += u64_from(step);
         }
         Ok(Digest(hasher.finalize().into()))

@@ -14,7 +14,7 @@ use forerun_io::{MemorySource, saturating_usize, u64_from};
 use crate::info::Info;
 use crate::{
     AccessList, BlobSpec, Cache, CacheOptions, CachedBlob, ChunkTable, Digest, Geometry,
-    VerifiedTable, claims, names, state,
+    TableTrust, VerifiedTable, claims, names, state,
 };
 
 /// Files that [`reopen`] replaces.
@@ -193,6 +193,7 @@ fn spec(flags: u8) -> BlobSpec {
         len: u64_from(image.len()),
         chunk_size: CHUNK,
         table: table.map(Arc::new),
+        trust: TableTrust::default(),
         label: String::new(),
         temporary: false,
     }

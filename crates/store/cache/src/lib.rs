@@ -46,6 +46,7 @@ mod shared;
 mod state;
 mod store;
 mod table;
+mod trust;
 
 pub use access::{AccessList, AccessRecorder};
 pub use blob::{CachedBlob, ReadData, Waited};
@@ -61,3 +62,4 @@ pub use list::{Entry, Verified};
 pub use names::Recalled;
 pub use options::CacheOptions;
 pub use table::{ChunkTable, TableBuilder, VerifiedTable};
+pub use trust::TableTrust;

@@ -162,7 +162,7 @@ pub(crate) fn sealed(bytes: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BlobSpec, CacheOptions};
+    use crate::{BlobSpec, CacheOptions, TableTrust};
 
     fn spec(identity: &str) -> BlobSpec {
         BlobSpec {
@@ -170,6 +170,7 @@ mod tests {
             len: 100,
             chunk_size: 4096,
             table: None,
+            trust: TableTrust::default(),
             temporary: false,
             label: String::new(),
         }

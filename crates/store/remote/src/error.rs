@@ -144,6 +144,26 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
+    /// Returns the error of a server that is the cause of another error.
+    #[must_use]
+    pub fn within<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e Self> {
+        let mut source = Some(error);
+        while let Some(cause) = source {
+            if let Some(remote) = cause.downcast_ref() {
+                return Some(remote);
+            }
+            // `source` of an I/O error skips the error that it wraps.
+            let inner = cause
+                .downcast_ref::<std::io::Error>()
+                .and_then(std::io::Error::get_ref);
+            source = match inner {
+                Some(inner) => Some(inner),
+                None => cause.source(),
+            };
+        }
+        None
+    }
+
     /// Returns whether no server has answered: no connection, no answer in time, or a server that is
     /// broken or overloaded. All other errors are answers.
     #[must_use]

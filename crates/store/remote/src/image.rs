@@ -151,6 +151,10 @@ impl RemoteImage {
         let (mut since, mut bytes) = (Instant::now(), self.blob.local_bytes());
         while !self.wait_complete(WAIT) {
             waiting();
+            wait::allowed().map_err(|error| RemoteError::Network {
+                place: self.place.clone(),
+                reason: error.to_string(),
+            })?;
             if let Some(error) = self.scheduler.broken() {
                 return Err(error);
             }

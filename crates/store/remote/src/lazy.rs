@@ -17,10 +17,17 @@ impl RemoteImage {
     pub(crate) fn verified_by(&self) -> Option<&'static str> {
         match (&self.identity, &self.contents) {
             (Identity::Root(_), _) => Some("chunks"),
+            (_, _) if self.verifies_chunks() => Some("chunks"),
             (_, _) if self.blob.is_verified() => Some("whole"),
             (_, Some(_)) => Some("contents"),
             (_, None) => None,
         }
+    }
+
+    /// Returns whether each chunk is compared with a digest of its own before it is used.
+    #[must_use]
+    pub fn verifies_chunks(&self) -> bool {
+        self.blob.table().is_some()
     }
 
     /// Fetches a part in the background, before all else that no reader waits for.

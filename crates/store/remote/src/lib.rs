@@ -16,6 +16,7 @@ mod fetch;
 mod hide;
 mod image;
 mod image_name;
+mod layer_table;
 mod layout;
 mod lazy;
 mod memory;

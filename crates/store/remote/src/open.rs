@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use forerun_cache::{AccessList, AccessRecorder, BlobSpec, Cache, CacheError, CacheOptions};
-use forerun_cache::{Geometry, VerifiedTable};
+use forerun_cache::{
+    AccessList, AccessRecorder, BlobSpec, Cache, CacheError, CacheOptions, ChunkTable,
+};
+use forerun_cache::{Geometry, TableTrust, VerifiedTable};
 use forerun_io::FileSource;
 
 use crate::fetch::{Fetcher, Patience};
 use crate::image::{Recorder, RemoteImage};
+use crate::layer_table::{self, LayerFacts};
 use crate::memory;
 use crate::outage::Outage;
 use crate::resolve::{self, Resolved, ResolvedName};
@@ -62,7 +65,7 @@ pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<Remote
             options,
         )?,
     };
-    start_using(&cache, reference, resolved, options)
+    start_using(&cache, reference, resolved, options, LayerFacts::default())
 }
 
 /// The open image, or images, that a reference names.
@@ -99,7 +102,8 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
     };
     let layers = match found {
         Resolution::Image(image) => {
-            return start_using(&cache, reference, *image, options).map(Opened::Image);
+            let facts = LayerFacts::default();
+            return start_using(&cache, reference, *image, options, facts).map(Opened::Image);
         }
         Resolution::Layers(layers) => layers,
     };
@@ -120,7 +124,8 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
             Some(image) => Arc::clone(image),
             None => {
                 let layer = by_digest(reference, &resolved.layout);
-                start_using(&cache, &layer, resolved, options)?
+                let facts = facts_of_layer(&resolved, options);
+                start_using(&cache, &layer, resolved, options, facts)?
             }
         };
         opened.insert(identity, Arc::clone(&image));
@@ -163,6 +168,24 @@ fn by_digest(reference: &Reference, layout: &Layout) -> Reference {
     }
 }
 
+/// Looks up what the cache has kept of a layer without a table of contents.
+fn facts_of_layer(layer: &Resolved, options: &RemoteOptions) -> LayerFacts {
+    let size = layer.chunk_size.unwrap_or(options.chunk_len);
+    let geometry = Geometry::new(layer.layout.len, size);
+    match (&layer.layout, options.cache_dir(), geometry) {
+        (
+            Layout {
+                identity: Identity::Blob(digest),
+                contents: None,
+                ..
+            },
+            Some(cache),
+            Ok(geometry),
+        ) => LayerFacts::kept(&cache, *digest, geometry),
+        _ => LayerFacts::default(),
+    }
+}
+
 /// Returns an image that is in the cache.
 fn offline(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
     let known = memory::recall(cache, reference, options, None)?;
@@ -193,9 +216,10 @@ fn start_using(
     reference: &Reference,
     resolved: Resolved,
     options: &RemoteOptions,
+    of_layer: LayerFacts,
 ) -> Result<Arc<RemoteImage>> {
     if resolved.memory.is_some() {
-        return assemble(cache, Some(reference), resolved, options);
+        return assemble(cache, Some(reference), resolved, options, of_layer);
     }
     let facts = resolved.facts.clone();
     let is_spooled = resolved.is_spooled;
@@ -203,7 +227,7 @@ fn start_using(
         .layout
         .is_sent_whole()
         .then(|| resolved.layout.clone());
-    let image = assemble(cache, Some(reference), resolved, options)?;
+    let image = assemble(cache, Some(reference), resolved, options, of_layer)?;
     if let Some(layout) = whole {
         let mut how = options.clone();
         if is_spooled {
@@ -241,7 +265,8 @@ pub fn open_origin(origin: Arc<dyn Origin>, options: &RemoteOptions) -> Result<A
         mirrors: vec![origin],
     };
     let layout = Layout::single(place, blob, identity);
-    assemble(&cache, None, Resolved::new(layout, None), options)
+    let resolved = Resolved::new(layout, None);
+    assemble(&cache, None, resolved, options, LayerFacts::default())
 }
 
 /// Puts together the source of a resolved reference.
@@ -250,6 +275,7 @@ fn assemble(
     reference: Option<&Reference>,
     resolved: Resolved,
     options: &RemoteOptions,
+    of_layer: LayerFacts,
 ) -> Result<Arc<RemoteImage>> {
     let Resolved {
         layout,
@@ -269,7 +295,9 @@ fn assemble(
     let list = list(options)?;
     let is_sent_whole = layout.is_sent_whole();
     let chunk_size = chunk_size.unwrap_or(options.chunk_len);
-    let (blob, table) = cached(cache, &layout, chunk_size, patience, &counters)?;
+    let LayerFacts { table, keep } = of_layer;
+    let patient = (patience, &counters);
+    let (blob, table) = cached(cache, &layout, chunk_size, patient, table)?;
     let geometry = blob.geometry();
     let digest = match layout.identity {
         Identity::Blob(digest) => Some(digest),
@@ -282,6 +310,7 @@ fn assemble(
         fetcher: Fetcher::new(layout.parts, chunk_len, patience, Arc::clone(&counters)),
         table,
         digest,
+        keep,
         requests: options.requests,
         window: options.window,
         patience: options.stall,
@@ -358,11 +387,15 @@ fn cached(
     cache: &Cache,
     layout: &Layout,
     mut chunk_size: u32,
-    patience: Patience,
-    counters: &Arc<Counters>,
+    (patience, counters): (Patience, &Arc<Counters>),
+    of_layer: Option<(ChunkTable, TableTrust)>,
 ) -> Result<(Arc<forerun_cache::CachedBlob>, Option<Arc<TableSource>>)> {
     let mut source = None;
-    let mut table = None;
+    let (mut table, mut trust) = (None, TableTrust::Proven);
+    if let Some((made, trusted)) = of_layer {
+        table = Some(layer_table::verified(made, &layout.place)?);
+        trust = trusted;
+    }
     if let Some(proof) = &layout.table {
         chunk_size = proof.chunk_size;
         let geometry =
@@ -385,6 +418,7 @@ fn cached(
         len: layout.len,
         chunk_size,
         table,
+        trust,
         label: layout.place.clone(),
         temporary: layout.is_unversioned(),
     });

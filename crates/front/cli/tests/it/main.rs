@@ -24,6 +24,7 @@ mod exfat;
 mod hostile;
 mod interrupted;
 mod keeper;
+mod kept_indexes;
 mod kernel_mounts;
 mod layers;
 mod lazy_containers;

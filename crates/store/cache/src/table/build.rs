@@ -53,6 +53,15 @@ impl ChunkTable {
         }
     }
 
+    /// Builds the table of an image whose chunks have these digests, back to back as
+    /// [`digests`](Self::digests) returns them. Returns nothing if they are too few or too many.
+    #[must_use]
+    pub fn of_digests(geometry: Geometry, digests: &[u8]) -> Option<Self> {
+        let (chunks, rest) = digests.as_chunks::<32>();
+        let is_whole = rest.is_empty() && u64_from(chunks.len()) == geometry.chunks();
+        is_whole.then(|| Self::of_chunks(geometry, chunks.iter().copied().map(Digest).collect()))
+    }
+
     /// Builds the table of all bytes of `source`, read and hashed by one thread for each CPU, or fewer
     /// where memory is scarce.
     ///
@@ -118,6 +127,12 @@ impl ChunkTable {
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
+    }
+
+    /// Returns the digests of the chunks, back to back.
+    #[must_use]
+    pub fn digests(&self) -> Vec<u8> {
+        self.chunks.iter().flat_map(|digest| digest.0).collect()
     }
 
     /// Returns the digests of the chunks; the last chunk is padded with zeros.

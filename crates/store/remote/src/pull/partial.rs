@@ -11,7 +11,9 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forerun_cache::{BlobSpec, Cache, CacheError, CacheOptions, CachedBlob, VerifiedTable};
+use forerun_cache::{
+    BlobSpec, Cache, CacheError, CacheOptions, CachedBlob, TableTrust, VerifiedTable,
+};
 use tempfile::TempPath;
 
 use crate::scheduler::cache_error;
@@ -63,6 +65,7 @@ impl Partial {
             len: layout.len,
             chunk_size,
             table: table.map(Arc::new),
+            trust: TableTrust::default(),
             label: layout.place.clone(),
             // Chunks of an interrupted pull are kept beside the output.
             temporary: false,

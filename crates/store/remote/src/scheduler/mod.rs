@@ -19,6 +19,7 @@ use forerun_io::{SequentialStreams, Unpoisoned, WindowRules};
 use tokio::runtime::Handle;
 
 use crate::fetch::Fetcher;
+use crate::layer_table::LayerTable;
 use crate::registry::Registry;
 use crate::stats::{Counters, RemoteStatus};
 use crate::table::TableSource;
@@ -42,6 +43,8 @@ pub struct Work {
     pub table: Option<Arc<TableSource>>,
     /// The digest of the image, where it is known and there is no table.
     pub digest: Option<Digest>,
+    /// Where the digests of its chunks are kept once the whole had that digest.
+    pub keep: Option<LayerTable>,
     /// Requests in flight from which on only those begin that a reader waits for.
     pub requests: usize,
     /// Longest window ahead of a reader.
@@ -82,6 +85,7 @@ pub(super) struct Shared {
     registry: Mutex<Option<Arc<Registry>>>,
     table: Option<Arc<TableSource>>,
     digest: Option<Digest>,
+    keep: Option<LayerTable>,
     patience: Duration,
     counters: Arc<Counters>,
     queue: Mutex<Queue>,
@@ -129,6 +133,7 @@ impl Scheduler {
             registry: Mutex::new(work.registry),
             table: work.table,
             digest: work.digest,
+            keep: work.keep,
             patience: work.patience,
             counters: work.counters,
             queue: Mutex::new(Queue::new(geometry.chunk_size(), work.requests)),
@@ -367,9 +372,20 @@ impl Shared {
         }));
     }
 
+    /// Compares the whole with its digest, and keeps the digests of its chunks.
+    fn verify_whole(&self, digest: Digest) -> forerun_cache::Result<()> {
+        match &self.keep {
+            None => self.blob.verify_whole(digest),
+            Some(keep) => {
+                keep.keep(&self.blob.verify_with_table(digest)?);
+                Ok(())
+            }
+        }
+    }
+
     fn finish(&self) {
         if let Some(digest) = self.digest.filter(|_| !self.blob.is_verified())
-            && let Err(error) = self.blob.verify_whole(digest)
+            && let Err(error) = self.verify_whole(digest)
         {
             tracing::error!(%error, place = self.place, "the whole image is not what it should be");
             let error = match error {

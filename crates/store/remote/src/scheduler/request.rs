@@ -260,19 +260,8 @@ impl Shared {
 
 /// Converts an error of the cache to the one that readers get.
 pub fn cache_error(error: &CacheError) -> RemoteError {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(cause) = source {
-        if let Some(remote) = cause.downcast_ref::<RemoteError>() {
-            return remote.clone();
-        }
-        // `source` of an I/O error skips the error that it wraps.
-        let inner = cause
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref);
-        source = match inner {
-            Some(inner) => Some(inner),
-            None => cause.source(),
-        };
+    if let Some(remote) = RemoteError::within(error) {
+        return remote.clone();
     }
     let mut reason = error.to_string();
     if let Some(cause) = std::error::Error::source(error) {

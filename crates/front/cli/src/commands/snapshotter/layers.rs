@@ -53,9 +53,7 @@ fn verify(args: &ImageArgs, pinned: &Reference, options: &RemoteOptions) -> Resu
         return Err(Failure::usage("the image changed while it was opened"));
     };
     layers.retain(|layer: &std::sync::Arc<RemoteImage>| layer.contents().is_some());
-    let sources = container_layers(layers, options, &mut |_| ());
-    let sources = sources.map_err(|error| failure(&error))?;
-    Image::from_layers(sources, &args.open_options())?;
+    Image::from_layers(container_layers(layers, options), &args.open_options())?;
     Ok(())
 }
 

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forerun_cache::{BlobSpec, Cache, CacheOptions, CachedBlob, ChunkTable, Digest, VerifiedTable};
+use forerun_cache::{
+    BlobSpec, Cache, CacheOptions, CachedBlob, ChunkTable, Digest, TableTrust, VerifiedTable,
+};
 use forerun_io::{MemorySource, saturating_usize, u64_from};
 
 /// Chunk size of most tests: small, so that levels are cheap.
@@ -41,6 +43,7 @@ pub fn spec(bytes: &[u8], with_table: bool) -> BlobSpec {
         len: u64_from(bytes.len()),
         chunk_size: CHUNK,
         table,
+        trust: TableTrust::default(),
         temporary: false,
         label: "an image".to_string(),
     }

@@ -1,0 +1,236 @@
+//! Opens the layers of an image, several at once: each is read as it comes from a server, and decoded meanwhile.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use forerun_engine::MetadataSource;
+use forerun_io::wait::{self, Stop};
+use forerun_io::{BlobId, MemoryLimit, Observer, Unpoisoned as _, saturating_usize};
+use forerun_layers::Layer;
+use forerun_vfs::{Error, FileSystem, KeepIndex, Result};
+
+use crate::layer_source::LayerSource;
+use crate::opened::FoundImage;
+use crate::options::OpenOptions;
+use crate::spool_turns::Turns;
+
+/// Most layers that are opened at once. They wait for a server more than for a CPU.
+const AT_ONCE: u64 = 8;
+/// Memory that opening a layer takes beside its tree: buffers, and the window of its decoder.
+const MEMORY: u64 = 16 << 20;
+/// Time between two calls of `waiting`.
+const PAUSE: Duration = Duration::from_millis(200);
+
+type OpenedLayer = (Layer, Arc<MetadataSource>);
+
+/// Opens the layers, and returns each with its source of metadata. Calls `waiting` from time to time.
+///
+/// # Errors
+/// The first error, with the name of its layer. The layers that are being opened are given up.
+pub fn open(
+    sources: &[LayerSource],
+    options: &OpenOptions,
+    observer: &Arc<Observer>,
+    waiting: &mut dyn FnMut(),
+) -> Result<Vec<OpenedLayer>> {
+    let (next, stop) = (AtomicUsize::new(0), Arc::new(Stop::default()));
+    let turns = Arc::new(Turns::default());
+    let work = || -> Option<(usize, Result<OpenedLayer>)> {
+        let place = next.fetch_add(1, Ordering::Relaxed);
+        let source = sources.get(place).filter(|_| !stop.is_set())?;
+        let blob = BlobId(u32::try_from(place).unwrap_or(u32::MAX));
+        let opening = || open_one(source, blob, options, observer, &turns);
+        Some((place, wait::until(&stop, opening)))
+    };
+    let at_once = MemoryLimit::of_process().eighth(AT_ONCE * MEMORY) / MEMORY;
+    let at_once = saturating_usize(at_once).clamp(1, sources.len().max(1));
+    let (mut opened, mut failed) = (BTreeMap::new(), None);
+    std::thread::scope(|scope| {
+        let (sender, results) = channel();
+        for _ in 0..at_once {
+            let (sender, work) = (sender.clone(), &work);
+            scope.spawn(move || {
+                while let Some(result) = work() {
+                    // The receiver takes all of them.
+                    let _taken = sender.send(result);
+                }
+            });
+        }
+        drop(sender);
+        loop {
+            match results.recv_timeout(PAUSE) {
+                Ok((place, Ok(layer))) => drop(opened.insert(place, layer)),
+                Ok((_, Err(error))) => {
+                    // Those that follow may only say that they were given up.
+                    failed.get_or_insert(error);
+                    stop.set();
+                }
+                Err(RecvTimeoutError::Timeout) => waiting(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(opened.into_values().collect()),
+    }
+}
+
+/// Opens one layer, and waits until it is verified.
+fn open_one(
+    source: &LayerSource,
+    blob: BlobId,
+    options: &OpenOptions,
+    observer: &Arc<Observer>,
+    turns: &Arc<Turns>,
+) -> Result<OpenedLayer> {
+    let name: Arc<str> = source.name.as_str().into();
+    let spool = turns.of_layer(options.spool.clone());
+    let index = source
+        .index
+        .as_ref()
+        .map(|index| Arc::new(Deferred::new(index)));
+    let mut options = options.clone();
+    options.spool.clone_from(&spool.maker);
+    options.index = index.clone().map(|index| -> Arc<dyn KeepIndex> { index });
+    let opened = open_driver(source, blob, &mut options, observer);
+    // The error of a layer that is not what it should be comes first.
+    let verified = verify(source).and(opened);
+    let (found, fs, note) = verified.map_err(|error| error.in_image(&name))?;
+    if let Some(index) = index {
+        index.keep();
+    }
+    let metadata = Arc::clone(&found.opened.metadata);
+    if options.engine.large_blocks {
+        metadata.set_ranges(fs.metadata_layout().ranges().to_vec());
+    }
+    let layer = Layer {
+        name,
+        fs,
+        image: found.opened.part,
+        note,
+    };
+    Ok((layer, metadata))
+}
+
+/// The index of a layer that may not be verified yet: it is kept only later.
+struct Deferred {
+    index: Arc<dyn KeepIndex>,
+    made: Mutex<Option<Vec<u8>>>,
+}
+
+impl Deferred {
+    fn new(index: &Arc<dyn KeepIndex>) -> Self {
+        Self {
+            index: Arc::clone(index),
+            made: Mutex::default(),
+        }
+    }
+
+    /// Keeps what was made: the layer is verified.
+    fn keep(&self) {
+        if let Some(made) = self.made.lock().unpoisoned().take() {
+            self.index.store(&made);
+        }
+    }
+}
+
+impl KeepIndex for Deferred {
+    fn load(&self, most: u64) -> Option<Vec<u8>> {
+        self.index.load(most)
+    }
+
+    fn is_kept(&self) -> bool {
+        self.index.is_kept()
+    }
+
+    fn store(&self, index: &[u8]) {
+        *self.made.lock().unpoisoned() = Some(index.to_vec());
+    }
+}
+
+type OpenedDriver = (FoundImage, Arc<dyn FileSystem>, Option<&'static str>);
+
+/// Waits until all of a layer was compared with its digest, if it was not before.
+#[cfg(feature = "remote")]
+fn verify(source: &LayerSource) -> Result<()> {
+    match &source.unverified {
+        Some(layer) => whole(layer),
+        None => Ok(()),
+    }
+}
+
+/// Returns at once: there are no servers.
+#[cfg(not(feature = "remote"))]
+fn verify(_source: &LayerSource) -> Result<()> {
+    Ok(())
+}
+
+#[cfg(feature = "remote")]
+fn whole(layer: &forerun_remote::RemoteImage) -> Result<()> {
+    let whole = layer.ensure_whole(&mut || ());
+    whole.map_err(|error| Error::io(0, 0, io::Error::other(error)))
+}
+
+/// Opens the driver of a layer: by its table of contents, if it has one that is trusted. Returns how its bytes are
+/// verified as well.
+#[cfg(feature = "remote")]
+fn open_driver(
+    layer: &LayerSource,
+    blob: BlobId,
+    options: &mut OpenOptions,
+    observer: &Arc<Observer>,
+) -> Result<OpenedDriver> {
+    use crate::layer_source::WHOLE;
+
+    let Some(lazy) = &layer.lazy else {
+        let (found, fs, verified) = open_whole(layer, blob, options, observer)?;
+        let whole = layer.unverified.as_ref().map(|_| WHOLE);
+        return Ok((found, fs, verified.or(whole)));
+    };
+    options.table = Some(lazy.table);
+    let opened = open_whole(layer, blob, options, observer);
+    options.table = None;
+    match opened {
+        Ok((found, fs, verified)) => {
+            lazy.image.fetch_part_ahead(&fs.wanted_ahead());
+            Ok((found, fs, verified))
+        }
+        // The archive itself may be within the limits, or have another form.
+        Err(error @ (Error::Limit { .. } | Error::Unsupported(_))) => {
+            let name = &layer.name;
+            tracing::info!(%error, name, "the table of contents is not used; the layer is fetched whole");
+            whole(&lazy.image)?;
+            let (found, fs, _) = open_whole(layer, blob, options, observer)?;
+            Ok((found, fs, Some(WHOLE)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens the driver of a layer.
+#[cfg(not(feature = "remote"))]
+fn open_driver(
+    layer: &LayerSource,
+    blob: BlobId,
+    options: &mut OpenOptions,
+    observer: &Arc<Observer>,
+) -> Result<OpenedDriver> {
+    open_whole(layer, blob, options, observer)
+}
+
+fn open_whole(
+    layer: &LayerSource,
+    blob: BlobId,
+    options: &OpenOptions,
+    observer: &Arc<Observer>,
+) -> Result<OpenedDriver> {
+    let found = FoundImage::of_blob(&layer.source, blob, options, observer)?;
+    let (cache, observer) = (options.engine.cache / 16, Arc::clone(observer));
+    let fs = found.driver(options, observer, cache, true)?;
+    Ok((found, fs, layer.verified))
+}

@@ -1,0 +1,71 @@
+//! One of several images that are shown as one tree, before it is open.
+
+use std::sync::Arc;
+
+use forerun_io::ReadAt;
+use forerun_vfs::KeepIndex;
+
+/// How a layer is verified whose digest was compared before its first byte was used.
+#[cfg(feature = "remote")]
+pub const WHOLE: &str = "verified as a whole";
+/// How a layer is verified that is read by a kept index.
+#[cfg(feature = "remote")]
+pub const BY_INDEX: &str = "each part verified by a kept index";
+/// How a layer is verified that is read by a table of contents.
+#[cfg(feature = "remote")]
+pub const BY_CONTENTS: &str = "each part verified by its table of contents";
+
+/// One of several images that are opened as one tree.
+pub struct LayerSource {
+    /// Its name in errors.
+    pub name: String,
+    /// The image, or archive.
+    pub source: Arc<dyn ReadAt>,
+    /// Keeps the index of a compressed archive for the next opening.
+    pub index: Option<Arc<dyn KeepIndex>>,
+    /// How its bytes are verified, for reports.
+    pub verified: Option<&'static str>,
+    /// The table of contents by which it is read: then parts of it are fetched when they are wanted.
+    #[cfg(feature = "remote")]
+    pub lazy: Option<LazyLayer>,
+    /// The same layer, where it is not verified yet: it is read as it comes, and the image is open once all of it
+    /// was compared with its digest.
+    #[cfg(feature = "remote")]
+    pub unverified: Option<Arc<forerun_remote::RemoteImage>>,
+}
+
+/// A layer at a server that is read by a table of contents.
+#[cfg(feature = "remote")]
+#[derive(Clone, Debug)]
+pub struct LazyLayer {
+    /// The table.
+    pub table: forerun_vfs::ProvenTable,
+    /// The layer.
+    pub image: Arc<forerun_remote::RemoteImage>,
+}
+
+impl std::fmt::Debug for LayerSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LayerSource")
+            .field("name", &self.name)
+            .field("len", &self.source.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl LayerSource {
+    /// Creates one without an index.
+    #[must_use]
+    pub fn new(name: impl Into<String>, source: Arc<dyn ReadAt>) -> Self {
+        Self {
+            name: name.into(),
+            source,
+            index: None,
+            verified: None,
+            #[cfg(feature = "remote")]
+            lazy: None,
+            #[cfg(feature = "remote")]
+            unverified: None,
+        }
+    }
+}

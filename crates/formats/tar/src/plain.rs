@@ -1,0 +1,59 @@
+//! Archives that are not compressed: the headers are read once, in order, and data is skipped.
+
+use forerun_io::{ReadAt, u64_from};
+use forerun_vfs::{Error, KeepIndex, OpenWith, Result};
+
+use crate::index::{Index, Pass, Progress};
+use crate::kept::Recorder;
+
+/// Reads an archive whose first bytes, a header or fewer, are `head`, and has its index kept. In a rescue, it ends where
+/// it is damaged.
+///
+/// # Errors
+/// `Corrupt` with the offset of a header, `Unsupported`, `Limit`, `Io`.
+pub fn read(
+    source: &dyn ReadAt,
+    head: &[u8],
+    with: &OpenWith,
+    keep: Option<&dyn KeepIndex>,
+) -> Result<Index> {
+    let len = source.len();
+    let mut pass = Pass::new(&with.limits, with.is_layer);
+    let mut recorder = Recorder::new(keep.is_some(), &with.limits);
+    let damage = match run(&mut pass, source, head, &mut recorder) {
+        Ok(()) => None,
+        Err(error @ Error::Corrupt(_)) if with.rescue => Some(error),
+        Err(error) => return Err(error),
+    };
+    if let Some(keep) = keep {
+        recorder.keep(keep, None, len, None);
+    }
+    let mut index = pass.finish(damage);
+    index.facts.len = index.facts.len.min(len);
+    Ok(index)
+}
+
+fn run(pass: &mut Pass, source: &dyn ReadAt, head: &[u8], recorder: &mut Recorder) -> Result<()> {
+    let source_len = source.len();
+    let mut bytes = Vec::new();
+    loop {
+        let (at, len) = pass.wants();
+        let end = at.saturating_add(u64_from(len));
+        if end > source_len {
+            return pass.end_of_source(source_len);
+        }
+        if at == 0 && head.len() == len {
+            bytes.clear();
+            bytes.extend_from_slice(head);
+        } else {
+            bytes.resize(len, 0);
+            let read = source.read_exact_at(at, &mut bytes);
+            read.map_err(|error| Error::io(at, len, error))?;
+        }
+        let progress = pass.take(&bytes, source_len)?;
+        recorder.record(&bytes);
+        if progress == Progress::Ended {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Container images whose layers have no tables: fetched whole once, and then read by the indexes that were kept.
+
+use std::fs;
+
+use forerun_testkit::require;
+use forerun_testkit_servers::fault_proxy::{Fault, FaultProxy};
+use forerun_testkit_servers::{Auth, DockerRegistry};
+use serde_json::Value;
+
+use crate::common::place::{Place, noise};
+use crate::containers::{STORE, run};
+
+/// A container image behind a proxy: a layer of gzip, a plain one and one of Zstandard.
+struct Stored {
+    place: Place,
+    proxy: FaultProxy,
+    name: String,
+    /// Bytes of all layers.
+    all: u64,
+    _registry: DockerRegistry,
+}
+
+/// The cost of a command.
+#[derive(Debug)]
+struct Cost {
+    fetched: u64,
+    again: u64,
+    requests: u64,
+}
+
+impl Stored {
+    /// Returns nothing where a program is missing.
+    fn new() -> Option<Self> {
+        let registry = DockerRegistry::start(Auth::None)?;
+        let programs = ["python3", "zstd"].map(require::program);
+        if programs.contains(&None) {
+            return None;
+        }
+        let place = Place::new();
+        let bytes = noise(12 << 20);
+        let write = |name: &str, part: std::ops::Range<usize>| {
+            let path = place.path(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, &bytes[part]).unwrap();
+        };
+        write("layer0/lib/a", 0..3 << 20);
+        write("layer0/lib/b", 3 << 20..6 << 20);
+        write("layer0/lib/c", 6 << 20..8 << 20);
+        write("layer0/lib/small", 100..200);
+        write("layer1/opt/a", 8 << 20..10 << 20);
+        write("layer1/opt/b", 10 << 20..12 << 20);
+        write("layer1/opt/small", 300..400);
+        write("layer2/etc/small", 500..600);
+        let repository = format!("http://{}/v2/app", registry.authority());
+        assert!(run(
+            "python3",
+            &["-c", STORE, &repository],
+            &place.path(".")
+        ));
+        let proxy = FaultProxy::start(&registry.authority());
+        let name = format!("oci://{}/app:1", proxy.authority());
+        let mut stored = Self {
+            place,
+            proxy,
+            name,
+            all: 0,
+            _registry: registry,
+        };
+        let (_, cost) = stored.run(&["cat", &stored.name, "/etc/small"]);
+        stored.all = cost.fetched;
+        assert!((12 << 20..13 << 20).contains(&stored.all), "{cost:?}");
+        Some(stored)
+    }
+
+    /// Runs a command, and returns its output and what it cost for all layers.
+    fn run(&self, arguments: &[&str]) -> (Vec<u8>, Cost) {
+        let ran = self
+            .place
+            .run(&[arguments, &["--stats", "--json"]].concat());
+        assert_eq!(ran.code, Some(0), "{arguments:?}: {}", ran.stderr);
+        let remotes = ran.stderr.lines().filter_map(|line| {
+            let value: Value = serde_json::from_str(line).ok()?;
+            value.get("remote").cloned()
+        });
+        let remotes: Vec<Value> = remotes.collect();
+        assert_eq!(remotes.len(), 3, "{}", ran.stderr);
+        let sum = |field: &str| {
+            let fields = remotes.iter().map(|remote| remote[field].as_u64().unwrap());
+            fields.sum()
+        };
+        let cost = Cost {
+            fetched: sum("fetched_bytes"),
+            again: sum("refetched_bytes"),
+            requests: sum("requests"),
+        };
+        (ran.stdout, cost)
+    }
+
+    /// Drops the layers from the cache, and keeps their indexes.
+    fn drop_layers(&self) {
+        self.place.run(&["cache", "gc", "-q", "--to", "0"]).ok();
+    }
+}
+
+#[test]
+fn what_the_cache_dropped_is_fetched_again_part_by_part() {
+    let Some(stored) = Stored::new() else {
+        return;
+    };
+    let (name, all) = (&*stored.name, stored.all);
+    let (_, cost) = stored.run(&["ls", "-lR", name]);
+    assert_eq!(cost.requests, 0, "all is here: {cost:?}");
+    stored.drop_layers();
+    // The tree is known without a byte of the layers.
+    let (_, cost) = stored.run(&["ls", "-lR", name]);
+    assert_eq!(cost.requests, 0, "{cost:?}");
+    let mut fetched = 0;
+    for (path, bytes) in [
+        ("/opt/small", 300..400),
+        ("/etc/small", 500..600),
+        ("/lib/small", 100..200),
+    ] {
+        let (read, cost) = stored.run(&["cat", name, path]);
+        assert_eq!(read, &noise(600)[bytes], "{path}");
+        assert_eq!(cost.again, 0);
+        fetched += cost.fetched;
+    }
+    assert!(fetched * 2 < all, "{fetched} of {all}");
+    let info = stored.place.run(&["info", "--json", name]).ok().json();
+    let described = info["details"]["lowest first"].as_str().unwrap();
+    let by_index = described.matches("each part verified by a kept index");
+    assert_eq!(by_index.count(), 3, "{described}");
+    // All of it is right, and comes once.
+    let (_, cost) = stored.run(&["check", "--require-verified", name]);
+    assert_eq!(cost.again, 0);
+    assert!(fetched + cost.fetched <= all, "{cost:?} of {all}");
+    let read = stored.place.run(&["cat", name, "/opt/b"]).ok();
+    assert!(read.stdout == noise(12 << 20)[10 << 20..]);
+}
+
+#[test]
+fn bytes_that_are_not_those_of_the_index_are_an_error_and_not_kept() {
+    let Some(stored) = Stored::new() else {
+        return;
+    };
+    let name = &*stored.name;
+    stored.drop_layers();
+    let wrong = Fault::WrongBytes { offset: 0, len: 9 };
+    stored.proxy.faults(move |request| {
+        let is_layer = request.path.contains("/blobs/");
+        is_layer.then_some(wrong.clone())
+    });
+    let ran = stored
+        .place
+        .run(&["cat", "--retries", "1", "--timeout", "2", name, "/lib/b"]);
+    assert_ne!(ran.code, Some(0));
+    assert!(ran.stderr.contains("sha256:"), "{}", ran.stderr);
+    // Files that begin where nothing was altered may have come, and no byte is wrong.
+    assert!(noise(6 << 20)[3 << 20..].starts_with(&ran.stdout));
+    stored.proxy.clear_faults();
+    let read = stored.place.run(&["cat", name, "/lib/b"]).ok();
+    assert!(read.stdout == noise(6 << 20)[3 << 20..]);
+}
+
+#[test]
+fn a_layer_that_is_not_what_it_should_be_leaves_no_index() {
+    let Some(stored) = Stored::new() else {
+        return;
+    };
+    let name = &*stored.name;
+    let cache = stored.place.path("cache");
+    // A process that failed may have left files that have no name yet.
+    let indexes = || {
+        let files = fs::read_dir(cache.join("forerun/v1/indexes")).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| !name.starts_with('.')).count()
+    };
+    assert_eq!(indexes(), 6, "two for each layer");
+    fs::remove_dir_all(&cache).unwrap();
+    // Within a file: the archive can be read, and so an index can be made of it.
+    let wrong = Fault::WrongBytes {
+        offset: 1_000_000,
+        len: 1,
+    };
+    stored.proxy.faults(move |request| {
+        let is_layer = request.path.contains("/blobs/") && request.range.is_some();
+        is_layer.then_some(wrong.clone())
+    });
+    for _ in 0..2 {
+        let ran = stored.place.run(&["ls", "--retries", "1", name]);
+        assert_ne!(ran.code, Some(0));
+        assert_eq!(ran.text(), "");
+        assert!(ran.stderr.contains("sha256:"), "{}", ran.stderr);
+    }
+    // That of the layer that is too short to be altered.
+    assert!(indexes() <= 2, "{}", indexes());
+    stored.proxy.clear_faults();
+    stored.place.run(&["ls", name]).ok();
+    assert_eq!(indexes(), 6);
+}

@@ -75,6 +75,7 @@ fn source(layer: Arc<RemoteImage>, how: How) -> LayerSource {
         Identity::Root(_) | Identity::Version { .. } => layer.place().to_string(),
     };
     let mut source = LayerSource::new(name, Arc::<RemoteImage>::clone(&layer));
+    source.server = Some(Arc::clone(&layer));
     match how {
         How::Contents(table) => {
             source.verified = Some(BY_CONTENTS);
@@ -89,7 +90,7 @@ fn source(layer: Arc<RemoteImage>, how: How) -> LayerSource {
         }
         How::Whole(index) => {
             source.index = index;
-            source.unverified = Some(layer);
+            source.is_unverified = true;
         }
     }
     source

@@ -158,7 +158,7 @@ type OpenedDriver = (FoundImage, Arc<dyn FileSystem>, Option<&'static str>);
 /// Waits until all of a layer was compared with its digest, if it was not before.
 #[cfg(feature = "remote")]
 fn verify(source: &LayerSource) -> Result<()> {
-    match &source.unverified {
+    match source.server.as_ref().filter(|_| source.is_unverified) {
         Some(layer) => whole(layer),
         None => Ok(()),
     }
@@ -189,7 +189,7 @@ fn open_driver(
 
     let Some(lazy) = &layer.lazy else {
         let (found, fs, verified) = open_whole(layer, blob, options, observer)?;
-        let whole = layer.unverified.as_ref().map(|_| WHOLE);
+        let whole = layer.is_unverified.then_some(WHOLE);
         return Ok((found, fs, verified.or(whole)));
     };
     options.table = Some(lazy.table);

@@ -28,10 +28,13 @@ pub struct LayerSource {
     /// The table of contents by which it is read: then parts of it are fetched when they are wanted.
     #[cfg(feature = "remote")]
     pub lazy: Option<LazyLayer>,
-    /// The same layer, where it is not verified yet: it is read as it comes, and the image is open once all of it
+    /// The same layer, where it is at a server.
+    #[cfg(feature = "remote")]
+    pub server: Option<Arc<forerun_remote::RemoteImage>>,
+    /// Whether the layer at a server is not verified yet: it is read as it comes, and the image is open once all of it
     /// was compared with its digest.
     #[cfg(feature = "remote")]
-    pub unverified: Option<Arc<forerun_remote::RemoteImage>>,
+    pub is_unverified: bool,
 }
 
 /// A layer at a server that is read by a table of contents.
@@ -65,7 +68,9 @@ impl LayerSource {
             #[cfg(feature = "remote")]
             lazy: None,
             #[cfg(feature = "remote")]
-            unverified: None,
+            server: None,
+            #[cfg(feature = "remote")]
+            is_unverified: false,
         }
     }
 }

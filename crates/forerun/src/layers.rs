@@ -38,6 +38,10 @@ pub fn open(
     let mut of_layer = options.clone();
     of_layer.engine.cache = (options.engine.cache / count.max(1)).max(LEAST_CACHE * 16);
     let opened = each_layer::open(&sources, &of_layer, &observer, waiting)?;
+    #[cfg(feature = "remote")]
+    for layer in sources.iter().filter_map(|source| source.server.as_ref()) {
+        layer.begin_recording();
+    }
     let (layers, metadata): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
     let images: Vec<_> = layers
         .iter()

@@ -2,7 +2,8 @@
 //! in the next.
 //!
 //! A list is a text: a header line, the image and its chunk size, and then the chunks in the order of
-//! their first touch, one number or one ascending run `first-last` a line.
+//! their first touch, one number or one ascending run `first-last` a line. The lists of several images, as of the
+//! layers of a container image, follow each other in one text.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -73,12 +74,45 @@ impl AccessList {
         text
     }
 
+    /// Reads the lists of several images, or of one.
+    ///
+    /// # Errors
+    /// [`CacheError::List`] with the line that is wrong.
+    pub fn parse_all(text: &[u8]) -> Result<Vec<Self>> {
+        let (mut lists, mut begin, mut before) = (Vec::new(), 0, 0);
+        let (mut at, mut lines) = (0, 0);
+        for line in text.split_inclusive(|&byte| byte == b'\n') {
+            if at > begin && line.trim_ascii_end() == HEAD.as_bytes() {
+                lists.push(Self::parse_at(
+                    text.get(begin..at).unwrap_or_default(),
+                    before,
+                )?);
+                (begin, before) = (at, lines);
+            }
+            at = at.saturating_add(line.len());
+            lines += 1;
+        }
+        lists.push(Self::parse_at(
+            text.get(begin..).unwrap_or_default(),
+            before,
+        )?);
+        Ok(lists)
+    }
+
     /// Reads a list. Chunks that come twice count where they come first.
     ///
     /// # Errors
     /// [`CacheError::List`] with the line that is wrong.
     pub fn parse(text: &[u8]) -> Result<Self> {
-        let refuse = |line, reason| Err(CacheError::List { line, reason });
+        Self::parse_at(text, 0)
+    }
+
+    /// Reads a list that has `before` lines before it.
+    fn parse_at(text: &[u8], before: usize) -> Result<Self> {
+        let refuse = |line: usize, reason| {
+            let line = line.saturating_add(before);
+            Err(CacheError::List { line, reason })
+        };
         if text.len() > LIMIT {
             return refuse(1, "the list is longer than 64 MiB");
         }
@@ -199,6 +233,25 @@ mod tests {
             "forerun access list 1\nimage: sha256:x\nchunk: 1024\n4-5\n0\n6-8\n1\n87-99\n";
         assert_eq!(text, expected);
         assert_eq!(AccessList::parse(text.as_bytes()).unwrap(), list);
+    }
+
+    #[test]
+    fn lists_of_several_images_follow_each_other() {
+        let one = "forerun access list 1\nimage: x\nchunk: 1024\n4-5\n0\n";
+        let two = "forerun access list 1\nimage: y\nchunk: 4096\n";
+        let lists = AccessList::parse_all(format!("{one}{two}{one}").as_bytes()).unwrap();
+        let images: Vec<_> = lists.iter().map(|list| &*list.identity).collect();
+        assert_eq!(images, ["x", "y", "x"]);
+        assert_eq!(lists[0].to_text(), one);
+        assert_eq!(lists[1].to_text(), two);
+        let line = |text: String| match AccessList::parse_all(text.as_bytes()) {
+            Err(CacheError::List { line, .. }) => line,
+            other => panic!("{text:?}: {other:?}"),
+        };
+        assert_eq!(line(String::new()), 1);
+        assert_eq!(line(format!("{one}{two}x\n{one}")), 9);
+        assert_eq!(line(format!("{one}forerun access list 1\n{two}")), 7);
+        assert_eq!(line(format!("x\n{one}")), 1);
     }
 
     #[test]

@@ -39,6 +39,10 @@ const NAME: &str = "a reference";
 
 /// Parses bytes as each of the texts that the cache keeps.
 pub fn texts(bytes: &[u8]) {
+    if let Ok(lists) = AccessList::parse_all(bytes) {
+        let text: String = lists.iter().map(AccessList::to_text).collect();
+        assert_eq!(AccessList::parse_all(text.as_bytes()).ok(), Some(lists));
+    }
     if let Ok(list) = AccessList::parse(bytes) {
         assert_eq!(
             AccessList::parse(list.to_text().as_bytes()).ok(),

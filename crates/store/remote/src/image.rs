@@ -1,16 +1,16 @@
 //! A remote image as a source.
 
-use std::io::{self, Write};
+use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forerun_cache::{AccessList, AccessRecorder, CachedBlob, ReadData};
-use forerun_io::{FileSource, Observer, OutputFile, Pattern, ReadAt, past_end, u64_from, wait};
+use forerun_cache::{AccessList, CachedBlob, ReadData};
+use forerun_io::{FileSource, Observer, Pattern, ReadAt, past_end, u64_from, wait};
 
 use crate::fetch::{Fetcher, Patience};
 use crate::outage::Outage;
+use crate::record::Recorder;
 use crate::scheduler::{Pending, Scheduler};
 use crate::stats::Counters;
 use crate::tuning::REPEATED_WAIT;
@@ -50,12 +50,6 @@ pub struct RemoteImage {
     pub(crate) local: FileSource,
     pub(crate) memory: Option<FromMemory>,
     pub(crate) outage: Outage,
-}
-
-/// The chunks that were touched, and the file that they are written to.
-pub(crate) struct Recorder {
-    pub(crate) touched: AccessRecorder,
-    pub(crate) path: PathBuf,
 }
 
 impl std::fmt::Debug for RemoteImage {
@@ -207,22 +201,24 @@ impl RemoteImage {
     /// Returns the chunks that were touched so far, if they are recorded.
     #[must_use]
     pub fn accesses(&self) -> Option<AccessList> {
-        self.recorder
-            .as_ref()
-            .map(|recorder| recorder.touched.list())
+        self.recorder.as_ref().map(Recorder::list)
     }
 
-    /// Writes the chunks that were touched so far to the file of the options. Dropping the image does so
-    /// too.
+    /// Records the chunks that are touched from now on, if the options say so: for a layer, of which opening reads
+    /// more than its users want.
+    pub fn begin_recording(&self) {
+        if let Some(recorder) = &self.recorder {
+            recorder.begin();
+        }
+    }
+
+    /// Writes the chunks that were touched so far, and those of the other layers of its image, to the file of the
+    /// options. Dropping the last of them does so too.
     ///
     /// # Errors
     /// Those of writing the file.
     pub fn save_accesses(&self) -> io::Result<()> {
-        let Some(recorder) = &self.recorder else {
-            return Ok(());
-        };
-        let mut file = OutputFile::Replace.open(&recorder.path)?;
-        file.write_all(recorder.touched.list().to_text().as_bytes())
+        self.recorder.as_ref().map_or(Ok(()), Recorder::save)
     }
 
     /// Reads credentials again, and gives servers that failed a new chance.
@@ -472,7 +468,7 @@ impl RemoteImage {
             return Ok(());
         }
         if let Some(recorder) = &self.recorder {
-            recorder.touched.touch(&bytes);
+            recorder.touch(&bytes);
         }
         if !self.blob.read_if_present_by(reader, offset, out)? {
             return self.fetch(&bytes, out);
@@ -490,9 +486,6 @@ impl RemoteImage {
 
 impl Drop for RemoteImage {
     fn drop(&mut self) {
-        if let Err(error) = self.save_accesses() {
-            tracing::warn!(%error, "the access list could not be written");
-        }
         self.blob.remove_temporary();
     }
 }

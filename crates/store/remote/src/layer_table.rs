@@ -10,6 +10,7 @@ use std::sync::Arc;
 use forerun_cache::{ChunkTable, Digest, Geometry, IndexSlot, TableTrust, VerifiedTable};
 use forerun_io::MemorySource;
 
+use crate::record::Listing;
 use crate::{RemoteError, Result};
 
 /// The place where the digests of the chunks of one layer are kept.
@@ -53,6 +54,8 @@ pub struct LayerFacts {
     pub table: Option<(ChunkTable, TableTrust)>,
     /// The place for a table that is made here.
     pub keep: Option<LayerTable>,
+    /// Its access lists; nothing for an image that is no layer.
+    pub listing: Option<Listing>,
 }
 
 impl LayerFacts {
@@ -66,6 +69,7 @@ impl LayerFacts {
             Ok(keep) => Self {
                 table: keep.load().map(|table| (table, TableTrust::Made)),
                 keep: Some(keep),
+                listing: None,
             },
             Err(error) => {
                 tracing::debug!(%error, "the digests of the chunks of a layer are not kept");

@@ -4,16 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forerun_cache::{
-    AccessList, AccessRecorder, BlobSpec, Cache, CacheError, CacheOptions, ChunkTable,
+    AccessList, BlobSpec, Cache, CacheError, CacheOptions, CachedBlob, ChunkTable,
 };
 use forerun_cache::{Geometry, TableTrust, VerifiedTable};
 use forerun_io::FileSource;
 
 use crate::fetch::{Fetcher, Patience};
-use crate::image::{Recorder, RemoteImage};
+use crate::image::RemoteImage;
 use crate::layer_table::{self, LayerFacts};
 use crate::memory;
 use crate::outage::Outage;
+use crate::record::{self, Listing, RecordFile};
 use crate::resolve::{self, Resolved, ResolvedName};
 use crate::scheduler::{Scheduler, Work};
 use crate::spool::Room;
@@ -81,8 +82,7 @@ pub enum Opened {
 /// layers is fetched yet.
 ///
 /// # Errors
-/// Those of [`open`]. [`RemoteError::Refused`] for an access list, or a record of one, of a container image: a
-/// list is of one image.
+/// Those of [`open`].
 pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened> {
     let cache = cache(options)?;
     let found = match options.offline {
@@ -107,12 +107,7 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
         }
         Resolution::Layers(layers) => layers,
     };
-    if options.record.is_some() || matches!(options.prefetch, Prefetch::List(_)) {
-        return Err(RemoteError::Refused {
-            place: reference.place(),
-            reason: "an access list is of one image, and this one has layers".to_owned(),
-        });
-    }
+    let (lists, record) = (record::prefetched(options)?, RecordFile::of(options));
     let is_new = layers.iter().all(|layer| layer.memory.is_none());
     let layouts: Vec<Layout> = layers.iter().map(|layer| layer.layout.clone()).collect();
     let mut opened: HashMap<String, Arc<RemoteImage>> = HashMap::new();
@@ -124,7 +119,14 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
             Some(image) => Arc::clone(image),
             None => {
                 let layer = by_digest(reference, &resolved.layout);
-                let facts = facts_of_layer(&resolved, options);
+                let listing = Listing {
+                    list: record::find(&lists, &identity),
+                    record: record.clone(),
+                };
+                let facts = LayerFacts {
+                    listing: Some(listing),
+                    ..facts_of_layer(&resolved, options)
+                };
                 start_using(&cache, &layer, resolved, options, facts)?
             }
         };
@@ -234,8 +236,7 @@ fn start_using(
             how.download = DownloadReport::default();
         }
         download::download(cache, &layout, &image, &how)?;
-        let list = list(options)?;
-        start(&image, options, list);
+        start(&image, options, None);
     }
     // Only now: the image is in use and is not evicted.
     if let Err(error) = cache.tidy() {
@@ -286,16 +287,21 @@ fn assemble(
         is_spooled: _,
     } = resolved;
     let counters = Arc::new(Counters::default());
-    let patience = Patience {
-        timeout: options.timeout,
-        stall: options.stall,
-        retries: options.retries,
-    };
+    let patience = patience(options);
+    let LayerFacts {
+        table,
+        keep,
+        listing,
+    } = of_layer;
+    let is_layer = listing.is_some();
     // Read before anything is fetched, so that a bad list fails early.
-    let list = list(options)?;
+    let identity = layout.identity.to_string();
+    let Listing { list, record } = match listing {
+        Some(listing) => listing,
+        None => Listing::of_image(options, &identity)?,
+    };
     let is_sent_whole = layout.is_sent_whole();
     let chunk_size = chunk_size.unwrap_or(options.chunk_len);
-    let LayerFacts { table, keep } = of_layer;
     let patient = (patience, &counters);
     let (blob, table) = cached(cache, &layout, chunk_size, patient, table)?;
     let geometry = blob.geometry();
@@ -317,14 +323,11 @@ fn assemble(
         counters: Arc::clone(&counters),
         registry,
     })?;
-    let recorder = options.record.clone().map(|path| Recorder {
-        touched: AccessRecorder::new(&layout.identity.to_string(), geometry),
-        path,
-    });
-    let local = blob.data_file().try_clone().and_then(FileSource::from_file);
-    let local = local.map_err(|error| RemoteError::Cache {
-        reason: error.to_string(),
-    })?;
+    let recorder = record.map(|file| file.recorder(&identity, geometry));
+    if let Some(recorder) = recorder.as_ref().filter(|_| !is_layer) {
+        recorder.begin();
+    }
+    let local = data_file(&blob)?;
     let image = Arc::new(RemoteImage {
         reference: reference.cloned(),
         place: layout.place,
@@ -348,12 +351,20 @@ fn assemble(
     Ok(image)
 }
 
-/// Reads the access list that `options` name.
-fn list(options: &RemoteOptions) -> Result<Option<AccessList>> {
-    match &options.prefetch {
-        Prefetch::List(path) => access_list(path).map(Some),
-        Prefetch::None | Prefetch::All => Ok(None),
+const fn patience(options: &RemoteOptions) -> Patience {
+    Patience {
+        timeout: options.timeout,
+        stall: options.stall,
+        retries: options.retries,
     }
+}
+
+/// Opens the data file of a blob once more, for hints to the kernel.
+fn data_file(blob: &CachedBlob) -> Result<FileSource> {
+    let file = blob.data_file().try_clone().and_then(FileSource::from_file);
+    file.map_err(|error| RemoteError::Cache {
+        reason: error.to_string(),
+    })
 }
 
 /// Starts what `options` ask for before the first read.
@@ -389,7 +400,7 @@ fn cached(
     mut chunk_size: u32,
     (patience, counters): (Patience, &Arc<Counters>),
     of_layer: Option<(ChunkTable, TableTrust)>,
-) -> Result<(Arc<forerun_cache::CachedBlob>, Option<Arc<TableSource>>)> {
+) -> Result<(Arc<CachedBlob>, Option<Arc<TableSource>>)> {
     let mut source = None;
     let (mut table, mut trust) = (None, TableTrust::Proven);
     if let Some((made, trusted)) = of_layer {
@@ -423,19 +434,6 @@ fn cached(
         temporary: layout.is_unversioned(),
     });
     Ok((blob.map_err(|error| cache_error(&error))?, source))
-}
-
-/// Reads an access list.
-///
-/// # Errors
-/// [`RemoteError::Reference`] saying why it cannot be read, or which line of it is wrong.
-pub fn access_list(path: &std::path::Path) -> Result<AccessList> {
-    let bad = |reason: String| RemoteError::Reference {
-        text: path.display().to_string(),
-        reason,
-    };
-    let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
-    AccessList::parse(&text).map_err(|error| bad(error.to_string()))
 }
 
 fn cache_error(error: &CacheError) -> RemoteError {

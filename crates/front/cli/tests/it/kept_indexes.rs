@@ -198,3 +198,53 @@ fn a_layer_that_is_not_what_it_should_be_leaves_no_index() {
     stored.place.run(&["ls", name]).ok();
     assert_eq!(indexes(), 6);
 }
+
+#[test]
+fn a_list_of_what_was_read_is_prefetched_layer_by_layer() {
+    let Some(stored) = Stored::new() else {
+        return;
+    };
+    let (place, name) = (&stored.place, &*stored.name);
+    if !require::fuse() {
+        return;
+    }
+    fs::remove_dir_all(place.path("cache")).unwrap();
+    // Opening reads all, which is not recorded.
+    place.run(&["mount", "--record", "list", name, "mnt"]).ok();
+    let read = fs::read(place.path("mnt/lib/c")).unwrap();
+    assert!(read == noise(8 << 20)[6 << 20..]);
+    let read = fs::read(place.path("mnt/opt/small")).unwrap();
+    assert_eq!(read, &noise(400)[300..]);
+    place.run(&["umount", "mnt"]).ok();
+    let list = fs::read_to_string(place.path("list")).unwrap();
+    assert_eq!(list.matches("image: blob sha256:").count(), 3, "{list}");
+    stored.drop_layers();
+    place
+        .run(&["mount", "--prefetch", "list", name, "mnt"])
+        .ok();
+    let fetched = || {
+        let status = place.run(&["status", "-q", "--json"]).ok().json();
+        let layers = status[0]["remote_layers"].as_array().unwrap();
+        let local = |layer: &Value| layer["local_bytes"].as_u64().unwrap();
+        layers.iter().map(local).sum::<u64>()
+    };
+    forerun_testkit::eventually("what the list names", || fetched() > 2 << 20);
+    // That is here without a server, and the rest was not fetched.
+    stored.proxy.faults(|_| Some(Fault::ResetBeforeHead));
+    let read = fs::read(place.path("mnt/lib/c")).unwrap();
+    assert!(read == noise(8 << 20)[6 << 20..]);
+    let read = fs::read(place.path("mnt/opt/small")).unwrap();
+    assert_eq!(read, &noise(400)[300..]);
+    let all = fetched();
+    place.run(&["umount", "mnt"]).ok();
+    assert!(all * 2 < stored.all, "{all}");
+    // A list of other layers names nothing here.
+    stored.proxy.clear_faults();
+    stored.drop_layers();
+    let other = list.replace("image: blob sha256:", "image: blob sha256:0");
+    fs::write(place.path("other"), other).unwrap();
+    let (_, cost) = stored.run(&["ls", "--prefetch", "other", name]);
+    assert_eq!(cost.requests, 0, "{cost:?}");
+    let ran = place.run(&["ls", "--prefetch", "layer0/lib/small", name]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+}

@@ -1,0 +1,151 @@
+//! Access lists as files: those that are recorded, of one image or of the layers of one, and those that are prefetched.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use forerun_cache::{AccessList, AccessRecorder, Geometry};
+use forerun_io::{OutputFile, Unpoisoned};
+
+use crate::{Prefetch, RemoteError, RemoteOptions, Result};
+
+/// The file that lists are recorded in.
+pub struct RecordFile {
+    path: PathBuf,
+    recorders: Mutex<Vec<Arc<AccessRecorder>>>,
+    /// Images that are still open.
+    open: AtomicUsize,
+}
+
+/// Records the chunks of one image that are touched.
+pub struct Recorder {
+    touched: Arc<AccessRecorder>,
+    file: Arc<RecordFile>,
+    /// Opening a layer reads all of it, perhaps: what is read then is not recorded.
+    is_begun: AtomicBool,
+}
+
+impl RecordFile {
+    /// Makes the file that the options name, which is written later.
+    pub fn of(options: &RemoteOptions) -> Option<Arc<Self>> {
+        let path = options.record.clone()?;
+        Some(Arc::new(Self {
+            path,
+            recorders: Mutex::default(),
+            open: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Begins a list.
+    pub fn recorder(self: &Arc<Self>, identity: &str, geometry: Geometry) -> Recorder {
+        self.open.fetch_add(1, Ordering::AcqRel);
+        let touched = Arc::new(AccessRecorder::new(identity, geometry));
+        self.recorders
+            .lock()
+            .unpoisoned()
+            .push(Arc::clone(&touched));
+        Recorder {
+            touched,
+            file: Arc::clone(self),
+            is_begun: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Recorder {
+    /// Records from now on.
+    pub fn begin(&self) {
+        self.is_begun.store(true, Ordering::Release);
+    }
+
+    /// Records the chunks of a read.
+    pub fn touch(&self, bytes: &std::ops::Range<u64>) {
+        if self.is_begun.load(Ordering::Acquire) {
+            self.touched.touch(bytes);
+        }
+    }
+
+    /// Returns the list so far.
+    pub fn list(&self) -> AccessList {
+        self.touched.list()
+    }
+
+    /// Writes all lists of the file.
+    pub fn save(&self) -> io::Result<()> {
+        let mut file = OutputFile::Replace.open(&self.file.path)?;
+        for recorder in &*self.file.recorders.lock().unpoisoned() {
+            file.write_all(recorder.list().to_text().as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // Once for all images of the file: there may be many.
+        if self.file.open.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Err(error) = self.save()
+        {
+            tracing::warn!(%error, "the access list could not be written");
+        }
+    }
+}
+
+/// Reads an access list.
+///
+/// # Errors
+/// [`RemoteError::Reference`] saying why it cannot be read, or which line of it is wrong.
+pub fn access_list(path: &Path) -> Result<AccessList> {
+    read(path, AccessList::parse)
+}
+
+/// Reads the access lists that the options name.
+///
+/// # Errors
+/// As [`access_list`].
+pub fn prefetched(options: &RemoteOptions) -> Result<Vec<AccessList>> {
+    match &options.prefetch {
+        Prefetch::List(path) => read(path, AccessList::parse_all),
+        Prefetch::None | Prefetch::All => Ok(Vec::new()),
+    }
+}
+
+/// Returns the list of the image of this identity.
+pub fn find(lists: &[AccessList], identity: &str) -> Option<AccessList> {
+    lists.iter().find(|list| list.identity == identity).cloned()
+}
+
+/// The access lists of one image: the one to prefetch, and the one to record.
+#[derive(Default)]
+pub struct Listing {
+    /// The list to prefetch.
+    pub list: Option<AccessList>,
+    /// The file to record one in.
+    pub record: Option<Arc<RecordFile>>,
+}
+
+impl Listing {
+    /// Returns that of an image which is no layer. A file with one list is that of any version of the image.
+    ///
+    /// # Errors
+    /// As [`access_list`].
+    pub fn of_image(options: &RemoteOptions, identity: &str) -> Result<Self> {
+        let mut lists = prefetched(options)?;
+        let list = match lists.len() {
+            1 => lists.pop(),
+            _ => find(&lists, identity),
+        };
+        let record = RecordFile::of(options);
+        Ok(Self { list, record })
+    }
+}
+
+fn read<T>(path: &Path, parse: impl Fn(&[u8]) -> forerun_cache::Result<T>) -> Result<T> {
+    let bad = |reason: String| RemoteError::Reference {
+        text: path.display().to_string(),
+        reason,
+    };
+    let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
+    parse(&text).map_err(|error| bad(error.to_string()))
+}

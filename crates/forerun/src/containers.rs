@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use forerun_io::ReadAt as _;
-use forerun_remote::{Identity, LayerContents, RemoteImage, RemoteOptions};
+use forerun_cache::AccessList;
+use forerun_io::{ReadAt as _, u64_from};
+use forerun_remote::{Identity, ImageIndex, LayerContents, LayerIndex, RemoteImage, RemoteOptions};
 use forerun_vfs::{KeepIndex, ProvenTable, TablePlace};
 
-use crate::layer_source::{BY_CONTENTS, BY_INDEX, LayerSource, LazyLayer};
+use crate::layer_source::{BY_CONTENTS, BY_INDEX, BY_NAMED_INDEX, LayerSource, LazyLayer};
 
 /// Bytes at the end of a layer with a footer that are fetched at once: most tables of contents fit.
 const TAIL: u64 = 256 << 10;
@@ -30,7 +31,7 @@ pub fn container_layers(
             let how = How::of(&layer, options);
             match &how {
                 How::Contents(table) => fetch_table(&layer, table),
-                How::Index(_) => {}
+                How::Index(_) | How::Named(_) => {}
                 How::Whole(_) => layer.prefetch_all(),
             }
             (layer, how)
@@ -48,6 +49,8 @@ enum How {
     Contents(ProvenTable),
     /// By an index that was made when it was verified as a whole.
     Index(Arc<dyn KeepIndex>),
+    /// By an index from elsewhere, which the caller vouches for.
+    Named(Arc<dyn KeepIndex>),
     /// Once all of it is here and was verified. Its index has a place.
     Whole(Option<Arc<dyn KeepIndex>>),
 }
@@ -56,6 +59,9 @@ impl How {
     fn of(layer: &RemoteImage, options: &RemoteOptions) -> Self {
         if let Some(table) = table(layer) {
             return Self::Contents(table);
+        }
+        if let Some(archive) = layer.named_index().filter(|_| cfg!(feature = "tar")) {
+            return Self::Named(Arc::new(NamedIndex(Arc::clone(archive))));
         }
         let index = match layer.identity() {
             Identity::Blob(digest) => kept_index(&digest.to_string(), options),
@@ -88,6 +94,10 @@ fn source(layer: Arc<RemoteImage>, how: How) -> LayerSource {
             source.verified = Some(BY_INDEX);
             source.index = Some(index);
         }
+        How::Named(index) => {
+            source.verified = Some(BY_NAMED_INDEX);
+            source.index = Some(index);
+        }
         How::Whole(index) => {
             source.index = index;
             source.is_unverified = true;
@@ -118,6 +128,52 @@ fn table(layer: &RemoteImage) -> Option<ProvenTable> {
             },
         },
     })
+}
+
+/// An index from elsewhere. None is kept in its place: that of a layer which is not verified as a whole would be
+/// no better.
+struct NamedIndex(Arc<[u8]>);
+
+impl KeepIndex for NamedIndex {
+    fn load(&self, most: u64) -> Option<Vec<u8>> {
+        (u64_from(self.0.len()) <= most).then(|| self.0.to_vec())
+    }
+
+    fn store(&self, _index: &[u8]) {}
+}
+
+/// Returns the indexes that the cache has of layers, with the lists of what is read of them first. Layers whose index
+/// is not kept are left out, as are those with tables of contents.
+///
+/// # Errors
+/// Errors of the cache.
+pub fn image_index(
+    layers: &[Arc<RemoteImage>],
+    lists: &[AccessList],
+    options: &RemoteOptions,
+) -> std::io::Result<ImageIndex> {
+    let mut index = ImageIndex::default();
+    for layer in layers {
+        let Identity::Blob(digest) = *layer.identity() else {
+            continue;
+        };
+        if index.layers.iter().any(|known| known.digest == digest) {
+            continue;
+        }
+        let archive = kept_index(&digest.to_string(), options);
+        let archive = archive.and_then(|archive| archive.load(u64::MAX));
+        if let (Some(archive), Some(table)) = (archive, layer.made_table()?) {
+            let identity = layer.identity().to_string();
+            let mut lists = lists.iter();
+            index.layers.push(LayerIndex {
+                digest,
+                table,
+                archive,
+                accesses: lists.find(|list| list.identity == identity).cloned(),
+            });
+        }
+    }
+    Ok(index)
 }
 
 /// Begins to fetch the table of a layer, so that those of several layers come together.

@@ -11,6 +11,9 @@ pub const WHOLE: &str = "verified as a whole";
 /// How a layer is verified that is read by a kept index.
 #[cfg(feature = "remote")]
 pub const BY_INDEX: &str = "each part verified by a kept index";
+/// How a layer is verified that is read by an index in a file.
+#[cfg(feature = "remote")]
+pub const BY_NAMED_INDEX: &str = "each part compared with the index in a file";
 /// How a layer is verified that is read by a table of contents.
 #[cfg(feature = "remote")]
 pub const BY_CONTENTS: &str = "each part verified by its table of contents";

@@ -115,7 +115,7 @@ pub mod build {
 }
 
 #[cfg(feature = "remote")]
-pub use containers::container_layers;
+pub use containers::{container_layers, image_index};
 pub use contents::contents;
 pub use entries::{DirEntry, ReadDir, Walk};
 pub use error::{Cause, Error, Result};

@@ -7,7 +7,8 @@ use forerun_io::{Limits, ReadAt, u64_from};
 use forerun_spans::{Compression, IndexOptions};
 use forerun_vfs::{
     BlobId, BlobName, Device, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem,
-    FileType, KeepIndex, Metadata, NodeId, OpenWith, Place, Problem, Region, Result, VolumeInfo, read_head,
+    FileType, KeepIndex, Metadata, NodeId, OpenWith, Place, Problem, Region, Result, VolumeInfo,
+    read_head,
 };
 
 use crate::header::BLOCK;

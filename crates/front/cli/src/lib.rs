@@ -165,6 +165,7 @@ fn run(context: &Context, command: &Command) -> Result {
         Command::Pack(args) => commands::pack::run(context, args),
         Command::Push(args) => commands::push::run(context, args),
         Command::Pull(args) => commands::pull::run(context, args),
+        Command::Index(args) => commands::index::run(context, args),
         Command::Status(args) => commands::status::run(context, args),
         Command::Restart(args) => commands::restart::run(context, args),
         Command::Convert(args) => commands::convert::run(context, args),

@@ -315,15 +315,14 @@ impl PreparedImage {
             match (self.file, remote::reference(&self.args.image)?) {
                 (Some(file), _) => (Arc::new(file), self.options),
                 (None, Some(reference)) => {
-                    let source = match fetch::open_all(context, &reference, remote)
-                        .map_err(named)?
-                    {
-                        Opened::Image(source) => source,
-                        Opened::Layers(layers) => {
-                            let layers = forerun::container_layers(layers, &remote.options());
-                            return Ok(Sources::Layers(layers, self.options));
-                        }
-                    };
+                    let source =
+                        match fetch::open_all(context, &reference, remote).map_err(named)? {
+                            Opened::Image(source) => source,
+                            Opened::Layers(layers) => {
+                                let layers = forerun::container_layers(layers, &remote.options());
+                                return Ok(Sources::Layers(layers, self.options));
+                            }
+                        };
                     let args = partition::place(&self.args, &*source).map_err(named)?;
                     let mut options = args.open_options();
                     options.spool = self.options.spool;

@@ -40,6 +40,8 @@ pub struct RemoteImage {
     pub(crate) identity: Identity,
     pub(crate) format: Option<String>,
     pub(crate) contents: Option<LayerContents>,
+    /// The index of the archive, from a file that the caller named.
+    pub(crate) archive: Option<Arc<[u8]>>,
     pub(crate) blob: Arc<CachedBlob>,
     pub(crate) scheduler: Scheduler,
     pub(crate) counters: Arc<Counters>,

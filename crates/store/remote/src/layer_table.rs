@@ -11,7 +11,7 @@ use forerun_cache::{ChunkTable, Digest, Geometry, IndexSlot, TableTrust, Verifie
 use forerun_io::MemorySource;
 
 use crate::record::Listing;
-use crate::{RemoteError, Result};
+use crate::{LayerIndex, RemoteError, Result};
 
 /// The place where the digests of the chunks of one layer are kept.
 pub struct LayerTable {
@@ -56,6 +56,8 @@ pub struct LayerFacts {
     pub keep: Option<LayerTable>,
     /// Its access lists; nothing for an image that is no layer.
     pub listing: Option<Listing>,
+    /// The index of the archive that belongs to a table from elsewhere.
+    pub archive: Option<Arc<[u8]>>,
 }
 
 impl LayerFacts {
@@ -69,13 +71,24 @@ impl LayerFacts {
             Ok(keep) => Self {
                 table: keep.load().map(|table| (table, TableTrust::Made)),
                 keep: Some(keep),
-                listing: None,
+                ..Self::default()
             },
             Err(error) => {
                 tracing::debug!(%error, "the digests of the chunks of a layer are not kept");
                 Self::default()
             }
         }
+    }
+}
+
+impl LayerFacts {
+    /// Uses an index from elsewhere, unless there is one of ours.
+    pub fn or_named(mut self, index: Option<&LayerIndex>) -> Self {
+        if let Some(index) = index.filter(|_| self.table.is_none()) {
+            self.table = Some((index.table.clone(), TableTrust::Claimed));
+            self.archive = Some(index.archive.as_slice().into());
+        }
+        self
     }
 }
 

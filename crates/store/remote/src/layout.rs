@@ -28,6 +28,16 @@ pub enum Identity {
     },
 }
 
+impl Identity {
+    /// Returns the digest of all its bytes, if it is named by that.
+    pub(crate) const fn digest(&self) -> Option<Digest> {
+        match self {
+            Self::Blob(digest) => Some(*digest),
+            Self::Root(_) | Self::Version { .. } => None,
+        }
+    }
+}
+
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

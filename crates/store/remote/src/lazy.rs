@@ -1,6 +1,9 @@
 //! Images of which parts are used before all is here, by a table of contents.
 
 use std::ops::Range;
+use std::sync::Arc;
+
+use forerun_cache::{ChunkTable, TableTrust};
 
 use crate::image::RemoteImage;
 use crate::{Identity, LayerContents, Readahead};
@@ -17,8 +20,9 @@ impl RemoteImage {
     pub(crate) fn verified_by(&self) -> Option<&'static str> {
         match (&self.identity, &self.contents) {
             (Identity::Root(_), _) => Some("chunks"),
-            (_, _) if self.verifies_chunks() => Some("chunks"),
+            (_, _) if self.blob.trust() == TableTrust::Made => Some("chunks"),
             (_, _) if self.blob.is_verified() => Some("whole"),
+            (_, _) if self.verifies_chunks() => Some("index"),
             (_, Some(_)) => Some("contents"),
             (_, None) => None,
         }
@@ -28,6 +32,30 @@ impl RemoteImage {
     #[must_use]
     pub fn verifies_chunks(&self) -> bool {
         self.blob.table().is_some()
+    }
+
+    /// Returns the index of the archive that it is, from the file of indexes that the caller named: one that belongs to
+    /// its digests of chunks.
+    #[must_use]
+    pub fn named_index(&self) -> Option<&Arc<[u8]>> {
+        self.archive.as_ref()
+    }
+
+    /// Returns its digests of chunks, if they were made here, of bytes that had its digest.
+    ///
+    /// # Errors
+    /// Errors of a table that does not fit itself.
+    pub fn made_table(&self) -> std::io::Result<Option<ChunkTable>> {
+        let made = self.blob.table();
+        let Some(table) = made.filter(|_| self.blob.trust() == TableTrust::Made) else {
+            return Ok(None);
+        };
+        let geometry = table.geometry();
+        let mut digests = Vec::new();
+        for chunk in 0..geometry.chunks() {
+            digests.extend(table.digest(chunk)?.0);
+        }
+        Ok(ChunkTable::of_digests(geometry, &digests))
     }
 
     /// Fetches a part in the background, before all else that no reader waits for.

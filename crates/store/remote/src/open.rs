@@ -21,8 +21,8 @@ use crate::spool::Room;
 use crate::stats::Counters;
 use crate::table::TableSource;
 use crate::{
-    DownloadReport, Identity, Layout, Origin, Prefetch, Reference, RemoteBlob, RemoteError,
-    RemoteOptions, Result, download, runtime, unmeasured,
+    DownloadReport, Identity, ImageIndex, Layout, Origin, Prefetch, Reference, RemoteBlob,
+    RemoteError, RemoteOptions, Result, download, runtime, unmeasured,
 };
 
 /// Opens the image that `reference` names. Asks its servers for its layout only. Where they do not
@@ -108,6 +108,9 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
         Resolution::Layers(layers) => layers,
     };
     let (lists, record) = (record::prefetched(options)?, RecordFile::of(options));
+    let index = options.layer_index.as_ref();
+    let index = index.filter(|_| !options.require_verified);
+    let index = index.map(|path| ImageIndex::read(path)).transpose()?;
     let is_new = layers.iter().all(|layer| layer.memory.is_none());
     let layouts: Vec<Layout> = layers.iter().map(|layer| layer.layout.clone()).collect();
     let mut opened: HashMap<String, Arc<RemoteImage>> = HashMap::new();
@@ -119,14 +122,11 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
             Some(image) => Arc::clone(image),
             None => {
                 let layer = by_digest(reference, &resolved.layout);
-                let listing = Listing {
-                    list: record::find(&lists, &identity),
+                let (mut facts, ahead) = facts_of_layer(&resolved, options, index.as_ref());
+                facts.listing = Some(Listing {
+                    list: record::find(&lists, &identity).or(ahead),
                     record: record.clone(),
-                };
-                let facts = LayerFacts {
-                    listing: Some(listing),
-                    ..facts_of_layer(&resolved, options)
-                };
+                });
                 start_using(&cache, &layer, resolved, options, facts)?
             }
         };
@@ -170,8 +170,13 @@ fn by_digest(reference: &Reference, layout: &Layout) -> Reference {
     }
 }
 
-/// Looks up what the cache has kept of a layer without a table of contents.
-fn facts_of_layer(layer: &Resolved, options: &RemoteOptions) -> LayerFacts {
+/// Looks up what the cache has kept of a layer without a table of contents, and what an index from elsewhere has of it:
+/// with the list of what is read first.
+fn facts_of_layer(
+    layer: &Resolved,
+    options: &RemoteOptions,
+    index: Option<&ImageIndex>,
+) -> (LayerFacts, Option<AccessList>) {
     let size = layer.chunk_size.unwrap_or(options.chunk_len);
     let geometry = Geometry::new(layer.layout.len, size);
     match (&layer.layout, options.cache_dir(), geometry) {
@@ -183,8 +188,13 @@ fn facts_of_layer(layer: &Resolved, options: &RemoteOptions) -> LayerFacts {
             },
             Some(cache),
             Ok(geometry),
-        ) => LayerFacts::kept(&cache, *digest, geometry),
-        _ => LayerFacts::default(),
+        ) => {
+            let index = index.and_then(|index| index.layer(*digest, geometry));
+            let facts = LayerFacts::kept(&cache, *digest, geometry).or_named(index);
+            let ahead = index.and_then(|index| index.accesses.clone());
+            (facts, ahead.filter(|_| options.prefetch == Prefetch::None))
+        }
+        _ => (LayerFacts::default(), None),
     }
 }
 
@@ -292,6 +302,7 @@ fn assemble(
         table,
         keep,
         listing,
+        archive,
     } = of_layer;
     let is_layer = listing.is_some();
     // Read before anything is fetched, so that a bad list fails early.
@@ -305,17 +316,13 @@ fn assemble(
     let patient = (patience, &counters);
     let (blob, table) = cached(cache, &layout, chunk_size, patient, table)?;
     let geometry = blob.geometry();
-    let digest = match layout.identity {
-        Identity::Blob(digest) => Some(digest),
-        Identity::Root(_) | Identity::Version { .. } => None,
-    };
     let chunk_len = geometry.chunk_size();
     let scheduler = Scheduler::new(Work {
         place: layout.place.clone(),
         blob: Arc::clone(&blob),
         fetcher: Fetcher::new(layout.parts, chunk_len, patience, Arc::clone(&counters)),
         table,
-        digest,
+        digest: layout.identity.digest(),
         keep,
         requests: options.requests,
         window: options.window,
@@ -334,6 +341,7 @@ fn assemble(
         identity: layout.identity,
         format: layout.format,
         contents: layout.contents,
+        archive,
         blob,
         scheduler,
         counters,

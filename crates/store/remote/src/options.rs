@@ -92,6 +92,9 @@ pub struct RemoteOptions {
     pub prefetch: Prefetch,
     /// File that the order of touched chunks is written to.
     pub record: Option<PathBuf>,
+    /// A file of indexes of layers, which the caller vouches for: layers that have no index of their own are read by it.
+    /// Not used with [`require_verified`](Self::require_verified).
+    pub layer_index: Option<PathBuf>,
     /// Longest window that is read ahead of one reader, in bytes; up to two are in flight at a time. It
     /// should be bandwidth times round trip, which is 8 MiB at 100 MB/s and 80 ms.
     pub window: u64,
@@ -125,6 +128,7 @@ impl Default for RemoteOptions {
             readahead: Readahead::default(),
             prefetch: Prefetch::default(),
             record: None,
+            layer_index: None,
             window: 8 << 20,
             registry: RegistryOptions::default(),
             chunk_len: 64 << 10,
@@ -173,6 +177,7 @@ impl RemoteOptions {
         if let Prefetch::List(file) = &self.prefetch {
             reads.push(file.clone());
         }
+        reads.extend(self.layer_index.clone());
         reads
     }
 }

@@ -100,13 +100,21 @@ pub fn access_list(path: &Path) -> Result<AccessList> {
     read(path, AccessList::parse)
 }
 
+/// Reads the access lists of several images, or of one.
+///
+/// # Errors
+/// As [`access_list`].
+pub fn access_lists(path: &Path) -> Result<Vec<AccessList>> {
+    read(path, AccessList::parse_all)
+}
+
 /// Reads the access lists that the options name.
 ///
 /// # Errors
 /// As [`access_list`].
 pub fn prefetched(options: &RemoteOptions) -> Result<Vec<AccessList>> {
     match &options.prefetch {
-        Prefetch::List(path) => read(path, AccessList::parse_all),
+        Prefetch::List(path) => access_lists(path),
         Prefetch::None | Prefetch::All => Ok(Vec::new()),
     }
 }

@@ -44,6 +44,10 @@ pub struct RemoteArgs {
     /// Fetch before the first read: none (default), all, or what the access list in a file says
     #[arg(help_heading = "Images at servers", long, value_name = "none|all|FILE")]
     pub prefetch: Option<PathBuf>,
+    /// Read layers of a container image that the cache has no index of by those in this file, which forerun index
+    /// made. They are trusted: name no file that others could have changed
+    #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "require_verified")]
+    pub layer_index: Option<PathBuf>,
     /// Write to this file which chunks are used, in the order of their first use, for --prefetch
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<PathBuf>,
@@ -126,6 +130,7 @@ impl RemoteArgs {
             Some(word) if word == Path::new("all") => Prefetch::All,
             Some(file) => Prefetch::List(absolute(file)),
         };
+        options.layer_index = self.layer_index.as_deref().map(absolute);
         options.record = self.record.as_deref().map(absolute);
         options
     }

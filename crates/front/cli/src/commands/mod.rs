@@ -12,6 +12,7 @@ pub mod dump;
 pub mod extract;
 pub mod gc;
 pub mod help;
+pub mod index;
 pub mod info;
 pub mod label;
 pub mod ls;

@@ -28,6 +28,7 @@ const COMMANDS: &[&str] = &[
     "mkfs",
     "push",
     "pull",
+    "index",
     "cache",
     "check",
     "diff",

@@ -9,6 +9,7 @@ use url::Url;
 
 use super::artifact;
 use super::manifest::{self, Document};
+use crate::ImageIndex;
 use crate::facts::{self, Facts, Shape};
 use crate::layout::MAX_PARTS;
 
@@ -115,6 +116,16 @@ pub fn remembered(bytes: &[u8]) -> bool {
             assert!(error.to_string().len() < 1024);
             false
         }
+    }
+}
+
+/// Reads `bytes` as a file of indexes of layers: as one, and as what the digest in it is of.
+pub fn layer_indexes(bytes: &[u8]) {
+    let _refused = ImageIndex::decode(bytes);
+    if let Ok(index) = ImageIndex::decode_body(bytes)
+        && let Ok(encoded) = index.encode()
+    {
+        assert_eq!(ImageIndex::decode(&encoded), Ok(index));
     }
 }
 

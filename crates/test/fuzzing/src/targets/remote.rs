@@ -6,11 +6,12 @@ use super::Made;
 
 pub use fuzzing::texts;
 
-/// Takes bytes as a registry's manifest, index or configuration of an image, and as what the cache
-/// remembers of one.
+/// Takes bytes as a registry's manifest, index or configuration of an image, as what the cache
+/// remembers of one, and as indexes of its layers.
 pub fn documents(bytes: &[u8]) {
     fuzzing::documents(bytes);
     let _sound = fuzzing::remembered(bytes);
+    fuzzing::layer_indexes(bytes);
 }
 
 pub fn document_seeds() -> Made {

@@ -1,7 +1,6 @@
 //! Opens the layers of an image, several at once: each is read as it comes from a server, and decoded meanwhile.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -11,7 +10,9 @@ use forerun_engine::MetadataSource;
 use forerun_io::wait::{self, Stop};
 use forerun_io::{BlobId, MemoryLimit, Observer, Unpoisoned as _, saturating_usize};
 use forerun_layers::Layer;
-use forerun_vfs::{Error, FileSystem, KeepIndex, Result};
+#[cfg(feature = "remote")]
+use forerun_vfs::Error;
+use forerun_vfs::{FileSystem, KeepIndex, Result};
 
 use crate::layer_source::LayerSource;
 use crate::opened::FoundImage;
@@ -173,7 +174,7 @@ fn verify(_source: &LayerSource) -> Result<()> {
 #[cfg(feature = "remote")]
 fn whole(layer: &forerun_remote::RemoteImage) -> Result<()> {
     let whole = layer.ensure_whole(&mut || ());
-    whole.map_err(|error| Error::io(0, 0, io::Error::other(error)))
+    whole.map_err(|error| Error::io(0, 0, std::io::Error::other(error)))
 }
 
 /// Opens the driver of a layer: by its table of contents, if it has one that is trusted. Returns how its bytes are

@@ -7,7 +7,7 @@
 //! - A lock of ours is taken with the interpreter's lock held and given back before that is released, or the
 //!   other way round; no lock is held across both. So no two threads wait for each other, and no process is forked
 //!   while another thread holds one of the first kind.
-//! - A process that was forked shares no thread with its parent. What it finds open, it opens anew ([`handle`]),
+//! - A process that was forked shares no thread with its parent. What it finds open, it opens anew (`handle.rs`),
 //!   and it never drops what the parent's threads work with.
 
 mod contents;

@@ -76,6 +76,8 @@ mod kept;
 mod known_digests;
 mod layer_source;
 mod layers;
+#[cfg(feature = "write")]
+mod levels;
 mod locking;
 pub mod locks;
 #[cfg(feature = "write")]
@@ -158,6 +160,8 @@ pub use kept::KeptIndex;
 pub use layer_source::LayerSource;
 #[cfg(feature = "remote")]
 pub use layer_source::LazyLayer;
+#[cfg(feature = "write")]
+pub use levels::compressor_level;
 pub use locking::Locking;
 pub use locks::InUse;
 #[cfg(all(feature = "remote", feature = "tar"))]

@@ -53,18 +53,16 @@ impl PackOptions {
     #[cfg(feature = "squashfs")]
     fn squashfs(&self) -> Result<crate::SquashfsOptions, PackError> {
         let name = self.compressor.as_deref().unwrap_or("gzip");
-        let level = |range, default| self.level(name, range, default);
+        let level = || self.level(name);
         let encoding = match name {
             "gzip" => Encoding::Zlib {
-                level: level(1..=9, 9)?,
+                level: level()?,
                 window_bits: 15,
                 strategies: ZlibStrategies::default(),
             },
-            "zstd" => Encoding::Zstd {
-                level: level(1..=22, 15)?,
-            },
+            "zstd" => Encoding::Zstd { level: level()? },
             "lz4" | "lz4hc" | "lzo" | "xz" | "lzma" => {
-                self.no_level(name)?;
+                level()?;
                 match name {
                     "lz4" => Encoding::Lz4 { high: false },
                     "lz4hc" => Encoding::Lz4 { high: true },
@@ -94,22 +92,18 @@ impl PackOptions {
     #[cfg(feature = "erofs")]
     fn erofs(&self) -> Result<crate::ErofsOptions, PackError> {
         let name = self.compressor.as_deref().unwrap_or("none");
-        let level = |range, default| self.level(name, range, default);
+        let level = || self.level(name);
         let defaults = crate::ErofsOptions::default();
         let block_size = self.block_size.unwrap_or(defaults.block_size);
         let encoding = match name {
             "none" | "lz4" => {
-                self.no_level(name)?;
+                level()?;
                 (name == "lz4").then_some(FillEncoding::Lz4)
             }
-            "lz4hc" => Some(FillEncoding::Lz4Hc {
-                level: level(1..=12, 9)?,
-            }),
-            "deflate" => Some(FillEncoding::Deflate {
-                level: level(1..=12, 6)?,
-            }),
+            "lz4hc" => Some(FillEncoding::Lz4Hc { level: level()? }),
+            "deflate" => Some(FillEncoding::Deflate { level: level()? }),
             "zstd" => Some(FillEncoding::Zstd {
-                level: level(1..=22, 3)?,
+                level: level()?,
                 // The most that Linux takes.
                 window_log: 20,
             }),

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forerun_build::{BuildError, ImageOutput, NotKept, Patterns, ScanOptions, Tree, scan};
 use forerun_io::Observer;
 
+use crate::levels::compressor_level;
+
 /// How a directory becomes an image file. The defaults make a SquashFS image as `mksquashfs` does.
 ///
 /// ```
@@ -161,33 +163,9 @@ impl PackOptions {
         PackError::Option(format!("{} has no compressor {name}", self.format))
     }
 
-    /// Returns the level, `default` if not given.
-    #[cfg(any(feature = "squashfs", feature = "erofs"))]
-    pub(crate) fn level(
-        &self,
-        name: &str,
-        range: std::ops::RangeInclusive<u8>,
-        default: u8,
-    ) -> Result<u8, PackError> {
-        match self.level {
-            None => Ok(default),
-            Some(level) if range.contains(&level) => Ok(level),
-            Some(level) => Err(PackError::Option(format!(
-                "level {level}: {name} has levels from {} to {}",
-                range.start(),
-                range.end()
-            ))),
-        }
-    }
-
-    /// Refuses a level where the compressor has none.
-    pub(crate) fn no_level(&self, name: &str) -> Result<(), PackError> {
-        match self.level {
-            None => Ok(()),
-            Some(level) => Err(PackError::Option(format!(
-                "level {level}: {name} has no levels"
-            ))),
-        }
+    /// Returns the level of a compressor, or of a format without compressors.
+    pub(crate) fn level(&self, name: &str) -> Result<u8, PackError> {
+        compressor_level(&self.format, name, self.level).map_err(PackError::Option)
     }
 
     /// Refuses what a format without blocks and compressors has no use for.
@@ -199,7 +177,7 @@ impl PackOptions {
                 "block size {size}: {} has no blocks to choose",
                 self.format
             ))),
-            _ => self.no_level(&self.format),
+            _ => self.level(&self.format).map(drop),
         }
     }
 }

@@ -165,7 +165,7 @@ fn encoding(
     compressor: Compressor,
     cluster_size: u32,
 ) -> Result<Option<FillEncoding>> {
-    let level = |range, default| shared.level(compressor, range, default);
+    let level = || shared.level("erofs", compressor);
     Ok(Some(match compressor {
         Compressor::None => return Ok(None),
         Compressor::Lz4 if shared.level.is_some() => {
@@ -173,22 +173,18 @@ fn encoding(
             return Err(Failure::usage(message));
         }
         Compressor::Lz4 => FillEncoding::Lz4,
-        Compressor::Lz4hc => FillEncoding::Lz4Hc {
-            level: level(1..=12, 9)?,
-        },
+        Compressor::Lz4hc => FillEncoding::Lz4Hc { level: level()? },
         Compressor::Lzma => {
             let (times, range) = DICTIONARY;
             let dictionary = cluster_size.saturating_mul(times);
             FillEncoding::MicroLzma {
-                level: level(0..=9, 6)?,
+                level: level()?,
                 dictionary: dictionary.clamp(*range.start(), *range.end()),
             }
         }
-        Compressor::Deflate => FillEncoding::Deflate {
-            level: level(1..=12, 6)?,
-        },
+        Compressor::Deflate => FillEncoding::Deflate { level: level()? },
         Compressor::Zstd => FillEncoding::Zstd {
-            level: level(1..=22, 3)?,
+            level: level()?,
             // The most that Linux takes.
             window_log: 20,
         },

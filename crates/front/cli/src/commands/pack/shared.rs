@@ -95,22 +95,10 @@ impl SharedArgs {
         }
     }
 
-    /// Returns the level for a compressor that has levels.
-    pub fn level(
-        &self,
-        compressor: Compressor,
-        range: std::ops::RangeInclusive<u8>,
-        default: u8,
-    ) -> Result<u8> {
-        match self.level {
-            None => Ok(default),
-            Some(level) if range.contains(&level) => Ok(level),
-            Some(level) => {
-                let (name, min, max) = (compressor.name(), range.start(), range.end());
-                let message = format!("--level {level}: {name} has levels from {min} to {max}");
-                Err(Failure::usage(message))
-            }
-        }
+    /// Returns the level for a compressor of a format.
+    pub fn level(&self, format: &str, compressor: Compressor) -> Result<u8> {
+        let level = forerun::compressor_level(format, compressor.name(), self.level);
+        level.map_err(|message| Failure::usage(format!("--{message}")))
     }
 }
 

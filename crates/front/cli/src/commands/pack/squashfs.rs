@@ -202,7 +202,7 @@ impl SquashfsArgs {
         }
         Ok(match compressor {
             Compressor::Gzip => Encoding::Zlib {
-                level: shared.level(compressor, 1..=9, 9)?,
+                level: shared.level("squashfs", compressor)?,
                 window_bits: self.window.unwrap_or(15),
                 strategies: self.strategies(),
             },
@@ -219,7 +219,7 @@ impl SquashfsArgs {
             Compressor::Lzma => Encoding::Lzma,
             Compressor::Deflate | Compressor::None => return Err(compressor.not_in("squashfs")),
             Compressor::Zstd => Encoding::Zstd {
-                level: shared.level(compressor, 1..=22, 15)?,
+                level: shared.level("squashfs", compressor)?,
             },
         })
     }

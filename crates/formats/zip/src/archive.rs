@@ -7,8 +7,8 @@ use forerun_io::{Limits, ReadAt, saturating_usize};
 use forerun_vfs::{
     BlobId, DecodedLen, EncodedBlock, Error, FileType, NodeId, OpenWith, Padding, Place, Result,
 };
+use libdeflater::crc32;
 
-use crate::crc::crc32;
 use crate::directory::Directory;
 use crate::end::{End, read};
 use crate::error::Check;

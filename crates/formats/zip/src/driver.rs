@@ -8,10 +8,10 @@ use forerun_vfs::{
     BlobId, BlobName, Device, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem,
     FileType, Metadata, MetadataLayout, NodeId, Problem, Region, Result, VolumeInfo,
 };
+use libdeflater::crc32;
 
 use crate::archive::Zip;
 use crate::check;
-use crate::crc::crc32;
 use crate::end::End;
 use crate::error::Check;
 

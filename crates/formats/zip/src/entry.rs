@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use forerun_io::u64_from;
 use forerun_vfs::{FileType, Ownership, Timestamp};
+use libdeflater::crc32;
 use zerocopy::FromBytes;
 
-use crate::crc::crc32;
 use crate::error::{Check, lossy};
 use crate::extra::{Extra, Zip64};
 use crate::method::Method;

@@ -13,7 +13,6 @@ use forerun_vfs::{Format, TailProbe};
 
 mod archive;
 mod check;
-mod crc;
 mod directory;
 mod driver;
 mod end;

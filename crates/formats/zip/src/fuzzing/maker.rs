@@ -4,8 +4,8 @@
 //! give the same archive whatever libraries the workspace uses.
 
 use forerun_io::{saturating_usize, u64_from};
+use libdeflater::crc32;
 
-use crate::crc::crc32;
 use crate::ondisk::{CENTRAL, END, END64, LOCAL, LOCATOR, UTF8};
 
 /// A member of an archive, field by field.

@@ -24,6 +24,16 @@ pub struct Given {
     pub value: Option<OsString>,
 }
 
+/// The reason why a command line is not followed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NotFollowed {
+    /// The usage is asked for.
+    Help,
+    Version,
+    /// The message, to be shown with the usage.
+    Mistake(String),
+}
+
 /// A command line, split up.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Split {

@@ -20,8 +20,13 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::args::Global;
 use crate::called_as::Program;
+use crate::context::Context;
 use crate::error::{Failure, reason};
+use crate::exit::Exit;
+use crate::mount::{self, MountArgs};
+use crate::{log, secrets};
 use mksquashfs::Tool;
 use squashfuse::Level;
 
@@ -52,6 +57,44 @@ pub fn run(program: Program, argv: &[OsString]) -> u8 {
         Program::ErofsFuse => erofs::fuse::run(name, words),
         Program::DumpErofs => erofs::dump::run(name, words),
         Program::Sqfstar => mksquashfs::run(name, words, Tool::Sqfstar),
+    }
+}
+
+/// Begins a run that prints nothing of its own.
+fn begin() -> Context {
+    log::init(0, false, false);
+    secrets::warn();
+    quiet()
+}
+
+fn quiet() -> Context {
+    Context::new(Global {
+        quiet: true,
+        ..Global::default()
+    })
+}
+
+/// Mounts. Returns the exit status, for which `status` has the program's own number.
+fn mount(
+    args: &MountArgs,
+    debug: bool,
+    tell: impl FnOnce(&Failure),
+    status: impl FnOnce(Exit) -> u8,
+) -> u8 {
+    let is_in_background = mount::is_in_background();
+    log::init(debug.into(), false, is_in_background);
+    secrets::warn();
+    let context = quiet();
+    let ended = mount::run(&context, args);
+    let exit = ended.unwrap_or_else(|failure| {
+        tell(&failure);
+        failure.exit
+    });
+    context.finish_remotes();
+    match is_in_background {
+        // The process that waits for this one translates it.
+        true => exit.code(),
+        false => status(exit),
     }
 }
 
@@ -94,4 +137,28 @@ fn in_one_line(failure: &Failure) -> String {
     let path = path.iter().map(|path| format!("{path}: "));
     let place: String = subject.chain(path).collect();
     format!("{place}{}", failure.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::getopt::OptNames;
+
+    /// Checks that docs/compat.md names every option in the section with this title: by all of its names, or by the long
+    /// one where there is one.
+    pub fn documented(title: &str, table: &[OptNames], by_all_names: bool) {
+        let text = include_str!("../../../../../docs/compat.md");
+        let (_, text) = text.split_once(title).unwrap();
+        let text = text.split("\n## ").next().unwrap();
+        for (short, long, _) in table {
+            let names = match (by_all_names, *long) {
+                (false, "") => vec![format!("`-{short}")],
+                (false, long) => vec![format!("--{long}")],
+                (true, long) => vec![format!("`-{short}"), format!("--{long}")],
+            };
+            for name in names {
+                let is_none = name.ends_with('\0') || name == "--";
+                assert!(is_none || text.contains(&name), "{title}: {name}");
+            }
+        }
+    }
 }

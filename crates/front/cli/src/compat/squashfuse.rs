@@ -5,16 +5,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::complain;
 use super::fuse_words::{FuseCall, Refusal, parse};
-use crate::args::{Global, RemoteArgs};
-use crate::context::Context;
 use crate::error::{Failure, reason};
 use crate::exit::Exit;
 use crate::mount::{self, LikeOther, MountArgs};
-use crate::{log, secrets};
 
 /// The version whose options these are.
 const VERSION: &str = "0.5.2";
@@ -74,23 +71,8 @@ pub fn run(name: &OsStr, words: &[OsString], level: Level) -> u8 {
         return code;
     }
     let args = mount_args(name, "squashfs", &call, (image, dir));
-    log::init(call.debug.into(), false, mount::is_in_background());
-    secrets::warn();
-    let context = Context::new(Global {
-        quiet: true,
-        ..Global::default()
-    });
-    let ended = mount::run(&context, &args);
-    let exit = ended.unwrap_or_else(|failure| {
-        tell(&failure, &args);
-        failure.exit
-    });
-    context.finish_remotes();
-    match is_first {
-        true => status(exit, level),
-        // The process that waits for this one translates it.
-        false => exit.code(),
-    }
+    let status = |exit| status(exit, level);
+    super::mount(&args, call.debug, |failure| tell(failure, &args), status)
 }
 
 /// Checks the mountpoint as libfuse does. Returns the exit status where it cannot be one.
@@ -129,22 +111,12 @@ pub fn mount_args(
     MountArgs {
         foreground: call.foreground || call.debug,
         options,
-        via: None,
-        trace: None,
-        metrics: None,
-        log: None,
         format: Some(format.to_string()),
-        partition: None,
-        layers: Vec::new(),
-        remote: RemoteArgs::default(),
-        image: PathBuf::from(image),
-        dir: PathBuf::from(dir),
-        command: Vec::new(),
-        helper: None,
         like: LikeOther {
             permissive: true,
             idle: call.idle,
         },
+        ..MountArgs::new(image, dir)
     }
 }
 

@@ -7,10 +7,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::{HelperCall, LikeOther, MountArgs};
-use crate::args::RemoteArgs;
+use super::{HelperCall, MountArgs};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 
@@ -104,21 +103,9 @@ fn usage() -> Failure {
 
 fn arguments(image: &OsStr, dir: &OsStr, options: Vec<String>, call: HelperCall) -> MountArgs {
     MountArgs {
-        foreground: false,
         options,
-        via: None,
-        trace: None,
-        log: None,
-        metrics: None,
-        format: None,
-        partition: None,
-        command: Vec::new(),
-        remote: RemoteArgs::default(),
-        image: PathBuf::from(image),
-        layers: Vec::new(),
-        dir: PathBuf::from(dir),
         helper: Some(call),
-        like: LikeOther::default(),
+        ..MountArgs::new(image, dir)
     }
 }
 

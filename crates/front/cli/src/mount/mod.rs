@@ -3,6 +3,7 @@
 //! Without `-f` a second process does the work (see [`daemon`]); this one returns when the mount
 //! answers, or with the error.
 
+mod args;
 mod command;
 mod daemon;
 mod handover;
@@ -22,14 +23,11 @@ mod via;
 mod volume;
 mod words;
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use clap::{Args, ValueHint};
 use forerun::remote::RemoteImage;
 use forerun::{Locking, MemoryUse, OutputFile};
 use forerun_fuse::{Channel, Ending, Mount, MountError, MountOptions, Unmounted, Unmounter};
@@ -37,7 +35,7 @@ use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::args::{ImageArgs, LAYERS, LimitArgs, RemoteArgs, SourceArgs, StoreArgs, is_stdin};
+use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs, is_stdin};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
@@ -50,6 +48,7 @@ use reread::Rereading;
 use sandbox::Open;
 use telling::Telling;
 
+pub use args::{HelperCall, LikeOther, MountArgs};
 #[cfg(feature = "snapshotter")]
 pub use daemon::newest_program;
 pub use daemon::{is_in_background, program};
@@ -59,81 +58,6 @@ pub use keeper::run_keeper;
 pub use via::Via;
 pub use words::option_words;
 use words::parse_options;
-
-/// Show an image as a directory
-///
-/// Returns when the mount answers; a process in the background serves it until it is unmounted.
-/// Works as root, without root (through fusermount3), and in a user namespace.
-#[derive(Args, Clone, Debug)]
-#[command(after_help = help::EXAMPLES, after_long_help = help::long_help())]
-pub struct MountArgs {
-    /// Stay in the foreground, and log to standard error
-    #[arg(short, long)]
-    pub foreground: bool,
-    /// Mount options, separated by commas; may be given more than once
-    #[arg(short, long, value_name = "OPTIONS")]
-    pub options: Vec<String>,
-    /// Serve the mount by a process of forerun, or by the kernel's own driver
-    #[arg(long, value_name = "HOW")]
-    pub via: Option<Via>,
-    /// Record each request to the image or device in this file; forerun trace sums it up
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub trace: Option<PathBuf>,
-    /// Serve counters for Prometheus at this address, such as 127.0.0.1:9000
-    #[arg(long, value_name = "ADDR")]
-    pub metrics: Option<String>,
-    /// Append what the serving process has to say to this file
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub log: Option<PathBuf>,
-    /// Open the image as this format, whatever it looks like
-    #[arg(long, value_name = "NAME")]
-    pub format: Option<String>,
-    /// The image is this partition of the file, numbered as `forerun scan` numbers them
-    #[arg(long, value_name = "N")]
-    pub partition: Option<u32>,
-    /// Show several images as one tree, the lowest first, in place of IMAGE
-    #[arg(id = LAYERS, long = "layer", value_name = "IMAGE", value_hint = ValueHint::FilePath, conflicts_with_all = ["format", "partition"])]
-    pub layers: Vec<PathBuf>,
-    #[command(flatten)]
-    pub remote: RemoteArgs,
-    /// File or block device with the image, or where it can be fetched from: https://, s3:// or
-    /// oci:// and a name
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub image: PathBuf,
-    /// The directory to show it on
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub dir: PathBuf,
-    /// Run this command while the image is mounted, and unmount it when the command ends
-    ///
-    /// The exit status is that of the command, or 128 and the number of the signal that ended it; 127 if
-    /// it is not there. SIGINT, SIGTERM and SIGHUP are passed on to it.
-    #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments, conflicts_with = "foreground")]
-    pub command: Vec<OsString>,
-    /// How mount(8) called, if it did.
-    #[arg(skip)]
-    pub helper: Option<HelperCall>,
-    /// How another program would serve the mount, where forerun was called by its name.
-    #[arg(skip)]
-    pub like: LikeOther,
-}
-
-/// Differences for a call by the name of another program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LikeOther {
-    /// `allow_other` does not imply `default_permissions`.
-    pub permissive: bool,
-    /// The time without requests after which a mount that is not in use is taken down.
-    pub idle: Option<Duration>,
-}
-
-/// Differences for a call by mount(8).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HelperCall {
-    /// Do everything but mount.
-    pub fake: bool,
-    /// Unknown mount options are no error.
-    pub sloppy: bool,
-}
 
 /// Mounts. In the foreground this returns when the mount has ended, else when it answers; with a command
 /// when that has ended.

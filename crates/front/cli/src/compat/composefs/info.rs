@@ -9,13 +9,13 @@ use forerun::composefs::measure;
 use forerun::vfs::{FileType, Held};
 use forerun_sandbox::Sandbox;
 
-use super::{DONE, FAILED, print, refuse, tell, version};
-use crate::args::{Global, ImageArgs, SourceArgs};
-use crate::compat::getopt::{OptNames, Takes, split};
+use super::{DONE, FAILED, not_followed, tell};
+use crate::args::{ImageArgs, SourceArgs};
+use crate::compat::begin;
+use crate::compat::getopt::{NotFollowed, OptNames, Takes, split};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::output::Output;
-use crate::{log, secrets};
 
 const PROGRAM: &str = "composefs-info";
 
@@ -62,22 +62,14 @@ struct ComposefsInfo {
     files: Vec<OsString>,
 }
 
-/// The reason why a command line is not followed.
-#[derive(Debug, PartialEq, Eq)]
-enum ComposefsInfoRefusal {
-    Help,
-    Version,
-    Mistake(String),
-}
-
-fn parse(words: &[OsString]) -> std::result::Result<ComposefsInfo, ComposefsInfoRefusal> {
-    let mistake = ComposefsInfoRefusal::Mistake;
+fn parse(words: &[OsString]) -> std::result::Result<ComposefsInfo, NotFollowed> {
+    let mistake = NotFollowed::Mistake;
     let split = split(words, TABLE).map_err(mistake)?;
     let mut basedir = None;
     for given in split.options {
         match TABLE.get(given.index).copied().unwrap_or(TABLE[0]) {
-            ('h', ..) => return Err(ComposefsInfoRefusal::Help),
-            (_, "version", _) => return Err(ComposefsInfoRefusal::Version),
+            ('h', ..) => return Err(NotFollowed::Help),
+            (_, "version", _) => return Err(NotFollowed::Version),
             _ => basedir = given.value.map(PathBuf::from),
         }
     }
@@ -108,16 +100,9 @@ fn parse(words: &[OsString]) -> std::result::Result<ComposefsInfo, ComposefsInfo
 pub fn run(_name: &OsStr, words: &[OsString]) -> u8 {
     let call = match parse(words) {
         Ok(call) => call,
-        Err(ComposefsInfoRefusal::Help) => return print(USAGE),
-        Err(ComposefsInfoRefusal::Version) => return version(PROGRAM),
-        Err(ComposefsInfoRefusal::Mistake(message)) => return refuse(PROGRAM, &message, USAGE),
+        Err(reason) => return not_followed(reason, PROGRAM, USAGE),
     };
-    log::init(0, false, false);
-    secrets::warn();
-    let context = Context::new(Global {
-        quiet: true,
-        ..Global::default()
-    });
+    let context = begin();
     match look(&context, &call) {
         Ok(()) => DONE,
         Err(failure) => {

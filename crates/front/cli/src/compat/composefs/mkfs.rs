@@ -10,16 +10,16 @@ use forerun::vfs::Timestamp;
 use forerun::{ComposefsOptions, Observer, Writer, Written};
 use forerun_sandbox::Sandbox;
 
-use super::{DONE, FAILED, print, refuse, tell, version};
-use crate::args::Global;
-use crate::compat::getopt::{OptNames, Takes, split};
+use super::{DONE, FAILED, not_followed, tell};
+use crate::compat::begin;
+use crate::compat::getopt::{NotFollowed, OptNames, Takes, split};
 use crate::confine::{NAMES, TREES};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::interrupt;
 use crate::output::Output;
 use crate::target::Target;
-use crate::{interrupt, log, secrets};
 
 const PROGRAM: &str = "mkcomposefs";
 
@@ -69,16 +69,8 @@ struct MkComposefs {
     options: ComposefsOptions,
 }
 
-/// The reason why a command line is not followed.
-#[derive(Debug, PartialEq, Eq)]
-enum MkComposefsRefusal {
-    Help,
-    Version,
-    Mistake(String),
-}
-
-fn parse(words: &[OsString]) -> std::result::Result<MkComposefs, MkComposefsRefusal> {
-    let mistake = MkComposefsRefusal::Mistake;
+fn parse(words: &[OsString]) -> std::result::Result<MkComposefs, NotFollowed> {
+    let mistake = NotFollowed::Mistake;
     let split = split(words, TABLE).map_err(mistake)?;
     let mut call = MkComposefs::default();
     let mut only = false;
@@ -91,8 +83,8 @@ fn parse(words: &[OsString]) -> std::result::Result<MkComposefs, MkComposefsRefu
             number.ok_or_else(|| mistake(format!("--{long}: not a number up to {most}")))
         };
         match long {
-            "help" => return Err(MkComposefsRefusal::Help),
-            "version" => return Err(MkComposefsRefusal::Version),
+            "help" => return Err(NotFollowed::Help),
+            "version" => return Err(NotFollowed::Version),
             "digest-store" => call.options.objects = Some(PathBuf::from(value)),
             "print-digest" => call.print_digest = true,
             "print-digest-only" => (call.print_digest, only) = (true, true),
@@ -131,16 +123,9 @@ fn parse(words: &[OsString]) -> std::result::Result<MkComposefs, MkComposefsRefu
 pub fn run(_name: &OsStr, words: &[OsString]) -> u8 {
     let call = match parse(words) {
         Ok(call) => call,
-        Err(MkComposefsRefusal::Help) => return print(USAGE),
-        Err(MkComposefsRefusal::Version) => return version(PROGRAM),
-        Err(MkComposefsRefusal::Mistake(message)) => return refuse(PROGRAM, &message, USAGE),
+        Err(reason) => return not_followed(reason, PROGRAM, USAGE),
     };
-    log::init(0, false, false);
-    secrets::warn();
-    let context = Context::new(Global {
-        quiet: true,
-        ..Global::default()
-    });
+    let context = begin();
     match build(&context, &call) {
         Ok(_) => DONE,
         Err(failure) => {

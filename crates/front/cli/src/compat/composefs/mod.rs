@@ -6,6 +6,7 @@ pub mod mount;
 
 use std::io::{self, Write};
 
+use super::getopt::NotFollowed;
 use super::{complain, in_one_line};
 use crate::error::Failure;
 
@@ -20,12 +21,21 @@ fn tell(program: &str, failure: &Failure) {
     complain(&format!("{program}: {}", in_one_line(failure)));
 }
 
-/// Prints the usage after a mistake. Returns the exit status.
-fn refuse(program: &str, message: &str, usage: &str) -> u8 {
-    complain(&format!("{program}: {message}"));
-    // Without standard error nothing can be told.
-    let _ = io::stderr().write_all(usage.as_bytes());
-    FAILED
+/// Answers a command line that is not followed. Returns the exit status.
+fn not_followed(reason: NotFollowed, program: &str, usage: &str) -> u8 {
+    match reason {
+        NotFollowed::Help => print(usage),
+        NotFollowed::Version => {
+            let forerun = env!("CARGO_PKG_VERSION");
+            print(&format!("{program} {VERSION} (forerun {forerun})\n"))
+        }
+        NotFollowed::Mistake(message) => {
+            complain(&format!("{program}: {message}"));
+            // Without standard error nothing can be told.
+            let _ = io::stderr().write_all(usage.as_bytes());
+            FAILED
+        }
+    }
 }
 
 /// Prints text that was asked for. Returns the exit status.
@@ -33,10 +43,4 @@ fn print(text: &str) -> u8 {
     // Without standard output nothing can be told.
     let _ = io::stdout().write_all(text.as_bytes());
     DONE
-}
-
-/// Prints the version. Returns the exit status.
-fn version(program: &str) -> u8 {
-    let forerun = env!("CARGO_PKG_VERSION");
-    print(&format!("{program} {VERSION} (forerun {forerun})\n"))
 }

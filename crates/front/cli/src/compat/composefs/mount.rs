@@ -1,15 +1,12 @@
 //! `mount.composefs`: mounts of composefs images, as mount(8) and scripts call it.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 
-use super::{DONE, FAILED, print, refuse, tell, version};
-use crate::args::{Global, RemoteArgs};
-use crate::compat::getopt::{OptNames, Takes, split};
-use crate::context::Context;
+use super::{DONE, FAILED, not_followed, tell};
+use crate::compat;
+use crate::compat::getopt::{NotFollowed, OptNames, Takes, split};
 use crate::exit::Exit;
-use crate::mount::{self, LikeOther, MountArgs};
-use crate::{log, secrets};
+use crate::mount::MountArgs;
 
 const PROGRAM: &str = "mount.composefs";
 
@@ -47,22 +44,14 @@ struct ComposefsMount {
     fake: bool,
 }
 
-/// The reason why a command line is not followed.
-#[derive(Debug, PartialEq, Eq)]
-enum ComposefsMountRefusal {
-    Help,
-    Version,
-    Mistake(String),
-}
-
-fn parse(words: &[OsString]) -> Result<ComposefsMount, ComposefsMountRefusal> {
-    let mistake = ComposefsMountRefusal::Mistake;
+fn parse(words: &[OsString]) -> Result<ComposefsMount, NotFollowed> {
+    let mistake = NotFollowed::Mistake;
     let split = split(words, TABLE).map_err(mistake)?;
     let mut call = ComposefsMount::default();
     for given in split.options {
         match TABLE.get(given.index).copied().unwrap_or(TABLE[0]) {
-            ('h', ..) => return Err(ComposefsMountRefusal::Help),
-            (_, "version", _) => return Err(ComposefsMountRefusal::Version),
+            ('h', ..) => return Err(NotFollowed::Help),
+            (_, "version", _) => return Err(NotFollowed::Version),
             ('f', ..) => call.fake = true,
             ('o', ..) => {
                 let value = given.value.unwrap_or_default();
@@ -111,48 +100,25 @@ fn translated(word: &str) -> Result<Option<String>, String> {
 pub fn run(_name: &OsStr, words: &[OsString]) -> u8 {
     let call = match parse(words) {
         Ok(call) => call,
-        Err(ComposefsMountRefusal::Help) => return print(USAGE),
-        Err(ComposefsMountRefusal::Version) => return version(PROGRAM),
-        Err(ComposefsMountRefusal::Mistake(message)) => return refuse(PROGRAM, &message, USAGE),
+        Err(reason) => return not_followed(reason, PROGRAM, USAGE),
     };
     if call.fake {
         return DONE;
     }
     let args = MountArgs {
-        foreground: false,
         options: [vec!["subtype=composefs".to_string()], call.options].concat(),
-        via: None,
-        trace: None,
-        metrics: None,
-        log: None,
         format: Some("composefs".to_string()),
-        partition: None,
-        layers: Vec::new(),
-        remote: RemoteArgs::default(),
-        image: PathBuf::from(call.image),
-        dir: PathBuf::from(call.dir),
-        command: Vec::new(),
-        helper: None,
-        like: LikeOther::default(),
+        ..MountArgs::new(call.image, call.dir)
     };
-    log::init(0, false, mount::is_in_background());
-    secrets::warn();
-    let context = Context::new(Global {
-        quiet: true,
-        ..Global::default()
-    });
-    let ended = mount::run(&context, &args);
-    let exit = ended.unwrap_or_else(|failure| {
-        tell(PROGRAM, &failure);
-        failure.exit
-    });
-    context.finish_remotes();
-    match (mount::is_in_background(), exit) {
-        // The process that waits for this one translates it.
-        (true, exit) => exit.code(),
-        (false, Exit::Ok) => DONE,
-        (false, _) => FAILED,
-    }
+    compat::mount(
+        &args,
+        false,
+        |failure| tell(PROGRAM, failure),
+        |exit| match exit {
+            Exit::Ok => DONE,
+            _ => FAILED,
+        },
+    )
 }
 
 #[cfg(test)]

@@ -11,15 +11,12 @@ use jiff::tz::TimeZone;
 
 use super::stats::percent;
 use super::{image_args, stats, tell, tell_unopened, usage};
-use crate::args::Global;
 use crate::commands::ls::long::mode;
-use crate::compat::complain;
-use crate::compat::getopt::{OptNames, Takes, split};
-use crate::context::Context;
+use crate::compat::getopt::{NotFollowed, OptNames, Takes, split};
+use crate::compat::{begin, complain};
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::{log, secrets};
 
 const DONE: u8 = 0;
 /// Exit statuses of errors: the numbers of the system, negative, as a byte.
@@ -62,16 +59,8 @@ struct DumpErofs {
     list: bool,
 }
 
-/// The reason why a command line is not followed.
-#[derive(Debug, PartialEq, Eq)]
-enum DumpRefusal {
-    Help,
-    Version,
-    Usage(String),
-}
-
-fn parse(name: &str, words: &[OsString]) -> std::result::Result<DumpErofs, DumpRefusal> {
-    let usage = |message: String| DumpRefusal::Usage(message);
+fn parse(name: &str, words: &[OsString]) -> std::result::Result<DumpErofs, NotFollowed> {
+    let usage = |message: String| NotFollowed::Mistake(message);
     let split = split(words, TABLE).map_err(|message| usage(format!("{name}: {message}")))?;
     let mut call = DumpErofs::default();
     for given in split.options {
@@ -79,8 +68,8 @@ fn parse(name: &str, words: &[OsString]) -> std::result::Result<DumpErofs, DumpR
         let value = given.value.unwrap_or_default();
         let number = || value.to_str().and_then(|text| text.parse::<u64>().ok());
         match (short, long) {
-            ('h', _) => return Err(DumpRefusal::Help),
-            ('V', _) => return Err(DumpRefusal::Version),
+            ('h', _) => return Err(NotFollowed::Help),
+            ('V', _) => return Err(NotFollowed::Version),
             ('s', _) => call.superblock = true,
             ('S', _) => call.stats = true,
             ('e', _) => call.extents = true,
@@ -112,22 +101,12 @@ fn parse(name: &str, words: &[OsString]) -> std::result::Result<DumpErofs, DumpR
 pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
     let call = match parse(&name.to_string_lossy(), words) {
         Ok(call) => call,
-        Err(DumpRefusal::Help) => return usage::print(usage::DUMP),
-        Err(DumpRefusal::Version) => return usage::version("dump.erofs"),
-        Err(DumpRefusal::Usage(message)) => {
-            complain(&message);
-            return usage::complain(usage::DUMP, MISTAKE);
-        }
+        Err(reason) => return usage::not_followed(reason, "dump.erofs", usage::DUMP, MISTAKE),
     };
     if (call.list || call.extents) && call.wanted.is_none() {
         return usage::complain(usage::DUMP, DONE);
     }
-    log::init(0, false, false);
-    secrets::warn();
-    let context = Context::new(Global {
-        quiet: true,
-        ..Global::default()
-    });
+    let context = begin();
     let opened = context.open(&image_args(&call.image, &call.devices, call.offset));
     let described = opened.and_then(|image| describe(&call, &image));
     let Err(failure) = described else {
@@ -412,17 +391,8 @@ mod tests {
         assert_eq!(call, Ok(expected));
         for line in [&["--nid=x", "i"][..], &[], &["a", "b"], &["-x", "i"]] {
             let refused = parse("x", &words(line));
-            assert!(matches!(refused, Err(DumpRefusal::Usage(_))), "{line:?}");
+            assert!(matches!(refused, Err(NotFollowed::Mistake(_))), "{line:?}");
         }
-        let text = include_str!("../../../../../../docs/compat.md");
-        let (_, text) = text.split_once("## dump.erofs").unwrap();
-        for (short, long, _) in TABLE {
-            let name = if long.is_empty() {
-                format!("`-{short}")
-            } else {
-                format!("--{long}")
-            };
-            assert!(text.contains(&name), "{name}");
-        }
+        crate::compat::tests::documented("## dump.erofs", TABLE, false);
     }
 }

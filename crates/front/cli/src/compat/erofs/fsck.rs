@@ -8,9 +8,9 @@ use forerun::Image;
 use forerun_export::{CheckOptions, ExtractOptions, Loss, Owners, Selection, check, extract};
 
 use super::{image_args, tell, tell_unopened, usage};
-use crate::args::Global;
 use crate::commands::extract::capabilities;
-use crate::compat::getopt::{OptNames, Takes, split};
+use crate::compat::begin;
+use crate::compat::getopt::{NotFollowed, OptNames, Takes, split};
 use crate::compat::{complain, in_one_line};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
@@ -20,7 +20,6 @@ use crate::output::Output;
 use crate::place::OutputDir;
 use crate::progress::Progress;
 use crate::source::PreparedImage;
-use crate::{log, secrets};
 
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
@@ -65,24 +64,16 @@ struct FsckErofs {
     xattrs: Option<bool>,
 }
 
-/// The reason why a command line is not followed.
-#[derive(Debug, PartialEq, Eq)]
-enum FsckRefusal {
-    Help,
-    Version,
-    Usage(String),
-}
-
-fn parse(name: &str, words: &[OsString]) -> std::result::Result<FsckErofs, FsckRefusal> {
-    let usage = |message: String| FsckRefusal::Usage(message);
+fn parse(name: &str, words: &[OsString]) -> std::result::Result<FsckErofs, NotFollowed> {
+    let usage = |message: String| NotFollowed::Mistake(message);
     let split = split(words, TABLE).map_err(|message| usage(format!("{name}: {message}")))?;
     let mut call = FsckErofs::default();
     for given in split.options {
         let (short, long, _) = TABLE.get(given.index).copied().unwrap_or(TABLE[0]);
         let value = given.value;
         match (short, long) {
-            ('h', _) => return Err(FsckRefusal::Help),
-            ('V', _) => return Err(FsckRefusal::Version),
+            ('h', _) => return Err(NotFollowed::Help),
+            ('V', _) => return Err(NotFollowed::Version),
             ('p', _) => call.ratio = true,
             (_, "device") => call.devices.extend(value),
             (_, "extract") => {
@@ -127,19 +118,9 @@ fn parse(name: &str, words: &[OsString]) -> std::result::Result<FsckErofs, FsckR
 pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
     let call = match parse(&name.to_string_lossy(), words) {
         Ok(call) => call,
-        Err(FsckRefusal::Help) => return usage::print(usage::FSCK),
-        Err(FsckRefusal::Version) => return usage::version("fsck.erofs"),
-        Err(FsckRefusal::Usage(message)) => {
-            complain(&message);
-            return usage::complain(usage::FSCK, FAILED);
-        }
+        Err(reason) => return usage::not_followed(reason, "fsck.erofs", usage::FSCK, FAILED),
     };
-    log::init(0, false, false);
-    secrets::warn();
-    let context = Context::new(Global {
-        quiet: true,
-        ..Global::default()
-    });
+    let context = begin();
     let args = image_args(&call.image, &call.devices, call.offset);
     let opened = context.prepare(&args);
     let done = opened.and_then(|prepared| match &call.dest {
@@ -310,17 +291,8 @@ mod tests {
             &["-q", "i"],
         ] {
             let refused = parse("x", &words(line));
-            assert!(matches!(refused, Err(FsckRefusal::Usage(_))), "{line:?}");
+            assert!(matches!(refused, Err(NotFollowed::Mistake(_))), "{line:?}");
         }
-        let text = include_str!("../../../../../../docs/compat.md");
-        let (_, text) = text.split_once("## fsck.erofs").unwrap();
-        for (short, long, _) in TABLE {
-            let name = if long.is_empty() {
-                format!("`-{short}")
-            } else {
-                format!("--{long}")
-            };
-            assert!(text.contains(&name), "{name}");
-        }
+        crate::compat::tests::documented("## fsck.erofs", TABLE, false);
     }
 }

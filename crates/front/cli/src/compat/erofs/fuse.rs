@@ -4,14 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use super::{tell, tell_unopened, usage};
-use crate::args::Global;
-use crate::compat::complain;
 use crate::compat::fuse_words::{Refusal, parse};
 use crate::compat::squashfuse::mount_args;
-use crate::context::Context;
+use crate::compat::{complain, mount};
+use crate::error::Failure;
 use crate::exit::Exit;
-use crate::mount;
-use crate::{log, secrets};
 
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
@@ -43,27 +40,14 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
         return usage::complain(usage::FUSE, FAILED);
     };
     let args = mount_args(name, "erofs", &call, (image, dir));
-    log::init(call.debug.into(), false, mount::is_in_background());
-    secrets::warn();
-    let context = Context::new(Global {
-        quiet: true,
-        ..Global::default()
-    });
-    let ended = mount::run(&context, &args);
-    let exit = ended.unwrap_or_else(|failure| {
-        match failure.exit {
-            Exit::Source | Exit::Format => tell_unopened(image, &failure),
-            _ => tell(&failure),
-        }
-        failure.exit
-    });
-    context.finish_remotes();
-    match (mount::is_in_background(), exit) {
-        // The process that waits for this one translates it.
-        (true, exit) => exit.code(),
-        (false, Exit::Ok) => DONE,
-        (false, _) => FAILED,
-    }
+    let tell = |failure: &Failure| match failure.exit {
+        Exit::Source | Exit::Format => tell_unopened(image, failure),
+        _ => tell(failure),
+    };
+    mount(&args, call.debug, tell, |exit| match exit {
+        Exit::Ok => DONE,
+        _ => FAILED,
+    })
 }
 
 /// Separates the program's own options, as words for the mount, from those of libfuse.

@@ -17,15 +17,14 @@ use forerun_sandbox::Sandbox;
 
 use super::mkfs_options::{MkErofs, MkErofsRefusal, parse};
 use super::{tell, usage};
-use crate::args::Global;
 use crate::commands::pack::{make, open_tar};
-use crate::compat::complain;
+use crate::compat::{begin, complain};
 use crate::confine::TREES;
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
+use crate::interrupt;
 use crate::target::Target;
-use crate::{interrupt, log, secrets};
 
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
@@ -46,12 +45,7 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
             return FAILED;
         }
     };
-    log::init(0, false, false);
-    secrets::warn();
-    let context = Context::new(Global {
-        quiet: true,
-        ..Global::default()
-    });
+    let context = begin();
     if !call.quiet {
         usage::version("mkfs.erofs");
     }

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 
 use super::VERSION;
+use crate::compat;
+use crate::compat::getopt::NotFollowed;
 
 pub const MKFS: &str = "\
 usage: [options] FILE DIRECTORY
@@ -76,6 +78,18 @@ Mounts the EROFS image IMAGE.
  -o opt,...             mount options, as ro, allow_other or nosuid
  -h, --help, -V, --version
 ";
+
+/// Answers a command line that is not followed. Returns the exit status, which is `mistake` for a mistake.
+pub fn not_followed(reason: NotFollowed, program: &str, usage: &str, mistake: u8) -> u8 {
+    match reason {
+        NotFollowed::Help => print(usage),
+        NotFollowed::Version => version(program),
+        NotFollowed::Mistake(message) => {
+            compat::complain(&message);
+            complain(usage, mistake)
+        }
+    }
+}
 
 /// Prints the usage that was asked for. Returns the exit status.
 pub fn print(text: &str) -> u8 {

@@ -229,6 +229,6 @@ mod tests {
         ] {
             assert!(parse("x", &words(line)).is_err(), "{line:?}");
         }
-        super::super::tests::documented("## fsck.exfat", TABLE);
+        crate::compat::tests::documented("## fsck.exfat", TABLE, true);
     }
 }

@@ -120,6 +120,6 @@ mod tests {
 
     #[test]
     fn every_option_is_documented() {
-        super::super::tests::documented("## exfatlabel", TABLE);
+        crate::compat::tests::documented("## exfatlabel", TABLE, true);
     }
 }

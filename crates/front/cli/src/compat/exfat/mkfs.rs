@@ -187,6 +187,6 @@ mod tests {
         ] {
             assert!(parse("x", &words(line)).is_err(), "{line:?}");
         }
-        super::super::tests::documented("## mkfs.exfat", TABLE);
+        crate::compat::tests::documented("## mkfs.exfat", TABLE, true);
     }
 }

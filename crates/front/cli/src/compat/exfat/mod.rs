@@ -9,24 +9,12 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use super::{complain, in_one_line};
-use crate::args::{Global, ImageArgs, SourceArgs};
-use crate::context::Context;
+use super::{begin, complain, in_one_line};
+use crate::args::{ImageArgs, SourceArgs};
 use crate::error::{Failure, reason};
-use crate::{log, secrets};
 
 /// The version whose options and output these are.
 const VERSION: &str = "1.2.0";
-
-/// Begins a run that prints nothing of its own.
-fn begin() -> Context {
-    log::init(0, false, false);
-    secrets::warn();
-    Context::new(Global {
-        quiet: true,
-        ..Global::default()
-    })
-}
 
 /// Prints the version, as these programs do before anything else.
 fn print_version() {
@@ -74,23 +62,5 @@ fn image_args(device: &OsString) -> ImageArgs {
             ..SourceArgs::default()
         },
         ..ImageArgs::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::compat::getopt::OptNames;
-
-    /// Checks that docs/compat.md names every option in the section with this title.
-    pub fn documented(title: &str, table: &[OptNames]) {
-        let text = include_str!("../../../../../../docs/compat.md");
-        let (_, text) = text.split_once(title).unwrap();
-        let text = text.split("\n## ").next().unwrap();
-        for (short, long, _) in table {
-            for name in [format!("`-{short}"), format!("--{long}")] {
-                let is_none = name.ends_with('\0') || name == "--";
-                assert!(is_none || text.contains(&name), "{title}: {name}");
-            }
-        }
     }
 }

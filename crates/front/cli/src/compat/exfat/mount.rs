@@ -1,16 +1,14 @@
 //! `mount.exfat` and `mount.exfat-fuse`: mounts of exFAT volumes, as mount(8) and scripts call them.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 
-use super::{image_args, print, tell, usage};
-use crate::args::{Global, RemoteArgs};
+use super::{print, tell, usage};
+use crate::compat;
 use crate::compat::complain;
 use crate::compat::getopt::{OptNames, Takes, split};
-use crate::context::Context;
+use crate::error::Failure;
 use crate::exit::Exit;
-use crate::mount::{self, LikeOther, MountArgs};
-use crate::{log, secrets};
+use crate::mount::{self, MountArgs};
 
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
@@ -103,8 +101,7 @@ fn has_effect(word: &str) -> bool {
 pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
     let name = name.to_string_lossy();
     let parsed = parse(&name, words);
-    let is_first = !mount::is_in_background();
-    if is_first {
+    if !mount::is_in_background() {
         let forerun = env!("CARGO_PKG_VERSION");
         print(&format!("FUSE exfat {VERSION} (forerun {forerun})\n"));
     }
@@ -125,50 +122,24 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
         options.push("allow_other".to_string());
     }
     options.extend(call.options);
-    let source = image_args(&call.device);
     let args = MountArgs {
         foreground: call.debug,
         options,
-        via: None,
-        trace: None,
-        metrics: None,
-        log: None,
-        format: source.source.format,
-        partition: None,
-        layers: Vec::new(),
-        remote: RemoteArgs::default(),
-        image: source.image,
-        dir: PathBuf::from(call.dir),
-        command: Vec::new(),
-        helper: None,
-        like: LikeOther::default(),
+        format: Some("exfat".to_string()),
+        ..MountArgs::new(&call.device, call.dir)
     };
-    log::init(call.debug.into(), false, mount::is_in_background());
-    secrets::warn();
-    let context = Context::new(Global {
-        quiet: true,
-        ..Global::default()
-    });
-    let ended = mount::run(&context, &args);
-    let exit = ended.unwrap_or_else(|failure| {
-        match failure.exit {
-            Exit::Format => complain("ERROR: exFAT file system is not found."),
-            Exit::Source => {
-                let device = call.device.to_string_lossy();
-                let why = &failure.message;
-                complain(&format!("ERROR: failed to open '{device}': {why}."));
-            }
-            _ => tell(&failure),
+    let tell = |failure: &Failure| match failure.exit {
+        Exit::Format => complain("ERROR: exFAT file system is not found."),
+        Exit::Source => {
+            let (device, why) = (call.device.to_string_lossy(), &failure.message);
+            complain(&format!("ERROR: failed to open '{device}': {why}."));
         }
-        failure.exit
-    });
-    context.finish_remotes();
-    match (is_first, exit) {
-        // The process that waits for this one translates it.
-        (false, exit) => exit.code(),
-        (true, Exit::Ok) => DONE,
-        (true, _) => FAILED,
-    }
+        _ => tell(failure),
+    };
+    compat::mount(&args, call.debug, tell, |exit| match exit {
+        Exit::Ok => DONE,
+        _ => FAILED,
+    })
 }
 
 #[cfg(test)]
@@ -191,7 +162,7 @@ mod tests {
         for line in [&["d"][..], &["d", "m", "x"], &["-h"], &["d", "m", "-o"]] {
             assert!(parse("x", &words(line)).is_err(), "{line:?}");
         }
-        super::super::tests::documented("## mount.exfat", TABLE);
+        compat::tests::documented("## mount.exfat", TABLE, true);
         let text = include_str!("../../../../../../docs/compat.md");
         assert!(WITHOUT_EFFECT.iter().all(|word| text.contains(word)));
     }

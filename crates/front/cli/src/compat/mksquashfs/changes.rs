@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use forerun::build::{Owners, Times, Tree};
 use forerun::vfs::Timestamp;
 
-use super::options::MakeCall;
+use super::call::MakeCall;
 use super::{MakeEnded, stop};
 
 /// The times that options and the environment set.

@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 
 use forerun::{Bcj, BcjSet, Encoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy};
 
-use super::options::{CompressorWord, MakeCall, MakeParsed, MakeRefusal, mistake, told};
+use super::call::{CompressorWord, MakeCall};
+use super::options::{MakeParsed, MakeRefusal, mistake, told};
 use super::values::{number, size};
 
 /// The compressors and their options, as the usage shows them.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use forerun::build::Patterns;
 
-use super::options::MakeCall;
+use super::call::MakeCall;
 use super::{MakeEnded, stop};
 use crate::compat::path_list;
 use crate::compat::pattern::{PathExcludes, Syntax};

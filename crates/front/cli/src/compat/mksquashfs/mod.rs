@@ -2,9 +2,11 @@
 //!
 //! Exit codes: 0 done; 1 nothing was made. The file that was there before stays in this case.
 
+mod call;
 mod changes;
 mod compressor;
 mod exclude;
+mod option_table;
 mod options;
 mod sort;
 mod sources;
@@ -29,9 +31,10 @@ use crate::exit::Exit;
 use crate::target::Target;
 use crate::{interrupt, log, secrets};
 
-use options::{MakeCall, MakeRefusal};
+use call::MakeCall;
+use options::MakeRefusal;
 
-pub use options::Tool;
+pub use option_table::Tool;
 
 const DONE: u8 = 0;
 const FATAL: u8 = 1;

@@ -3,235 +3,13 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use forerun::{Compress, Fragments};
+use forerun::Fragments;
 
 use crate::compat::ArgWords;
 
+use super::call::{Definition, MakeCall};
+use super::option_table::{MakeOpt, Tool, find};
 use super::values::{group, mode, number, size, user};
-
-/// The program whose command line it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tool {
-    /// MakeSources and the image, then options.
-    Mksquashfs,
-    /// Options, then the image and what is left out of the archive.
-    Sqfstar,
-}
-
-/// An option of the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MakeOpt {
-    Version,
-    Help,
-    Tar,
-    Comp,
-    BlockSize,
-    MkfsTime,
-    AllTime,
-    Exports(bool),
-    NoSparse,
-    Xattrs(bool),
-    NoInodes,
-    NoIds,
-    NoData,
-    NoFragmentData,
-    NoXattrData,
-    Tails(bool),
-    NoFragments,
-    NoDuplicates,
-    NoHardLinks,
-    AllRoot,
-    RootTime,
-    RootMode,
-    RootUid,
-    RootGid,
-    ForceUid,
-    ForceGid,
-    KeepDirectory,
-    Definition,
-    DefinitionFile,
-    Sort,
-    Excludes,
-    ExcludeFile,
-    Wildcards,
-    Regex,
-    OneFileSystem,
-    /// Replaces the file that is there.
-    Replace,
-    ExitOnError,
-    Quiet,
-    Info,
-    Progress(bool),
-    Percentage,
-    Processors,
-    Memory,
-    NoPad,
-    Offset,
-    RecoveryPath,
-    /// Accepted without effect.
-    Nothing,
-}
-
-/// The options of both programs, and their names.
-const TABLE: &[(&[&str], MakeOpt)] = &[
-    (&["version"], MakeOpt::Version),
-    (&["help", "h"], MakeOpt::Help),
-    (&["comp"], MakeOpt::Comp),
-    (&["b"], MakeOpt::BlockSize),
-    (&["mkfs-time", "fstime"], MakeOpt::MkfsTime),
-    (&["all-time"], MakeOpt::AllTime),
-    (&["exports"], MakeOpt::Exports(true)),
-    (&["no-sparse"], MakeOpt::NoSparse),
-    (&["xattrs"], MakeOpt::Xattrs(true)),
-    (&["no-xattrs"], MakeOpt::Xattrs(false)),
-    (&["noI", "noInodeCompression"], MakeOpt::NoInodes),
-    (&["noId", "noIdTableCompression"], MakeOpt::NoIds),
-    (&["noD", "noDataCompression"], MakeOpt::NoData),
-    (&["noF", "noFragmentCompression"], MakeOpt::NoFragmentData),
-    (&["noX", "noXattrCompression"], MakeOpt::NoXattrData),
-    (&["no-tailends"], MakeOpt::Tails(false)),
-    (&["no-fragments"], MakeOpt::NoFragments),
-    (&["no-duplicates"], MakeOpt::NoDuplicates),
-    (&["no-hardlinks"], MakeOpt::NoHardLinks),
-    (&["all-root", "root-owned"], MakeOpt::AllRoot),
-    (&["root-time"], MakeOpt::RootTime),
-    (&["root-mode"], MakeOpt::RootMode),
-    (&["root-uid"], MakeOpt::RootUid),
-    (&["root-gid"], MakeOpt::RootGid),
-    (&["force-uid"], MakeOpt::ForceUid),
-    (&["force-gid"], MakeOpt::ForceGid),
-    (&["ef"], MakeOpt::ExcludeFile),
-    (&["regex"], MakeOpt::Regex),
-    (&["exit-on-error"], MakeOpt::ExitOnError),
-    (&["quiet"], MakeOpt::Quiet),
-    (&["info"], MakeOpt::Info),
-    (&["progress"], MakeOpt::Progress(true)),
-    (&["no-progress"], MakeOpt::Progress(false)),
-    (&["throttle", "limit"], MakeOpt::Percentage),
-    (&["processors"], MakeOpt::Processors),
-    (&["mem"], MakeOpt::Memory),
-    (&["nopad"], MakeOpt::NoPad),
-    (&["offset", "o"], MakeOpt::Offset),
-    (&["reproducible", "not-reproducible"], MakeOpt::Nothing),
-];
-
-/// The options of `mksquashfs` alone.
-const MKSQUASHFS: &[(&[&str], MakeOpt)] = &[
-    (&["tar"], MakeOpt::Tar),
-    (&["no-exports"], MakeOpt::Exports(false)),
-    (&["tailends", "always-use-fragments"], MakeOpt::Tails(true)),
-    (&["keep-as-directory"], MakeOpt::KeepDirectory),
-    (&["p"], MakeOpt::Definition),
-    (&["pf"], MakeOpt::DefinitionFile),
-    (&["sort"], MakeOpt::Sort),
-    (&["e"], MakeOpt::Excludes),
-    (&["wildcards"], MakeOpt::Wildcards),
-    (&["one-file-system"], MakeOpt::OneFileSystem),
-    (&["noappend"], MakeOpt::Replace),
-    (&["no-recovery"], MakeOpt::Nothing),
-    (&["recovery-path"], MakeOpt::RecoveryPath),
-];
-
-/// The options of `sqfstar` alone.
-const SQFSTAR: &[(&[&str], MakeOpt)] = &[(&["force"], MakeOpt::Replace)];
-
-/// A line of `-p`, or the file of `-pf`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Definition {
-    Line(Vec<u8>),
-    File(OsString),
-}
-
-/// An option of the compressor, with its value.
-pub type CompressorWord = (String, Option<OsString>);
-
-/// A command line that can be followed.
-#[derive(Debug, PartialEq, Eq)]
-pub struct MakeCall {
-    pub sources: Vec<OsString>,
-    pub output: OsString,
-    pub tar: bool,
-    pub compressor: Option<String>,
-    pub compressor_words: Vec<CompressorWord>,
-    pub block_size: u32,
-    pub mkfs_time: Option<u32>,
-    pub all_time: Option<u32>,
-    pub root_time: Option<u32>,
-    pub root_mode: Option<u16>,
-    pub root_uid: Option<u32>,
-    pub root_gid: Option<u32>,
-    pub uid: Option<u32>,
-    pub gid: Option<u32>,
-    pub exports: bool,
-    pub sparse: bool,
-    pub xattrs: bool,
-    pub compress: Compress,
-    pub fragments: Fragments,
-    pub duplicates: bool,
-    pub hard_links: bool,
-    pub keep_directory: bool,
-    pub definitions: Vec<Definition>,
-    pub sort: Vec<OsString>,
-    pub excludes: Vec<Vec<u8>>,
-    pub exclude_files: Vec<OsString>,
-    pub wildcards: bool,
-    pub regex: bool,
-    pub one_file_system: bool,
-    pub replace: bool,
-    pub exit_on_error: bool,
-    pub quiet: bool,
-    pub info: bool,
-    pub progress: bool,
-    pub processors: Option<u16>,
-    pub memory: Option<u64>,
-    pub pad: bool,
-    pub offset: u64,
-}
-
-impl Default for MakeCall {
-    fn default() -> Self {
-        Self {
-            sources: Vec::new(),
-            output: OsString::new(),
-            tar: false,
-            compressor: None,
-            compressor_words: Vec::new(),
-            block_size: 128 << 10,
-            mkfs_time: None,
-            all_time: None,
-            root_time: None,
-            root_mode: None,
-            root_uid: None,
-            root_gid: None,
-            uid: None,
-            gid: None,
-            exports: true,
-            sparse: true,
-            xattrs: true,
-            compress: Compress::default(),
-            fragments: Fragments::default(),
-            duplicates: true,
-            hard_links: true,
-            keep_directory: false,
-            definitions: Vec::new(),
-            sort: Vec::new(),
-            excludes: Vec::new(),
-            exclude_files: Vec::new(),
-            wildcards: false,
-            regex: false,
-            one_file_system: false,
-            replace: false,
-            exit_on_error: false,
-            quiet: false,
-            info: false,
-            progress: true,
-            processors: None,
-            memory: None,
-            pad: true,
-            offset: 0,
-        }
-    }
-}
 
 /// The reason why a command line is not followed.
 #[derive(Debug, PartialEq, Eq)]
@@ -324,16 +102,6 @@ fn read_options<'w>(
         }
     }
     Ok(None)
-}
-
-fn find(tool: Tool, name: &[u8]) -> Option<MakeOpt> {
-    let own = match tool {
-        Tool::Mksquashfs => MKSQUASHFS,
-        Tool::Sqfstar => SQFSTAR,
-    };
-    let mut all = TABLE.iter().chain(own);
-    let found = all.find(|(names, _)| names.iter().any(|known| known.as_bytes() == name));
-    found.map(|(_, option)| *option)
 }
 
 fn apply(
@@ -514,21 +282,6 @@ mod tests {
         };
         let line = ["-force", "-Xcompression-level", "3", "o", "x", "-b"];
         assert_eq!(call(Tool::Sqfstar, &line).unwrap(), expected);
-    }
-
-    #[test]
-    fn every_name_is_known_once_and_documented() {
-        let text = include_str!("../../../../../../docs/compat.md");
-        let (_, text) = text.split_once("## mksquashfs").unwrap();
-        let all = TABLE.iter().chain(MKSQUASHFS).chain(SQFSTAR);
-        let names: Vec<_> = all.flat_map(|(names, _)| names.iter()).collect();
-        for name in &names {
-            let times = names.iter().filter(|other| other == &name).count();
-            assert_eq!(times, 1, "{name}");
-            let mut ends = ["`", " "].iter();
-            let is_named = ends.any(|end| text.contains(&format!("`-{name}{end}")));
-            assert!(is_named, "{name}");
-        }
     }
 
     #[test]

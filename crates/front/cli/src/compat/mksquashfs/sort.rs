@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use forerun::build::Priorities;
 
+use super::call::MakeCall;
 use super::exclude::places;
-use super::options::MakeCall;
 use super::sources::MakeSources;
 use super::{MakeEnded, stop};
 use crate::compat::complain;

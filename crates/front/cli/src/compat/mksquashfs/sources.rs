@@ -15,8 +15,8 @@ use forerun::build::{
 use forerun::vfs::Timestamp;
 use forerun_sandbox::Sandbox;
 
+use super::call::{Definition, MakeCall};
 use super::exclude::Excluded;
-use super::options::{Definition, MakeCall};
 use super::{MakeEnded, MakeStop, stop};
 use crate::compat::complain;
 use crate::confine::{TREES, directory_of};

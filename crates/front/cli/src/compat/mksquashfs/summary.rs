@@ -6,8 +6,8 @@ use std::path::Path;
 use forerun::Fragments;
 use forerun::build::{NodeIndex, NodeKind, Tree};
 
+use super::call::MakeCall;
 use super::compressor;
-use super::options::MakeCall;
 use crate::compat::names::Names;
 use crate::error::Result;
 use crate::escape::escape;

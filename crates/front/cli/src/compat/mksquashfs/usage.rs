@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::compressor::COMPRESSORS;
-use super::options::Tool;
+use super::option_table::Tool;
 use super::{DONE, FATAL};
 
 /// The version whose options these are.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forerun::build::{BuildError, ImageOutput, Tree, drop_unreadable};
 use forerun::{Observer, Writer};
 
-use super::options::MakeCall;
+use super::call::MakeCall;
 use super::sources::ignore;
 use super::{MakeEnded, MakeStop, is_of_source};
 use crate::context::Context;

@@ -8,6 +8,7 @@ use forerun_testkit_servers::{Auth, DockerRegistry};
 use serde_json::Value;
 
 use crate::common::place::{Place, noise};
+use crate::common::sum_of;
 use crate::containers::{STORE, run};
 
 /// A container image behind a proxy: a layer of gzip, a plain one and one of Zstandard.
@@ -78,16 +79,9 @@ impl Stored {
             .place
             .run(&[arguments, &["--stats", "--json"]].concat());
         assert_eq!(ran.code, Some(0), "{arguments:?}: {}", ran.stderr);
-        let remotes = ran.stderr.lines().filter_map(|line| {
-            let value: Value = serde_json::from_str(line).ok()?;
-            value.get("remote").cloned()
-        });
-        let remotes: Vec<Value> = remotes.collect();
+        let remotes = ran.remotes();
         assert_eq!(remotes.len(), 3, "{}", ran.stderr);
-        let sum = |field: &str| {
-            let fields = remotes.iter().map(|remote| remote[field].as_u64().unwrap());
-            fields.sum()
-        };
+        let sum = |field| sum_of(&remotes, field);
         let cost = Cost {
             fetched: sum("fetched_bytes"),
             again: sum("refetched_bytes"),

@@ -9,6 +9,7 @@ use forerun_testkit_servers::{Auth, DockerRegistry};
 use serde_json::{Value, json};
 
 use crate::common::place::Place;
+use crate::common::sum_of;
 
 /// Stores layers in a repository: the files `0.blob` and so on, with the descriptors of `layers.json`.
 const PUSH: &str = r#"
@@ -125,18 +126,9 @@ impl Stored {
             .place
             .run(&[arguments, &["--stats", "--json"]].concat());
         assert_eq!(ran.code, Some(0), "{arguments:?}: {}", ran.stderr);
-        let remotes = ran.stderr.lines().filter_map(|line| {
-            let value: Value = serde_json::from_str(line).ok()?;
-            value.get("remote").cloned()
-        });
-        let remotes: Vec<Value> = remotes.collect();
+        let remotes = ran.remotes();
         assert_eq!(remotes.len(), 2, "{}", ran.stderr);
-        let sum = |field: &str| {
-            remotes
-                .iter()
-                .map(|remote| remote[field].as_u64().unwrap())
-                .sum()
-        };
+        let sum = |field| sum_of(&remotes, field);
         let (fetched, again) = (sum("fetched_bytes"), sum("refetched_bytes"));
         (ran.text().to_string(), fetched, again)
     }

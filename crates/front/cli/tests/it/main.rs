@@ -55,6 +55,7 @@ mod sharing;
 mod snapshotter;
 mod status;
 mod tls;
+mod trace_pages;
 mod unprivileged;
 mod volumes;
 mod waiting;

@@ -15,7 +15,7 @@ const NOBODY: u32 = 65534;
 /// Directories with the programs of a Debian system.
 const PROGRAMS: [&str; 4] = ["/usr", "/bin", "/lib", "/lib64"];
 
-/// A directory with an image, and the user who runs commands in it.
+/// A directory with an image, and the user that runs commands in it.
 struct Place {
     dir: TempDir,
     is_root: bool,

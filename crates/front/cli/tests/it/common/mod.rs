@@ -27,6 +27,15 @@ pub struct Ran {
 }
 
 impl Ran {
+    /// Returns what `--stats --json` told of each image at a server.
+    pub fn remotes(&self) -> Vec<Value> {
+        let remotes = self.stderr.lines().filter_map(|line| {
+            let value: Value = serde_json::from_str(line).ok()?;
+            value.get("remote").cloned()
+        });
+        remotes.collect()
+    }
+
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.stdout).expect("UTF-8 on standard output")
     }
@@ -186,4 +195,10 @@ pub fn big() -> Vec<u8> {
         state.to_be_bytes()[0]
     };
     (0..BIG).map(|_| next()).collect()
+}
+
+/// Returns the sum of a field of several objects.
+pub fn sum_of(objects: &[Value], field: &str) -> u64 {
+    let fields = objects.iter().map(|object| object[field].as_u64().unwrap());
+    fields.sum()
 }

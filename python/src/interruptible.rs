@@ -57,7 +57,7 @@ pub fn run<T: Send>(
     let done = Mutex::new(done);
     thread::scope(|scope| {
         scope.spawn(move || {
-            let _nobody_waits_after_a_panic = send.send(job());
+            let _sent = send.send(job());
         });
         let mut raised: Option<PyErr> = None;
         let result = loop {

@@ -57,7 +57,7 @@ pub unsafe fn object_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
     unsafe { pointer.as_mut() }.ok_or_else(|| Failure::null("an object"))
 }
 
-/// Gives an object to the caller, who frees it with [`take`].
+/// Returns an object for the caller, which frees it with [`take`].
 pub fn give<T>(value: T) -> *mut T {
     Box::into_raw(Box::new(value))
 }
@@ -144,7 +144,7 @@ pub fn c_string(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap_or_default()
 }
 
-/// Gives bytes to the caller with a NUL behind them, who frees them with [`take_bytes`].
+/// Returns bytes for the caller, with a NUL behind them. The caller frees them with [`take_bytes`].
 pub fn give_bytes(mut bytes: Vec<u8>) -> *mut u8 {
     // The length is kept before the bytes, for the function that frees them.
     let mut whole = Vec::with_capacity(bytes.len().saturating_add(HEAD + 1));

@@ -1,6 +1,6 @@
 //! Metadata: what stat(2) and its like say of a file.
 
-use std::ffi::{CString, c_char};
+use std::ffi::c_char;
 use std::os::unix::ffi::OsStrExt;
 
 use forerun::vfs::{FileType, Metadata};
@@ -182,11 +182,8 @@ pub unsafe extern "C" fn forerun_listxattr(
             let xattrs = object(image)?.image.xattrs(path(path_in_image)?)?;
             let mut names = Vec::new();
             for (name, _) in &xattrs {
-                names.extend_from_slice(
-                    CString::new(name.as_bytes())
-                        .unwrap_or_default()
-                        .as_bytes_with_nul(),
-                );
+                names.extend_from_slice(name.as_bytes());
+                names.push(0);
             }
             put(len, names.len());
             Ok(give_bytes(names).cast())

@@ -160,13 +160,16 @@ uninstall:
 	  if [ "$$(readlink $$link)" = $(BINDIR)/forerun ]; then rm -f $$link; fi; \
 	done
 
-# The library for C. Programs find the shared one by the name that it has in it.
+# The library for C, without debug information, which takes half a gigabyte. Programs find the shared one by the name that it
+# has in it.
 install-c:
 	$(CARGO) build --profile dist --locked --package forerun-c
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
-	install -m 755 $(DIST)/libforerun_c.so $(DESTDIR)$(PREFIX)/lib/libforerun.so.0
+	objcopy --strip-unneeded $(DIST)/libforerun_c.so $(DESTDIR)$(PREFIX)/lib/libforerun.so.0
+	chmod 755 $(DESTDIR)$(PREFIX)/lib/libforerun.so.0
 	ln -sf libforerun.so.0 $(DESTDIR)$(PREFIX)/lib/libforerun.so
-	install -m 644 $(DIST)/libforerun_c.a $(DESTDIR)$(PREFIX)/lib/libforerun.a
+	objcopy --strip-debug $(DIST)/libforerun_c.a $(DESTDIR)$(PREFIX)/lib/libforerun.a
+	chmod 644 $(DESTDIR)$(PREFIX)/lib/libforerun.a
 	install -m 644 crates/front/c/include/forerun.h $(DESTDIR)$(PREFIX)/include/forerun.h
 	sed -e 's,@PREFIX@,$(PREFIX),' \
 	  -e "s,@VERSION@,$$(sed -n 's/^version = \"\(.*\)\"/\1/p' Cargo.toml | head -1)," \

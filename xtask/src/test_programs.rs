@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{Seek, Write};
+use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -44,6 +44,13 @@ struct TestProgram {
     dir: PathBuf,
 }
 
+/// A test program whose tests failed.
+struct Failed {
+    name: String,
+    /// Its output about the failures.
+    printed: String,
+}
+
 /// Builds all tests and runs them, those of the documentation last. Goes on where some fail.
 ///
 /// # Errors
@@ -55,13 +62,18 @@ pub fn run(root: &Path) -> Result<()> {
         .sort_by_cached_key(|test| Reverse(fs::metadata(&test.path).map_or(0, |file| file.len())));
     // The tests of the command line have it built; with other crates' features it would be built anew.
     let program = process::target_dir(root)?.join("debug/forerun");
-    let mut failed = run_in_lanes(programs, &|test| run_one(root, test, &program))?;
+    let failed = run_in_lanes(programs, &|test| run_one(root, test, &program))?;
+    let mut names: Vec<_> = failed.iter().map(|failed| failed.name.clone()).collect();
     let mut doc = process::cargo(root);
     doc.args(["test", "--doc", "--no-fail-fast"]).args(WHOLE);
     if let Err(error) = process::run(&mut doc) {
-        failed.push(format!("{error:#}"));
+        names.push(format!("{error:#}"));
     }
-    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    // Once more, as the last lines: thousands of lines may lie between a failure and the end.
+    for Failed { name, printed } in &failed {
+        println!("==> {name}\n{printed}");
+    }
+    ensure!(names.is_empty(), "failed: {}", names.join(", "));
     Ok(())
 }
 
@@ -101,11 +113,11 @@ fn parse(line: &str) -> Result<Option<TestProgram>> {
 }
 
 /// Runs the programs in two lanes: those that run one at a time in the first, which then helps with the
-/// others. Returns the names of those that failed.
+/// others. Returns those that failed.
 fn run_in_lanes(
     programs: Vec<TestProgram>,
-    run_one: &(dyn Fn(&TestProgram) -> Result<bool> + Sync),
-) -> Result<Vec<String>> {
+    run_one: &(dyn Fn(&TestProgram) -> Result<Option<Failed>> + Sync),
+) -> Result<Vec<Failed>> {
     let (first, second): (VecDeque<_>, VecDeque<_>) =
         programs.into_iter().partition(TestProgram::runs_alone);
     let (first, second) = (Mutex::new(first), Mutex::new(second));
@@ -115,12 +127,7 @@ fn run_in_lanes(
             .iter()
             .find_map(|queue| queue.lock().unpoisoned().pop_front())
         {
-            if !run_one(&test)? {
-                failed
-                    .lock()
-                    .unpoisoned()
-                    .push(test.path.display().to_string());
-            }
+            failed.lock().unpoisoned().extend(run_one(&test)?);
         }
         Ok(())
     };
@@ -142,8 +149,8 @@ impl TestProgram {
 }
 
 /// Runs one test program and then prints what it printed, so that the lines of two do not mix. Returns
-/// whether its tests passed.
-fn run_one(root: &Path, test: &TestProgram, program: &Path) -> Result<bool> {
+/// the program if tests failed.
+fn run_one(root: &Path, test: &TestProgram, program: &Path) -> Result<Option<Failed>> {
     // Those that run alone go by time more than the others, which compute: these make room for them.
     let mut command = Command::new("nice");
     command.args(["-n", if test.runs_alone() { "0" } else { "5" }]);
@@ -172,11 +179,29 @@ fn run_one(root: &Path, test: &TestProgram, program: &Path) -> Result<bool> {
     let dir = test.dir.strip_prefix(root).unwrap_or(&test.dir);
     writeln!(out, "     Running {} ({})", dir.display(), shown.display())?;
     printed.rewind()?;
-    std::io::copy(&mut printed, &mut out)?;
-    if !status.success() {
-        writeln!(out, "{}: {status}", shown.display())?;
+    let mut text = Vec::new();
+    printed.read_to_end(&mut text)?;
+    out.write_all(&text)?;
+    if status.success() {
+        return Ok(None);
     }
-    Ok(status.success())
+    let name = shown.display().to_string();
+    writeln!(out, "{name}: {status}")?;
+    let printed = failures(&String::from_utf8_lossy(&text)).to_owned();
+    Ok(Some(Failed { name, printed }))
+}
+
+/// Returns the part of a test program's output that tells of failures: from their heading on, or the last
+/// lines where there is none, as after a crash.
+fn failures(printed: &str) -> &str {
+    /// The number of lines that show how a program ended.
+    const LAST: usize = 40;
+    let heading = printed.find("\nfailures:\n");
+    let start = heading.unwrap_or_else(|| {
+        let ends = printed.rmatch_indices('\n');
+        ends.map(|(at, _)| at).nth(LAST).unwrap_or(0)
+    });
+    printed[start..].trim_matches('\n')
 }
 
 #[cfg(test)]
@@ -220,11 +245,26 @@ mod tests {
         let failed = run_in_lanes(programs.collect(), &|test| {
             let _guard = test.runs_alone().then(|| alone.try_lock().unwrap());
             count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            Ok(!test.path.ends_with("7") && !test.path.ends_with("8"))
+            let fails = test.path.ends_with("7") || test.path.ends_with("8");
+            Ok(fails.then(|| Failed {
+                name: test.path.display().to_string(),
+                printed: String::new(),
+            }))
         });
-        let mut failed = failed.unwrap();
+        let failed = failed.unwrap().into_iter();
+        let mut failed: Vec<_> = failed.map(|failed| failed.name).collect();
         failed.sort();
         assert_eq!(failed, ["/a/crates/front/kernel/7", "/a/crates/io/8"]);
         assert_eq!(count.into_inner(), 40);
+    }
+
+    #[test]
+    fn failures_are_shown_from_their_heading_on_or_the_last_lines() {
+        let printed = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nno\n";
+        assert_eq!(failures(printed), "failures:\n\n---- b stdout ----\nno");
+        let lines: Vec<_> = (0..50).map(|n| n.to_string()).collect();
+        let shown = failures(&(lines.join("\n") + "\n")).to_owned();
+        assert_eq!(shown, lines[10..].join("\n"));
+        assert_eq!(failures("only\n"), "only");
     }
 }

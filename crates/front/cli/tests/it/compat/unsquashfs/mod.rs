@@ -108,7 +108,8 @@ fn contents(file: &Path) -> (usize, u64) {
     (bytes.len(), hasher.finish())
 }
 
-/// Runs a command line in an empty directory. Returns the output without the progress bar, and the tree.
+/// Runs a command line in an empty directory. Returns the output without the progress bar and blank lines, as the
+/// other program ends a bar in more of them the longer it takes, and the tree.
 fn run(
     names: &Names,
     by: By,
@@ -138,7 +139,7 @@ fn run(
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     let lines = text
         .split_inclusive('\n')
-        .filter(|line| !line.ends_with("%\n"));
+        .filter(|line| !line.ends_with("%\n") && *line != "\n");
     let told = lines.collect();
     (ran, told, tree_of(&dir))
 }

@@ -1,4 +1,4 @@
-//! Volumes that another process is about to release.
+//! Volumes and mounts that another process is about to release.
 //!
 //! umount(8) returns before the process of that mount has written the last data and released its lock;
 //! a short command holds a volume only while it reads it. Such a process is waited for. A mount that is
@@ -20,6 +20,9 @@ const FOR_WRITERS: Duration = Duration::from_secs(10);
 const FOR_READERS: Duration = Duration::from_secs(1);
 /// How long the threads of a process that has ended may take.
 const FOR_THE_ENDED: Duration = Duration::from_secs(60);
+/// How long a mount may stay in use by processes that are being started: one has copies of the open files of
+/// the program that started it until it runs a program of its own.
+const FOR_THE_STARTED: Duration = Duration::from_millis(500);
 /// From one attempt to the next.
 const STEP: Duration = Duration::from_millis(5);
 
@@ -39,11 +42,23 @@ pub fn after_the_end<T>(open: impl FnMut() -> Result<T>) -> Result<T> {
     })
 }
 
+/// Unmounts, again and again while that fails because the mount is in use. Files that this caller has closed may
+/// be open for a moment in processes that its other threads are starting.
+pub fn until_unused<E>(
+    unmount: impl FnMut() -> std::result::Result<(), E>,
+    is_busy: impl Fn(&E) -> bool,
+) -> std::result::Result<(), E> {
+    again(unmount, |error| match is_busy(error) {
+        true => FOR_THE_STARTED,
+        false => Duration::ZERO,
+    })
+}
+
 /// Retries until opening succeeds, or until `patience` with the error runs out.
-fn again<T>(
-    mut open: impl FnMut() -> Result<T>,
-    patience: impl Fn(&Error) -> Duration,
-) -> Result<T> {
+fn again<T, E>(
+    mut open: impl FnMut() -> std::result::Result<T, E>,
+    patience: impl Fn(&E) -> Duration,
+) -> std::result::Result<T, E> {
     let begun = Instant::now();
     loop {
         match open() {
@@ -70,5 +85,27 @@ fn patience(error: &Error, source: &Path) -> Duration {
     match is_written {
         true => FOR_WRITERS,
         false => FOR_READERS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_that_is_busy_for_a_moment_is_unmounted_and_other_errors_are_told_at_once() {
+        let unmounted = |failures: &[&'static str]| {
+            let mut attempts = failures.iter();
+            let unmount = || attempts.next().map_or(Ok(()), |error| Err(*error));
+            let result = until_unused(unmount, |error| *error == "busy");
+            (result, attempts.len())
+        };
+        assert_eq!(unmounted(&["busy", "busy", "busy"]), (Ok(()), 0));
+        assert_eq!(
+            unmounted(&["busy", "not there", "busy"]),
+            (Err("not there"), 1)
+        );
+        let busy = until_unused(|| Err("busy"), |_| true);
+        assert_eq!(busy, Err("busy"));
     }
 }

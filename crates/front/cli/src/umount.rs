@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
 use crate::json;
+use crate::patience::until_unused;
 use crate::socket::{ANSWER_TIMEOUT, Silent, ask_all};
 
 /// Unmount what forerun mounted, also where the serving process was killed
@@ -47,7 +48,9 @@ pub fn unmount(dir: &Path, args: &UmountArgs) -> Result<()> {
         force: args.force,
     };
     by_kernel(dir, args.lazy).unwrap_or_else(|| {
-        by_fuse(dir, options).map_err(|error| {
+        let unmount = || by_fuse(dir, options);
+        let is_busy = |error: &UmountError| matches!(error, UmountError::Busy { .. });
+        until_unused(unmount, is_busy).map_err(|error| {
             let message = without_errno(&error.to_string());
             Failure::new(Exit::Mount, "umount", message)
         })
@@ -60,7 +63,10 @@ fn by_kernel(dir: &Path, lazy: bool) -> Option<Result<()>> {
     if !forerun_kernel::is_ours(&entry.fstype, &entry.source) {
         return None;
     }
-    let taken = forerun_kernel::take_down(&entry, lazy);
+    let taken = until_unused(
+        || forerun_kernel::take_down(&entry, lazy),
+        |error| matches!(error, forerun_kernel::Error::Busy { .. }),
+    );
     Some(taken.map_err(|error| kernel_failure(&error)))
 }
 

@@ -9,7 +9,7 @@
 //! The inodes of a directory may be interleaved with data all over the image. Where the driver can
 //! tell their places from the listing, all are requested before the walk waits for the first.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex};
@@ -51,8 +51,30 @@ struct Ahead {
 struct Listing {
     dir: NodeId,
     children: Vec<NodeId>,
+    /// The index of each child: a walk asks for every directory that it opens, in each listing.
+    places: HashMap<NodeId, usize>,
     /// Index of the first child that was not read ahead.
     next: usize,
+}
+
+impl Listing {
+    fn new(dir: NodeId) -> Self {
+        Self {
+            dir,
+            children: Vec::new(),
+            places: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Adds subdirectories as far as there is room. A child that was there before keeps its place.
+    fn extend(&mut self, children: &[NodeId]) {
+        let room = LISTED_DIRECTORIES.saturating_sub(self.children.len());
+        for &child in children.iter().take(room) {
+            self.places.entry(child).or_insert(self.children.len());
+            self.children.push(child);
+        }
+    }
 }
 
 impl WalkAhead {
@@ -78,15 +100,11 @@ impl WalkAhead {
     fn on_list(&self, dir: NodeId) -> Option<Ahead> {
         let mut listings = self.listings.lock().unpoisoned();
         // A reader walks if it goes from a directory into one of its children.
-        let parent = listings
-            .iter()
-            .position(|listing| listing.children.contains(&dir));
-        let mut listing = parent.and_then(|at| listings.remove(at))?;
-        let at = listing
-            .children
-            .iter()
-            .position(|&child| child == dir)
-            .unwrap_or(0);
+        let places = listings.iter().map(|listing| listing.places.get(&dir));
+        let (index, at) = places
+            .enumerate()
+            .find_map(|(index, place)| Some((index, *place?)))?;
+        let mut listing = listings.remove(index)?;
         let was_read_ahead = at < listing.next;
         let from = listing.next.max(at + 1);
         let to = (at + 1 + DIRECTORIES_AHEAD).min(listing.children.len());
@@ -106,16 +124,10 @@ impl WalkAhead {
             .iter()
             .position(|listing| listing.dir == dir)
             .and_then(|at| listings.remove(at));
-        let fresh = || Listing {
-            dir,
-            children: Vec::new(),
-            next: 0,
-        };
         let mut listing = known
             .filter(|_| from != DirCursor::START)
-            .unwrap_or_else(fresh);
-        let room = LISTED_DIRECTORIES.saturating_sub(listing.children.len());
-        listing.children.extend(children.iter().take(room));
+            .unwrap_or_else(|| Listing::new(dir));
+        listing.extend(children);
         listings.push_front(listing);
         listings.truncate(LISTINGS);
     }

@@ -123,7 +123,8 @@ pub fn give(from: &[u8], from_at: u64, out_at: u64, out: &mut [u8]) {
     let source = from.get(skipped..).unwrap_or_default();
     let ahead = saturating_usize(start - out_at);
     let target = out.get_mut(ahead..).unwrap_or_default();
-    for (byte, value) in target.iter_mut().zip(source) {
-        *byte = *value;
+    let len = target.len().min(source.len());
+    if let (Some(target), Some(source)) = (target.get_mut(..len), source.get(..len)) {
+        target.copy_from_slice(source);
     }
 }

@@ -7,7 +7,7 @@
 //! their bytes, and bytes of others are noticed. Nodes are identified by their contents where a name
 //! could belong to several.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
 use forerun_io::u64_from;
@@ -22,10 +22,12 @@ impl Model {
     /// # Errors
     /// The reason why it may not.
     pub fn allows(&self, found: &Found, begun: usize, acknowledged: usize) -> Result<(), String> {
+        let windows = self.windows(begun, acknowledged);
         let mut search = Search {
             model: self,
             found,
-            windows: self.windows(begun, acknowledged),
+            names: self.names_in(&windows),
+            windows,
             assigned: Vec::new(),
             used: BTreeSet::new(),
             complaint: (0, String::new()),
@@ -34,6 +36,20 @@ impl Model {
             return Ok(());
         }
         Err(search.complaint.1)
+    }
+
+    /// Returns the nodes that had a name in a directory in their window, for each name.
+    fn names_in(&self, windows: &Windows) -> HashMap<(Id, &[u8]), BTreeSet<Id>> {
+        let mut names: HashMap<_, BTreeSet<Id>> = HashMap::new();
+        for (number, state) in self.states.iter().enumerate().skip(windows.all) {
+            for (&id, node) in state {
+                if windows.of_name(id).contains(&number) {
+                    let name = (node.parent, &*node.name);
+                    names.entry(name).or_default().insert(id);
+                }
+            }
+        }
+        names
     }
 
     /// Finds the first states of the windows of names and of contents, and the last state.
@@ -83,6 +99,8 @@ impl Windows {
 struct Search<'a> {
     model: &'a Model,
     found: &'a Found,
+    /// The nodes that may show each name in a directory.
+    names: HashMap<(Id, &'a [u8]), BTreeSet<Id>>,
     windows: Windows,
     /// Nodes of the names so far.
     assigned: Vec<Id>,
@@ -99,7 +117,8 @@ impl Search<'_> {
         };
         let parent = node.parent.map_or(0, |parent| self.assigned[parent]);
         let mut reasons = Vec::new();
-        for id in self.named(parent, &node.name) {
+        let named = self.names.get(&(parent, &*node.name));
+        for id in named.cloned().unwrap_or_default() {
             if self.used.contains(&id) {
                 reasons.push("it is there under another name".to_owned());
                 continue;
@@ -131,22 +150,6 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the nodes that had this name in their window.
-    fn named(&self, parent: Id, name: &[u8]) -> BTreeSet<Id> {
-        let mut ids = BTreeSet::new();
-        for (number, state) in self.model.states.iter().enumerate() {
-            for (&id, node) in state {
-                if node.parent == parent
-                    && node.name == name
-                    && self.windows.of_name(id).contains(&number)
-                {
-                    ids.insert(id);
-                }
-            }
-        }
-        ids
-    }
-
     fn fits(&self, id: Id, node: &FoundNode) -> Result<(), String> {
         let states = &self.model.states[self.windows.of_contents(id)];
         let nodes: Vec<&VolumeNode> = states
@@ -169,6 +172,9 @@ impl Search<'_> {
         if !files.iter().any(|bytes| u64_from(bytes.len()) == len) {
             let lens: BTreeSet<usize> = files.iter().map(|bytes| bytes.len()).collect();
             return Err(format!("{len} bytes long, not one of {lens:?}"));
+        }
+        if files.contains(&&*node.content) {
+            return Ok(());
         }
         let foreign = node.content.iter().enumerate().find(|(at, byte)| {
             let stood = |bytes: &&[u8]| bytes.get(*at) == Some(*byte);

@@ -9,12 +9,15 @@ use forerun_build::Tree;
 use forerun_codec::FillEncoding;
 use forerun_erofs::write::{Compression, ErofsOptions, Fragments};
 use forerun_testkit::trees::scanned;
-use forerun_testkit::{Keeps, TempDir, TreeModel, temp_dir, workspace_root};
+use forerun_testkit::{Keeps, TempDir, TreeModel, memory_dir, temp_dir, workspace_root};
 
 use crate::writer_common::{Mounted, Via, everything, image, oracles, run, xattrs_of};
 
 /// A tree of the host, and its model.
 struct Sample {
+    /// In memory: the trees are many, and are soon removed again.
+    files: TempDir,
+    /// On a disk: Linux mounts no file in memory as an image.
     dir: TempDir,
     tree: Tree,
     model: TreeModel,
@@ -22,14 +25,15 @@ struct Sample {
 
 impl Sample {
     fn new(populate: impl FnOnce(&Path)) -> Self {
-        let dir = temp_dir("erofs-writer");
-        let root = dir.path().join("tree");
+        let files = memory_dir("erofs-writer", 1 << 30);
+        let root = files.path().join("tree");
         fs::create_dir(&root).unwrap();
         populate(&root);
         Self {
             tree: scanned(&root),
             model: TreeModel::of_host(&root).unwrap(),
-            dir,
+            files,
+            dir: temp_dir("erofs-writer"),
         }
     }
 
@@ -58,7 +62,7 @@ impl Sample {
     fn same(&self, root: &Path) {
         let model = TreeModel::of_host(root).unwrap();
         self.model.assert_same(&model, &Keeps::EVERYTHING);
-        let expected = xattrs_of(&self.dir.path().join("tree"), &self.model);
+        let expected = xattrs_of(&self.files.path().join("tree"), &self.model);
         assert_eq!(xattrs_of(root, &model), expected);
     }
 }
@@ -285,7 +289,7 @@ fn images_are_as_small_as_those_of_mkfs() {
         return;
     }
     let sample = Sample::new(real);
-    let root = sample.dir.path().join("tree");
+    let root = sample.files.path().join("tree");
     let theirs = sample.dir.path().join("theirs");
     let size_of = |args: &[&str]| {
         run(Command::new("mkfs.erofs").args(args).args([&theirs, &root]));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use forerun_io::{FileSource, Limits};
 use forerun_squashfs::Squashfs;
 use forerun_testkit::conformance::check_filesystem;
-use forerun_testkit::{Keeps, TempDir, TreeModel, require, temp_dir};
+use forerun_testkit::{Keeps, TempDir, TreeModel, memory_dir, require};
 use forerun_vfs::{DirCursor, FileSystem, OpenWith, Walk};
 
 use crate::writer_common::{everything, run, xattrs_of};
@@ -27,7 +27,7 @@ impl Sample {
         if !require::root() || require::program("mksquashfs").is_none() {
             return None;
         }
-        let dir = temp_dir("squashfs-reading");
+        let dir = memory_dir("squashfs-reading", 1 << 30);
         let tree = dir.path().join("tree");
         fs::create_dir(&tree).unwrap();
         populate(&tree);

@@ -14,8 +14,8 @@ use forerun_codec::{Bcj, BcjSet, Codec, Encoding, ZlibStrategies, ZlibStrategy};
 use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 use forerun_testkit::everything::small;
 use forerun_testkit::matrix::{Judged, Row, Sample, Table, every_combination, judge_all};
+use forerun_testkit::memory_dir;
 use forerun_testkit::require::kernel_option;
-use forerun_testkit::temp_dir;
 
 use crate::writer_common::{Mounted, image, oracles, run};
 
@@ -273,7 +273,7 @@ fn every_option_is_judged_by_the_kernel_and_by_unsquashfs() {
         return;
     }
     let sample = Sample::new(small);
-    let order = temp_dir("squashfs-matrix-order");
+    let order = memory_dir("squashfs-matrix-order", 1 << 30);
     let order = order.path().join("order");
     fs::write(&order, "noise 5\nx86 -3\n").unwrap();
     let rows = rows(&Priorities::from_files(&[order]).unwrap());

@@ -9,7 +9,7 @@ use forerun_build::Tree;
 use forerun_codec::{Codec, Encoding};
 use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 use forerun_testkit::trees::scanned;
-use forerun_testkit::{Keeps, TempDir, TreeModel, temp_dir};
+use forerun_testkit::{Keeps, TempDir, TreeModel, memory_dir};
 
 use crate::writer_common::{Mounted, everything, image, oracles, run, xattrs_of};
 
@@ -22,7 +22,7 @@ struct Sample {
 
 impl Sample {
     fn new(populate: impl FnOnce(&Path)) -> Self {
-        let dir = temp_dir("squashfs-writer");
+        let dir = memory_dir("squashfs-writer", 1 << 30);
         let root = dir.path().join("tree");
         fs::create_dir(&root).unwrap();
         populate(&root);
@@ -138,7 +138,7 @@ fn a_file_longer_than_32_bits() {
     if !oracles() {
         return;
     }
-    let dir = temp_dir("squashfs-writer");
+    let dir = memory_dir("squashfs-writer", 1 << 30);
     let root = dir.path().join("tree");
     fs::create_dir(&root).unwrap();
     let len = (4 << 30) + 1_000_001;

@@ -15,7 +15,7 @@ use forerun_erofs::Erofs;
 use forerun_io::{BlobId, Counted, FileSource, Limits, Observer, ReadAt};
 pub use forerun_testkit::everything::run;
 use forerun_testkit::rng::Rng;
-use forerun_testkit::{TempDir, TreeModel, generate, require, temp_dir, unmount};
+use forerun_testkit::{TempDir, TreeModel, generate, memory_dir, require, temp_dir, unmount};
 use forerun_vfs::{BlobName, FileSystem, OpenWith, ResolveBlob, Walk};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
 
@@ -23,6 +23,9 @@ pub type Xattrs = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 /// A tree of the host, and its model.
 pub struct Sample {
+    /// In memory: the trees are many, and are soon removed again.
+    files: TempDir,
+    /// On a disk: Linux mounts no file in memory as an image.
     pub dir: TempDir,
     pub model: TreeModel,
     pub xattrs: Xattrs,
@@ -35,16 +38,22 @@ impl Sample {
             return None;
         }
         let dir = temp_dir("erofs-reading");
-        let tree = dir.path().join("tree");
+        let files = memory_dir("erofs-reading", 1 << 30);
+        let tree = files.path().join("tree");
         fs::create_dir(&tree).unwrap();
         populate(&tree);
         let model = TreeModel::of_host(&tree).unwrap();
         let xattrs = xattrs_of(&tree, &model);
-        Some(Self { dir, model, xattrs })
+        Some(Self {
+            files,
+            dir,
+            model,
+            xattrs,
+        })
     }
 
     pub fn tree(&self) -> PathBuf {
-        self.dir.path().join("tree")
+        self.files.path().join("tree")
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

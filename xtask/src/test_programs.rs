@@ -14,7 +14,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use forerun_io::Unpoisoned;
-use forerun_testkit::{PROGRAM, require};
+use forerun_testkit::{PROGRAM, memory, require};
 use serde_json::Value;
 
 use crate::process;
@@ -36,6 +36,20 @@ const ONE_AT_A_TIME: [&str; 4] = [
     "crates/front/kernel",
     "python",
 ];
+
+/// The packages whose tests need a disk: Linux mounts no EROFS image that is a file in memory.
+const ON_DISK: [&str; 5] = [
+    "crates/formats/erofs",
+    "crates/front/cli",
+    "crates/front/kernel",
+    "crates/front/runtime",
+    "python",
+];
+
+/// The variable that names the directory for temporary files; the user's value counts.
+const TEMPORARY: &str = "TMPDIR";
+/// Several times as much as tests keep there at a time.
+const ROOM: u64 = 6 << 30;
 
 /// A test program, and the folder of its package, in which cargo starts tests.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,7 +76,15 @@ pub fn run(root: &Path) -> Result<()> {
         .sort_by_cached_key(|test| Reverse(fs::metadata(&test.path).map_or(0, |file| file.len())));
     // The tests of the command line have it built; with other crates' features it would be built anew.
     let program = process::target_dir(root)?.join("debug/forerun");
-    let failed = run_in_lanes(programs, &|test| run_one(root, test, &program))?;
+    // On a disk, ext4 spends most of the time of such tests with the search for free inodes, since files are made
+    // and removed by the ten thousand.
+    let is_free = std::env::var_os(TEMPORARY).is_none();
+    let surroundings = Surroundings {
+        root,
+        program: &program,
+        memory: memory(ROOM).filter(|_| is_free),
+    };
+    let failed = run_in_lanes(programs, &|test| surroundings.run_one(test))?;
     let mut names: Vec<_> = failed.iter().map(|failed| failed.name.clone()).collect();
     let mut doc = process::cargo(root);
     doc.args(["test", "--doc", "--no-fail-fast"]).args(WHOLE);
@@ -146,49 +168,67 @@ impl TestProgram {
     fn runs_alone(&self) -> bool {
         ONE_AT_A_TIME.iter().any(|dir| self.dir.ends_with(dir))
     }
+
+    fn needs_disk(&self) -> bool {
+        ON_DISK.iter().any(|dir| self.dir.ends_with(dir))
+    }
 }
 
-/// Runs one test program and then prints what it printed, so that the lines of two do not mix. Returns
-/// the program if tests failed.
-fn run_one(root: &Path, test: &TestProgram, program: &Path) -> Result<Option<Failed>> {
-    // Those that run alone go by time more than the others, which compute: these make room for them.
-    let mut command = Command::new("nice");
-    command.args(["-n", if test.runs_alone() { "0" } else { "5" }]);
-    if require::in_ci() {
-        // A test that hangs would end the run without a word of which one it was. Not for a person,
-        // whose Ctrl-C would not get through.
-        command.args(["timeout", "--verbose", "--kill-after=30s", PROGRAM_LIMIT]);
+/// The surroundings that all test programs of a run share.
+struct Surroundings<'a> {
+    root: &'a Path,
+    /// The program that the tests of the command line run.
+    program: &'a Path,
+    /// A directory for temporary files in memory.
+    memory: Option<&'a Path>,
+}
+
+impl Surroundings<'_> {
+    /// Runs one test program and then prints what it printed, so that the lines of two do not mix. Returns
+    /// the program if tests failed.
+    fn run_one(&self, test: &TestProgram) -> Result<Option<Failed>> {
+        // Those that run alone go by time more than the others, which compute: these make room for them.
+        let mut command = Command::new("nice");
+        command.args(["-n", if test.runs_alone() { "0" } else { "5" }]);
+        if require::in_ci() {
+            // A test that hangs would end the run without a word of which one it was. Not for a person,
+            // whose Ctrl-C would not get through.
+            command.args(["timeout", "--verbose", "--kill-after=30s", PROGRAM_LIMIT]);
+        }
+        command.arg(&test.path);
+        let mut printed = tempfile::tempfile()?;
+        command.current_dir(&test.dir).stdin(Stdio::null());
+        command
+            .stdout(printed.try_clone()?)
+            .stderr(printed.try_clone()?);
+        command.env("CARGO_MANIFEST_DIR", &test.dir);
+        command.env(PROGRAM, self.program);
+        if let Some(memory) = self.memory.filter(|_| !test.needs_disk()) {
+            command.env(TEMPORARY, memory);
+        }
+        // Many tests wait: for servers, mounts and time limits.
+        if std::env::var_os(TEST_THREADS).is_none() {
+            let cores = thread::available_parallelism().map_or(1, usize::from);
+            command.env(TEST_THREADS, (2 * cores).to_string());
+        }
+        let status = command.status();
+        let status = status.with_context(|| process::describe(&command).to_string())?;
+        let mut out = std::io::stdout().lock();
+        let shown = test.path.strip_prefix(self.root).unwrap_or(&test.path);
+        let dir = test.dir.strip_prefix(self.root).unwrap_or(&test.dir);
+        writeln!(out, "     Running {} ({})", dir.display(), shown.display())?;
+        printed.rewind()?;
+        let mut text = Vec::new();
+        printed.read_to_end(&mut text)?;
+        out.write_all(&text)?;
+        if status.success() {
+            return Ok(None);
+        }
+        let name = shown.display().to_string();
+        writeln!(out, "{name}: {status}")?;
+        let printed = failures(&String::from_utf8_lossy(&text)).to_owned();
+        Ok(Some(Failed { name, printed }))
     }
-    command.arg(&test.path);
-    let mut printed = tempfile::tempfile()?;
-    command.current_dir(&test.dir).stdin(Stdio::null());
-    command
-        .stdout(printed.try_clone()?)
-        .stderr(printed.try_clone()?);
-    command.env("CARGO_MANIFEST_DIR", &test.dir);
-    command.env(PROGRAM, program);
-    // Many tests wait: for servers, mounts and time limits.
-    if std::env::var_os(TEST_THREADS).is_none() {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        command.env(TEST_THREADS, (2 * cores).to_string());
-    }
-    let status = command.status();
-    let status = status.with_context(|| process::describe(&command).to_string())?;
-    let mut out = std::io::stdout().lock();
-    let shown = test.path.strip_prefix(root).unwrap_or(&test.path);
-    let dir = test.dir.strip_prefix(root).unwrap_or(&test.dir);
-    writeln!(out, "     Running {} ({})", dir.display(), shown.display())?;
-    printed.rewind()?;
-    let mut text = Vec::new();
-    printed.read_to_end(&mut text)?;
-    out.write_all(&text)?;
-    if status.success() {
-        return Ok(None);
-    }
-    let name = shown.display().to_string();
-    writeln!(out, "{name}: {status}")?;
-    let printed = failures(&String::from_utf8_lossy(&text)).to_owned();
-    Ok(Some(Failed { name, printed }))
 }
 
 /// Returns the part of a test program's output that tells of failures: from their heading on, or the last

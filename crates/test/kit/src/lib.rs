@@ -74,6 +74,6 @@ pub use piped::piped;
 pub use readers::DirectReaders;
 pub use stalled::StalledSource;
 pub use temp::{
-    PROGRAM, TempDir, eventually, forerun_binary, memory_dir, temp_dir, workspace_root,
+    PROGRAM, TempDir, eventually, forerun_binary, memory, memory_dir, temp_dir, workspace_root,
 };
 pub use tree::{Keeps, TreeModel};

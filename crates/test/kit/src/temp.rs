@@ -26,16 +26,22 @@ pub fn temp_dir(name: &str) -> TempDir {
 /// If it cannot be made.
 #[must_use]
 pub fn memory_dir(name: &str, bytes: u64) -> TempDir {
-    let memory = Path::new("/dev/shm");
-    let has_room = rustix::fs::statvfs(memory)
-        .is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) >= bytes);
     let mut builder = tempfile::Builder::new();
     let prefix = format!("forerun-{name}-");
     builder.prefix(&prefix);
-    match has_room.then(|| builder.tempdir_in(memory)) {
+    match memory(bytes).map(|memory| builder.tempdir_in(memory)) {
         Some(Ok(dir)) => dir,
         _ => temp_dir(name),
     }
+}
+
+/// Returns a directory for files in memory, where one has `bytes` available.
+#[must_use]
+pub fn memory(bytes: u64) -> Option<&'static Path> {
+    let memory = Path::new("/dev/shm");
+    let has_room = rustix::fs::statvfs(memory)
+        .is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) >= bytes);
+    has_room.then_some(memory)
 }
 
 /// Returns the top of the source tree.

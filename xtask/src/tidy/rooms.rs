@@ -33,6 +33,8 @@ pub enum Room {
     Program,
     /// `crates/front/sandbox`: what a process gives up.
     Sandbox,
+    /// `crates/front/runtime`: the program in AppImages, over a driver and nothing between.
+    Runtime,
     /// `crates/test/kit`: what all tests share.
     Test,
     /// `crates/test/servers`: servers for the tests of what fetches.
@@ -59,6 +61,7 @@ impl Room {
             ["crates", "store", "remote", ..] => (Self::Remote, 3),
             ["crates", "front", "c" | "cli", ..] => (Self::Program, 3),
             ["crates", "front", "sandbox", ..] => (Self::Sandbox, 3),
+            ["crates", "front", "runtime", ..] => (Self::Runtime, 3),
             ["crates", "front", _, ..] => (Self::Front, 3),
             ["crates", "test", "kit", ..] => (Self::Test, 3),
             ["crates", "test", "servers", ..] => (Self::Servers, 3),
@@ -90,6 +93,7 @@ impl Room {
             Remote => matches!(on, Io | Cache),
             Library => is_base || matches!(on, Self::Layers | Format | Cache | Remote),
             Front => is_base || on == Library,
+            Self::Runtime => matches!(on, Io | Codec | Vfs | Format),
             Self::Program => is_base || matches!(on, Library | Front | Sandbox),
             Self::Test => is_base,
             Self::Servers => is_base || on == Self::Test,
@@ -137,6 +141,10 @@ mod tests {
                 Some((Room::Program, "crates/front/cli")),
             ),
             ("crates/front/new", Some((Room::Front, "crates/front/new"))),
+            (
+                "crates/front/runtime/src/elf.rs",
+                Some((Room::Runtime, "crates/front/runtime")),
+            ),
             ("python/src/lib.rs", Some((Room::Program, "python"))),
             (
                 "crates/test/servers/src/lib.rs",

@@ -1,0 +1,136 @@
+//! Reads contents of files: the extents that the driver maps, decoded where they are encoded.
+//!
+//! The engine of forerun does this with readahead and a pool, which would be half of the runtime's size. Here the
+//! kernel reads ahead, several threads serve it, and decoded blocks are kept for the requests that follow in the
+//! same block.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use forerun_io::{BlobId, BlockCache, ReadAt, saturating_usize};
+use forerun_squashfs::Squashfs;
+use forerun_vfs::{EncodedBlock, Error, Extent, FileSystem, NodeId, Place, Result};
+
+/// Bytes of decoded blocks that are kept.
+const DECODED: u64 = 32 << 20;
+/// The block size of most images, by which the cache is laid out.
+const TYPICAL: u64 = 128 << 10;
+/// The longest block that a SquashFS image may have.
+const MAX_BLOCK: u32 = 1 << 20;
+
+/// The files of an image.
+pub struct Contents {
+    driver: Squashfs,
+    source: Arc<dyn ReadAt>,
+    decoded: BlockCache<Error>,
+}
+
+impl Contents {
+    /// Creates a reader of an opened image.
+    pub fn new(driver: Squashfs, source: Arc<dyn ReadAt>) -> Self {
+        Self {
+            driver,
+            source,
+            decoded: BlockCache::new(DECODED, TYPICAL),
+        }
+    }
+
+    /// Returns the driver.
+    pub const fn driver(&self) -> &Squashfs {
+        &self.driver
+    }
+
+    /// Appends up to `len` bytes of a file from `offset` on to `out`. There are fewer at the end of the file.
+    ///
+    /// # Errors
+    /// Those of the driver, of decoding and of reading. `out` then has bytes that must not be used.
+    pub fn read(&self, node: NodeId, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<()> {
+        let range = offset..offset.saturating_add(u64::from(len));
+        let mut at = offset;
+        let mut failed = None;
+        self.driver.map(node, range.clone(), &mut |extent| {
+            let start = extent.logical.start.max(at);
+            let end = extent.logical.end.min(range.end);
+            if start != at || start >= end {
+                return ControlFlow::Break(());
+            }
+            let skip = start - extent.logical.start;
+            match self.append(&extent, skip, end - start, out) {
+                Ok(()) => at = end,
+                Err(error) => failed = Some(error),
+            }
+            match failed {
+                None if at < range.end => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
+            }
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Appends `len` bytes of an extent, after its first `skip`.
+    fn append(&self, extent: &Extent, skip: u64, len: u64, out: &mut Vec<u8>) -> Result<()> {
+        let (before, count) = (out.len(), saturating_usize(len));
+        match &extent.place {
+            Place::Zero => out.resize(before.saturating_add(count), 0),
+            Place::Stored { blob, offset } => {
+                only_image(*blob)?;
+                out.resize(before.saturating_add(count), 0);
+                let place = out.get_mut(before..).unwrap_or_default();
+                self.read_source(offset.saturating_add(skip), place)?;
+            }
+            Place::Encoded { block, skip: first } => {
+                let decoded = self.decoded(block)?;
+                let start = saturating_usize(skip.saturating_add(u64::from(*first)));
+                let part = decoded.get(start..start.saturating_add(count));
+                out.extend_from_slice(part.ok_or_else(|| short(block))?);
+            }
+            Place::Inline(bytes) => {
+                let start = saturating_usize(skip);
+                let part = bytes.get(start..start.saturating_add(count));
+                out.extend_from_slice(part.ok_or(Error::NotAFile)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn decoded(&self, block: &EncodedBlock) -> Result<Arc<[u8]>> {
+        only_image(block.blob)?;
+        let load = || self.decode(block);
+        Ok(self.decoded.get_or_load(block.key(), load)?.0)
+    }
+
+    fn decode(&self, block: &EncodedBlock) -> Result<Arc<[u8]>> {
+        let most = block.decoded_len.max();
+        if most > MAX_BLOCK || block.len > MAX_BLOCK {
+            return Err(short(block));
+        }
+        let mut stored = vec![0; saturating_usize(block.len.into())];
+        self.read_source(block.offset, &mut stored)?;
+        let mut out = vec![0; saturating_usize(most.into())];
+        let len = block.decode(&stored, &mut out);
+        let len = len.map_err(|error| damaged(block, &error.to_string()))?;
+        Ok(Arc::from(out.get(..len).unwrap_or_default()))
+    }
+
+    fn read_source(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let read = self.source.read_exact_at(offset, out);
+        read.map_err(|error| Error::io(offset, out.len(), error))
+    }
+}
+
+/// Refuses data outside the image, which SquashFS does not have.
+fn only_image(blob: BlobId) -> Result<()> {
+    match blob {
+        BlobId::IMAGE => Ok(()),
+        other => Err(Error::Unsupported(format!("blob {}", other.0))),
+    }
+}
+
+fn short(block: &EncodedBlock) -> Error {
+    damaged(block, "the block is shorter or longer than its file says")
+}
+
+fn damaged(block: &EncodedBlock, reason: &str) -> Error {
+    let error = std::io::Error::new(std::io::ErrorKind::InvalidData, reason.to_string());
+    Error::io(block.offset, saturating_usize(block.len.into()), error)
+}

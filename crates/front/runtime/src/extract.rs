@@ -1,0 +1,295 @@
+//! Extracts the image, or a part of it, into a directory.
+//!
+//! Each directory is opened beneath the one that the user chose, without following links. So an image with a link and
+//! a directory of one name leads to nowhere else, and neither do links that were there before. Files belong to the
+//! user, without set-user-id bits; devices are left out.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use forerun_io::open_beneath;
+use forerun_vfs::{FileSystem, FileType, Limits, Metadata, NodeId, Timestamp, Walk, WalkEntry};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use crate::contents::Contents;
+use crate::failure::Failure;
+use crate::pattern;
+
+/// Bytes that are read and written at once.
+const PIECE: u32 = 1 << 20;
+/// Files with several names that are remembered. Names beyond are copies.
+const MAX_LINKED: usize = 1 << 16;
+
+/// A directory that is complete when the walk leaves it.
+struct Open {
+    path: Vec<u8>,
+    metadata: Metadata,
+}
+
+/// An extraction.
+pub struct Extraction<'e> {
+    contents: &'e Contents,
+    root: OwnedFd,
+    pattern: Option<&'e OsStr>,
+    /// The first name of each file that has several.
+    linked: HashMap<NodeId, PathBuf>,
+    /// Directories on the way to the current place.
+    open: Vec<Open>,
+    /// Directories above what a pattern matches, made when something below is.
+    files: u64,
+    /// Nodes that were left out, with the reason.
+    pub left_out: Vec<String>,
+}
+
+impl<'e> Extraction<'e> {
+    /// Prepares to extract into the directory, which is made if need be.
+    ///
+    /// # Errors
+    /// Those of mkdir(2) and of opening it.
+    pub fn new(
+        contents: &'e Contents,
+        into: &Path,
+        pattern: Option<&'e OsStr>,
+    ) -> Result<Self, Failure> {
+        let failed = |error: Errno| Failure::io(&into.display().to_string(), &error.into());
+        match rustix::fs::mkdir(into, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = rustix::fs::openat(CWD, into, flags, Mode::empty()).map_err(failed)?;
+        Ok(Self {
+            contents,
+            root,
+            pattern,
+            linked: HashMap::new(),
+            open: Vec::new(),
+            files: 0,
+            left_out: Vec::new(),
+        })
+    }
+
+    /// Extracts. Calls `each` with the path of each node. Returns the number of nodes.
+    ///
+    /// # Errors
+    /// Damage of the image, and those of writing. What was extracted before stays.
+    pub fn run(&mut self, each: &mut dyn FnMut(&Path)) -> Result<u64, Failure> {
+        let driver = self.contents.driver();
+        let limits = Limits::default();
+        for entry in Walk::new(driver, driver.root(), &limits) {
+            let entry = entry.map_err(|error| Failure::new(error.to_string()))?;
+            self.leave(&entry.path)?;
+            let path = Path::new(OsStr::from_bytes(&entry.path)).to_path_buf();
+            let failed = |error: &dyn std::fmt::Display| {
+                Failure::new(format!("{}: {error}", path.display()))
+            };
+            let metadata = entry.metadata.clone().map_err(|error| failed(&error))?;
+            let matches = self
+                .pattern
+                .is_none_or(|wanted| pattern::matches(wanted.as_bytes(), &entry.path));
+            if metadata.is_dir() {
+                self.open.push(Open {
+                    path: entry.path.clone(),
+                    metadata: metadata.clone(),
+                });
+            }
+            if !matches {
+                continue;
+            }
+            self.make_above(&entry.path)?;
+            if entry.path.is_empty() {
+                continue;
+            }
+            self.make(&entry, &metadata, &path)?;
+            self.files += 1;
+            each(&path);
+        }
+        self.leave(b"\0")?;
+        Ok(self.files)
+    }
+
+    /// Makes the directories on the way to a path that are not there yet.
+    fn make_above(&self, path: &[u8]) -> Result<(), Failure> {
+        for open in &self.open {
+            if open.path.is_empty() || open.path.as_slice() == path {
+                continue;
+            }
+            self.make_directory(Path::new(OsStr::from_bytes(&open.path)))?;
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, entry: &WalkEntry, metadata: &Metadata, path: &Path) -> Result<(), Failure> {
+        let failed = |error: Errno| Failure::io(&path.display().to_string(), &error.into());
+        match metadata.kind {
+            FileType::Directory => return self.make_directory(path),
+            FileType::Regular => return self.make_file(entry.node, metadata, path),
+            FileType::Symlink => {
+                let target = self.contents.driver().read_link(entry.node)?;
+                let (dir, name) = self.place(path).map_err(failed)?;
+                again(&dir, name, || rustix::fs::symlinkat(&*target, &dir, name))
+                    .map_err(failed)?;
+                let times = times(metadata.mtime);
+                let _links_may_have_none =
+                    rustix::fs::utimensat(&dir, name, &times, AtFlags::SYMLINK_NOFOLLOW);
+            }
+            FileType::Fifo => {
+                let (dir, name) = self.place(path).map_err(failed)?;
+                let make = || {
+                    let kind = rustix::fs::FileType::Fifo;
+                    rustix::fs::mknodat(&dir, name, kind, mode(metadata), 0)
+                };
+                again(&dir, name, make).map_err(failed)?;
+            }
+            FileType::BlockDevice | FileType::CharDevice | FileType::Socket => {
+                let what = metadata.kind.name().replace('_', " ");
+                self.left_out.push(format!("{}: {what}", path.display()));
+            }
+        }
+        Ok(())
+    }
+
+    fn make_directory(&self, path: &Path) -> Result<(), Failure> {
+        let made = self.place(path).and_then(|(dir, name)| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            if rustix::fs::openat(&dir, name, flags, Mode::empty()).is_ok() {
+                return Ok(());
+            }
+            again(&dir, name, || rustix::fs::mkdirat(&dir, name, Mode::RWXU))
+        });
+        made.map_err(|error| Failure::io(&path.display().to_string(), &error.into()))
+    }
+
+    fn make_file(&mut self, node: NodeId, metadata: &Metadata, path: &Path) -> Result<(), Failure> {
+        let failed = |error: Errno| Failure::io(&path.display().to_string(), &error.into());
+        let (dir, name) = self.place(path).map_err(failed)?;
+        if let Some(first) = self.linked.get(&node) {
+            let (from, old) = self.place(first).map_err(failed)?;
+            let link = || rustix::fs::linkat(&from, old, &dir, name, AtFlags::empty());
+            if again(&dir, name, link).is_ok() {
+                return Ok(());
+            }
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode_of_new = Mode::RUSR | Mode::WUSR;
+        let open = || rustix::fs::openat(&dir, name, flags, mode_of_new);
+        let file = again(&dir, name, open).map_err(failed)?;
+        let mut file = File::from(file);
+        let mut at = 0;
+        let mut piece = Vec::new();
+        while at < metadata.size {
+            piece.clear();
+            let read = self.contents.read(node, at, PIECE, &mut piece);
+            read.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+            if piece.is_empty() {
+                return Err(Failure::new(format!(
+                    "{}: shorter than its size",
+                    path.display()
+                )));
+            }
+            file.write_all(&piece)
+                .map_err(|error| Failure::io(&path.display().to_string(), &error))?;
+            at = at.saturating_add(forerun_io::u64_from(piece.len()));
+        }
+        rustix::fs::fchmod(&file, mode(metadata)).map_err(failed)?;
+        rustix::fs::futimens(&file, &times(metadata.mtime)).map_err(failed)?;
+        if metadata.nlink > 1 && self.linked.len() < MAX_LINKED {
+            self.linked.insert(node, path.to_path_buf());
+        }
+        Ok(())
+    }
+
+    /// Gives the directories that the walk has left their permissions and times. Before, they can be written to.
+    fn leave(&mut self, next: &[u8]) -> Result<(), Failure> {
+        while let Some(last) = self.open.last() {
+            let rest = next.strip_prefix(last.path.as_slice());
+            let is_inside = match rest {
+                Some(rest) => last.path.is_empty() && next != b"\0" || rest.first() == Some(&b'/'),
+                None => false,
+            };
+            if is_inside {
+                break;
+            }
+            let Some(Open { path, metadata }) = self.open.pop() else {
+                break;
+            };
+            let path = Path::new(OsStr::from_bytes(&path));
+            let opened = open_beneath(&self.root, path, OFlags::RDONLY | OFlags::DIRECTORY);
+            let finished = match opened {
+                // Nothing matched there.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+                Err(error) => Err(error),
+                Ok(dir) => rustix::fs::fchmod(&dir, mode(&metadata))
+                    .and_then(|()| rustix::fs::futimens(&dir, &times(metadata.mtime))),
+            };
+            finished.map_err(|error| Failure::io(&path.display().to_string(), &error.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Opens the directory of a path. Returns it with the last name.
+    fn place<'p>(&self, path: &'p Path) -> Result<(OwnedFd, &'p OsStr), Errno> {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let dir = open_beneath(&self.root, parent, OFlags::PATH | OFlags::DIRECTORY)?;
+        Ok((dir, path.file_name().ok_or(Errno::INVAL)?))
+    }
+}
+
+/// Makes a node, in the place of one that was there before.
+fn again<T>(
+    dir: &OwnedFd,
+    name: &OsStr,
+    mut make: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    match make() {
+        Err(Errno::EXIST) => {
+            rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
+            make()
+        }
+        made => made,
+    }
+}
+
+/// Returns permissions without the bits that lend the owner's rights.
+fn mode(metadata: &Metadata) -> Mode {
+    Mode::from_raw_mode((metadata.mode & 0o1777).into())
+}
+
+fn times(mtime: Timestamp) -> Timestamps {
+    let time = Timespec {
+        tv_sec: mtime.seconds,
+        tv_nsec: mtime.nanoseconds.into(),
+    };
+    Timestamps {
+        last_access: time,
+        last_modification: time,
+    }
+}
+
+/// Makes the directories of an extracted tree writable for their owner, so that it can be removed.
+pub fn open_up(tree: &Path) {
+    let mut left = vec![tree.to_path_buf()];
+    while let Some(dir) = left.pop() {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let _removal_reports_it = rustix::fs::chmodat(CWD, &dir, Mode::RWXU, AtFlags::empty());
+        let Ok(opened) = rustix::fs::openat(CWD, &dir, flags, Mode::empty()) else {
+            continue;
+        };
+        let Ok(entries) = rustix::fs::Dir::new(opened) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_bytes();
+            let is_directory = entry.file_type() == rustix::fs::FileType::Directory;
+            if is_directory && name != b"." && name != b".." {
+                left.push(dir.join(OsStr::from_bytes(name)));
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Which AppImage this is, and what the program learns about it.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::Failure;
+
+/// Names another AppImage whose image is used. For a runtime that is a file of its own.
+const TARGET: &str = "TARGET_APPIMAGE";
+
+/// An AppImage, as the user named it.
+pub struct Identity {
+    /// The file, without links on the way.
+    pub path: PathBuf,
+    /// The path by which processes of the runtime open it.
+    pub opened: PathBuf,
+    /// The name by which the user started it.
+    pub argv0: OsString,
+}
+
+impl Identity {
+    /// Finds the file: the one that `TARGET_APPIMAGE` names, or that of this program.
+    ///
+    /// # Errors
+    /// A name that leads to no file; a system without `/proc`.
+    pub fn find() -> Result<Self, Failure> {
+        let argv0 = env::args_os().next().unwrap_or_default();
+        if let Some(target) = env::var_os(TARGET).filter(|target| !target.is_empty()) {
+            let path = Path::new(&target).canonicalize().map_err(|error| {
+                let what = format!("{TARGET}={}", Path::new(&target).display());
+                Failure::io(&what, &error)
+            })?;
+            let opened = path.clone();
+            return Ok(Self {
+                path,
+                opened,
+                argv0,
+            });
+        }
+        let opened = PathBuf::from("/proc/self/exe");
+        let path = std::fs::read_link(&opened)
+            .map_err(|error| Failure::io("finding this program in /proc", &error))?;
+        Ok(Self {
+            path,
+            opened,
+            argv0,
+        })
+    }
+
+    /// Returns the file's name.
+    pub fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// Returns the path of a directory beside the file that belongs to it.
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(suffix);
+        PathBuf::from(path)
+    }
+
+    /// Makes a directory beside the file for the program's own files. Returns its path.
+    ///
+    /// # Errors
+    /// Those of mkdir(2), unless it is there.
+    pub fn make_portable(&self, portable: Portable) -> Result<PathBuf, Failure> {
+        let path = self.beside(portable.suffix());
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                Err(Failure::io(&format!("making {}", path.display()), &error))
+            }
+            _ if path.is_dir() => Ok(path),
+            _ => Err(Failure::new(format!("{} is no directory", path.display()))),
+        }
+    }
+
+    /// Creates the command that runs `AppRun` of the directory with what the program expects in its environment.
+    pub fn program(&self, directory: &Path, arguments: &[OsString]) -> Command {
+        let mut command = Command::new(directory.join("AppRun"));
+        command
+            .args(arguments)
+            .env("APPIMAGE", &self.path)
+            .env("APPDIR", directory)
+            .env("ARGV0", &self.argv0)
+            // An AppImage that the program starts is another one.
+            .env_remove(TARGET);
+        if let Ok(here) = env::current_dir() {
+            command.env("OWD", here);
+        }
+        for portable in [Portable::Home, Portable::Config] {
+            let path = self.beside(portable.suffix());
+            if path.is_dir() {
+                command.env(portable.variable(), path);
+            }
+        }
+        command
+    }
+}
+
+/// A directory beside an AppImage that replaces one of the user's, so that both can be carried together.
+#[derive(Clone, Copy, Debug)]
+pub enum Portable {
+    /// `HOME`.
+    Home,
+    /// `XDG_CONFIG_HOME`.
+    Config,
+}
+
+impl Portable {
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Home => ".home",
+            Self::Config => ".config",
+        }
+    }
+
+    const fn variable(self) -> &'static str {
+        match self {
+            Self::Home => "HOME",
+            Self::Config => "XDG_CONFIG_HOME",
+        }
+    }
+}

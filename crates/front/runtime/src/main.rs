@@ -1,0 +1,134 @@
+//! The program in front of the image in an AppImage of type 2.
+//!
+//! It mounts the image behind its own ELF file and becomes the program in it, `AppRun`. docs/appimage.md says what
+//! users see, and the page of docs/decisions why it has a FUSE loop of its own. It has to be small, as each AppImage
+//! has a copy of it, and to run everywhere, so it is linked statically.
+//!
+//! [`elf`] finds the image, [`payload`] opens it, [`mount`] mounts it, [`roles`] starts the processes that stay, [`fuse`]
+//! serves it, and [`program`] runs what is in it.
+
+mod contents;
+mod elf;
+mod extract;
+mod failure;
+mod fuse;
+mod identity;
+mod mount;
+mod options;
+mod pattern;
+mod payload;
+mod program;
+mod roles;
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use contents::Contents;
+use extract::Extraction;
+use failure::Failure;
+use identity::Identity;
+use options::Action;
+use payload::AppImage;
+
+/// Where `--appimage-extract` puts files.
+const EXTRACTED: &str = "squashfs-root";
+
+fn main() -> ExitCode {
+    if let Some(code) = roles::run_role() {
+        return code;
+    }
+    match run() {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            say(&failure.to_string());
+            ExitCode::from(failure.status())
+        }
+    }
+}
+
+fn run() -> Result<u8, Failure> {
+    let action = Action::parse(std::env::args_os().skip(1).collect())?;
+    let identity = Identity::find()?;
+    match action {
+        Action::Run(arguments) => return program::run(&identity, &arguments),
+        Action::ExtractAndRun(arguments) => return program::extract_and_run(&identity, &arguments),
+        Action::Extract(pattern) => return extract(&identity, pattern.as_deref()),
+        Action::Mount => mount_until_killed(&identity)?,
+        Action::Offset => {
+            let image = AppImage::open(&identity.opened)?;
+            print(format!("{}\n", image.offset()).as_bytes())?;
+        }
+        Action::MakePortable(portable) => {
+            let made = identity.make_portable(portable)?;
+            print(format!("{}\n", made.display()).as_bytes())?;
+        }
+        Action::Section(names) => {
+            let image = AppImage::open(&identity.opened)?;
+            for name in names {
+                let mut text = image.section(name)?;
+                if !text.is_empty() && !text.ends_with(b"\n") {
+                    text.push(b'\n');
+                }
+                print(&text)?;
+            }
+        }
+        Action::Version => {
+            print(concat!("forerun-runtime ", env!("CARGO_PKG_VERSION"), "\n").as_bytes())?;
+        }
+        Action::Help => print(options::HELP.as_bytes())?,
+    }
+    Ok(0)
+}
+
+/// Extracts into `squashfs-root`, and prints each path.
+fn extract(identity: &Identity, pattern: Option<&std::ffi::OsStr>) -> Result<u8, Failure> {
+    let (driver, source) = AppImage::open(&identity.opened)?.payload()?;
+    let contents = Contents::new(driver, source);
+    let mut extraction = Extraction::new(&contents, Path::new(EXTRACTED), pattern)?;
+    let mut out = std::io::BufWriter::new(std::io::stdout());
+    let found = extraction.run(&mut |path| {
+        // Whoever reads the list may stop reading. The extraction goes on.
+        let _no_reader = writeln!(out, "{EXTRACTED}/{}", path.display());
+    })?;
+    let _no_reader = out.flush();
+    for left in &extraction.left_out {
+        say(&format!("{left}: left out"));
+    }
+    match (found, pattern) {
+        (0, Some(pattern)) => Err(Failure::new(format!(
+            "no file of the image matches {}",
+            pattern.display()
+        ))),
+        _ => Ok(0),
+    }
+}
+
+/// Mounts, prints the directory, and waits for the end of the mount. It also ends with this process, however that ends.
+fn mount_until_killed(identity: &Identity) -> Result<(), Failure> {
+    AppImage::open(&identity.opened)?.payload()?;
+    let mounted = mount::mount(&identity.opened, &identity.name(), true);
+    let mounted = mounted.map_err(|reason| {
+        Failure::new(format!(
+            "no mount that other programs see: {reason}. --appimage-extract needs none"
+        ))
+    })?;
+    print(format!("{}\n", mounted.place.display()).as_bytes())?;
+    if let Some(mut life) = mounted.life {
+        // The server never writes. Its end closes the socket.
+        let _end = life.read(&mut [0]);
+    }
+    Ok(())
+}
+
+/// Tells the user something on standard error.
+fn say(message: &str) {
+    // Without standard error nobody reads it.
+    let _unread = writeln!(std::io::stderr(), "AppImage: {message}");
+}
+
+fn print(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    written.map_err(|error| Failure::io("writing to standard output", &error))
+}

@@ -1,0 +1,96 @@
+//! fusermount3, a set-user-id program that mounts for users and sends the connection back over a socket.
+
+use std::io::{IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::{env, io};
+
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+
+use super::{FSTYPE, plain};
+use crate::failure::Failure;
+
+/// More than that is no error message.
+const MESSAGE: u64 = 4 << 10;
+
+/// Finds fusermount3, or the fusermount of older systems.
+///
+/// # Errors
+/// If there is none.
+pub fn find_fusermount() -> Result<PathBuf, Failure> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);
+    let dirs: Vec<_> = env::split_paths(&path).chain(usual).collect();
+    let mut all = ["fusermount3", "fusermount"]
+        .iter()
+        .flat_map(|name| dirs.iter().map(move |dir| dir.join(name)));
+    let found = all.find(|program| program.is_absolute() && program.is_file());
+    found.ok_or_else(|| Failure::new("fusermount3 is not installed (Debian package fuse3)"))
+}
+
+/// Has fusermount mount on the directory. Returns the connection.
+///
+/// # Errors
+/// What fusermount says.
+pub fn attach(place: &Path, name: &str) -> Result<OwnedFd, Failure> {
+    let program = find_fusermount()?;
+    let failed = |error: io::Error| Failure::io(&program.display().to_string(), &error);
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let subtype = FSTYPE.strip_prefix("fuse.").unwrap_or_default();
+    // The command is dropped at the end of the statement, and our copy of the helper's end with it: its death is
+    // then our end of file.
+    let process = Command::new(&program)
+        .arg("-o")
+        .arg(format!(
+            "ro,nosuid,nodev,subtype={subtype},fsname={}",
+            plain(name)
+        ))
+        .arg("--")
+        .arg(place)
+        .env("_FUSE_COMMFD", "0")
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let received = receive(&ours);
+    let words = last_words(process);
+    received.ok_or_else(|| Failure::new(words))
+}
+
+/// Waits for the helper to end. Returns its error output, or its exit status if it said nothing.
+fn last_words(mut process: Child) -> String {
+    let mut words = Vec::new();
+    if let Some(stderr) = process.stderr.take() {
+        let _as_far_as_it_goes = stderr.take(MESSAGE).read_to_end(&mut words);
+    }
+    let status = process.wait();
+    let words = String::from_utf8_lossy(&words).trim().to_string();
+    match status {
+        Ok(status) if words.is_empty() => status.to_string(),
+        _ => words,
+    }
+}
+
+/// Receives the connection, which comes with one byte; nothing if the helper ended without sending it.
+fn receive(socket: &UnixStream) -> Option<OwnedFd> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    loop {
+        let mut bytes = [IoSliceMut::new(&mut byte)];
+        match rustix::net::recvmsg(socket, &mut bytes, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+            Ok(_) => break,
+        }
+    }
+    control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    })
+}

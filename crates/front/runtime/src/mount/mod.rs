@@ -1,0 +1,168 @@
+//! The ways in which the image is mounted, and the order in which they are tried.
+//!
+//! Root mounts. Others get a user namespace, where every user may mount, and where they do not, fusermount does it for
+//! them. Root does not get a namespace: an AppImage that administers the machine needs the real one.
+
+mod direct;
+mod fusermount;
+pub mod namespace;
+
+use std::env;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+use crate::roles;
+
+pub use fusermount::find_fusermount;
+
+/// Chooses the ways that are tried, and their order: their names, with commas between.
+pub const WAYS: &str = "FORERUN_RUNTIME_WAYS";
+/// The type of the mount, as the table of mounts shows it.
+const FSTYPE: &str = "fuse.forerun-runtime";
+
+/// A way to mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// mount(2) where this process is. Takes root.
+    Direct,
+    /// A user namespace and a mount namespace that the program runs in.
+    Namespace,
+    /// The program fusermount3 or fusermount, which has the right to.
+    Fusermount,
+}
+
+impl Way {
+    const ALL: [(&'static str, Self); 3] = [
+        ("direct", Self::Direct),
+        ("namespace", Self::Namespace),
+        ("fusermount", Self::Fusermount),
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "mount(2)",
+            Self::Namespace => "user namespace",
+            Self::Fusermount => "fusermount",
+        }
+    }
+}
+
+/// A mount of the image. This process sees it, and its server runs.
+pub struct Mounted {
+    /// The directory.
+    pub place: PathBuf,
+    /// As long as a process has this open, the mount stays. Nothing where the namespace of the program's processes
+    /// keeps it.
+    pub life: Option<UnixStream>,
+}
+
+/// Mounts the image in a fresh directory. `visible` is whether processes outside must see the mount.
+///
+/// # Errors
+/// That no way works: why each of them does not.
+pub fn mount(image: &Path, name: &str, visible: bool) -> Result<Mounted, Failure> {
+    let mut reasons = Vec::new();
+    for way in ways(visible)? {
+        let place = fresh_directory(".mount_", name)?;
+        let made = match way {
+            Way::Namespace => namespace::enter(image, &place, name).map(|()| None),
+            Way::Direct | Way::Fusermount => attach(way, image, &place, name).map(Some),
+        };
+        match made {
+            Ok(life) => return Ok(Mounted { place, life }),
+            Err(error) => reasons.push(format!("{}: {error}", way.name())),
+        }
+        let _left_empty = std::fs::remove_dir(&place);
+    }
+    Err(Failure::new(reasons.join("; ")))
+}
+
+/// Mounts where every process sees it, and starts the server.
+fn attach(way: Way, image: &Path, place: &Path, name: &str) -> Result<UnixStream, Failure> {
+    let connection = match way {
+        Way::Fusermount => fusermount::attach(place, name)?,
+        Way::Direct | Way::Namespace => direct::attach(place, name)?,
+    };
+    let pair = UnixStream::pair().map_err(|error| Failure::io("making a socket", &error));
+    let started = pair.and_then(|(ours, theirs)| {
+        roles::start(image, connection, theirs, place, way)?;
+        Ok(ours)
+    });
+    if started.is_err() {
+        let _the_first_error_counts = roles::remove_mount(way, place);
+    }
+    started
+}
+
+fn ways(visible: bool) -> Result<Vec<Way>, Failure> {
+    let mut chosen = Vec::new();
+    match env::var(WAYS) {
+        Ok(names) => {
+            for name in names.split(',').filter(|name| !name.is_empty()) {
+                let way = Way::ALL.iter().find(|(known, _)| *known == name);
+                let Some((_, way)) = way else {
+                    return Err(Failure::new(format!(
+                        "{WAYS}: {name} is none of direct, namespace and fusermount"
+                    )));
+                };
+                chosen.push(*way);
+            }
+        }
+        Err(_) if rustix::process::geteuid().is_root() => {
+            chosen.extend([Way::Direct, Way::Namespace, Way::Fusermount]);
+        }
+        Err(_) => chosen.extend([Way::Namespace, Way::Fusermount]),
+    }
+    chosen.retain(|way| !visible || *way != Way::Namespace);
+    Ok(chosen)
+}
+
+/// Makes a directory that only this user can enter, below `TMPDIR` or `/tmp`. Its name begins as that of the AppImage
+/// does.
+///
+/// # Errors
+/// Those of mkdir(2).
+pub fn fresh_directory(prefix: &str, name: &str) -> Result<PathBuf, Failure> {
+    let base = env::var_os("TMPDIR").map(PathBuf::from);
+    let base = base.filter(|base| base.is_absolute());
+    let base = base.unwrap_or_else(|| PathBuf::from("/tmp"));
+    let short: String = name
+        .chars()
+        .filter(|letter| letter.is_ascii_alphanumeric())
+        .take(6)
+        .collect();
+    for _ in 0..64 {
+        let place = base.join(format!("{prefix}{short}{}", random_letters()?));
+        match DirBuilder::new().mode(0o700).create(&place) {
+            Ok(()) => return Ok(place),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                let what = format!("making a directory in {}", base.display());
+                return Err(Failure::io(&what, &error));
+            }
+        }
+    }
+    let what = format!(
+        "{} has no room for a directory of a new name",
+        base.display()
+    );
+    Err(Failure::new(what))
+}
+
+fn random_letters() -> Result<String, Failure> {
+    const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let mut bytes = [0; 6];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    filled.map_err(|error| Failure::io("choosing a name", &error.into()))?;
+    let letter = |byte: &u8| LETTERS.get(usize::from(byte % 32)).copied().unwrap_or(b'A');
+    Ok(bytes.iter().map(letter).map(char::from).collect())
+}
+
+/// Returns a name without the bytes that separate options.
+fn plain(name: &str) -> String {
+    let is_plain = |letter: &char| !matches!(letter, ',' | '\\') && !letter.is_control();
+    name.chars().filter(is_plain).collect()
+}

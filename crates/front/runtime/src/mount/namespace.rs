@@ -1,0 +1,122 @@
+//! A user namespace and a mount namespace for the program, where every user may mount.
+//!
+//! A starter makes both and mounts, and this process joins them when all of it has worked: a process that has entered
+//! a user namespace cannot leave it, and fusermount does not work there. The server stays in the old mount namespace.
+//! So the new one ends with the last process of the program, the kernel unmounts, and the server's connection ends.
+//! Users keep their number and group; other numbers do not exist in the namespace.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::{env, io};
+
+use nix::sched::{CloneFlags, setns, unshare};
+use rustix::process::{getegid, geteuid};
+
+use super::direct;
+use crate::failure::Failure;
+use crate::roles;
+
+/// Enters namespaces in which the image is mounted on `place`.
+///
+/// # Errors
+/// What the starter says. This process is then where it was.
+pub fn enter(image: &Path, place: &Path, name: &str) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::io("starting the server of the mount", &error);
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let mut starter = roles::task("namespace")
+        .arg(image)
+        .arg(place)
+        .arg(name)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    let joined = wait_until_made(&ours).and_then(|()| join(starter.id()));
+    // Its end of the socket ends, and with it the starter.
+    drop(ours);
+    let _it_has_no_more_to_say = starter.wait();
+    joined
+}
+
+/// Waits for the starter: one byte, or a message.
+fn wait_until_made(socket: &UnixStream) -> Result<(), Failure> {
+    let mut said = String::new();
+    let mut first = [0];
+    let mut reader = socket;
+    match reader.read_exact(&mut first) {
+        Ok(()) if first == *b"!" => Ok(()),
+        Ok(()) => {
+            let _as_far_as_it_goes = reader.take(4 << 10).read_to_string(&mut said);
+            Err(Failure::new(said))
+        }
+        Err(_) => Err(Failure::new(
+            "the process that makes the namespaces has ended",
+        )),
+    }
+}
+
+fn join(starter: u32) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::io("entering the namespaces", &error);
+    let opened = |kind: &str| File::open(format!("/proc/{starter}/ns/{kind}")).map_err(failed);
+    let (user, mounts) = (opened("user")?, opened("mnt")?);
+    let here = env::current_dir();
+    let directory = File::open(".");
+    setns(user, CloneFlags::CLONE_NEWUSER).map_err(|error| failed(error.into()))?;
+    setns(mounts, CloneFlags::CLONE_NEWNS).map_err(|error| failed(error.into()))?;
+    // Joining has led to the root directory.
+    let returned = here.and_then(env::set_current_dir);
+    if let (Err(_), Ok(directory)) = (returned, directory) {
+        let _else_it_is_the_root = rustix::process::fchdir(directory);
+    }
+    Ok(())
+}
+
+/// Makes the namespaces and the mount, as the starter. Standard input is the socket.
+pub fn make(image: &Path, place: &Path, name: &Path) -> Result<(), Failure> {
+    let socket = io::stdin().as_fd().try_clone_to_owned();
+    let socket = socket.map_err(|error| Failure::io("taking the socket", &error))?;
+    let socket = UnixStream::from(socket);
+    match prepare(image, place, name) {
+        Ok(()) => {
+            let told = roles::tell(&socket);
+            told.map_err(|error| Failure::io("telling the first process", &error))?;
+            // The namespaces last until the first process has joined them and closed its end.
+            let _until_it_has = (&socket).read(&mut [0]);
+            Ok(())
+        }
+        Err(error) => {
+            let _it_may_have_ended =
+                io::Write::write_all(&mut &socket, format!("?{error}").as_bytes());
+            Err(error)
+        }
+    }
+}
+
+fn prepare(image: &Path, place: &Path, name: &Path) -> Result<(), Failure> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    let failed = |error: nix::errno::Errno| Failure::io("making it", &error.into());
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(failed)?;
+    let mapping = |error: io::Error| Failure::io("mapping the user", &error);
+    // The kernel wants it before a group is mapped without privilege.
+    fs::write("/proc/self/setgroups", "deny").map_err(mapping)?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(mapping)?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(mapping)?;
+    let connection = direct::open_device()?;
+    // In the old mount namespace.
+    let copy = connection.as_fd().try_clone_to_owned();
+    let copy = copy.map_err(|error| Failure::io("handing over the connection", &error))?;
+    let kind = PathBuf::from("directory");
+    let (begin, waits) = UnixStream::pair().map_err(mapping)?;
+    let waits = Stdio::from(OwnedFd::from(waits));
+    roles::start_both(image, &kind, place, Stdio::from(copy), waits)?;
+    unshare(CloneFlags::CLONE_NEWNS).map_err(failed)?;
+    direct::attach_to(&connection, place, &name.to_string_lossy())?;
+    // Before the connection has a mount, the kernel refuses to read from it.
+    let told = roles::tell(&begin);
+    told.map_err(|error| Failure::io("telling the server", &error))
+}

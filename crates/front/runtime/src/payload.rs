@@ -1,0 +1,78 @@
+//! The image behind the ELF file, opened.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use forerun_io::{FileSource, ReadAt, Window};
+use forerun_squashfs::Squashfs;
+use forerun_vfs::{Error, OpenWith};
+
+use crate::elf::Elf;
+use crate::failure::Failure;
+
+/// Bytes of decoded metadata that are kept: the inodes and names of some 100,000 files.
+const METADATA: u64 = 8 << 20;
+
+/// An AppImage: the ELF file and the image behind it.
+pub struct AppImage {
+    file: Arc<FileSource>,
+    elf: Elf,
+}
+
+impl AppImage {
+    /// Opens the file, and finds where its image begins.
+    ///
+    /// # Errors
+    /// Those of reading; a file that is no ELF program.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let named = |error| Failure::io(&format!("opening {}", path.display()), &error);
+        let file = File::open(path).map_err(named)?;
+        let file = FileSource::from_file(file).map_err(named)?;
+        let elf = Elf::read(&file)?;
+        let file = Arc::new(file);
+        Ok(Self { file, elf })
+    }
+
+    /// Returns the offset of the image.
+    pub const fn offset(&self) -> u64 {
+        self.elf.end()
+    }
+
+    /// Returns the contents of an ELF section, without the zeros at its end.
+    ///
+    /// # Errors
+    /// Those of [`Elf::section`].
+    pub fn section(&self, name: &str) -> Result<Vec<u8>, Failure> {
+        let found = self.elf.section(&*self.file, name)?;
+        let mut bytes = found.unwrap_or_default();
+        let end = bytes.iter().rposition(|&byte| byte != 0);
+        bytes.truncate(end.map_or(0, |last| last + 1));
+        Ok(bytes)
+    }
+
+    /// Opens the image. Returns the driver and the source of its bytes.
+    ///
+    /// # Errors
+    /// A file without an image; an image that is no SquashFS, or damaged.
+    pub fn payload(&self) -> Result<(Squashfs, Arc<dyn ReadAt>), Failure> {
+        let source = Window::new(Arc::clone(&self.file), self.offset(), None);
+        let source = source.map_err(|error| Failure::io("finding the image", &error))?;
+        if source.is_empty() {
+            return Err(Failure::new(
+                "this is a runtime without an image behind it; forerun pack --appimage makes AppImages",
+            ));
+        }
+        let source: Arc<dyn ReadAt> = Arc::new(source);
+        let mut with = OpenWith::new(Arc::clone(&source));
+        with.cache = METADATA;
+        match Squashfs::open(with) {
+            Ok(driver) => Ok((driver, source)),
+            Err(Error::UnknownFormat { .. }) => Err(Failure::new(format!(
+                "the bytes behind the runtime, from byte {} on, are no SquashFS image",
+                self.offset()
+            ))),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

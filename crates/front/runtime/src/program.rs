@@ -1,0 +1,140 @@
+//! Runs the program of the AppImage: in place of this process where the image is mounted, beside it where its files
+//! were extracted.
+
+use std::ffi::OsString;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, ExitStatus};
+use std::thread;
+
+use rustix::io::FdFlags;
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+
+use crate::contents::Contents;
+use crate::extract::Extraction;
+use crate::failure::Failure;
+use crate::identity::Identity;
+use crate::mount::{self, Mounted};
+use crate::options::is_set;
+use crate::payload::AppImage;
+use crate::roles;
+
+/// Keeps the files of `--appimage-extract-and-run`.
+const NO_CLEANUP: &str = "NO_CLEANUP";
+/// Signals that the program gets in place of this process. The terminal sends those of the keyboard to both.
+const PASSED_ON: [i32; 4] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+const OF_KEYBOARD: [i32; 2] = [SIGINT, SIGQUIT];
+
+/// Mounts the image and runs its program. Extracts it where it cannot be mounted.
+///
+/// # Errors
+/// An image that cannot be opened, a program that cannot be started.
+pub fn run(identity: &Identity, arguments: &[OsString]) -> Result<u8, Failure> {
+    // Without a mount the reason would be lost in the server.
+    let image = AppImage::open(&identity.opened)?;
+    let opened = image.payload()?;
+    match mount::mount(&identity.opened, &identity.name(), false) {
+        Ok(mounted) => {
+            drop(opened);
+            become_program(identity, &mounted, arguments)
+        }
+        Err(reason) => {
+            crate::say(&format!(
+                "the image is extracted, as it cannot be mounted: {reason}"
+            ));
+            let contents = Contents::new(opened.0, opened.1);
+            run_extracted(identity, &contents, arguments)
+        }
+    }
+}
+
+/// Turns this process into the program. Returns only if that fails.
+fn become_program(
+    identity: &Identity,
+    mounted: &Mounted,
+    arguments: &[OsString],
+) -> Result<u8, Failure> {
+    if let Some(life) = &mounted.life {
+        // The mount stays for as long as a process of the program has it.
+        let inherited = rustix::io::fcntl_setfd(life, FdFlags::empty());
+        inherited.map_err(|error| Failure::io("keeping the mount", &error.into()))?;
+    }
+    let error = identity.program(&mounted.place, arguments).exec();
+    Err(Failure::start("AppRun", &error))
+}
+
+/// Extracts the image into a fresh directory, runs its program there, and removes the directory.
+///
+/// # Errors
+/// Those of extracting and of starting the program.
+pub fn extract_and_run(identity: &Identity, arguments: &[OsString]) -> Result<u8, Failure> {
+    let (driver, source) = AppImage::open(&identity.opened)?.payload()?;
+    run_extracted(identity, &Contents::new(driver, source), arguments)
+}
+
+fn run_extracted(
+    identity: &Identity,
+    contents: &Contents,
+    arguments: &[OsString],
+) -> Result<u8, Failure> {
+    let place = mount::fresh_directory("appimage_extracted_", &identity.name())?;
+    if is_set(NO_CLEANUP) {
+        return fill_and_run(identity, contents, &place, arguments);
+    }
+    // For the case that this process is killed.
+    let pair = std::os::unix::net::UnixStream::pair();
+    let (life, theirs) = pair.map_err(|error| Failure::io("making a socket", &error))?;
+    roles::start_cleaner(theirs, &place)?;
+    let inherited = rustix::io::fcntl_setfd(&life, FdFlags::empty());
+    inherited.map_err(|error| Failure::io("keeping the files", &error.into()))?;
+    let ran = fill_and_run(identity, contents, &place, arguments);
+    let removed = roles::remove_tree(&place);
+    let status = ran?;
+    removed.map(|()| status)
+}
+
+fn fill_and_run(
+    identity: &Identity,
+    contents: &Contents,
+    place: &Path,
+    arguments: &[OsString],
+) -> Result<u8, Failure> {
+    let mut extraction = Extraction::new(contents, place, None)?;
+    extraction.run(&mut |_| {})?;
+    let signals = Signals::new(PASSED_ON.into_iter().chain(OF_KEYBOARD));
+    let signals = signals.map_err(|error| Failure::io("handling signals", &error))?;
+    let child = identity.program(place, arguments).spawn();
+    let child = child.map_err(|error| Failure::start("AppRun", &error))?;
+    wait(child, signals)
+}
+
+/// Waits for the program, and passes signals on to it.
+fn wait(mut child: Child, mut signals: Signals) -> Result<u8, Failure> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let handle = signals.handle();
+    let passing = thread::spawn(move || {
+        for signal in signals.forever() {
+            let known = PASSED_ON.contains(&signal);
+            let signal = Signal::from_named_raw(signal).filter(|_| known);
+            if let (Some(pid), Some(signal)) = (pid, signal) {
+                let _it_may_have_ended = kill_process(pid, signal);
+            }
+        }
+    });
+    let status = child.wait();
+    handle.close();
+    let _it_has_nothing_to_return = passing.join();
+    let status = status.map_err(|error| Failure::io("waiting for AppRun", &error))?;
+    Ok(exit_code(status))
+}
+
+/// Returns the exit status as a shell does: 128 and the number of the signal that has ended the program.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = match (status.code(), status.signal()) {
+        (Some(code), _) => code,
+        (None, signal) => signal.unwrap_or(0).saturating_add(128),
+    };
+    u8::try_from(code).unwrap_or(u8::MAX)
+}

@@ -1,0 +1,158 @@
+//! A program in an AppImage gets arguments and environment, and its exit status is that of the AppImage.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+
+use crate::common::{Fixture, RUNTIME, WAYS, errors, text};
+
+#[test]
+fn arguments_status_and_signals_pass_in_every_way_to_mount() {
+    let Some(fixture) = Fixture::new("zstd") else {
+        return;
+    };
+    for (way, is_root) in WAYS {
+        let command = || {
+            let mut command = fixture.command(is_root);
+            command.env("FORERUN_RUNTIME_WAYS", way);
+            command
+        };
+        let what = format!("{way}, root: {is_root}");
+        let printed = command()
+            .args(["print", "a b", "--appimage-help", "", "*"])
+            .output()
+            .unwrap();
+        assert_eq!(text(&printed), "a b\n--appimage-help\n\n*\n", "{what}");
+        assert_eq!(errors(&printed), "", "{what}");
+        let status = command().args(["status", "42"]).status().unwrap();
+        assert_eq!(status.code(), Some(42), "{what}");
+        let status = command().args(["kill", "TERM"]).status().unwrap();
+        assert_eq!(status.signal(), Some(15), "{what}");
+        let sum = command().arg("sum").output().unwrap();
+        let blob = std::process::Command::new("md5sum")
+            .stdin(fs::File::open(fixture.tree.join("usr/bin/blob")).unwrap())
+            .output()
+            .unwrap();
+        assert_eq!(text(&sum), text(&blob), "{what}");
+        let owner = command().arg("owner").output().unwrap();
+        let user = if is_root { "0\n0\n" } else { "65534\n65534\n" };
+        assert_eq!(text(&owner), user, "{what}");
+        fixture.becomes_clean(&what);
+    }
+}
+
+#[test]
+fn every_compressor_is_read() {
+    for compressor in ["gzip", "xz", "lz4", "lzo"] {
+        let Some(fixture) = Fixture::new(compressor) else {
+            return;
+        };
+        let ran = fixture.command(true).args(["print", "x"]).output().unwrap();
+        assert_eq!(text(&ran), "x\n", "{compressor}: {}", errors(&ran));
+        fixture.becomes_clean(compressor);
+    }
+}
+
+#[test]
+fn the_environment_names_the_appimage() {
+    let Some(fixture) = Fixture::new("gzip") else {
+        return;
+    };
+    let link = fixture.temp.path().join("link");
+    std::os::unix::fs::symlink(&fixture.image, &link).unwrap();
+    let output = fixture
+        .command_of(&link, true)
+        .env("HOME", "/home/user")
+        .env_remove("XDG_CONFIG_HOME")
+        .arg("env")
+        .output()
+        .unwrap();
+    let here = fixture.temp.path().to_str().unwrap();
+    let text = text(&output);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[0], fixture.image.to_str().unwrap());
+    assert!(lines[1].starts_with(&format!("{here}/tmp/.mount_SomeAp")));
+    assert_eq!(lines[2], link.to_str().unwrap());
+    assert_eq!(lines[3..], [here, "/home/user", "", here]);
+    fixture.becomes_clean("environment");
+}
+
+#[test]
+fn portable_directories_replace_those_of_the_user() {
+    let Some(fixture) = Fixture::new("gzip") else {
+        return;
+    };
+    let made = ["home", "config"].map(|kind| {
+        let option = format!("--appimage-portable-{kind}");
+        let output = fixture.command(true).arg(option).output().unwrap();
+        assert!(output.status.success(), "{}", errors(&output));
+        text(&output).trim_end().to_string()
+    });
+    let image = fixture.image.to_str().unwrap();
+    assert_eq!(made, [format!("{image}.home"), format!("{image}.config")]);
+    let output = fixture.command(true).arg("env").output().unwrap();
+    let text = text(&output);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[4..6], made);
+    fixture.becomes_clean("portable");
+}
+
+#[test]
+fn another_appimage_is_run_by_a_runtime_alone() {
+    let Some(fixture) = Fixture::new("gzip") else {
+        return;
+    };
+    let output = fixture
+        .command_of(RUNTIME.as_ref(), true)
+        .env("TARGET_APPIMAGE", &fixture.image)
+        .arg("env")
+        .output()
+        .unwrap();
+    let text = text(&output);
+    let first = text.lines().next().unwrap_or_default();
+    assert_eq!(first, fixture.image.to_str().unwrap());
+    let alone = fixture.command_of(RUNTIME.as_ref(), true).output().unwrap();
+    assert_eq!(alone.status.code(), Some(125));
+    assert!(
+        errors(&alone).contains("without an image"),
+        "{}",
+        errors(&alone)
+    );
+    fixture.becomes_clean("target");
+}
+
+#[test]
+fn facts_are_printed() {
+    let Some(fixture) = Fixture::new("gzip") else {
+        return;
+    };
+    let print = |option: &str| {
+        let output = fixture.command(true).arg(option).output().unwrap();
+        assert!(output.status.success(), "{}", errors(&output));
+        text(&output)
+    };
+    let offset = fs::metadata(RUNTIME).unwrap().len();
+    assert_eq!(print("--appimage-offset"), format!("{offset}\n"));
+    if let Some(unsquashfs) = forerun_testkit::require::program("unsquashfs") {
+        let listed = std::process::Command::new(unsquashfs)
+            .args(["-o", &offset.to_string(), "-l"])
+            .arg(&fixture.image)
+            .output()
+            .unwrap();
+        assert!(text(&listed).contains("squashfs-root/usr/bin/blob"));
+    }
+    let version = format!("forerun-runtime {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(print("--appimage-version"), version);
+    assert!(print("--appimage-help").contains("--appimage-portable-config"));
+    assert_eq!(print("--appimage-signature"), "");
+    let wrong = fixture
+        .command(true)
+        .arg("--appimage-exract")
+        .output()
+        .unwrap();
+    assert_eq!(wrong.status.code(), Some(125));
+    assert!(
+        errors(&wrong).contains("no such option"),
+        "{}",
+        errors(&wrong)
+    );
+}

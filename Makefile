@@ -18,9 +18,13 @@ FORERUN := $(DIST)/stripped/forerun
 # The static program, for any Linux of this machine's architecture.
 MUSL := $(shell uname -m)-unknown-linux-musl
 STATIC := $(TARGET)/$(MUSL)/static/forerun
+# The runtime of AppImages, and the most that it may have: each AppImage has a copy.
+RUNTIME := $(TARGET)/$(MUSL)/runtime/forerun-runtime
+RUNTIME_MAX := 1500000
+LIBDIR ?= $(PREFIX)/lib
 VERSION = $(shell $(FORERUN) --version | cut -d ' ' -f 2)
 
-.PHONY: help demo test test-guest bench fuzz packages python release static deb tarball install install-c uninstall clean
+.PHONY: help demo test test-guest bench fuzz packages python release runtime static deb tarball install install-c uninstall clean
 
 help:
 	@echo 'make demo        build, then measure five systems: the legacy way against ours'
@@ -31,6 +35,7 @@ help:
 	@echo 'make packages    install the Debian packages that the tests use; FORERUN_INSTALL=yes: do not ask'
 	@echo 'make python      the wheel of the Python package, in $(TARGET)/wheels'
 	@echo 'make release     the program as it is installed, in $(DIST)/stripped'
+	@echo 'make runtime     the runtime of AppImages, in $(RUNTIME)'
 	@echo 'make static      a program without libraries, in $(STATIC)'
 	@echo 'make deb         packages for Debian, and make tarball one for other systems, in $(TARGET)/packages;'
 	@echo '                 FORERUN=$(STATIC): with that program'
@@ -93,6 +98,13 @@ static:
 	  $(CARGO) build --profile static --locked --package forerun-cli --bin forerun --target $(MUSL) \
 	  --no-default-features
 
+# Debian: rustup target add, and the package musl-tools.
+runtime:
+	CC_$(subst -,_,$(MUSL))=musl-gcc RUSTFLAGS='-C link-arg=-Wl,-z,pack-relative-relocs' \
+	  $(CARGO) build --profile runtime --locked --package forerun-runtime --target $(MUSL)
+	@size=$$(stat -c %s $(RUNTIME)); echo "$(RUNTIME): $$size bytes"; \
+	[ $$size -le $(RUNTIME_MAX) ] || { echo 'larger than $(RUNTIME_MAX) bytes'; exit 1; }
+
 deb: $(FORERUN)
 	packaging/deb.sh $(FORERUN) $(TARGET)/packages
 
@@ -109,6 +121,9 @@ install: $(FORERUN)
 	if [ -n '$(DEBUG)' ]; then \
 	  install -D -m 644 $(DIST)/stripped/.debug/forerun.debug \
 	    $(DESTDIR)$(BINDIR)/.debug/forerun.debug; \
+	fi
+	if [ -f $(RUNTIME) ]; then \
+	  install -D -m 755 $(RUNTIME) $(DESTDIR)$(LIBDIR)/forerun/runtime-$$(uname -m); \
 	fi
 	install -d $(DESTDIR)$(DATADIR)/man/man1
 	$(FORERUN) man $(DESTDIR)$(DATADIR)/man/man1
@@ -145,6 +160,7 @@ install: $(FORERUN)
 
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/forerun $(DESTDIR)$(BINDIR)/.debug/forerun.debug \
+	  $(DESTDIR)$(LIBDIR)/forerun/runtime-* \
 	  $(DESTDIR)$(DATADIR)/man/man1/forerun.1 \
 	  $(DESTDIR)$(DATADIR)/man/man1/forerun-*.1 \
 	  $(DESTDIR)$(DATADIR)/man/man8/mount.fuse.forerun.8 \

@@ -169,7 +169,7 @@ pub use on_disk::DiskImage;
 pub use options::OpenOptions;
 #[cfg(feature = "write")]
 pub use pack::{PackError, PackOptions, Packed};
-pub use payload::Container;
+pub use payload::{Container, program_end};
 pub use registry::{format_names, formats};
 #[cfg(feature = "exfat")]
 pub use volume::{VolumeMut, WriteOptions};

@@ -83,6 +83,19 @@ pub fn find(file: &dyn ReadAt) -> Result<Vec<Payload>> {
     }
 }
 
+/// Returns where an ELF program ends, which is where an AppImage has its image. Returns nothing for other files, and
+/// for programs without a table of sections.
+///
+/// # Errors
+/// [`Error::Corrupt`] for a program that is cut off or has a damaged header, [`Error::Io`].
+pub fn program_end(file: &dyn ReadAt) -> Result<Option<u64>> {
+    let head = read(file, 0, HEAD.min(saturating_usize(file.len())))?;
+    match elf::kind(&head) {
+        elf::ProgramKind::Other => Ok(None),
+        _ => elf::end(file, &head),
+    }
+}
+
 /// Reads a part of the file, which the caller knows to lie in it.
 fn read(file: &dyn ReadAt, offset: u64, len: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0; len];

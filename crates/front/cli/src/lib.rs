@@ -36,6 +36,7 @@ mod progress;
 mod remote;
 mod run;
 mod secrets;
+mod shifted;
 mod size;
 mod socket;
 mod source;

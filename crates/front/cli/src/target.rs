@@ -17,6 +17,7 @@ use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::interrupt::OnInterrupt;
 use crate::output;
+use crate::shifted::Shifted;
 
 /// Where a command's product goes.
 pub struct Target {
@@ -24,6 +25,8 @@ pub struct Target {
     pub name: String,
     file: File,
     kind: Kind,
+    /// Bytes before the product.
+    front: Vec<u8>,
 }
 
 enum Kind {
@@ -48,17 +51,40 @@ impl Target {
                 name: output::STDOUT.to_string(),
                 file: output::stdout_file()?,
                 kind: Kind::Direct,
+                front: Vec::new(),
             });
         }
         let name = path.display().to_string();
         let target = Self::open(path, force);
         let (file, kind) = target.map_err(|failure| failure.of(&name))?;
-        Ok(Self { name, file, kind })
+        Ok(Self {
+            name,
+            file,
+            kind,
+            front: Vec::new(),
+        })
     }
 
     /// Returns the file to write to.
     pub const fn file(&mut self) -> &mut File {
         &mut self.file
+    }
+
+    /// Writes bytes before the product, which begins behind them. The readers of the file may run it.
+    pub fn begin_program(&mut self, front: Vec<u8>) -> Result<()> {
+        self.front = front;
+        let begun = self.file.write_all(&self.front).and_then(|()| {
+            let mode = self.file.metadata()?.mode();
+            let mode = Permissions::from_mode(mode | (mode & 0o444) >> 2);
+            self.file.set_permissions(mode)
+        });
+        begun.map_err(|error| self.failed(&error))
+    }
+
+    /// Returns the output of an image, behind what was written before it.
+    pub fn image(&mut self) -> Shifted<'_> {
+        let offset = u64::try_from(self.front.len()).unwrap_or(u64::MAX);
+        Shifted::new(&mut self.file, offset)
     }
 
     /// Adds to `sandbox` what giving the file its name takes.
@@ -86,7 +112,11 @@ impl Target {
     /// have read it.
     pub fn begin_anew(&mut self) -> bool {
         match &self.kind {
-            Kind::File { .. } => self.file.set_len(0).is_ok() && self.file.rewind().is_ok(),
+            Kind::File { .. } => {
+                self.file.set_len(0).is_ok()
+                    && self.file.rewind().is_ok()
+                    && self.file.write_all(&self.front).is_ok()
+            }
             Kind::Direct => false,
         }
     }

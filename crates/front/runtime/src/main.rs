@@ -4,19 +4,22 @@
 //! users see, and the page of docs/decisions why it has a FUSE loop of its own. It has to be small, as each AppImage
 //! has a copy of it, and to run everywhere, so it is linked statically.
 //!
-//! [`elf`] finds the image, [`payload`] opens it, [`mount`] mounts it, [`roles`] starts the processes that stay, [`fuse`]
+//! [`elf`] finds the image, [`payload`] opens it, [`mount`] mounts it, [`processes`] starts the processes that stay, [`roles`] are their tasks, [`fuse`]
 //! serves it, and [`program`] runs what is in it.
 
+mod cleaning;
 mod contents;
 mod elf;
 mod extract;
 mod failure;
 mod fuse;
+mod helper;
 mod identity;
 mod mount;
 mod options;
 mod pattern;
 mod payload;
+mod processes;
 mod program;
 mod roles;
 
@@ -88,7 +91,7 @@ fn extract(identity: &Identity, pattern: Option<&std::ffi::OsStr>) -> Result<u8,
     let mut extraction = Extraction::new(&contents, Path::new(EXTRACTED), pattern)?;
     let mut out = std::io::BufWriter::new(std::io::stdout());
     let found = extraction.run(&mut |path| {
-        // Whoever reads the list may stop reading. The extraction goes on.
+        // The reader of the list may stop reading. The extraction goes on.
         let _no_reader = writeln!(out, "{EXTRACTED}/{}", path.display());
     })?;
     let _no_reader = out.flush();
@@ -123,7 +126,7 @@ fn mount_until_killed(identity: &Identity) -> Result<(), Failure> {
 
 /// Tells the user something on standard error.
 fn say(message: &str) {
-    // Without standard error nobody reads it.
+    // There may be no standard error.
     let _unread = writeln!(std::io::stderr(), "AppImage: {message}");
 }
 

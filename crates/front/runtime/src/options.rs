@@ -30,7 +30,7 @@ ways to mount that are tried, of direct, namespace and fusermount.
 Exit status: that of the program; 125 if the runtime fails, 126 if AppRun cannot be run, 127 if there is none.
 ";
 
-/// What the user wants.
+/// A task that the user gives to the runtime.
 #[derive(Debug)]
 pub enum Action {
     /// Mount and run, with these arguments.

@@ -30,6 +30,9 @@ impl AppImage {
         let file = File::open(path).map_err(named)?;
         let file = FileSource::from_file(file).map_err(named)?;
         let elf = Elf::read(&file)?;
+        // Programs start from blocks that lie together, and nothing but the kernel reads ahead here.
+        let normal = rustix::fs::Advice::Normal;
+        let _best_effort = rustix::fs::fadvise(file.file(), 0, None, normal);
         let file = Arc::new(file);
         Ok(Self { file, elf })
     }

@@ -19,7 +19,7 @@ use crate::identity::Identity;
 use crate::mount::{self, Mounted};
 use crate::options::is_set;
 use crate::payload::AppImage;
-use crate::roles;
+use crate::{cleaning, processes};
 
 /// Keeps the files of `--appimage-extract-and-run`.
 const NO_CLEANUP: &str = "NO_CLEANUP";
@@ -62,6 +62,8 @@ fn become_program(
         inherited.map_err(|error| Failure::io("keeping the mount", &error.into()))?;
     }
     let error = identity.program(&mounted.place, arguments).exec();
+    // The cleaner does the same, unless the server failed before it had one.
+    let _what_is_still_there = cleaning::remove_mount(mounted.way, &mounted.place);
     Err(Failure::start("AppRun", &error))
 }
 
@@ -86,11 +88,11 @@ fn run_extracted(
     // For the case that this process is killed.
     let pair = std::os::unix::net::UnixStream::pair();
     let (life, theirs) = pair.map_err(|error| Failure::io("making a socket", &error))?;
-    roles::start_cleaner(theirs, &place)?;
+    processes::start_cleaner(theirs, &place)?;
     let inherited = rustix::io::fcntl_setfd(&life, FdFlags::empty());
     inherited.map_err(|error| Failure::io("keeping the files", &error.into()))?;
     let ran = fill_and_run(identity, contents, &place, arguments);
-    let removed = roles::remove_tree(&place);
+    let removed = cleaning::remove_tree(&place);
     let status = ran?;
     removed.map(|()| status)
 }

@@ -67,6 +67,12 @@ pub fn find(file: &dyn ReadAt, head: &[u8], container: Container) -> Result<Vec<
         .collect())
 }
 
+/// Returns the offset behind the table of sections, where the image of an AppImage begins.
+pub fn end(file: &dyn ReadAt, head: &[u8]) -> Result<Option<u64>> {
+    let elf = Header::parse(head, file.len()).map_err(|check| corrupt("ELF", 0, check))?;
+    Ok((elf.sections.count > 0).then(|| elf.sections.end()))
+}
+
 /// Class and byte order: where fields are and how they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {

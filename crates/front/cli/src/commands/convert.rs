@@ -104,7 +104,7 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
         return Err(failure.of(output.display()));
     }
     let format = args.format.chosen(output)?;
-    let changes = args.changes.changes(format.keeps())?;
+    let changes = args.changes.changes(format.keeps(), false)?;
     let priorities = Priorities::from_files(&args.sort)?;
     let mut writer = args
         .format

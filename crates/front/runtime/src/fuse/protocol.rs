@@ -33,7 +33,7 @@ pub mod op {
     pub const READDIRPLUS: u32 = 44;
 }
 
-/// What the kernel and the server agree on with INIT.
+/// Properties of the connection, which INIT chooses.
 pub mod flag {
     pub const ASYNC_READ: u32 = 1 << 0;
     pub const DO_READDIRPLUS: u32 = 1 << 13;

@@ -38,7 +38,7 @@ const MAX_THREADS: usize = 4;
 /// The longest list of extended attributes that the kernel takes.
 const MAX_XATTR: usize = 64 << 10;
 
-/// What all threads share.
+/// The state that all threads share.
 struct Server {
     connection: OwnedFd,
     contents: Contents,

@@ -1,36 +1,22 @@
 //! fusermount3, a set-user-id program that mounts for users and sends the connection back over a socket.
 
+use std::io;
 use std::io::{IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::{env, io};
 
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use super::{FSTYPE, plain};
 use crate::failure::Failure;
+use crate::helper::find_fusermount;
 
 /// More than that is no error message.
 const MESSAGE: u64 = 4 << 10;
-
-/// Finds fusermount3, or the fusermount of older systems.
-///
-/// # Errors
-/// If there is none.
-pub fn find_fusermount() -> Result<PathBuf, Failure> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);
-    let dirs: Vec<_> = env::split_paths(&path).chain(usual).collect();
-    let mut all = ["fusermount3", "fusermount"]
-        .iter()
-        .flat_map(|name| dirs.iter().map(move |dir| dir.join(name)));
-    let found = all.find(|program| program.is_absolute() && program.is_file());
-    found.ok_or_else(|| Failure::new("fusermount3 is not installed (Debian package fuse3)"))
-}
 
 /// Has fusermount mount on the directory. Returns the connection.
 ///

@@ -13,47 +13,20 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use crate::cleaning;
 use crate::failure::Failure;
-use crate::roles;
-
-pub use fusermount::find_fusermount;
+use crate::processes::{self, Way};
 
 /// Chooses the ways that are tried, and their order: their names, with commas between.
 pub const WAYS: &str = "FORERUN_RUNTIME_WAYS";
 /// The type of the mount, as the table of mounts shows it.
 const FSTYPE: &str = "fuse.forerun-runtime";
 
-/// A way to mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// mount(2) where this process is. Takes root.
-    Direct,
-    /// A user namespace and a mount namespace that the program runs in.
-    Namespace,
-    /// The program fusermount3 or fusermount, which has the right to.
-    Fusermount,
-}
-
-impl Way {
-    const ALL: [(&'static str, Self); 3] = [
-        ("direct", Self::Direct),
-        ("namespace", Self::Namespace),
-        ("fusermount", Self::Fusermount),
-    ];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Direct => "mount(2)",
-            Self::Namespace => "user namespace",
-            Self::Fusermount => "fusermount",
-        }
-    }
-}
-
 /// A mount of the image. This process sees it, and its server runs.
 pub struct Mounted {
     /// The directory.
     pub place: PathBuf,
+    pub way: Way,
     /// As long as a process has this open, the mount stays. Nothing where the namespace of the program's processes
     /// keeps it.
     pub life: Option<UnixStream>,
@@ -72,7 +45,7 @@ pub fn mount(image: &Path, name: &str, visible: bool) -> Result<Mounted, Failure
             Way::Direct | Way::Fusermount => attach(way, image, &place, name).map(Some),
         };
         match made {
-            Ok(life) => return Ok(Mounted { place, life }),
+            Ok(life) => return Ok(Mounted { place, way, life }),
             Err(error) => reasons.push(format!("{}: {error}", way.name())),
         }
         let _left_empty = std::fs::remove_dir(&place);
@@ -88,11 +61,11 @@ fn attach(way: Way, image: &Path, place: &Path, name: &str) -> Result<UnixStream
     };
     let pair = UnixStream::pair().map_err(|error| Failure::io("making a socket", &error));
     let started = pair.and_then(|(ours, theirs)| {
-        roles::start(image, connection, theirs, place, way)?;
+        processes::start(image, connection, theirs, place, way)?;
         Ok(ours)
     });
     if started.is_err() {
-        let _the_first_error_counts = roles::remove_mount(way, place);
+        let _the_first_error_counts = cleaning::remove_mount(way, place);
     }
     started
 }

@@ -18,7 +18,7 @@ use rustix::process::{getegid, geteuid};
 
 use super::direct;
 use crate::failure::Failure;
-use crate::roles;
+use crate::processes;
 
 /// Enters namespaces in which the image is mounted on `place`.
 ///
@@ -27,7 +27,7 @@ use crate::roles;
 pub fn enter(image: &Path, place: &Path, name: &str) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::io("starting the server of the mount", &error);
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
-    let mut starter = roles::task("namespace")
+    let mut starter = processes::task("namespace")
         .arg(image)
         .arg(place)
         .arg(name)
@@ -83,7 +83,7 @@ pub fn make(image: &Path, place: &Path, name: &Path) -> Result<(), Failure> {
     let socket = UnixStream::from(socket);
     match prepare(image, place, name) {
         Ok(()) => {
-            let told = roles::tell(&socket);
+            let told = processes::tell(&socket);
             told.map_err(|error| Failure::io("telling the first process", &error))?;
             // The namespaces last until the first process has joined them and closed its end.
             let _until_it_has = (&socket).read(&mut [0]);
@@ -113,10 +113,10 @@ fn prepare(image: &Path, place: &Path, name: &Path) -> Result<(), Failure> {
     let kind = PathBuf::from("directory");
     let (begin, waits) = UnixStream::pair().map_err(mapping)?;
     let waits = Stdio::from(OwnedFd::from(waits));
-    roles::start_both(image, &kind, place, Stdio::from(copy), waits)?;
+    processes::start_server(image, &kind, place, Stdio::from(copy), waits)?;
     unshare(CloneFlags::CLONE_NEWNS).map_err(failed)?;
     direct::attach_to(&connection, place, &name.to_string_lossy())?;
     // Before the connection has a mount, the kernel refuses to read from it.
-    let told = roles::tell(&begin);
+    let told = processes::tell(&begin);
     told.map_err(|error| Failure::io("telling the server", &error))
 }

@@ -18,7 +18,7 @@ pub const WAYS: [(&str, bool); 4] = [
     ("fusermount", false),
 ];
 
-/// What `AppRun` does, by its first argument.
+/// `AppRun`, which does as its first argument says.
 const PROGRAM: &str = r#"#!/bin/sh
 case "$1" in
   status) exit "$2" ;;
@@ -127,7 +127,7 @@ pub fn write_image(path: &Path, payload: &Path) {
     assert!(status.unwrap().success());
 }
 
-/// Bytes of several blocks that compress somewhat.
+/// Returns bytes of several blocks that compress a little.
 pub fn blob() -> Vec<u8> {
     (0..1_500_000_u32)
         .map(|n| (n.wrapping_mul(n / 700) >> 7).to_le_bytes()[0])

@@ -7,4 +7,5 @@ mod common;
 mod extracting;
 mod hostile;
 mod lifecycle;
+mod packing;
 mod running;

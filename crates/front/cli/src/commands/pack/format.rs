@@ -12,7 +12,7 @@ use forerun_sandbox::Sandbox;
 use super::composefs::ComposefsArgs;
 use super::erofs::ErofsArgs;
 use super::exfat::ExfatArgs;
-use super::shared::SharedArgs;
+use super::shared::{Compressor, SharedArgs};
 use super::squashfs::SquashfsArgs;
 use super::suffix::format_of;
 use crate::confine::NAMES;
@@ -147,6 +147,39 @@ impl FormatArgs {
         self.format.map_or_else(|| format_of(output), Ok)
     }
 
+    /// Refuses a format that the runtime of an AppImage does not read.
+    pub fn check_appimage(&self) -> Result<()> {
+        match self.format {
+            None | Some(NewFormat::Squashfs) => Ok(()),
+            Some(other) => {
+                let format = other.keeps().format;
+                let message =
+                    format!("an AppImage has a squashfs image, and --format says {format}");
+                Err(Failure::usage(message))
+            }
+        }
+    }
+
+    /// Creates the writer of the image in an AppImage, as [`writer`](Self::writer) does.
+    pub fn appimage_writer(&self, priorities: Priorities, xattrs: bool) -> Result<Writer> {
+        self.refuse_others(NewFormat::Squashfs, !priorities.is_empty())?;
+        self.squashfs_writer(Compressor::Zstd, priorities, xattrs)
+    }
+
+    fn squashfs_writer(
+        &self,
+        default: Compressor,
+        priorities: Priorities,
+        xattrs: bool,
+    ) -> Result<Writer> {
+        let mut options = self.squashfs.options(&self.shared, default)?;
+        options.priorities = priorities;
+        options.xattrs = xattrs;
+        options.threads = self.threads.map_or(0, usize::from);
+        options.validate().map_err(unfit)?;
+        Ok(Writer::Squashfs(options))
+    }
+
     /// Refuses the first option that the chosen format does not take.
     fn refuse_others(&self, chosen: NewFormat, is_sorted: bool) -> Result<()> {
         let format = chosen.keeps().format;
@@ -174,14 +207,7 @@ impl FormatArgs {
         let threads = self.threads.map_or(0, usize::from);
         match chosen {
             NewFormat::Romfs => Ok(Writer::Romfs(self.romfs.options())),
-            NewFormat::Squashfs => {
-                let mut options = self.squashfs.options(&self.shared)?;
-                options.priorities = priorities;
-                options.xattrs = xattrs;
-                options.threads = threads;
-                options.validate().map_err(unfit)?;
-                Ok(Writer::Squashfs(options))
-            }
+            NewFormat::Squashfs => self.squashfs_writer(Compressor::Gzip, priorities, xattrs),
             NewFormat::Erofs => {
                 let mut options = self.erofs.options(&self.shared)?;
                 options.xattrs = xattrs;

@@ -83,7 +83,7 @@ fn write_to(
     match writer.patches() && !target.rewrites() {
         true => through_spool(writer, tree, target, progress, observer),
         false => {
-            let written = write(writer, tree, target.file(), progress, observer);
+            let written = write(writer, tree, target.image(), progress, observer);
             written.map_err(|error| of_output(error, &target.name))
         }
     }

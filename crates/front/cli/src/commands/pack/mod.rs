@@ -1,5 +1,7 @@
 //! `forerun pack`: an image from a directory, a tar archive or a manifest.
 
+mod appdir;
+mod appimage;
 mod composefs;
 mod erofs;
 mod exfat;
@@ -26,6 +28,9 @@ use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::interrupt;
 use crate::target::{Target, is_same_file};
+
+use appimage::AppImageArgs;
+use format::NewFormat;
 
 pub use erofs::parse_uuid;
 pub use exfat::{ClusterArgs, VolumeArgs};
@@ -54,6 +59,7 @@ Examples:
   forerun pack --format squashfs --all-root --manifest devices.txt rootfs new.img
   tar -c dir | forerun pack - new.romfs
   forerun pack --label CARD --volume-size 32G dir new.exfat
+  forerun pack --appimage App.AppDir App-x86_64.AppImage
   forerun pack --format romfs --align 4096 dir - | forerun ls -lR -"
 )]
 pub struct PackArgs {
@@ -86,6 +92,8 @@ pub struct PackArgs {
     pub exclude: ExcludeArgs,
     #[command(flatten)]
     pub changes: ChangeArgs,
+    #[command(flatten)]
+    pub appimage: AppImageArgs,
     /// Put files together by the priorities that FILE lists, "PATH NUMBER" a line, the highest
     /// first; may be given more than once
     #[arg(help_heading = "SquashFS", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -98,23 +106,32 @@ pub struct PackArgs {
 pub fn run(context: &Context, args: &PackArgs) -> Result {
     let (input, output) = names(args)?;
     check_names(args, input, output)?;
-    let format = args.format.chosen(output)?;
-    let changes = args.changes.changes(format.keeps())?;
+    let app = args.appimage.prepare(args, input, output)?;
+    let format = match app {
+        Some(_) => NewFormat::Squashfs,
+        None => args.format.chosen(output)?,
+    };
+    let changes = args.changes.changes(format.keeps(), app.is_some())?;
     let priorities = Priorities::from_files(&args.sort)?;
-    let mut writer = args
-        .format
-        .writer(format, priorities, changes.want_xattrs())?;
+    let xattrs = changes.want_xattrs();
+    let mut writer = match app {
+        Some(_) => args.format.appimage_writer(priorities, xattrs)?,
+        None => args.format.writer(format, priorities, xattrs)?,
+    };
     let exclude = args.exclude.patterns()?;
     interrupt::defer();
     let blob = args.format.blob(&mut writer, args.to.force)?;
     let mut target = Target::create(output, args.to.force, "an image")?;
     // The output may lie in the input; it must not become a part of itself.
     let old = output.metadata().ok();
+    if let Some(runtime) = app {
+        target.begin_program(runtime)?;
+    }
     let new = target.file().metadata().ok();
     let ids = old.into_iter().chain(new);
     let reading = input::Reading {
         exclude,
-        xattrs: changes.want_xattrs(),
+        xattrs,
         one_file_system: args.one_file_system,
         skip: ids
             .map(|metadata| (metadata.dev(), metadata.ino()))

@@ -106,8 +106,9 @@ pub struct Changes {
 }
 
 impl ChangeArgs {
-    /// Checks them all. A format that keeps none of what would be changed has no use for them.
-    pub fn changes(&self, keeps: Keeps) -> Result<Changes> {
+    /// Checks them all. A format that keeps none of what would be changed has no use for them. With `of_root`
+    /// everything belongs to root, unless an option says otherwise.
+    pub fn changes(&self, keeps: Keeps, of_root: bool) -> Result<Changes> {
         let owners = self.first_of_owners().filter(|_| !keeps.owners);
         let times = self.first_of_times().filter(|_| !keeps.times);
         if let Some(flag) = owners.or(times) {
@@ -121,7 +122,8 @@ impl ChangeArgs {
         if let Some(flag) = self.first_of_xattrs().filter(|_| !keeps.xattrs) {
             return Err(useless(flag, keeps.format, "extended attributes"));
         }
-        let root = self.all_root.then_some(0);
+        let of_root = of_root && self.first_of_owners().is_none();
+        let root = (self.all_root || of_root).then_some(0);
         let owners = Owners {
             uid: self.force_uid.or(root),
             gid: self.force_gid.or(root),

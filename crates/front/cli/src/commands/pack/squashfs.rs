@@ -121,9 +121,10 @@ enum Dictionary {
 }
 
 impl SquashfsArgs {
-    /// Converts the arguments into the library's options, but for what other arguments set.
-    pub fn options(&self, shared: &SharedArgs) -> Result<SquashfsOptions> {
-        let compressor = shared.compressor.unwrap_or(Compressor::Gzip);
+    /// Converts the arguments into the library's options, but for what other arguments set. `default` is the
+    /// compressor where none is given.
+    pub fn options(&self, shared: &SharedArgs, default: Compressor) -> Result<SquashfsOptions> {
+        let compressor = shared.compressor.unwrap_or(default);
         let block_size = shared.block_size.unwrap_or(BLOCK_SIZE);
         let mkfs_time = shared.image_time()?;
         let parts =

@@ -1,10 +1,9 @@
 //! Writes the image to its file, from an offset on.
 
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom};
 use std::sync::Arc;
 
-use forerun::build::{BuildError, ImageOutput, Tree, drop_unreadable};
+use forerun::build::{BuildError, Tree, drop_unreadable};
 use forerun::{Observer, Writer};
 
 use super::call::MakeCall;
@@ -13,38 +12,11 @@ use super::{MakeEnded, MakeStop, is_of_source};
 use crate::context::Context;
 use crate::error::Failure;
 use crate::progress::{Progress, Watched};
+use crate::shifted::Shifted;
 use crate::target::Target;
 
 /// Times that an image is begun anew because files have gone.
 const RESTARTS: u32 = 3;
-
-/// A file in which the image begins at an offset.
-struct Shifted<'f> {
-    file: &'f mut File,
-    offset: u64,
-}
-
-impl Write for Shifted<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl ImageOutput for Shifted<'_> {
-    fn patch(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let at = self.offset.checked_add(offset);
-        let at = at.ok_or(io::ErrorKind::FileTooLarge)?;
-        self.file.patch(at, bytes)
-    }
-
-    fn zeros(&mut self, len: u64) -> io::Result<()> {
-        self.file.zeros(len)
-    }
-}
 
 /// Writes the image. Returns its length.
 pub fn write(
@@ -84,10 +56,7 @@ fn attempt(
     let at_offset = file.seek(SeekFrom::Start(call.offset));
     at_offset.map_err(|source| BuildError::Output { offset: 0, source })?;
     let mut watched = Watched {
-        inner: Shifted {
-            file,
-            offset: call.offset,
-        },
+        inner: Shifted::new(file, call.offset),
         progress,
     };
     Ok(writer.write(tree, &mut watched, observer)?.len)

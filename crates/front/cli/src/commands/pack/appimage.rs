@@ -1,0 +1,109 @@
+//! `forerun pack --appimage`: a program in front of the image that mounts it and runs what is in it.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use forerun::{FileSource, ReadAt, program_end};
+
+use super::{PackArgs, appdir};
+use crate::args::is_stdin;
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+
+/// The mark of an AppImage of type 2, and its place.
+const MAGIC: (usize, &[u8; 3]) = (8, b"AI\x02");
+/// The longest runtime that is taken: a hundred times the usual one.
+const MAX_RUNTIME: u64 = 128 << 20;
+
+/// Options of AppImages.
+#[derive(Args, Debug)]
+pub struct AppImageArgs {
+    /// Make an AppImage of the application directory INPUT: a program that runs itself
+    ///
+    /// INPUT needs AppRun, which can be run, one .desktop file, and the icon that it names. The image is
+    /// SquashFS, with zstd unless --compressor says otherwise, and everything in it belongs to root.
+    #[arg(
+        help_heading = "AppImage",
+        long,
+        conflicts_with_all = ["manifest", "empty", "blobdev", "objects"]
+    )]
+    pub appimage: bool,
+    /// The program in front of the image [default: ../lib/forerun/runtime-ARCH beside forerun]
+    #[arg(help_heading = "AppImage", long, value_name = "FILE", requires = "appimage", value_hint = ValueHint::FilePath)]
+    pub runtime: Option<PathBuf>,
+}
+
+impl AppImageArgs {
+    /// Checks the directory, and returns the bytes of the runtime. Returns nothing where no AppImage is to be made.
+    pub fn prepare(
+        &self,
+        args: &PackArgs,
+        input: Option<&Path>,
+        output: &Path,
+    ) -> Result<Option<Vec<u8>>> {
+        if !self.appimage {
+            return Ok(None);
+        }
+        args.format.check_appimage()?;
+        if is_stdin(output) {
+            let failure = Failure::usage("an AppImage is a file, not standard output");
+            return Err(failure.hint("name the file: forerun pack --appimage APPDIR NAME.AppImage"));
+        }
+        let input = input.filter(|input| input.is_dir()).ok_or_else(|| {
+            let failure = Failure::usage("an AppImage is made of a directory");
+            failure.hint("forerun pack --appimage APPDIR NAME.AppImage")
+        })?;
+        appdir::check(input)?;
+        let path = match &self.runtime {
+            Some(path) => path.clone(),
+            None => installed()?,
+        };
+        let runtime = read(&path).map_err(|failure| failure.of(path.display()))?;
+        Ok(Some(runtime))
+    }
+}
+
+/// Returns the path of the runtime that belongs to this program.
+fn installed() -> Result<PathBuf> {
+    let program = std::env::current_exe().and_then(|path| path.canonicalize());
+    let program = program.map_err(|error| Failure::source(&error))?;
+    let prefix = program.parent().and_then(Path::parent);
+    let name = format!("lib/forerun/runtime-{}", std::env::consts::ARCH);
+    let path = prefix.unwrap_or(Path::new("/")).join(name);
+    match path.is_file() {
+        true => Ok(path),
+        false => {
+            let message = "the runtime of AppImages is not installed";
+            let failure = Failure::new(Exit::Source, "runtime", message).of(path.display());
+            Err(failure
+                .hint("make runtime builds it and make install installs it; or --runtime FILE"))
+        }
+    }
+}
+
+/// Reads a runtime, and gives it the mark of an AppImage.
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let not = |message: String| Failure::new(Exit::Format, "runtime", message);
+    let file = FileSource::open(path).map_err(|error| Failure::source(&error))?;
+    let len = file.len();
+    if len > MAX_RUNTIME {
+        return Err(not(format!("{len} bytes are too many for a runtime")));
+    }
+    match program_end(&file)? {
+        Some(end) if end == len => {}
+        Some(end) => {
+            let message = format!("the program ends at byte {end}, and the file at {len}");
+            let hint = "a runtime alone is needed, without an image behind it";
+            return Err(not(message).hint(hint));
+        }
+        None => return Err(not("not a runtime of AppImages: no ELF program".to_string())),
+    }
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    let read = file.read_exact_at(0, &mut bytes);
+    read.map_err(|error| Failure::source(&error))?;
+    let (at, magic) = MAGIC;
+    if let Some(place) = bytes.get_mut(at..at + magic.len()) {
+        place.copy_from_slice(magic);
+    }
+    Ok(bytes)
+}

@@ -32,20 +32,15 @@ const OF_KEYBOARD: [i32; 2] = [SIGINT, SIGQUIT];
 /// # Errors
 /// An image that cannot be opened, a program that cannot be started.
 pub fn run(identity: &Identity, arguments: &[OsString]) -> Result<u8, Failure> {
-    // Without a mount the reason would be lost in the server.
     let image = AppImage::open(&identity.opened)?;
-    let opened = image.payload()?;
     match mount::mount(&identity.opened, &identity.name(), false) {
-        Ok(mounted) => {
-            drop(opened);
-            become_program(identity, &mounted, arguments)
-        }
+        Ok(mounted) => become_program(identity, &image, &mounted, arguments),
         Err(reason) => {
+            let (driver, source) = image.payload()?;
             crate::say(&format!(
                 "the image is extracted, as it cannot be mounted: {reason}"
             ));
-            let contents = Contents::new(opened.0, opened.1);
-            run_extracted(identity, &contents, arguments)
+            run_extracted(identity, &Contents::new(driver, source), arguments)
         }
     }
 }
@@ -53,6 +48,7 @@ pub fn run(identity: &Identity, arguments: &[OsString]) -> Result<u8, Failure> {
 /// Turns this process into the program. Returns only if that fails.
 fn become_program(
     identity: &Identity,
+    image: &AppImage,
     mounted: &Mounted,
     arguments: &[OsString],
 ) -> Result<u8, Failure> {
@@ -64,6 +60,8 @@ fn become_program(
     let error = identity.program(&mounted.place, arguments).exec();
     // The cleaner does the same, unless the server failed before it had one.
     let _what_is_still_there = cleaning::remove_mount(mounted.way, &mounted.place);
+    // The server opens the image while this process goes on, and has nowhere to say what is wrong with it.
+    image.payload()?;
     Err(Failure::start("AppRun", &error))
 }
 

@@ -156,3 +156,40 @@ fn facts_are_printed() {
         errors(&wrong)
     );
 }
+
+#[test]
+fn sections_that_other_tools_wrote_are_printed() {
+    let Some(fixture) = Fixture::new("gzip") else {
+        return;
+    };
+    let Some(objcopy) = forerun_testkit::require::program("objcopy") else {
+        return;
+    };
+    let at = |name: &str| fixture.temp.path().join(name);
+    fs::write(at("signature"), b"signed\n\0\0\0\0").unwrap();
+    fs::write(at("updates"), b"zsync|https://example.org/x\0\0").unwrap();
+    let add = |section: &str, file: &str| {
+        let file = at(file);
+        format!("--add-section={section}={}", file.display())
+    };
+    let made = std::process::Command::new(objcopy)
+        .args([add(".sha256_sig", "signature"), add(".upd_info", "updates")])
+        .args([RUNTIME.as_ref(), at("signed").as_os_str()])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", errors(&made));
+    for (option, expected) in [
+        ("--appimage-signature", "signed\n"),
+        (
+            "--appimage-updateinformation",
+            "zsync|https://example.org/x\n",
+        ),
+    ] {
+        let mut command = fixture.command_of(RUNTIME.as_ref(), true);
+        let output = command
+            .env("TARGET_APPIMAGE", at("signed"))
+            .arg(option)
+            .output();
+        assert_eq!(text(&output.unwrap()), expected);
+    }
+}

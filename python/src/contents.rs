@@ -16,8 +16,18 @@ const STEP: usize = 4 << 20;
 pub enum Bytes {
     /// As the engine has them.
     Data(Data),
-    /// Put together.
+    /// Put together, or copied.
     Long(Vec<u8>),
+}
+
+impl Bytes {
+    /// Copies bytes that would keep much more in memory, for a caller that counts what waits.
+    pub fn alone(self) -> Self {
+        match self {
+            Self::Data(data) if data.kept() / 2 > data.len() => Self::Long(data.to_vec()),
+            other => other,
+        }
+    }
 }
 
 impl Deref for Bytes {

@@ -43,6 +43,22 @@ def test_each_block_is_decoded_once(path, names):
         assert stats["source_requests"] < image.stats()["source_requests"]
 
 
+def test_blocks_larger_than_the_cache_are_decoded_once(tmp_path):
+    """A few files of each block: no block is served to its end, and each is done with after its last file."""
+    (tmp_path / "d").mkdir()
+    words = [random.Random(n).randbytes(7).hex().encode() for n in range(500)]
+    for n in range(3000):
+        (tmp_path / f"d/{n:04}").write_bytes(b" ".join(random.Random(n).choices(words, k=400)))
+    facts = forerun.pack(tmp_path / "d", tmp_path / "x", compressor="zstd", level=1)
+    names = random.Random(4).sample([f"/d/{n:04}"[2:] for n in range(3000)], 500)
+    with forerun.open(tmp_path / "x", cache=4 << 20) as image:
+        read = dict(image.read_many(names, workers=2))
+        stats = image.stats()
+    assert read == {name: (tmp_path / "d" / name[1:]).read_bytes() for name in names}
+    assert stats["repeated_decodes"] == 0, stats
+    assert facts["content_bytes"] > 4 * (4 << 20)
+
+
 def test_memory_is_bounded(tmp_path):
     (tmp_path / "d").mkdir()
     for n in range(64):

@@ -19,5 +19,5 @@ mod waiting;
 pub use metadata::MetadataSource;
 pub use options::{EngineOptions, MemoryUse};
 pub use read::Data;
-pub use reader::{Bulk, Reader, Sink, TakenFile};
+pub use reader::{Bulk, FilePlace, GroupBlock, Reader, Sink, TakenFile};
 pub use volume::Volume;

@@ -132,7 +132,9 @@ pub use forerun_codec::{
 pub use forerun_composefs as composefs;
 #[cfg(all(feature = "composefs", feature = "write"))]
 pub use forerun_composefs::write::ComposefsOptions;
-pub use forerun_engine::{Bulk, Data, EngineOptions, MemoryUse, Reader, TakenFile, Volume};
+pub use forerun_engine::{
+    Bulk, Data, EngineOptions, FilePlace, GroupBlock, MemoryUse, Reader, TakenFile, Volume,
+};
 #[cfg(all(feature = "erofs", feature = "write"))]
 pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFragments};
 #[cfg(all(feature = "exfat", feature = "write"))]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use forerun::vfs::{Bound, Error};
-use forerun::{BlobId, Bulk, Image, NodeId, TakenFile};
+use forerun::{Bulk, FilePlace, GroupBlock, Image, NodeId, TakenFile};
 
 use super::Request;
 use crate::contents::{self, Bytes};
@@ -19,7 +19,7 @@ const PART: u64 = 256;
 pub struct Found {
     path: PathBuf,
     node: NodeId,
-    place: (BlobId, u64),
+    place: FilePlace,
     range: Range<u64>,
 }
 
@@ -40,7 +40,7 @@ impl Found {
             return Err(Failed::from(error).at(&path).in_image(image.name()));
         }
         Ok(Self {
-            place: image.reader().place(file.node()),
+            place: image.reader().place(file.node(), size),
             node: file.node(),
             path,
             range,
@@ -89,17 +89,37 @@ impl Window {
         }
     }
 
-    /// Takes the next file, and reads its parts. Returns nothing after the last one.
+    /// Takes the next files, those of one block, and reads their parts. Returns nothing after the last one.
     pub fn read_next(&self) -> Option<Vec<(usize, Result<Bytes>)>> {
-        let taken = self.bulk.take()?;
+        let group = self.bulk.take_group();
+        // A block that cannot be decoded fails again for each file, with its name.
+        let block = self.bulk.read_block(&group).ok().flatten();
+        let parts = |taken| self.read_parts(taken, block.as_ref());
+        (!group.is_empty()).then(|| group.iter().flat_map(parts).collect())
+    }
+
+    fn read_parts(
+        &self,
+        taken: &TakenFile,
+        block: Option<&GroupBlock<'_>>,
+    ) -> Vec<(usize, Result<Bytes>)> {
         let parts = self.parts.get(&taken.node).map_or(&[][..], Vec::as_slice);
         let read = parts
             .iter()
-            .map(|(number, part)| (*number, self.read(&taken, part)));
-        Some(read.collect())
+            .map(|(number, part)| (*number, self.read(taken, block, part).map(Bytes::alone)));
+        read.collect()
     }
 
-    fn read(&self, taken: &TakenFile, part: &Found) -> Result<Bytes> {
+    fn read(
+        &self,
+        taken: &TakenFile,
+        block: Option<&GroupBlock<'_>>,
+        part: &Found,
+    ) -> Result<Bytes> {
+        let of_block = block.and_then(|block| block.part(taken, part.range.clone()));
+        if let Some(data) = of_block {
+            return Ok(Bytes::Data(data));
+        }
         let (reader, range) = (self.bulk.reader(), part.range.clone());
         let read = contents::read(reader, taken.node, range, |range| {
             self.bulk.read(taken, range, None)

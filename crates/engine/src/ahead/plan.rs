@@ -114,6 +114,11 @@ impl Plan {
         });
     }
 
+    /// Adds the stored bytes of a block that its reader decodes.
+    pub fn add_stored(&mut self, block: &EncodedBlock, max_gap: u64) {
+        self.want(block.blob, block.stored(), None, max_gap);
+    }
+
     fn want(&mut self, blob: BlobId, range: Range<u64>, block: Option<EncodedBlock>, max_gap: u64) {
         let joins = |run: &PlannedRequest| {
             run.blob == blob

@@ -29,6 +29,15 @@ impl Data {
         })
     }
 
+    /// Returns how many bytes stay in memory as long as these do: all of a block of which they are a part.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        match &self.bytes {
+            Bytes::Buffer(buffer) => buffer.len(),
+            Bytes::Block(block) => block.len(),
+        }
+    }
+
     /// Returns `range` of these bytes, or nothing where it is not inside.
     pub(crate) fn part(mut self, range: Range<usize>) -> Option<Self> {
         self.get(range.clone())?;

@@ -8,6 +8,7 @@ use forerun_io::{Pattern, Unpoisoned};
 use forerun_vfs::{BlobId, Extent, NodeId, Place, Result};
 
 use super::Reader;
+use super::group::{FilePlace, Within};
 use crate::Data;
 use crate::ahead::Plan;
 use crate::read::Blocks;
@@ -17,7 +18,7 @@ use crate::tuning::{BULK_FILE, FILE_GAP};
 /// boundaries of files.
 #[derive(Debug)]
 pub struct Bulk {
-    reader: Reader,
+    pub(super) reader: Reader,
     files: Vec<Listed>,
     window: u64,
     progress: Mutex<Progress>,
@@ -27,6 +28,8 @@ pub struct Bulk {
 struct Listed {
     node: NodeId,
     blocks: Blocks,
+    /// The block whose files are read together, and where the file begins in it.
+    within: Option<Within>,
 }
 
 /// A file of the list that a thread has taken.
@@ -39,6 +42,7 @@ pub struct TakenFile {
     /// Whether all of it was planned.
     is_planned: bool,
     blocks: Blocks,
+    pub(super) within: Option<Within>,
 }
 
 #[derive(Debug, Default)]
@@ -74,17 +78,17 @@ impl Reader {
         Bulk::by_place(self.clone(), nodes)
     }
 
-    /// Returns the place of the first byte of a file, for [`bulk_at`](Self::bulk_at): the start of the image for
-    /// files that cannot be mapped.
+    /// Returns the place of a file of `size` bytes, for [`bulk_at`](Self::bulk_at).
     #[must_use]
-    pub fn place(&self, node: NodeId) -> (BlobId, u64) {
-        first_place(self, node)
+    pub fn place(&self, node: NodeId, size: u64) -> FilePlace {
+        FilePlace::of(self, node, size)
     }
 
     /// Creates a stream as [`bulk_by_place`](Self::bulk_by_place) does, for a caller that has asked for the
-    /// [`place`](Self::place) of each file, on several threads for instance.
+    /// [`place`](Self::place) of each file, on several threads for instance, and takes the files with
+    /// [`take_group`](Bulk::take_group).
     #[must_use]
-    pub fn bulk_at(&self, places: Vec<((BlobId, u64), NodeId)>) -> Bulk {
+    pub fn bulk_at(&self, places: Vec<(FilePlace, NodeId)>) -> Bulk {
         Bulk::of_places(self.clone(), places)
     }
 }
@@ -94,6 +98,7 @@ impl Bulk {
         let file = |node| Listed {
             node,
             blocks: Blocks::Shared,
+            within: None,
         };
         Self::of(reader, nodes.into_iter().map(file).collect())
     }
@@ -101,28 +106,33 @@ impl Bulk {
     /// Creates a list in the order of the files' places. Equal files that are stored once begin in
     /// the same place, so they become neighbours, and their blocks count as shared.
     pub(crate) fn by_place(reader: Reader, nodes: Vec<NodeId>) -> Self {
-        let place = |node| (first_place(&reader, node), node);
+        // The threads that take such a list do not take groups.
+        let place = |node| (FilePlace::alone(first_place(&reader, node)), node);
         let places = nodes.into_iter().map(place).collect();
         Self::of_places(reader, places)
     }
 
     /// Creates a list in the order of the places that the caller has asked for.
-    pub(crate) fn of_places(reader: Reader, mut places: Vec<((BlobId, u64), NodeId)>) -> Self {
+    pub(crate) fn of_places(reader: Reader, mut places: Vec<(FilePlace, NodeId)>) -> Self {
         let shares_blocks = reader.fs().volume().shares_blocks;
-        places.sort_by_key(|&(place, _)| place);
-        let is_at = |at: Option<usize>, place| {
-            at.and_then(|at| places.get(at))
-                .is_some_and(|other| other.0 == place)
+        places.sort_by_key(|(place, _)| place.start);
+        let has_neighbour = |at: usize, place: &FilePlace| {
+            [at.checked_sub(1), at.checked_add(1)]
+                .into_iter()
+                .filter_map(|at| places.get(at?))
+                .any(|(other, _)| other.start == place.start)
         };
-        let file = |(at, &(place, node)): (usize, &(_, NodeId))| Listed {
-            node,
-            blocks: match shares_blocks
-                || is_at(at.checked_sub(1), place)
-                || is_at(at.checked_add(1), place)
-            {
-                true => Blocks::Shared,
-                false => Blocks::Own,
-            },
+        let file = |(at, (place, node)): (usize, &(FilePlace, NodeId))| {
+            let is_shared = shares_blocks || has_neighbour(at, place);
+            let is_part = |within: &Within| is_shared || !within.is_all;
+            Listed {
+                node: *node,
+                blocks: match is_shared {
+                    true => Blocks::Shared,
+                    false => Blocks::Own,
+                },
+                within: place.within.filter(is_part),
+            }
         };
         let files = places.iter().enumerate().map(file).collect();
         Self::of(reader, files)
@@ -143,21 +153,50 @@ impl Bulk {
     /// [`reader`](Self::reader).
     pub fn take(&self) -> Option<TakenFile> {
         let mut progress = self.progress.lock().unpoisoned();
+        let taken = self.take_next(&mut progress)?;
+        // Planning half a window at a time makes large requests.
+        if self.window > 0 && progress.ahead <= self.window / 2 {
+            self.plan(&mut progress);
+        }
+        Some(taken)
+    }
+
+    /// Takes the next file of the list, and with it all others that lie in the same block, of a list made by
+    /// [`bulk_at`](Reader::bulk_at). One thread decodes the block, once, and no other one waits for it or
+    /// keeps it from being evicted.
+    pub fn take_group(&self) -> Vec<TakenFile> {
+        let mut progress = self.progress.lock().unpoisoned();
+        let mut group: Vec<TakenFile> = Vec::new();
+        while let Some(next) = self.files.get(progress.taken) {
+            let is_together = group.last().is_none_or(|last| {
+                let (last, next) = (last.within.as_ref(), next.within.as_ref());
+                last.zip(next)
+                    .is_some_and(|(last, next)| last.block == next.block)
+            });
+            if !is_together {
+                break;
+            }
+            group.extend(self.take_next(&mut progress));
+        }
+        if self.window > 0 && progress.ahead <= self.window / 2 {
+            self.plan(&mut progress);
+        }
+        group
+    }
+
+    fn take_next(&self, progress: &mut Progress) -> Option<TakenFile> {
         let position = progress.taken;
         let file = self.files.get(position)?;
         progress.taken += 1;
         let (is_planned, cost) = progress.files.pop_front().unwrap_or_default();
         progress.ahead = progress.ahead.saturating_sub(cost);
         progress.planned = progress.planned.max(progress.taken);
-        // Planning half a window at a time makes large requests.
-        if self.window > 0 && progress.ahead <= self.window / 2 {
-            self.plan(&mut progress);
-        }
         Some(TakenFile {
             position,
             node: file.node,
             is_planned,
             blocks: file.blocks,
+            within: file.within,
         })
     }
 
@@ -205,20 +244,12 @@ impl Bulk {
 
     fn plan(&self, progress: &mut Progress) {
         let mut plan = Plan::new(Pattern::Once);
-        let fs = self.reader.fs();
         while progress.ahead < self.window {
             let Some(file) = self.files.get(progress.planned) else {
                 break;
             };
-            let size = fs.metadata(file.node).map_or(u64::MAX, |found| found.size);
-            let is_whole = size <= BULK_FILE;
-            // The threads that read the list keep all CPUs busy: they decode the blocks of such
-            // files themselves.
-            let is_left = is_whole && file.blocks == Blocks::Own;
             let before = (plan.bytes(), plan.decoded());
-            plan.add(fs, file.node, 0..BULK_FILE, FILE_GAP, &|extent| {
-                !is_left || !extent.is_whole_block()
-            });
+            let is_whole = self.plan_file(file, &mut plan);
             // Blocks decoded ahead must still be cached when they are wanted, so their bytes count
             // too. Each file costs at least something, so that empty files do not plan the whole
             // list.
@@ -231,6 +262,25 @@ impl Bulk {
         }
         plan.coalesce(FILE_GAP);
         self.reader.start(plan);
+    }
+
+    /// Adds a file to the plan. Returns whether that is all of it.
+    fn plan_file(&self, file: &Listed, plan: &mut Plan) -> bool {
+        if let Some(within) = &file.within {
+            // The thread that takes the group decodes the block.
+            plan.add_stored(&within.block, FILE_GAP);
+            return true;
+        }
+        let fs = self.reader.fs();
+        let size = fs.metadata(file.node).map_or(u64::MAX, |found| found.size);
+        let is_whole = size <= BULK_FILE;
+        // The threads that read the list keep all CPUs busy: they decode the blocks of such
+        // files themselves.
+        let is_left = is_whole && file.blocks == Blocks::Own;
+        plan.add(fs, file.node, 0..BULK_FILE, FILE_GAP, &|extent| {
+            !is_left || !extent.is_whole_block()
+        });
+        is_whole
     }
 }
 

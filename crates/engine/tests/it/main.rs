@@ -4,6 +4,7 @@
 mod bulk;
 mod common;
 mod failing;
+mod groups;
 mod metadata;
 mod pushing;
 mod reading;

@@ -1,0 +1,105 @@
+//! Files of a list that lie in one block, which one thread decodes for all of them.
+//!
+//! A reader of many small files that are not all of the image's, in their physical order, wants few files of each
+//! block. Through the cache, blocks that the pool decodes ahead of it evict each other before they are read, since
+//! no block is ever served to its end; and threads that read files of one block wait for each other.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{BlobId, EncodedBlock, NodeId, Place, Result};
+
+use super::{Bulk, Reader, TakenFile};
+use crate::Data;
+use crate::read::Block;
+
+/// The place of a file in the image.
+#[derive(Clone, Copy, Debug)]
+pub struct FilePlace {
+    /// The place of its first byte; the start of the image for files without data of their own, and for those
+    /// that the driver cannot map.
+    pub(super) start: (BlobId, u64),
+    /// The block that holds all of it.
+    pub(super) within: Option<Within>,
+}
+
+/// A block that holds a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Within {
+    pub block: EncodedBlock,
+    /// Bytes of the decoded block before the file.
+    skip: u32,
+    /// Whether the block holds nothing else.
+    pub is_all: bool,
+}
+
+impl FilePlace {
+    /// Returns the place of a file whose block is not known.
+    pub(super) const fn alone(start: (BlobId, u64)) -> Self {
+        Self {
+            start,
+            within: None,
+        }
+    }
+
+    pub(super) fn of(reader: &Reader, node: NodeId, size: u64) -> Self {
+        let mut place = Self::alone((BlobId::IMAGE, 0));
+        let _fails_when_read = reader.fs().map(node, 0..size.max(1), &mut |extent| {
+            match extent.place {
+                Place::Stored { blob, offset } => place.start = (blob, offset),
+                Place::Encoded { block, skip } => {
+                    let is_whole = extent.logical.start == 0 && extent.logical.end >= size;
+                    place.start = (block.blob, block.offset);
+                    place.within = is_whole.then(|| Within {
+                        block,
+                        skip,
+                        is_all: extent.is_whole_block(),
+                    });
+                }
+                Place::Zero | Place::Inline(_) => {}
+            }
+            ControlFlow::Break(())
+        });
+        place
+    }
+}
+
+/// The decoded block of a [group](Bulk::take_group).
+pub struct GroupBlock<'b> {
+    reader: &'b Reader,
+    block: Block,
+}
+
+impl Bulk {
+    /// Decodes the block that holds the files of a [group](Self::take_group). Returns nothing for a file that has
+    /// blocks of its own, which is read by itself.
+    ///
+    /// # Errors
+    /// The errors of reading and decoding the block.
+    pub fn read_block(&self, group: &[TakenFile]) -> Result<Option<GroupBlock<'_>>> {
+        let Some(within) = group.first().and_then(|file| file.within) else {
+            return Ok(None);
+        };
+        let reader = self.reader();
+        let block = reader.decoded(&within.block)?;
+        Ok(Some(GroupBlock { reader, block }))
+    }
+}
+
+impl GroupBlock<'_> {
+    /// Returns a range of a file of the group, or nothing where the block does not hold it, which is for
+    /// [`Bulk::read`] to report.
+    #[must_use]
+    pub fn part(&self, taken: &TakenFile, range: Range<u64>) -> Option<Data> {
+        let observer = self.reader.observer();
+        let timer = observer.timer();
+        let skip = u64::from(taken.within?.skip);
+        let at = |offset: u64| saturating_usize(offset.saturating_add(skip));
+        let data = self.block.clone().into_data();
+        let data = data.part(at(range.start)..at(range.end))?;
+        let len = u64_from(data.len());
+        self.reader.served_of(&self.block, len);
+        observer.file_read(timer, taken.node.0, (range.start, len), true);
+        Some(data)
+    }
+}

@@ -94,10 +94,15 @@ def test_workers_of_a_pool(path, tree, method):
 
 
 def test_ctrl_c_ends_read_many_that_waits(path, run_python):
-    """The file object blocks, so that the iterator waits; the signal comes then."""
+    """The file object blocks, so that the iterator waits; the signal comes then.
+
+    A process that a shell has started in the background ignores the signal, and so do its children: without the
+    handler it would never end here.
+    """
     done = run_python(
         """
 import os, signal, sys, threading, forerun
+signal.signal(signal.SIGINT, signal.default_int_handler)
 go, blocked = threading.Event(), threading.Event()
 class Slow:
     def __init__(self, path): self.file, self.slow = open(path, "rb"), False
@@ -148,6 +153,7 @@ def test_ctrl_c_ends_an_extraction_and_leaves_no_half_file(path, tmp_path, run_p
     done = run_python(
         """
 import os, signal, sys, forerun
+signal.signal(signal.SIGINT, signal.default_int_handler)
 image = forerun.open(sys.argv[1])
 def report(done, total):
     os.kill(os.getpid(), signal.SIGINT)

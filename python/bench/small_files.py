@@ -2,12 +2,13 @@
 
     python small_files.py [--files 100000] [--read 10000] [--rounds 5] [--only NAME]...
 
-`--only memory`, `spinner` and `spinner_zlib` measure a walk's memory in MiB, and what a loop in Python keeps of its
-speed beside threads that read.
+`--only memory` measures a walk's memory in MiB, `--only server` a cold `ls -lR` of the image at a server that takes
+20 ms for each request. `spinner.py` and `epoch.py` beside it measure the interpreter's lock and an epoch of PyTorch.
 
-Makes the image once, in --dir. Each round runs every program, in turns, each in a process of its own; the times are
-those of reading, without the start of the interpreter. Packages that are not installed are left out. Prints medians,
-and how many times longer than forerun each takes.
+Makes the image, and a zip and a tar archive of the same files, once, in --dir. Each round runs every program, in
+turns, each in a process of its own; the times are those of opening and reading, without the start of the
+interpreter. Packages that are not installed are left out. Prints medians, and how many times longer than forerun
+each takes.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ import random
 import statistics
 import subprocess
 import sys
-import threading
+import tarfile
+import tempfile
 import time
+import zipfile
 
 import forerun
 
 
 def make(directory: pathlib.Path, files: int) -> pathlib.Path:
     image = directory / f"{files}.sqsh"
-    if image.exists():
+    if all(image.with_suffix(suffix).exists() for suffix in (".sqsh", ".zip", ".tar")):
         return image
     tree = directory / "tree"
     choose = random.Random(1)
@@ -37,7 +40,12 @@ def make(directory: pathlib.Path, files: int) -> pathlib.Path:
         at = tree / f"{n // 1000:03}"
         at.mkdir(parents=True, exist_ok=True)
         (at / f"{n:06}.txt").write_bytes(b"".join(choose.choices(words, k=choose.randrange(20, 600))))
-    forerun.pack(tree, image, compressor="gzip")
+    forerun.pack(tree, image, compressor="gzip", replace=True)
+    names = sorted(path.relative_to(tree) for path in tree.rglob("*.txt"))
+    with zipfile.ZipFile(image.with_suffix(".zip"), "w", zipfile.ZIP_DEFLATED) as archive:
+        [archive.write(tree / name, str(name)) for name in names]
+    with tarfile.open(image.with_suffix(".tar"), "w") as archive:
+        [archive.add(tree / name, str(name)) for name in names]
     subprocess.run(["rm", "-rf", str(tree)], check=True)
     return image
 
@@ -91,6 +99,30 @@ def with_ratarmount(image, paths):
     return total
 
 
+def beside(image, suffix):
+    return pathlib.Path(image).with_suffix(suffix)
+
+
+def with_zipfile(image, paths):
+    with zipfile.ZipFile(beside(image, ".zip")) as archive:
+        return sum(len(archive.read(path[1:])) for path in paths)
+
+
+def with_forerun_zip(image, paths):
+    return with_forerun(beside(image, ".zip"), paths)
+
+
+def with_tarfile(image, paths):
+    with tarfile.open(beside(image, ".tar")) as archive:
+        # By name it would search its list for each.
+        members = {member.name: member for member in archive}
+        return sum(len(archive.extractfile(members[path[1:]]).read()) for path in paths)
+
+
+def with_forerun_tar(image, paths):
+    return with_forerun(beside(image, ".tar"), paths)
+
+
 PROGRAMS = {
     name.removeprefix("with_"): value for name, value in list(globals().items()) if name.startswith("with_")
 }
@@ -103,69 +135,25 @@ def memory(image, _paths):
     return count, int(resident[0].split()[1]) / 1024
 
 
-def spinner(image, _paths):
-    """Returns the share of its speed that a loop in Python keeps beside 8 threads that read files of 1 MB."""
-    directory = pathlib.Path(image).parent
-    large = directory / "large.sqsh"
-    if not large.exists():
-        tree = directory / "large"
-        tree.mkdir(exist_ok=True)
-        for n in range(64):
-            (tree / str(n)).write_bytes(text(n))
-        forerun.pack(tree, large, compressor="zstd", level=3)
-    os.sched_setaffinity(0, {1})
-    opened = forerun.open(large, cache=8 << 20)
-    return share_beside(lambda: opened.read(str(random.randrange(64))))
+def server(image, _paths):
+    """Returns the entries of a cold `ls -lR` at a server, and the number of requests."""
+    command = [sys.executable, str(pathlib.Path(__file__).with_name("slow_server.py")), image]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            address = serving.stdout.readline().strip()
+            with tempfile.TemporaryDirectory() as cache:
+                start = time.perf_counter()
+                opened = forerun.open(address, cache_dir=cache)
+                lines = 0
+                for entry in opened.entries():
+                    lines += bool(f"{entry.stat().st_mode:o} {entry.stat().st_size} {entry.path}")
+                seconds = time.perf_counter() - start
+            return seconds, lines
+        finally:
+            serving.terminate()
 
 
-def spinner_zlib(_image, _paths):
-    """Returns the same for threads that decompress 1 MB with the interpreter's own zlib: what can be had here."""
-    import zlib
-
-    packed = zlib.compress(text(1))
-    os.sched_setaffinity(0, {1})
-    return share_beside(lambda: zlib.decompress(packed))
-
-
-def text(seed):
-    words = [f"{random.Random(n).random()} ".encode() for n in range(5000)]
-    return b"".join(random.Random(seed).choices(words, k=50_000))
-
-
-def share_beside(work):
-    """The loop has a CPU, and all that `work` does has the other one. Slices alone and beside take turns."""
-    reads, stop = threading.Event(), threading.Event()
-    count = [0]
-
-    def read():
-        while not stop.is_set():
-            reads.wait()
-            count[0] += len(work())
-
-    threads = [threading.Thread(target=read, daemon=True) for _ in range(8)]
-    [thread.start() for thread in threads]
-    os.sched_setaffinity(0, {0})
-
-    def spin():
-        turns, end = 0, time.perf_counter() + 0.2
-        while time.perf_counter() < end:
-            turns += 1
-        return turns
-
-    alone, beside = [], []
-    for _ in range(15):
-        alone.append(spin())
-        reads.set()
-        beside.append(spin())
-        reads.clear()
-        time.sleep(0.1)
-    stop.set()
-    reads.set()
-    [thread.join() for thread in threads]
-    return statistics.median(beside) / statistics.median(alone), count[0]
-
-
-OTHERS = {"memory": memory, "spinner": spinner, "spinner_zlib": spinner_zlib}
+OTHERS = {"memory": memory, "server": server}
 
 
 def child(name: str, image: str, files: int, count: int) -> None:

@@ -3,7 +3,8 @@
     python small_files.py [--files 100000] [--read 10000] [--rounds 5] [--only NAME]...
 
 `--only memory` measures a walk's memory in MiB, `--only server` a cold `ls -lR` of the image at a server that takes
-20 ms for each request. `spinner.py` and `epoch.py` beside it measure the interpreter's lock and an epoch of PyTorch.
+20 ms for each request, `--only two_cpus` what two threads gain here at all. `spinner.py` and `epoch.py` beside it
+measure the interpreter's lock and an epoch of PyTorch.
 
 Makes the image, and a zip and a tar archive of the same files, once, in --dir. Each round runs every program, in
 turns, each in a process of its own; the times are those of opening and reading, without the start of the
@@ -23,8 +24,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 import zipfile
+import zlib
 
 import forerun
 
@@ -153,7 +156,25 @@ def server(image, _paths):
             serving.terminate()
 
 
-OTHERS = {"memory": memory, "server": server}
+def two_cpus(_image, _paths):
+    """Returns how many times faster two threads of the interpreter's own zlib are than one: what `read_many` can
+    gain over `read_many_1` on a machine whose CPUs share a core, or do other work."""
+    words = [f"{random.Random(n).random()} ".encode() for n in range(5000)]
+    packed = zlib.compress(b"".join(random.Random(1).choices(words, k=7000)))
+
+    def work(count):
+        start = time.perf_counter()
+        threads = [threading.Thread(target=lambda: [zlib.decompress(packed) for _ in range(count)]) for _ in range(2)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        return time.perf_counter() - start
+
+    both = work(500)
+    os.sched_setaffinity(0, {0})
+    return work(500) / both
+
+
+OTHERS = {"memory": memory, "server": server, "two_cpus": two_cpus}
 
 
 def child(name: str, image: str, files: int, count: int) -> None:

@@ -43,20 +43,46 @@ def test_each_block_is_decoded_once(path, names):
         assert stats["source_requests"] < image.stats()["source_requests"]
 
 
-def test_blocks_larger_than_the_cache_are_decoded_once(tmp_path):
-    """A few files of each block: no block is served to its end, and each is done with after its last file."""
-    (tmp_path / "d").mkdir()
+@pytest.fixture(scope="module")
+def small_files(tmp_path_factory):
+    """A directory of 3,000 files, about 20 to a block, and an image of it that holds more than a small cache."""
+    root = tmp_path_factory.mktemp("small")
+    (root / "d").mkdir()
     words = [random.Random(n).randbytes(7).hex().encode() for n in range(500)]
     for n in range(3000):
-        (tmp_path / f"d/{n:04}").write_bytes(b" ".join(random.Random(n).choices(words, k=400)))
-    facts = forerun.pack(tmp_path / "d", tmp_path / "x", compressor="zstd", level=1)
-    names = random.Random(4).sample([f"/d/{n:04}"[2:] for n in range(3000)], 500)
-    with forerun.open(tmp_path / "x", cache=4 << 20) as image:
+        (root / f"d/{n:04}").write_bytes(b" ".join(random.Random(n).choices(words, k=400)))
+    forerun.pack(root / "d", root / "x", compressor="gzip", level=9)
+    return root / "d", root / "x"
+
+
+def test_blocks_larger_than_the_cache_are_decoded_once(small_files):
+    """A few files of each block: no block is served to its end, and each is done with after its last file."""
+    tree, path = small_files
+    names = random.Random(4).sample([f"{n:04}" for n in range(3000)], 500)
+    with forerun.open(path, cache=4 << 20) as image:
         read = dict(image.read_many(names, workers=2))
         stats = image.stats()
-    assert read == {name: (tmp_path / "d" / name[1:]).read_bytes() for name in names}
-    assert stats["repeated_decodes"] == 0, stats
-    assert facts["content_bytes"] > 4 * (4 << 20)
+        assert all(part == b"" for _, part in image.read_ranges([(name, 9, 9) for name in names]))
+        assert image.stats()["decodes"] == stats["decodes"], "empty ranges decode nothing"
+    assert read == {name: (tree / name).read_bytes() for name in names}
+    assert stats["repeated_decodes"] == 0 and stats["decodes"] > 100, stats
+
+
+def test_an_iterator_in_order_is_woken_for_the_next_file_only(small_files):
+    """Files are read in another order than they are taken in: most of them are not what the iterator waits for."""
+    _, path = small_files
+    names = random.Random(5).sample([f"{n:04}" for n in range(3000)], 3000)
+
+    def waits():
+        lines = open("/proc/thread-self/status").read().splitlines()
+        return int(next(line for line in lines if line.startswith("voluntary")).split()[1])
+
+    with forerun.open(path) as image:
+        before, start = waits(), time.monotonic()
+        assert sum(1 for _ in image.read_many(names, workers=1)) == 3000
+        # It looks for signals every 50 ms.
+        most = 40 + 40 * (time.monotonic() - start)
+        assert waits() - before < most
 
 
 def test_memory_is_bounded(tmp_path):

@@ -53,6 +53,8 @@ struct Jobs {
     held: BTreeMap<usize, (u64, usize)>,
     /// Contents that were read, with the window that they belong to.
     read: BTreeMap<usize, (Option<usize>, Result<Bytes>)>,
+    /// The number that the taker waited for last, or nothing if it takes any.
+    awaited: Option<usize>,
     window_count: usize,
     thread_count: usize,
     is_stopped: bool,
@@ -130,7 +132,8 @@ impl Crew {
         let state = self.0.state.lock().unpoisoned();
         match self.0.take_or_keep(state, number) {
             Ok(waited) => waited,
-            Err(state) => {
+            Err(mut state) => {
+                state.awaited = number;
                 let waited = self.0.is_read.wait_timeout(state, most);
                 let (mut state, _) = waited.unpoisoned();
                 self.0.take(&mut state, number)
@@ -254,8 +257,13 @@ impl Shared {
             for (number, read) in parts {
                 state.read.insert(number, (Some(id), read));
             }
+            // A taker that is woken for nothing takes the CPU from the threads that read.
+            let awaited = state.awaited;
+            let is_awaited = awaited.is_none_or(|number| state.read.contains_key(&number));
             drop(state);
-            self.is_read.notify_one();
+            if is_awaited {
+                self.is_read.notify_one();
+            }
         }
         let mut state = self.state.lock().unpoisoned();
         state.windows.retain(|listed| listed.id != id);

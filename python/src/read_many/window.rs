@@ -92,8 +92,15 @@ impl Window {
     /// Takes the next files, those of one block, and reads their parts. Returns nothing after the last one.
     pub fn read_next(&self) -> Option<Vec<(usize, Result<Bytes>)>> {
         let group = self.bulk.take_group();
-        // A block that cannot be decoded fails again for each file, with its name.
-        let block = self.bulk.read_block(&group).ok().flatten();
+        let is_wanted = |taken: &TakenFile| {
+            let parts = self.parts.get(&taken.node);
+            parts.is_some_and(|parts| parts.iter().any(|(_, part)| !part.range.is_empty()))
+        };
+        let block = match group.iter().any(is_wanted) {
+            // A block that cannot be decoded fails again for each file, with its name.
+            true => self.bulk.read_block(&group).ok().flatten(),
+            false => None,
+        };
         let parts = |taken| self.read_parts(taken, block.as_ref());
         (!group.is_empty()).then(|| group.iter().flat_map(parts).collect())
     }

@@ -23,6 +23,8 @@ pub struct IndexedOptions {
     pub member_len: usize,
     /// The first file that is not to be read ahead.
     pub landmark: Option<String>,
+    /// Makes zstd:chunked as the programs of eStargz do: with its landmarks, and without the ends of stored bytes.
+    pub is_stargz: bool,
 }
 
 impl Default for IndexedOptions {
@@ -31,6 +33,7 @@ impl Default for IndexedOptions {
             chunk_len: 64 << 10,
             member_len: 0,
             landmark: None,
+            is_stargz: false,
         }
     }
 }
@@ -116,27 +119,36 @@ pub fn estargz(archive: &[u8], options: &IndexedOptions) -> IndexedArchive {
     let mut made = Members::default();
     let mut entries = Vec::new();
     let (parts, _end) = parts(archive);
-    let landmark = match options.landmark {
+    let mark = mark(landmark(options));
+    let (mark, _) = self::parts(&mark);
+    for part in with_mark(&parts, &mark, options) {
+        entries.extend(made.add(part, options));
+    }
+    made.flush();
+    estargz_of(made.blob, &table(&entries))
+}
+
+/// Returns the name of the landmark.
+const fn landmark(options: &IndexedOptions) -> &'static str {
+    match options.landmark {
         Some(_) => ".prefetch.landmark",
         None => ".no.prefetch.landmark",
-    };
-    let mark = mark(landmark);
+    }
+}
+
+/// Puts the landmark before the first file that is not to be read ahead.
+fn with_mark<'p>(
+    parts: &'p [Part<'p>],
+    mark: &'p [Part<'p>],
+    options: &IndexedOptions,
+) -> Vec<&'p Part<'p>> {
     let at = options.landmark.as_deref().and_then(|name| {
         let name = quoted(name);
         let is_named = |part: &Part<'_>| part.entry.get("name") == name;
         parts.iter().position(is_named)
     });
-    let (mark, _) = self::parts(&mark);
-    for (number, part) in parts.iter().enumerate() {
-        if number == at.unwrap_or(0) {
-            for part in &mark {
-                entries.extend(made.add(part, options));
-            }
-        }
-        entries.extend(made.add(part, options));
-    }
-    made.flush();
-    estargz_of(made.blob, &table(&entries))
+    let (before, behind) = parts.split_at(at.unwrap_or(0));
+    before.iter().chain(mark).chain(behind).collect()
 }
 
 /// Puts a table and its footer behind members of gzip.
@@ -173,13 +185,23 @@ pub fn zstd_chunked(archive: &[u8], options: &IndexedOptions) -> IndexedArchive 
     let mut blob = Vec::new();
     let mut entries = Vec::new();
     let (parts, end) = parts(archive);
-    for part in &parts {
+    let mark = mark(landmark(options));
+    let (mark, _) = self::parts(&mark);
+    let parts = match options.is_stargz {
+        true => with_mark(&parts, &mark, options),
+        false => parts.iter().collect(),
+    };
+    for part in parts {
         blob.extend(zstd(part.headers));
         let first = entries.len();
         for (at, chunk) in chunks(part.data, options.chunk_len) {
             let mut entry = chunk_entry(part, at, chunk);
             entry.number("offset", blob.len());
-            if chunk.len() >= 1024 && chunk.iter().all(|&byte| byte == 0) {
+            if options.is_stargz {
+                if at + chunk.len() == part.data.len() {
+                    entry.remove("chunkSize");
+                }
+            } else if chunk.len() >= 1024 && chunk.iter().all(|&byte| byte == 0) {
                 entry.text("chunkType", "zeros");
             }
             blob.extend(zstd(chunk));
@@ -187,10 +209,10 @@ pub fn zstd_chunked(archive: &[u8], options: &IndexedOptions) -> IndexedArchive 
         }
         let end = blob.len();
         blob.extend(zstd(part.padding));
-        if let Some(entry) = entries.get_mut(first) {
-            entry.number("endOffset", end);
-        } else {
-            entries.push(part.entry.clone());
+        match entries.get_mut(first) {
+            Some(entry) if !options.is_stargz => entry.number("endOffset", end),
+            Some(_) => (),
+            None => entries.push(part.entry.clone()),
         }
     }
     blob.extend(zstd(end));

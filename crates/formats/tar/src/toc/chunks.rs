@@ -21,8 +21,8 @@ pub struct TocPiece {
     pub offset: u64,
     /// Offset in what the member decodes to.
     pub inner: u64,
-    /// End of the frame.
-    pub end: u64,
+    /// End of the frame, where the table says it.
+    pub end: Option<u64>,
     /// Digest; none for zeros, which are not read.
     pub digest: Option<Sha>,
 }
@@ -36,7 +36,7 @@ struct TocMember {
     offset: u64,
     len: u32,
     /// Bytes to decode: to the end of the last piece.
-    decoded: u32,
+    decoded: DecodedLen,
     /// Its pieces, as a range of the order.
     pieces: Range<usize>,
 }
@@ -140,17 +140,16 @@ impl Chunks {
     }
 
     const fn block(&self, member: &TocMember) -> EncodedBlock {
-        let (codec, decoded_len) = match self.compression {
-            // Headers of other members of the archive follow the pieces.
-            Compression::Gzip => (Codec::Gzip, DecodedLen::Prefix(member.decoded)),
-            _ => (Codec::Zstd, DecodedLen::Exact(member.decoded)),
+        let codec = match self.compression {
+            Compression::Gzip => Codec::Gzip,
+            _ => Codec::Zstd,
         };
         EncodedBlock {
             blob: BlobId::IMAGE,
             offset: member.offset,
             len: member.len,
             codec,
-            decoded_len,
+            decoded_len: member.decoded,
             padding: Padding::None,
         }
     }
@@ -227,7 +226,7 @@ impl Chunks {
     /// Makes a member of the pieces at these places of the order, which begin at one offset. The next member begins
     /// at `next`.
     fn group(&self, places: Range<usize>, next: Option<u64>, data_end: u64) -> Result<TocMember> {
-        let (mut offset, mut stored_end, mut decoded) = (0, 0, 0_u64);
+        let (mut offset, mut stored_end, mut decoded) = (0, None, 0_u64);
         for (number, piece) in places.clone().filter_map(|at| self.piece(at)).enumerate() {
             offset = piece.offset;
             if number > 0 && piece.inner < decoded {
@@ -237,10 +236,7 @@ impl Chunks {
             decoded = piece.inner.saturating_add(piece.len);
             stored_end = piece.end;
         }
-        let end = match self.compression {
-            Compression::Gzip => next.unwrap_or(data_end),
-            _ => stored_end,
-        };
+        let end = stored_end.or(next).unwrap_or(data_end);
         if let Some(second) = next.filter(|&next| next < end) {
             let first = offset;
             return Err(TocCheck::Overlap { first, second }.at(offset));
@@ -250,23 +246,27 @@ impl Chunks {
             let end = end.max(offset);
             return Err(TocCheck::Behind { end, limit }.at(offset));
         }
-        // Headers that follow a piece in its member are not needed.
-        let len = match self.compression {
-            Compression::Gzip => (end - offset).min(longest(decoded)),
-            _ => end - offset,
+        // Bounded where the piece was added.
+        let decoded_len = u32::try_from(decoded).unwrap_or(u32::MAX);
+        let (len, decoded) = match stored_end {
+            Some(_) => (end - offset, DecodedLen::Exact(decoded_len)),
+            // Headers of other members of the archive follow the pieces, and need not be read.
+            None => (
+                (end - offset).min(longest(decoded)),
+                DecodedLen::Prefix(decoded_len),
+            ),
         };
         Ok(TocMember {
             offset,
             len: u32::try_from(len).unwrap_or(u32::MAX),
-            // Bounded where the piece was added.
-            decoded: u32::try_from(decoded).unwrap_or(u32::MAX),
+            decoded,
             pieces: places,
         })
     }
 }
 
-/// Returns the most bytes that gzip takes for `decoded` bytes: 9 bits for each with the codes that no encoder does worse
-/// than, and a header with names.
+/// Returns the most bytes that are stored for `decoded` bytes: 9 bits for each with the codes of gzip that no encoder does
+/// worse than, and a header with names. Zstandard takes less.
 const fn longest(decoded: u64) -> u64 {
     const HEADER: u64 = 64 << 10;
     decoded.saturating_add(decoded / 8).saturating_add(HEADER)

@@ -65,8 +65,6 @@ pub enum EntryCheck {
     NoDigest,
     #[error("the digest {0:?} is not of SHA-256")]
     BadDigest(String),
-    #[error("it does not say where its stored bytes end")]
-    NoEnd,
     #[error("it is one of too many with xattrs")]
     Xattrs,
 }

@@ -41,7 +41,7 @@ struct OpenFile {
     entry: u64,
     name: String,
     size: u64,
-    /// Where its stored bytes end, if it says so.
+    /// Where its stored bytes end, or zero: tables of the programs that make eStargz do not say it.
     end_offset: u64,
     /// Bytes of the pieces so far.
     covered: u64,
@@ -94,12 +94,11 @@ impl TocRecorder {
             data = u64_from(self.files.len());
             self.begin(&entry, number)?;
         }
-        let is_estargz = self.compression == Compression::Gzip;
-        if is_estargz && entry.path() == LANDMARK {
+        if entry.path() == LANDMARK {
             self.landmark = Some((entry.offset, entry.inner_offset));
         }
         let hidden = [LANDMARK.as_bytes(), NO_LANDMARK.as_bytes(), FILE_NAME];
-        if is_estargz && hidden.contains(&entry.path().as_bytes()) {
+        if hidden.contains(&entry.path().as_bytes()) {
             return Ok(());
         }
         let member = entry.member(number, data);
@@ -165,11 +164,8 @@ impl TocRecorder {
             logical: covered,
             len,
             offset: entry.offset,
-            inner: match self.compression {
-                Compression::Gzip => entry.inner_offset,
-                _ => 0,
-            },
-            end: 0,
+            inner: entry.inner_offset,
+            end: None,
             digest,
         };
         self.bound(&piece)?;
@@ -194,11 +190,14 @@ impl TocRecorder {
         Err(Error::limit(Bound::Other, what, most))
     }
 
-    /// Sets the end of the last piece of the open file, which the next one or the file tells.
+    /// Sets the end of the last piece of the open file, which the next one or the file tells. Members of gzip have no
+    /// ends: headers follow the pieces in them. Pieces at one offset are in one frame.
     fn end_last(&mut self, end: u64) {
+        let is_frame = self.compression == Compression::Zstd && end > 0;
         let has_pieces = self.open.as_ref().is_some_and(|open| open.covered > 0);
-        if let Some(last) = self.pieces.last_mut().filter(|_| has_pieces) {
-            last.end = end;
+        let last = self.pieces.last_mut().filter(|_| is_frame && has_pieces);
+        if let Some(last) = last.filter(|last| last.offset != end) {
+            last.end = Some(end);
         }
     }
 
@@ -209,13 +208,12 @@ impl TocRecorder {
         let Some(open) = self.open.take() else {
             return Ok(());
         };
-        let what = match (open.covered == open.size, self.compression) {
-            (true, Compression::Zstd) if open.end_offset == 0 => EntryCheck::NoEnd,
-            (true, _) => return Ok(()),
-            (false, _) => EntryCheck::Size {
-                end: open.covered,
-                size: open.size,
-            },
+        if open.covered == open.size {
+            return Ok(());
+        }
+        let what = EntryCheck::Size {
+            end: open.covered,
+            size: open.size,
         };
         let (entry, name) = (open.entry, lossy(open.name.as_bytes()));
         Err(TocCheck::Entry { entry, name, what }.at(self.offset))

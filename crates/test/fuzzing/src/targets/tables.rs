@@ -16,6 +16,7 @@ pub fn seeds() -> Made {
         chunk_len: 1500,
         member_len: 0,
         landmark: Some("dir/file".to_string()),
+        is_stargz: false,
     };
     let merged = IndexedOptions {
         member_len: 100_000,
@@ -23,11 +24,18 @@ pub fn seeds() -> Made {
     };
     let (gzip, members) = (estargz(&plain, &options), estargz(&plain, &merged));
     let zstd = zstd_chunked(&plain, &options);
+    let is_stargz = true;
+    let without_ends = IndexedOptions {
+        is_stargz,
+        ..options.clone()
+    };
+    let without_ends = zstd_chunked(&plain, &without_ends);
     Ok(vec![
         ("archive".to_string(), [&[0], &gzip.blob[..]].concat()),
         ("gzip".to_string(), parts(1, &gzip)),
         ("members".to_string(), parts(1, &members)),
         ("zstd".to_string(), parts(2, &zstd)),
+        ("without-ends".to_string(), parts(2, &without_ends)),
     ])
 }
 

@@ -11,7 +11,7 @@ use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::indexed::{IndexedArchive, IndexedOptions, estargz, zstd_chunked};
 use forerun_testkit::opened::reader_on;
 use forerun_testkit::{CountingSource, Keeps, TreeModel};
-use forerun_vfs::{Error, FileSystem, OpenWith, ProvenTable, Result, TablePlace};
+use forerun_vfs::{Error, FileSystem, OpenWith, ProvenTable, Result};
 use serde_json::Value;
 
 use crate::common::{archive, member, node, record};
@@ -63,12 +63,22 @@ fn forms() -> Vec<IndexedArchive> {
         landmark: Some("./etc/passwd".to_string()),
         ..IndexedOptions::default()
     };
+    let stargz = IndexedOptions {
+        is_stargz: true,
+        ..IndexedOptions::default()
+    };
+    let short_stargz = IndexedOptions {
+        is_stargz: true,
+        ..short.clone()
+    };
     vec![
         estargz(&plain, &IndexedOptions::default()),
         estargz(&plain, &merged),
         estargz(&plain, &short),
         zstd_chunked(&plain, &IndexedOptions::default()),
         zstd_chunked(&plain, &short),
+        zstd_chunked(&plain, &stargz),
+        zstd_chunked(&plain, &short_stargz),
     ]
 }
 
@@ -106,9 +116,10 @@ fn the_table_shows_the_tree_of_the_archive() {
         // Without the digest of its table it is an archive like others.
         let whole = open_source(source, None).unwrap();
         let landmark = node(&whole, ".prefetch.landmark").or(node(&whole, ".no.prefetch.landmark"));
-        let is_estargz = form.table.place == TablePlace::Footer;
-        assert_eq!(landmark.is_some(), is_estargz);
+        let has_landmark = form.json.contains(".prefetch.landmark");
+        assert_eq!(landmark.is_some(), has_landmark);
         assert_eq!(node(&fs, ".no.prefetch.landmark"), None);
+        assert_eq!(node(&fs, ".prefetch.landmark"), None);
     }
 }
 

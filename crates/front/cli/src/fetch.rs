@@ -32,22 +32,8 @@ pub fn allow_open_files() {
     }
 }
 
-/// Opens an image at a server. Servers are asked what it is, and nothing more, unless they send files only
-/// whole: then it is downloaded.
-pub fn open(
-    context: &Context,
-    reference: &Reference,
-    args: &RemoteArgs,
-) -> Result<Arc<RemoteImage>> {
-    refuse_first(args)?;
-    let mut options = args.options();
-    options.download = downloads(context);
-    let image = forerun::remote::open(reference, &options).map_err(|error| failure(&error))?;
-    opened(context, &image);
-    Ok(image)
-}
-
-/// Opens an image at a server as [`open`] does, or all layers of a container image. Nothing of the layers is fetched.
+/// Opens an image at a server, or all layers of a container image. Servers are asked what it is, and nothing more, unless
+/// they send files only whole: then it is downloaded.
 pub fn open_all(context: &Context, reference: &Reference, args: &RemoteArgs) -> Result<Opened> {
     let mut options = args.options();
     options.download = downloads(context);

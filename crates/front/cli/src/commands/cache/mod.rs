@@ -1,22 +1,19 @@
 //! `forerun cache`: the local cache of images at servers.
 
-use std::ops::Range;
-use std::path::PathBuf;
-use std::time::Duration;
+mod prefetch;
 
 use clap::{Args, Subcommand};
-use forerun::cache::{AccessList, Cache, CacheError, CacheOptions, Entry, Verified};
-use forerun::remote::{Prefetch, RemoteImage, RemoteOptions};
+use forerun::cache::{Cache, CacheError, CacheOptions, Entry, Verified};
+use forerun::remote::RemoteOptions;
 use serde_json::json;
 
-use crate::args::{CacheArgs, RemoteArgs};
+use crate::args::CacheArgs;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::progress::Progress;
+use crate::remote;
 use crate::size::{self, count_of, counted};
-use crate::{fetch, remote};
 
 /// Look after what was fetched of images at servers
 #[derive(Args, Debug)]
@@ -41,7 +38,7 @@ pub enum CacheCommand {
     /// Read everything again, and drop what is not what it should be
     Verify(PlaceArgs),
     /// Fetch all of an image, or what an access list names
-    Prefetch(Box<PrefetchArgs>),
+    Prefetch(Box<prefetch::PrefetchArgs>),
 }
 
 /// Which cache.
@@ -69,27 +66,13 @@ pub struct CacheGcArgs {
     pub to: Option<u64>,
 }
 
-/// The image to fetch.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  forerun cache prefetch oci://registry.example/app:1.0
-  forerun cache prefetch --prefetch used.txt https://example.org/data.squashfs")]
-pub struct PrefetchArgs {
-    /// The image: oci://, s3:// or https:// and a name
-    #[arg(value_name = "NAME")]
-    pub name: PathBuf,
-    #[command(flatten)]
-    pub remote: RemoteArgs,
-}
-
 /// Runs it.
 pub fn run(context: &Context, args: &CacheCommandArgs) -> Result {
     match &args.command {
         CacheCommand::Ls(args) => list(context, &open(&args.cache)?),
         CacheCommand::Gc(args) => collect(context, args),
         CacheCommand::Verify(args) => verify(context, &open(&args.cache)?),
-        CacheCommand::Prefetch(args) => prefetch(context, args),
+        CacheCommand::Prefetch(args) => prefetch::run(context, args),
     }
 }
 
@@ -254,81 +237,4 @@ fn verify(context: &Context, cache: &Cache) -> Result {
     }
     out.finish()?;
     Ok(if wrong > 0 { Exit::Image } else { Exit::Ok })
-}
-
-fn prefetch(context: &Context, args: &PrefetchArgs) -> Result {
-    let reference = remote::reference(&args.name)?;
-    let reference = reference
-        .ok_or_else(|| Failure::usage(format!("{} is not at a server", args.name.display())))?;
-    let image = fetch::open(context, &reference, &args.remote)?;
-    let list = match args.remote.options().prefetch {
-        Prefetch::List(path) => Some(remote::access_list(&path)?),
-        Prefetch::None | Prefetch::All => None,
-    };
-    // The chunks that a list names were requested when the image was opened.
-    if list.is_none() {
-        image.prefetch_all();
-    }
-    let bar = Progress::new(context, "fetching", image.status().len);
-    let mut before = 0;
-    loop {
-        let status = image.status();
-        bar.add(status.local_bytes.saturating_sub(before));
-        before = before.max(status.local_bytes);
-        let queued = status.in_flight + status.readahead_queue + status.background_queue;
-        if status.complete || queued == 0 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    drop(bar);
-    let status = image.status();
-    image.blob().flush().map_err(|error| failed(&error))?;
-    let (wanted, missing) = missing(&image, list.as_ref()).map_err(|error| failed(&error))?;
-    if missing > 0 {
-        let reason = status
-            .last_error
-            .map_or_else(String::new, |last| format!(": {last}"));
-        let reason = format!(
-            "{} of {} did not come{reason}",
-            size::human(missing),
-            size::human(wanted)
-        );
-        return Err(Failure::new(Exit::Source, "remote", reason));
-    }
-    context.note(&format!(
-        "{} of {} are here; {} fetched",
-        size::human(status.local_bytes),
-        size::human(status.len),
-        size::human(status.fetched_bytes),
-    ));
-    Ok(Exit::Ok)
-}
-
-/// Counts the bytes that were to be fetched, and how many of them are not here.
-fn missing(
-    image: &RemoteImage,
-    list: Option<&AccessList>,
-) -> std::result::Result<(u64, u64), CacheError> {
-    let (blob, geometry) = (image.blob(), image.blob().geometry());
-    let bytes = |runs: &[Range<u64>]| -> u64 {
-        let bytes = runs.iter().map(|run| geometry.bytes_of(run));
-        bytes.map(|bytes| bytes.end - bytes.start).sum()
-    };
-    let mut wanted = match list {
-        Some(list) => list.runs_for(&geometry),
-        None => std::iter::once(0..geometry.chunks()).collect(),
-    };
-    // A list that was made with another chunk size may name a chunk twice.
-    wanted.sort_by_key(|run| run.start);
-    let mut end = 0;
-    for run in &mut wanted {
-        run.start = run.start.max(end).min(run.end);
-        end = end.max(run.end);
-    }
-    let mut missing = 0;
-    for run in &wanted {
-        missing += bytes(&blob.missing(run.clone())?);
-    }
-    Ok((bytes(&wanted), missing))
 }

@@ -8,6 +8,7 @@ use forerun_io::{ReadAt as _, u64_from};
 use forerun_remote::{Identity, ImageIndex, LayerContents, LayerIndex, RemoteImage, RemoteOptions};
 use forerun_vfs::{KeepIndex, ProvenTable, TablePlace};
 
+use crate::each_layer::ensure_whole;
 use crate::layer_source::{BY_CONTENTS, BY_INDEX, BY_NAMED_INDEX, LayerSource, LazyLayer};
 
 /// Bytes at the end of a layer with a footer that are fetched at once: most tables of contents fit.
@@ -87,7 +88,7 @@ fn source(layer: Arc<RemoteImage>, how: How) -> LayerSource {
             source.verified = Some(BY_CONTENTS);
             source.lazy = Some(LazyLayer {
                 table,
-                image: layer,
+                verify_whole: Arc::new(move || ensure_whole(&layer)),
             });
         }
         How::Index(index) => {
@@ -109,7 +110,12 @@ fn source(layer: Arc<RemoteImage>, how: How) -> LayerSource {
 /// Returns the table of contents by which a layer can be read.
 fn table(layer: &RemoteImage) -> Option<ProvenTable> {
     let contents = layer.contents().filter(|_| cfg!(feature = "tar"))?;
-    Some(match *contents {
+    Some(proven(contents))
+}
+
+/// Returns the table of contents that a manifest vouches for.
+pub fn proven(contents: &LayerContents) -> ProvenTable {
+    match *contents {
         LayerContents::EStargz { digest } => ProvenTable {
             digest: digest.0,
             place: TablePlace::Footer,
@@ -127,7 +133,7 @@ fn table(layer: &RemoteImage) -> Option<ProvenTable> {
                 decoded_len,
             },
         },
-    })
+    }
 }
 
 /// An index from elsewhere. None is kept in its place: that of a layer which is not verified as a whole would be

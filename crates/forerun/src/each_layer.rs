@@ -160,7 +160,7 @@ type OpenedDriver = (FoundImage, Arc<dyn FileSystem>, Option<&'static str>);
 #[cfg(feature = "remote")]
 fn verify(source: &LayerSource) -> Result<()> {
     match source.server.as_ref().filter(|_| source.is_unverified) {
-        Some(layer) => whole(layer),
+        Some(layer) => ensure_whole(layer),
         None => Ok(()),
     }
 }
@@ -171,8 +171,9 @@ fn verify(_source: &LayerSource) -> Result<()> {
     Ok(())
 }
 
+/// Waits until all of a layer is here and was compared with its digest.
 #[cfg(feature = "remote")]
-fn whole(layer: &forerun_remote::RemoteImage) -> Result<()> {
+pub fn ensure_whole(layer: &forerun_remote::RemoteImage) -> Result<()> {
     let whole = layer.ensure_whole(&mut || ());
     whole.map_err(|error| Error::io(0, 0, std::io::Error::other(error)))
 }
@@ -198,14 +199,16 @@ fn open_driver(
     options.table = None;
     match opened {
         Ok((found, fs, verified)) => {
-            lazy.image.fetch_part_ahead(&fs.wanted_ahead());
+            if let Some(image) = &layer.server {
+                image.fetch_part_ahead(&fs.wanted_ahead());
+            }
             Ok((found, fs, verified))
         }
         // The archive itself may be within the limits, or have another form.
         Err(error @ (Error::Limit { .. } | Error::Unsupported(_))) => {
             let name = &layer.name;
-            tracing::info!(%error, name, "the table of contents is not used; the layer is fetched whole");
-            whole(&lazy.image)?;
+            tracing::info!(%error, name, "the table of contents is not used; the layer is read whole");
+            (lazy.verify_whole)()?;
             let (found, fs, _) = open_whole(layer, blob, options, observer)?;
             Ok((found, fs, Some(WHOLE)))
         }

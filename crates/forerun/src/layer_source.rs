@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use forerun_io::ReadAt;
 use forerun_vfs::KeepIndex;
+#[cfg(feature = "remote")]
+use forerun_vfs::{ProvenTable, Result};
 
 /// How a layer is verified whose digest was compared before its first byte was used.
 #[cfg(feature = "remote")]
@@ -11,9 +13,9 @@ pub const WHOLE: &str = "verified as a whole";
 /// How a layer is verified that is read by a kept index.
 #[cfg(feature = "remote")]
 pub const BY_INDEX: &str = "each part verified by a kept index";
-/// How a layer is verified that is read by an index in a file.
+/// How a layer is verified that is read by an index from elsewhere.
 #[cfg(feature = "remote")]
-pub const BY_NAMED_INDEX: &str = "each part compared with the index in a file";
+pub const BY_NAMED_INDEX: &str = "each part compared with an index from elsewhere";
 /// How a layer is verified that is read by a table of contents.
 #[cfg(feature = "remote")]
 pub const BY_CONTENTS: &str = "each part verified by its table of contents";
@@ -28,7 +30,7 @@ pub struct LayerSource {
     pub index: Option<Arc<dyn KeepIndex>>,
     /// How its bytes are verified, for reports.
     pub verified: Option<&'static str>,
-    /// The table of contents by which it is read: then parts of it are fetched when they are wanted.
+    /// The table of contents by which it is read: then parts of it are read, or fetched, when they are wanted.
     #[cfg(feature = "remote")]
     pub lazy: Option<LazyLayer>,
     /// The same layer, where it is at a server.
@@ -40,14 +42,23 @@ pub struct LayerSource {
     pub is_unverified: bool,
 }
 
-/// A layer at a server that is read by a table of contents.
+/// A layer that is read by a table of contents.
 #[cfg(feature = "remote")]
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct LazyLayer {
     /// The table.
-    pub table: forerun_vfs::ProvenTable,
-    /// The layer.
-    pub image: Arc<forerun_remote::RemoteImage>,
+    pub table: ProvenTable,
+    /// Compares all of the layer with its digest: for a table that is not used.
+    pub verify_whole: Arc<dyn Fn() -> Result<()> + Send + Sync>,
+}
+
+#[cfg(feature = "remote")]
+impl std::fmt::Debug for LazyLayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LazyLayer")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for LayerSource {

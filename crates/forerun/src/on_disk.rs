@@ -11,11 +11,11 @@ use forerun_remote::registry::{
     LayerFile, OnDiskError, Platform, layers_of_docker_archive, layers_of_layout,
 };
 
-use crate::containers::kept_index;
+use crate::containers::{kept_index, proven};
 use crate::error::{Cause, Error, Result};
 use crate::image::Image;
 use crate::known_digests::{LayerPlace, has_digest};
-use crate::layer_source::{LayerSource, WHOLE};
+use crate::layer_source::{BY_CONTENTS, LayerSource, LazyLayer, WHOLE};
 use crate::options::OpenOptions;
 
 /// A container image on disk, by name: `oci-layout:DIR`, `oci-archive:FILE` or `docker-archive:FILE`, and where there
@@ -78,7 +78,8 @@ impl DiskImage {
     }
 
     /// Opens the layers of the image, the lowest first, for [`Image::from_layers`]. Each is compared with its digest
-    /// first. Of several platforms, that of the options is taken, or that of this machine.
+    /// first, or read by a table of contents that its manifest vouches for. Of several platforms, that of the
+    /// options is taken, or that of this machine.
     ///
     /// # Errors
     /// Errors of reading the files; `InvalidData` for documents that are damaged, name no such image, or layers
@@ -138,18 +139,72 @@ impl DiskImage {
         })?;
         let cache = options.remote.cache_dir();
         let cache = cache.filter(|_| !options.remote.require_verified);
-        let layers = found.into_iter().map(|layer| {
-            let (source, place) = open(&layer.path)?;
-            verify(&layer, &*source, &place, cache.as_deref())?;
-            let digest = layer.digest.to_string();
-            let name = format!("{}, layer {digest}", self.path.display());
-            Ok(LayerSource {
-                index: kept_index(&digest, &options.remote),
-                verified: Some(WHOLE),
-                ..LayerSource::new(name, source)
-            })
+        let layers = found.into_iter().map(|file| {
+            let (source, place) = open(&file.path)?;
+            let layer = DiskLayer {
+                file,
+                source,
+                place,
+                cache: cache.clone(),
+            };
+            layer.into_source(&self.path, options)
         });
         layers.collect()
+    }
+}
+
+/// A layer on disk.
+struct DiskLayer {
+    file: LayerFile,
+    source: Arc<dyn ReadAt>,
+    place: LayerPlace,
+    /// The cache that knows digests of files.
+    cache: Option<PathBuf>,
+}
+
+impl DiskLayer {
+    /// Returns the layer: compared with its digest, unless its table of contents has the digests of its parts.
+    fn into_source(self, path: &Path, options: &OpenOptions) -> Result<LayerSource> {
+        let digest = self.file.digest.to_string();
+        let name = format!("{}, layer {digest}", path.display());
+        let mut layer = LayerSource::new(name, Arc::clone(&self.source));
+        match self.file.contents.as_ref().map(proven) {
+            Some(table) => {
+                let verify = move || {
+                    let verified = self.verify();
+                    verified.map_err(|error| forerun_vfs::Error::io(0, 0, error))
+                };
+                layer.verified = Some(BY_CONTENTS);
+                layer.lazy = Some(LazyLayer {
+                    table,
+                    verify_whole: Arc::new(verify),
+                });
+            }
+            None => {
+                let verified = self.verify();
+                verified.map_err(|error| failed(error.kind(), &error))?;
+                layer.verified = Some(WHOLE);
+                layer.index = kept_index(&digest, &options.remote);
+            }
+        }
+        Ok(layer)
+    }
+
+    /// Compares the bytes with what a document says of them, unless the cache knows that they were compared.
+    fn verify(&self) -> io::Result<()> {
+        let digest = self.file.digest;
+        let invalid = |reason| io::Error::new(io::ErrorKind::InvalidData, reason);
+        let (len, found) = (self.file.len, self.source.len());
+        if let Some(len) = len.filter(|len| *len != found) {
+            return Err(invalid(format!(
+                "layer {digest} has {found} bytes, not {len}"
+            )));
+        }
+        let hash = || Digest::of_source(&*self.source);
+        match has_digest(digest, &self.place, self.cache.as_deref(), hash)? {
+            Ok(()) => Ok(()),
+            Err(found) => Err(invalid(format!("layer {digest} has the digest {found}"))),
+        }
     }
 }
 
@@ -190,32 +245,6 @@ fn file(path: &Path) -> Result<(Arc<dyn ReadAt>, Metadata)> {
 fn failed(kind: io::ErrorKind, reason: &dyn std::fmt::Display) -> Error {
     let error = io::Error::new(kind, reason.to_string());
     Error::new(Cause::Open(Arc::new(error)))
-}
-
-/// Compares the bytes of a layer with what a document says of it, unless the cache knows that it was compared.
-fn verify(
-    layer: &LayerFile,
-    source: &dyn ReadAt,
-    place: &LayerPlace,
-    cache: Option<&Path>,
-) -> Result<()> {
-    let invalid = |reason: String| failed(io::ErrorKind::InvalidData, &reason);
-    if let Some(len) = layer.len.filter(|len| *len != source.len()) {
-        let found = source.len();
-        return Err(invalid(format!(
-            "layer {} has {found} bytes, not {len}",
-            layer.digest
-        )));
-    }
-    let hash = || Digest::of_source(source);
-    let compared = has_digest(layer.digest, place, cache, hash);
-    match compared.map_err(|error| failed(error.kind(), &error))? {
-        Ok(()) => Ok(()),
-        Err(digest) => Err(invalid(format!(
-            "layer {} has the digest {digest}",
-            layer.digest
-        ))),
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Container images whose layers have tables of contents: parts of them are fetched when they are wanted.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
+use forerun::cache::Digest;
 use forerun_testkit::indexed::{IndexedArchive, IndexedOptions, estargz, zstd_chunked};
 use forerun_testkit::require;
 use forerun_testkit_servers::{Auth, DockerRegistry};
@@ -138,7 +140,7 @@ impl Stored {
 type Make = fn(&[u8]) -> IndexedArchive;
 
 /// Makes archives in both forms.
-fn forms() -> [(&'static str, Make); 3] {
+fn forms() -> [(&'static str, Make); 4] {
     [
         ("estargz", |plain| {
             estargz(plain, &IndexedOptions::default())
@@ -153,6 +155,15 @@ fn forms() -> [(&'static str, Make); 3] {
         }),
         ("chunked", |plain| {
             zstd_chunked(plain, &IndexedOptions::default())
+        }),
+        // As `ctr-remote images convert --zstdchunked` makes them.
+        ("stargz", |plain| {
+            let is_stargz = true;
+            let options = IndexedOptions {
+                is_stargz,
+                ..IndexedOptions::default()
+            };
+            zstd_chunked(plain, &options)
         }),
     ]
 }
@@ -283,6 +294,117 @@ fn the_part_before_the_landmark_is_fetched_ahead() {
     };
     forerun_testkit::eventually("the part before the landmark", || here() >= before);
     place.run(&["umount", "mnt"]).ok();
+}
+
+/// Writes an OCI image layout of layers.
+fn write_layout(dir: &Path, layers: &[IndexedArchive]) {
+    let blobs = dir.join("blobs/sha256");
+    fs::create_dir_all(&blobs).unwrap();
+    let blob = |bytes: &[u8], kind: &str| {
+        let digest = Digest::of(bytes);
+        fs::write(blobs.join(digest.hex()), bytes).unwrap();
+        json!({"mediaType": kind, "digest": digest.to_string(), "size": bytes.len()})
+    };
+    let layers: Vec<Value> = layers
+        .iter()
+        .map(|layer| {
+            let mut entry = blob(&layer.blob, layer.media_type);
+            let annotations = layer.annotations.iter().cloned();
+            entry["annotations"] = annotations
+                .map(|(name, value)| (name, Value::from(value)))
+                .collect::<serde_json::Map<_, _>>()
+                .into();
+            entry
+        })
+        .collect();
+    let config = blob(b"{}", "application/vnd.oci.image.config.v1+json");
+    let manifest = json!({"schemaVersion": 2, "config": config, "layers": layers}).to_string();
+    let manifest = blob(
+        manifest.as_bytes(),
+        "application/vnd.oci.image.manifest.v1+json",
+    );
+    let index = json!({"schemaVersion": 2, "manifests": [manifest]}).to_string();
+    fs::write(dir.join("index.json"), index).unwrap();
+    fs::write(
+        dir.join("oci-layout"),
+        "{\"imageLayoutVersion\": \"1.0.0\"}",
+    )
+    .unwrap();
+}
+
+#[test]
+fn layers_on_disk_are_read_by_their_tables() {
+    let Some(stored) = Stored::new() else {
+        return;
+    };
+    let place = &stored.place;
+    for (tag, make) in forms() {
+        let mut layers = stored.indexed(make);
+        write_layout(&place.path(tag), &layers);
+        let packed = Command::new("tar")
+            .args(["-C", tag, "-cf", &format!("{tag}.tar"), "."])
+            .current_dir(place.path("."))
+            .status();
+        assert!(packed.unwrap().success());
+        for name in [
+            format!("oci-layout:{tag}"),
+            format!("oci-archive:{tag}.tar"),
+        ] {
+            let same = place.run(&["diff", &name, "unpacked/rootfs"]);
+            assert_eq!((same.code, same.text()), (Some(0), ""), "{name}");
+            let info = place.run(&["info", "--json", &name]).ok().json();
+            let described = info["details"]["lowest first"].as_str().unwrap();
+            let by_table = described.matches("each part verified by its table of contents");
+            assert_eq!(by_table.count(), 2, "{described}");
+        }
+        // A byte of another file is wrong: of what is read, nothing is. Read as a whole, the layer would be refused.
+        let digest = Digest::of(&layers[0].blob);
+        let at = layers[0].data_len / 2;
+        layers[0].blob[at] ^= 4;
+        let blob = place.path(tag).join("blobs/sha256").join(digest.hex());
+        fs::write(blob, &layers[0].blob).unwrap();
+        let name = format!("oci-layout:{tag}");
+        let verified = ["cat", "--require-verified", &name, "/bin/a"];
+        assert_eq!(place.run(&verified).ok().stdout.len(), 20_000, "{tag}");
+        let checked = place.run(&["check", &name]);
+        assert_eq!(checked.code, Some(1), "{tag}: {}", checked.stderr);
+        let said = format!("{}{}", checked.text(), checked.stderr);
+        assert!(said.contains(&format!("layer {digest}")), "{said}");
+    }
+}
+
+#[test]
+fn layers_are_prefetched_and_then_used_without_a_server() {
+    let Some(stored) = Stored::new() else {
+        return;
+    };
+    let place = &stored.place;
+    let layers = stored.indexed(|plain| zstd_chunked(plain, &IndexedOptions::default()));
+    for (tag, has_tables) in [("ahead", true), ("ahead-plain", false)] {
+        let name = stored.push(tag, &layers, has_tables);
+        let _there_may_be_none = fs::remove_dir_all(place.path("cache"));
+        // What a list names, and nothing of the layers that it does not name.
+        let digest = Digest::of(&layers[1].blob);
+        let list = format!("forerun access list 1\nimage: blob {digest}\nchunk: 65536\n0-0\n");
+        fs::write(place.path("list"), list).unwrap();
+        let listed = place.run(&["cache", "prefetch", "--prefetch", "list", &name]);
+        assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+        assert!(listed.stderr.contains("are here"), "{}", listed.stderr);
+        let here = |place: &Place| -> u64 {
+            let entries = place.run(&["cache", "ls", "--json"]).ok().json();
+            let entries = entries.as_array().unwrap().iter();
+            entries
+                .map(|entry| entry["local_bytes"].as_u64().unwrap())
+                .sum()
+        };
+        let some = here(place);
+        assert!(some < layers[1].blob.len() as u64 + 600_000, "{some}");
+        place.run(&["cache", "prefetch", "-q", &name]).ok();
+        let all: u64 = layers.iter().map(|layer| layer.blob.len() as u64).sum();
+        assert_eq!(here(place), all);
+        let same = place.run(&["diff", "--offline", &name, "unpacked/rootfs"]);
+        assert_eq!((same.code, same.text()), (Some(0), ""), "{}", same.stderr);
+    }
 }
 
 /// Visits the layers of all mounts in what `status` prints.

@@ -13,6 +13,7 @@ use super::manifest::{
 };
 use super::media::{self, Layer};
 use super::platform::Platform;
+use crate::LayerContents;
 
 /// Indexes that lead from one to the next at the most.
 const MAX_DEPTH: usize = 4;
@@ -29,6 +30,8 @@ pub struct LayerFile {
     pub digest: Digest,
     /// Its length in bytes, where a document has it.
     pub len: Option<u64>,
+    /// The table of contents that its manifest vouches for.
+    pub contents: Option<LayerContents>,
 }
 
 /// Why the layers of a container image on disk cannot be found.
@@ -164,6 +167,7 @@ fn layers(path: &str, layers: &[Descriptor]) -> Result<Vec<LayerFile>, OnDiskErr
                 path: path_of(&layer.digest),
                 digest: layer.digest,
                 len: Some(layer.len),
+                contents: layer.contents,
             }),
             Layer::Wrapped => Err(refused(
                 path,
@@ -261,6 +265,7 @@ pub fn layers_of_docker_archive(
             path,
             digest,
             len: None,
+            contents: None,
         })
     });
     layers.collect()

@@ -4,6 +4,7 @@
 //! [`ReadAt`](forerun_io::ReadAt).
 
 pub mod answer;
+mod beside;
 pub mod client;
 mod container;
 mod contents;
@@ -46,6 +47,7 @@ mod tuning;
 mod unmeasured;
 
 pub use answer::Body;
+pub use beside::{Beside, push_beside};
 pub use container::{ContainerLayer, ContainerManifest, container_manifest};
 pub use contents::LayerContents;
 pub use credentials::CredentialFiles;

@@ -9,6 +9,7 @@ use forerun_cache::{
 use forerun_cache::{Geometry, TableTrust, VerifiedTable};
 use forerun_io::FileSource;
 
+use crate::beside::{self, Beside};
 use crate::fetch::{Fetcher, Patience};
 use crate::image::RemoteImage;
 use crate::layer_table::{self, LayerFacts};
@@ -85,11 +86,15 @@ pub enum Opened {
 /// Those of [`open`].
 pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened> {
     let cache = cache(options)?;
+    let mut beside = Beside::default();
     let found = match options.offline {
         true => remembered(&cache, reference, options, None)?,
         false => match unmeasured::named(reference, options, &cache) {
             Ok(ResolvedName::Image(image)) => Resolution::Image(image),
             Ok(ResolvedName::Container(found, registry)) => {
+                if options.referrers {
+                    beside = beside::find(reference, (&found, &registry), options);
+                }
                 let layers = found.layers.into_iter();
                 let of_registry = |layout| resolve::of_registry(layout, Arc::clone(&registry));
                 Resolution::Layers(layers.map(of_registry).collect())
@@ -107,10 +112,14 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
         }
         Resolution::Layers(layers) => layers,
     };
-    let (lists, record) = (record::prefetched(options)?, RecordFile::of(options));
+    let (mut lists, record) = (record::prefetched(options)?, RecordFile::of(options));
+    if options.prefetch == Prefetch::None {
+        lists = beside.lists;
+    }
     let index = options.layer_index.as_ref();
     let index = index.filter(|_| !options.require_verified);
     let index = index.map(|path| ImageIndex::read(path)).transpose()?;
+    let index = index.or(Some(beside.index));
     let is_new = layers.iter().all(|layer| layer.memory.is_none());
     let layouts: Vec<Layout> = layers.iter().map(|layer| layer.layout.clone()).collect();
     let mut opened: HashMap<String, Arc<RemoteImage>> = HashMap::new();

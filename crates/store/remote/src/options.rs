@@ -95,6 +95,10 @@ pub struct RemoteOptions {
     /// A file of indexes of layers, which the caller vouches for: layers that have no index of their own are read by it.
     /// Not used with [`require_verified`](Self::require_verified).
     pub layer_index: Option<PathBuf>,
+    /// Whether indexes and access lists are used that were pushed beside a container image
+    /// ([`push_beside`](crate::push_beside)). The caller then vouches for all that may push to the repository; with
+    /// [`require_verified`](Self::require_verified), only the lists are used.
+    pub referrers: bool,
     /// Longest window that is read ahead of one reader, in bytes; up to two are in flight at a time. It
     /// should be bandwidth times round trip, which is 8 MiB at 100 MB/s and 80 ms.
     pub window: u64,
@@ -129,6 +133,7 @@ impl Default for RemoteOptions {
             prefetch: Prefetch::default(),
             record: None,
             layer_index: None,
+            referrers: false,
             window: 8 << 20,
             registry: RegistryOptions::default(),
             chunk_len: 64 << 10,

@@ -116,7 +116,8 @@ pub fn config(
     within_time(reference, options, registry.config(name, container))
 }
 
-fn within_time<T>(
+/// Waits for an answer, as long as opening may take.
+pub fn within_time<T>(
     reference: &Reference,
     options: &RemoteOptions,
     resolve: impl Future<Output = Result<T>>,

@@ -48,6 +48,10 @@ pub struct RemoteArgs {
     /// made. They are trusted: name no file that others could have changed
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "require_verified")]
     pub layer_index: Option<PathBuf>,
+    /// Use the indexes and access lists that forerun index --push has stored beside a container image. The indexes
+    /// are trusted: every account that may push to the repository, and every mirror, can put others there
+    #[arg(help_heading = "Images at servers", long)]
+    pub referrers: bool,
     /// Write to this file which chunks are used, in the order of their first use, for --prefetch
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<PathBuf>,
@@ -131,6 +135,7 @@ impl RemoteArgs {
             Some(file) => Prefetch::List(absolute(file)),
         };
         options.layer_index = self.layer_index.as_deref().map(absolute);
+        options.referrers = self.referrers;
         options.record = self.record.as_deref().map(absolute);
         options
     }

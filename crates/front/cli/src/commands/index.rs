@@ -4,8 +4,11 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use forerun::cache::AccessList;
 use forerun::image_index;
-use forerun::remote::{Opened, Prefetch, access_lists};
+use forerun::remote::{
+    Beside, ImageIndex, Opened, Prefetch, Reference, RemoteOptions, access_lists, push_beside,
+};
 
 use crate::args::ImageArgs;
 use crate::context::{Context, image_name};
@@ -15,24 +18,30 @@ use crate::size::{self, count_of, counted};
 use crate::target::Target;
 use crate::{fetch, interrupt, remote};
 
-/// Write the indexes of the layers of a container image to a file
+/// Write the indexes of the layers of a container image to a file, or store them beside it
 ///
-/// With it, another machine opens the image before its layers are there, and fetches the parts that are read:
-/// --layer-index FILE. Layers are fetched and verified first, unless the cache has their indexes. Those with a table of
+/// With them, another machine opens the image before its layers are there, and fetches the parts that are read:
+/// by --layer-index FILE, or by --referrers if --push has stored them in the registry. Layers are fetched and verified first, unless the cache has their indexes. Those with a table of
 /// contents need none, and there is none of a layer that is one long frame of Zstandard.
 ///
-/// With --prefetch LIST, what the list names is fetched ahead wherever the index is used.
+/// With --prefetch LIST, what the list names is fetched ahead wherever the index is used. --push stores a list also where
+/// no layer needs an index.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   forerun index oci://registry.example/app:1.0 app.index
-  forerun mount --layer-index app.index oci://registry.example/app:1.0 /mnt")]
+  forerun mount --layer-index app.index oci://registry.example/app:1.0 /mnt
+  forerun index --push --prefetch used.txt oci://registry.example/app:1.0
+  forerun mount --referrers oci://registry.example/app:1.0 /mnt")]
 pub struct IndexArgs {
     #[command(flatten)]
     pub image: ImageArgs,
     /// The file to write
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub output: PathBuf,
+    #[arg(value_hint = ValueHint::FilePath, required_unless_present = "push")]
+    pub output: Option<PathBuf>,
+    /// Store the indexes in the registry, beside the image
+    #[arg(long)]
+    pub push: bool,
     /// Replace the file if there is one
     #[arg(short, long)]
     pub force: bool,
@@ -48,8 +57,14 @@ pub fn run(context: &Context, args: &IndexArgs) -> Result {
     let reference = remote::reference(&args.image.image)?.ok_or_else(not_in_registry)?;
     interrupt::defer();
     let prepared = context.prepare(&args.image)?;
-    let mut target = Target::create(&args.output, args.force, "an index")?;
-    context.confine(&target.sandbox(prepared.sandbox()));
+    let output = args.output.as_deref();
+    let target = output.map(|output| Target::create(output, args.force, "an index"));
+    let target = target.transpose()?;
+    let sandbox = prepared.sandbox();
+    context.confine(&match &target {
+        Some(target) => target.sandbox(sandbox),
+        None => sandbox,
+    });
     let options = args.image.source.remote.options();
     let lists = match &options.prefetch {
         Prefetch::List(path) => access_lists(path).map_err(|error| remote::failure(&error))?,
@@ -61,26 +76,71 @@ pub fn run(context: &Context, args: &IndexArgs) -> Result {
     let Opened::Layers(layers) = opened else {
         return Err(not_in_registry());
     };
+    // A list is recorded for each layer, also for one that nothing was read of.
+    let of_image = |list: &AccessList| {
+        let mut layers = layers.iter();
+        list.chunks() > 0 && layers.any(|layer| layer.identity().to_string() == list.identity)
+    };
+    let lists: Vec<_> = lists.into_iter().filter(of_image).collect();
     let whole = layers.iter().filter(|layer| layer.contents().is_none());
-    let index = image_index(&layers, &lists, &options);
-    let index = index.map_err(|error| Failure::source(&error).of(&name))?;
-    if index.layers.is_empty() {
+    let made = ImageIndexes {
+        index: image_index(&layers, &lists, &options)
+            .map_err(|error| Failure::source(&error).of(&name))?,
+        lists,
+    };
+    if made.index.layers.is_empty() && (made.lists.is_empty() || target.is_some()) {
         let failure = Failure::usage("has no layer that an index can be made of").of(&name);
         return Err(failure);
     }
-    let bytes = index
-        .encode()
-        .map_err(|error| Failure::usage(error.to_string()))?;
-    let written = target.file().write_all(&bytes);
-    written.map_err(|error| target.failed(&error))?;
-    target.commit()?;
-    let len = index.layers_len();
-    context.note(&format!(
-        "{} of {}, {} for {}",
-        counted(count_of(index.layers.len()), "layer", "layers"),
-        count_of(whole.count()),
-        size::human(count_of(bytes.len())),
-        size::human(len),
-    ));
+    if let Some(target) = target {
+        let len = made.write(target)?;
+        context.note(&format!(
+            "{} of {}, {} for {}",
+            counted(count_of(made.index.layers.len()), "layer", "layers"),
+            count_of(whole.count()),
+            size::human(count_of(len)),
+            size::human(made.index.layers_len()),
+        ));
+    }
+    if args.push {
+        made.push(context, &reference, &options)?;
+    }
     Ok(Exit::Ok)
+}
+
+/// Indexes and access lists.
+struct ImageIndexes {
+    index: ImageIndex,
+    lists: Vec<AccessList>,
+}
+
+impl ImageIndexes {
+    /// Writes the indexes, and returns the number of bytes.
+    fn write(&self, mut target: Target) -> Result<usize> {
+        let bytes = self.index.encode();
+        let bytes = bytes.map_err(|error| Failure::usage(error.to_string()))?;
+        let written = target.file().write_all(&bytes);
+        written.map_err(|error| target.failed(&error))?;
+        target.commit()?;
+        Ok(bytes.len())
+    }
+
+    /// Stores them beside the image.
+    fn push(self, context: &Context, reference: &Reference, options: &RemoteOptions) -> Result<()> {
+        let (layers, lists) = (self.index.layers.len(), self.lists.len());
+        let beside = Beside {
+            index: self.index,
+            lists: self.lists,
+        };
+        let now = jiff::Timestamp::now();
+        let created = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let stored = push_beside(reference, &beside, &created, options);
+        let stored = stored.map_err(|error| remote::failure(&error))?;
+        context.note(&format!(
+            "{} and {} are stored as {stored}",
+            counted(count_of(layers), "index", "indexes"),
+            counted(count_of(lists), "access list", "access lists"),
+        ));
+        Ok(())
+    }
 }

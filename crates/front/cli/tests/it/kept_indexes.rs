@@ -281,13 +281,63 @@ fn an_index_in_a_file_opens_the_image_on_another_machine() {
         .ok()
         .json();
     let described = info["details"]["lowest first"].as_str().unwrap();
-    let by_index = described.matches("each part compared with the index in a file");
+    let by_index = described.matches("each part compared with an index from elsewhere");
     assert_eq!(by_index.count(), 3, "{described}");
     // All of it comes once, and is compared with the digests of the layers: then it needs the file no more.
     let (_, rest) = stored.run(&with_index(&["check", name]));
     assert!(cost.fetched + rest.fetched <= all, "{rest:?}");
     let (_, cost) = stored.run(&["check", "--require-verified", name]);
     assert_eq!((cost.fetched, cost.again), (0, 0));
+}
+
+#[test]
+fn indexes_and_lists_beside_an_image_are_used_on_another_machine() {
+    let Some(stored) = Stored::new() else {
+        return;
+    };
+    let (place, name, all) = (&stored.place, &*stored.name, stored.all);
+    place.run(&["cat", "--record", "list", name, "/lib/c"]).ok();
+    // The second takes the place of the first.
+    place.run(&["index", "-q", "--push", name]).ok();
+    let pushed = place.run(&["index", "--push", "--prefetch", "list", name]);
+    assert_eq!(pushed.code, Some(0), "{}", pushed.stderr);
+    let said = "3 indexes and 1 access list are stored";
+    assert!(pushed.stderr.contains(said), "{}", pushed.stderr);
+    // Another machine. The part that the list names comes ahead: at the most that, if nothing is read.
+    fs::remove_dir_all(place.path("cache")).unwrap();
+    let (_, listed) = stored.run(&["ls", "-lR", "--referrers", name]);
+    assert!(listed.fetched * 3 < all, "{listed:?}");
+    let (read, cost) = stored.run(&["cat", "--referrers", name, "/opt/small"]);
+    assert_eq!(read, &noise(400)[300..]);
+    assert!((listed.fetched + cost.fetched) * 2 < all, "{cost:?}");
+    let ran = place.run(&["info", "--json", "--referrers", name]);
+    let info = ran.ok().json();
+    let described = info["details"]["lowest first"].as_str().unwrap();
+    let by_index = described.matches("each part compared with an index from elsewhere");
+    assert_eq!(by_index.count(), 3, "{described}");
+    // Not without leave, and not where all is to be verified: but for the list, which says nothing of contents.
+    for arguments in [
+        &["ls", name][..],
+        &["ls", "--referrers", "--require-verified", name],
+    ] {
+        fs::remove_dir_all(place.path("cache")).unwrap();
+        let (_, cost) = stored.run(arguments);
+        assert_eq!(cost.fetched, all, "{arguments:?}");
+    }
+    // An image with nothing beside it, and a registry that does not answer there.
+    fs::remove_dir_all(place.path("cache")).unwrap();
+    stored.proxy.faults(|request| {
+        let is_beside = request.path.contains("sha256-") || request.path.contains("/referrers/");
+        let fault = Fault::Status {
+            code: 404,
+            retry_after: None,
+        };
+        is_beside.then_some(fault)
+    });
+    let (_, cost) = stored.run(&["ls", "--referrers", name]);
+    assert_eq!(cost.fetched, all, "nothing beside it");
+    let nowhere = place.run(&["index", "--push", "image"]);
+    assert_eq!(nowhere.code, Some(2), "{}", nowhere.stderr);
 }
 
 #[test]

@@ -103,6 +103,7 @@ mod tests {
             },
             artifact_type: artifact.map(ToString::to_string),
             name: None,
+            created: None,
             platform: platform.map(|(os, arch)| format!("{os}/{arch}").parse().unwrap()),
         }
     }

@@ -11,6 +11,9 @@ pub(super) struct RawAnnotations {
     /// The name that a layout on disk has for an image.
     #[serde(rename = "org.opencontainers.image.ref.name")]
     pub(super) name: Option<String>,
+    /// The time when an artifact was made.
+    #[serde(rename = "org.opencontainers.image.created")]
+    pub(super) created: Option<String>,
     #[serde(rename = "containerd.io/snapshot/stargz/toc.digest")]
     estargz_digest: Option<String>,
     #[serde(rename = "io.github.containers.zstd-chunked.manifest-checksum")]

@@ -109,6 +109,14 @@ impl Endpoint {
         self.join(&format!("blobs/{digest}"))
     }
 
+    /// Returns the address of the list of artifacts of a type that refer to a manifest.
+    pub(super) fn referrers(&self, subject: &Digest, artifact_type: &str) -> Result<Url> {
+        let mut url = self.join(&format!("referrers/{subject}"))?;
+        url.query_pairs_mut()
+            .append_pair("artifactType", artifact_type);
+        Ok(url)
+    }
+
     /// Returns the address at which uploads begin.
     pub(super) fn uploads(&self) -> Result<Url> {
         self.join("blobs/uploads/")

@@ -91,6 +91,8 @@ pub(super) struct Entry {
     pub(super) name: Option<String>,
     /// The platform that it is for.
     pub(super) platform: Option<Platform>,
+    /// The time when it was made, as it says.
+    pub(super) created: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -203,12 +205,11 @@ fn entry(mut raw: RawDescriptor) -> Result<Entry, BadDocument> {
             variant: platform.variant,
         })
     });
+    let annotations = raw.annotations.take().unwrap_or_default();
     Ok(Entry {
         artifact_type: raw.artifact_type.take(),
-        name: raw
-            .annotations
-            .take()
-            .and_then(|annotations| annotations.name),
+        name: annotations.name,
+        created: annotations.created,
         platform,
         descriptor: descriptor(raw)?,
     })

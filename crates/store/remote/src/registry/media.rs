@@ -9,6 +9,15 @@ pub const TABLE: &str = "application/vnd.forerun.table.v1";
 /// A slice of it.
 pub const PART: &str = "application/vnd.forerun.part.v1";
 
+/// Artifact type of indexes and access lists beside a container image.
+pub const INDEX: &str = "application/vnd.forerun.index.v1";
+/// Indexes of its layers, as `forerun index` writes them to a file.
+pub const LAYER_INDEXES: &str = "application/vnd.forerun.layer-indexes.v1";
+/// Access lists of its layers.
+pub const ACCESS_LISTS: &str = "application/vnd.forerun.access-lists.v1";
+/// The configuration of an artifact that has none.
+pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
+
 /// Manifest of one image.
 pub(crate) const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// List of manifests.

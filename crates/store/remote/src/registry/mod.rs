@@ -23,6 +23,7 @@ mod options;
 mod platform;
 mod read;
 mod realm;
+mod referrers;
 mod retry;
 mod secret;
 mod token;
@@ -38,6 +39,7 @@ pub use on_disk::{LayerFile, OnDiskError, layers_of_docker_archive, layers_of_la
 pub use open::{FoundContainer, FoundInRegistry};
 pub use options::{Mirror, RegistryOptions};
 pub use platform::{NoPlatform, Platform};
+pub(crate) use referrers::Subject;
 pub(crate) use upload::Repository;
 
 /// All registries as one user sees them: the HTTP client, and the tokens and passwords that were

@@ -116,7 +116,7 @@ impl Registry {
         Ok(move |digest| origins(&registry, &endpoints, digest, &mut known))
     }
 
-    fn endpoints(&self, name: &ImageName) -> Result<Vec<Arc<Endpoint>>> {
+    pub(super) fn endpoints(&self, name: &ImageName) -> Result<Vec<Arc<Endpoint>>> {
         let endpoints = Endpoint::all(name, self.options())?;
         Ok(endpoints.into_iter().map(Arc::new).collect())
     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use forerun_cache::Digest;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, StatusCode};
+use url::Url;
 
 use super::Registry;
 use super::call::{Answer, Call};
@@ -55,7 +56,33 @@ impl Registry {
         reference: &str,
         expected: Option<Digest>,
     ) -> Result<RawManifest> {
-        let mut call = Call::get(endpoint, endpoint.manifest(reference)?, self);
+        let url = endpoint.manifest(reference)?;
+        self.document_at(endpoint, url, expected).await
+    }
+
+    /// Reads the list of the artifacts of a type that refer to a manifest from the first endpoint that has one.
+    pub(super) async fn listed_referrers(
+        &self,
+        endpoints: &[Arc<Endpoint>],
+        subject: &Digest,
+        artifact_type: &str,
+    ) -> Result<RawManifest> {
+        first_of(endpoints, |endpoint| {
+            retry(self.options(), move || async move {
+                let url = endpoint.referrers(subject, artifact_type)?;
+                self.document_at(endpoint, url, None).await
+            })
+        })
+        .await
+    }
+
+    async fn document_at(
+        &self,
+        endpoint: &Endpoint,
+        url: Url,
+        expected: Option<Digest>,
+    ) -> Result<RawManifest> {
+        let mut call = Call::get(endpoint, url, self);
         for media_type in [
             media::OCI_MANIFEST,
             media::OCI_INDEX,

@@ -20,6 +20,7 @@ use super::auth::Access;
 use super::call::{Answer, Call};
 use super::endpoint::Endpoint;
 use super::manifest::MAX_MANIFEST;
+use super::read::RawManifest;
 use super::retry::retry;
 use super::{ImageName, Registry, media, wire};
 use crate::redirect::follow;
@@ -31,6 +32,9 @@ const MAX_BODY: usize = 16 << 20;
 const SLOWEST: u64 = 16 << 10;
 /// The header with the digest that the registry computed of the uploaded bytes.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
+
+/// The header of a registry that lists what refers to a manifest.
+const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 
 /// A repository to write to.
 #[derive(Clone, Debug)]
@@ -90,8 +94,20 @@ impl Repository {
 
     /// Stores a manifest under a tag.
     pub(crate) async fn put_manifest(&self, tag: &str, bytes: &Bytes) -> Result<Digest> {
+        self.put_document(tag, media::OCI_MANIFEST, bytes).await?;
+        Ok(Digest::of(bytes))
+    }
+
+    /// Stores a manifest or an index under a tag or its digest. Returns whether the registry lists it as one that
+    /// refers to another.
+    pub(super) async fn put_document(
+        &self,
+        reference: &str,
+        media_type: &'static str,
+        bytes: &Bytes,
+    ) -> Result<bool> {
         let digest = Digest::of(bytes);
-        let url = self.endpoint.manifest(tag)?;
+        let url = self.endpoint.manifest(reference)?;
         if bytes.len() > MAX_MANIFEST {
             return Err(RemoteError::Refused {
                 place: crate::place_of(&url),
@@ -101,14 +117,27 @@ impl Repository {
                 ),
             });
         }
-        retry(self.registry.options(), || {
+        let headers = retry(self.registry.options(), || {
             let mut put = self.call(Method::PUT, url.clone(), Some(bytes.clone()));
             put.headers
-                .insert(CONTENT_TYPE, HeaderValue::from_static(media::OCI_MANIFEST));
+                .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
             self.finish(put, digest)
+        });
+        Ok(headers.await?.contains_key(SUBJECT))
+    }
+
+    /// Reads the manifest or index of a tag.
+    pub(super) async fn read_manifest(&self, tag: &str) -> Result<RawManifest> {
+        retry(self.registry.options(), || {
+            self.registry.manifest_at(&self.endpoint, tag, None)
         })
-        .await?;
-        Ok(digest)
+        .await
+    }
+
+    /// Returns its address for messages.
+    pub(super) fn place(&self) -> String {
+        let url = self.endpoint.manifest("");
+        url.map_or_else(|_| String::new(), |url| crate::place_of(&url))
     }
 
     fn call(&self, method: Method, url: Url, body: Option<Bytes>) -> Call<'_> {
@@ -145,8 +174,9 @@ impl Repository {
         Ok((follow(&url, location)?, headers))
     }
 
-    /// Makes the request that ends an upload, and compares digests where the registry returns one.
-    async fn finish(&self, call: Call<'_>, digest: Digest) -> Result<()> {
+    /// Makes the request that ends an upload, and compares digests where the registry returns one. Returns the headers
+    /// of the answer.
+    async fn finish(&self, call: Call<'_>, digest: Digest) -> Result<HeaderMap> {
         let Answer {
             response, place, ..
         } = self.registry.call(call).await?;
@@ -161,7 +191,7 @@ impl Repository {
                 place,
                 reason: format!("the registry stored {told} in place of {digest}"),
             }),
-            _ => Ok(()),
+            _ => Ok(response.headers().clone()),
         }
     }
 }

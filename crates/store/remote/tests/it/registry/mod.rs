@@ -8,5 +8,6 @@ mod hostile;
 mod layouts;
 mod mirrors;
 mod push_pull;
+mod referrers;
 mod store;
 mod support;

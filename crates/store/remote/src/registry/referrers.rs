@@ -1,0 +1,338 @@
+//! Referrers: artifacts beside a container image that name its manifest as their subject (OCI 1.1).
+//!
+//! A registry that knows of them lists them at an address of its own. Beside one that does not, the program that pushes
+//! keeps the list itself, as an index under the tag `sha256-...`; entries of other programs stay in it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forerun_cache::Digest;
+use forerun_io::u64_from;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::endpoint::Endpoint;
+use super::manifest::{self, BadDocument, Descriptor, Document, Entry, MAX_MANIFEST};
+use super::read::RawManifest;
+use super::upload::Repository;
+use super::{ImageName, Registry, media};
+use crate::{RemoteError, Result};
+
+/// Longest blob of a referrer that is read: it is in memory.
+const MAX_BLOB: u64 = 64 << 20;
+/// The annotation with the time when an artifact was made.
+const CREATED: &str = "org.opencontainers.image.created";
+
+/// The manifest that an artifact refers to.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    /// Its bytes.
+    pub(crate) manifest: Bytes,
+}
+
+/// A blob of an artifact: its media type and its bytes.
+pub(crate) type TypedBlob = (&'static str, Bytes);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnType {
+    media_type: Option<String>,
+}
+
+impl Subject {
+    /// Returns its digest.
+    pub(crate) fn digest(&self) -> Digest {
+        Digest::of(&self.manifest)
+    }
+
+    /// Returns its descriptor.
+    fn descriptor(&self) -> Value {
+        let own: Option<OwnType> = serde_json::from_slice(&self.manifest).ok();
+        let own = own.and_then(|own| own.media_type);
+        json!({
+            "mediaType": own.as_deref().unwrap_or(media::OCI_MANIFEST),
+            "digest": self.digest().to_string(),
+            "size": self.manifest.len(),
+        })
+    }
+}
+
+/// Returns the tag of the list of referrers, beside registries that make none.
+fn fallback_tag(subject: &Digest) -> String {
+    subject.to_string().replacen(':', "-", 1)
+}
+
+impl Registry {
+    /// Reads the blobs of the newest artifact of this type that refers to the manifest `subject`: those of the media
+    /// types `wanted`, in their order. Returns nothing where there is no such artifact.
+    ///
+    /// # Errors
+    /// Those of the registry; [`RemoteError::Refused`] for an artifact that is not what it should be.
+    pub(crate) async fn referrer(
+        self: &Arc<Self>,
+        name: &ImageName,
+        subject: Digest,
+        artifact_type: &str,
+        wanted: &[&str],
+    ) -> Result<Option<Vec<Option<Bytes>>>> {
+        let endpoints = self.endpoints(name)?;
+        let Some(listed) = self.referrers(&endpoints, subject, artifact_type).await? else {
+            return Ok(None);
+        };
+        let RawManifest { bytes, place, .. } = listed;
+        let refused = |reason: String| RemoteError::Refused {
+            place: place.clone(),
+            reason,
+        };
+        let entries = match manifest::parse(&bytes, None) {
+            Ok(Document::Index(entries)) => entries,
+            Ok(Document::Manifest(_)) => {
+                return Err(refused("the list of referrers is no index".to_owned()));
+            }
+            Err(error) => return Err(refused(format!("the list of referrers: {error}"))),
+        };
+        let ours = |entry: &&Entry| entry.artifact_type.as_deref() == Some(artifact_type);
+        // Of entries of one time, the last is taken.
+        let newest = entries.iter().filter(ours).max_by(|one, other| {
+            let (one, other) = (one.created.as_deref(), other.created.as_deref());
+            one.cmp(&other)
+        });
+        let Some(entry) = newest else {
+            return Ok(None);
+        };
+        let digest = entry.descriptor.digest;
+        let reference = digest.to_string();
+        let raw = self.manifest(&endpoints, &reference, Some(digest)).await?;
+        let layers =
+            artifact_of(&raw.bytes, subject).map_err(|error| refused(error.to_string()))?;
+        let mut blobs = Vec::with_capacity(wanted.len());
+        for wanted in wanted {
+            let layer = layers.iter().find(|layer| layer.media_type == *wanted);
+            blobs.push(match layer {
+                Some(layer) if layer.len > MAX_BLOB => {
+                    let len = layer.len;
+                    return Err(refused(format!(
+                        "a referrer of {len} bytes is more than the {MAX_BLOB} that are taken"
+                    )));
+                }
+                Some(layer) => Some(self.small_blob(&endpoints, layer, limit(layer)).await?),
+                None => None,
+            });
+        }
+        Ok(Some(blobs))
+    }
+
+    /// Reads the list of the artifacts that refer to the manifest `subject`.
+    async fn referrers(
+        &self,
+        endpoints: &[Arc<Endpoint>],
+        subject: Digest,
+        artifact_type: &str,
+    ) -> Result<Option<RawManifest>> {
+        let listed = self.listed_referrers(endpoints, &subject, artifact_type);
+        match listed.await {
+            Ok(listed) => return Ok(Some(listed)),
+            // Registries that do not know of referrers have no such address.
+            Err(RemoteError::NotFound { .. } | RemoteError::Refused { .. }) => (),
+            Err(error) => return Err(error),
+        }
+        let tag = fallback_tag(&subject);
+        match self.manifest(endpoints, &tag, None).await {
+            Ok(listed) => Ok(Some(listed)),
+            Err(RemoteError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn limit(layer: &Descriptor) -> usize {
+    forerun_io::saturating_usize(layer.len.min(MAX_BLOB))
+}
+
+#[derive(Deserialize)]
+struct RawReferrer {
+    subject: Option<RawSubject>,
+}
+
+#[derive(Deserialize)]
+struct RawSubject {
+    digest: String,
+}
+
+/// The defects of an artifact that a list of referrers names.
+#[derive(Debug, thiserror::Error)]
+enum BadReferrer {
+    #[error("the referrer: {0}")]
+    Document(#[from] BadDocument),
+    #[error("the referrer is an index")]
+    Index,
+    #[error("the referrer refers to another manifest")]
+    Subject,
+}
+
+/// Returns the blobs of an artifact that refers to the manifest `subject`.
+fn artifact_of(bytes: &[u8], subject: Digest) -> std::result::Result<Vec<Descriptor>, BadReferrer> {
+    let Document::Manifest(manifest) = manifest::parse(bytes, None)? else {
+        return Err(BadReferrer::Index);
+    };
+    let raw: RawReferrer =
+        serde_json::from_slice(bytes).map_err(|error| BadDocument::json(&error))?;
+    let named = raw.subject.and_then(|named| named.digest.parse().ok());
+    match named == Some(subject) {
+        true => Ok(manifest.layers),
+        false => Err(BadReferrer::Subject),
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PushedArtifact<'a> {
+    schema_version: u32,
+    media_type: &'static str,
+    artifact_type: &'a str,
+    config: Value,
+    layers: Vec<Value>,
+    subject: Value,
+    annotations: Value,
+}
+
+impl Repository {
+    /// Stores an artifact of these blobs that refers to `subject`. It takes the place of the one of this type that was
+    /// pushed before. Returns its digest.
+    ///
+    /// # Errors
+    /// Those of the registry.
+    pub(crate) async fn put_referrer(
+        &self,
+        subject: &Subject,
+        artifact_type: &str,
+        blobs: &[TypedBlob],
+        created: &str,
+    ) -> Result<Digest> {
+        let empty = Bytes::from_static(b"{}");
+        self.put_blob(Digest::of(&empty), &empty).await?;
+        for (_, bytes) in blobs {
+            self.put_blob(Digest::of(bytes), bytes).await?;
+        }
+        let annotations = json!({ CREATED: created });
+        let document = PushedArtifact {
+            schema_version: 2,
+            media_type: media::OCI_MANIFEST,
+            artifact_type,
+            config: described(media::EMPTY, &empty),
+            layers: blobs
+                .iter()
+                .map(|(kind, bytes)| described(kind, bytes))
+                .collect(),
+            subject: subject.descriptor(),
+            annotations: annotations.clone(),
+        };
+        // Fails only for keys that are no text; there are none here.
+        let bytes = Bytes::from(serde_json::to_vec(&document).unwrap_or_default());
+        let digest = Digest::of(&bytes);
+        let is_listed = self
+            .put_document(&digest.to_string(), media::OCI_MANIFEST, &bytes)
+            .await?;
+        if !is_listed {
+            let mut entry = described(media::OCI_MANIFEST, &bytes);
+            entry["artifactType"] = artifact_type.into();
+            entry["annotations"] = annotations;
+            self.list_referrer(&subject.digest(), entry).await?;
+        }
+        Ok(digest)
+    }
+
+    /// Adds an artifact to the list that the registry does not keep.
+    async fn list_referrer(&self, subject: &Digest, entry: Value) -> Result<()> {
+        let tag = fallback_tag(subject);
+        let known = match self.read_manifest(&tag).await {
+            Ok(known) => Some(known),
+            Err(RemoteError::NotFound { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let refused = |reason: &str| RemoteError::Refused {
+            place: format!("{}, tag {tag}", self.place()),
+            reason: reason.to_string(),
+        };
+        let known = known.as_ref().map(|known| &known.bytes[..]);
+        let index = with_referrer(known, entry)
+            .ok_or_else(|| refused("the list of referrers there is no index"))?;
+        if index.len() > MAX_MANIFEST {
+            return Err(refused("the list of referrers is too long"));
+        }
+        self.put_document(&tag, media::OCI_INDEX, &Bytes::from(index))
+            .await?;
+        Ok(())
+    }
+}
+
+/// Returns the list with one more artifact, in the place of those of its type. Returns nothing if it is no index.
+fn with_referrer(known: Option<&[u8]>, entry: Value) -> Option<Vec<u8>> {
+    let mut index: Map<String, Value> = match known {
+        Some(known) => serde_json::from_slice(known).ok()?,
+        None => Map::new(),
+    };
+    if known.is_some() && !index.contains_key("manifests") {
+        return None;
+    }
+    index.insert("schemaVersion".to_owned(), 2.into());
+    index.insert("mediaType".to_owned(), media::OCI_INDEX.into());
+    let manifests = index.entry("manifests").or_insert_with(|| json!([]));
+    let manifests = manifests.as_array_mut()?;
+    manifests.retain(|other| other["artifactType"] != entry["artifactType"]);
+    manifests.push(entry);
+    serde_json::to_vec(&index).ok()
+}
+
+fn described(media_type: &str, bytes: &Bytes) -> Value {
+    json!({
+        "mediaType": media_type,
+        "digest": Digest::of(bytes).to_string(),
+        "size": u64_from(bytes.len()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_list_keeps_the_artifacts_of_other_programs() {
+        let entry = |kind: &str, at: &str| json!({"artifactType": kind, "digest": at, "x": 1});
+        let first = with_referrer(None, entry("ours", "1")).unwrap();
+        let mut index: Value = serde_json::from_slice(&first).unwrap();
+        assert_eq!(index["mediaType"], media::OCI_INDEX);
+        index["manifests"] = json!([entry("theirs", "2"), entry("ours", "1"), {"digest": "3"}]);
+        index["annotations"] = json!({"a": "b"});
+        let bytes = serde_json::to_vec(&index).unwrap();
+        let next = with_referrer(Some(&bytes), entry("ours", "4")).unwrap();
+        index["manifests"] = json!([entry("theirs", "2"), {"digest": "3"}, entry("ours", "4")]);
+        assert_eq!(serde_json::from_slice::<Value>(&next).unwrap(), index);
+        for other in ["[]", "{}", "7", "{\"manifests\": {}}", ""] {
+            let refused = with_referrer(Some(other.as_bytes()), entry("ours", "1"));
+            assert_eq!(refused, None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_artifact_must_refer_to_the_manifest() {
+        let subject = Subject {
+            manifest: Bytes::from_static(b"{}"),
+        };
+        let empty = Bytes::from_static(b"{}");
+        let document = |subject: Value| {
+            let document = json!({
+                "schemaVersion": 2, "mediaType": media::OCI_MANIFEST,
+                "config": described(media::EMPTY, &empty), "layers": [], "subject": subject,
+            });
+            serde_json::to_vec(&document).unwrap()
+        };
+        let of = |subject| artifact_of(&document(subject), Digest::of(b"{}"));
+        assert!(of(subject.descriptor()).is_ok());
+        assert!(matches!(of(Value::Null), Err(BadReferrer::Subject)));
+        let other = json!({"digest": Digest::of(b"other").to_string()});
+        assert!(matches!(of(other), Err(BadReferrer::Subject)));
+        assert_eq!(fallback_tag(&Digest([0; 32])).len(), 71);
+    }
+}

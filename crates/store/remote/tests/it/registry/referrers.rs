@@ -1,0 +1,275 @@
+//! Indexes and access lists beside container images: stored and found with registries that know of referrers, and with
+//! those that do not.
+
+use std::sync::{Arc, Mutex};
+
+use forerun_cache::{AccessList, Digest, TableBuilder};
+use forerun_remote::{
+    Beside, ImageIndex, LayerIndex, Opened, Reference, RemoteImage, RemoteOptions, open_all,
+    push_beside,
+};
+use forerun_testkit::{TempDir, temp_dir};
+use serde_json::{Value, json};
+
+use super::fake::{Answer, Fake, Request};
+use super::store::{OCI_INDEX, OCI_MANIFEST, Store};
+use super::support::image;
+
+const INDEX: &str = "application/vnd.forerun.index.v1";
+
+/// A registry that takes what is pushed.
+#[derive(Default)]
+struct Writable {
+    store: Store,
+    /// The artifacts that refer to a manifest, if the registry lists them.
+    referrers: Option<Vec<Value>>,
+}
+
+impl Writable {
+    fn answer(&mut self, request: &Request) -> Answer {
+        let (path, key) = request.path.rsplit_once('/').unwrap();
+        match request.method.as_str() {
+            "POST" => Answer::new(202, "").with("Location", "/v2/a/blobs/uploads/1"),
+            "PUT" if path.ends_with("/manifests") => self.put_manifest(key, request),
+            "PUT" => {
+                self.store.blob("", &request.body);
+                Answer::new(201, "")
+            }
+            _ if path.ends_with("/referrers") => match &self.referrers {
+                Some(manifests) => Answer::new(200, index(manifests)),
+                None => Answer::new(404, "404 page not found"),
+            },
+            _ => self.store.answer(request),
+        }
+    }
+
+    fn put_manifest(&mut self, key: &str, request: &Request) -> Answer {
+        let document: Value = serde_json::from_slice(&request.body).unwrap();
+        let media_type = request.header("content-type").unwrap();
+        assert_eq!(document["mediaType"], media_type);
+        let digest = Digest::of(&request.body);
+        let stored = (media_type.to_string(), request.body.clone());
+        for key in [key.to_string(), digest.to_string()] {
+            self.store.manifests.insert(key, stored.clone());
+        }
+        let answer = Answer::new(201, "");
+        match (&mut self.referrers, document["subject"]["digest"].as_str()) {
+            (Some(referrers), Some(subject)) => {
+                referrers.insert(
+                    0,
+                    json!({
+                        "mediaType": media_type, "digest": digest.to_string(),
+                        "size": request.body.len(), "artifactType": document["artifactType"],
+                        "annotations": document["annotations"],
+                    }),
+                );
+                answer.with("OCI-Subject", subject)
+            }
+            _ => answer,
+        }
+    }
+}
+
+fn index(manifests: &[Value]) -> Vec<u8> {
+    let index = json!({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": manifests});
+    serde_json::to_vec(&index).unwrap()
+}
+
+/// A container image of one layer in a registry.
+struct Place {
+    registry: Arc<Mutex<Writable>>,
+    server: Fake,
+    cache: TempDir,
+    layer: Vec<u8>,
+}
+
+impl Place {
+    fn new(lists_referrers: bool) -> Self {
+        let layer = image(300_000);
+        let mut store = Store::default();
+        let config = store.blob("application/vnd.oci.image.config.v1+json", b"{}");
+        let stored = store.blob("application/vnd.oci.image.layer.v1.tar+gzip", &layer);
+        let document = json!({"schemaVersion": 2, "config": config, "layers": [stored]});
+        store.manifest("v1", OCI_MANIFEST, &document);
+        let registry = Arc::new(Mutex::new(Writable {
+            store,
+            referrers: lists_referrers.then(Vec::new),
+        }));
+        let answers = Arc::clone(&registry);
+        Self {
+            registry,
+            server: Fake::start(move |request| answers.lock().unwrap().answer(request)),
+            cache: temp_dir("referrers"),
+            layer,
+        }
+    }
+
+    fn reference(&self) -> Reference {
+        Reference::parse(&format!("oci://{}/a:v1", self.server.authority())).unwrap()
+    }
+
+    fn options(&self) -> RemoteOptions {
+        let mut options = crate::support::options(self.cache.path());
+        options.registry.attempts = 1;
+        options.referrers = true;
+        options
+    }
+
+    fn open(&self, options: &RemoteOptions) -> Arc<RemoteImage> {
+        match open_all(&self.reference(), options).unwrap() {
+            Opened::Layers(mut layers) => layers.pop().unwrap(),
+            Opened::Image(image) => image,
+        }
+    }
+
+    /// Makes an index of the layer whose archive is `archive`, and a list of its second chunk.
+    fn beside(&self, archive: &[u8]) -> Beside {
+        let chunk = self.options().chunk_len;
+        let mut table = TableBuilder::new(chunk).unwrap();
+        table.push(&self.layer).unwrap();
+        let digest = Digest::of(&self.layer);
+        let list = format!("forerun access list 1\nimage: blob {digest}\nchunk: {chunk}\n1-1\n");
+        Beside {
+            index: ImageIndex {
+                layers: vec![LayerIndex {
+                    digest,
+                    table: table.finish().unwrap(),
+                    archive: archive.to_vec(),
+                    accesses: None,
+                }],
+            },
+            lists: vec![AccessList::parse(list.as_bytes()).unwrap()],
+        }
+    }
+
+    fn push(&self, archive: &[u8], created: &str) {
+        let (reference, options) = (self.reference(), self.options());
+        push_beside(&reference, &self.beside(archive), created, &options).unwrap();
+    }
+
+    /// Returns what is used beside the image: the index of the archive.
+    fn found(&self) -> Option<Vec<u8>> {
+        let image = self.open(&self.options());
+        image.named_index().map(|archive| archive.to_vec())
+    }
+}
+
+#[test]
+fn an_index_beside_an_image_is_found_and_the_newest_counts() {
+    for lists_referrers in [true, false] {
+        let place = Place::new(lists_referrers);
+        assert_eq!(place.found(), None, "nothing was pushed");
+        place.push(b"first", "2026-01-02T00:00:00Z");
+        assert_eq!(place.found().as_deref(), Some(&b"first"[..]));
+        place.push(b"second", "2026-02-02T00:00:00Z");
+        assert_eq!(place.found().as_deref(), Some(&b"second"[..]));
+        let image = place.open(&place.options());
+        assert_eq!(image.status().verified_by, Some("index"));
+        forerun_testkit::eventually("the chunk of the list", || image.status().local_bytes > 0);
+        // Where the caller did not ask for it, no server is asked.
+        let before = place.server.log().len();
+        let plain = RemoteOptions {
+            referrers: false,
+            ..place.options()
+        };
+        assert!(place.open(&plain).named_index().is_none());
+        let asked = place.server.log().split_off(before);
+        assert!(
+            asked
+                .iter()
+                .all(|request| !request.path.contains("referrers"))
+        );
+        // The list is of use where all is verified, the index is not.
+        let strict = RemoteOptions {
+            require_verified: true,
+            ..place.options()
+        };
+        assert!(place.open(&strict).named_index().is_none());
+        let tags = place.registry.lock().unwrap().store.manifests.clone();
+        let tags: Vec<_> = tags
+            .iter()
+            .filter(|(tag, _)| tag.starts_with("sha256-"))
+            .collect();
+        match lists_referrers {
+            true => assert_eq!(tags.len(), 0),
+            false => {
+                let index: Value = serde_json::from_slice(&tags[0].1.1).unwrap();
+                assert_eq!(index["manifests"].as_array().unwrap().len(), 1);
+                assert_eq!(index["manifests"][0]["artifactType"], INDEX);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_used_beside_an_image_leaves_it_as_it_is() {
+    let place = Place::new(true);
+    place.push(b"good", "2026-01-02T00:00:00Z");
+    let list = |entries: Option<Vec<Value>>| place.registry.lock().unwrap().referrers = entries;
+    let good = place.registry.lock().unwrap().referrers.clone().unwrap();
+    let stored = |document: &Value| {
+        let mut registry = place.registry.lock().unwrap();
+        let digest = registry.store.manifest("x", OCI_MANIFEST, document);
+        let len = serde_json::to_vec(document).unwrap().len();
+        json!({"mediaType": OCI_MANIFEST, "digest": digest.to_string(), "size": len, "artifactType": INDEX})
+    };
+    let manifest: Value = {
+        let registry = place.registry.lock().unwrap();
+        let digest = good[0]["digest"].as_str().unwrap();
+        serde_json::from_slice(&registry.store.manifests[digest].1).unwrap()
+    };
+    let changed = |change: &dyn Fn(&mut Value)| {
+        let mut manifest = manifest.clone();
+        change(&mut manifest);
+        stored(&manifest)
+    };
+    let garbage = place.registry.lock().unwrap().store.blob("x", b"garbage");
+    for (case, entry) in [
+        (
+            "another subject",
+            changed(&|manifest| manifest["subject"]["digest"] = json!(Digest::of(b"").to_string())),
+        ),
+        (
+            "no subject",
+            changed(&|manifest| manifest["subject"] = json!(null)),
+        ),
+        (
+            "an index that is none",
+            changed(&|manifest| {
+                manifest["layers"][0]["digest"] = garbage["digest"].clone();
+                manifest["layers"][0]["size"] = garbage["size"].clone();
+            }),
+        ),
+        (
+            "a list that is none",
+            changed(&|manifest| {
+                manifest["layers"][1]["digest"] = garbage["digest"].clone();
+                manifest["layers"][1]["size"] = garbage["size"].clone();
+            }),
+        ),
+        (
+            "an index that is too long",
+            changed(&|manifest| manifest["layers"][0]["size"] = json!(1_u64 << 40)),
+        ),
+        (
+            "an index that is longer than it says",
+            changed(&|manifest| manifest["layers"][0]["size"] = json!(3)),
+        ),
+        ("an index of indexes", {
+            stored(&json!({"schemaVersion": 2, "manifests": []}))
+        }),
+        ("a manifest that is not there", {
+            json!({"mediaType": OCI_MANIFEST, "digest": Digest::of(b"none").to_string(), "size": 1, "artifactType": INDEX})
+        }),
+        ("another type", {
+            let mut entry = good[0].clone();
+            entry["artifactType"] = json!("application/other");
+            entry
+        }),
+    ] {
+        list(Some(vec![entry]));
+        assert_eq!(place.found(), None, "{case}");
+    }
+    list(Some(good));
+    assert_eq!(place.found().as_deref(), Some(&b"good"[..]));
+}

@@ -55,6 +55,7 @@ pub fn run(context: &Context, args: &IndexArgs) -> Result {
         failure.hint("oci://HOST/NAME:TAG")
     };
     let reference = remote::reference(&args.image.image)?.ok_or_else(not_in_registry)?;
+    refuse(args)?;
     interrupt::defer();
     let prepared = context.prepare(&args.image)?;
     let output = args.output.as_deref();
@@ -106,6 +107,19 @@ pub fn run(context: &Context, args: &IndexArgs) -> Result {
         made.push(context, &reference, &options)?;
     }
     Ok(Exit::Ok)
+}
+
+/// Refuses options that no index can be made with.
+fn refuse(args: &IndexArgs) -> Result<()> {
+    let source = &args.image.source.remote;
+    let reason = if source.layer_index.is_some() || source.referrers {
+        "--layer-index and --referrers: an index is made of the layers, and not of another index"
+    } else if args.push && source.offline {
+        "--push with --offline"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(reason))
 }
 
 /// Indexes and access lists.

@@ -336,8 +336,15 @@ fn indexes_and_lists_beside_an_image_are_used_on_another_machine() {
     });
     let (_, cost) = stored.run(&["ls", "--referrers", name]);
     assert_eq!(cost.fetched, all, "nothing beside it");
-    let nowhere = place.run(&["index", "--push", "image"]);
-    assert_eq!(nowhere.code, Some(2), "{}", nowhere.stderr);
+    for wrong in [
+        &["index", "--push", "image"][..],
+        &["index", name],
+        &["index", "--push", "--offline", name],
+        &["index", "--push", "--referrers", name],
+    ] {
+        let ran = place.run(wrong);
+        assert_eq!(ran.code, Some(2), "{wrong:?}: {}", ran.stderr);
+    }
 }
 
 #[test]

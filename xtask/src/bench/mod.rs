@@ -7,6 +7,7 @@ mod generated;
 mod host;
 mod inputs;
 mod metadata;
+mod oci;
 mod ondemand;
 mod outcome;
 mod program;
@@ -49,6 +50,9 @@ pub enum Bench {
     Ondemand(ondemand::OndemandOptions),
     /// Listing a tree, uncached and cached, in all ways that EROFS and composefs images are read
     Metadata(metadata::MetadataOptions),
+    /// Container images: the first command against a full pull, layers against overlayfs, archives
+    /// against ratarmount, conversion against umoci and mksquashfs
+    Oci(oci::OciOptions),
     /// The work of the measured processes: not for people
     #[command(hide = true)]
     Work {
@@ -59,8 +63,8 @@ pub enum Bench {
 }
 
 /// The names of the benches, in the order in which a report runs them.
-pub const BENCHES: [&str; 6] = [
-    "romfs", "squashfs", "erofs", "exfat", "ondemand", "metadata",
+pub const BENCHES: [&str; 7] = [
+    "romfs", "squashfs", "erofs", "exfat", "ondemand", "metadata", "oci",
 ];
 
 /// A command line of a bench.
@@ -86,6 +90,7 @@ impl Bench {
             Self::Exfat(options) => options.json(),
             Self::Ondemand(options) => options.json(),
             Self::Metadata(options) => options.json(),
+            Self::Oci(options) => options.json(),
             Self::Work { .. } => false,
         }
     }
@@ -98,6 +103,7 @@ pub fn rows_of(bench: &str) -> Vec<String> {
         "erofs" => erofs::row_names(),
         "exfat" => exfat::row_names(),
         "ondemand" => ondemand::row_names(),
+        "oci" => oci::row_names(),
         _ => Vec::new(),
     }
 }
@@ -122,6 +128,7 @@ pub fn measure(root: &Path, what: &Bench) -> Result<BenchOutcome> {
         Bench::Exfat(options) => exfat::run(root, options),
         Bench::Ondemand(options) => ondemand::run(root, options),
         Bench::Metadata(options) => metadata::run(root, options),
+        Bench::Oci(options) => oci::run(root, options),
         Bench::Work { .. } => bail!("is no bench"),
     }
 }

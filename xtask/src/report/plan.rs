@@ -8,13 +8,14 @@ use super::kept::KeptFigures;
 use crate::bench::{BENCHES, Bench, rows_of};
 
 /// Seconds of a round of one row, or of a bench without rows, where no record tells.
-const USUAL: [(&str, f64); 6] = [
+const USUAL: [(&str, f64); 7] = [
     ("romfs", 40.0),
     ("squashfs", 25.0),
     ("erofs", 15.0),
     ("exfat", 30.0),
     ("ondemand", 20.0),
     ("metadata", 90.0),
+    ("oci", 80.0),
 ];
 
 /// A bench to run.

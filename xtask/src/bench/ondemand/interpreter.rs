@@ -14,6 +14,9 @@ import argparse, asyncio, csv, decimal, email.mime.text, http.client, json, logg
 import tarfile, unittest.mock, urllib.request, xml.dom.minidom, zipfile
 sys.stdout.write('%d modules' % (len(sys.modules) // 10 * 10))";
 
+/// Directories of packages that are no part of the library.
+const OF_OTHERS: [&str; 2] = ["site-packages", "dist-packages"];
+
 /// Has an interpreter name its program, its library, and the library's directory.
 const QUESTION: &str = "\
 import os, sys, sysconfig
@@ -31,28 +34,37 @@ pub fn copy_to(dir: &Path) -> Result<()> {
     fs::create_dir_all(&bin)?;
     fs::create_dir_all(&lib)?;
     fs::copy(&program, bin.join("python3")).with_context(|| program.display().to_string())?;
+    let name = library.file_name().context("the library has a name")?;
+    let copied = lib.join(name);
+    fs::create_dir_all(&copied)?;
     // Compiled modules are as good as the times of their sources.
     let mut copy = Command::new("cp");
-    copy.args(["--archive", "--dereference"])
-        .arg(&library)
-        .arg(&lib);
-    process::output(&mut copy)?;
-    let name = library.file_name().context("the library has a name")?;
-    for of_others in ["site-packages", "dist-packages"] {
-        forerun_measure::process::remove(&lib.join(name).join(of_others))?;
+    copy.args(["--archive", "--dereference"]);
+    for entry in fs::read_dir(&library).with_context(|| library.display().to_string())? {
+        let entry = entry?;
+        let is_of_others = OF_OTHERS.iter().any(|name| entry.file_name() == *name);
+        if !is_of_others {
+            copy.arg(entry.path());
+        }
     }
+    process::output(copy.arg(&copied))?;
     // Where a module was never loaded, it is compiled now: not from the mount, each time anew.
     start(dir, &[])?;
     Ok(())
 }
 
-/// Runs the interpreter of `dir`. Returns its output.
+/// Runs the interpreter of `dir` with a program of some size. Returns its output.
 pub fn start(dir: &Path, options: &[&str]) -> Result<String> {
+    let said = run(dir, options, SCRIPT)?;
+    ensure!(said.ends_with("modules"), "python3 said {said:?}");
+    Ok(said)
+}
+
+/// Runs a script in the interpreter of `dir`. Returns its output.
+pub fn run(dir: &Path, options: &[&str], script: &str) -> Result<String> {
     let mut command = Command::new(dir.join("bin/python3"));
     command.env_clear().env("PYTHONHOME", dir);
     // Nothing of this machine's.
     command.args(["-s", "-S"]).args(options);
-    let said = process::output(command.args(["-c", SCRIPT]))?;
-    ensure!(said.ends_with("modules"), "python3 said {said:?}");
-    Ok(said)
+    process::output(command.args(["-c", script]))
 }

@@ -5,7 +5,7 @@
 //! link of 100 MB/s and 20 ms. Both take CPU time of this machine, as a kernel's network stack would.
 
 mod inputs;
-mod interpreter;
+pub mod interpreter;
 mod measure;
 mod remote;
 mod rows;

@@ -4,11 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
-use super::{unmount, unmount_by, wait_for_mount};
+use super::{MOUNT_TIMEOUT, REMOTE_TIMEOUT, unmount, unmount_by, wait_for_mount};
 use crate::active::temp_dir;
 use crate::counters::{Counters, parse};
 use crate::process::{self, Running};
@@ -127,7 +128,11 @@ impl Mounted {
             daemon,
             dir,
         };
-        mounted.wait()?;
+        let is_remote = image.to_str().is_some_and(|name| name.contains("://"));
+        mounted.wait(match is_remote {
+            true => REMOTE_TIMEOUT,
+            false => MOUNT_TIMEOUT,
+        })?;
         Ok(mounted)
     }
 
@@ -167,8 +172,8 @@ impl Mounted {
         })
     }
 
-    fn wait(&mut self) -> Result<()> {
-        let waited = wait_for_mount(&self.dir.path().join("mnt"), &mut self.daemon);
+    fn wait(&mut self, patience: Duration) -> Result<()> {
+        let waited = wait_for_mount(&self.dir.path().join("mnt"), &mut self.daemon, patience);
         waited.with_context(|| format!("forerun mount: {}", self.log().trim_end()))
     }
 

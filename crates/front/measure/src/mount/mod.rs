@@ -56,23 +56,23 @@ impl Mount {
     }
 }
 
+/// The longest time that mounting takes.
 const MOUNT_TIMEOUT: Duration = Duration::from_secs(20);
+/// The same for an image at a server, all of which may be fetched first.
+const REMOTE_TIMEOUT: Duration = Duration::from_secs(900);
 const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_micros(500);
 const UNMOUNT_STEP: Duration = Duration::from_millis(20);
 
-/// Waits until something is mounted at `point`, which `daemon` is about to do.
-pub fn wait_for_mount(point: &Path, daemon: &mut Running) -> Result<()> {
+/// Waits until something is mounted at `point`, which `daemon` is about to do, for at most `patience`.
+pub fn wait_for_mount(point: &Path, daemon: &mut Running, patience: Duration) -> Result<()> {
     let start = Instant::now();
     let entry = format!(" {} ", point.display());
     while !fs::read_to_string("/proc/self/mountinfo")?.contains(&entry) {
         if let Some(status) = daemon.try_wait()? {
             bail!("the daemon ended with {status}");
         }
-        ensure!(
-            start.elapsed() < MOUNT_TIMEOUT,
-            "no mount after {MOUNT_TIMEOUT:?}"
-        );
+        ensure!(start.elapsed() < patience, "no mount after {patience:?}");
         thread::sleep(STEP);
     }
     Ok(())

@@ -16,7 +16,9 @@ use rustix::mount::MountFlags;
 use tempfile::TempDir;
 
 use super::loop_device::{Attach, LoopDevice};
-use super::{STEP, UNMOUNT_TIMEOUT, objects_option, unmount, unmount_by, wait_for_mount};
+use super::{
+    MOUNT_TIMEOUT, STEP, UNMOUNT_TIMEOUT, objects_option, unmount, unmount_by, wait_for_mount,
+};
 use crate::active::{mounting, temp_dir};
 use crate::process::{self, Running};
 use crate::programs::find_program;
@@ -97,6 +99,20 @@ impl Other {
         Ok(this)
     }
 
+    /// Mounts the kernel's overlayfs over directories, the uppermost first.
+    pub fn overlay(layers: &[impl AsRef<Path>]) -> Result<Self> {
+        let mut this = Self::empty()?;
+        let mut options = CString::from(c"lowerdir=").into_bytes();
+        for (number, layer) in layers.iter().enumerate() {
+            if number > 0 {
+                options.push(b':');
+            }
+            options.extend(layer.as_ref().as_os_str().as_bytes());
+        }
+        this.mount("overlay", Path::new("overlay"), this.path(), options)?;
+        Ok(this)
+    }
+
     /// Mounts with the kernel's driver, but by `forerun mount --via kernel`, which reads metadata ahead
     /// above all. Returns its output too.
     pub fn via_kernel(
@@ -150,7 +166,7 @@ impl Other {
         command.stdout(log.try_clone()?).stderr(log);
         let daemon = process::spawn(&mut command);
         let mut daemon = daemon.with_context(|| process::describe(&command))?;
-        let waited = wait_for_mount(&this.path(), &mut daemon);
+        let waited = wait_for_mount(&this.path(), &mut daemon, MOUNT_TIMEOUT);
         this.server = Server::Foreground(daemon);
         let log = fs::read(this.dir.path().join("log")).unwrap_or_default();
         waited.with_context(|| format!("{program}: {}", String::from_utf8_lossy(&log).trim()))?;

@@ -11,7 +11,10 @@ use anyhow::{Context, Result};
 
 /// Where the figures are kept.
 pub const DIR: &str = "docs/figures";
-const END: &str = "<!-- end of figures -->";
+/// How the comment before a block begins.
+pub const BEGIN: &str = "<!-- figures: ";
+/// The comment after a block.
+pub const END: &str = "<!-- end of figures -->";
 
 /// A part of a document that is made from figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +49,7 @@ pub fn write_blocks(root: &Path, blocks: &[Block]) -> Result<()> {
 
 /// Returns the text with the block in place of the one before; nothing where it has no such block.
 pub fn replaced(text: &str, block: &Block) -> Option<String> {
-    let begin = format!("<!-- figures: {} -->", block.name);
+    let begin = format!("{BEGIN}{} -->", block.name);
     let (head, rest) = text.split_once(&begin)?;
     let (_, tail) = rest.split_once(END)?;
     Some(format!(

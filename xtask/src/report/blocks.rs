@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::kept::{KeptFigures, KeptRecord, ReportRun};
 use super::peers::PeerVersion;
-use crate::bench::{Against, BENCHES, Ratio};
+use crate::bench::{Against, BENCHES, Ratio, rows_of};
 use crate::chart::{RatioChart, RatioPoint};
 use crate::figures::{Block, DIR};
 
@@ -145,13 +145,40 @@ fn of_bench(kept: &KeptFigures, bench: &str) -> String {
             ratio.noisy.clone().unwrap_or_default(),
         ]);
     }
-    match table.is_empty() {
+    let mut text = match table.is_empty() {
         true => String::new(),
         false => format!(
-            "![Ratios of the rows of {bench}](figures/{})\n\n{table}",
+            "![Ratios of the rows of {bench}](figures/{})\n\n{table}\n\n",
             chart_name(bench)
         ),
+    };
+    text += &unmeasured(kept, bench);
+    text
+}
+
+/// Returns a sentence with the rows of a bench that no quiet run has measured; nothing where there are none.
+fn unmeasured(kept: &KeptFigures, bench: &str) -> String {
+    let is_shown = |row: &str| kept.shown(bench).any(|of| of.record.row == row);
+    let rows = rows_of(bench);
+    if rows.is_empty() {
+        return match kept.shown(bench).next() {
+            Some(_) => String::new(),
+            None => format!(
+                "Not measured on a quiet machine yet: `cargo xtask report --update --only {bench}` does."
+            ),
+        };
     }
+    let rows: Vec<String> = rows.into_iter().filter(|row| !is_shown(row)).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let named: Vec<String> = rows.iter().map(|row| format!("`{row}`")).collect();
+    let only: Vec<String> = rows.iter().map(|row| format!("{bench}/{row}")).collect();
+    format!(
+        "Not measured on a quiet machine yet: {}. This does it:\n\n```sh\ncargo xtask report --update --only {}\n```",
+        named.join(", "),
+        only.join(",")
+    )
 }
 
 /// Formats a ratio; with a third digit close to 1, where sizes of images lie.
@@ -303,10 +330,32 @@ mod tests {
     }
 
     #[test]
+    fn rows_without_figures_are_named_with_the_command_that_measures_them() {
+        let text = of_bench(&kept(None), "squashfs");
+        let (_, told) = text
+            .split_once("Not measured on a quiet machine yet: ")
+            .unwrap();
+        assert!(
+            told.contains("`cat-zstd`") && !told.contains("`tree`"),
+            "{told}"
+        );
+        assert!(
+            told.contains("--only squashfs/cat-gzip,squashfs/cat-zstd,"),
+            "{told}"
+        );
+        let whole = of_bench(&kept(None), "romfs");
+        assert!(
+            whole.ends_with("`cargo xtask report --update --only romfs` does."),
+            "{whole}"
+        );
+    }
+
+    #[test]
     fn documents_show_nothing_of_a_disturbed_run() {
         let kept = kept(Some("busy"));
         assert_eq!(readme(&kept), "");
-        assert_eq!(of_bench(&kept, "squashfs"), "");
+        let text = of_bench(&kept, "squashfs");
+        assert!(!text.contains('|') && text.contains("`tree`"), "{text}");
         assert_eq!(runs(&kept), "");
         assert!(chart(&kept, "squashfs").is_none());
     }

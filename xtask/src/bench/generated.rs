@@ -20,7 +20,8 @@ pub fn tree(root: &Path, dir: &Path) -> Result<()> {
     populate(root, dir, DIRS, FILES)
 }
 
-fn populate(root: &Path, dir: &Path, dirs: u64, files: u64) -> Result<()> {
+/// Makes a smaller or larger one.
+pub fn populate(root: &Path, dir: &Path, dirs: u64, files: u64) -> Result<()> {
     let text = corpus(root)?;
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     ensure!(!lines.is_empty(), "{}: no sources", root.display());

@@ -1,5 +1,6 @@
 //! Measurements: wall time and counted requests, for people; nothing fails by them.
 
+mod by_hand;
 mod comparison;
 mod erofs;
 mod exfat;
@@ -53,6 +54,8 @@ pub enum Bench {
     /// Container images: the first command against a full pull, layers against overlayfs, archives
     /// against ratarmount, conversion against umoci and mksquashfs
     Oci(oci::OciOptions),
+    /// Shows that `forerun bench` is right: does its work on five images again by a shell, and compares the ratios
+    ByHand(by_hand::ByHandOptions),
     /// The work of the measured processes: not for people
     #[command(hide = true)]
     Work {
@@ -91,7 +94,7 @@ impl Bench {
             Self::Ondemand(options) => options.json(),
             Self::Metadata(options) => options.json(),
             Self::Oci(options) => options.json(),
-            Self::Work { .. } => false,
+            Self::ByHand(_) | Self::Work { .. } => false,
         }
     }
 }
@@ -114,6 +117,10 @@ pub fn run(root: &Path, what: &Bench) -> Result<()> {
         println!("{}", pieces::run(work)?);
         return Ok(());
     }
+    if let Bench::ByHand(options) = what {
+        options.check()?;
+        return by_hand::run(root, options);
+    }
     let outcome = measure(root, what)?;
     outcome.print(what.json())?;
     outcome.verdict()
@@ -129,7 +136,7 @@ pub fn measure(root: &Path, what: &Bench) -> Result<BenchOutcome> {
         Bench::Ondemand(options) => ondemand::run(root, options),
         Bench::Metadata(options) => metadata::run(root, options),
         Bench::Oci(options) => oci::run(root, options),
-        Bench::Work { .. } => bail!("is no bench"),
+        Bench::ByHand(_) | Bench::Work { .. } => bail!("is no bench"),
     }
 }
 

@@ -1,0 +1,226 @@
+//! `cargo xtask bench by-hand`: the work of `forerun bench`, done again by a shell, to show that its ratios are true.
+//!
+//! Nothing of the measuring library is used on that side: mounts, cold caches and clocks are those of a user. Both
+//! sides take turns, so that a slow minute of the machine meets both. Machines differ in how quiet they are, so a difference
+//! is a failure only where it is larger than what the rounds differ by among themselves.
+
+mod agreement;
+mod images;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::Value;
+
+use super::program_in;
+use crate::process;
+use agreement::{Agreement, Compared};
+
+const SCRIPT: &str = include_str!("run.sh");
+/// The work that both sides do.
+const WORKS: &str = "cat-cold,ls,tree,extract";
+
+/// How to compare.
+#[derive(clap::Args)]
+pub struct ByHandOptions {
+    /// Rounds; each measures everything once on both sides
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(3..))]
+    rounds: u32,
+    /// Where images are kept between runs: a disk with 2 GB to spare, not memory
+    #[arg(long, default_value = "/var/tmp/forerun-bench-by-hand")]
+    dir: PathBuf,
+    /// Measure this program and not the tree as it is installed
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Measure only with these images, separated by commas: squashfs-gzip, squashfs-zstd, erofs, erofs-lz4, exfat
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = images::NAMES)]
+    images: Vec<String>,
+    /// Do only this work, separated by commas
+    #[arg(long, default_value = WORKS, value_name = "WORK")]
+    only: String,
+}
+
+/// A comparison: image, work, contender.
+type Key = (String, String, String);
+
+/// The seconds of one round, by image, work and contender.
+type Seconds = BTreeMap<Key, f64>;
+
+/// Measures on both sides, and prints how far they agree. Fails where they do not.
+pub fn run(root: &Path, options: &ByHandOptions) -> Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "needs root: to mount with the kernel's drivers, and to drop all caches"
+    );
+    let program = program_in(root, &options.dir, options.program.as_deref())?;
+    let all = images::make(root, &program, &options.dir)?;
+    let is_wanted =
+        |name: &str| options.images.is_empty() || options.images.iter().any(|of| of == name);
+    let images: Vec<_> = all
+        .into_iter()
+        .filter(|(name, _)| is_wanted(name))
+        .collect();
+    let mut compared: BTreeMap<Key, Compared> = BTreeMap::new();
+    for round in 1..=options.rounds {
+        for (name, image) in &images {
+            eprintln!("round {round} of {}: {name}", options.rounds);
+            let bench = by_bench(name, image, &program, options)?;
+            let hand = by_hand_of(name, image, &program, &options.dir, &bench)?;
+            for ((ours, theirs), key) in ratios(&bench, &hand) {
+                compared.entry(key).or_default().push(ours, theirs);
+            }
+        }
+    }
+    ensure!(!compared.is_empty(), "no other driver or program took part");
+    let text = table(&compared);
+    println!("{text}");
+    let differ: Vec<String> = compared
+        .iter()
+        .filter(|(_, of)| of.agreement() == Agreement::Differs)
+        .map(|((image, work, by), _)| format!("{image} {work} {by}"))
+        .collect();
+    ensure!(
+        differ.is_empty(),
+        "forerun bench tells other ratios: {}",
+        differ.join(", ")
+    );
+    Ok(())
+}
+
+/// Returns the ratios of one round, forerun to each other contender: of `forerun bench`, and by hand.
+fn ratios(bench: &Seconds, hand: &Seconds) -> Vec<((f64, f64), Key)> {
+    let ratio = |side: &Seconds, key: &Key| {
+        let (image, work, _) = key;
+        let ours = side.get(&(image.clone(), work.clone(), "forerun".to_string()))?;
+        Some(ours / side.get(key)?.max(1e-9))
+    };
+    let others = bench.keys().filter(|(_, _, by)| by != "forerun");
+    others
+        .filter_map(|key| Some(((ratio(bench, key)?, ratio(hand, key)?), key.clone())))
+        .collect()
+}
+
+/// Measures one round with `forerun bench`.
+fn by_bench(name: &str, image: &Path, program: &Path, options: &ByHandOptions) -> Result<Seconds> {
+    let mut command = Command::new(program);
+    command.args([
+        "bench",
+        "--json",
+        "--quiet",
+        "--rounds",
+        "1",
+        "--only",
+        &options.only,
+    ]);
+    command.arg("--dir").arg(&options.dir).arg(image);
+    let told: Value = serde_json::from_str(&process::output(&mut command)?)?;
+    let mut seconds = Seconds::new();
+    for work in told["works"].as_array().into_iter().flatten() {
+        for contender in work["contenders"].as_array().into_iter().flatten() {
+            let text = |of: &Value| of.as_str().map(str::to_string);
+            let names = text(&work["work"]).zip(text(&contender["contender"]));
+            let (work, by) = names.context("a work and a contender")?;
+            let median = contender["seconds_median"].as_f64();
+            let median = median.with_context(|| format!("{name}: {work} by {by} failed"))?;
+            seconds.insert((name.to_string(), work, by), median);
+        }
+    }
+    Ok(seconds)
+}
+
+/// Does by hand what `forerun bench` did in this round.
+fn by_hand_of(
+    name: &str,
+    image: &Path,
+    program: &Path,
+    dir: &Path,
+    known: &Seconds,
+) -> Result<Seconds> {
+    let mut seconds = Seconds::new();
+    for key in known.keys() {
+        let (_, work, by) = key;
+        let place = dir.join("by-hand");
+        fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", SCRIPT, "sh", work, by])
+            .arg(program)
+            .arg(image)
+            .arg(&place);
+        let told = process::output(command.arg(images::LARGEST))?;
+        let nanoseconds: f64 = told
+            .trim()
+            .parse()
+            .with_context(|| format!("{name}: {told:?}"))?;
+        seconds.insert(key.clone(), nanoseconds / 1e9);
+    }
+    Ok(seconds)
+}
+
+fn table(compared: &BTreeMap<Key, Compared>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header([
+        "image",
+        "work",
+        "against",
+        "forerun bench",
+        "by hand",
+        "difference",
+        "noise",
+        "",
+    ]);
+    for column in 3..=6 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    for ((image, work, by), of) in compared {
+        let (bench, hand) = of.medians();
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        table.add_row([
+            image.clone(),
+            work.clone(),
+            by.clone(),
+            format!("{bench:.3}"),
+            format!("{hand:.3}"),
+            percent(of.difference()),
+            percent(of.noise()),
+            of.agreement().text().to_string(),
+        ]);
+    }
+    table.to_string()
+}
+
+impl ByHandOptions {
+    /// Refuses work that a shell does not do here.
+    pub fn check(&self) -> Result<()> {
+        for work in self.only.split(',') {
+            if !WORKS.split(',').any(|known| known == work) {
+                bail!("{work}: by hand there are {WORKS}");
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_those_to_each_other_contender_of_both_sides() {
+        let seconds = |ours: f64, kernel: f64| {
+            let key = |by: &str| ("a".to_string(), "ls".to_string(), by.to_string());
+            Seconds::from([(key("forerun"), ours), (key("kernel"), kernel)])
+        };
+        let found = ratios(&seconds(1.0, 4.0), &seconds(3.0, 6.0));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].0, (0.25, 0.5));
+        assert_eq!(ratios(&seconds(1.0, 4.0), &Seconds::new()), []);
+    }
+}

@@ -1,0 +1,54 @@
+# Does one piece of work on an image as a user with a shell does, and prints the nanoseconds that it took.
+# $1: the work; $2: driver or program; $3: forerun; $4: the image; $5: an empty directory; $6: the largest file
+set -eu
+work=$1 by=$2 forerun=$3 image=$4 dir=$5 file=$6
+mnt=$dir/mnt loop=
+
+finish() {
+    cd /
+    umount "$mnt" 2>/dev/null || true
+    [ -z "$loop" ] || losetup --detach "$loop"
+    rm -f "$dir/scratch"
+}
+trap finish EXIT
+mkdir -p "$mnt"
+
+# Programs are in memory before their run begins.
+cold() {
+    sync
+    echo 3 > /proc/sys/vm/drop_caches
+    "$1" --version > /dev/null 2>&1 || true
+}
+
+if [ "$work" = extract ]; then
+    truncate --size=8G "$dir/scratch"
+    mkfs.ext4 -q -F -E lazy_itable_init=1,lazy_journal_init=1 "$dir/scratch"
+    mount -o loop "$dir/scratch" "$mnt"
+    case $by in
+        forerun) set -- "$forerun" extract --quiet --special-bits --devices -C "$mnt/out" "$image" ;;
+        unsquashfs) set -- unsquashfs -quiet -no-progress -dest "$mnt/out" "$image" ;;
+        fsck.erofs) set -- fsck.erofs --extract="$mnt/out" "$image" ;;
+    esac
+else
+    case $by in
+        forerun) "$forerun" mount -o ro "$image" "$mnt" ;;
+        kernel) mount -o loop,ro "$image" "$mnt" ;;
+        exfat-fuse)
+            loop=$(losetup --find --show --read-only "$image")
+            mount.exfat-fuse -o ro "$loop" "$mnt" > /dev/null 2>&1
+            ;;
+        *) "$by" "$image" "$mnt" > /dev/null 2>&1 ;;
+    esac
+    cd "$mnt"
+    case $work in
+        cat-cold) set -- cat "$file" ;;
+        ls) set -- ls -lR . ;;
+        # Reads each file when it comes to it; tar would read nothing for an archive in /dev/null.
+        tree) set -- grep -rF "in no file: $dir" . ;;
+    esac
+fi
+cold "$1"
+start=$(date +%s%N)
+"$@" > /dev/null 2>&1 || [ "$work" = tree ]
+end=$(date +%s%N)
+echo $((end - start))

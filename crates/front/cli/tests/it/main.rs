@@ -9,6 +9,7 @@
 
 mod archives;
 mod bench;
+mod cached_reads;
 mod checking;
 mod common;
 mod comparing;

@@ -178,7 +178,8 @@ impl Opened {
         let geometry = options.engine.geometry(source.len());
         // A sixteenth of the budget is for metadata as it is stored, another for decoded metadata
         // of the driver; the engine takes the rest for data.
-        let metadata = MetadataSource::new(source.clone(), geometry, options.engine.cache / 16);
+        let metadata = MetadataSource::new(source.clone(), geometry, options.engine.cache / 16)
+            .guessing(options.engine.guess_metadata);
         Ok(Self {
             offset,
             part,

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use forerun_io::{Limits, ReadAt};
 use forerun_vfs::{
     BlobId, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem, Metadata, MetadataLayout,
-    NodeId, Place, Problem, Result, VolumeInfo, check_name,
+    NodeId, Place, Problem, Region, Result, VolumeInfo, check_name,
 };
 
 use crate::covered::Listings;
 use crate::dirs::{MergedDir, Table};
 use crate::ids::{LayerNode, Named};
 use crate::listing::{self, Lister};
+use crate::regions::Ranges;
 use crate::stack::{Effect, Layer, Stack};
 use crate::whiteout::{self, Attribute};
 use crate::{check, find, resolve, volume};
@@ -25,6 +26,7 @@ pub struct Layers {
     listings: Listings,
     root: NodeId,
     volume: VolumeInfo,
+    ranges: Ranges,
 }
 
 /// A node of the merge.
@@ -57,6 +59,7 @@ impl Layers {
         let root = root.ok_or_else(|| Error::Unsupported("a stack of no layers".to_string()))?;
         Ok(Self {
             volume: volume::describe(&stack),
+            ranges: Ranges::new(&stack),
             listings: Listings::new(limits),
             stack,
             table,
@@ -274,6 +277,11 @@ impl FileSystem for Layers {
         Some(Arc::clone(&layer.name))
     }
 
+    fn image_range(&self, blob: BlobId) -> Option<Range<u64>> {
+        let (layer, inner) = self.stack.layer_of(blob);
+        self.ranges.of(layer).filter(|_| inner == BlobId::IMAGE)
+    }
+
     fn backing(&self, node: NodeId) -> Result<Option<File>> {
         match self.node(node)? {
             Node::Single(at) => self.stack.call(at, |fs, node| fs.backing(node)),
@@ -295,6 +303,23 @@ impl FileSystem for Layers {
     fn metadata_layout(&self) -> MetadataLayout {
         let lowest = self.stack.layer(0);
         lowest.map_or(MetadataLayout::Unknown, |layer| layer.fs.metadata_layout())
+    }
+
+    /// Visits the regions of all layers, whatever upper layers hide of them.
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        self.ranges.regions(&self.stack, visit)
+    }
+
+    /// Visits the regions of a node, or those of all directories that it is merged of.
+    fn regions_of(
+        &self,
+        node: NodeId,
+        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
+    ) -> Result<()> {
+        match self.node(node)? {
+            Node::Single(at) => self.ranges.regions_of(&self.stack, &[at], visit),
+            Node::Merged(dir) => self.ranges.regions_of(&self.stack, dir.all(), visit),
+        }
     }
 
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {

@@ -18,6 +18,7 @@ mod find;
 mod ids;
 mod links;
 mod listing;
+mod regions;
 mod resolve;
 mod stack;
 mod volume;

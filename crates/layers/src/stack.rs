@@ -237,9 +237,14 @@ impl Stack {
         blob(layer, self.count, inner)
     }
 
+    /// Returns the number of the layer of a blob, and the layer's own number for the blob.
+    pub fn layer_of(&self, blob: BlobId) -> (u16, BlobId) {
+        crate::ids::split_blob(blob, self.count)
+    }
+
     /// Returns the layer of a blob and the layer's own number for it.
     pub fn split_blob(&self, blob: BlobId) -> Option<(&Layer, BlobId)> {
-        let (layer, inner) = crate::ids::split_blob(blob, self.count);
+        let (layer, inner) = self.layer_of(blob);
         Some((self.layer(layer)?, inner))
     }
 }

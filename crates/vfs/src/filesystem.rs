@@ -238,6 +238,13 @@ pub trait FileSystem: Send + Sync {
         None
     }
 
+    /// Returns the bytes of the tree's image that extents call `blob`. A tree that is made of several images has
+    /// them one after another, and [`VolumeInfo::image_len`] and [`regions`](Self::regions) count them so. Returns
+    /// nothing for a blob outside of them, as a device or an object of a store.
+    fn image_range(&self, blob: BlobId) -> Option<Range<u64>> {
+        (blob == BlobId::IMAGE).then(|| 0..self.volume().image_len)
+    }
+
     /// Opens the file of the host that holds exactly the data of `node`, if there is one: the
     /// kernel can read such a file itself. Returns nothing by default.
     ///

@@ -257,6 +257,10 @@ impl FileSystem for WalkAhead {
         self.fs.image_of(blob)
     }
 
+    fn image_range(&self, blob: BlobId) -> Option<Range<u64>> {
+        self.fs.image_range(blob)
+    }
+
     fn backing(&self, node: NodeId) -> Result<Option<File>> {
         self.fs.backing(node)
     }

@@ -34,6 +34,7 @@ pub struct MetadataSource {
     cache: BlockCache<Arc<io::Error>>,
     forward: Mutex<Forward>,
     dense: OnceLock<Dense>,
+    guesses: bool,
 }
 
 impl std::fmt::Debug for MetadataSource {
@@ -72,7 +73,16 @@ impl MetadataSource {
             cache,
             forward,
             dense: OnceLock::new(),
+            guesses: true,
         }
+    }
+
+    /// Sets whether metadata whose place is unknown is read ahead by guess. Without guesses each block that is wanted
+    /// is one request, and only what a driver names is read ahead.
+    #[must_use]
+    pub const fn guessing(mut self, guesses: bool) -> Self {
+        self.guesses = guesses;
+        self
     }
 
     /// Returns how many bytes the cache holds now.
@@ -206,7 +216,7 @@ impl MetadataSource {
                 self.count(Counter::MetadataMisses);
                 // The kernel reads this part ahead: larger requests would be no cheaper, and mostly
                 // read file data.
-                if self.hint(&range) {
+                if !self.guesses || self.hint(&range) {
                     return self.read_block(range);
                 }
                 let request = self.grow(range.clone());

@@ -122,6 +122,28 @@ fn the_legacy_way_is_a_kibibyte_at_a_time() {
 }
 
 #[test]
+fn without_guesses_each_block_is_one_request_and_nothing_else_is_asked_for() {
+    let bytes = pattern(8 * MIB, 1);
+    let hints = Arc::default();
+    let hinted = Hinted {
+        bytes: MemorySource::new(bytes.clone()),
+        hints: Arc::clone(&hints),
+    };
+    let (source, observer) = source(hinted, &EngineOptions::default());
+    let source = source.guessing(false);
+    for at in (0..40 * KIB).step_by(1000).chain([4 * MIB, 6 * MIB]) {
+        assert_eq!(read(&source, at, 100), bytes[at..at + 100]);
+    }
+    let stats = observer.stats();
+    assert_eq!(stats.get(Counter::SourceRequests), 12);
+    assert_eq!(stats.get(Counter::SourceBytes), 12 * 4096);
+    assert!(hints.lock().unwrap().is_empty());
+    // The driver names a place: that is no guess.
+    source.expect(vec![MIB as u64], 0);
+    assert_eq!(hints.lock().unwrap().len(), 1);
+}
+
+#[test]
 fn a_failed_step_costs_only_the_block_that_is_bad() {
     let bytes = pattern(MIB, 1);
     let bad = 300 * KIB;

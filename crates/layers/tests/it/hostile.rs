@@ -7,8 +7,8 @@ use forerun_io::{Limits, MemorySource};
 use forerun_layers::{LAYERS_MAX, Layer, Layers};
 use forerun_testkit::MemFsBuilder;
 use forerun_vfs::{
-    DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, Result, Timestamp,
-    VolumeInfo, exercise,
+    BlobId, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, Region,
+    Result, Timestamp, VolumeInfo, exercise,
 };
 
 use crate::common::{layer, merge, named};
@@ -103,6 +103,16 @@ impl FileSystem for Far {
 
     fn read_link(&self, _node: NodeId) -> Result<Vec<u8>> {
         Err(Error::NotASymlink)
+    }
+
+    /// Visits regions that reach past the end.
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        for range in [0..100, 400..u64::MAX] {
+            if visit(Region::metadata("far", range)).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn map(
@@ -254,4 +264,31 @@ fn names_that_do_not_fit_into_memory_are_told() {
         error.unwrap_err().to_string(),
         "memory for the walk, in bytes, exceeds the limit of 4096"
     );
+}
+
+#[test]
+fn regions_of_layers_follow_each_other_and_stay_within_their_images() {
+    let merged = Layers::new(vec![far(false), far(false)], &Limits::default()).unwrap();
+    let regions = |most: usize| {
+        let mut seen = Vec::new();
+        let mut visit = |region: Region| {
+            seen.push(region.range);
+            match seen.len() < most {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        };
+        merged.regions(&mut visit).unwrap();
+        seen
+    };
+    let all = [0..100, 400..512, 512..612, 912..1024];
+    assert_eq!(regions(9), all);
+    for most in 1..4 {
+        assert_eq!(regions(most), all[..most]);
+    }
+    assert_eq!(merged.image_range(BlobId::IMAGE), Some(0..512));
+    assert_eq!(merged.image_range(BlobId(1)), Some(512..1024));
+    // A device of the lowest layer.
+    assert_eq!(merged.image_range(BlobId(2)), None);
+    assert_eq!(merged.volume().image_len, 1024);
 }

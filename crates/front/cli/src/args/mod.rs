@@ -193,6 +193,7 @@ impl ImageArgs {
     pub fn open_options(&self) -> OpenOptions {
         let mut engine = EngineOptions {
             large_blocks: !self.source.no_large_blocks,
+            guess_metadata: self.source.remote.fetch_ahead != Some(FetchAhead::Off),
             ..EngineOptions::default()
         };
         if let Some(readahead) = self.source.readahead() {

@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use forerun_pictures::{ImageMap, Kind, Sums};
 
 use super::picture;
-use crate::args::ImageArgs;
+use crate::args::{FetchAhead, ImageArgs};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::escape::escape;
@@ -19,8 +19,9 @@ use crate::size::{counted, human};
 /// Show what each part of an image holds: metadata, data, free space, and what directories take
 ///
 /// Only metadata is read. Of a block with pieces of several files each file has its share. \"other\" is what
-/// the format's driver does not name: padding, mostly. Shared is what several files have
-/// in the same place.
+/// the format's driver does not name: padding, mostly, and what upper layers hide of lower ones. Shared is what several
+/// files have in the same place. Of an image at a server the chunks with metadata are fetched, and no others unless --fetch-ahead
+/// says so; layers of a container image that have neither a table of contents nor an index come as a whole.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +47,14 @@ pub struct MapArgs {
 pub fn run(context: &Context, args: &MapArgs) -> Result {
     let path = args.html.as_deref().or(args.svg.as_deref());
     layers::refuse(&args.image.layers, "a map")?;
-    let prepared = context.prepare(&args.image)?;
+    let mut named = args.image.clone();
+    // Readahead would fetch data beside the metadata.
+    named
+        .source
+        .remote
+        .fetch_ahead
+        .get_or_insert(FetchAhead::Off);
+    let prepared = context.prepare(&named)?;
     let target = picture::target(path, args.force, "a picture")?;
     let sandbox = prepared.sandbox();
     context.confine(&match &target {

@@ -113,6 +113,20 @@ fn what_the_cache_dropped_is_fetched_again_part_by_part() {
     // The tree is known without a byte of the layers.
     let (_, cost) = stored.run(&["ls", "-lR", name]);
     assert_eq!(cost.requests, 0, "{cost:?}");
+    // So is where its files lie, in all three layers.
+    let (map, cost) = stored.run(&["map", name]);
+    assert_eq!(cost.requests, 0, "{cost:?}");
+    let map: Value = serde_json::from_slice(&map).unwrap();
+    assert_eq!(map["image_bytes"], all);
+    let bytes = |name: &str| map["total"][name].as_u64().unwrap();
+    assert_eq!((bytes("files"), bytes("outside_bytes")), (8, 0), "{map}");
+    assert!(
+        bytes("stored_bytes") > 12_500_000 && bytes("stored_bytes") <= all,
+        "{map}"
+    );
+    let kinds = map["kinds"].as_array().unwrap().iter();
+    let sum: u64 = kinds.map(|kind| kind["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(sum, all);
     let mut fetched = 0;
     for (path, bytes) in [
         ("/opt/small", 300..400),

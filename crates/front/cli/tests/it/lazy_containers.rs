@@ -245,6 +245,22 @@ fn a_small_share_is_fetched_for_one_file_and_nothing_twice() {
         assert!(left.any(|more| more == 0), "{tag}: fetched each time");
         let (_, listed, _) = stored.run_cold(&["ls", "-lR", &name]);
         assert!(listed * 4 < all, "{tag}: {listed} of {all}");
+        // A map takes what a listing does, and says what each part of all layers holds.
+        let (map, mapped, _) = stored.run_cold(&["map", &name]);
+        assert!(mapped <= listed, "{tag}: {mapped} and not {listed}");
+        let map: Value = serde_json::from_str(&map).unwrap();
+        assert_eq!(map["image_bytes"], all, "{tag}");
+        let total = &map["total"];
+        assert_eq!(
+            (&total["outside_bytes"], &map["exact"]),
+            (&json!(0), &json!(true)),
+            "{tag}: {map}"
+        );
+        let stored_bytes = total["stored_bytes"].as_u64().unwrap();
+        assert!(
+            stored_bytes > 3_000_000 && stored_bytes < all,
+            "{tag}: {map}"
+        );
         // All of it comes once.
         let (_, fetched, again) = stored.run_cold(&["check", &name]);
         assert!(fetched <= all && again == 0, "{tag}: {fetched} of {all}");

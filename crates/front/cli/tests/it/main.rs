@@ -43,6 +43,7 @@ mod pipes;
 mod reading;
 mod remote;
 mod remote_credentials;
+mod remote_maps;
 mod repairing;
 mod restart;
 mod restart_failures;

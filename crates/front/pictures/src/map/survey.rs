@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use forerun_engine::Reader;
 use forerun_io::BlobId;
 use forerun_vfs::{
-    Bound, Codec, DecodedLen, EncodedBlock, Error, Extent, Metadata, NodeId, Place, Result,
+    Bound, Codec, DecodedLen, EncodedBlock, Error, Extent, FileSystem, Metadata, NodeId, Place,
+    Result,
 };
 
 use super::layout::{Kind, Layout};
@@ -26,15 +27,19 @@ pub fn survey(reader: &Reader, failed: &mut dyn FnMut(Vec<u8>, Error)) -> Result
     let volume = reader.fs().volume();
     let mut survey = Survey {
         reader,
-        layout: Layout::new(volume.image_len),
+        places: Places {
+            fs: reader.fs(),
+            layout: Layout::new(volume.image_len),
+            pieces: Remembered::default(),
+            last: None,
+        },
         tree: Tree::default(),
         nodes: Remembered::default(),
-        pieces: Remembered::default(),
         most_runs: Vec::new(),
         extents: 0,
     };
     let regions = reader.fs().regions(&mut |region| {
-        survey.layout.region(&region);
+        survey.places.layout.region(&region);
         ControlFlow::Continue(())
     });
     if let Err(error) = regions {
@@ -86,10 +91,9 @@ impl Remembered {
 
 struct Survey<'a> {
     reader: &'a Reader,
-    layout: Layout,
+    places: Places<'a>,
     tree: Tree,
     nodes: Remembered,
-    pieces: Remembered,
     most_runs: Vec<FileRuns>,
     extents: u64,
 }
@@ -142,7 +146,7 @@ impl Survey<'_> {
             size => self.reader.fs().map(node, 0..size, &mut |extent| {
                 self.extents += 1;
                 over = self.extents > MOST_EXTENTS;
-                add(&mut self.layout, &mut self.pieces, &mut scan, size, &extent);
+                self.places.add(&mut scan, size, &extent);
                 match over {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
@@ -163,7 +167,7 @@ impl Survey<'_> {
     /// Adds the metadata of a node that lies between other parts of the image.
     fn regions_of(&mut self, node: NodeId) -> Result<()> {
         self.reader.fs().regions_of(node, &mut |region| {
-            self.layout.region(&region);
+            self.places.layout.region(&region);
             ControlFlow::Continue(())
         })
     }
@@ -185,93 +189,115 @@ impl Survey<'_> {
     }
 
     fn finish(mut self, format: &'static str) -> ImageMap {
-        self.layout.finish();
+        let Places {
+            mut layout, pieces, ..
+        } = self.places;
+        layout.finish();
         self.tree.finish();
         ImageMap {
             format,
-            is_exact: self.layout.is_exact() && !self.nodes.is_full && !self.pieces.is_full,
-            layout: self.layout,
+            is_exact: layout.is_exact() && !self.nodes.is_full && !pieces.is_full,
+            layout,
             tree: self.tree,
             fragmented: self.most_runs,
         }
     }
 }
 
-/// Adds an extent of a file of `size` bytes.
-fn add(
-    layout: &mut Layout,
-    pieces: &mut Remembered,
-    scan: &mut FileScan,
-    size: u64,
-    extent: &Extent,
-) {
-    let logical = extent.logical.start..extent.logical.end.min(size);
-    let len = logical.end.saturating_sub(logical.start);
-    match &extent.place {
-        Place::Zero => scan.sums.holes = scan.sums.holes.saturating_add(len),
-        Place::Inline(_) => {
-            scan.sums.inline = scan.sums.inline.saturating_add(len);
-            scan.sums.stored = scan.sums.stored.saturating_add(len);
-        }
-        Place::Stored { blob, offset } => {
-            let end = offset.saturating_add(len);
-            scan.run(*blob, *offset, end);
-            if *blob == BlobId::IMAGE {
-                let again = layout.data(Kind::Data, &(*offset..end), false);
-                scan.sums.shared = scan.sums.shared.saturating_add(again);
-                scan.sums.stored = scan.sums.stored.saturating_add(len);
-            } else {
-                scan.sums.outside = scan.sums.outside.saturating_add(len);
-            }
-        }
-        Place::Encoded { block, skip } => {
-            let is_same = scan.block.replace(*block) == Some(*block);
-            encoded(layout, pieces, scan, (block, *skip), (len, is_same));
-        }
-    }
+/// The contents of files in the image.
+struct Places<'a> {
+    fs: &'a dyn FileSystem,
+    layout: Layout,
+    pieces: Remembered,
+    /// The blob of the last extent, and where it lies in the image.
+    last: Option<(BlobId, Option<Range<u64>>)>,
 }
 
-/// Adds bytes of a compressed block: `len` of them after `skip`.
-fn encoded(
-    layout: &mut Layout,
-    pieces: &mut Remembered,
-    scan: &mut FileScan,
-    (block, skip): (&EncodedBlock, u32),
-    (len, is_same): (u64, bool),
-) {
-    let whole = u64::from(block.decoded_len.max()).max(1);
-    let mut stored = block.stored();
-    // Its first byte belongs to the span before as well, which counts it.
-    if matches!(block.codec, Codec::DeflateSpan { skip: 1.. }) {
-        stored.start = stored.start.saturating_add(1).min(stored.end);
+impl Places<'_> {
+    /// Returns where bytes of a blob are in the image; nothing if they are outside of it.
+    fn range(&mut self, blob: BlobId, range: &Range<u64>) -> Option<Range<u64>> {
+        let whole = match &self.last {
+            Some((last, whole)) if *last == blob => whole.clone(),
+            _ => {
+                let whole = self.fs.image_range(blob);
+                self.last = Some((blob, whole.clone()));
+                whole
+            }
+        }?;
+        let place = |offset: u64| whole.start.saturating_add(offset).min(whole.end);
+        Some(place(range.start)..place(range.end))
     }
-    let is_piece =
-        skip > 0 || len < whole && !is_same || matches!(block.decoded_len, DecodedLen::AtMost(_));
-    let bytes = match is_piece {
-        false if is_same => 0,
-        false => u64::from(block.len),
-        // No overflow: both are below 2^32.
-        true => u64::from(block.len) * len.min(whole) / whole,
-    };
-    if block.blob != BlobId::IMAGE {
-        scan.sums.outside = scan.sums.outside.saturating_add(bytes);
-        return;
+
+    /// Adds an extent of a file of `size` bytes.
+    fn add(&mut self, scan: &mut FileScan, size: u64, extent: &Extent) {
+        let logical = extent.logical.start..extent.logical.end.min(size);
+        let len = logical.end.saturating_sub(logical.start);
+        match &extent.place {
+            Place::Zero => scan.sums.holes = scan.sums.holes.saturating_add(len),
+            Place::Inline(_) => {
+                scan.sums.inline = scan.sums.inline.saturating_add(len);
+                scan.sums.stored = scan.sums.stored.saturating_add(len);
+            }
+            Place::Stored { blob, offset } => {
+                let end = offset.saturating_add(len);
+                scan.run(*blob, *offset, end);
+                let Some(range) = self.range(*blob, &(*offset..end)) else {
+                    scan.sums.outside = scan.sums.outside.saturating_add(len);
+                    return;
+                };
+                let again = self.layout.data(Kind::Data, &range, false);
+                scan.sums.shared = scan.sums.shared.saturating_add(again);
+                scan.sums.stored = scan.sums.stored.saturating_add(len);
+            }
+            Place::Encoded { block, skip } => {
+                let is_same = scan.block.replace(*block) == Some(*block);
+                self.encoded(scan, (block, *skip), (len, is_same));
+            }
+        }
     }
-    scan.sums.stored = scan.sums.stored.saturating_add(bytes);
-    if is_same {
-        return;
-    }
-    if is_piece {
-        layout.data(Kind::Fragments, &stored, true);
-        let piece = (block.offset, skip);
-        let piece = BuildHasherDefault::<DefaultHasher>::default().hash_one(piece);
-        if !pieces.add(piece) {
+
+    /// Adds bytes of a compressed block: `len` of them after `skip`.
+    fn encoded(
+        &mut self,
+        scan: &mut FileScan,
+        (block, skip): (&EncodedBlock, u32),
+        (len, is_same): (u64, bool),
+    ) {
+        let whole = u64::from(block.decoded_len.max()).max(1);
+        let mut stored = block.stored();
+        // Its first byte belongs to the span before as well, which counts it.
+        if matches!(block.codec, Codec::DeflateSpan { skip: 1.. }) {
+            stored.start = stored.start.saturating_add(1).min(stored.end);
+        }
+        let is_piece = skip > 0
+            || len < whole && !is_same
+            || matches!(block.decoded_len, DecodedLen::AtMost(_));
+        let bytes = match is_piece {
+            false if is_same => 0,
+            false => u64::from(block.len),
+            // No overflow: both are below 2^32.
+            true => u64::from(block.len) * len.min(whole) / whole,
+        };
+        let Some(range) = self.range(block.blob, &stored) else {
+            scan.sums.outside = scan.sums.outside.saturating_add(bytes);
+            return;
+        };
+        scan.sums.stored = scan.sums.stored.saturating_add(bytes);
+        if is_same {
+            return;
+        }
+        if is_piece {
+            self.layout.data(Kind::Fragments, &range, true);
+            let piece = (block.blob, block.offset, skip);
+            let piece = BuildHasherDefault::<DefaultHasher>::default().hash_one(piece);
+            if !self.pieces.add(piece) {
+                scan.sums.shared = scan.sums.shared.saturating_add(bytes);
+            }
+            return;
+        }
+        scan.run(block.blob, stored.start, stored.end);
+        if self.layout.data(Kind::Compressed, &range, false) > 0 {
             scan.sums.shared = scan.sums.shared.saturating_add(bytes);
         }
-        return;
-    }
-    scan.run(block.blob, stored.start, stored.end);
-    if layout.data(Kind::Compressed, &stored, false) > 0 {
-        scan.sums.shared = scan.sums.shared.saturating_add(bytes);
     }
 }

@@ -1,0 +1,90 @@
+//! The parts of the layers that hold no contents of files. The image of the merge is that of its layers, one after
+//! another, the lowest first.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_vfs::{FileSystem, NodeId, Region, Result};
+
+use crate::ids::LayerNode;
+use crate::stack::Stack;
+
+/// A visitor of regions.
+type Visit<'v> = &'v mut dyn FnMut(Region) -> ControlFlow<()>;
+
+/// The ranges of the layers in the image of the merge.
+pub struct Ranges(Vec<Range<u64>>);
+
+impl Ranges {
+    /// Lays out the images of all layers.
+    pub fn new(stack: &Stack) -> Self {
+        let mut end = 0_u64;
+        let layers = stack.layers().iter().map(|layer| {
+            let start = end;
+            end = end.saturating_add(layer.fs.volume().image_len);
+            start..end
+        });
+        Self(layers.collect())
+    }
+
+    /// Returns the range of a layer.
+    pub fn of(&self, layer: u16) -> Option<Range<u64>> {
+        self.0.get(usize::from(layer)).cloned()
+    }
+
+    /// Visits the regions of all layers.
+    ///
+    /// # Errors
+    /// Those of the layers, with their names.
+    pub fn regions(&self, stack: &Stack, visit: Visit<'_>) -> Result<()> {
+        for (layer, number) in stack.layers().iter().zip(0..) {
+            let (node, mut goes_on) = (layer.fs.root(), true);
+            let at = LayerNode {
+                layer: number,
+                node,
+            };
+            self.moved(stack, at, (&mut *visit, &mut goes_on), |fs, _, visit| {
+                fs.regions(visit)
+            })?;
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits the regions of nodes of layers.
+    ///
+    /// # Errors
+    /// Those of the layers, with their names.
+    pub fn regions_of(&self, stack: &Stack, nodes: &[LayerNode], visit: Visit<'_>) -> Result<()> {
+        for &at in nodes {
+            let mut goes_on = true;
+            self.moved(stack, at, (&mut *visit, &mut goes_on), |fs, node, visit| {
+                fs.regions_of(node, visit)
+            })?;
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits regions of one layer, moved to the layer's place. No region reaches into the next layer.
+    fn moved(
+        &self,
+        stack: &Stack,
+        at: LayerNode,
+        (visit, goes_on): (Visit<'_>, &mut bool),
+        regions: impl FnOnce(&dyn FileSystem, NodeId, Visit<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let whole = self.of(at.layer).unwrap_or_default();
+        let mut visit_moved = |region: Region| {
+            let place = |offset: u64| whole.start.saturating_add(offset).min(whole.end);
+            let range = place(region.range.start)..place(region.range.end);
+            let flow = visit(Region { range, ..region });
+            *goes_on = flow.is_continue();
+            flow
+        };
+        stack.call(at, |fs, node| regions(fs, node, &mut visit_moved))
+    }
+}

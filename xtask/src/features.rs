@@ -11,10 +11,16 @@ use crate::process;
 /// Sets of features that a user of the library may ask for: to read, to make, to change, and a format
 /// that builds on another.
 const SETS: [&str; 5] = ["squashfs", "squashfs,write", "exfat", "composefs", "remote"];
+/// Programs and libraries that must not bring the network: packages, with the arguments for their features.
+const LOCAL: [(&str, &[&str]); 2] = [
+    ("forerun", &["--features", "squashfs,write"]),
+    // forerun-lite.
+    ("forerun-cli", &[]),
+];
 /// Crates that a library which reads local images must not bring: a runtime, TLS, HTTP.
 const NETWORK: [&str; 5] = ["tokio", "reqwest", "rustls", "hyper", "ring"];
 
-/// Checks each set, and what the smallest depends on.
+/// Checks each set and forerun-lite, and what the smallest depend on.
 ///
 /// # Errors
 /// Where a set does not build cleanly, or a crate of the network is among the dependencies.
@@ -25,23 +31,21 @@ pub fn check(root: &Path) -> Result<()> {
         clippy.args(["--no-default-features", "--features", set]);
         process::run(clippy.args(["--", "-D", "warnings"]))?;
     }
-    let mut tree = process::cargo(root);
-    tree.args([
-        "tree",
-        "--locked",
-        "--package",
-        "forerun",
-        "--edges",
-        "normal",
-    ]);
-    tree.args(["--no-default-features", "--features", "squashfs,write"]);
-    let tree = process::output(tree.args(["--prefix", "none"]))?;
-    let found = network_crates(&tree);
-    ensure!(
-        found.is_empty(),
-        "forerun with only squashfs depends on {}",
-        found.join(", ")
-    );
+    let mut clippy = process::cargo(root);
+    clippy.args(["clippy", "--locked", "--quiet", "--package", "forerun-cli"]);
+    process::run(clippy.args(["--no-default-features", "--", "-D", "warnings"]))?;
+    for (package, features) in LOCAL {
+        let mut tree = process::cargo(root);
+        tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none"]);
+        tree.args(["--package", package, "--no-default-features"]);
+        let tree = process::output(tree.args(features))?;
+        let found = network_crates(&tree);
+        let found = found.join(", ");
+        ensure!(
+            found.is_empty(),
+            "{package} without a network depends on {found}"
+        );
+    }
     Ok(())
 }
 

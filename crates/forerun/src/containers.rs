@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use forerun_cache::AccessList;
 use forerun_io::{ReadAt as _, u64_from};
-use forerun_remote::{Identity, ImageIndex, LayerContents, LayerIndex, RemoteImage, RemoteOptions};
+use forerun_remote::{Identity, ImageIndex, LayerIndex, RemoteImage, RemoteOptions};
 use forerun_vfs::{KeepIndex, ProvenTable, TablePlace};
 
 use crate::each_layer::ensure_whole;
+use crate::kept_index::{kept_index, proven};
 use crate::layer_source::{BY_CONTENTS, BY_INDEX, BY_NAMED_INDEX, LayerSource, LazyLayer};
 
 /// Bytes at the end of a layer with a footer that are fetched at once: most tables of contents fit.
@@ -113,29 +114,6 @@ fn table(layer: &RemoteImage) -> Option<ProvenTable> {
     Some(proven(contents))
 }
 
-/// Returns the table of contents that a manifest vouches for.
-pub fn proven(contents: &LayerContents) -> ProvenTable {
-    match *contents {
-        LayerContents::EStargz { digest } => ProvenTable {
-            digest: digest.0,
-            place: TablePlace::Footer,
-        },
-        LayerContents::ZstdChunked {
-            digest,
-            offset,
-            len,
-            decoded_len,
-        } => ProvenTable {
-            digest: digest.0,
-            place: TablePlace::At {
-                offset,
-                len,
-                decoded_len,
-            },
-        },
-    }
-}
-
 /// An index from elsewhere. None is kept in its place: that of a layer which is not verified as a whole would be
 /// no better.
 struct NamedIndex(Arc<[u8]>);
@@ -189,19 +167,4 @@ fn fetch_table(layer: &RemoteImage, table: &ProvenTable) {
         TablePlace::At { offset, len, .. } => offset..offset.saturating_add(len),
     };
     layer.prefetch_part(&part);
-}
-
-/// Opens the kept index of an archive with this digest, or a place for one. Without one the archive is read again
-/// each time.
-#[cfg(feature = "tar")]
-pub fn kept_index(digest: &str, options: &RemoteOptions) -> Option<Arc<dyn KeepIndex>> {
-    let index = crate::KeptIndex::of_digest(&options.cache_dir()?, digest);
-    let index = index.inspect_err(|error| tracing::debug!(%error, "no index of the layer is kept"));
-    Some(Arc::new(index.ok()?))
-}
-
-/// Returns nothing: no format keeps indexes.
-#[cfg(not(feature = "tar"))]
-pub fn kept_index(_digest: &str, _options: &RemoteOptions) -> Option<Arc<dyn KeepIndex>> {
-    None
 }

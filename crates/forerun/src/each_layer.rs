@@ -10,7 +10,7 @@ use forerun_engine::MetadataSource;
 use forerun_io::wait::{self, Stop};
 use forerun_io::{BlobId, MemoryLimit, Observer, Unpoisoned as _, saturating_usize};
 use forerun_layers::Layer;
-#[cfg(feature = "remote")]
+#[cfg(any(feature = "layouts", feature = "remote"))]
 use forerun_vfs::Error;
 use forerun_vfs::{FileSystem, KeepIndex, Result};
 
@@ -180,7 +180,7 @@ pub fn ensure_whole(layer: &forerun_remote::RemoteImage) -> Result<()> {
 
 /// Opens the driver of a layer: by its table of contents, if it has one that is trusted. Returns how its bytes are
 /// verified as well.
-#[cfg(feature = "remote")]
+#[cfg(any(feature = "layouts", feature = "remote"))]
 fn open_driver(
     layer: &LayerSource,
     blob: BlobId,
@@ -191,14 +191,16 @@ fn open_driver(
 
     let Some(lazy) = &layer.lazy else {
         let (found, fs, verified) = open_whole(layer, blob, options, observer)?;
-        let whole = layer.is_unverified.then_some(WHOLE);
-        return Ok((found, fs, verified.or(whole)));
+        #[cfg(feature = "remote")]
+        let verified = verified.or(layer.is_unverified.then_some(WHOLE));
+        return Ok((found, fs, verified));
     };
     options.table = Some(lazy.table);
     let opened = open_whole(layer, blob, options, observer);
     options.table = None;
     match opened {
         Ok((found, fs, verified)) => {
+            #[cfg(feature = "remote")]
             if let Some(image) = &layer.server {
                 image.fetch_part_ahead(&fs.wanted_ahead());
             }
@@ -217,7 +219,7 @@ fn open_driver(
 }
 
 /// Opens the driver of a layer.
-#[cfg(not(feature = "remote"))]
+#[cfg(not(any(feature = "layouts", feature = "remote")))]
 fn open_driver(
     layer: &LayerSource,
     blob: BlobId,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use forerun_io::ReadAt;
 use forerun_vfs::KeepIndex;
-#[cfg(feature = "remote")]
+#[cfg(any(feature = "layouts", feature = "remote"))]
 use forerun_vfs::{ProvenTable, Result};
 
 /// How a layer is verified whose digest was compared before its first byte was used.
-#[cfg(feature = "remote")]
+#[cfg(any(feature = "layouts", feature = "remote"))]
 pub const WHOLE: &str = "verified as a whole";
 /// How a layer is verified that is read by a kept index.
 #[cfg(feature = "remote")]
@@ -17,7 +17,7 @@ pub const BY_INDEX: &str = "each part verified by a kept index";
 #[cfg(feature = "remote")]
 pub const BY_NAMED_INDEX: &str = "each part compared with an index from elsewhere";
 /// How a layer is verified that is read by a table of contents.
-#[cfg(feature = "remote")]
+#[cfg(any(feature = "layouts", feature = "remote"))]
 pub const BY_CONTENTS: &str = "each part verified by its table of contents";
 
 /// One of several images that are opened as one tree.
@@ -31,7 +31,7 @@ pub struct LayerSource {
     /// How its bytes are verified, for reports.
     pub verified: Option<&'static str>,
     /// The table of contents by which it is read: then parts of it are read, or fetched, when they are wanted.
-    #[cfg(feature = "remote")]
+    #[cfg(any(feature = "layouts", feature = "remote"))]
     pub lazy: Option<LazyLayer>,
     /// The same layer, where it is at a server.
     #[cfg(feature = "remote")]
@@ -43,7 +43,7 @@ pub struct LayerSource {
 }
 
 /// A layer that is read by a table of contents.
-#[cfg(feature = "remote")]
+#[cfg(any(feature = "layouts", feature = "remote"))]
 #[derive(Clone)]
 pub struct LazyLayer {
     /// The table.
@@ -52,7 +52,7 @@ pub struct LazyLayer {
     pub verify_whole: Arc<dyn Fn() -> Result<()> + Send + Sync>,
 }
 
-#[cfg(feature = "remote")]
+#[cfg(any(feature = "layouts", feature = "remote"))]
 impl std::fmt::Debug for LazyLayer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LazyLayer")
@@ -79,7 +79,7 @@ impl LayerSource {
             source,
             index: None,
             verified: None,
-            #[cfg(feature = "remote")]
+            #[cfg(any(feature = "layouts", feature = "remote"))]
             lazy: None,
             #[cfg(feature = "remote")]
             server: None,

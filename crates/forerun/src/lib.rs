@@ -32,7 +32,7 @@
 //!
 //! Features, all on by default: one for each format (`romfs`, `cramfs`, `tar`, `zip`, `squashfs`,
 //! `erofs`, `composefs`, `exfat`),
-//! `write` to make images, `remote` for images at servers. Without `remote` nothing opens a socket, and
+//! `write` to make images, `layouts` for container images on disk, `remote` for images at servers. Without `remote` nothing opens a socket, and
 //! no asynchronous runtime is built. `exfat` brings volumes that change and their repair.
 //!
 //! ```
@@ -72,7 +72,9 @@ mod identify;
 mod image;
 #[cfg(feature = "tar")]
 mod kept;
-#[cfg(all(feature = "remote", feature = "tar"))]
+#[cfg(any(feature = "layouts", feature = "remote"))]
+mod kept_index;
+#[cfg(feature = "layouts")]
 mod known_digests;
 mod layer_source;
 mod layers;
@@ -84,7 +86,7 @@ pub mod locks;
 mod named_writer;
 #[cfg(feature = "composefs")]
 pub mod objects;
-#[cfg(all(feature = "remote", feature = "tar"))]
+#[cfg(feature = "layouts")]
 mod on_disk;
 mod open;
 mod opened;
@@ -123,7 +125,7 @@ pub use entries::{DirEntry, ReadDir, Walk};
 pub use error::{Cause, Error, Result};
 pub use file::File;
 /// Chunks of remote images on disk.
-#[cfg(feature = "remote")]
+#[cfg(any(feature = "layouts", feature = "remote"))]
 pub use forerun_cache as cache;
 pub use forerun_codec::{
     Bcj, BcjSet, Encoding, FillEncoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
@@ -148,7 +150,7 @@ pub use forerun_io::{
     parse_trace_record, wait,
 };
 /// Images at servers, as sources.
-#[cfg(feature = "remote")]
+#[cfg(any(feature = "layouts", feature = "remote"))]
 pub use forerun_remote as remote;
 #[cfg(all(feature = "romfs", feature = "write"))]
 pub use forerun_romfs::RomfsOptions;
@@ -160,13 +162,13 @@ pub use image::Image;
 #[cfg(feature = "tar")]
 pub use kept::KeptIndex;
 pub use layer_source::LayerSource;
-#[cfg(feature = "remote")]
+#[cfg(any(feature = "layouts", feature = "remote"))]
 pub use layer_source::LazyLayer;
 #[cfg(feature = "write")]
 pub use levels::compressor_level;
 pub use locking::Locking;
 pub use locks::InUse;
-#[cfg(all(feature = "remote", feature = "tar"))]
+#[cfg(feature = "layouts")]
 pub use on_disk::DiskImage;
 pub use options::OpenOptions;
 #[cfg(feature = "write")]

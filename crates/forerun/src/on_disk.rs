@@ -11,9 +11,9 @@ use forerun_remote::registry::{
     LayerFile, OnDiskError, Platform, layers_of_docker_archive, layers_of_layout,
 };
 
-use crate::containers::{kept_index, proven};
 use crate::error::{Cause, Error, Result};
 use crate::image::Image;
+use crate::kept_index::{kept_index, proven};
 use crate::known_digests::{LayerPlace, has_digest};
 use crate::layer_source::{BY_CONTENTS, LayerSource, LazyLayer, WHOLE};
 use crate::options::OpenOptions;

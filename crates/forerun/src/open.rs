@@ -14,7 +14,7 @@ use crate::image::Image;
 use crate::layer_source::LayerSource;
 use crate::layers;
 use crate::locks;
-#[cfg(all(feature = "remote", feature = "tar"))]
+#[cfg(feature = "layouts")]
 use crate::on_disk::DiskImage;
 use crate::opened::FoundImage;
 use crate::options::OpenOptions;
@@ -152,7 +152,7 @@ enum Named {
     /// One, and its name to show.
     Image(Arc<dyn ReadAt>, PathBuf),
     /// The layers of a container image, the lowest first.
-    #[cfg_attr(not(feature = "remote"), expect(dead_code))]
+    #[cfg_attr(not(any(feature = "layouts", feature = "remote")), expect(dead_code))]
     Layers(Vec<LayerSource>, PathBuf),
 }
 
@@ -185,7 +185,7 @@ fn source(name: &Path, options: &OpenOptions) -> Result<Named> {
     if let Some(address) = name.to_str().filter(|name| is_address(name)) {
         return at_server(address, options);
     }
-    #[cfg(all(feature = "remote", feature = "tar"))]
+    #[cfg(feature = "layouts")]
     if let Some(image) = DiskImage::parse(name) {
         return Ok(Named::Layers(image.layers(options)?, name.to_path_buf()));
     }

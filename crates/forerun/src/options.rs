@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forerun_engine::EngineOptions;
 use forerun_io::{EventSink, Limits};
-#[cfg(feature = "remote")]
+#[cfg(any(feature = "layouts", feature = "remote"))]
 use forerun_remote::RemoteOptions;
 use forerun_vfs::{KeepIndex, MakeSpool, Ownership, ProvenTable, Verity};
 
@@ -70,7 +70,7 @@ pub struct OpenOptions {
     /// Receives an event for each crossing of a boundary.
     pub events: Option<Arc<dyn EventSink>>,
     /// How an image at a server is fetched and kept.
-    #[cfg(feature = "remote")]
+    #[cfg(any(feature = "layouts", feature = "remote"))]
     pub remote: RemoteOptions,
 }
 
@@ -124,7 +124,7 @@ impl OpenOptions {
     }
 
     /// Sets how an image [at a server](#structfield.remote) is fetched and kept.
-    #[cfg(feature = "remote")]
+    #[cfg(any(feature = "layouts", feature = "remote"))]
     #[must_use]
     pub fn remote(mut self, remote: RemoteOptions) -> Self {
         self.remote = remote;

@@ -10,38 +10,29 @@ use crate::args::Global;
 use crate::args::ImageArgs;
 #[cfg(feature = "snapshotter")]
 use crate::commands::snapshotter::SnapshotterArgs;
+#[cfg(feature = "measure")]
 use crate::commands::{
     bench::{BenchArgs, child::BenchChildArgs},
-    cache::CacheCommandArgs,
-    cat::CatArgs,
-    check::CheckArgs,
-    completions::CompletionsArgs,
-    convert::ConvertArgs,
     demo::DemoArgs,
-    diff::DiffArgs,
-    dump::DumpArgs,
-    extract::ExtractArgs,
-    gc::GcArgs,
-    help::HelpArgs,
-    index::IndexArgs,
-    info::InfoArgs,
-    label::LabelArgs,
-    ls::LsArgs,
-    man::ManArgs,
-    map::MapArgs,
-    mkfs::MkfsArgs,
-    pack::PackArgs,
-    pull::PullArgs,
-    push::PushArgs,
-    restart::RestartArgs,
-    scan::ScanArgs,
-    status::StatusArgs,
-    tar::TarArgs,
+};
+#[cfg(feature = "network")]
+use crate::commands::{cache::CacheCommandArgs, index::IndexArgs, pull::PullArgs, push::PushArgs};
+use crate::commands::{
+    cat::CatArgs, check::CheckArgs, completions::CompletionsArgs, convert::ConvertArgs,
+    diff::DiffArgs, dump::DumpArgs, extract::ExtractArgs, gc::GcArgs, help::HelpArgs,
+    info::InfoArgs, label::LabelArgs, ls::LsArgs, man::ManArgs, map::MapArgs, mkfs::MkfsArgs,
+    pack::PackArgs, restart::RestartArgs, scan::ScanArgs, status::StatusArgs, tar::TarArgs,
     trace::TraceArgs,
 };
 use crate::mount::MountArgs;
 use crate::run::RunArgs;
 use crate::umount::UmountArgs;
+
+/// The version, as `--version` prints it behind the name.
+const VERSION: &str = match cfg!(feature = "network") {
+    true => env!("CARGO_PKG_VERSION"),
+    false => concat!(env!("CARGO_PKG_VERSION"), " lite, without network"),
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,7 +52,7 @@ could not be written; 6 done in part; 7 not mounted; 8 all that was wrong was re
 /// The format of an image is found by its content, never by its name. An image can be a file, a
 /// block device, or - for standard input.
 #[derive(Debug, Parser)]
-#[command(name = "forerun", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "forerun", version = VERSION, after_help = EXAMPLES, max_term_width = 100)]
 #[command(disable_help_subcommand = true)]
 pub struct Cli {
     #[command(flatten)]
@@ -91,9 +82,13 @@ pub enum Command {
     Pack(PackArgs),
     Convert(ConvertArgs),
     Mkfs(MkfsArgs),
+    #[cfg(feature = "network")]
     Push(PushArgs),
+    #[cfg(feature = "network")]
     Pull(PullArgs),
+    #[cfg(feature = "network")]
     Index(IndexArgs),
+    #[cfg(feature = "network")]
     Cache(CacheCommandArgs),
     Check(CheckArgs),
     Diff(DiffArgs),
@@ -102,7 +97,9 @@ pub enum Command {
     #[cfg(feature = "snapshotter")]
     Snapshotter(SnapshotterArgs),
     Trace(TraceArgs),
+    #[cfg(feature = "measure")]
     Bench(BenchArgs),
+    #[cfg(feature = "measure")]
     Demo(DemoArgs),
     Completions(CompletionsArgs),
     Help(HelpArgs),
@@ -113,6 +110,7 @@ pub enum Command {
     #[cfg(feature = "snapshotter")]
     #[command(name = "__layers", hide = true)]
     Layers(ImageArgs),
+    #[cfg(feature = "measure")]
     #[command(name = "__bench", hide = true)]
     BenchChild(BenchChildArgs),
 }
@@ -146,7 +144,7 @@ const ALONE: &[(&str, Augment)] = &[
 /// for help: the whole definition knows the answer.
 pub fn parse_alone(argv: &[OsString]) -> Option<Cli> {
     let main = clap::Command::new("forerun")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(VERSION)
         .disable_help_flag(true)
         .disable_help_subcommand(true)
         .subcommand_required(true);

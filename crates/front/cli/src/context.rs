@@ -64,6 +64,7 @@ impl Context {
     }
 
     /// Has the counters of an image that is fetched printed as well.
+    #[cfg(feature = "network")]
     pub fn observe_remote(&self, image: &Arc<RemoteImage>) {
         self.remotes.borrow_mut().push(Arc::clone(image));
     }
@@ -76,6 +77,7 @@ impl Context {
     /// Saves for images that are fetched what dropping them would save: threads that serve until the
     /// process ends hold them too, so that they are not dropped.
     pub fn finish_remotes(&self) {
+        #[cfg(feature = "network")]
         for image in self.remotes.borrow().iter() {
             if let Err(error) = image.save_accesses() {
                 tracing::warn!("the access list could not be written: {error}");

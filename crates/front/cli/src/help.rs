@@ -64,3 +64,25 @@ fn with_help(command: Command) -> Command {
         .next_help_heading(None)
         .args([help, all])
 }
+
+#[cfg(all(test, not(feature = "network")))]
+mod tests {
+    use super::*;
+
+    /// Checks the long help of a command and of those below it.
+    fn check(mut command: Command) {
+        let help = command.render_long_help().to_string();
+        for word in ["://", "at servers", "at a server", "registr"] {
+            assert!(!help.contains(word), "{}: {word}", command.get_name());
+        }
+        command.get_subcommands().cloned().for_each(check);
+    }
+
+    #[test]
+    fn without_a_network_the_help_offers_no_servers() {
+        check(command());
+        for name in ["pull", "push", "cache", "index", "snapshotter"] {
+            assert!(command().find_subcommand(name).is_none(), "{name}");
+        }
+    }
+}

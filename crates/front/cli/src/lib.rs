@@ -6,6 +6,7 @@
 
 mod advice;
 mod args;
+mod at_server;
 mod called_as;
 mod cli;
 mod commands;
@@ -16,6 +17,7 @@ mod context;
 mod error;
 mod escape;
 mod exit;
+#[cfg(feature = "network")]
 mod fetch;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -23,6 +25,7 @@ mod help;
 mod inherited;
 mod interrupt;
 mod json;
+mod layer_count;
 mod layers;
 mod log;
 mod mount;
@@ -60,6 +63,7 @@ use exit::Exit;
 #[must_use]
 pub fn main() -> ExitCode {
     // The second process of a mount that the kernel reads on demand.
+    #[cfg(feature = "network")]
     if let Some(code) = forerun_kernel::run_guard() {
         return code;
     }
@@ -156,6 +160,7 @@ fn run(context: &Context, command: &Command) -> Result {
         Command::Label(args) => commands::label::run(context, args),
         Command::Ls(args) => commands::ls::run(context, args),
         Command::Map(args) => commands::map::run(context, args),
+        #[cfg(feature = "network")]
         Command::Cache(args) => commands::cache::run(context, args),
         Command::Cat(args) => commands::cat::run(context, args),
         Command::Extract(args) => commands::extract::run(context, args),
@@ -164,8 +169,11 @@ fn run(context: &Context, command: &Command) -> Result {
         Command::Umount(args) => umount::run(context, args),
         Command::Run(args) => run::run(context, args),
         Command::Pack(args) => commands::pack::run(context, args),
+        #[cfg(feature = "network")]
         Command::Push(args) => commands::push::run(context, args),
+        #[cfg(feature = "network")]
         Command::Pull(args) => commands::pull::run(context, args),
+        #[cfg(feature = "network")]
         Command::Index(args) => commands::index::run(context, args),
         Command::Status(args) => commands::status::run(context, args),
         Command::Restart(args) => commands::restart::run(context, args),
@@ -180,13 +188,16 @@ fn run(context: &Context, command: &Command) -> Result {
         #[cfg(feature = "snapshotter")]
         Command::Layers(args) => commands::snapshotter::layers::run(context, args),
         Command::Trace(args) => commands::trace::run(context, args),
+        #[cfg(feature = "measure")]
         Command::Bench(args) => commands::bench::run(context, args),
+        #[cfg(feature = "measure")]
         Command::Demo(args) => commands::demo::run(context, args),
         Command::Completions(args) => commands::completions::run(context, args, help::command()),
         // Was replaced by the command line that prints it.
         Command::Help(_) => Ok(Exit::Ok),
         Command::Man(args) => commands::man::run(context, args, help::command()),
         Command::Complete(args) => complete::run(context, args),
+        #[cfg(feature = "measure")]
         Command::BenchChild(args) => commands::bench::child::run(context, args),
     }
 }

@@ -17,7 +17,7 @@ use crate::size;
 /// Returns the arguments with the place of the partition that they name, if they name one of `source`. Refuses arguments
 /// that have a meaning for layers only.
 pub fn place(args: &ImageArgs, source: &dyn ReadAt) -> Result<ImageArgs> {
-    crate::fetch::refuse_first(&args.source.remote)?;
+    crate::layer_count::refuse_first(&args.source.remote)?;
     let mut args = args.clone();
     if let Some(number) = args.source.partition.take() {
         let partition = find(source, number)?;

@@ -2,26 +2,22 @@
 //!
 //! Nothing is fetched here; the library does that.
 
-use std::fs::DirBuilder;
 use std::io::Write as _;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytesize::ByteSize;
+#[cfg(feature = "network")]
 use forerun::cache::AccessList;
-use forerun::remote::{Prefetch, Reference, RemoteError, RemoteImage, RemoteStatus};
+#[cfg(feature = "network")]
+use forerun::remote::Prefetch;
+use forerun::remote::{Reference, RemoteError, RemoteImage, RemoteStatus};
 use serde_json::{Value, json};
 
 use crate::args::RemoteArgs;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
-
-/// Makes the directory of the cache where it is missing, for its owner only.
-pub fn make_cache_dir(dir: &Path) -> std::io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)
-}
 
 /// Returns whether a name on the command line is that of something at a server.
 pub fn is_remote(name: &Path) -> bool {
@@ -46,18 +42,24 @@ pub fn shown(name: &Path) -> String {
     }
     match Reference::parse(&text) {
         Ok(reference) => reference.place(),
-        Err(_) => "the image's address".to_string(),
+        Err(_) if cfg!(feature = "network") => "the image's address".to_string(),
+        Err(_) => forerun::remote::without_secrets(&text),
     }
 }
 
 /// Opens an image for a few reads, before it is opened for its use: nothing is fetched ahead or recorded.
 pub fn open_for_a_look(reference: &Reference, args: &RemoteArgs) -> Result<Arc<RemoteImage>> {
+    #[cfg_attr(not(feature = "network"), expect(unused_mut))]
     let mut options = args.options();
-    (options.prefetch, options.record) = (Prefetch::None, None);
+    #[cfg(feature = "network")]
+    {
+        (options.prefetch, options.record) = (Prefetch::None, None);
+    }
     forerun::remote::open(reference, &options).map_err(|error| failure(&error))
 }
 
 /// Reads the list that `--prefetch` names.
+#[cfg(feature = "network")]
 pub fn access_list(path: &Path) -> Result<AccessList> {
     forerun::remote::access_list(path).map_err(|error| failure(&error))
 }

@@ -54,6 +54,7 @@ pub struct PassedOn {
 impl PassedOn {
     /// The variable that says to the process whose child it is and which descriptor the pipe is:
     /// `PID:NUMBER`.
+    #[cfg(feature = "network")]
     pub const VARIABLE: &str = FROM;
 
     /// Creates it from the arguments of this process.

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forerun::locks::{self, Held};
-use forerun::remote::{Opened, RemoteError};
+use forerun::remote::RemoteError;
+#[cfg(feature = "network")]
+use forerun::remote::{Opened, Reference};
 use forerun::vfs::KeepIndex;
 use forerun::{
     Cause, DiskImage, EventSink, FileSource, Image, KeptIndex, LayerSource, Observer, OpenOptions,
@@ -18,9 +20,11 @@ use crate::args::{ImageArgs, is_stdin};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+#[cfg(feature = "network")]
+use crate::fetch;
 use crate::patience::patiently;
 use crate::size::{count_of, counted};
-use crate::{confine, fetch, partition, remote, size, spool, stdin};
+use crate::{confine, layer_count, partition, remote, size, spool, stdin};
 
 /// Returns the command that repairs a volume at this place of its file.
 fn repair_command(options: &OpenOptions) -> String {
@@ -109,7 +113,7 @@ fn prepare_one(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
     let source = if is_stdin(&args.image) {
         Some(stdin::open(context)?)
     } else if remote::is_remote(&args.image) {
-        fetch::allow_open_files();
+        layer_count::allow_open_files();
         None
     } else {
         Some(open_file(&args.image).map_err(named)?)
@@ -162,7 +166,7 @@ fn prepare_one(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
 
 /// Prepares a container image on disk: opens nothing of it.
 fn prepare_on_disk(args: &ImageArgs, image: DiskImage) -> PreparedImage {
-    fetch::allow_open_files();
+    layer_count::allow_open_files();
     let mut options = args.open_options();
     options.remote = args.source.remote.options();
     options.spool = spool::prepare(None, &options);
@@ -308,31 +312,47 @@ impl PreparedImage {
         if let Some(image) = &self.on_disk {
             let layers = image.layers(&self.options);
             let mut layers = layers.map_err(|error| named(from_disk(&error, &self.options)))?;
-            fetch::only_first(&mut layers, remote).map_err(named)?;
+            layer_count::only_first(&mut layers, remote).map_err(named)?;
             return Ok(Sources::Layers(layers, self.options));
         }
-        let (source, options): (Arc<dyn ReadAt>, _) =
-            match (self.file, remote::reference(&self.args.image)?) {
-                (Some(file), _) => (Arc::new(file), self.options),
-                (None, Some(reference)) => {
-                    let source =
-                        match fetch::open_all(context, &reference, remote).map_err(named)? {
-                            Opened::Image(source) => source,
-                            Opened::Layers(layers) => {
-                                let layers = forerun::container_layers(layers, &remote.options());
-                                return Ok(Sources::Layers(layers, self.options));
-                            }
-                        };
-                    let args = partition::place(&self.args, &*source).map_err(named)?;
-                    let mut options = args.open_options();
-                    options.spool = self.options.spool;
-                    (source, options)
-                }
-                (None, None) => return Err(Failure::usage("no image was named")),
-            };
-        check_range(&*source, &options).map_err(named)?;
-        Ok(Sources::Image(source, options))
+        match (self.file, remote::reference(&self.args.image)?) {
+            (Some(file), _) => {
+                check_range(&file, &self.options).map_err(named)?;
+                Ok(Sources::Image(Arc::new(file), self.options))
+            }
+            #[cfg(feature = "network")]
+            (None, Some(reference)) => {
+                at_server(context, &reference, &self.args, self.options).map_err(named)
+            }
+            #[cfg(not(feature = "network"))]
+            (None, Some(reference)) => match (reference, context) {},
+            (None, None) => Err(Failure::usage("no image was named")),
+        }
     }
+}
+
+/// Opens what is at a server.
+#[cfg(feature = "network")]
+fn at_server(
+    context: &Context,
+    reference: &Reference,
+    args: &ImageArgs,
+    options: OpenOptions,
+) -> Result<Sources> {
+    let remote = &args.source.remote;
+    let source = match fetch::open_all(context, reference, remote)? {
+        Opened::Image(source) => source,
+        Opened::Layers(layers) => {
+            let layers = forerun::container_layers(layers, &remote.options());
+            return Ok(Sources::Layers(layers, options));
+        }
+    };
+    let args = partition::place(args, &*source)?;
+    let spool = options.spool;
+    let mut options = args.open_options();
+    options.spool = spool;
+    check_range(&*source, &options)?;
+    Ok(Sources::Image(source, options))
 }
 
 /// The bytes of an image, and the options with its place in them.
@@ -353,8 +373,13 @@ fn merge(
 ) -> Result<Image> {
     observe_remotes(context, events.as_ref());
     options.events = events;
-    let mut fetching = fetch::Fetching::new(context, &layers);
-    let merged = Image::from_layers_with(layers, &options, &mut || fetching.report());
+    #[cfg(feature = "network")]
+    let merged = {
+        let mut fetching = fetch::Fetching::new(context, &layers);
+        Image::from_layers_with(layers, &options, &mut || fetching.report())
+    };
+    #[cfg(not(feature = "network"))]
+    let merged = Image::from_layers(layers, &options);
     merged.map_err(|error| match RemoteError::within(&error) {
         Some(error) => remote::failure(error).of(name),
         None => from_open(error, &options),

@@ -168,6 +168,7 @@ pub enum Error {
 }
 
 impl Error {
+    #[cfg(feature = "network")]
     pub(crate) fn on_demand(what: &'static str, source: impl Into<io::Error>) -> Self {
         let source = source.into();
         Self::OnDemand { what, source }

@@ -3,6 +3,9 @@
 use forerun_cache::Digest;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// Most layers of a container image. Runtimes stop at 127.
+pub const MAX_LAYERS: usize = 1024;
+
 /// A table of contents in a layer, by which parts of it can be used before all of it is here. The digest is in the
 /// manifest, and so is proven as the manifest is. The table has the digests of the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,8 @@
 use forerun_cache::{Digest, Geometry};
 use serde::{Deserialize, Serialize};
 
-use crate::layout::{MAX_LAYERS, MAX_PARTS};
+use crate::contents::MAX_LAYERS;
+use crate::layout::MAX_PARTS;
 use crate::{Identity, LayerContents, Layout};
 
 /// One address of a plain file, and its server's name for the version.

@@ -3,6 +3,7 @@
 //! It works on text too, because an address that is refused, or an argument that only contains one, is
 //! shown as well.
 
+#[cfg(feature = "network")]
 use url::Url;
 
 /// Longest text that is shown.
@@ -51,6 +52,7 @@ fn is_slash(c: char) -> bool {
 }
 
 /// Returns an address as shown to people: without user, password, query and fragment.
+#[cfg(feature = "network")]
 #[must_use]
 pub fn place_of(url: &Url) -> String {
     let mut url = url.clone();

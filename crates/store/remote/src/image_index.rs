@@ -9,7 +9,7 @@ use forerun_cache::{AccessList, ChunkTable, Digest, Geometry};
 use forerun_io::u64_from;
 use serde::{Deserialize, Serialize};
 
-use crate::layout::MAX_LAYERS;
+use crate::contents::MAX_LAYERS;
 use crate::{RemoteError, Result};
 
 /// The start of the file.

@@ -9,8 +9,6 @@ use crate::{Description, LayerContents, Origin};
 
 /// Most parts of an image.
 pub const MAX_PARTS: u64 = 4096;
-/// Most layers of a container image. Runtimes stop at 127.
-pub const MAX_LAYERS: usize = 1024;
 
 /// The name of an image in the cache. Its text is stable.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,14 +1,16 @@
 //! Options for opening a remote image.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+#[cfg(feature = "network")]
+use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::CA_FILE_VARIABLE;
-use crate::origin::aws_profile;
+use crate::Progress;
 use crate::registry::RegistryOptions;
-use crate::{CredentialFiles, Progress};
+#[cfg(feature = "network")]
+use crate::{CredentialFiles, client::CA_FILE_VARIABLE, origin::aws_profile};
 
 /// How data is fetched ahead of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,6 +111,7 @@ pub struct RemoteOptions {
     /// Requests in flight at once, not counting those that readers wait for.
     pub requests: usize,
     /// Files with users and passwords for web servers.
+    #[cfg(feature = "network")]
     pub credentials: CredentialFiles,
     /// Further trusted certificates, PEM.
     pub ca_file: Option<PathBuf>,
@@ -138,6 +141,7 @@ impl Default for RemoteOptions {
             registry: RegistryOptions::default(),
             chunk_len: 64 << 10,
             requests: 12,
+            #[cfg(feature = "network")]
             credentials: CredentialFiles::default(),
             ca_file: None,
             download: DownloadReport::default(),
@@ -166,6 +170,7 @@ impl RemoteOptions {
     /// system: credentials, certificates, lists of chunks. For credentials it returns the directories,
     /// since a file that is replaced gets another inode. Files of passwords for web servers are returned
     /// themselves, as one is often right in the home directory.
+    #[cfg(feature = "network")]
     #[must_use]
     pub fn reads(&self) -> Vec<PathBuf> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());

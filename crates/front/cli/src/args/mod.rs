@@ -1,7 +1,10 @@
 //! Arguments that commands share. The help, man pages and completions are made from these definitions, so a
 //! doc comment here is documentation. Nothing here knows a command: `cli` puts them together.
 
+#[cfg(feature = "network")]
 mod remote;
+#[cfg(not(feature = "network"))]
+mod without_network;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,7 +15,10 @@ use forerun::{EngineOptions, Limits, Locking, OpenOptions};
 
 use crate::size;
 
-pub use remote::{CacheArgs, FetchAhead, RemoteArgs, ServerArgs};
+#[cfg(feature = "network")]
+pub use remote::{CacheArgs, RemoteArgs, ServerArgs};
+#[cfg(not(feature = "network"))]
+pub use without_network::LocalArgs as RemoteArgs;
 
 /// Options that every command understands.
 #[derive(Args, Clone, Debug, Default)]
@@ -38,7 +44,11 @@ pub struct Global {
 /// The image to read, and how.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ImageArgs {
-    /// File, device, https://, s3:// or oci:// name; - for standard input
+    #[cfg_attr(
+        feature = "network",
+        doc = "File, device, https://, s3:// or oci:// name; - for standard input"
+    )]
+    #[cfg_attr(not(feature = "network"), doc = "File or device; - for standard input")]
     #[arg(value_name = "IMAGE", value_hint = clap::ValueHint::FilePath)]
     pub image: PathBuf,
     /// Read several images as one tree, as containers stack layers: again for each, the lowest first. There is no
@@ -193,7 +203,7 @@ impl ImageArgs {
     pub fn open_options(&self) -> OpenOptions {
         let mut engine = EngineOptions {
             large_blocks: !self.source.no_large_blocks,
-            guess_metadata: self.source.remote.fetch_ahead != Some(FetchAhead::Off),
+            guess_metadata: self.source.remote.fetches_ahead(),
             ..EngineOptions::default()
         };
         if let Some(readahead) = self.source.readahead() {
@@ -231,8 +241,7 @@ impl SourceArgs {
     /// Returns how far to read ahead. With `--fetch-ahead sync`, where readers wait for the chunks that
     /// are fetched ahead, the default is nothing.
     pub fn readahead(&self) -> Option<u64> {
-        let waits = self.remote.fetch_ahead == Some(FetchAhead::Sync);
-        self.readahead.or(waits.then_some(0))
+        self.readahead.or(self.remote.readers_wait().then_some(0))
     }
 }
 

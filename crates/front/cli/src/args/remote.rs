@@ -114,6 +114,26 @@ pub enum FetchAhead {
 }
 
 impl RemoteArgs {
+    /// Returns whether readers wait for what is fetched ahead.
+    pub fn readers_wait(&self) -> bool {
+        self.fetch_ahead == Some(FetchAhead::Sync)
+    }
+
+    /// Turns off what is fetched ahead of readers, unless the user asked for it.
+    pub fn fetch_nothing_ahead(&mut self) {
+        self.fetch_ahead.get_or_insert(FetchAhead::Off);
+    }
+
+    /// Returns whether anything is fetched ahead of readers.
+    pub fn fetches_ahead(&self) -> bool {
+        self.fetch_ahead != Some(FetchAhead::Off)
+    }
+
+    /// Returns whether it is recorded which chunks are used.
+    pub const fn are_recorded(&self) -> bool {
+        self.record.is_some()
+    }
+
     /// Converts the arguments into the library's options.
     pub fn options(&self) -> RemoteOptions {
         let mut options = self.server.options();

@@ -8,6 +8,7 @@ use forerun::build::{ImageOptions, Priorities, from_damaged_image, from_image};
 
 use super::pack::{ChangeArgs, ExcludeArgs, FormatArgs, OutputArgs, Skipped, make};
 use crate::args::{ImageArgs, LimitArgs, RemoteArgs, SourceArgs, StoreArgs, VerityMode};
+use crate::at_server::at_server;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::interrupt;
@@ -23,11 +24,11 @@ use crate::target::{Target, is_same_file};
 #[derive(Args, Debug)]
 #[command(override_usage = "forerun convert [OPTIONS] <IMAGE> <OUTPUT>")]
 #[command(group = ArgGroup::new("target").required(true).args(["output", "output_option"]))]
-#[command(after_help = "\
+#[command(after_help = concat!("\
 Examples:
   forerun convert old.romfs new.sqsh
-  forerun convert --format composefs --objects store oci://registry.example/app:1.0 app.cfs
-  forerun convert --format squashfs --compressor zstd --exclude /boot gzip.img zstd.img")]
+  forerun convert --format composefs --objects store ", at_server!("oci://registry.example/app:1.0", "oci-layout:app"), " app.cfs
+  forerun convert --format squashfs --compressor zstd --exclude /boot gzip.img zstd.img"))]
 pub struct ConvertArgs {
     #[command(flatten)]
     pub format: FormatArgs,

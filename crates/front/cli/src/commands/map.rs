@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use forerun_pictures::{ImageMap, Kind, Sums};
 
 use super::picture;
-use crate::args::{FetchAhead, ImageArgs};
+use crate::args::ImageArgs;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::escape::escape;
@@ -49,11 +49,7 @@ pub fn run(context: &Context, args: &MapArgs) -> Result {
     layers::refuse(&args.image.layers, "a map")?;
     let mut named = args.image.clone();
     // Readahead would fetch data beside the metadata.
-    named
-        .source
-        .remote
-        .fetch_ahead
-        .get_or_insert(FetchAhead::Off);
+    named.source.remote.fetch_nothing_ahead();
     let prepared = context.prepare(&named)?;
     let target = picture::target(path, args.force, "a picture")?;
     let sandbox = prepared.sandbox();

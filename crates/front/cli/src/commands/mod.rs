@@ -1,17 +1,21 @@
 //! One file per subcommand: its arguments, and what it does with them.
 
+#[cfg(feature = "measure")]
 pub mod bench;
+#[cfg(feature = "network")]
 pub mod cache;
 pub mod cat;
 pub mod check;
 pub mod completions;
 pub mod convert;
+#[cfg(feature = "measure")]
 pub mod demo;
 pub mod diff;
 pub mod dump;
 pub mod extract;
 pub mod gc;
 pub mod help;
+#[cfg(feature = "network")]
 pub mod index;
 pub mod info;
 pub mod label;
@@ -22,7 +26,9 @@ pub mod mkfs;
 mod owners;
 pub mod pack;
 mod picture;
+#[cfg(feature = "network")]
 pub mod pull;
+#[cfg(feature = "network")]
 pub mod push;
 pub mod repair;
 pub mod restart;

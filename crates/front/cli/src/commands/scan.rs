@@ -33,8 +33,14 @@ Examples:
   forerun ls --partition 2 disk.img          use one of them
   forerun scan --json firmware.bin           for programs")]
 pub struct ScanArgs {
-    /// File or block device to search; - for standard input; or where it can be fetched from:
-    /// https://, s3:// or oci:// and a name
+    #[cfg_attr(
+        feature = "network",
+        doc = "File or block device to search; - for standard input; or where it can be fetched from: https://, s3:// or oci:// and a name"
+    )]
+    #[cfg_attr(
+        not(feature = "network"),
+        doc = "File or block device to search; - for standard input"
+    )]
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub file: PathBuf,
     /// Search images for further images

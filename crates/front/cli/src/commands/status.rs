@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::at_server::at_server;
 use crate::context::Context;
 use crate::error::Result;
 use crate::escape::printable;
@@ -19,16 +20,23 @@ use super::watch;
 
 /// Show the mounts that are served by processes of yours, and how they are doing
 ///
-/// Of images at servers: how much is here, how fast the rest comes, what is waited for, what failed.
-/// Mounts by the kernel are among them for as long as a process fetches for them; those that need none
-/// are only counted.
+#[cfg_attr(
+    feature = "network",
+    doc = "Of images at servers: how much is here, how fast the rest comes, what is waited for, what failed.",
+    doc = "Mounts by the kernel are among them for as long as a process fetches for them; those that need none",
+    doc = "are only counted."
+)]
+#[cfg_attr(
+    not(feature = "network"),
+    doc = "Mounts by the kernel need no process, and are only counted."
+)]
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(after_help = concat!("\
 Examples:
   forerun status
   forerun status --watch              rates, drawn anew every second, until Ctrl-C
   forerun status --watch 10 >> log    a line every ten seconds
-  forerun status --json | jq '.[].remote.local_bytes'")]
+  forerun status --json | jq '.[]", at_server!(".remote.local_bytes", ".cached_bytes"), "'"))]
 pub struct StatusArgs {
     /// Show rates and how full the caches are, again every SECONDS, until Ctrl-C
     ///

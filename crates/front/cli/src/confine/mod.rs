@@ -3,15 +3,21 @@
 
 #[cfg(debug_assertions)]
 mod probe;
+#[cfg(feature = "network")]
+mod server;
 
 use std::cell::OnceCell;
 use std::path::Path;
 
-use forerun::remote::RemoteOptions;
-use forerun_sandbox::{Capabilities, Report, Sandbox, Sockets};
+use forerun_sandbox::{Capabilities, Report, Sandbox};
 use serde_json::{Map, Value};
 
-use crate::args::{Global, ImageArgs, RemoteArgs, SourceArgs};
+use crate::args::{Global, ImageArgs, SourceArgs};
+
+#[cfg(feature = "network")]
+pub use server::for_server;
+#[cfg(feature = "snapshotter")]
+pub use server::make_private_dir;
 
 /// Whether and how this process is confined.
 #[derive(Debug, Default)]
@@ -71,44 +77,12 @@ pub fn for_image(image: &Path, source: &SourceArgs) -> Sandbox {
         // Root opens them whatever their permissions are. Landlock keeps that to these paths.
         sandbox = sandbox.read(path).keep(Capabilities::DAC_READ_SEARCH);
     }
+    #[cfg(feature = "network")]
     if crate::remote::is_remote(image) {
-        sandbox = for_cache(&source.remote, sandbox);
-        sandbox = for_server(image, &source.remote.options(), sandbox);
-        let mirrors = &source.remote.server.mirrors;
-        for file in mirrors.iter().filter_map(|text| text.strip_prefix('@')) {
-            sandbox = sandbox.read(file);
-        }
+        sandbox = server::for_image_there(image, &source.remote, sandbox);
     }
-    sandbox
-}
-
-/// Adds what requests to a server need: sockets, unless `--offline` was given, and credentials.
-pub fn for_server(name: &Path, options: &RemoteOptions, mut sandbox: Sandbox) -> Sandbox {
-    if !options.offline {
-        sandbox = sandbox.sockets(Sockets::New);
-    }
-    for path in options.reads() {
-        // Those of the user who has become root.
-        sandbox = sandbox.read(path).keep(Capabilities::DAC_READ_SEARCH);
-    }
-    let is_in_registry = name.to_str().is_some_and(|name| name.starts_with("oci:"));
-    match is_in_registry && options.registry.runs_programs() {
-        true => sandbox.programs(),
-        false => sandbox,
-    }
-}
-
-/// Adds the directories of the cache and of the list of chunks that were used.
-fn for_cache(args: &RemoteArgs, mut sandbox: Sandbox) -> Sandbox {
-    let options = args.options();
-    if let Some(dir) = options.cache_dir() {
-        // A rule needs a directory. If it cannot be made, opening the cache reports that.
-        let _made = crate::remote::make_cache_dir(&dir);
-        sandbox = sandbox.write_below(dir);
-    }
-    if let Some(file) = &options.record {
-        sandbox = sandbox.write_below(directory_of(file)).keep(NAMES);
-    }
+    #[cfg(not(feature = "network"))]
+    let _is_local = image;
     sandbox
 }
 

@@ -29,7 +29,8 @@ pub struct MountArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
     /// Serve counters for Prometheus at this address, such as 127.0.0.1:9000
-    #[arg(long, value_name = "ADDR")]
+    #[cfg_attr(feature = "network", arg(long, value_name = "ADDR"))]
+    #[cfg_attr(not(feature = "network"), arg(skip))]
     pub metrics: Option<String>,
     /// Append what the serving process has to say to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -45,8 +46,11 @@ pub struct MountArgs {
     pub layers: Vec<PathBuf>,
     #[command(flatten)]
     pub remote: RemoteArgs,
-    /// File or block device with the image, or where it can be fetched from: https://, s3:// or
-    /// oci:// and a name
+    #[cfg_attr(
+        feature = "network",
+        doc = "File or block device with the image, or where it can be fetched from: https://, s3:// or oci:// and a name"
+    )]
+    #[cfg_attr(not(feature = "network"), doc = "File or block device with the image")]
     #[arg(value_hint = ValueHint::FilePath)]
     pub image: PathBuf,
     /// The directory to show it on

@@ -232,7 +232,7 @@ impl Succession {
 /// Returns whether a mount with these arguments has no keeper, whatever the kernel can do.
 pub fn is_alone(args: &MountArgs, options: &MountOptions) -> bool {
     let is_made = forerun_fuse::is_descriptor(&args.dir);
-    is_made || options.restarts == 0 || args.trace.is_some() || args.remote.record.is_some()
+    is_made || options.restarts == 0 || args.trace.is_some() || args.remote.are_recorded()
 }
 
 fn why_not_kept(args: &MountArgs) -> &'static str {
@@ -240,7 +240,7 @@ fn why_not_kept(args: &MountArgs) -> &'static str {
         "its process runs in the foreground (-f): start it again where it was started"
     } else if args.trace.is_some() {
         "its process records a trace, which would begin anew"
-    } else if args.remote.record.is_some() {
+    } else if args.remote.are_recorded() {
         "its process records an access list, which would begin anew"
     } else if forerun_fuse::is_descriptor(&args.dir) {
         "another program has mounted it, and only that program knows where"

@@ -11,6 +11,9 @@ mod help;
 mod helper;
 mod idle;
 mod keeper;
+#[cfg(feature = "network")]
+mod metrics;
+#[cfg(feature = "network")]
 mod on_demand;
 mod outside;
 mod partition;
@@ -78,6 +81,10 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
         let hint = "save it to a file first; a file of that name is ./-";
         return Err(Failure::usage("standard input cannot be mounted").hint(hint));
     }
+    #[cfg(not(feature = "network"))]
+    for image in args.layers.iter().chain([&args.image]) {
+        let _is_a_file = remote::reference(image)?;
+    }
     if options.remount {
         let is_fake = args.helper.is_some_and(|call| call.fake);
         return match is_fake {
@@ -86,6 +93,7 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
         };
     }
     let kept = handover::kept()?;
+    #[cfg(feature = "network")]
     if kept.is_none()
         && let Some(exit) = on_demand::run(context, args, &options, via)?
     {

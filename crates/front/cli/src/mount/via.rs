@@ -31,7 +31,14 @@ pub enum Via {
     /// A process of forerun, for every format, with or without root (default)
     #[default]
     Fuse,
-    /// The kernel's own driver, as root; a process stays only to fetch what is at a server
+    #[cfg_attr(
+        feature = "network",
+        doc = "The kernel's own driver, as root; a process stays only to fetch what is at a server"
+    )]
+    #[cfg_attr(
+        not(feature = "network"),
+        doc = "The kernel's own driver, as root; no process stays"
+    )]
     Kernel,
 }
 
@@ -131,11 +138,13 @@ fn told(context: &Context, mounted: &Mounted, via: Via) {
 }
 
 /// Returns the failure for the layers of a container image, or of `--layer`.
+#[cfg(feature = "network")]
 pub fn refuse_layers() -> Failure {
     Failure::usage(CONTAINER).hint("leave it out, or use --via fuse")
 }
 
 /// Refuses options that only FUSE can honour.
+#[cfg(feature = "network")]
 pub fn refuse_fuse_only(args: &MountArgs, options: &MountOptions) -> Result<()> {
     let Some(option) = for_fuse_only(args, options) else {
         return Ok(());

@@ -28,6 +28,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 use signal_hook::iterator::Signals;
 
 use crate::args::{ImageArgs, is_stdin};
+use crate::at_server::at_server;
 use crate::confine::for_images;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result, reason};
@@ -47,19 +48,19 @@ pub use init::run_init;
 /// --bind names. It runs in namespaces of its own, as root of a user namespace, and needs no privilege outside.
 /// When it ends, all that it left running ends too, and nothing stays mounted.
 ///
-/// IMAGE:IMAGE and so on are several images as one tree, the lowest first, like --layer. Names of images at servers
-/// have colons of their own, so a list cannot have one: --layer can.
+/// IMAGE:IMAGE and so on are several images as one tree, the lowest first, like --layer. Names of images that are no
+/// files have colons of their own, so a list cannot have one: --layer can.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "\
+#[command(after_help = concat!("\
 Examples:
   forerun run alpine.sqsh -- sh                              look around; nothing can be changed
-  forerun run --overlay tmpfs oci://docker.io/debian:13 -- sh
+  forerun run --overlay tmpfs ", at_server!("oci://docker.io/debian:13", "oci-layout:debian"), " -- sh
                                                              changes are forgotten at the end
   forerun run --overlay work base.sif:tools.sqsh -- make     changes are kept in the directory work
   forerun run --bind ~/data:/data:ro tool.sif -- tool /data  files of yours, for reading
 
 Exit status: that of the command, or 128 and the number of the signal that ended it; 127 if
-it is not there, 126 if it cannot be run; 7 if the namespaces or mounts could not be made.")]
+it is not there, 126 if it cannot be run; 7 if the namespaces or mounts could not be made."))]
 pub struct RunArgs {
     /// Let the command change files, and keep the changes in this directory, or in memory for as long as it runs
     /// (tmpfs)

@@ -13,7 +13,7 @@ use crate::LayerContents;
 
 /// Longest manifest that is read, the usual limit of registries.
 pub(super) const MAX_MANIFEST: usize = 4 << 20;
-pub(super) use crate::layout::MAX_LAYERS;
+pub(super) use crate::contents::MAX_LAYERS;
 /// Most layers of an image in our form, and most entries of an index, that are accepted.
 const MAX_ENTRIES: usize = 8192;
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(feature = "network")]
 use super::docker_config;
 use super::platform::Platform;
 
@@ -56,6 +57,7 @@ impl Default for RegistryOptions {
     }
 }
 
+#[cfg(feature = "network")]
 impl RegistryOptions {
     /// Returns the files that may be read for credentials.
     #[must_use]

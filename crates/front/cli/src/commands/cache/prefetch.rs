@@ -48,7 +48,7 @@ pub fn run(context: &Context, args: &PrefetchArgs) -> Result {
     let reference = remote::reference(&args.name)?;
     let reference = reference
         .ok_or_else(|| Failure::usage(format!("{} is not at a server", args.name.display())))?;
-    fetch::allow_open_files();
+    crate::layer_count::allow_open_files();
     let list = match args.remote.options().prefetch {
         Prefetch::List(path) => Some(path),
         Prefetch::None | Prefetch::All => None,

@@ -130,6 +130,7 @@ pub fn variables(
     VARIABLES
         .iter()
         .filter(move |variable| match (&variable.commands, command) {
+            (Remote, None) => cfg!(feature = "network"),
             (_, None) | (All, _) => true,
             (Remote, _) => is_remote,
             (Named(names), Some(command)) => names.contains(&command),

@@ -12,7 +12,7 @@ use crate::args::ImageArgs;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
-use crate::fetch;
+use crate::layer_count::allow_open_files;
 use crate::output::Output;
 use crate::remote::{self, failure};
 use crate::source;
@@ -47,7 +47,7 @@ pub fn run(context: &Context, args: &ImageArgs) -> Result {
 
 /// Opens the layers that have tables of contents: an image is mounted only if these are sound.
 fn verify(args: &ImageArgs, pinned: &Reference, options: &RemoteOptions) -> Result<()> {
-    fetch::allow_open_files();
+    allow_open_files();
     let opened = open_all(pinned, options).map_err(|error| failure(&error))?;
     let Opened::Layers(mut layers) = opened else {
         return Err(Failure::usage("the image changed while it was opened"));

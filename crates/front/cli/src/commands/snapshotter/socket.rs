@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
 
+use crate::confine::make_private_dir;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
-use crate::remote::make_cache_dir as make_private_dir;
 
 /// A socket of the file system, which is removed when it is no longer listened to.
 #[derive(Debug)]

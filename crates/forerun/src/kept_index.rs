@@ -1,0 +1,44 @@
+//! Indexes of the layers of container images, by their digests, and tables of contents that manifests vouch for.
+
+use std::sync::Arc;
+
+use forerun_remote::{LayerContents, RemoteOptions};
+use forerun_vfs::{KeepIndex, ProvenTable, TablePlace};
+
+/// Opens the kept index of an archive with this digest, or a place for one. Without one the archive is read again
+/// each time.
+#[cfg(feature = "tar")]
+pub fn kept_index(digest: &str, options: &RemoteOptions) -> Option<Arc<dyn KeepIndex>> {
+    let index = crate::KeptIndex::of_digest(&options.cache_dir()?, digest);
+    let index = index.inspect_err(|error| tracing::debug!(%error, "no index of the layer is kept"));
+    Some(Arc::new(index.ok()?))
+}
+
+/// Returns nothing: no format keeps indexes.
+#[cfg(not(feature = "tar"))]
+pub fn kept_index(_digest: &str, _options: &RemoteOptions) -> Option<Arc<dyn KeepIndex>> {
+    None
+}
+
+/// Returns the table of contents that a manifest vouches for.
+pub fn proven(contents: &LayerContents) -> ProvenTable {
+    match *contents {
+        LayerContents::EStargz { digest } => ProvenTable {
+            digest: digest.0,
+            place: TablePlace::Footer,
+        },
+        LayerContents::ZstdChunked {
+            digest,
+            offset,
+            len,
+            decoded_len,
+        } => ProvenTable {
+            digest: digest.0,
+            place: TablePlace::At {
+                offset,
+                len,
+                decoded_len,
+            },
+        },
+    }
+}

@@ -1,0 +1,16 @@
+//! Texts of the help that differ in a program without a network.
+
+/// Expands to the first text, or, in a program without a network, to the second.
+#[cfg(feature = "network")]
+macro_rules! at_server {
+    ($there:literal, $here:literal) => {
+        $there
+    };
+}
+#[cfg(not(feature = "network"))]
+macro_rules! at_server {
+    ($there:literal, $here:literal) => {
+        $here
+    };
+}
+pub(crate) use at_server;

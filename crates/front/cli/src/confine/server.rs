@@ -1,0 +1,57 @@
+//! The sandbox of a command that reads an image at a server.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+
+use forerun::remote::RemoteOptions;
+use forerun_sandbox::{Capabilities, Sandbox, Sockets};
+
+use super::{NAMES, directory_of};
+use crate::args::RemoteArgs;
+
+/// Adds what reading an image at a server needs: the server, the cache, and files of mirrors.
+pub fn for_image_there(image: &Path, args: &RemoteArgs, sandbox: Sandbox) -> Sandbox {
+    let sandbox = for_cache(args, sandbox);
+    let mut sandbox = for_server(image, &args.options(), sandbox);
+    let mirrors = &args.server.mirrors;
+    for file in mirrors.iter().filter_map(|text| text.strip_prefix('@')) {
+        sandbox = sandbox.read(file);
+    }
+    sandbox
+}
+
+/// Adds what requests to a server need: sockets, unless `--offline` was given, and credentials.
+pub fn for_server(name: &Path, options: &RemoteOptions, mut sandbox: Sandbox) -> Sandbox {
+    if !options.offline {
+        sandbox = sandbox.sockets(Sockets::New);
+    }
+    for path in options.reads() {
+        // Those of the user who has become root.
+        sandbox = sandbox.read(path).keep(Capabilities::DAC_READ_SEARCH);
+    }
+    let is_in_registry = name.to_str().is_some_and(|name| name.starts_with("oci:"));
+    match is_in_registry && options.registry.runs_programs() {
+        true => sandbox.programs(),
+        false => sandbox,
+    }
+}
+
+/// Adds the directories of the cache and of the list of chunks that were used.
+fn for_cache(args: &RemoteArgs, mut sandbox: Sandbox) -> Sandbox {
+    let options = args.options();
+    if let Some(dir) = options.cache_dir() {
+        // A rule needs a directory. If it cannot be made, opening the cache reports that.
+        let _made = make_private_dir(&dir);
+        sandbox = sandbox.write_below(dir);
+    }
+    if let Some(file) = &options.record {
+        sandbox = sandbox.write_below(directory_of(file)).keep(NAMES);
+    }
+    sandbox
+}
+
+/// Makes a directory where it is missing, for its owner only.
+pub fn make_private_dir(dir: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}

@@ -1,0 +1,125 @@
+//! The state of an image that is fetched, as users see it.
+
+use std::time::{Duration, SystemTime};
+
+/// The state of an image that is fetched, with its counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemoteStatus {
+    /// Its address, without credentials.
+    pub place: String,
+    /// Length of the image in bytes.
+    pub len: u64,
+    /// Bytes of it that are here.
+    pub local_bytes: u64,
+    /// Bytes that servers sent, hash blocks of the table among them.
+    pub fetched_bytes: u64,
+    /// Of these, bytes that had to be fetched again: wrong ones, and beginnings of chunks of requests that
+    /// were given up. 0 as long as nothing goes wrong.
+    pub refetched_bytes: u64,
+    /// Of these, bytes with a wrong digest.
+    pub wrong_bytes: u64,
+    /// Chunks of the cache that were altered since they were stored, and are fetched again.
+    pub altered_chunks: u64,
+    /// Bytes that needed no fetching: found in other images of the cache, or zeros.
+    pub adopted_bytes: u64,
+    /// Requests made to servers.
+    pub requests: u64,
+    /// Requests in flight.
+    pub in_flight: u64,
+    /// Chunks that wait for a request because a reader needs them.
+    pub demand_queue: u64,
+    /// Chunks that wait for a request ahead of readers.
+    pub readahead_queue: u64,
+    /// Chunks that wait for a request in the background.
+    pub background_queue: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// Retries of failed requests.
+    pub retries: u64,
+    /// Reads that had to wait.
+    pub waits: u64,
+    /// The total time of these waits.
+    pub waited: Duration,
+    /// Bytes per second over the last seconds.
+    pub rate: u64,
+    /// Whether all of it is here.
+    pub complete: bool,
+    /// Whether the network is no longer needed.
+    pub detached: bool,
+    /// Whether its bytes were verified against a digest.
+    pub verified: bool,
+    /// The proof of its bytes before they are served: `chunks` for the digest of each chunk of the cache, `whole`
+    /// for that of all bytes, `contents` for a table of contents that a manifest vouches for, with the digest of each
+    /// part, `layers` where it differs from layer to layer. Nothing is verified without.
+    pub verified_by: Option<&'static str>,
+    /// When its server resolved the image, if it was opened from memory: the server did not answer, or
+    /// was not to be asked.
+    pub answered: Option<SystemTime>,
+    /// The last error.
+    pub last_error: Option<String>,
+}
+
+impl RemoteStatus {
+    /// Returns the state of several images as one: sums, and what holds for all of them. The place, the time of
+    /// an answer and the last error are those of the first that has them. Returns nothing for no image.
+    #[must_use]
+    pub fn of_all(all: impl IntoIterator<Item = Self>) -> Option<Self> {
+        all.into_iter().reduce(|sum, next| Self {
+            place: sum.place,
+            len: sum.len.saturating_add(next.len),
+            local_bytes: sum.local_bytes.saturating_add(next.local_bytes),
+            fetched_bytes: sum.fetched_bytes.saturating_add(next.fetched_bytes),
+            refetched_bytes: sum.refetched_bytes.saturating_add(next.refetched_bytes),
+            wrong_bytes: sum.wrong_bytes.saturating_add(next.wrong_bytes),
+            altered_chunks: sum.altered_chunks.saturating_add(next.altered_chunks),
+            adopted_bytes: sum.adopted_bytes.saturating_add(next.adopted_bytes),
+            requests: sum.requests.saturating_add(next.requests),
+            in_flight: sum.in_flight.saturating_add(next.in_flight),
+            demand_queue: sum.demand_queue.saturating_add(next.demand_queue),
+            readahead_queue: sum.readahead_queue.saturating_add(next.readahead_queue),
+            background_queue: sum.background_queue.saturating_add(next.background_queue),
+            errors: sum.errors.saturating_add(next.errors),
+            retries: sum.retries.saturating_add(next.retries),
+            waits: sum.waits.saturating_add(next.waits),
+            waited: sum.waited.saturating_add(next.waited),
+            rate: sum.rate.saturating_add(next.rate),
+            complete: sum.complete && next.complete,
+            detached: sum.detached && next.detached,
+            verified: sum.verified && next.verified,
+            verified_by: match (sum.verified_by, next.verified_by) {
+                (one, other) if one == other => one,
+                (Some(_), Some(_)) => Some("layers"),
+                _ => None,
+            },
+            answered: sum.answered.or(next.answered),
+            last_error: sum.last_error.or(next.last_error),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_images_are_summed() {
+        let layer = |len, complete, error: Option<&str>| RemoteStatus {
+            len,
+            complete,
+            verified: true,
+            last_error: error.map(str::to_owned),
+            ..RemoteStatus::default()
+        };
+        assert_eq!(RemoteStatus::of_all([]), None);
+        let one = layer(7, true, None);
+        assert_eq!(RemoteStatus::of_all([one.clone()]), Some(one.clone()));
+        let all = [
+            one,
+            layer(u64::MAX, false, Some("late")),
+            layer(1, true, None),
+        ];
+        let expected = layer(u64::MAX, false, Some("late"));
+        assert_eq!(RemoteStatus::of_all(all), Some(expected));
+    }
+}

@@ -24,7 +24,7 @@ RUNTIME_MAX := 1500000
 LIBDIR ?= $(PREFIX)/lib
 VERSION = $(shell $(FORERUN) --version | cut -d ' ' -f 2)
 
-.PHONY: help demo test test-guest bench fuzz packages python release runtime static deb tarball install install-c uninstall clean
+.PHONY: help demo test test-guest bench fuzz packages python release runtime static deb rpm tarball reproducible publish-check install install-c uninstall clean
 
 help:
 	@echo 'make demo        build, then measure five systems: the legacy way against ours'
@@ -37,8 +37,10 @@ help:
 	@echo 'make release     the program as it is installed, in $(DIST)/stripped'
 	@echo 'make runtime     the runtime of AppImages, in $(RUNTIME)'
 	@echo 'make static      a program without libraries, in $(STATIC)'
-	@echo 'make deb         packages for Debian, and make tarball one for other systems, in $(TARGET)/packages;'
+	@echo 'make deb         packages for Debian, make rpm for Fedora and its relatives, make tarball for others, in $(TARGET)/packages;'
 	@echo '                 FORERUN=$(STATIC): with that program'
+	@echo 'make reproducible  two builds in different directories have the same bytes; WHAT=static or release'
+	@echo 'make publish-check  the public crates can be published'
 	@echo 'make install     program, man pages, completions, mount helper; PREFIX=$(PREFIX)'
 	@echo '                 DEBUG=1: debug information too, in a file of its own'
 	@echo '                 COMPAT=1: links with the names of other programs, see docs/compat.md'
@@ -83,20 +85,38 @@ python: packages
 $(FORERUN):
 	$(MAKE) release
 
+# No program has the place where it was built in it, so that all who build it get the same bytes. A build with this shares
+# nothing with that of `cargo build --profile dist`, with which the benchmarks measure: REPRODUCIBLE=1 has `make release` do it too.
+CARGO_DIR := $(or $(CARGO_HOME),$(HOME)/.cargo)
+PLACES := $(CURDIR)=/usr/src/forerun $(CARGO_DIR)=/usr/src/cargo
+REMAPPED := $(PLACES:%=--remap-path-prefix=%)
+C_PLACES = CFLAGS='$(CFLAGS) $(PLACES:%=-ffile-prefix-map=%)'
+
 # Debuggers and backtraces find the debug information beside the program, in .debug.
 release:
-	$(CARGO) build --profile dist --locked --package forerun-cli --bin forerun
+	$(if $(REPRODUCIBLE),$(C_PLACES) RUSTFLAGS='$(REMAPPED)') $(CARGO) build --profile dist --locked --package forerun-cli --bin forerun
 	install -d $(DIST)/stripped/.debug
 	objcopy --only-keep-debug $(DIST)/forerun $(DIST)/stripped/.debug/forerun.debug
 	objcopy --strip-all --add-gnu-debuglink=$(DIST)/stripped/.debug/forerun.debug \
 	  $(DIST)/forerun $(FORERUN)
 
+BUILD_STATIC = CC_$(subst -,_,$(MUSL))=musl-gcc $(C_PLACES) \
+  RUSTFLAGS='-C link-arg=-Wl,-z,pack-relative-relocs $(REMAPPED)' \
+  $(CARGO) build --locked --package forerun-cli --bin forerun --target $(MUSL) --no-default-features
+
 # Debian: rustup target add, and the package musl-tools for the C libraries of codecs. Relocations are packed, which saves a
 # megabyte. The snapshotter, which brings gRPC, is left out.
 static:
-	CC_$(subst -,_,$(MUSL))=musl-gcc RUSTFLAGS='-C link-arg=-Wl,-z,pack-relative-relocs' \
-	  $(CARGO) build --profile static --locked --package forerun-cli --bin forerun --target $(MUSL) \
-	  --no-default-features
+	$(BUILD_STATIC) --profile static --features measure
+
+# Takes as long as two builds. WHAT=release compares another.
+WHAT := static
+reproducible:
+	packaging/reproducible.sh $(WHAT) $(if $(filter release,$(WHAT)),target/dist/stripped/forerun,target/$(MUSL)/$(WHAT)/forerun)
+
+# Packs each public crate, and builds it from its package.
+publish-check:
+	$(CARGO) publish --workspace --dry-run --locked
 
 # Debian: rustup target add, and the package musl-tools.
 runtime:
@@ -107,6 +127,10 @@ runtime:
 
 deb: $(FORERUN)
 	packaging/deb.sh $(FORERUN) $(TARGET)/packages
+
+# Debian: the package rpm.
+rpm: $(FORERUN)
+	packaging/rpm.sh $(FORERUN) $(TARGET)/packages
 
 tarball: $(FORERUN)
 	rm -rf $(TARGET)/packages/tree

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes forerun_VERSION_ARCH.deb and forerun-compat_VERSION_all.deb of what `make install` installs.
+# Makes forerun_VERSION_ARCH.deb and forerun-compat_VERSION_all.deb of what packaging/tree.sh lays out.
 # Usage: packaging/deb.sh PROGRAM DIR, from the root of the source tree. PROGRAM is the stripped forerun.
 set -eu
 
@@ -17,9 +17,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$out"
 
-installed() {
-	make --silent install FORERUN="$program" DESTDIR="$1" PREFIX=/usr HELPERDIR=/usr/sbin "COMPAT=$2" >"$work/log"
-}
+packaging/tree.sh "$program" "$work"
 
 # Arguments: the package, its architecture, then lines of the control file.
 build() {
@@ -70,13 +68,7 @@ build() {
 }
 
 root=$work/forerun
-installed "$root" ''
-find "$root/usr/share/man" -type f -exec gzip -9n {} +
 mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"
-install -D -m 644 packaging/forerun@.service "$root/usr/lib/systemd/system/forerun@.service"
-install -D -m 644 packaging/forerun.apparmor "$root/usr/share/doc/forerun/examples/apparmor"
-install -D -m 644 packaging/fstab.example "$root/usr/share/doc/forerun/examples/fstab"
-ln -sf ../bin/forerun "$root/usr/sbin/mount.fuse.forerun"
 mkdir "$root/DEBIAN"
 cat >"$root/DEBIAN/postrm" <<'END'
 #!/bin/sh
@@ -101,24 +93,6 @@ build forerun "$arch" ${needs:+"$needs"} 'Recommends: fuse3' \
 
 overrides=''
 root=$work/forerun-compat
-installed "$work/all" 1
-mkdir -p "$root/usr/bin" "$root/usr/sbin" "$root/usr/share/man/man1" "$root/usr/share/man/man8"
-for link in "$work/all/usr/bin"/* "$work/all/usr/sbin"/*; do
-	name=$(basename "$link")
-	case $link in
-	*/mount.fuse.forerun) ;;
-	*/sbin/*)
-		ln -s ../bin/forerun "$root/usr/sbin/$name"
-		ln -s ../man1/forerun.1.gz "$root/usr/share/man/man8/$name.8.gz"
-		;;
-	*)
-		if [ -L "$link" ]; then
-			ln -s forerun "$root/usr/bin/$name"
-			ln -s forerun.1.gz "$root/usr/share/man/man1/$name.1.gz"
-		fi
-		;;
-	esac
-done
 # The packages of Debian that have programs of these names.
 others='squashfs-tools, squashfuse, erofs-utils, composefs, exfatprogs, exfat-utils, exfat-fuse'
 build forerun-compat all "Depends: forerun (= $version)" "Conflicts: $others" \

@@ -18,13 +18,15 @@ FORERUN := $(DIST)/stripped/forerun
 # The static program, for any Linux of this machine's architecture.
 MUSL := $(shell uname -m)-unknown-linux-musl
 STATIC := $(TARGET)/$(MUSL)/static/forerun
+# The same for local images only.
+LITE := $(TARGET)/$(MUSL)/lite/forerun
 # The runtime of AppImages, and the most that it may have: each AppImage has a copy.
 RUNTIME := $(TARGET)/$(MUSL)/runtime/forerun-runtime
 RUNTIME_MAX := 1500000
 LIBDIR ?= $(PREFIX)/lib
 VERSION = $(shell $(FORERUN) --version | cut -d ' ' -f 2)
 
-.PHONY: help demo test test-guest bench fuzz packages python release runtime static deb rpm tarball reproducible publish-check install install-c uninstall clean
+.PHONY: help demo test test-guest bench fuzz packages python release runtime static lite deb rpm tarball publish-check install install-c uninstall clean
 
 help:
 	@echo 'make demo        build, then measure five systems: the legacy way against ours'
@@ -37,9 +39,9 @@ help:
 	@echo 'make release     the program as it is installed, in $(DIST)/stripped'
 	@echo 'make runtime     the runtime of AppImages, in $(RUNTIME)'
 	@echo 'make static      a program without libraries, in $(STATIC)'
+	@echo 'make lite        the same without the network, in $(LITE)-lite'
 	@echo 'make deb         packages for Debian, make rpm for Fedora and its relatives, make tarball for others, in $(TARGET)/packages;'
 	@echo '                 FORERUN=$(STATIC): with that program'
-	@echo 'make reproducible  two builds in different directories have the same bytes; WHAT=static or release'
 	@echo 'make publish-check  the public crates can be published'
 	@echo 'make install     program, man pages, completions, mount helper; PREFIX=$(PREFIX)'
 	@echo '                 DEBUG=1: debug information too, in a file of its own'
@@ -85,8 +87,7 @@ python: packages
 $(FORERUN):
 	$(MAKE) release
 
-# No program has the place where it was built in it, so that all who build it get the same bytes. A build with this shares
-# nothing with that of `cargo build --profile dist`, with which the benchmarks measure: REPRODUCIBLE=1 has `make release` do it too.
+# The static programs do not have the place in them where they were built.
 CARGO_DIR := $(or $(CARGO_HOME),$(HOME)/.cargo)
 PLACES := $(CURDIR)=/usr/src/forerun $(CARGO_DIR)=/usr/src/cargo
 REMAPPED := $(PLACES:%=--remap-path-prefix=%)
@@ -94,7 +95,7 @@ C_PLACES = CFLAGS='$(CFLAGS) $(PLACES:%=-ffile-prefix-map=%)'
 
 # Debuggers and backtraces find the debug information beside the program, in .debug.
 release:
-	$(if $(REPRODUCIBLE),$(C_PLACES) RUSTFLAGS='$(REMAPPED)') $(CARGO) build --profile dist --locked --package forerun-cli --bin forerun
+	$(CARGO) build --profile dist --locked --package forerun-cli --bin forerun
 	install -d $(DIST)/stripped/.debug
 	objcopy --only-keep-debug $(DIST)/forerun $(DIST)/stripped/.debug/forerun.debug
 	objcopy --strip-all --add-gnu-debuglink=$(DIST)/stripped/.debug/forerun.debug \
@@ -109,10 +110,10 @@ BUILD_STATIC = CC_$(subst -,_,$(MUSL))=musl-gcc $(C_PLACES) \
 static:
 	$(BUILD_STATIC) --profile static --features measure
 
-# Takes as long as two builds. WHAT=release compares another.
-WHAT := static
-reproducible:
-	packaging/reproducible.sh $(WHAT) $(if $(filter release,$(WHAT)),target/dist/stripped/forerun,target/$(MUSL)/$(WHAT)/forerun)
+lite:
+	$(BUILD_STATIC) --profile lite
+	ln -f $(LITE) $(LITE)-lite
+	@echo "$(LITE)-lite: $$(stat -c %s $(LITE)-lite) bytes"
 
 # Packs each public crate, and builds it from its package.
 publish-check:

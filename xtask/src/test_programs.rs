@@ -149,7 +149,9 @@ fn run_in_lanes(
             .iter()
             .find_map(|queue| queue.lock().unpoisoned().pop_front())
         {
-            failed.lock().unpoisoned().extend(run_one(&test)?);
+            // Not with the lock held: the other lane would wait for it.
+            let ended = run_one(&test)?;
+            failed.lock().unpoisoned().extend(ended);
         }
         Ok(())
     };

@@ -118,6 +118,9 @@ mod tests {
             &manifest("forerun-romfs", ""),
         );
         write("crates/formats/romfs/src/lib.rs", "//! A driver.\n");
+        for document in ["README.md", "docs/benchmarks.md"] {
+            write(document, "");
+        }
         let dependency = match imports_driver {
             true => "forerun-romfs = { path = \"../../formats/romfs\" }\n",
             false => "",

@@ -2,19 +2,38 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::{deny, features, packages, process, test_programs, tidy};
 
 /// Runs all of them, up to the first that fails.
 pub fn run(root: &Path) -> Result<()> {
-    step("packages", || packages::install(root))?;
+    step("packages", || packages::install_for_machine(root))?;
     step("format", || {
         each_workspace(root, |cargo| cargo.args(["fmt", "--all", "--check"]))
     })?;
     step("tidy", || tidy::run(root))?;
+    thread::scope(|scope| {
+        // Other projects' programs are downloaded and built where the compiler leaves a core idle: each crate of
+        // the tree waits for those that it depends on.
+        let beside = scope.spawn(|| {
+            step("tools", || packages::install_for_tree(root))?;
+            step("licences", || deny::run(root))
+        });
+        let checked = check(root);
+        let beside = beside.join();
+        checked.and(beside.unwrap_or_else(|_| bail!("a thread that installs tools panicked")))
+    })?;
+    // Last and without another word after it, so that the output ends with the tests' own results.
+    println!("==> tests");
+    test_programs::run(root).context("tests")
+}
+
+/// Has the compiler check the tree.
+fn check(root: &Path) -> Result<()> {
     step("lints", || {
         each_workspace(root, |cargo| {
             // The fuzz targets are only looked at: libFuzzer, in C++, is not built for that.
@@ -27,17 +46,13 @@ pub fn run(root: &Path) -> Result<()> {
         features::check(root)?;
         features::check_shared(root)
     })?;
-    step("licences", || deny::run(root))?;
     step("documentation", || {
         let mut doc = process::cargo(root);
         doc.env("RUSTDOCFLAGS", "-D warnings");
         // With the features of the lints, whose check of other crates it uses.
         doc.args(["doc", "--locked", "--workspace", "--all-features"]);
         process::run(doc.args(["--no-deps", "--quiet"]))
-    })?;
-    // Last and without another word after it, so that the output ends with the tests' own results.
-    println!("==> tests");
-    test_programs::run(root).context("tests")
+    })
 }
 
 /// Runs cargo for the main workspace, and for `fuzz/`, which is a workspace of its own. Both build in one

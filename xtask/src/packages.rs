@@ -23,10 +23,21 @@ const CONSENT: &str = "FORERUN_INSTALL";
 /// digests of all it depends on in the lock file that it brings along.
 const OBJECT_STORE: &[&str] = &["s3s-fs", "--version", "=0.14.1", "--features", "binary"];
 
-/// Installs all of it. The guest's kernel is fetched only in CI: it is 100 MB, and only few tests use it.
+/// Installs all of it.
 pub fn install(root: &Path) -> Result<()> {
+    install_for_machine(root)?;
+    install_for_tree(root)
+}
+
+/// Installs Debian packages, with the consent of the user.
+pub fn install_for_machine(root: &Path) -> Result<()> {
     install_missing(root)?;
-    open_fuse_to_users()?;
+    open_fuse_to_users()
+}
+
+/// Installs into `target/tools` what changes nothing on the machine. The guest's kernel is fetched only in CI: it is
+/// 100 MB, and only few tests use it.
+pub fn install_for_tree(root: &Path) -> Result<()> {
     install_object_store(root)?;
     install_python_packages(root)?;
     match require::in_ci() {

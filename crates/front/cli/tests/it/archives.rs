@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use forerun_testkit::{TempDir, require, temp_dir};
+use forerun_testkit::{TempDir, memory_dir, require};
 
 use crate::common::{Ran, command, ran};
 
@@ -22,7 +22,7 @@ struct Place(TempDir);
 impl Place {
     /// Makes the archive and compresses it with `program`. Returns nothing if it is not installed.
     fn new(program: &str) -> Option<Self> {
-        let place = Self(temp_dir("archives"));
+        let place = Self(memory_dir("archives", 2 << 30));
         let tree = place.path().join("tree");
         fs::create_dir_all(tree.join("dir/below")).unwrap();
         for number in 0..3000 {

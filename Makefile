@@ -48,9 +48,10 @@ help:
 	@echo '                 COMPAT=1: links with the names of other programs, see docs/compat.md'
 	@echo 'make install-c   the library for C: shared, static, header, pkg-config file'
 
-# Without link-time optimisation: a newcomer waits for two thirds of the time.
+# Without link-time optimisation: a newcomer waits for two thirds of the time. Nor with the snapshotter, whose
+# gRPC takes another tenth.
 demo:
-	$(CARGO) build --release --locked --package forerun-cli --bin forerun
+	$(CARGO) build --release --locked --package forerun-cli --bin forerun --no-default-features --features measure
 	$(TARGET)/release/forerun demo
 
 # Not `cargo xtask ci`, which does the same: with the features of the whole workspace, what xtask is built

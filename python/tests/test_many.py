@@ -68,25 +68,6 @@ def test_blocks_larger_than_the_cache_are_decoded_once(small_files):
     assert stats["repeated_decodes"] == 0 and stats["decodes"] > 100, stats
 
 
-def test_an_iterator_in_order_is_woken_for_the_next_file_only(small_files):
-    """Files are read in another order than they are taken in: most of them are not what the iterator waits for."""
-    _, path = small_files
-    names = random.Random(5).sample([f"{n:04}" for n in range(3000)], 3000)
-
-    def waits():
-        lines = open("/proc/thread-self/status").read().splitlines()
-        return int(next(line for line in lines if line.startswith("voluntary")).split()[1])
-
-    with forerun.open(path) as image:
-        before, start = waits(), time.monotonic()
-        assert sum(1 for _ in image.read_many(names, workers=1)) == 3000
-        waited = waits() - before
-        # An iterator that is woken for each block waits about as often as blocks are decoded. It looks for signals
-        # every 50 ms.
-        most = image.stats()["decodes"] / 2 + 20 * (time.monotonic() - start)
-        assert waited < most
-
-
 def test_memory_is_bounded(tmp_path):
     (tmp_path / "d").mkdir()
     for n in range(64):

@@ -10,6 +10,7 @@
 //! - A process that was forked shares no thread with its parent. What it finds open, it opens anew (`handle.rs`),
 //!   and it never drops what the parent's threads work with.
 
+mod at_exit;
 mod contents;
 mod entries;
 mod errors;

@@ -8,6 +8,8 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::types::{PyAnyMethods, PyBytes, PyBytesMethods};
 use pyo3::{Bound, Py, PyAny, PyErr, PyResult, Python};
 
+use crate::at_exit::{self, Call};
+
 /// A binary file object that can seek. Reads take turns: the object has one position.
 pub struct FileObject {
     object: Py<PyAny>,
@@ -19,6 +21,7 @@ pub struct FileObject {
 impl FileObject {
     /// Takes a file object, and asks for its length.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        at_exit::register(object.py())?;
         let len = object.call_method1("seek", (0, 2))?;
         // Raw files return the position, others may return nothing.
         let len = match len.is_none() {
@@ -61,8 +64,10 @@ impl ReadAt for FileObject {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let _turn = self.turn.lock().unpoisoned();
-        // At the end of the interpreter there is no object left to read from.
-        let read = Python::try_attach(|py| self.read(py, offset, out).map_err(failed));
+        let read = Call::begin().and_then(|_call| {
+            // At the end of the interpreter there is no object left to read from.
+            Python::try_attach(|py| self.read(py, offset, out).map_err(failed))
+        });
         read.unwrap_or_else(|| Err(io::Error::other("the interpreter has ended")))
     }
 }

@@ -1,7 +1,8 @@
 //! Container images whose layers have tables of contents: parts of them are fetched when they are wanted.
 
+mod on_disk;
+
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use forerun::cache::Digest;
@@ -96,11 +97,10 @@ impl Stored {
     fn push(&self, tag: &str, layers: &[IndexedArchive], has_annotations: bool) -> String {
         let descriptors = layers.iter().zip(0..).map(|(layer, number)| {
             fs::write(self.place.path(&format!("{number}.blob")), &layer.blob).unwrap();
-            let annotations = layer.annotations.iter().filter(|_| has_annotations);
-            let annotations = annotations
-                .cloned()
-                .map(|(name, value)| (name, value.into()));
-            let annotations: serde_json::Map<String, Value> = annotations.collect();
+            let annotations = match has_annotations {
+                true => annotations_of(layer),
+                false => json!({}),
+            };
             json!({"mediaType": layer.media_type, "annotations": annotations})
         });
         let descriptors: Vec<Value> = descriptors.collect();
@@ -134,6 +134,13 @@ impl Stored {
         let (fetched, again) = (sum("fetched_bytes"), sum("refetched_bytes"));
         (ran.text().to_string(), fetched, again)
     }
+}
+
+/// Returns the annotations of a layer as its descriptor has them.
+fn annotations_of(layer: &IndexedArchive) -> Value {
+    let annotations = layer.annotations.iter().cloned();
+    let annotations = annotations.map(|(name, value)| (name, Value::from(value)));
+    Value::Object(annotations.collect())
 }
 
 /// Makes an archive with a table of a plain one.
@@ -310,83 +317,6 @@ fn the_part_before_the_landmark_is_fetched_ahead() {
     };
     forerun_testkit::eventually("the part before the landmark", || here() >= before);
     place.run(&["umount", "mnt"]).ok();
-}
-
-/// Writes an OCI image layout of layers.
-fn write_layout(dir: &Path, layers: &[IndexedArchive]) {
-    let blobs = dir.join("blobs/sha256");
-    fs::create_dir_all(&blobs).unwrap();
-    let blob = |bytes: &[u8], kind: &str| {
-        let digest = Digest::of(bytes);
-        fs::write(blobs.join(digest.hex()), bytes).unwrap();
-        json!({"mediaType": kind, "digest": digest.to_string(), "size": bytes.len()})
-    };
-    let layers: Vec<Value> = layers
-        .iter()
-        .map(|layer| {
-            let mut entry = blob(&layer.blob, layer.media_type);
-            let annotations = layer.annotations.iter().cloned();
-            entry["annotations"] = annotations
-                .map(|(name, value)| (name, Value::from(value)))
-                .collect::<serde_json::Map<_, _>>()
-                .into();
-            entry
-        })
-        .collect();
-    let config = blob(b"{}", "application/vnd.oci.image.config.v1+json");
-    let manifest = json!({"schemaVersion": 2, "config": config, "layers": layers}).to_string();
-    let manifest = blob(
-        manifest.as_bytes(),
-        "application/vnd.oci.image.manifest.v1+json",
-    );
-    let index = json!({"schemaVersion": 2, "manifests": [manifest]}).to_string();
-    fs::write(dir.join("index.json"), index).unwrap();
-    fs::write(
-        dir.join("oci-layout"),
-        "{\"imageLayoutVersion\": \"1.0.0\"}",
-    )
-    .unwrap();
-}
-
-#[test]
-fn layers_on_disk_are_read_by_their_tables() {
-    let Some(stored) = Stored::new() else {
-        return;
-    };
-    let place = &stored.place;
-    for (tag, make) in forms() {
-        let mut layers = stored.indexed(make);
-        write_layout(&place.path(tag), &layers);
-        let packed = Command::new("tar")
-            .args(["-C", tag, "-cf", &format!("{tag}.tar"), "."])
-            .current_dir(place.path("."))
-            .status();
-        assert!(packed.unwrap().success());
-        for name in [
-            format!("oci-layout:{tag}"),
-            format!("oci-archive:{tag}.tar"),
-        ] {
-            let same = place.run(&["diff", &name, "unpacked/rootfs"]);
-            assert_eq!((same.code, same.text()), (Some(0), ""), "{name}");
-            let info = place.run(&["info", "--json", &name]).ok().json();
-            let described = info["details"]["lowest first"].as_str().unwrap();
-            let by_table = described.matches("each part verified by its table of contents");
-            assert_eq!(by_table.count(), 2, "{described}");
-        }
-        // A byte of another file is wrong: of what is read, nothing is. Read as a whole, the layer would be refused.
-        let digest = Digest::of(&layers[0].blob);
-        let at = layers[0].data_len / 2;
-        layers[0].blob[at] ^= 4;
-        let blob = place.path(tag).join("blobs/sha256").join(digest.hex());
-        fs::write(blob, &layers[0].blob).unwrap();
-        let name = format!("oci-layout:{tag}");
-        let verified = ["cat", "--require-verified", &name, "/bin/a"];
-        assert_eq!(place.run(&verified).ok().stdout.len(), 20_000, "{tag}");
-        let checked = place.run(&["check", &name]);
-        assert_eq!(checked.code, Some(1), "{tag}: {}", checked.stderr);
-        let said = format!("{}{}", checked.text(), checked.stderr);
-        assert!(said.contains(&format!("layer {digest}")), "{said}");
-    }
 }
 
 #[test]

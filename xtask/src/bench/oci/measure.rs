@@ -1,13 +1,13 @@
 //! One run of one piece of work.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use forerun_measure::caches::drop_all;
-use forerun_measure::mount::{Access, Mounted, Other};
+use forerun_measure::mount::{Access, Mount, Mounted, Other};
 use forerun_measure::process::remove;
 use forerun_measure::programs::{find_program, has_filesystem};
 use forerun_measure::run::{Run, list, timed, watched};
@@ -76,14 +76,7 @@ fn first(inputs: &OciInputs, row: OciRow, form: LayerForm) -> Result<Run> {
     let mounted = Mounted::with_arguments(&inputs.forerun, &address, Access::ROOT, &arguments)?;
     let found = interpreter::run(&mounted.path(), &[], COMMAND)?;
     let seconds = start.elapsed().as_secs_f64();
-    let peak = Some(mounted.peak()?);
-    Ok(Run {
-        seconds,
-        counters: mounted.finish()?,
-        peak,
-        made: None,
-        found,
-    })
+    ended(Mount::Forerun(mounted), seconds, found)
 }
 
 /// Copies an image through the link. The command is then run where the image was made: to unpack it is not measured.
@@ -112,88 +105,57 @@ fn random(inputs: &OciInputs, contender: OciContender) -> Result<Run> {
     let (archive, cache) = (inputs.archive(), inputs.dir.join("archive-cache"));
     let index = inputs.dir.join("ratarmount-index");
     let of_index = format!("--index-file={}", index.display());
-    let ratarmount = || {
-        let arguments = [OsStr::new("-f"), OsStr::new(&of_index), archive.as_os_str()];
-        Other::daemon("ratarmount", &arguments)
+    let mount = || match contender {
+        OciContender::Ratarmount => {
+            let arguments = [OsStr::new("-f"), OsStr::new(&of_index), archive.as_os_str()];
+            Other::daemon("ratarmount", &arguments).map(Mount::Other)
+        }
+        _ => {
+            let arguments = [OsStr::new("--cache-dir"), cache.as_os_str()];
+            Mounted::with_arguments(&inputs.forerun, &archive, Access::ROOT, &arguments)
+                .map(Mount::Forerun)
+        }
     };
-    let forerun = || {
-        let arguments = [OsStr::new("--cache-dir"), cache.as_os_str()];
-        Mounted::with_arguments(&inputs.forerun, &archive, Access::ROOT, &arguments)
-    };
-    let read = |point: &Path| own(&["random"], &point.join("file"));
     // The first mount makes the index.
     let is_made = match contender {
         OciContender::Ratarmount => index.exists(),
         _ => cache.exists(),
     };
     if !is_made {
-        match contender {
-            OciContender::Ratarmount => ratarmount()?.finish()?,
-            _ => drop(forerun()?.finish()?),
-        }
+        mount()?.finish()?;
     }
     drop_all()?;
     process::output(Command::new(&inputs.forerun).arg("--version"))?;
     let start = Instant::now();
-    if contender == OciContender::Ratarmount {
-        let mounted = ratarmount()?;
-        let found = read(&mounted.path())?;
-        let seconds = start.elapsed().as_secs_f64();
-        let peak = mounted.peak();
-        mounted.finish()?;
-        return Ok(Run {
-            seconds,
-            peak,
-            found,
-            ..Run::default()
-        });
-    }
-    let mounted = forerun()?;
-    let found = read(&mounted.path())?;
-    let seconds = start.elapsed().as_secs_f64();
-    let peak = Some(mounted.peak()?);
-    Ok(Run {
-        seconds,
-        counters: mounted.finish()?,
-        peak,
-        made: None,
-        found,
-    })
+    let mounted = mount()?;
+    let found = own(&["random"], &mounted.path().join("file"))?;
+    ended(mounted, start.elapsed().as_secs_f64(), found)
 }
 
 /// Lists the merged layers twice, and measures the second time.
 fn listing(inputs: &OciInputs, contender: OciContender) -> Result<Run> {
-    let again = |point: &Path| {
-        list(point)?;
-        timed(|| list(point))
+    let mounted = match contender {
+        OciContender::Overlayfs => {
+            let layers = [2, 1, 0].map(|number| inputs.layer("many", number));
+            Mount::Other(Other::overlay(&layers)?)
+        }
+        _ => {
+            let layout = inputs.layout("many");
+            let name = PathBuf::from(format!("oci-layout:{}:{TAG}", layout.display()));
+            let cache = inputs.dir.join("list-cache");
+            let arguments = [OsStr::new("--cache-dir"), cache.as_os_str()];
+            let forerun = &inputs.forerun;
+            Mount::Forerun(Mounted::with_arguments(
+                forerun,
+                &name,
+                Access::ROOT,
+                &arguments,
+            )?)
+        }
     };
-    if contender == OciContender::Overlayfs {
-        let layers = [2, 1, 0].map(|number| inputs.layer("many", number));
-        let mounted = Other::overlay(&layers)?;
-        let (seconds, found) = again(&mounted.path())?;
-        mounted.finish()?;
-        return Ok(Run {
-            seconds,
-            found,
-            ..Run::default()
-        });
-    }
-    let name = PathBuf::from(format!(
-        "oci-layout:{}:{TAG}",
-        inputs.layout("many").display()
-    ));
-    let cache = inputs.dir.join("list-cache");
-    let arguments = [OsStr::new("--cache-dir"), cache.as_os_str()];
-    let mounted = Mounted::with_arguments(&inputs.forerun, &name, Access::ROOT, &arguments)?;
-    let (seconds, found) = again(&mounted.path())?;
-    let peak = Some(mounted.peak()?);
-    Ok(Run {
-        seconds,
-        counters: mounted.finish()?,
-        peak,
-        made: None,
-        found,
-    })
+    list(&mounted.path())?;
+    let (seconds, found) = timed(|| list(&mounted.path()))?;
+    ended(mounted, seconds, found)
 }
 
 /// Converts the image of many files.
@@ -235,5 +197,17 @@ fn convert(inputs: &OciInputs, contender: OciContender) -> Result<Run> {
         made: Some(out.metadata()?.len()),
         found: format!("{} names", said.lines().count()),
         ..run
+    })
+}
+
+/// Unmounts, and returns the run with its counters and the most memory that the server had.
+fn ended(mounted: Mount, seconds: f64, found: String) -> Result<Run> {
+    let (counters, peak) = mounted.finish()?;
+    Ok(Run {
+        seconds,
+        counters,
+        peak,
+        made: None,
+        found,
     })
 }

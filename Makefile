@@ -48,8 +48,8 @@ help:
 	@echo '                 COMPAT=1: links with the names of other programs, see docs/compat.md'
 	@echo 'make install-c   the library for C: shared, static, header, pkg-config file'
 
-# Without link-time optimisation: a newcomer waits for two thirds of the time. Nor with the snapshotter, whose
-# gRPC takes another tenth.
+# Without link-time optimisation: a newcomer waits for two thirds of the time. The snapshotter, which brings gRPC, is
+# not shown.
 demo:
 	$(CARGO) build --release --locked --package forerun-cli --bin forerun --no-default-features --features measure
 	$(TARGET)/release/forerun demo

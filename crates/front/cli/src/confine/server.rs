@@ -27,7 +27,7 @@ pub fn for_server(name: &Path, options: &RemoteOptions, mut sandbox: Sandbox) ->
         sandbox = sandbox.sockets(Sockets::New);
     }
     for path in options.reads() {
-        // Those of the user who has become root.
+        // With sudo, the credentials are still in files of the user that called it.
         sandbox = sandbox.read(path).keep(Capabilities::DAC_READ_SEARCH);
     }
     let is_in_registry = name.to_str().is_some_and(|name| name.starts_with("oci:"));

@@ -11,8 +11,8 @@ const FIRST: u64 = 2;
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
     pub root: NodeId,
-    /// The user who mounts. The owners that the image names mean nothing here, and in a user namespace they have no
-    /// numbers.
+    /// The user of the process that mounts. The owners that the image names mean nothing here, and in a user
+    /// namespace they have no numbers.
     pub uid: u32,
     pub gid: u32,
     pub block_size: u32,

@@ -10,7 +10,7 @@ use forerun_testkit::{TempDir, require, temp_dir};
 /// The program under test.
 pub const RUNTIME: &str = env!("CARGO_BIN_EXE_forerun-runtime");
 
-/// The ways to mount, each with the user who uses it: root, or one without any right.
+/// The ways to mount, and whether root mounts or a user without any right.
 pub const WAYS: [(&str, bool); 4] = [
     ("direct", true),
     ("namespace", true),

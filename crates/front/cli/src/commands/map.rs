@@ -18,7 +18,7 @@ use crate::size::{counted, human};
 
 /// Show what each part of an image holds: metadata, data, free space, and what directories take
 ///
-/// Only metadata is read. Of a block with pieces of several files each file has its share. \"other\" is what
+/// Only metadata is read. Of a block with pieces of several files each file has its share. The part "other" is what
 /// the format's driver does not name: padding, mostly, and what upper layers hide of lower ones. Shared is what several
 /// files have in the same place. Of an image at a server the chunks with metadata are fetched, and no others unless --fetch-ahead
 /// says so; layers of a container image that have neither a table of contents nor an index come as a whole.

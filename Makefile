@@ -23,10 +23,17 @@ LITE := $(TARGET)/$(MUSL)/lite/forerun
 # The runtime of AppImages, and the most that it may have: each AppImage has a copy.
 RUNTIME := $(TARGET)/$(MUSL)/runtime/forerun-runtime
 RUNTIME_MAX := 1500000
+# No program has in it where it was built: each place gets a name that is the same on all machines, in Rust and in the C libraries
+# of codecs. `make reproducible` compares builds in two places.
+CARGO_DIR := $(or $(CARGO_HOME),$(HOME)/.cargo)
+PLACES := $(CURDIR)=/usr/src/forerun $(abspath $(TARGET))=/usr/src/forerun/target $(CARGO_DIR)=/usr/src/cargo
+REMAPPED := $(strip $(RUSTFLAGS) $(PLACES:%=--remap-path-prefix=%))
+C_PLACES = CFLAGS='$(strip $(CFLAGS) $(PLACES:%=-ffile-prefix-map=%))'
+PLACELESS = $(C_PLACES) RUSTFLAGS='$(REMAPPED)'
 LIBDIR ?= $(PREFIX)/lib
 VERSION = $(shell $(FORERUN) --version | cut -d ' ' -f 2)
 
-.PHONY: help demo test test-guest bench fuzz packages python release runtime static lite deb rpm tarball publish-check install install-c uninstall clean
+.PHONY: help demo test test-guest bench fuzz packages python release runtime static lite deb rpm tarball reproducible publish-check install install-c uninstall clean
 
 help:
 	@echo 'make demo        build, then measure five systems: the legacy way against ours'
@@ -42,6 +49,7 @@ help:
 	@echo 'make lite        the same without the network, in $(LITE)-lite'
 	@echo 'make deb         packages for Debian, make rpm for Fedora and its relatives, make tarball for others, in $(TARGET)/packages;'
 	@echo '                 FORERUN=$(STATIC): with that program'
+	@echo 'make reproducible   two builds in different places are the same: WHAT="$(WHAT)"'
 	@echo 'make publish-check  the public crates can be published'
 	@echo 'make install     program, man pages, completions, mount helper; PREFIX=$(PREFIX)'
 	@echo '                 DEBUG=1: debug information too, in a file of its own'
@@ -76,7 +84,7 @@ packages:
 # The packages of Python are those of the tests, maturin among them. A wheel that is larger than users expect fails.
 python: packages
 	rm -f $(TARGET)/wheels/*
-	cd python && $(CURDIR)/target/tools/python/bin/maturin build --profile dist --locked --strip \
+	cd python && $(PLACELESS) $(CURDIR)/target/tools/python/bin/maturin build --profile dist --locked --strip \
 	  --out $(abspath $(TARGET))/wheels
 	cd python && $(CURDIR)/target/tools/python/bin/maturin sdist --out $(abspath $(TARGET))/wheels
 	@for wheel in $(TARGET)/wheels/*.whl; do \
@@ -88,26 +96,21 @@ python: packages
 $(FORERUN):
 	$(MAKE) release
 
-# The static programs do not have the place in them where they were built.
-CARGO_DIR := $(or $(CARGO_HOME),$(HOME)/.cargo)
-PLACES := $(CURDIR)=/usr/src/forerun $(CARGO_DIR)=/usr/src/cargo
-REMAPPED := $(PLACES:%=--remap-path-prefix=%)
-C_PLACES = CFLAGS='$(CFLAGS) $(PLACES:%=-ffile-prefix-map=%)'
-
 # Debuggers and backtraces find the debug information beside the program, in .debug.
 release:
-	$(CARGO) build --profile dist --locked --package forerun-cli --bin forerun
+	$(PLACELESS) $(CARGO) build --profile dist --locked --package forerun-cli --bin forerun
 	install -d $(DIST)/stripped/.debug
 	objcopy --only-keep-debug $(DIST)/forerun $(DIST)/stripped/.debug/forerun.debug
 	objcopy --strip-all --add-gnu-debuglink=$(DIST)/stripped/.debug/forerun.debug \
 	  $(DIST)/forerun $(FORERUN)
 
-BUILD_STATIC = CC_$(subst -,_,$(MUSL))=musl-gcc $(C_PLACES) \
-  RUSTFLAGS='-C link-arg=-Wl,-z,pack-relative-relocs $(REMAPPED)' \
-  $(CARGO) build --locked --package forerun-cli --bin forerun --target $(MUSL) --no-default-features
-
 # Debian: rustup target add, and the package musl-tools for the C libraries of codecs. Relocations are packed, which saves a
-# megabyte. The snapshotter, which brings gRPC, is left out.
+# megabyte.
+TO_MUSL = CC_$(subst -,_,$(MUSL))=musl-gcc $(C_PLACES) RUSTFLAGS='-C link-arg=-Wl,-z,pack-relative-relocs $(REMAPPED)' \
+  $(CARGO) build --locked --target $(MUSL)
+BUILD_STATIC = $(TO_MUSL) --package forerun-cli --bin forerun --no-default-features
+
+# The snapshotter, which brings gRPC, is left out.
 static:
 	$(BUILD_STATIC) --profile static --features measure
 
@@ -120,12 +123,16 @@ lite:
 publish-check:
 	$(CARGO) publish --workspace --dry-run --locked
 
-# Debian: rustup target add, and the package musl-tools.
 runtime:
-	CC_$(subst -,_,$(MUSL))=musl-gcc RUSTFLAGS='-C link-arg=-Wl,-z,pack-relative-relocs' \
-	  $(CARGO) build --profile runtime --locked --package forerun-runtime --target $(MUSL)
+	$(TO_MUSL) --profile runtime --package forerun-runtime
 	@size=$$(stat -c %s $(RUNTIME)); echo "$(RUNTIME): $$size bytes"; \
 	[ $$size -le $(RUNTIME_MAX) ] || { echo 'larger than $(RUNTIME_MAX) bytes'; exit 1; }
+
+# Builds the last commit twice, in directories, with homes of cargo and under umasks that differ, and compares. WHAT names targets:
+# release, static, lite, runtime, deb, rpm and tarball.
+WHAT ?= runtime deb
+reproducible:
+	packaging/reproducible.sh $(WHAT)
 
 deb: $(FORERUN)
 	packaging/deb.sh $(FORERUN) $(TARGET)/packages
@@ -138,7 +145,7 @@ tarball: $(FORERUN)
 	rm -rf $(TARGET)/packages/tree
 	$(MAKE) --silent install FORERUN=$(FORERUN) DESTDIR=$(TARGET)/packages/tree PREFIX=/ HELPERDIR=/sbin COMPAT=1
 	rm -r $(TARGET)/packages/tree/sbin
-	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$$(git log -1 --format=%ct) \
+	tar --sort=name --mode=u=rwX,go=rX --owner=0 --group=0 --numeric-owner --mtime=@$$(git log -1 --format=%ct) \
 	  -C $(TARGET)/packages/tree -czf $(TARGET)/packages/forerun-$(VERSION)-$(shell uname -m).tar.gz .
 	rm -rf $(TARGET)/packages/tree
 
@@ -205,7 +212,7 @@ uninstall:
 # The library for C, without debug information, which takes half a gigabyte. Programs find the shared one by the name that it
 # has in it.
 install-c:
-	$(CARGO) build --profile dist --locked --package forerun-c
+	$(PLACELESS) $(CARGO) build --profile dist --locked --package forerun-c
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
 	objcopy --strip-unneeded $(DIST)/libforerun_c.so $(DESTDIR)$(PREFIX)/lib/libforerun.so.0
 	chmod 755 $(DESTDIR)$(PREFIX)/lib/libforerun.so.0

@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -22,12 +23,9 @@ pub fn program_in(root: &Path, dir: &Path, program: Option<&Path>) -> Result<Pat
     Ok(copy)
 }
 
+/// Builds by `make`, whose flags are those of the program that users install: a build with others would throw this one away.
 fn build(root: &Path) -> Result<PathBuf> {
-    let mut build = process::cargo(root);
-    build.args(["build", "--profile", "dist", "--locked"]);
-    build.args(["--package", "forerun-cli"]);
-    build.args(["--bin", "forerun"]);
-    process::run(&mut build)?;
+    process::run(Command::new("make").arg("release").current_dir(root))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    Ok(target.join("dist/forerun"))
+    Ok(target.join("dist/stripped/forerun"))
 }

@@ -2,19 +2,20 @@
 //!
 //! Each directory is opened beneath the one that the user chose, without following links. So an image with a link and
 //! a directory of one name leads to nowhere else, and neither do links that were there before. Files belong to the
-//! user, without set-user-id bits; devices are left out.
+//! user, without set-user-id bits; devices are left out. Of extended attributes those of users are set: others give rights, or
+//! take rights to set.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use forerun_io::open_beneath;
 use forerun_vfs::{FileSystem, FileType, Limits, Metadata, NodeId, Timestamp, Walk, WalkEntry};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 
 use crate::contents::Contents;
@@ -28,6 +29,7 @@ const MAX_LINKED: usize = 1 << 16;
 
 /// A directory that is complete when the walk leaves it.
 struct Open {
+    node: NodeId,
     path: Vec<u8>,
     metadata: Metadata,
 }
@@ -95,6 +97,7 @@ impl<'e> Extraction<'e> {
                 .is_none_or(|wanted| pattern::matches(wanted.as_bytes(), &entry.path));
             if metadata.is_dir() {
                 self.open.push(Open {
+                    node: entry.node,
                     path: entry.path.clone(),
                     metadata: metadata.clone(),
                 });
@@ -197,12 +200,39 @@ impl<'e> Extraction<'e> {
                 .map_err(|error| Failure::io(&path.display().to_string(), &error))?;
             at = at.saturating_add(forerun_io::u64_from(piece.len()));
         }
+        self.set_attributes(&file, node, path)?;
         rustix::fs::fchmod(&file, mode(metadata)).map_err(failed)?;
         rustix::fs::futimens(&file, &times(metadata.mtime)).map_err(failed)?;
         if metadata.nlink > 1 && self.linked.len() < MAX_LINKED {
             self.linked.insert(node, path.to_path_buf());
         }
         Ok(())
+    }
+
+    /// Sets the extended attributes of users. Where the file system has none, the files do without.
+    fn set_attributes(
+        &self,
+        fd: impl AsFd + Copy,
+        node: NodeId,
+        path: &Path,
+    ) -> Result<(), Failure> {
+        let mut first_error = None;
+        let mut set = |name: &[u8], value: &[u8]| {
+            if first_error.is_some() || !name.starts_with(b"user.") {
+                return;
+            }
+            match rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()) {
+                Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                Err(error) => first_error = Some(error),
+            }
+        };
+        let read = self.contents.driver().xattrs(node, &mut set);
+        read.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        let failed = |error: Errno| {
+            let of = format!("{}: extended attributes", path.display());
+            Failure::io(&of, &error.into())
+        };
+        first_error.map_or(Ok(()), |error| Err(failed(error)))
     }
 
     /// Gives the directories that the walk has left their permissions and times. Before, they can be written to.
@@ -216,19 +246,27 @@ impl<'e> Extraction<'e> {
             if is_inside {
                 break;
             }
-            let Some(Open { path, metadata }) = self.open.pop() else {
+            let Some(Open {
+                node,
+                path,
+                metadata,
+            }) = self.open.pop()
+            else {
                 break;
             };
             let path = Path::new(OsStr::from_bytes(&path));
             let opened = open_beneath(&self.root, path, OFlags::RDONLY | OFlags::DIRECTORY);
-            let finished = match opened {
+            let failed = |error: Errno| Failure::io(&path.display().to_string(), &error.into());
+            let dir = match opened {
                 // Nothing matched there.
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
-                Err(error) => Err(error),
-                Ok(dir) => rustix::fs::fchmod(&dir, mode(&metadata))
-                    .and_then(|()| rustix::fs::futimens(&dir, &times(metadata.mtime))),
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+                opened => opened.map_err(failed)?,
             };
-            finished.map_err(|error| Failure::io(&path.display().to_string(), &error.into()))?;
+            // An earlier extraction may have made it read-only.
+            rustix::fs::fchmod(&dir, Mode::RWXU).map_err(failed)?;
+            self.set_attributes(&dir, node, path)?;
+            rustix::fs::fchmod(&dir, mode(&metadata)).map_err(failed)?;
+            rustix::fs::futimens(&dir, &times(metadata.mtime)).map_err(failed)?;
         }
         Ok(())
     }

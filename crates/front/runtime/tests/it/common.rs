@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use forerun_testkit::{TempDir, require, temp_dir};
+use rustix::fs::{XattrFlags, setxattr};
 
 /// The program under test.
 pub const RUNTIME: &str = env!("CARGO_BIN_EXE_forerun-runtime");
@@ -31,6 +32,9 @@ case "$1" in
   leave) sh -c 'read line < "$1"; md5sum < "$APPDIR/usr/bin/blob" > "$1.sum"' sh "$2" > /dev/null 2>&1 & ;;
 esac
 "#;
+
+/// The value of extended attributes in the tree: a capability, as the kernel wants it where the name is that.
+pub const ATTRIBUTE: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// An AppImage and the tree in it, in a directory where nothing else makes files.
 pub struct Fixture {
@@ -64,6 +68,13 @@ impl Fixture {
         symlink("usr/bin/blob", tree.join("link")).unwrap();
         for (name, mode) in [("AppRun", 0o755), ("usr/empty", 0o555)] {
             fs::set_permissions(tree.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        for (name, attribute) in [
+            ("x.desktop", "user.origin"),
+            ("usr/empty", "user.origin"),
+            ("AppRun", "security.capability"),
+        ] {
+            setxattr(tree.join(name), attribute, &ATTRIBUTE, XattrFlags::empty()).unwrap();
         }
         let payload = at("payload");
         let made = Command::new(mksquashfs)

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Fixture, errors, text};
+use rustix::fs::getxattr;
+
+use crate::common::{ATTRIBUTE, Fixture, errors, text};
 
 /// Fails if two trees differ in names, contents, permissions, times or links.
 fn same(a: &Path, b: &Path) {
@@ -45,6 +47,20 @@ fn the_tree_is_extracted_whole_and_again() {
         assert!(text(&output).contains("squashfs-root/usr/bin/zeros\n"));
         same(&fixture.tree, &root);
     }
+    let attribute = |name: &str, attribute: &str| {
+        let mut value = [0; 64];
+        let len = getxattr(root.join(name), attribute, &mut value).ok()?;
+        Some(value[..len].to_vec())
+    };
+    for name in ["x.desktop", "usr/empty"] {
+        assert_eq!(
+            attribute(name, "user.origin"),
+            Some(ATTRIBUTE.to_vec()),
+            "{name}"
+        );
+    }
+    // It gives rights.
+    assert_eq!(attribute("AppRun", "security.capability"), None);
     for (pattern, expected) in [
         ("*.desktop", &["x.desktop"][..]),
         (

@@ -21,7 +21,7 @@ STATIC := $(TARGET)/$(MUSL)/static/forerun
 # The same for local images only.
 LITE := $(TARGET)/$(MUSL)/lite/forerun
 # The runtime of AppImages, and the most that it may have: each AppImage has a copy.
-RUNTIME := $(TARGET)/$(MUSL)/runtime/forerun-runtime
+RUNTIME := $(TARGET)/$(MUSL)/runtime/appimage/forerun-runtime
 RUNTIME_MAX := 1500000
 # No program has in it where it was built: each place gets a name that is the same on all machines, in Rust and in the C libraries
 # of codecs. `make reproducible` compares builds in two places.
@@ -33,7 +33,7 @@ PLACELESS = $(C_PLACES) RUSTFLAGS='$(REMAPPED)'
 LIBDIR ?= $(PREFIX)/lib
 VERSION = $(shell $(FORERUN) --version | cut -d ' ' -f 2)
 
-.PHONY: help demo test test-guest bench fuzz packages python release runtime static lite deb rpm tarball reproducible publish-check install install-c uninstall clean
+.PHONY: check-aarch64 help demo test test-guest bench fuzz packages python release runtime static lite deb rpm tarball sbom reproducible publish-check install install-c uninstall clean
 
 help:
 	@echo 'make demo        build, then measure five systems: the legacy way against ours'
@@ -49,6 +49,8 @@ help:
 	@echo 'make lite        the same without the network, in $(LITE)-lite'
 	@echo 'make deb         packages for Debian, make rpm for Fedora and its relatives, make tarball for others, in $(TARGET)/packages;'
 	@echo '                 FORERUN=$(STATIC): with that program'
+	@echo 'make sbom        what the program consists of, as CycloneDX, in $(SBOM)'
+	@echo 'make check-aarch64  the crates build for aarch64, and parsers and codecs run in an emulator'
 	@echo 'make reproducible   two builds in different places are the same: WHAT="$(WHAT)"'
 	@echo 'make publish-check  the public crates can be published'
 	@echo 'make install     program, man pages, completions, mount helper; PREFIX=$(PREFIX)'
@@ -106,25 +108,44 @@ release:
 
 # Debian: rustup target add, and the package musl-tools for the C libraries of codecs. Relocations are packed, which saves a
 # megabyte.
-TO_MUSL = CC_$(subst -,_,$(MUSL))=musl-gcc $(C_PLACES) RUSTFLAGS='-C link-arg=-Wl,-z,pack-relative-relocs $(REMAPPED)' \
+TO_MUSL = CC_$(subst -,_,$(MUSL))=musl-gcc $(C_PLACES) RUSTFLAGS='-C link-arg=-Wl,-z,pack-relative-relocs $(1) $(REMAPPED)' \
   $(CARGO) build --locked --target $(MUSL)
 BUILD_STATIC = $(TO_MUSL) --package forerun-cli --bin forerun --no-default-features
+# A panic ends forerun-lite and the runtime, so nothing unwinds there. Flags of the compiler do not leave out the tables of the standard library.
+NO_UNWINDING = -C link-arg=-Wl,-T,$(CURDIR)/packaging/no-unwinding.ld
 
 # The snapshotter, which brings gRPC, is left out.
 static:
-	$(BUILD_STATIC) --profile static --features measure
+	$(call BUILD_STATIC) --profile static --features measure
 
 lite:
-	$(BUILD_STATIC) --profile lite
+	$(call BUILD_STATIC,$(NO_UNWINDING)) --profile lite
 	ln -f $(LITE) $(LITE)-lite
 	@echo "$(LITE)-lite: $$(stat -c %s $(LITE)-lite) bytes"
+
+# Debian: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-user-static; rustup target add. The skipped tests ask the kernel about mounts and its
+# page cache, and get other answers in the emulator.
+AARCH64 := aarch64-unknown-linux-gnu
+ON_AARCH64 = CC_$(subst -,_,$(AARCH64))=aarch64-linux-gnu-gcc CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+  CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER='qemu-aarch64-static -L /usr/aarch64-linux-gnu' $(CARGO)
+check-aarch64:
+	$(ON_AARCH64) check --locked --target $(AARCH64) --package forerun-cli --package forerun-c --package forerun-runtime
+	$(ON_AARCH64) test --locked --target $(AARCH64) --lib --no-fail-fast --package forerun-codec --package forerun-cramfs --package forerun-io \
+	  --package forerun-romfs --package forerun-squashfs --package forerun-vfs -- \
+	  --skip file::tests::what_is_in_memory_is_taken_from_there --skip mountpoint::tests
 
 # Packs each public crate, and builds it from its package.
 publish-check:
 	$(CARGO) publish --workspace --dry-run --locked
 
+# Tools for AppImages write updates, signatures and digests into sections of these lengths, which are empty here.
+SECTIONS := .upd_info=1024 .sha256_sig=1024 .sig_key=8192 .digest_md5=16
 runtime:
-	$(TO_MUSL) --profile runtime --package forerun-runtime
+	$(call TO_MUSL,$(NO_UNWINDING)) --profile runtime --package forerun-runtime
+	install -d $(dir $(RUNTIME))
+	for section in $(SECTIONS); do head -c $${section#*=} /dev/zero >$(dir $(RUNTIME))$${section%=*}; done
+	objcopy $(foreach section,$(SECTIONS),--add-section $(firstword $(subst =, ,$(section)))=$(dir $(RUNTIME))$(firstword $(subst =, ,$(section)))) \
+	  $(dir $(RUNTIME))../forerun-runtime $(RUNTIME)
 	@size=$$(stat -c %s $(RUNTIME)); echo "$(RUNTIME): $$size bytes"; \
 	[ $$size -le $(RUNTIME_MAX) ] || { echo 'larger than $(RUNTIME_MAX) bytes'; exit 1; }
 
@@ -133,6 +154,16 @@ runtime:
 WHAT ?= runtime deb
 reproducible:
 	packaging/reproducible.sh $(WHAT)
+
+# What the program and the runtime consist of, for programs that look for vulnerable libraries. The features are those that the program has.
+SBOM ?= $(TARGET)/packages
+FEATURES_OF = $$(if $(FORERUN) help snapshotter >/dev/null 2>&1; then :; else echo --no-default-features; \
+  if $(FORERUN) help bench >/dev/null 2>&1; then echo --features measure; fi; fi; \
+  readelf -d $(FORERUN) | grep -q NEEDED || echo --target $(MUSL))
+sbom: $(FORERUN)
+	install -d $(SBOM)
+	packaging/sbom.py forerun-cli $(FEATURES_OF) >$(SBOM)/forerun.cdx.json
+	if [ -f $(RUNTIME) ]; then packaging/sbom.py forerun-runtime --target $(MUSL) >$(SBOM)/forerun-runtime.cdx.json; fi
 
 deb: $(FORERUN)
 	packaging/deb.sh $(FORERUN) $(TARGET)/packages

@@ -79,13 +79,15 @@ set -e
 END
 # A program that needs libraries of the system needs those of this one or newer.
 needs=''
-overrides=''
+static=$(ls -d "$root"/usr/lib/forerun 2>/dev/null || true)
 if readelf -d "$program" | grep -q NEEDED; then
 	needs="Depends: libc6 (>= $(dpkg-query -W -f '${Version}' libc6 | cut -d - -f 1)), libgcc-s1"
 else
-	overrides='# A static program whose address can be random, which looks like a library.
-forerun: shared-library-lacks-prerequisites'
+	static=$program
 fi
+overrides=''
+[ -z "$static" ] || overrides='# A static program whose address can be random, which looks like a library.
+forerun: shared-library-lacks-prerequisites'
 build forerun "$arch" ${needs:+"$needs"} 'Recommends: fuse3' \
 	'Description: open filesystem images without root and without kernel drivers' \
 	' Lists, reads, extracts, mounts, makes, checks and converts images of romfs,' \

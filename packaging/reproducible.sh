@@ -16,7 +16,7 @@ made() {
 	case $1 in
 	release) echo 'target/dist/stripped/forerun target/dist/stripped/.debug/forerun.debug' ;;
 	static | lite) echo "$musl/$1/forerun" ;;
-	runtime) echo "$musl/runtime/forerun-runtime" ;;
+	runtime) echo "$musl/runtime/appimage/forerun-runtime" ;;
 	deb | rpm) echo "target/packages/*.$1" ;;
 	tarball) echo 'target/packages/*.tar.gz' ;;
 	*)

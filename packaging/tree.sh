@@ -23,6 +23,7 @@ fi
 install -D -m 644 packaging/forerun.tmpfiles "$root/usr/lib/tmpfiles.d/forerun.conf"
 install -D -m 644 packaging/forerun.apparmor "$root/usr/share/doc/forerun/examples/apparmor"
 install -D -m 644 packaging/fstab.example "$root/usr/share/doc/forerun/examples/fstab"
+make --silent sbom FORERUN="$program" SBOM="$root/usr/share/doc/forerun"
 ln -sf ../bin/forerun "$root/usr/sbin/mount.fuse.forerun"
 
 root=$dir/forerun-compat

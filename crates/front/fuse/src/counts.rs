@@ -54,6 +54,8 @@ operations! {
     Other = "other",
     /// Not a request: data pushed into the page cache.
     Store = "store",
+    /// Not a request of its own: a request that was taken while the requesting thread was followed to its CPU.
+    Followed = "followed",
 }
 
 /// Running totals.

@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex};
 use forerun_io::Unpoisoned;
 
 use crate::cpu_follower::CpuFollower;
-use crate::tuning::{QUIET_WAITS, SLOW_ANSWER};
+use crate::tuning::{MAX_LITTLE, QUIET_WAITS, SLOW_ANSWER};
 
 /// The size of a request, and its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,16 @@ pub enum RequestSize {
     Small(u32),
     /// More file data, or that it be durable.
     Large,
+}
+
+impl RequestSize {
+    /// Returns the size of a READ of `len` bytes for the thread `pid`.
+    pub const fn of_read(len: u32, pid: u32) -> Self {
+        match len {
+            0..=MAX_LITTLE => Self::Small(pid),
+            _ => Self::Large,
+        }
+    }
 }
 
 /// The threads of one mount.
@@ -53,6 +63,11 @@ impl RequestThreads {
     /// Returns the number of threads.
     pub const fn count(&self) -> usize {
         self.count
+    }
+
+    /// Returns whether the thread that sends requests is followed to its CPU.
+    pub fn is_following(&self) -> bool {
+        self.follower.is_following()
     }
 
     /// Runs `answer` to a request, by the thread that took it.
@@ -222,6 +237,13 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         mount.end();
+    }
+
+    #[test]
+    fn reads_of_small_files_are_small_requests() {
+        assert_eq!(RequestSize::of_read(4096, 7), RequestSize::Small(7));
+        assert_eq!(RequestSize::of_read(MAX_LITTLE, 7), RequestSize::Small(7));
+        assert_eq!(RequestSize::of_read(MAX_LITTLE + 1, 7), RequestSize::Large);
     }
 
     #[test]

@@ -42,6 +42,6 @@ fn requests(monitor: &Monitor) -> Option<u64> {
     let (_, requests) = monitor.counters()?;
     let counted = requests
         .iter()
-        .filter(|(kind, _)| *kind != Operation::Store);
+        .filter(|(kind, _)| !matches!(kind, Operation::Store | Operation::Followed));
     Some(counted.map(|(_, count)| count).sum())
 }

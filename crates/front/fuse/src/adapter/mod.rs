@@ -41,8 +41,6 @@ mod refused;
 const ENDLESS: Duration = Duration::from_secs(1 << 31);
 /// A name never changes its meaning, so generations are not needed.
 const GENERATION: Generation = Generation(0);
-/// The longest read that is about as quick as a request for metadata.
-const MAX_LITTLE: u32 = 64 << 10;
 /// Background requests (readahead) that the kernel may have in flight.
 const MAX_BACKGROUND: u16 = 64;
 
@@ -115,6 +113,9 @@ impl Adapter {
             let found = found.and_then(|found| noted(found).map_err(|error| errno(&error)));
             reply(&of_reply, found);
         };
+        if self.threads.is_following() {
+            self.core.counts.add(Operation::Followed);
+        }
         self.threads
             .take(asks, || self.workers.run(about, find, answer));
     }
@@ -267,10 +268,7 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         let pusher = Arc::clone(&self.pusher);
-        let asks = match size {
-            0..=MAX_LITTLE => RequestSize::Small(req.pid()),
-            _ => RequestSize::Large,
-        };
+        let asks = RequestSize::of_read(size, req.pid());
         let of_gaps = Arc::clone(&pusher);
         let find = move |core: &Core| {
             let gap = of_gaps.get().and_then(|p| p.gap(ino.0, offset, size));

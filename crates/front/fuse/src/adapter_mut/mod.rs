@@ -100,14 +100,27 @@ impl AdapterMut {
             self.core.respelling.requested(request.pid());
         }
         let (asks, lane) = match operation {
-            Operation::Read | Operation::Fsync => (RequestSize::Large, Lane::Data),
+            Operation::Fsync => (RequestSize::Large, Lane::Data),
             _ => (RequestSize::Small(request.pid()), Lane::Metadata),
         };
+        self.serve_as(asks, lane, answer);
+    }
+
+    /// Answers on some thread a request that was counted.
+    fn serve_as(
+        &self,
+        asks: RequestSize,
+        lane: Lane,
+        answer: impl FnOnce(&CoreMut) + Send + 'static,
+    ) {
         let core = Arc::clone(&self.core);
         let answer = move || {
             let _until_answered = core.gate.read().unpoisoned();
             answer(&core);
         };
+        if self.threads.is_following() {
+            self.core.counts.add(Operation::Followed);
+        }
         self.threads
             .take(asks, || self.workers.run_once(lane, answer));
     }
@@ -323,7 +336,10 @@ impl Filesystem for AdapterMut {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.serve(req, Operation::Read, move |core| {
+        self.core.counts.add(Operation::Read);
+        self.core.respelling.requested(req.pid());
+        let asks = RequestSize::of_read(size, req.pid());
+        self.serve_as(asks, Lane::Data, move |core| {
             files::read(core, ino.0, offset, size, reply);
         });
     }

@@ -4,9 +4,11 @@
 //! forerun's own commands, and their results into its output and exit codes. An option that is not known is
 //! refused by name. docs/compat.md lists each option and what becomes of it.
 
+mod bracket;
 mod composefs;
 mod erofs;
 mod exfat;
+mod extended;
 mod fuse_words;
 mod getopt;
 mod mksquashfs;

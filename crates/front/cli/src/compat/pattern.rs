@@ -5,12 +5,15 @@
 
 use regex::bytes::Regex;
 
+use super::bracket::{Dialect, class, literal};
+use super::extended::extended;
+
 /// How components are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
     /// As a shell does, with the groups of extended patterns; `!(...)` only as a whole component.
     Shell,
-    /// As extended regular expressions, which match a part of the name.
+    /// As extended regular expressions of POSIX, which match a part of the name.
     Regex,
     /// As they are.
     Names,
@@ -176,11 +179,7 @@ fn component(name: &[u8], syntax: Syntax) -> Result<Component, String> {
                 shown()
             )
         })?,
-        Syntax::Regex => format!(
-            "(?s-u){}",
-            std::str::from_utf8(name)
-                .map_err(|_| { format!("Invalid regex {}, because it is not UTF-8", shown()) })?
-        ),
+        Syntax::Regex => extended(name).ok_or_else(|| format!("invalid regex {}", shown()))?,
     };
     let regex = Regex::new(&text).map_err(|_| format!("invalid regex {}", shown()))?;
     let takes_hidden = syntax == Syntax::Regex || negated || name.starts_with(b".");
@@ -231,7 +230,7 @@ fn shell(pattern: &[u8]) -> Option<String> {
             b')' if !groups.is_empty() => out.push_str(groups.pop().unwrap_or_default()),
             b'?' => out.push('.'),
             b'*' => out.push_str(".*"),
-            b'[' => match class(rest) {
+            b'[' => match class(rest, Dialect::Shell) {
                 Some((class, after)) => {
                     out.push_str(&class);
                     rest = after;
@@ -250,46 +249,6 @@ fn shell(pattern: &[u8]) -> Option<String> {
     out.push_str(&")".repeat(groups.len()));
     out.push('$');
     Some(out)
-}
-
-fn literal(out: &mut String, byte: u8) {
-    out.push_str(&format!("\\x{byte:02x}"));
-}
-
-/// Translates what follows a `[`. Returns the class, and the pattern behind it.
-fn class(rest: &[u8]) -> Option<(String, &[u8])> {
-    let (negated, mut rest) = match rest {
-        [b'!' | b'^', rest @ ..] => (true, rest),
-        rest => (false, rest),
-    };
-    let mut out = String::from(if negated { "[^" } else { "[" });
-    let mut is_first = true;
-    loop {
-        let (byte, after) = rest.split_first()?;
-        match byte {
-            b']' if !is_first => {
-                out.push(']');
-                return Some((out, after));
-            }
-            b'[' if after.starts_with(b":") => {
-                let end = after.windows(2).position(|pair| pair == b":]")?;
-                let name = std::str::from_utf8(after.get(1..end)?).ok()?;
-                out.push_str(&format!("[:{name}:]"));
-                rest = after.get(end + 2..)?;
-                is_first = false;
-                continue;
-            }
-            b'-' if !is_first && !after.starts_with(b"]") => out.push('-'),
-            b'\\' => {
-                let (escaped, after) = after.split_first()?;
-                literal(&mut out, *escaped);
-                (rest, is_first) = (after, false);
-                continue;
-            }
-            byte => literal(&mut out, *byte),
-        }
-        (rest, is_first) = (after, false);
-    }
 }
 
 #[cfg(test)]

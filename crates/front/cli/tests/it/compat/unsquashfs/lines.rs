@@ -41,6 +41,33 @@ pub const CALLERS: &[(&str, &[&str])] = &[
             "../a.sqsh",
         ],
     ),
+    // The program is in a container then, and the expression leaves /dev out.
+    (
+        "Apptainer, sandbox of a user",
+        &[
+            "-user-xattrs",
+            "-r",
+            "-d",
+            "sandbox",
+            "../a.sqsh",
+            r"^(.{0}[^d]|.{1}[^e]|.{2}[^v]|.{3}[^\x2f]).*$",
+        ],
+    ),
+    (
+        "Apptainer, sandbox that has files",
+        &["-no-xattrs", "-r", "-f", "-d", ".", "../a.sqsh", "^etc$"],
+    ),
+    (
+        "Apptainer, files of a definition",
+        &[
+            "-f",
+            "-d",
+            "sandbox",
+            "../a.sqsh",
+            "etc/passwd",
+            "usr/bin/tool",
+        ],
+    ),
     (
         "charliecloud",
         &["-d", "image", "-user-xattrs", "../a.sqsh"],

@@ -1,5 +1,6 @@
 //! Names of other programs: the same command line, run by forerun and by the program whose name it is.
 
+mod apptainer;
 mod composefs;
 mod erofs;
 mod exfat;

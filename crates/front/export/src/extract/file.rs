@@ -1,11 +1,9 @@
 //! The regular files of an extraction, written by several threads.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 
 use forerun_engine::{Bulk, TakenFile};
 use forerun_io::u64_from;
@@ -16,6 +14,7 @@ use super::ExtractJob;
 use super::gather::Gather;
 use super::plan::Item;
 use super::report::ExtractReport;
+use super::runs::Runs;
 use crate::content::visit_data;
 use crate::salvage::visit_readable;
 use crate::select::failure;
@@ -30,7 +29,6 @@ const NEW: OFlags = OFlags::WRONLY
 impl ExtractJob<'_> {
     /// Writes the files in physical order.
     pub(super) fn files(&self, items: &[Item<'_>], report: &mut ExtractReport) {
-        let by_node: HashMap<_, _> = items.iter().map(|item| (item.entry.node, item)).collect();
         let nodes: Vec<NodeId> = items.iter().map(|item| item.entry.node).collect();
         let threads = match self.options.threads {
             0 => self.reader.options().pool_threads(),
@@ -38,8 +36,9 @@ impl ExtractJob<'_> {
         };
         let bulk = self.reader.bulk_by_place(nodes);
         let threads = threads.min(bulk.len());
+        let runs = Runs::new(&bulk, items);
         std::thread::scope(|scope| {
-            let work = || self.work(&bulk, &by_node);
+            let work = || self.work(&bulk, &runs);
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
             report.add(work());
             for thread in others {
@@ -51,34 +50,35 @@ impl ExtractJob<'_> {
         });
     }
 
-    fn work(&self, bulk: &Bulk, by_node: &HashMap<NodeId, &Item<'_>>) -> ExtractReport {
+    fn work(&self, bulk: &Bulk, runs: &Runs<'_>) -> ExtractReport {
         let mut report = ExtractReport::default();
-        let mut last: Option<(usize, Arc<OwnedFd>)> = None;
-        while let Some(taken) = bulk.take() {
-            if self.is_stopped() {
+        loop {
+            let run = runs.take();
+            let Some((_, first)) = run.first() else {
                 break;
-            }
-            let Some(item) = by_node.get(&taken.node) else {
-                continue;
             };
-            // Files of one directory come close together.
-            let dir = match &last {
-                Some((index, dir)) if *index == item.dir => Ok(Arc::clone(dir)),
-                _ => self.directory_of(item),
-            };
-            let made = dir.and_then(|dir| {
-                last = Some((item.dir, Arc::clone(&dir)));
-                self.file(item, (bulk, taken), &dir, &mut report)
-            });
-            match made {
-                Ok(true) => {
-                    report.files += 1;
-                    report.bytes = report.bytes.saturating_add(item.entry.metadata.size);
+            let dir = self.directories.get(first.dir);
+            for (taken, item) in run {
+                if self.is_stopped() {
+                    return report;
                 }
-                Ok(false) => break,
-                Err(error) => self.fail(&mut report, error),
+                let made = match &dir {
+                    Ok(dir) => self.file(item, (bulk, taken), dir, &mut report),
+                    // Each file reports the error.
+                    Err(_) => self
+                        .directory_of(item)
+                        .and_then(|dir| self.file(item, (bulk, taken), &dir, &mut report)),
+                };
+                match made {
+                    Ok(true) => {
+                        report.files += 1;
+                        report.bytes = report.bytes.saturating_add(item.entry.metadata.size);
+                    }
+                    Ok(false) => return report,
+                    Err(error) => self.fail(&mut report, error),
+                }
+                self.progress.advance(0, 1);
             }
-            self.progress.advance(0, 1);
         }
         report
     }

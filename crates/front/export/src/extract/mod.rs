@@ -1,7 +1,7 @@
 //! Files to disk: in parallel, in the order of the image, and never outside of the target.
 //!
 //! In four steps: directories, links and special files in the order of the walk; regular files in
-//! physical order on several threads; further names of files; modes and times of directories, deepest
+//! physical order on several threads, which take runs of one directory; further names of files; modes and times of directories, deepest
 //! first, so that a read-only directory can still be filled.
 //!
 //! The main cost is making many small files, so an ordinary one takes four calls: open, write, set the
@@ -16,6 +16,7 @@ mod links;
 mod plan;
 mod present;
 mod report;
+mod runs;
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -8,9 +8,9 @@ use forerun_io::{ReadAt as _, u64_from};
 use forerun_remote::{Identity, ImageIndex, LayerIndex, RemoteImage, RemoteOptions};
 use forerun_vfs::{KeepIndex, ProvenTable, TablePlace};
 
-use crate::each_layer::ensure_whole;
 use crate::kept_index::{kept_index, proven};
 use crate::layer_source::{BY_CONTENTS, BY_INDEX, BY_NAMED_INDEX, LayerSource, LazyLayer};
+use crate::whole::ensure_whole;
 
 /// Bytes at the end of a layer with a footer that are fetched at once: most tables of contents fit.
 const TAIL: u64 = 256 << 10;
@@ -20,7 +20,7 @@ const TAIL: u64 = 256 << 10;
 /// A layer with a table of contents that its manifest vouches for is read by it, and a layer whose index the cache has
 /// by that. Their parts are fetched when they are wanted. Each of the others is fetched from now on, all at once:
 /// opening the image reads it as it comes, and waits until all of it was compared with its digest, since a manifest
-/// vouches for nothing finer.
+/// vouches for nothing finer. With [`RemoteOptions::while_streaming`], opening the image does not wait for them.
 #[must_use]
 pub fn container_layers(
     layers: Vec<Arc<RemoteImage>>,
@@ -34,6 +34,8 @@ pub fn container_layers(
             match &how {
                 How::Contents(table) => fetch_table(&layer, table),
                 How::Index(_) | How::Named(_) => {}
+                // The topmost come first then.
+                How::Whole(_) if options.while_streaming => {}
                 How::Whole(_) => layer.prefetch_all(),
             }
             (layer, how)
@@ -41,7 +43,10 @@ pub fn container_layers(
         .collect();
     layers
         .into_iter()
-        .map(|(layer, how)| source(layer, how))
+        .map(|(layer, how)| LayerSource {
+            while_streaming: options.while_streaming,
+            ..source(layer, how)
+        })
         .collect()
 }
 

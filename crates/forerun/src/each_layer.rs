@@ -1,34 +1,41 @@
 //! Opens the layers of an image, several at once: each is read as it comes from a server, and decoded meanwhile.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forerun_engine::MetadataSource;
 use forerun_io::wait::{self, Stop};
-use forerun_io::{BlobId, MemoryLimit, Observer, Unpoisoned as _, saturating_usize};
+use forerun_io::{BlobId, Observer};
 use forerun_layers::Layer;
 #[cfg(any(feature = "layouts", feature = "remote"))]
 use forerun_vfs::Error;
 use forerun_vfs::{FileSystem, KeepIndex, Result};
 
+use crate::at_once::at_once;
+use crate::deferred::Deferred;
 use crate::layer_source::LayerSource;
 use crate::opened::FoundImage;
 use crate::options::OpenOptions;
 use crate::spool_turns::Turns;
+#[cfg(feature = "remote")]
+use crate::whole::ensure_whole;
 
-/// Most layers that are opened at once. They wait for a server more than for a CPU.
-const AT_ONCE: u64 = 8;
-/// Memory that opening a layer takes beside its tree: buffers, and the window of its decoder.
-const MEMORY: u64 = 16 << 20;
 /// Time between two calls of `waiting`.
 const PAUSE: Duration = Duration::from_millis(200);
 
-type OpenedLayer = (Layer, Arc<MetadataSource>);
+/// A layer that is open.
+pub struct OpenedLayer {
+    pub layer: Layer,
+    pub metadata: Arc<MetadataSource>,
+    /// The rest of its opening, if it is used meanwhile.
+    #[cfg(all(feature = "remote", feature = "tar"))]
+    pub growth: Option<crate::streaming::Growth>,
+}
 
-/// Opens the layers, and returns each with its source of metadata. Calls `waiting` from time to time.
+/// Opens the layers. Calls `waiting` from time to time.
 ///
 /// # Errors
 /// The first error, with the name of its layer. The layers that are being opened are given up.
@@ -47,8 +54,7 @@ pub fn open(
         let opening = || open_one(source, blob, options, observer, &turns);
         Some((place, wait::until(&stop, opening)))
     };
-    let at_once = MemoryLimit::of_process().eighth(AT_ONCE * MEMORY) / MEMORY;
-    let at_once = saturating_usize(at_once).clamp(1, sources.len().max(1));
+    let at_once = at_once().min(sources.len().max(1));
     let (mut opened, mut failed) = (BTreeMap::new(), None);
     std::thread::scope(|scope| {
         let (sender, results) = channel();
@@ -98,6 +104,18 @@ fn open_one(
     let mut options = options.clone();
     options.spool.clone_from(&spool.maker);
     options.index = index.clone().map(|index| -> Arc<dyn KeepIndex> { index });
+    #[cfg(all(feature = "remote", feature = "tar"))]
+    if source.while_streaming && source.is_unverified {
+        let begun = crate::streaming::begin(source, blob, options.clone(), observer);
+        if let Some(growth) = begun.map_err(|error| error.in_image(&name))? {
+            let metadata = Arc::clone(growth.metadata());
+            return Ok(OpenedLayer {
+                layer: growth.layer(),
+                metadata,
+                growth: Some(growth.with(index, spool)),
+            });
+        }
+    }
     let opened = open_driver(source, blob, &mut options, observer);
     // The error of a layer that is not what it should be comes first.
     let verified = verify(source).and(opened);
@@ -115,43 +133,12 @@ fn open_one(
         image: found.opened.part,
         note,
     };
-    Ok((layer, metadata))
-}
-
-/// The index of a layer that may not be verified yet: it is kept only later.
-struct Deferred {
-    index: Arc<dyn KeepIndex>,
-    made: Mutex<Option<Vec<u8>>>,
-}
-
-impl Deferred {
-    fn new(index: &Arc<dyn KeepIndex>) -> Self {
-        Self {
-            index: Arc::clone(index),
-            made: Mutex::default(),
-        }
-    }
-
-    /// Keeps what was made: the layer is verified.
-    fn keep(&self) {
-        if let Some(made) = self.made.lock().unpoisoned().take() {
-            self.index.store(&made);
-        }
-    }
-}
-
-impl KeepIndex for Deferred {
-    fn load(&self, most: u64) -> Option<Vec<u8>> {
-        self.index.load(most)
-    }
-
-    fn is_kept(&self) -> bool {
-        self.index.is_kept()
-    }
-
-    fn store(&self, index: &[u8]) {
-        *self.made.lock().unpoisoned() = Some(index.to_vec());
-    }
+    Ok(OpenedLayer {
+        layer,
+        metadata,
+        #[cfg(all(feature = "remote", feature = "tar"))]
+        growth: None,
+    })
 }
 
 type OpenedDriver = (FoundImage, Arc<dyn FileSystem>, Option<&'static str>);
@@ -169,13 +156,6 @@ fn verify(source: &LayerSource) -> Result<()> {
 #[cfg(not(feature = "remote"))]
 fn verify(_source: &LayerSource) -> Result<()> {
     Ok(())
-}
-
-/// Waits until all of a layer is here and was compared with its digest.
-#[cfg(feature = "remote")]
-pub fn ensure_whole(layer: &forerun_remote::RemoteImage) -> Result<()> {
-    let whole = layer.ensure_whole(&mut || ());
-    whole.map_err(|error| Error::io(0, 0, std::io::Error::other(error)))
 }
 
 /// Opens the driver of a layer: by its table of contents, if it has one that is trusted. Returns how its bytes are

@@ -56,9 +56,11 @@
 //! # }
 //! ```
 
+mod at_once;
 #[cfg(feature = "remote")]
 mod containers;
 mod contents;
+mod deferred;
 mod devices;
 mod digest;
 mod each_layer;
@@ -102,10 +104,14 @@ pub mod repair;
 pub mod scan;
 pub mod spool;
 mod spool_turns;
+#[cfg(all(feature = "remote", feature = "tar"))]
+mod streaming;
 #[cfg(feature = "exfat")]
 mod undo;
 #[cfg(feature = "exfat")]
 mod volume;
+#[cfg(feature = "remote")]
+mod whole;
 #[cfg(feature = "write")]
 mod writer;
 mod xattrs;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forerun_io::{Limits, ReadAt};
 use forerun_vfs::{
     BlobId, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem, Metadata, MetadataLayout,
-    NodeId, Place, Problem, Region, Result, VolumeInfo, check_name,
+    NodeId, Problem, Region, Result, VolumeInfo, check_name,
 };
 
 use crate::covered::Listings;
@@ -16,7 +16,7 @@ use crate::ids::{LayerNode, Named};
 use crate::listing::{self, Lister};
 use crate::regions::Ranges;
 use crate::stack::{Effect, Layer, Stack};
-use crate::whiteout::{self, Attribute};
+use crate::whiteout;
 use crate::{check, find, resolve, volume};
 
 /// Several filesystems shown as one.
@@ -44,9 +44,13 @@ impl Layers {
     /// [`Error::Unsupported`] without any layer, for a layer whose names ignore case, and for a root whose id does
     /// not fit; [`Error::Limit`] for more than [`LAYERS_MAX`](crate::LAYERS_MAX) layers.
     pub fn new(layers: Vec<Layer>, limits: &Limits) -> Result<Self> {
+        Self::over(layers, Table::new(limits), limits)
+    }
+
+    /// Merges layers as [`new`](Self::new) does, with this table, which is empty.
+    pub(crate) fn over(layers: Vec<Layer>, table: Table, limits: &Limits) -> Result<Self> {
         let mut stack = Stack::new(layers, limits.clone())?;
         resolve::links(&mut stack, limits)?;
-        let table = Table::new(limits);
         let roots = stack.layers().iter().zip(0..);
         let mut roots: Vec<LayerNode> = roots
             .map(|(layer, number)| LayerNode {
@@ -55,7 +59,7 @@ impl Layers {
             })
             .collect();
         roots.reverse();
-        let root = listing::id_of(&table, roots)?;
+        let root = listing::id_of(&stack, &table, roots)?;
         let root = root.ok_or_else(|| Error::Unsupported("a stack of no layers".to_string()))?;
         Ok(Self {
             volume: volume::describe(&stack),
@@ -99,29 +103,6 @@ impl Layers {
             Node::Single(at) => Ok(*at),
             Node::Merged(dir) => dir.described(&self.stack).ok_or(Error::StaleNode(id)),
         }
-    }
-
-    /// Returns the extent with the blobs of the merge.
-    fn translated(&self, layer: u16, extent: Extent) -> Result<Extent> {
-        let place = match extent.place {
-            Place::Stored { blob, offset } => Place::Stored {
-                blob: self.stack.blob(layer, blob)?,
-                offset,
-            },
-            Place::Encoded { mut block, skip } => {
-                block.blob = self.stack.blob(layer, block.blob)?;
-                Place::Encoded { block, skip }
-            }
-            place @ (Place::Zero | Place::Inline(_)) => place,
-        };
-        Ok(Extent { place, ..extent })
-    }
-
-    /// Returns the layer of a block, and the block as that layer knows it.
-    fn block_of_layer(&self, block: &EncodedBlock) -> Result<(&Layer, EncodedBlock)> {
-        let unknown = || Error::Unsupported(format!("blob {} of no layer", block.blob.0));
-        let (layer, blob) = self.stack.split_blob(block.blob).ok_or_else(unknown)?;
-        Ok((layer, EncodedBlock { blob, ..*block }))
     }
 }
 
@@ -181,7 +162,11 @@ impl FileSystem for Layers {
             }
             Node::Merged(dir) if is_name && !whiteout::is_marker(name) => {
                 let dirs = dir.visible(&self.stack)?;
-                listing::id_of(&self.table, find::find(&self.stack, dirs, name, None)?)
+                listing::id_of(
+                    &self.stack,
+                    &self.table,
+                    find::find(&self.stack, dirs, name, None)?,
+                )
             }
             Node::Merged(_) => Ok(None),
         }
@@ -209,12 +194,7 @@ impl FileSystem for Layers {
     /// Visits the attributes of the uppermost layer that has the node, those of overlayfs itself left out.
     fn xattrs(&self, node: NodeId, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
         let at = self.described(&self.node(node)?, node)?;
-        self.stack
-            .xattrs(at, &mut |name, value| match whiteout::attribute(name) {
-                None => visit(name, value),
-                Some(Attribute::Nested(prefix, rest)) => visit(&[prefix, rest].concat(), value),
-                Some(Attribute::Own(_)) => {}
-            })
+        self.stack.shown_xattrs(at, visit)
     }
 
     fn map(
@@ -223,53 +203,26 @@ impl FileSystem for Layers {
         range: Range<u64>,
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
-        let at = match self.node(node)? {
-            Node::Single(at) => at,
-            Node::Merged(_) => return Err(Error::IsADirectory),
-        };
-        let mut failed = Ok(());
-        let mut translate = |extent| match self.translated(at.layer, extent) {
-            Ok(extent) => visit(extent),
-            Err(error) => {
-                failed = Err(error);
-                ControlFlow::Break(())
-            }
-        };
-        self.stack
-            .call(at, |fs, node| fs.map(node, range, &mut translate))?;
-        failed
+        match self.node(node)? {
+            Node::Single(at) => self.stack.map(at, range, visit),
+            Node::Merged(_) => Err(Error::IsADirectory),
+        }
     }
 
-    /// Opens a blob of a layer, or the image of one.
     fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
-        let unknown = || Error::Unsupported(format!("blob {} of no layer", blob.0));
-        let (layer, inner) = self.stack.split_blob(blob).ok_or_else(unknown)?;
-        match inner {
-            BlobId::IMAGE => Ok(Arc::clone(&layer.image)),
-            inner => {
-                let opened = layer.fs.blob(inner);
-                opened.map_err(|error| error.in_image(&layer.name))
-            }
-        }
+        self.stack.open_blob(blob)
     }
 
     fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
-        let (layer, of_layer) = self.block_of_layer(block)?;
-        let history = layer.fs.history(&of_layer);
-        history.map_err(|error| error.in_image(&layer.name))
+        self.stack.history(block)
     }
 
     fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
-        let (layer, of_layer) = self.block_of_layer(block)?;
-        let verified = layer.fs.verify(&of_layer, decoded);
-        verified.map_err(|error| error.in_image(&layer.name))
+        self.stack.verify(block, decoded)
     }
 
     fn is_current(&self, blob: BlobId) -> bool {
-        match self.stack.split_blob(blob) {
-            Some((_, BlobId::IMAGE)) | None => true,
-            Some((layer, inner)) => layer.fs.is_current(inner),
-        }
+        self.stack.is_current(blob)
     }
 
     fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {

@@ -9,21 +9,27 @@
 //! into the images of the layers, each a blob of the merge.
 //!
 //! An archive's hard link to a file of a lower layer is shown as that file.
+//!
+//! [`GrowingLayers`] is the same over layers that are still being read.
 
 mod check;
 mod covered;
 mod dirs;
 mod driver;
 mod find;
+mod growing;
 mod ids;
+mod lazy;
 mod links;
 mod listing;
 mod regions;
 mod resolve;
+mod single;
 mod stack;
 mod volume;
 mod whiteout;
 
 pub use driver::Layers;
+pub use growing::GrowingLayers;
 pub use ids::LAYERS_MAX;
 pub use stack::Layer;

@@ -4,10 +4,12 @@ use std::ops::Range;
 
 use forerun_codec::Codec;
 use forerun_io::u64_from;
-use forerun_vfs::{Bound, Error, Held, Limits, MakeSpool, Result};
+use forerun_vfs::{Bound, Error, Held, MakeSpool, Result};
 
 use crate::Compression;
+use crate::growing::GrowingSpans;
 use crate::history::History;
+use crate::options::IndexOptions;
 use crate::spans::{Span, SpanSource};
 use crate::spool::{Spool, SpoolWriter};
 
@@ -29,16 +31,17 @@ pub struct Cutter<'a> {
     sink: &'a mut Sink<'a>,
     make_spool: Option<&'a dyn MakeSpool>,
     spool: Option<SpoolWriter>,
+    growing: Option<&'a GrowingSpans>,
 }
 
 impl<'a> Cutter<'a> {
     pub fn new(
         compression: Compression,
         stored_len: u64,
-        limits: &Limits,
-        make_spool: Option<&'a dyn MakeSpool>,
+        options: &'a IndexOptions,
         sink: &'a mut Sink<'a>,
     ) -> Self {
+        let limits = &options.limits;
         let allowed = stored_len.saturating_mul(EXPANSION);
         Self {
             compression,
@@ -48,8 +51,9 @@ impl<'a> Cutter<'a> {
             decoded: 0,
             allowed: allowed.saturating_add(limits.stream_bytes),
             sink,
-            make_spool,
+            make_spool: options.spool.as_deref(),
             spool: None,
+            growing: options.growing.as_deref(),
         }
     }
 
@@ -100,8 +104,15 @@ impl<'a> Cutter<'a> {
             codec,
             history,
         };
-        self.spans.push(Span { decoded, source });
+        self.push(Span { decoded, source });
         Ok(())
+    }
+
+    fn push(&mut self, span: Span) {
+        if let Some(growing) = self.growing {
+            growing.add(span.clone());
+        }
+        self.spans.push(span);
     }
 
     /// Refuses a block at `offset` that has become too long to be decoded as one.
@@ -156,11 +167,14 @@ impl<'a> Cutter<'a> {
             && matches!(last.source, SpanSource::Spool(_))
         {
             last.decoded.end = decoded.end;
+            if let Some(growing) = self.growing {
+                growing.extend(decoded.end);
+            }
             return Ok(());
         }
         self.held.add(size_of::<Span>())?;
         let source = SpanSource::Spool(end.saturating_sub(len));
-        self.spans.push(Span { decoded, source });
+        self.push(Span { decoded, source });
         Ok(())
     }
 

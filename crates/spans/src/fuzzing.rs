@@ -41,6 +41,7 @@ pub fn index_and_decode(bytes: &[u8]) -> Vec<Error> {
         spool: Some(Arc::new(Nowhere)),
         span_len: 1 << (choice % 16),
         chunk: 1 << (choice / 16),
+        ..IndexOptions::default()
     };
     let mut errors = Vec::new();
     for rescue in [false, true] {

@@ -7,7 +7,8 @@ use forerun_vfs::{Error, Limits, Result};
 
 use crate::Compression;
 use crate::lz4;
-use crate::pass::{IndexOptions, index};
+use crate::options::IndexOptions;
+use crate::pass::index;
 
 /// Most stored bytes that are read: a block of bzip2 is decoded as a whole.
 const STORED_MAX: u64 = 1 << 20;

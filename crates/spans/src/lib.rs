@@ -20,20 +20,24 @@ mod error;
 mod failed;
 #[doc(hidden)]
 pub mod fuzzing;
+mod growing;
 mod gzip;
 mod head;
 mod history;
 mod input;
 mod kept;
 mod lz4;
+mod options;
 mod pass;
 mod spans;
 mod spool;
 mod streams;
 
 pub use compression::Compression;
+pub use growing::GrowingSpans;
 pub use head::head;
 pub use kept::KeptSpans;
-pub use pass::{IndexOptions, Indexed, index, index_part};
+pub use options::IndexOptions;
+pub use pass::{Indexed, index, index_part};
 pub use spans::{SPOOL, Spans};
 pub use spool::Spool;

@@ -7,7 +7,7 @@ use std::hash::Hasher;
 
 use forerun_codec::{Codec, Lz4Pass};
 use forerun_io::{MemorySource, ReadAt, saturating_usize, u64_from};
-use forerun_vfs::{Error, Limits, Result, read_head};
+use forerun_vfs::{Error, Result, read_head};
 use twox_hash::XxHash32;
 
 use crate::Compression::Lz4;
@@ -16,6 +16,7 @@ use crate::error::Check;
 use crate::failed::Failed;
 use crate::history::{History, Packer};
 use crate::input::Input;
+use crate::options::IndexOptions;
 
 pub const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 pub const LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
@@ -359,13 +360,13 @@ fn damaged(offset: u64, near: u64) -> Failed {
 pub fn head(source: &dyn ReadAt, len: usize) -> Result<Vec<u8>> {
     let bytes = read_head(source, HEAD)?;
     let input = MemorySource::new(&bytes[..]);
-    let limits = Limits::default();
+    let options = IndexOptions::default();
     let mut sink = |_: &[u8]| Ok(());
     let mut frames = Frames {
         decoder: Lz4Pass::new(),
         packer: Packer::new(),
         input: &mut Input::new(&input, 0..input.len(), HEAD),
-        cutter: &mut Cutter::new(Lz4, source.len(), &limits, None, &mut sink),
+        cutter: &mut Cutter::new(Lz4, source.len(), &options, &mut sink),
         span_len: 0,
     };
     let first = frames.first_block();

@@ -1,62 +1,18 @@
 //! The first pass over a stream.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use forerun_codec::StreamFormat;
 use forerun_io::ReadAt;
-use forerun_vfs::{Error, Limits, MakeSpool, Result};
+use forerun_vfs::{Error, Result};
 
 use crate::cutter::{Cutter, Sink};
 use crate::failed::Failed;
 use crate::input::Input;
+use crate::options::IndexOptions;
 use crate::spans::Spans;
 use crate::spool::Spool;
 use crate::{Compression, gzip, lz4, streams};
-
-/// Decoded bytes of a span of blocks that refer back. Of gzip, the bytes before each span, which it refers to, take about 0.8 % of
-/// the file at this length; half of it would double that, and halve the work of a random read.
-const SPAN_LEN: u64 = 4 << 20;
-/// Bytes of one read.
-const CHUNK: usize = 1 << 20;
-
-/// The options of a pass.
-#[derive(Clone)]
-pub struct IndexOptions {
-    /// Bounds on what the stream may ask for.
-    pub limits: Limits,
-    /// Ends the stream where it is damaged.
-    pub rescue: bool,
-    /// Makes the spool for what cannot be decoded from within.
-    pub spool: Option<Arc<dyn MakeSpool>>,
-    /// Decoded bytes of a span of gzip: it ends with the first DEFLATE block from there on. The same for linked
-    /// blocks of LZ4.
-    pub span_len: u64,
-    /// Bytes of one read.
-    pub chunk: usize,
-}
-
-impl Default for IndexOptions {
-    fn default() -> Self {
-        Self {
-            limits: Limits::default(),
-            rescue: false,
-            spool: None,
-            span_len: SPAN_LEN,
-            chunk: CHUNK,
-        }
-    }
-}
-
-impl std::fmt::Debug for IndexOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("IndexOptions")
-            .field("limits", &self.limits)
-            .field("rescue", &self.rescue)
-            .field("span_len", &self.span_len)
-            .finish_non_exhaustive()
-    }
-}
 
 /// The result of a pass.
 pub struct Indexed {
@@ -109,8 +65,7 @@ pub fn index_part<'a>(
 ) -> Result<Indexed> {
     let len = part.end.saturating_sub(part.start);
     let mut input = Input::new(source, part, options.chunk.max(1));
-    let spool = options.spool.as_deref();
-    let mut cutter = Cutter::new(compression, len, &options.limits, spool, sink);
+    let mut cutter = Cutter::new(compression, len, options, sink);
     let read = match compression {
         Compression::Gzip => gzip::read(&mut input, &mut cutter, options.span_len),
         Compression::Deflate => gzip::read_bare(&mut input, &mut cutter, options.span_len),

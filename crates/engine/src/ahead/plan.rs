@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::{Pattern, u64_from};
+use forerun_io::{Pattern, u64_from, wait};
 use forerun_vfs::{BlobId, EncodedBlock, Extent, FileSystem, NodeId, Place};
 
 use crate::read::Moves;
@@ -80,7 +80,7 @@ impl Plan {
 
     /// Adds the extents of `range` of a file: their requests, and the decoding of those that the
     /// pool `decodes`. Leaves out extents that cannot be mapped: the reader that gets there reports
-    /// the error.
+    /// the error, and waits for what an image that is read as it comes has not reached.
     pub fn add(
         &mut self,
         fs: &dyn FileSystem,
@@ -89,7 +89,7 @@ impl Plan {
         max_gap: u64,
         decodes: &dyn Fn(&Extent) -> bool,
     ) {
-        let _left_to_the_reader = fs.map(node, range.clone(), &mut |extent| {
+        let mut visit = |extent: Extent| {
             match extent.place {
                 Place::Encoded { block, .. } if !decodes(&extent) => {
                     self.want(block.blob, block.stored(), None, max_gap);
@@ -111,7 +111,8 @@ impl Plan {
                 }
             }
             ControlFlow::Continue(())
-        });
+        };
+        let _left_to_the_reader = wait::ahead(|| fs.map(node, range.clone(), &mut visit));
     }
 
     /// Adds the stored bytes of a block that its reader decodes.

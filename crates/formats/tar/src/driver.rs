@@ -6,16 +6,16 @@ use std::sync::Arc;
 use forerun_io::{Limits, ReadAt, u64_from};
 use forerun_spans::{Compression, IndexOptions};
 use forerun_vfs::{
-    BlobId, BlobName, Device, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem,
-    FileType, KeepIndex, Metadata, NodeId, OpenWith, Place, Problem, Region, Result, VolumeInfo,
-    read_head,
+    BlobId, BlobName, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem, FileType,
+    KeepIndex, Metadata, NodeId, OpenWith, Place, Problem, Region, Result, VolumeInfo, read_head,
 };
 
 use crate::header::BLOCK;
-use crate::index::Index;
+use crate::index::{Index, Pass};
 use crate::kept;
-use crate::node::Node;
+use crate::node::{self, Node};
 use crate::plain;
+use crate::shared::Growing;
 use crate::stream::{self, Stream};
 use crate::toc::{self, Chunks};
 use crate::tree;
@@ -87,6 +87,12 @@ impl Tar {
     /// [`Error::Limit`] if the index would take too much memory or the stream decodes to too much,
     /// [`Error::Spool`], [`Error::Io`].
     pub fn open_with(with: &OpenWith) -> Result<Self> {
+        Self::read(with, None)
+    }
+
+    /// Opens the archive as [`open_with`](Self::open_with) does. What is known of it so far is in `growing`
+    /// meanwhile.
+    pub(crate) fn read(with: &OpenWith, growing: Option<&Growing>) -> Result<Self> {
         let source = &*with.metadata;
         if let Some(table) = &with.table {
             let (index, chunks) = toc::open(source, table, &with.limits)?;
@@ -98,17 +104,22 @@ impl Tar {
             return Ok(kept);
         }
         let head = read_head(source, BLOCK)?;
+        let pass = match growing {
+            Some(growing) => Pass::over(Arc::clone(&growing.tree), &with.limits),
+            None => Pass::new(&with.limits, with.is_layer),
+        };
         let Some(compression) = Compression::of(&head) else {
-            let index = plain::read(source, &head, with, keep)?;
+            let index = plain::read(source, &head, with, (pass, keep))?;
             return Ok(Self::new(index, Contents::Plain));
         };
         let options = IndexOptions {
             limits: with.limits.clone(),
             rescue: with.rescue,
             spool: with.spool.clone(),
+            growing: growing.and_then(|growing| growing.spans.clone()),
             ..IndexOptions::default()
         };
-        let (index, stream) = stream::read(source, compression, &options, keep, with.is_layer)?;
+        let (index, stream) = stream::read(source, compression, &options, (pass, keep))?;
         Ok(Self::new(index, Contents::Stream(stream)))
     }
 }
@@ -159,20 +170,7 @@ impl FileSystem for Tar {
     }
 
     fn metadata(&self, node: NodeId) -> Result<Metadata> {
-        let node = self.index.tree.node(node)?;
-        Ok(Metadata {
-            kind: node.kind,
-            mode: node.mode,
-            uid: node.uid,
-            gid: node.gid,
-            size: node.size,
-            nlink: node.nlink,
-            mtime: node.mtime,
-            device: node
-                .extra
-                .as_ref()
-                .map_or(Device::default(), |extra| extra.device),
-        })
+        self.index.tree.node(node).map(node::metadata)
     }
 
     fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
@@ -189,11 +187,7 @@ impl FileSystem for Tar {
     }
 
     fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
-        let node = self.index.tree.node(node)?;
-        match (node.kind, &node.extra) {
-            (FileType::Symlink, Some(extra)) => Ok(extra.target.clone()),
-            _ => Err(Error::NotASymlink),
-        }
+        node::target(self.index.tree.node(node)?)
     }
 
     fn xattrs(&self, node: NodeId, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
@@ -217,7 +211,10 @@ impl FileSystem for Tar {
                 // A break ends the visit, and is no error.
                 let _ended = match &self.contents {
                     Contents::Plain => map(node, None, range, visit),
-                    Contents::Stream(stream) => map(node, Some(stream), range, visit),
+                    Contents::Stream(stream) => {
+                        let places: Places<'_> = &mut |part, visit| stream.map(part, visit);
+                        map(node, Some(places), range, visit)
+                    }
                     Contents::Pieces(chunks) => chunks.map(node, range, &mut |logical, place| {
                         visit(Extent { logical, place })
                     }),
@@ -247,6 +244,11 @@ impl FileSystem for Tar {
 
     fn links_below(&self, visit: &mut dyn FnMut(NodeId, &[u8])) {
         tree::links_below(&self.index.tree, visit);
+    }
+
+    fn is_link_below(&self, node: NodeId) -> Result<bool> {
+        let node = self.index.tree.node(node)?;
+        Ok(node::is_link_below(node))
     }
 
     fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
@@ -344,10 +346,15 @@ const fn problem(fatal: bool, error: Error) -> Problem {
     }
 }
 
+/// A visitor of the places of a stream's decoded bytes.
+pub type VisitPlace<'v> = &'v mut dyn FnMut(Range<u64>, Place) -> ControlFlow<()>;
+/// Visits the places of a part of a stream's decoded bytes.
+pub type Places<'p> = &'p mut dyn FnMut(Range<u64>, VisitPlace<'_>) -> ControlFlow<()>;
+
 /// Maps a file: pieces are stored, in the file or in its stream, and all between them is zero.
-fn map(
+pub fn map(
     node: &Node,
-    stream: Option<&Stream>,
+    mut stream: Option<Places<'_>>,
     range: Range<u64>,
     visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
@@ -358,7 +365,7 @@ fn map(
             return ControlFlow::Continue(());
         }
         let offset = stored.map(|offset| offset.saturating_add(start - logical.start));
-        match (offset, stream) {
+        match (offset, &mut stream) {
             (None, _) => visit(Extent {
                 logical: start..end,
                 place: Place::Zero,
@@ -372,7 +379,7 @@ fn map(
             }),
             (Some(offset), Some(stream)) => {
                 let decoded = offset..offset.saturating_add(end - start);
-                stream.map(decoded, &mut |part, place| {
+                stream(decoded, &mut |part, place| {
                     let logical = start + (part.start - offset)..start + (part.end - offset);
                     visit(Extent { logical, place })
                 })

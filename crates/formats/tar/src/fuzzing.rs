@@ -8,6 +8,7 @@ use forerun_vfs::{Error, KeepIndex, OpenWith, ProvenTable, TablePlace, exercise}
 
 use crate::driver::Contents;
 use crate::header::BLOCK;
+use crate::index::Pass;
 use crate::{Tar, stream, toc};
 
 pub use forerun_vfs::exercise::limits;
@@ -59,7 +60,12 @@ pub fn kept_seed() -> Vec<u8> {
         span_len: 1,
         ..IndexOptions::default()
     };
-    let _opened = stream::read(&source, Compression::Gzip, &options, Some(&keeper), false);
+    let _opened = stream::read(
+        &source,
+        Compression::Gzip,
+        &options,
+        (Pass::new(&options.limits, false), Some(&keeper)),
+    );
     keeper.0.into_inner().unwrap_or_default()
 }
 

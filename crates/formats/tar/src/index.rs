@@ -1,10 +1,13 @@
 //! Takes the headers of an archive, in order, and builds the tree.
 
+use std::sync::Arc;
+
 use forerun_io::{Limits, u64_from};
 use forerun_vfs::{Error, Result};
 
 use crate::error::{Check, lossy};
 use crate::parser::{Found, Parser};
+use crate::shared::SharedTree;
 use crate::tree::{Builder, Tree};
 
 /// Most warnings that are kept; the others are counted.
@@ -35,7 +38,7 @@ pub struct Facts {
 
 /// One pass over the members of an archive.
 pub struct Pass {
-    builder: Builder,
+    tree: Arc<SharedTree>,
     parser: Parser,
     facts: Facts,
 }
@@ -52,8 +55,14 @@ pub enum Progress {
 impl Pass {
     /// Starts a pass. The hard links of a layer may name files of lower ones.
     pub fn new(limits: &Limits, is_layer: bool) -> Self {
+        let tree = SharedTree::new(Builder::new(limits, is_layer));
+        Self::over(Arc::new(tree), limits)
+    }
+
+    /// Starts a pass that builds this tree.
+    pub fn over(tree: Arc<SharedTree>, limits: &Limits) -> Self {
         Self {
-            builder: Builder::new(limits, is_layer),
+            tree,
             parser: Parser::new(limits),
             facts: Facts::default(),
         }
@@ -67,7 +76,7 @@ impl Pass {
     /// Builds the tree.
     pub fn finish(self, damage: Option<Error>) -> Index {
         Index {
-            tree: self.builder.finish(),
+            tree: self.tree.finish(),
             facts: self.facts,
             damage,
         }
@@ -102,7 +111,7 @@ impl Pass {
                     let len = source_len;
                     return Err(Check::Cut { end, len }.at(header));
                 }
-                if let Some(check) = self.builder.add(*member)? {
+                if let Some(check) = self.tree.add(*member)? {
                     self.warn(header, check);
                 }
             }

@@ -1,6 +1,6 @@
 //! The nodes of the tree.
 
-use forerun_vfs::{Device, Timestamp};
+use forerun_vfs::{Device, Error, FileType, Listed, Metadata, Result, Timestamp};
 
 use crate::parser::Piece;
 
@@ -42,6 +42,41 @@ impl Extra {
         let below = self.below.as_ref().map_or(0, Vec::len);
         size_of::<Self>() + self.target.len() + below + pieces * size_of::<Piece>() + xattrs
     }
+}
+
+/// Returns the metadata of a node.
+pub fn metadata(node: &Listed<Node>) -> Metadata {
+    Metadata {
+        kind: node.kind,
+        mode: node.mode,
+        uid: node.uid,
+        gid: node.gid,
+        size: node.size,
+        nlink: node.nlink,
+        mtime: node.mtime,
+        device: node
+            .extra
+            .as_ref()
+            .map_or(Device::default(), |extra| extra.device),
+    }
+}
+
+/// Returns the target of a symbolic link.
+///
+/// # Errors
+/// `NotASymlink`.
+pub fn target(node: &Listed<Node>) -> Result<Vec<u8>> {
+    match (node.kind, &node.extra) {
+        (FileType::Symlink, Some(extra)) => Ok(extra.target.clone()),
+        _ => Err(Error::NotASymlink),
+    }
+}
+
+/// Returns whether a node is a hard link to a file of another layer.
+pub fn is_link_below(node: &Node) -> bool {
+    node.extra
+        .as_ref()
+        .is_some_and(|extra| extra.below.is_some())
 }
 
 /// Creates a directory that no member describes.

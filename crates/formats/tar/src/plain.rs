@@ -15,10 +15,9 @@ pub fn read(
     source: &dyn ReadAt,
     head: &[u8],
     with: &OpenWith,
-    keep: Option<&dyn KeepIndex>,
+    (mut pass, keep): (Pass, Option<&dyn KeepIndex>),
 ) -> Result<Index> {
     let len = source.len();
-    let mut pass = Pass::new(&with.limits, with.is_layer);
     let mut recorder = Recorder::new(keep.is_some(), &with.limits);
     let damage = match run(&mut pass, source, head, &mut recorder) {
         Ok(()) => None,

@@ -68,11 +68,10 @@ pub fn read(
     source: &dyn ReadAt,
     compression: Compression,
     options: &IndexOptions,
-    keep: Option<&dyn KeepIndex>,
-    is_layer: bool,
+    (pass, keep): (Pass, Option<&dyn KeepIndex>),
 ) -> Result<(Index, Stream)> {
     let mut feed = Feed {
-        pass: Pass::new(&options.limits, is_layer),
+        pass,
         recorder: Recorder::new(keep.is_some(), &options.limits),
         at: 0,
         partial: Vec::new(),

@@ -10,6 +10,7 @@ use forerun_vfs::{Bound, Error, FileType, OpenWith, ProvenTable, Result, TablePl
 use super::digest::{self, Sha};
 use super::error::TocCheck;
 use crate::header::BLOCK;
+use crate::index::Pass;
 use crate::plain;
 
 /// The member that holds the table of an eStargz archive.
@@ -190,7 +191,13 @@ fn table_of(archive: Vec<u8>, offset: u64, limits: &Limits) -> Result<Vec<u8>> {
     let head = forerun_vfs::read_head(&*source, BLOCK)?;
     let mut with = OpenWith::new(Arc::<MemorySource>::clone(&source));
     with.limits = limits.clone();
-    let index = plain::read(&*source, &head, &with, None).map_err(|error| match error {
+    let index = plain::read(
+        &*source,
+        &head,
+        &with,
+        (Pass::new(&with.limits, with.is_layer), None),
+    )
+    .map_err(|error| match error {
         Error::Corrupt(_) | Error::Unsupported(_) => none(),
         error => error,
     })?;

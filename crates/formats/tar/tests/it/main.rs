@@ -5,6 +5,7 @@ mod bsdtar;
 mod common;
 mod compressed;
 mod describe;
+mod growing;
 mod hostile;
 mod oracles;
 mod rules;

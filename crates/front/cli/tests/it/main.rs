@@ -62,5 +62,6 @@ mod unprivileged;
 mod volumes;
 mod waiting;
 mod watching;
+mod while_streaming;
 mod without_ranges;
 mod writing;

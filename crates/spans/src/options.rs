@@ -1,0 +1,54 @@
+//! The options of a pass over a stream.
+
+use std::sync::Arc;
+
+use forerun_vfs::{Limits, MakeSpool};
+
+use crate::growing::GrowingSpans;
+
+/// Decoded bytes of a span of blocks that refer back. Of gzip, the bytes before each span, which it refers to, take about 0.8 % of
+/// the file at this length; half of it would double that, and halve the work of a random read.
+const SPAN_LEN: u64 = 4 << 20;
+/// Bytes of one read.
+const CHUNK: usize = 1 << 20;
+
+/// The options of a pass.
+#[derive(Clone)]
+pub struct IndexOptions {
+    /// Bounds on what the stream may ask for.
+    pub limits: Limits,
+    /// Ends the stream where it is damaged.
+    pub rescue: bool,
+    /// Makes the spool for what cannot be decoded from within.
+    pub spool: Option<Arc<dyn MakeSpool>>,
+    /// Decoded bytes of a span of gzip: it ends with the first DEFLATE block from there on. The same for linked
+    /// blocks of LZ4.
+    pub span_len: u64,
+    /// Bytes of one read.
+    pub chunk: usize,
+    /// Gets each span as soon as it is complete.
+    pub growing: Option<Arc<GrowingSpans>>,
+}
+
+impl Default for IndexOptions {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            rescue: false,
+            spool: None,
+            span_len: SPAN_LEN,
+            chunk: CHUNK,
+            growing: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for IndexOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IndexOptions")
+            .field("limits", &self.limits)
+            .field("rescue", &self.rescue)
+            .field("span_len", &self.span_len)
+            .finish_non_exhaustive()
+    }
+}

@@ -25,6 +25,16 @@ pub fn decode(
     input: &[u8],
     out: &mut [u8],
 ) -> Result<usize, DecodeError> {
+    decode_part(skip, history, input, out).map(|(_, decoded)| decoded)
+}
+
+/// Decodes as [`decode`] does, and returns the bytes of `input` that were used as well.
+pub fn decode_part(
+    skip: u8,
+    history: &[u8],
+    input: &[u8],
+    out: &mut [u8],
+) -> Result<(usize, usize), DecodeError> {
     INFLATE.with_borrow_mut(|inflate| {
         inflate.reset(false);
         if !history.is_empty() {
@@ -33,15 +43,22 @@ pub fn decode(
             set.map_err(|_| DecodeError::Damaged)?;
         }
         let (Some((&first, rest)), 1..8) = (input.split_first(), skip) else {
-            return fill(inflate, input, out);
+            let decoded = fill(inflate, input, out)?;
+            return Ok((total(inflate.total_in()), decoded));
         };
         let mut lead = Bits::before(skip);
         lead.complete(first);
         // The last byte of these has bits of the span.
         let status = inflate.decompress(&lead.bytes, out, InflateFlush::NoFlush);
         status.map_err(|_| DecodeError::Damaged)?;
-        fill_after(inflate, lead.bytes.len(), rest, out)
+        let decoded = fill_after(inflate, lead.bytes.len(), rest, out)?;
+        let behind_lead = total(inflate.total_in()).saturating_sub(lead.bytes.len());
+        Ok((behind_lead.saturating_add(1), decoded))
     })
+}
+
+fn total(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Bits of DEFLATE, the first one the lowest of a byte.
@@ -133,7 +150,6 @@ fn fill_after(
     input: &[u8],
     out: &mut [u8],
 ) -> Result<usize, DecodeError> {
-    let total = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     loop {
         let (read, written) = (total(inflate.total_in()), total(inflate.total_out()));
         if written >= out.len() {

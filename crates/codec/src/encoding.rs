@@ -247,6 +247,7 @@ impl Encoding {
             Codec::Deflate
             | Codec::DeflateSpan { .. }
             | Codec::Gzip
+            | Codec::GzipSpan { .. }
             | Codec::LzmaBare(_)
             | Codec::Lz4Blocks { .. }
             | Codec::MicroLzma => return None,

@@ -4,11 +4,13 @@ use std::cell::RefCell;
 
 use libdeflater::{DecompressionError, Decompressor};
 
-use crate::{DecodeError, deflate};
+use crate::{DecodeError, deflate, deflate_span};
 
 /// The fields of the header before the optional ones (RFC 1952, section 2.3).
 const HEADER: usize = 10;
 const METHOD_DEFLATE: u8 = 8;
+/// The checksum and the length behind each member.
+const TRAILER: usize = 8;
 
 const FHCRC: u8 = 2;
 const FEXTRA: u8 = 4;
@@ -34,6 +36,27 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
 pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let stream = behind_header(input).ok_or(DecodeError::Damaged)?;
     deflate::decode_prefix(stream, out)
+}
+
+/// Decodes blocks that start at bit `skip` of `input` until `out` is full, and continues in the members behind theirs.
+/// `history` is what the member decodes to before them. Verifies no checksum.
+pub fn decode_span(
+    skip: u8,
+    history: &[u8],
+    input: &[u8],
+    out: &mut [u8],
+) -> Result<usize, DecodeError> {
+    let (mut used, mut done) = deflate_span::decode_part(skip, history, input, out)?;
+    let mut input = input;
+    while done < out.len() {
+        // Each member is longer than its trailer, so this ends.
+        let behind = input.get(used.saturating_add(TRAILER)..);
+        input = behind.and_then(behind_header).ok_or(DecodeError::Damaged)?;
+        let left = out.get_mut(done..).unwrap_or_default();
+        let (of_member, decoded) = deflate_span::decode_part(0, &[], input, left)?;
+        (used, done) = (of_member, done.saturating_add(decoded));
+    }
+    Ok(done)
 }
 
 /// Returns the bytes behind the header of a member; nothing if the header is damaged or does not end.
@@ -64,6 +87,34 @@ fn behind_header(input: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns a member with these bytes in a stored block.
+    fn member(bytes: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(bytes.len()).unwrap();
+        let head = b"\x1f\x8b\x08\x08\0\0\0\0\0\x03name\0";
+        let mut member = [&head[..], &[1], &len.to_le_bytes(), &(!len).to_le_bytes()].concat();
+        member.extend_from_slice(bytes);
+        member.extend([0; TRAILER]);
+        member
+    }
+
+    #[test]
+    fn a_span_continues_in_the_next_members() {
+        let all = [member(b"first"), member(b""), member(b"second")].concat();
+        let span = behind_header(&all).unwrap();
+        for len in 0..=11 {
+            let mut out = vec![0; len];
+            assert_eq!(decode_span(0, b"", span, &mut out), Ok(len));
+            assert_eq!(out, b"firstsecond"[..len]);
+        }
+        let mut out = [0; 12];
+        assert!(decode_span(0, b"", span, &mut out).is_err(), "it ends");
+        for cut in 10..span.len() - 9 {
+            let mut out = [0; 11];
+            let span = span.get(..cut).unwrap();
+            assert!(decode_span(0, b"", span, &mut out).is_err(), "cut at {cut}");
+        }
+    }
 
     #[test]
     fn headers_end_behind_their_optional_fields() {

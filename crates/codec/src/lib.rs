@@ -55,6 +55,12 @@ pub enum Codec {
     },
     /// DEFLATE in a gzip wrapper (RFC 1952): one member.
     Gzip,
+    /// Blocks of DEFLATE from within a gzip file, as [`Codec::DeflateSpan`], which may continue in the next members
+    /// of the file.
+    GzipSpan {
+        /// Bits of the first byte that belong to the block before, 0 to 7.
+        skip: u8,
+    },
     /// LZMA in the `.lzma` ("LZMA alone") container, with or without the decoded length in it.
     Lzma,
     /// LZMA with less of a header than that container has, as vendors of firmware store it.
@@ -111,7 +117,7 @@ impl Codec {
         match self {
             Self::Zlib => "zlib",
             Self::Deflate | Self::DeflateSpan { .. } => "deflate",
-            Self::Gzip => "gzip",
+            Self::Gzip | Self::GzipSpan { .. } => "gzip",
             Self::Lzma => "lzma",
             Self::LzmaBare(bare) => bare.name(),
             Self::MicroLzma => "microlzma",
@@ -149,6 +155,7 @@ impl Codec {
             Self::Deflate => deflate::decode(input, out),
             Self::DeflateSpan { skip } => deflate_span::decode(skip, &[], input, out),
             Self::Gzip => gzip::decode(input, out),
+            Self::GzipSpan { skip } => gzip::decode_span(skip, &[], input, out),
             Self::Lzma => lzma::decode(input, out),
             Self::LzmaBare(bare) => bare.decode(input, out),
             Self::MicroLzma => microlzma::decode(input, out),
@@ -163,7 +170,10 @@ impl Codec {
     /// Returns whether a block refers to bytes before it: [`Codec::decode_after`] decodes it.
     #[must_use]
     pub const fn refers_back(self) -> bool {
-        matches!(self, Self::DeflateSpan { .. } | Self::Lz4Blocks { .. })
+        matches!(
+            self,
+            Self::DeflateSpan { .. } | Self::GzipSpan { .. } | Self::Lz4Blocks { .. }
+        )
     }
 
     /// Decodes as [`Codec::decode`] does. `history` is the end of the bytes that the stream decodes to before
@@ -182,6 +192,7 @@ impl Codec {
         let expected = out.len();
         let decoded = match self {
             Self::DeflateSpan { skip } => deflate_span::decode(skip, history, input, out),
+            Self::GzipSpan { skip } => gzip::decode_span(skip, history, input, out),
             Self::Lz4Blocks { checksums } => lz4_blocks::decode(checksums, history, input, out),
             _ => return self.decode(input, out),
         };
@@ -212,6 +223,7 @@ impl Codec {
             Self::Zstd => zstd::decode_prefix(input, out),
             Self::Zlib
             | Self::DeflateSpan { .. }
+            | Self::GzipSpan { .. }
             | Self::Lzma
             | Self::LzmaBare(_)
             | Self::Lzo
@@ -240,6 +252,7 @@ impl Codec {
             Self::Deflate
             | Self::DeflateSpan { .. }
             | Self::Gzip
+            | Self::GzipSpan { .. }
             | Self::Lzma
             | Self::LzmaBare(_)
             | Self::MicroLzma
@@ -260,6 +273,7 @@ impl Codec {
             Self::Deflate
             | Self::DeflateSpan { .. }
             | Self::Gzip
+            | Self::GzipSpan { .. }
             | Self::Lzma
             | Self::LzmaBare(_)
             | Self::MicroLzma

@@ -170,6 +170,7 @@ fn fetch_table(layer: &RemoteImage, table: &ProvenTable) {
     let part = match table.place {
         TablePlace::Footer => layer.len().saturating_sub(TAIL)..layer.len(),
         TablePlace::At { offset, len, .. } => offset..offset.saturating_add(len),
+        TablePlace::Beside(_) => return,
     };
     layer.prefetch_part(&part);
 }

@@ -175,7 +175,7 @@ fn open_driver(
         let verified = verified.or(layer.is_unverified.then_some(WHOLE));
         return Ok((found, fs, verified));
     };
-    options.table = Some(lazy.table);
+    options.table = Some(lazy.table.clone());
     let opened = open_whole(layer, blob, options, observer);
     options.table = None;
     match opened {

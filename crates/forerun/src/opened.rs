@@ -157,7 +157,7 @@ impl FoundImage {
             spool: options.spool.clone().or_else(spool::default),
             index: options.index.clone(),
             is_layer,
-            table: options.table,
+            table: options.table.clone(),
         })
     }
 

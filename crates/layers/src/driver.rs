@@ -221,6 +221,12 @@ impl FileSystem for Layers {
         self.stack.verify(block, decoded)
     }
 
+    fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
+        let (layer, of_layer) = self.block_of_layer(block)?;
+        let verified = layer.fs.verify_stored(&of_layer, stored);
+        verified.map_err(|error| error.in_image(&layer.name))
+    }
+
     fn is_current(&self, blob: BlobId) -> bool {
         self.stack.is_current(blob)
     }

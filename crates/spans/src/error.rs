@@ -29,6 +29,14 @@ pub enum Check {
     Content { stored: u64, decoded: u64 },
     #[error("the bytes before the block cannot be decoded")]
     History,
+    #[error("the {len} bytes of checkpoints are not as many as they say")]
+    Checkpoints { len: u64 },
+    #[error(
+        "checkpoint {number}, before which there are {decoded} decoded bytes, cannot be in this file, or not behind the one before it"
+    )]
+    Checkpoint { number: usize, decoded: u64 },
+    #[error("the checkpoints lead to {found} of the {expected} decoded bytes")]
+    Covered { found: u64, expected: u64 },
 }
 
 impl Check {

@@ -32,6 +32,7 @@ mod pass;
 mod spans;
 mod spool;
 mod streams;
+mod zran;
 
 pub use compression::Compression;
 pub use growing::GrowingSpans;
@@ -41,3 +42,4 @@ pub use options::IndexOptions;
 pub use pass::{Indexed, index, index_part};
 pub use spans::{SPOOL, Spans};
 pub use spool::Spool;
+pub use zran::{ZranSpans, zran_spans};

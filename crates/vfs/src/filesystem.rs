@@ -227,6 +227,15 @@ pub trait FileSystem: Send + Sync {
         Ok(())
     }
 
+    /// Verifies the stored bytes of a block against digests that the driver knows, as [`verify`](Self::verify) does with
+    /// what they decode to. Called each time that a block is to be decoded, before that. Nothing is verified by default.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if they are other bytes.
+    fn verify_stored(&self, _block: &EncodedBlock, _stored: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
     /// Returns the part of the image that its maker wants fetched before it is read. There is none by default.
     fn wanted_ahead(&self) -> Range<u64> {
         0..0

@@ -44,18 +44,18 @@ pub struct OpenWith {
     pub table: Option<ProvenTable>,
 }
 
-/// A table of the contents of an image, which its maker put into the image, and the digest that proves it: from a
+/// A table of the contents of an image, in the image or beside it, and the digest that proves it: from a
 /// document that the caller trusts. The table in turn has a digest for each piece of the contents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProvenTable {
-    /// SHA-256 of the table: as it is decoded for [`TablePlace::Footer`], as it is stored for [`TablePlace::At`].
+    /// SHA-256 of the table: as it is decoded for [`TablePlace::Footer`], as it is stored for the others.
     pub digest: [u8; 32],
     /// Where it is.
     pub place: TablePlace,
 }
 
-/// Where a table of contents is in an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Where a table of contents is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TablePlace {
     /// The last bytes of the image say it.
     Footer,
@@ -68,6 +68,8 @@ pub enum TablePlace {
         /// Bytes that these decode to.
         decoded_len: u64,
     },
+    /// In another place: its bytes.
+    Beside(Arc<[u8]>),
 }
 
 /// Substitutes for attributes that a format lacks: options of the mount.

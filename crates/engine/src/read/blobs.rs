@@ -49,6 +49,11 @@ impl Blobs {
         self.fs.verify(block, decoded)
     }
 
+    /// Verifies the stored bytes of a block, where the driver can.
+    pub fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
+        self.fs.verify_stored(block, stored)
+    }
+
     /// Returns the name of the image that a blob belongs to, where a tree is made of several images.
     pub fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
         self.fs.image_of(blob)

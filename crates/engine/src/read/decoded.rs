@@ -205,6 +205,8 @@ impl Decoded {
             Some(slice) => slice,
             None => read_whole(block, stored)?,
         };
+        let verified = stored.verify_stored(block, &encoded);
+        verified.inspect_err(|_| stored.distrust(block.blob, &range))?;
         let history = stored.history(block)?;
         let timer = stored.observer().timer();
         let result = block.decode_after(&history, &encoded, out);

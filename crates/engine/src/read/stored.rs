@@ -277,6 +277,11 @@ impl Stored {
         self.others.verify(block, decoded)
     }
 
+    /// Verifies the stored bytes of a block, where the driver can.
+    pub fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
+        self.others.verify_stored(block, stored)
+    }
+
     /// Tells a store that a range of it does not decode to what it should.
     pub fn distrust(&self, blob: BlobId, range: &Range<u64>) {
         if let Ok(source) = self.source(blob) {

@@ -7,7 +7,8 @@ use forerun_io::{Limits, ReadAt, u64_from};
 use forerun_spans::{Compression, IndexOptions};
 use forerun_vfs::{
     BlobId, BlobName, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem, FileType,
-    KeepIndex, Metadata, NodeId, OpenWith, Place, Problem, Region, Result, VolumeInfo, read_head,
+    KeepIndex, Metadata, NodeId, OpenWith, Place, Problem, ProvenTable, Region, Result, TablePlace,
+    VolumeInfo, read_head,
 };
 
 use crate::header::BLOCK;
@@ -17,6 +18,7 @@ use crate::node::{self, Node};
 use crate::plain;
 use crate::shared::Growing;
 use crate::stream::{self, Stream};
+use crate::toc::ztoc::{self, SpanDigests};
 use crate::toc::{self, Chunks};
 use crate::tree;
 
@@ -32,6 +34,8 @@ pub enum Contents {
     Plain,
     /// In a compressed stream.
     Stream(Stream),
+    /// In a compressed stream whose spans have digests in a table of contents.
+    Verified(Stream, SpanDigests),
     /// In pieces that a table of contents names.
     Pieces(Chunks),
 }
@@ -64,7 +68,7 @@ impl Tar {
 
     const fn stream(&self) -> Option<&Stream> {
         match &self.contents {
-            Contents::Stream(stream) => Some(stream),
+            Contents::Stream(stream) | Contents::Verified(stream, _) => Some(stream),
             Contents::Plain | Contents::Pieces(_) => None,
         }
     }
@@ -73,7 +77,9 @@ impl Tar {
     fn compression(&self) -> Option<(Compression, (&'static str, usize))> {
         match &self.contents {
             Contents::Plain => None,
-            Contents::Stream(stream) => Some((stream.compression(), ("spans", stream.spans()))),
+            Contents::Stream(stream) | Contents::Verified(stream, _) => {
+                Some((stream.compression(), ("spans", stream.spans())))
+            }
             Contents::Pieces(chunks) => Some((chunks.compression(), ("pieces", chunks.count()))),
         }
     }
@@ -95,8 +101,7 @@ impl Tar {
     pub(crate) fn read(with: &OpenWith, growing: Option<&Growing>) -> Result<Self> {
         let source = &*with.metadata;
         if let Some(table) = &with.table {
-            let (index, chunks) = toc::open(source, table, &with.limits)?;
-            return Ok(Self::new(index, Contents::Pieces(chunks)));
+            return Self::by_table(table, with);
         }
         // A rescue is about the bytes that are there now.
         let keep = with.index.as_deref().filter(|_| !with.rescue);
@@ -124,6 +129,20 @@ impl Tar {
     }
 }
 
+impl Tar {
+    fn by_table(table: &ProvenTable, with: &OpenWith) -> Result<Self> {
+        let (limits, source) = (&with.limits, &*with.metadata);
+        if let TablePlace::Beside(bytes) = &table.place {
+            let (len, digest) = (source.len(), &table.digest);
+            let archive = ztoc::open(len, bytes, digest, limits, with.is_layer)?;
+            let contents = Contents::Verified(archive.stream, archive.digests);
+            return Ok(Self::new(archive.index, contents));
+        }
+        let (index, chunks) = toc::open(source, table, limits)?;
+        Ok(Self::new(index, Contents::Pieces(chunks)))
+    }
+}
+
 impl FileSystem for Tar {
     fn volume(&self) -> VolumeInfo {
         let index = &self.index;
@@ -142,6 +161,10 @@ impl FileSystem for Tar {
             Contents::Stream(_) => {
                 let len = index.facts.len.to_string();
                 info.details.push(("archive length", len));
+            }
+            Contents::Verified(..) => {
+                let verified = "each span, by a table of contents".to_string();
+                info.details.push(("verified", verified));
             }
             Contents::Pieces(_) => {
                 let verified = "each piece, by a table of contents".to_string();
@@ -211,7 +234,7 @@ impl FileSystem for Tar {
                 // A break ends the visit, and is no error.
                 let _ended = match &self.contents {
                     Contents::Plain => map(node, None, range, visit),
-                    Contents::Stream(stream) => {
+                    Contents::Stream(stream) | Contents::Verified(stream, _) => {
                         let places: Places<'_> = &mut |part, visit| stream.map(part, visit);
                         map(node, Some(places), range, visit)
                     }
@@ -254,14 +277,21 @@ impl FileSystem for Tar {
     fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
         match &self.contents {
             Contents::Pieces(chunks) => chunks.verify(block, decoded),
-            Contents::Plain | Contents::Stream(_) => Ok(()),
+            Contents::Plain | Contents::Stream(_) | Contents::Verified(..) => Ok(()),
+        }
+    }
+
+    fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
+        match &self.contents {
+            Contents::Verified(_, digests) => digests.verify(block, stored),
+            Contents::Plain | Contents::Stream(_) | Contents::Pieces(_) => Ok(()),
         }
     }
 
     fn wanted_ahead(&self) -> Range<u64> {
         match &self.contents {
             Contents::Pieces(chunks) => chunks.prefetch.clone(),
-            Contents::Plain | Contents::Stream(_) => 0..0,
+            Contents::Plain | Contents::Stream(_) | Contents::Verified(..) => 0..0,
         }
     }
 

@@ -1,14 +1,16 @@
 //! Entry points of the fuzz targets, so that the same code runs in a plain test. Not part of the API.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use forerun_io::{MemorySource, saturating_usize, u64_from};
 use forerun_spans::{Compression, IndexOptions};
-use forerun_vfs::{Error, KeepIndex, OpenWith, ProvenTable, TablePlace, exercise};
+use forerun_vfs::{Error, KeepIndex, OpenWith, Place, ProvenTable, TablePlace, exercise};
 
 use crate::driver::Contents;
 use crate::header::BLOCK;
 use crate::index::Pass;
+use crate::toc::ztoc;
 use crate::{Tar, stream, toc};
 
 pub use forerun_vfs::exercise::limits;
@@ -142,6 +144,50 @@ pub fn table(bytes: &[u8]) -> Vec<Error> {
         }
     }
     let fs = Tar::new(index, Contents::Pieces(chunks));
+    errors.extend(exercise::all(&fs, &limits));
+    errors
+}
+
+/// Opens an archive by a table of contents of SOCI, exercises the whole driver, and decodes all spans. The first four bytes
+/// are the length of the table, which the archive follows. Returns the errors.
+pub fn soci(bytes: &[u8]) -> Vec<Error> {
+    let Some((len, rest)) = bytes.split_first_chunk() else {
+        return Vec::new();
+    };
+    let len = saturating_usize(u64::from(u32::from_le_bytes(*len)));
+    let (table, archive) = rest.split_at(len.min(rest.len()));
+    let limits = limits();
+    let digest = toc::digest_of(table);
+    let opened = ztoc::open(
+        u64_from(archive.len()),
+        &table.into(),
+        &digest,
+        &limits,
+        true,
+    );
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(error) => return vec![error],
+    };
+    let mut errors = Vec::new();
+    let all = 0..opened.index.facts.len;
+    let _ended = opened.stream.map(all, &mut |_, place| {
+        if let Place::Encoded { block, .. } = place {
+            let stored = block.stored();
+            let stored = saturating_usize(stored.start)..saturating_usize(stored.end);
+            let stored = archive.get(stored).unwrap_or_default();
+            errors.extend(opened.digests.verify(&block, stored).err());
+            let mut decoded = vec![0; saturating_usize(u64::from(block.decoded_len.max()))];
+            let history = opened.stream.history(&block).unwrap_or_default();
+            // An error of the codec is none of the driver.
+            let _decoded = block.decode_after(&history, stored, &mut decoded);
+        }
+        ControlFlow::Continue(())
+    });
+    let fs = Tar::new(
+        opened.index,
+        Contents::Verified(opened.stream, opened.digests),
+    );
     errors.extend(exercise::all(&fs, &limits));
     errors
 }

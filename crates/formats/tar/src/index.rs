@@ -36,6 +36,16 @@ pub struct Facts {
     pub more_warnings: u64,
 }
 
+impl Facts {
+    /// Notes a deviation.
+    pub fn warn(&mut self, at: u64, check: Check) {
+        match self.warnings.len() < WARNINGS_MAX {
+            true => self.warnings.push((at, check)),
+            false => self.more_warnings += 1,
+        }
+    }
+}
+
 /// One pass over the members of an archive.
 pub struct Pass {
     tree: Arc<SharedTree>,
@@ -149,10 +159,6 @@ impl Pass {
 
     /// Notes a deviation.
     pub fn warn(&mut self, at: u64, check: Check) {
-        let facts = &mut self.facts;
-        match facts.warnings.len() < WARNINGS_MAX {
-            true => facts.warnings.push((at, check)),
-            false => facts.more_warnings += 1,
-        }
+        self.facts.warn(at, check);
     }
 }

@@ -53,7 +53,7 @@ impl Records {
         Ok(())
     }
 
-    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Check> {
+    pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Check> {
         let fail = || Check::Value {
             key: lossy(key),
             value: lossy(value),

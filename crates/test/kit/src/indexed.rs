@@ -416,7 +416,7 @@ fn entry_of(member: &mut tar::Entry<'_, &[u8]>) -> Fields {
 }
 
 /// Writes a time of whole seconds since 1970 as RFC 3339.
-fn time(seconds: u64) -> String {
+pub(crate) fn time(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (mut year, mut left) = (1970, days);
     let is_leap = |year: u64| {
@@ -443,7 +443,7 @@ fn time(seconds: u64) -> String {
     )
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut compressor = Compressor::new(CompressionLvl::new(6).unwrap());
     let mut out = vec![0; compressor.gzip_compress_bound(bytes.len())];
     let len = compressor.gzip_compress(bytes, &mut out).unwrap();
@@ -458,7 +458,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     let digest: [u8; 32] = Sha256::digest(bytes).into();
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{hex}")

@@ -61,6 +61,7 @@ pub mod stalled;
 mod temp;
 pub mod tree;
 pub mod trees;
+pub mod ztoc;
 
 pub use described::described;
 pub use fault::{CountingSource, FaultSource, Gate};

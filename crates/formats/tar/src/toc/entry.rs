@@ -110,7 +110,7 @@ fn narrow(field: &'static str, value: u64) -> Result<u32, EntryCheck> {
 }
 
 /// Parses a time of RFC 3339. None is the epoch.
-fn time(text: &str) -> Result<Timestamp, EntryCheck> {
+pub fn time(text: &str) -> Result<Timestamp, EntryCheck> {
     const SECOND: i128 = 1_000_000_000;
     let fail = || EntryCheck::Range {
         field: "modtime",

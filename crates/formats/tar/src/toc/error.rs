@@ -42,6 +42,16 @@ pub enum TocCheck {
         expected: String,
         found: String,
     },
+    #[error("the table of contents is damaged: what is named at {at:#x} of it lies outside of it")]
+    Flat { at: usize },
+    #[error("the table of contents is of an archive of {stored} bytes; this one has {source_len}")]
+    OtherArchive { stored: u64, source_len: u64 },
+    #[error("the table of contents says that {stored} bytes decode to {decoded}")]
+    Lengths { stored: i64, decoded: i64 },
+    #[error("the table of contents has {found} digests of spans for {checkpoints} checkpoints")]
+    Digests { found: usize, checkpoints: usize },
+    #[error("the digest {0:?} of a span is not of SHA-256")]
+    BadDigest(String),
     #[error("no entry of the table of contents has a piece here")]
     Unknown,
 }
@@ -67,6 +77,10 @@ pub enum EntryCheck {
     BadDigest(String),
     #[error("it is one of too many with xattrs")]
     Xattrs,
+    #[error("its data cannot be at {offset:#x} to {end:#x} of the archive")]
+    Place { offset: u64, end: u64 },
+    #[error("{0}")]
+    Record(String),
 }
 
 impl TocCheck {

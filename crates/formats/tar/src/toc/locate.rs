@@ -40,9 +40,10 @@ pub struct LocatedTable {
 /// # Errors
 /// `Corrupt` at the place of the footer or of the table; `Limit` for one that is too long; `Io`.
 pub fn read(source: &dyn ReadAt, table: &ProvenTable, limits: &Limits) -> Result<LocatedTable> {
-    match table.place {
+    match &table.place {
+        TablePlace::Beside(_) => Err(TocCheck::NoFile.at(0)),
         TablePlace::Footer => in_archive(source, &table.digest, limits),
-        TablePlace::At {
+        &TablePlace::At {
             offset,
             len,
             decoded_len,
@@ -155,7 +156,8 @@ fn bounded(len: u64, limits: &Limits) -> Result<()> {
     }
 }
 
-fn compare(bytes: &[u8], expected: &Sha, offset: u64) -> Result<()> {
+/// Compares a table with its digest. It is at `offset`.
+pub fn compare(bytes: &[u8], expected: &Sha, offset: u64) -> Result<()> {
     let found = digest::of(bytes);
     if found == *expected {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Archives with a table of contents (TOC) that others made: eStargz and zstd:chunked.
+//! Archives with a table of contents (TOC) that others made: eStargz, zstd:chunked, and the tables of SOCI beside them.
 //!
 //! The table has all metadata, and the place and digest of each piece of each file, so that nothing else of the archive
 //! is read before a file is. It counts only with a digest of it from a trusted document. Each piece is then
@@ -15,8 +15,10 @@ mod error;
 mod json;
 mod locate;
 mod record;
+pub mod ztoc;
 
 pub use chunks::Chunks;
+pub use digest::of as digest_of;
 
 use crate::index::Index;
 use record::TocRecorder;
@@ -31,12 +33,15 @@ const DISTRUSTED: u64 = 16 << 20;
 /// `Unsupported`, `Io`.
 pub fn open(source: &dyn ReadAt, table: &ProvenTable, limits: &Limits) -> Result<(Index, Chunks)> {
     let table = locate::read(source, table, limits).inspect_err(|error| {
-        if let (Error::Corrupt(_), TablePlace::At { offset, len, .. }) = (error, table.place) {
-            source.distrust(offset..offset.saturating_add(len));
-        }
-        if let (Error::Corrupt(_), TablePlace::Footer) = (error, table.place) {
+        match (error, &table.place) {
+            (Error::Corrupt(_), &TablePlace::At { offset, len, .. }) => {
+                source.distrust(offset..offset.saturating_add(len));
+            }
             // The footer leads to it: any of the bytes behind the data may be wrong.
-            source.distrust(source.len().saturating_sub(DISTRUSTED)..source.len());
+            (Error::Corrupt(_), TablePlace::Footer) => {
+                source.distrust(source.len().saturating_sub(DISTRUSTED)..source.len());
+            }
+            _ => {}
         }
     })?;
     let mut recorder = TocRecorder::new(table.compression, table.offset, limits);

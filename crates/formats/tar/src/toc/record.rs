@@ -17,8 +17,6 @@ use crate::tree::Builder;
 const LANDMARK: &str = ".prefetch.landmark";
 /// A file of eStargz that says that nothing is to be read ahead.
 const NO_LANDMARK: &str = ".no.prefetch.landmark";
-/// Most warnings that are kept; the others are counted.
-const WARNINGS_MAX: usize = 64;
 
 /// Takes the entries of a table in order.
 pub struct TocRecorder {
@@ -109,7 +107,7 @@ impl TocRecorder {
                 Err(refused(EntryCheck::Path(check.to_string())).at(self.offset))
             }
             Some(check) => {
-                self.warn(check);
+                self.facts.warn(self.offset, check);
                 Ok(())
             }
         }
@@ -217,14 +215,6 @@ impl TocRecorder {
         };
         let (entry, name) = (open.entry, lossy(open.name.as_bytes()));
         Err(TocCheck::Entry { entry, name, what }.at(self.offset))
-    }
-
-    fn warn(&mut self, check: Check) {
-        let facts = &mut self.facts;
-        match facts.warnings.len() < WARNINGS_MAX {
-            true => facts.warnings.push((self.offset, check)),
-            false => facts.more_warnings += 1,
-        }
     }
 
     /// Returns the tree, and the places of all pieces in an archive of `source_len` bytes.

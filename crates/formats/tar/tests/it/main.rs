@@ -9,4 +9,5 @@ mod growing;
 mod hostile;
 mod oracles;
 mod rules;
+mod soci;
 mod tables;

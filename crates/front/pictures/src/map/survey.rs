@@ -266,7 +266,10 @@ impl Places<'_> {
         let whole = u64::from(block.decoded_len.max()).max(1);
         let mut stored = block.stored();
         // Its first byte belongs to the span before as well, which counts it.
-        if matches!(block.codec, Codec::DeflateSpan { skip: 1.. }) {
+        if matches!(
+            block.codec,
+            Codec::DeflateSpan { skip: 1.. } | Codec::GzipSpan { skip: 1.. }
+        ) {
             stored.start = stored.start.saturating_add(1).min(stored.end);
         }
         let is_piece = skip > 0

@@ -23,6 +23,7 @@ fn altered(form: &IndexedArchive, change: impl FnOnce(&mut Value)) -> String {
     let made = match form.table.place {
         TablePlace::Footer => estargz_of(data, &json),
         TablePlace::At { .. } => zstd_chunked_of(data, &json),
+        TablePlace::Beside(_) => panic!("it is in the archive"),
     };
     match open(&made.blob, made.table) {
         Ok(fs) => model(Arc::new(fs), Arc::new(MemorySource::new(&made.blob[..])))
@@ -201,7 +202,7 @@ fn pieces_that_overlap_or_lie_elsewhere_are_refused() {
 #[test]
 fn footers_that_lead_astray_are_refused() {
     let form = estargz(&plain(), &IndexedOptions::default());
-    let told = |blob: &[u8]| open(blob, form.table).err().unwrap().to_string();
+    let told = |blob: &[u8]| open(blob, form.table.clone()).err().unwrap().to_string();
     let footer = form.blob.len() - 51;
     let mut blob = form.blob.clone();
     for (offset, expected) in [
@@ -227,9 +228,9 @@ fn footers_that_lead_astray_are_refused() {
     old.extend(b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x16\x00");
     old.extend(format!("{:016x}STARGZ", form.data_len).as_bytes());
     old.extend(b"\x01\0\0\xff\xff\0\0\0\0\0\0\0\0");
-    assert!(open(&old, form.table).is_ok());
+    assert!(open(&old, form.table.clone()).is_ok());
     // A table of another digest.
-    let mut table = form.table;
+    let mut table = form.table.clone();
     table.digest[0] ^= 1;
     let error = open(&form.blob, table).err().unwrap().to_string();
     assert!(error.contains("has the digest sha256:"), "{error}");
@@ -248,7 +249,7 @@ fn footers_that_lead_astray_are_refused() {
         };
         let table = ProvenTable {
             place,
-            ..form.table
+            ..form.table.clone()
         };
         let error = open(&form.blob, table).err().unwrap().to_string();
         assert!(error.contains(expected), "{offset} {len}: {error}");
@@ -268,7 +269,7 @@ fn a_table_of_many_entries_takes_bounded_memory() {
     );
     let with = |limits: Limits| {
         let mut with = OpenWith::new(Arc::new(MemorySource::new(&form.blob[..])));
-        (with.limits, with.table) = (limits, Some(form.table));
+        (with.limits, with.table) = (limits, Some(form.table.clone()));
         Tar::open_with(&with).err().map(|error| error.to_string())
     };
     assert_eq!(with(Limits::default()), None);

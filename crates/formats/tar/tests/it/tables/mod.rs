@@ -100,7 +100,7 @@ fn the_table_shows_the_tree_of_the_archive() {
     let expected = TreeModel::of_image(&without, &source).unwrap();
     for form in forms() {
         let source = Arc::new(MemorySource::new(&form.blob[..]));
-        let fs = Arc::new(open(&form.blob, form.table).unwrap());
+        let fs = Arc::new(open(&form.blob, form.table.clone()).unwrap());
         check_filesystem(&*fs, &Limits::default());
         let tree = TreeModel::of_image(&*fs, &*source).unwrap();
         expected.assert_same(&tree, &Keeps::EVERYTHING);
@@ -127,7 +127,7 @@ fn the_table_shows_the_tree_of_the_archive() {
 fn only_the_table_is_read_before_a_file_is_and_then_only_its_chunks() {
     for form in forms() {
         let source = Arc::new(CountingSource::new(MemorySource::new(&form.blob[..])));
-        let fs = Arc::new(open_source(source.clone(), Some(form.table)).unwrap());
+        let fs = Arc::new(open_source(source.clone(), Some(form.table.clone())).unwrap());
         let first = source.take_log();
         assert!(first.iter().all(|read| read.start >= form.data_len as u64));
         let passwd = node(&fs, "etc/passwd").unwrap();
@@ -164,7 +164,7 @@ fn what_is_before_the_landmark_is_wanted_ahead() {
             ..IndexedOptions::default()
         };
         let form = estargz(&plain, &options);
-        let fs = open(&form.blob, form.table).unwrap();
+        let fs = open(&form.blob, form.table.clone()).unwrap();
         let json: Value = serde_json::from_str(&form.json).unwrap();
         let entries = json["entries"].as_array().unwrap().clone();
         let mark = entries
@@ -189,13 +189,17 @@ fn what_is_before_the_landmark_is_wanted_ahead() {
 fn no_altered_byte_is_served() {
     for form in forms() {
         let source = Arc::new(MemorySource::new(&form.blob[..]));
-        let expected = model(Arc::new(open(&form.blob, form.table).unwrap()), source).unwrap();
+        let expected = model(
+            Arc::new(open(&form.blob, form.table.clone()).unwrap()),
+            source,
+        )
+        .unwrap();
         let (mut refused, mut tried) = (0, 0);
         for at in (0..form.data_len).step_by(form.data_len / 97) {
             let mut blob = form.blob.clone();
             blob[at] ^= 0x10;
             let source = Arc::new(MemorySource::new(&blob[..]));
-            let fs = open(&blob, form.table).unwrap();
+            let fs = open(&blob, form.table.clone()).unwrap();
             tried += 1;
             match model(Arc::new(fs), source) {
                 // A header between the chunks, or a byte that means the same.
@@ -208,7 +212,7 @@ fn no_altered_byte_is_served() {
         for at in form.data_len..form.blob.len() {
             let mut blob = form.blob.clone();
             blob[at] ^= 0x10;
-            match open(&blob, form.table) {
+            match open(&blob, form.table.clone()) {
                 // Bytes of gzip that mean nothing, and all behind the table of zstd:chunked.
                 Ok(_) | Err(Error::Corrupt(_)) => {}
                 Err(error) => panic!("{error}"),

@@ -1,0 +1,256 @@
+//! Reads FlatBuffers: tables of optional fields that refer to each other by offsets.
+//!
+//! Each access is compared with the bytes that are there, so that nothing need be verified before. The crate `flatbuffers`
+//! has a verifier, and takes code with `unsafe` that its compiler generates; it refuses names that are not UTF-8, which
+//! archives have. A table of contents needs five kinds of fields.
+
+use forerun_io::saturating_usize;
+
+/// The offset in the buffer at which something is that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadFlat(pub usize);
+
+type Result<T> = std::result::Result<T, BadFlat>;
+
+/// A table: its fields have numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct FlatTable<'b> {
+    buffer: &'b [u8],
+    at: usize,
+    /// Bytes of the table, and the offsets of its fields in it.
+    len: usize,
+    fields: &'b [u8],
+}
+
+/// A list of offsets to tables or texts.
+#[derive(Clone, Copy, Debug)]
+pub struct FlatList<'b> {
+    buffer: &'b [u8],
+    at: usize,
+    entries: &'b [[u8; 4]],
+}
+
+impl<'b> FlatTable<'b> {
+    /// Returns the table that the buffer begins with.
+    pub fn root(buffer: &'b [u8]) -> Result<Self> {
+        Self::new(buffer, follow(buffer, 0)?)
+    }
+
+    fn new(buffer: &'b [u8], at: usize) -> Result<Self> {
+        let back = i32::from_le_bytes(bytes_at(buffer, at)?);
+        let fields_at = i64::try_from(at).ok();
+        let fields_at = fields_at.and_then(|at| usize::try_from(at.checked_sub(back.into())?).ok());
+        let fields_at = fields_at.ok_or(BadFlat(at))?;
+        let fields_len = usize::from(u16::from_le_bytes(bytes_at(buffer, fields_at)?));
+        let len_at = fields_at.saturating_add(2);
+        let len = usize::from(u16::from_le_bytes(bytes_at(buffer, len_at)?));
+        let fields = part(buffer, fields_at, fields_len)?;
+        part(buffer, at, len)?;
+        Ok(Self {
+            buffer,
+            at,
+            len,
+            // Behind its own length and that of the table.
+            fields: fields.get(4..).ok_or(BadFlat(fields_at))?,
+        })
+    }
+
+    /// Returns the offset of a field of `len` bytes. Returns nothing if the table has no such field.
+    fn field(&self, number: usize, len: usize) -> Result<Option<usize>> {
+        let start = number.saturating_mul(2);
+        let Some(&[low, high]) = self.fields.get(start..start.saturating_add(2)) else {
+            return Ok(None);
+        };
+        match usize::from(u16::from_le_bytes([low, high])) {
+            0 => Ok(None),
+            offset if offset >= 4 && offset.saturating_add(len) <= self.len => {
+                Ok(Some(self.at.saturating_add(offset)))
+            }
+            _ => Err(BadFlat(self.at)),
+        }
+    }
+
+    fn number<const N: usize>(&self, number: usize) -> Result<Option<[u8; N]>> {
+        let at = self.field(number, N)?;
+        at.map(|at| bytes_at(self.buffer, at)).transpose()
+    }
+
+    /// Returns a field of one byte.
+    pub fn u8(&self, number: usize, default: u8) -> Result<u8> {
+        let bytes = self.number(number)?;
+        Ok(bytes.map_or(default, u8::from_le_bytes))
+    }
+
+    /// Returns a field of four bytes, or zero.
+    pub fn u32(&self, number: usize) -> Result<u32> {
+        Ok(self.number(number)?.map_or(0, u32::from_le_bytes))
+    }
+
+    /// Returns a field of eight bytes, or zero.
+    pub fn i64(&self, number: usize) -> Result<i64> {
+        Ok(self.number(number)?.map_or(0, i64::from_le_bytes))
+    }
+
+    /// Returns a text or a list of bytes; none without the field.
+    pub fn bytes(&self, number: usize) -> Result<&'b [u8]> {
+        match self.field(number, 4)? {
+            Some(at) => counted(self.buffer, follow(self.buffer, at)?),
+            None => Ok(&[]),
+        }
+    }
+
+    /// Returns another table.
+    pub fn table(&self, number: usize) -> Result<Option<Self>> {
+        let Some(at) = self.field(number, 4)? else {
+            return Ok(None);
+        };
+        Self::new(self.buffer, follow(self.buffer, at)?).map(Some)
+    }
+
+    /// Returns a list of tables or texts; an empty one without the field.
+    pub fn list(&self, number: usize) -> Result<FlatList<'b>> {
+        let mut list = FlatList {
+            buffer: self.buffer,
+            at: 0,
+            entries: &[],
+        };
+        if let Some(at) = self.field(number, 4)? {
+            let at = follow(self.buffer, at)?;
+            let count = count_at(self.buffer, at)?;
+            list.at = at.saturating_add(4);
+            let bytes = part(self.buffer, list.at, count.saturating_mul(4))?;
+            (list.entries, _) = bytes.as_chunks();
+        }
+        Ok(list)
+    }
+}
+
+impl<'b> FlatList<'b> {
+    /// Returns the number of entries.
+    pub const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns the places of the entries.
+    fn places(self) -> impl Iterator<Item = Result<usize>> {
+        let starts = (self.at..).step_by(4).zip(self.entries);
+        starts.map(|(at, entry)| Ok(at.saturating_add(word(*entry))))
+    }
+
+    /// Returns the tables.
+    pub fn tables(self) -> impl Iterator<Item = Result<FlatTable<'b>>> {
+        let buffer = self.buffer;
+        self.places().map(move |at| FlatTable::new(buffer, at?))
+    }
+
+    /// Returns the texts.
+    pub fn texts(self) -> impl Iterator<Item = Result<&'b [u8]>> {
+        let buffer = self.buffer;
+        self.places().map(move |at| counted(buffer, at?))
+    }
+}
+
+fn word(bytes: [u8; 4]) -> usize {
+    saturating_usize(u64::from(u32::from_le_bytes(bytes)))
+}
+
+fn part(buffer: &[u8], at: usize, len: usize) -> Result<&[u8]> {
+    buffer.get(at..at.saturating_add(len)).ok_or(BadFlat(at))
+}
+
+fn bytes_at<const N: usize>(buffer: &[u8], at: usize) -> Result<[u8; N]> {
+    let bytes = part(buffer, at, N)?.first_chunk();
+    bytes.copied().ok_or(BadFlat(at))
+}
+
+/// Returns the place that the offset at this place leads to.
+fn follow(buffer: &[u8], at: usize) -> Result<usize> {
+    Ok(at.saturating_add(word(bytes_at(buffer, at)?)))
+}
+
+fn count_at(buffer: &[u8], at: usize) -> Result<usize> {
+    Ok(word(bytes_at(buffer, at)?))
+}
+
+/// Returns the bytes behind their number.
+fn counted(buffer: &[u8], at: usize) -> Result<&[u8]> {
+    part(buffer, at.saturating_add(4), count_at(buffer, at)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table with a number, a text, a list of one table (itself, by an offset that goes back) and no fourth field.
+    fn buffer() -> Vec<u8> {
+        let mut bytes = 16_u32.to_le_bytes().to_vec();
+        // At 4: 12 bytes of fields, 16 of the table; the fields.
+        for word in [12_u16, 16, 4, 8, 12, 0] {
+            bytes.extend(word.to_le_bytes());
+        }
+        // At 16: the fields are 12 bytes back. 7, then offsets to 32 and 40.
+        for word in [12_u32, 7, 32 - 24, 40 - 28] {
+            bytes.extend(word.to_le_bytes());
+        }
+        // At 32: a text of three bytes. At 40: a list of a text.
+        bytes.extend([3, 0, 0, 0, b'a', 0xff, b'c', 0]);
+        bytes.extend([1, 0, 0, 0, 4, 0, 0, 0]);
+        // At 48.
+        bytes.extend([1, 0, 0, 0, b'x']);
+        bytes
+    }
+
+    /// The fields of the table.
+    type Fields = (u32, Vec<u8>, Vec<Vec<u8>>, i64, u8);
+
+    fn read(buffer: &[u8]) -> Result<Fields> {
+        let table = FlatTable::root(buffer)?;
+        let texts = table.list(2)?.texts();
+        let texts = texts
+            .map(|text| Ok(text?.to_vec()))
+            .collect::<Result<_>>()?;
+        let text = table.bytes(1)?.to_vec();
+        Ok((table.u32(0)?, text, texts, table.i64(3)?, table.u8(9, 5)?))
+    }
+
+    #[test]
+    fn fields_are_read_and_absent_ones_have_defaults() {
+        let expected = (7, b"a\xffc".to_vec(), vec![b"x".to_vec()], 0, 5);
+        assert_eq!(read(&buffer()), Ok(expected));
+        assert!(
+            FlatTable::root(&buffer())
+                .unwrap()
+                .table(3)
+                .unwrap()
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn what_lies_outside_is_refused() {
+        let good = buffer();
+        for len in 0..good.len() {
+            assert!(read(&good[..len]).is_err(), "cut to {len} bytes");
+        }
+        for at in 0..good.len() {
+            for byte in [0, 1, 3, 0x7f, 0x80, 0xff] {
+                let mut bytes = good.clone();
+                bytes[at] = byte;
+                // No panic; what is read is within the buffer.
+                let _read = read(&bytes);
+                let table = FlatTable::root(&bytes);
+                let _tables = table.and_then(|table| {
+                    let tables = table.list(2)?.tables();
+                    tables
+                        .map(|table| table?.u32(0))
+                        .collect::<Result<Vec<_>>>()
+                });
+            }
+        }
+        let far = [&u32::MAX.to_le_bytes()[..], &[0; 40]].concat();
+        assert_eq!(read(&far), Err(BadFlat(usize::try_from(u32::MAX).unwrap())));
+        let mut huge = buffer();
+        huge[40..44].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(read(&huge), Err(BadFlat(44)));
+    }
+}

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use forerun_cache::AccessList;
-use forerun_io::{ReadAt as _, u64_from};
+use forerun_io::{ReadAt as _, saturating_usize, u64_from};
 use forerun_remote::{Identity, ImageIndex, LayerIndex, RemoteImage, RemoteOptions};
-use forerun_vfs::{KeepIndex, ProvenTable, TablePlace};
+use forerun_vfs::{Error, KeepIndex, ProvenTable, Result, TablePlace};
 
 use crate::kept_index::{kept_index, proven};
 use crate::layer_source::{BY_CONTENTS, BY_INDEX, BY_NAMED_INDEX, LayerSource, LazyLayer};
@@ -33,7 +33,8 @@ pub fn container_layers(
             let how = How::of(&layer, options);
             match &how {
                 How::Contents(table) => fetch_table(&layer, table),
-                How::Index(_) | How::Named(_) => {}
+                // Tables of SOCI are on their way.
+                How::Index(_) | How::Named(_) | How::Soci(_) => {}
                 // The topmost come first then.
                 How::Whole(_) if options.while_streaming => {}
                 How::Whole(_) => layer.prefetch_all(),
@@ -45,7 +46,7 @@ pub fn container_layers(
         .into_iter()
         .map(|(layer, how)| LayerSource {
             while_streaming: options.while_streaming,
-            ..source(layer, how)
+            ..source(layer, how, options)
         })
         .collect()
 }
@@ -58,6 +59,8 @@ enum How {
     Index(Arc<dyn KeepIndex>),
     /// By an index from elsewhere, which the caller vouches for.
     Named(Arc<dyn KeepIndex>),
+    /// By a table of contents that SOCI made of it.
+    Soci(Arc<RemoteImage>),
     /// Once all of it is here and was verified. Its index has a place.
     Whole(Option<Arc<dyn KeepIndex>>),
 }
@@ -67,22 +70,26 @@ impl How {
         if let Some(table) = table(layer) {
             return Self::Contents(table);
         }
+        let soci = layer.soci_table().filter(|_| cfg!(feature = "tar"));
+        if let Some(soci) = soci.filter(|_| layer.contents().is_some()) {
+            return Self::Soci(Arc::clone(soci));
+        }
         if let Some(archive) = layer.named_index().filter(|_| cfg!(feature = "tar")) {
             return Self::Named(Arc::new(NamedIndex(Arc::clone(archive))));
         }
-        let index = match layer.identity() {
-            Identity::Blob(digest) => kept_index(&digest.to_string(), options),
-            Identity::Root(_) | Identity::Version { .. } => None,
-        };
+        let index = digest_of(layer).and_then(|digest| kept_index(&digest, options));
         match index {
             // Without the index of the archive, opening it would read all of it.
             Some(index) if layer.verifies_chunks() && index.is_kept() => Self::Index(index),
-            index => Self::Whole(index),
+            index => match soci {
+                Some(soci) => Self::Soci(Arc::clone(soci)),
+                None => Self::Whole(index),
+            },
         }
     }
 }
 
-fn source(layer: Arc<RemoteImage>, how: How) -> LayerSource {
+fn source(layer: Arc<RemoteImage>, how: How, options: &RemoteOptions) -> LayerSource {
     let name = match layer.identity() {
         Identity::Blob(digest) => format!("{}, layer {digest}", layer.place()),
         Identity::Root(_) | Identity::Version { .. } => layer.place().to_string(),
@@ -94,9 +101,33 @@ fn source(layer: Arc<RemoteImage>, how: How) -> LayerSource {
             source.verified = Some(BY_CONTENTS);
             source.lazy = Some(LazyLayer {
                 table,
+                is_claimed: false,
                 verify_whole: Arc::new(move || ensure_whole(&layer)),
             });
         }
+        How::Soci(table) => match table_of_soci(&table) {
+            Ok(table) => {
+                let is_claimed = layer.contents().is_none();
+                source.verified = Some(if is_claimed {
+                    BY_NAMED_INDEX
+                } else {
+                    BY_CONTENTS
+                });
+                source.lazy = Some(LazyLayer {
+                    table,
+                    is_claimed,
+                    verify_whole: Arc::new(move || ensure_whole(&layer)),
+                });
+            }
+            Err(error) => {
+                let name = &source.name;
+                tracing::warn!(%error, name, "the table of contents of SOCI is not used");
+                layer.prefetch_all();
+                let digest = digest_of(&layer);
+                source.index = digest.and_then(|digest| kept_index(&digest, options));
+                source.is_unverified = true;
+            }
+        },
         How::Index(index) => {
             source.verified = Some(BY_INDEX);
             source.index = Some(index);
@@ -116,7 +147,29 @@ fn source(layer: Arc<RemoteImage>, how: How) -> LayerSource {
 /// Returns the table of contents by which a layer can be read.
 fn table(layer: &RemoteImage) -> Option<ProvenTable> {
     let contents = layer.contents().filter(|_| cfg!(feature = "tar"))?;
-    Some(proven(contents))
+    proven(contents)
+}
+
+/// Waits until a table of SOCI is here and was compared with its digest, and returns it.
+fn table_of_soci(table: &RemoteImage) -> Result<ProvenTable> {
+    ensure_whole(table)?;
+    let Identity::Blob(digest) = *table.identity() else {
+        return Err(Error::Unsupported("a table without a digest".to_string()));
+    };
+    let mut bytes = vec![0; saturating_usize(table.len())];
+    let read = table.read_exact_at(0, &mut bytes);
+    read.map_err(|error| Error::io(0, bytes.len(), error))?;
+    Ok(ProvenTable {
+        digest: digest.0,
+        place: TablePlace::Beside(bytes.into()),
+    })
+}
+
+fn digest_of(layer: &RemoteImage) -> Option<String> {
+    match layer.identity() {
+        Identity::Blob(digest) => Some(digest.to_string()),
+        Identity::Root(_) | Identity::Version { .. } => None,
+    }
 }
 
 /// An index from elsewhere. None is kept in its place: that of a layer which is not verified as a whole would be

@@ -186,8 +186,7 @@ fn open_driver(
             }
             Ok((found, fs, verified))
         }
-        // The archive itself may be within the limits, or have another form.
-        Err(error @ (Error::Limit { .. } | Error::Unsupported(_))) => {
+        Err(error) if is_needless(&error, lazy) => {
             let name = &layer.name;
             tracing::info!(%error, name, "the table of contents is not used; the layer is read whole");
             (lazy.verify_whole)()?;
@@ -195,6 +194,17 @@ fn open_driver(
             Ok((found, fs, Some(WHOLE)))
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Returns whether a layer can be used in spite of the error of its table of contents: the archive itself may be within the
+/// limits, or have another form; and a table that no document vouches for says nothing of it.
+#[cfg(any(feature = "layouts", feature = "remote"))]
+const fn is_needless(error: &Error, lazy: &crate::layer_source::LazyLayer) -> bool {
+    match error {
+        Error::Limit { .. } | Error::Unsupported(_) => true,
+        Error::Corrupt(_) => lazy.is_claimed,
+        _ => false,
     }
 }
 

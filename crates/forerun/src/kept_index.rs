@@ -20,9 +20,10 @@ pub fn kept_index(_digest: &str, _options: &RemoteOptions) -> Option<Arc<dyn Kee
     None
 }
 
-/// Returns the table of contents that a manifest vouches for.
-pub fn proven(contents: &LayerContents) -> ProvenTable {
-    match *contents {
+/// Returns the table of contents in a layer that a manifest vouches for.
+pub fn proven(contents: &LayerContents) -> Option<ProvenTable> {
+    Some(match *contents {
+        LayerContents::Soci { .. } => return None,
         LayerContents::EStargz { digest } => ProvenTable {
             digest: digest.0,
             place: TablePlace::Footer,
@@ -40,5 +41,5 @@ pub fn proven(contents: &LayerContents) -> ProvenTable {
                 decoded_len,
             },
         },
-    }
+    })
 }

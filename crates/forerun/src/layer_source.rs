@@ -51,6 +51,8 @@ pub struct LayerSource {
 pub struct LazyLayer {
     /// The table.
     pub table: ProvenTable,
+    /// Whether no document vouches for it: then one that is damaged is not used.
+    pub is_claimed: bool,
     /// Compares all of the layer with its digest: for a table that is not used.
     pub verify_whole: Arc<dyn Fn() -> Result<()> + Send + Sync>,
 }

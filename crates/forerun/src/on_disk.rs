@@ -168,7 +168,7 @@ impl DiskLayer {
         let digest = self.file.digest.to_string();
         let name = format!("{}, layer {digest}", path.display());
         let mut layer = LayerSource::new(name, Arc::clone(&self.source));
-        match self.file.contents.as_ref().map(proven) {
+        match self.file.contents.as_ref().and_then(proven) {
             Some(table) => {
                 let verify = move || {
                     let verified = self.verify();
@@ -177,6 +177,7 @@ impl DiskLayer {
                 layer.verified = Some(BY_CONTENTS);
                 layer.lazy = Some(LazyLayer {
                     table,
+                    is_claimed: false,
                     verify_whole: Arc::new(verify),
                 });
             }

@@ -5,12 +5,12 @@
 //! caller asks for them, and an index counts no more than one in a file.
 
 use bytes::Bytes;
-use forerun_cache::AccessList;
+use forerun_cache::{AccessList, Digest};
 use std::sync::Arc;
 
 use crate::registry::{FoundContainer, ImageName, Registry, Repository, Subject, media};
 use crate::resolve::{self, ResolvedName};
-use crate::{ImageIndex, Reference, RemoteError, RemoteOptions, Result, runtime};
+use crate::{ImageIndex, LayerContents, Reference, RemoteError, RemoteOptions, Result, runtime};
 
 /// An index and access lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Beside {
     pub index: ImageIndex,
     /// The chunks of layers that are read first.
     pub lists: Vec<AccessList>,
+    /// Tables of contents that SOCI made of layers, by the digests of these.
+    pub tables: Vec<(Digest, LayerContents)>,
 }
 
 /// Finds what was pushed beside a container image. Without an answer that can be used, the image is opened as if
@@ -32,12 +34,12 @@ pub fn find(
         return Beside::default();
     };
     let found = resolve::within_time(reference, options, async {
-        let subject = forerun_cache::Digest::of(&container.manifest);
+        let subject = Digest::of(&container.manifest);
         let wanted = [media::LAYER_INDEXES, media::ACCESS_LISTS];
         let blobs = registry.referrer(name, subject, media::INDEX, &wanted);
         Ok(blobs.await?.map(|blobs| decoded(&blobs, options)))
     });
-    match found {
+    let mut beside = match found {
         Ok(Some(Ok(beside))) => beside,
         Ok(None) => Beside::default(),
         Ok(Some(Err(reason))) => {
@@ -48,7 +50,17 @@ pub fn find(
             tracing::warn!(%error, "what was pushed beside the image is not used");
             Beside::default()
         }
+    };
+    // Our own have digests of shorter parts.
+    if beside.index.layers.is_empty() && !options.require_verified {
+        let subject = Digest::of(&container.manifest);
+        let tables = registry.soci_referrer(name, subject);
+        match resolve::within_time(reference, options, tables) {
+            Ok(tables) => beside.tables = tables,
+            Err(error) => tracing::warn!(%error, "the index of SOCI beside the image is not used"),
+        }
     }
+    beside
 }
 
 /// Decodes the blobs of an artifact. An index is left out where all must be verified.
@@ -70,6 +82,7 @@ fn decoded(
         lists: lists
             .map_err(|error| error.to_string())?
             .unwrap_or_default(),
+        tables: Vec::new(),
     })
 }
 

@@ -29,6 +29,14 @@ pub enum LayerContents {
         /// Bytes that these decode to.
         decoded_len: u64,
     },
+    /// SOCI: the table is a blob of its own.
+    Soci {
+        /// Digest of the table.
+        #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
+        digest: Digest,
+        /// Its bytes.
+        len: u64,
+    },
 }
 
 fn as_text<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {

@@ -42,6 +42,8 @@ pub struct RemoteImage {
     pub(crate) contents: Option<LayerContents>,
     /// The index of the archive, from a file that the caller named.
     pub(crate) archive: Option<Arc<[u8]>>,
+    /// The table of contents of SOCI: that of `contents`, or one that no manifest vouches for.
+    pub(crate) soci: Option<Arc<Self>>,
     pub(crate) blob: Arc<CachedBlob>,
     pub(crate) scheduler: Scheduler,
     pub(crate) counters: Arc<Counters>,

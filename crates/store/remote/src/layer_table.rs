@@ -10,6 +10,7 @@ use std::sync::Arc;
 use forerun_cache::{ChunkTable, Digest, Geometry, IndexSlot, TableTrust, VerifiedTable};
 use forerun_io::MemorySource;
 
+use crate::image::RemoteImage;
 use crate::record::Listing;
 use crate::{LayerIndex, RemoteError, Result};
 
@@ -58,6 +59,8 @@ pub struct LayerFacts {
     pub listing: Option<Listing>,
     /// The index of the archive that belongs to a table from elsewhere.
     pub archive: Option<Arc<[u8]>>,
+    /// The table of contents of SOCI, which is a blob of its own.
+    pub soci: Option<Arc<RemoteImage>>,
 }
 
 impl LayerFacts {

@@ -23,6 +23,7 @@ impl RemoteImage {
             (_, _) if self.blob.trust() == TableTrust::Made => Some("chunks"),
             (_, _) if self.blob.is_verified() => Some("whole"),
             (_, _) if self.verifies_chunks() => Some("index"),
+            (_, None) if self.soci.is_some() => Some("index"),
             (_, Some(_)) => Some("contents"),
             (_, None) => None,
         }
@@ -39,6 +40,13 @@ impl RemoteImage {
     #[must_use]
     pub fn named_index(&self) -> Option<&Arc<[u8]>> {
         self.archive.as_ref()
+    }
+
+    /// Returns the table of contents that SOCI made of the archive that it is. A manifest vouches for it only if
+    /// [`contents`](Self::contents) names it.
+    #[must_use]
+    pub const fn soci_table(&self) -> Option<&Arc<Self>> {
+        self.soci.as_ref()
     }
 
     /// Returns its digests of chunks, if they were made here, of bytes that had its digest.
@@ -77,7 +85,8 @@ impl RemoteImage {
 
     /// Drops chunks that have no proof but a table of contents, and asks another mirror first.
     pub(crate) fn fetch_again(&self, range: &Range<u64>) {
-        if self.contents.is_none() || self.blob.is_verified() {
+        let is_lazy = self.contents.is_some() || self.soci.is_some();
+        if !is_lazy || self.blob.is_verified() {
             return;
         }
         self.scheduler.distrust(range.start);

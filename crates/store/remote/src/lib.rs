@@ -13,6 +13,8 @@
 #[cfg(feature = "network")]
 pub mod answer;
 #[cfg(feature = "network")]
+mod assemble;
+#[cfg(feature = "network")]
 mod beside;
 #[cfg(feature = "network")]
 pub mod client;
@@ -76,6 +78,8 @@ pub mod runtime;
 mod scheduler;
 #[cfg(feature = "network")]
 mod site;
+#[cfg(feature = "network")]
+mod soci_table;
 #[cfg(feature = "network")]
 mod spool;
 #[cfg(feature = "network")]

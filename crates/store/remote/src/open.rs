@@ -3,27 +3,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use forerun_cache::{
-    AccessList, BlobSpec, Cache, CacheError, CacheOptions, CachedBlob, ChunkTable,
-};
-use forerun_cache::{Geometry, TableTrust, VerifiedTable};
-use forerun_io::FileSource;
+use forerun_cache::{AccessList, Cache, CacheOptions, Geometry};
 
+use crate::assemble::{assemble, cache_error, start_using};
 use crate::beside::{self, Beside};
-use crate::fetch::{Fetcher, Patience};
 use crate::image::RemoteImage;
-use crate::layer_table::{self, LayerFacts};
+use crate::layer_table::LayerFacts;
 use crate::memory;
-use crate::outage::Outage;
 use crate::record::{self, Listing, RecordFile};
 use crate::resolve::{self, Resolved, ResolvedName};
-use crate::scheduler::{Scheduler, Work};
+use crate::soci_table::soci_table;
 use crate::spool::Room;
-use crate::stats::Counters;
-use crate::table::TableSource;
 use crate::{
-    DownloadReport, Identity, ImageIndex, Layout, Origin, Prefetch, Reference, RemoteBlob,
-    RemoteError, RemoteOptions, Result, download, runtime, unmeasured,
+    Identity, ImageIndex, Layout, Origin, Prefetch, Reference, RemoteBlob, RemoteError,
+    RemoteOptions, Result, runtime, unmeasured,
 };
 
 /// Opens the image that `reference` names. Asks its servers for its layout only. Where they do not
@@ -124,14 +117,17 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
     let layouts: Vec<Layout> = layers.iter().map(|layer| layer.layout.clone()).collect();
     let mut opened: HashMap<String, Arc<RemoteImage>> = HashMap::new();
     let mut images = Vec::with_capacity(layers.len());
-    for resolved in layers {
+    for mut resolved in layers {
         let identity = resolved.layout.identity.to_string();
         let image = match opened.get(&identity) {
             // A layer may come several times: an empty one often does.
             Some(image) => Arc::clone(image),
             None => {
                 let layer = by_digest(reference, &resolved.layout);
+                let tables = &beside.tables;
+                let soci = soci_table(&cache, reference, &mut resolved, tables, options);
                 let (mut facts, ahead) = facts_of_layer(&resolved, options, index.as_ref());
+                facts.soci = soci;
                 facts.listing = Some(Listing {
                     list: record::find(&lists, &identity).or(ahead),
                     record: record.clone(),
@@ -231,42 +227,6 @@ fn recalled(
     }
 }
 
-/// Puts the source of a resolved reference together, and does what using it begins with.
-fn start_using(
-    cache: &Cache,
-    reference: &Reference,
-    resolved: Resolved,
-    options: &RemoteOptions,
-    of_layer: LayerFacts,
-) -> Result<Arc<RemoteImage>> {
-    if resolved.memory.is_some() {
-        return assemble(cache, Some(reference), resolved, options, of_layer);
-    }
-    let facts = resolved.facts.clone();
-    let is_spooled = resolved.is_spooled;
-    let whole = resolved
-        .layout
-        .is_sent_whole()
-        .then(|| resolved.layout.clone());
-    let image = assemble(cache, Some(reference), resolved, options, of_layer)?;
-    if let Some(layout) = whole {
-        let mut how = options.clone();
-        if is_spooled {
-            how.download = DownloadReport::default();
-        }
-        download::download(cache, &layout, &image, &how)?;
-        start(&image, options, None);
-    }
-    // Only now: the image is in use and is not evicted.
-    if let Err(error) = cache.tidy() {
-        tracing::warn!(%error, "the cache could not be looked after");
-    }
-    if let Some(facts) = facts {
-        memory::remember(cache, reference, &facts, &image.identity);
-    }
-    Ok(image)
-}
-
 /// Opens the image that `origin` has, which no reference names. Its chunks are kept under the place and
 /// the version that the origin gives.
 ///
@@ -289,115 +249,6 @@ pub fn open_origin(origin: Arc<dyn Origin>, options: &RemoteOptions) -> Result<A
     assemble(&cache, None, resolved, options, LayerFacts::default())
 }
 
-/// Puts together the source of a resolved reference.
-fn assemble(
-    cache: &Cache,
-    reference: Option<&Reference>,
-    resolved: Resolved,
-    options: &RemoteOptions,
-    of_layer: LayerFacts,
-) -> Result<Arc<RemoteImage>> {
-    let Resolved {
-        layout,
-        registry,
-        chunk_size,
-        memory,
-        facts: _,
-        is_spooled: _,
-    } = resolved;
-    let counters = Arc::new(Counters::default());
-    let patience = patience(options);
-    let LayerFacts {
-        table,
-        keep,
-        listing,
-        archive,
-    } = of_layer;
-    let is_layer = listing.is_some();
-    // Read before anything is fetched, so that a bad list fails early.
-    let identity = layout.identity.to_string();
-    let Listing { list, record } = match listing {
-        Some(listing) => listing,
-        None => Listing::of_image(options, &identity)?,
-    };
-    let is_sent_whole = layout.is_sent_whole();
-    let chunk_size = chunk_size.unwrap_or(options.chunk_len);
-    let patient = (patience, &counters);
-    let (blob, table) = cached(cache, &layout, chunk_size, patient, table)?;
-    let geometry = blob.geometry();
-    let chunk_len = geometry.chunk_size();
-    let scheduler = Scheduler::new(Work {
-        place: layout.place.clone(),
-        blob: Arc::clone(&blob),
-        fetcher: Fetcher::new(layout.parts, chunk_len, patience, Arc::clone(&counters)),
-        table,
-        digest: layout.identity.digest(),
-        keep,
-        requests: options.requests,
-        window: options.window,
-        patience: options.stall,
-        counters: Arc::clone(&counters),
-        registry,
-    })?;
-    let recorder = record.map(|file| file.recorder(&identity, geometry));
-    if let Some(recorder) = recorder.as_ref().filter(|_| !is_layer) {
-        recorder.begin();
-    }
-    let local = data_file(&blob)?;
-    let image = Arc::new(RemoteImage {
-        reference: reference.cloned(),
-        place: layout.place,
-        identity: layout.identity,
-        format: layout.format,
-        contents: layout.contents,
-        archive,
-        blob,
-        scheduler,
-        counters,
-        recorder,
-        patience,
-        readahead: options.readahead,
-        local,
-        memory,
-        outage: Outage::default(),
-    });
-    // An image that is sent whole is downloaded first.
-    if !is_sent_whole {
-        start(&image, options, list);
-    }
-    Ok(image)
-}
-
-const fn patience(options: &RemoteOptions) -> Patience {
-    Patience {
-        timeout: options.timeout,
-        stall: options.stall,
-        retries: options.retries,
-    }
-}
-
-/// Opens the data file of a blob once more, for hints to the kernel.
-fn data_file(blob: &CachedBlob) -> Result<FileSource> {
-    let file = blob.data_file().try_clone().and_then(FileSource::from_file);
-    file.map_err(|error| RemoteError::Cache {
-        reason: error.to_string(),
-    })
-}
-
-/// Starts what `options` ask for before the first read.
-fn start(image: &RemoteImage, options: &RemoteOptions, list: Option<AccessList>) {
-    image.scheduler.finish_if_complete();
-    if !image.blob.is_complete() {
-        image.scheduler.warm_table();
-    }
-    if options.prefetch == Prefetch::All {
-        image.prefetch_all();
-    }
-    if let Some(list) = list {
-        image.prefetch(&list);
-    }
-}
-
 fn cache(options: &RemoteOptions) -> Result<Cache> {
     let dir = options.cache_dir().ok_or_else(|| RemoteError::Cache {
         reason: "there is no home directory to keep it in; name one".to_owned(),
@@ -408,51 +259,4 @@ fn cache(options: &RemoteOptions) -> Result<Cache> {
     };
     settings.trust = options.trust_cache;
     Cache::open(&dir, settings).map_err(|error| cache_error(&error))
-}
-
-/// Opens the image's part of the cache, and the source of its table.
-fn cached(
-    cache: &Cache,
-    layout: &Layout,
-    mut chunk_size: u32,
-    (patience, counters): (Patience, &Arc<Counters>),
-    of_layer: Option<(ChunkTable, TableTrust)>,
-) -> Result<(Arc<CachedBlob>, Option<Arc<TableSource>>)> {
-    let mut source = None;
-    let (mut table, mut trust) = (None, TableTrust::Proven);
-    if let Some((made, trusted)) = of_layer {
-        table = Some(layer_table::verified(made, &layout.place)?);
-        trust = trusted;
-    }
-    if let Some(proof) = &layout.table {
-        chunk_size = proof.chunk_size;
-        let geometry =
-            Geometry::new(layout.len, chunk_size).map_err(|error| RemoteError::Refused {
-                place: layout.place.clone(),
-                reason: error.to_string(),
-            })?;
-        let from = Arc::new(TableSource::new(proof, patience, Arc::clone(counters)));
-        let over: Arc<TableSource> = Arc::clone(&from);
-        let verified = VerifiedTable::new(over, geometry, proof.root);
-        let verified = verified.map_err(|error| RemoteError::Refused {
-            place: layout.place.clone(),
-            reason: error.to_string(),
-        })?;
-        source = Some(from);
-        table = Some(Arc::new(verified));
-    }
-    let blob = cache.blob(BlobSpec {
-        identity: layout.identity.to_string(),
-        len: layout.len,
-        chunk_size,
-        table,
-        trust,
-        label: layout.place.clone(),
-        temporary: layout.is_unversioned(),
-    });
-    Ok((blob.map_err(|error| cache_error(&error))?, source))
-}
-
-fn cache_error(error: &CacheError) -> RemoteError {
-    crate::scheduler::cache_error(error)
 }

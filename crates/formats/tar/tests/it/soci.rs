@@ -9,7 +9,7 @@ use std::sync::Arc;
 use forerun_codec::Codec;
 use forerun_engine::EngineOptions;
 use forerun_io::{Limits, MemorySource, ReadAt};
-use forerun_tar::Tar;
+use forerun_tar::{Tar, fuzzing};
 use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::opened::reader_on;
 use forerun_testkit::ztoc::{SociLayer, Ztoc, beside};
@@ -162,6 +162,11 @@ fn no_altered_byte_of_a_span_is_served() {
 }
 
 fn layer() -> SociLayer {
+    layer_of(2048)
+}
+
+/// Makes a layer with spans of that many bytes.
+fn layer_of(span: usize) -> SociLayer {
     let attributes = record("SCHILY.xattr.user.a", b"1");
     SociLayer::new(
         &archive(&[
@@ -170,7 +175,7 @@ fn layer() -> SociLayer {
             member(b'x', b"x", b"", &attributes),
             member(b'0', b"d/last", b"", b"last"),
         ]),
-        2048,
+        span,
     )
 }
 
@@ -325,4 +330,26 @@ fn a_table_of_many_entries_takes_bounded_memory() {
     let table = Some(beside(&ztoc.encode()));
     let error = open_source(source, table, &limits).err().unwrap();
     assert!(matches!(error, Error::Limit { .. }), "{error}");
+}
+
+/// Alters and cuts tables as the fuzz target does: none may panic.
+#[test]
+fn mutated_tables_are_errors_at_most() {
+    let SociLayer { blob, mut ztoc } = layer_of(1 << 20);
+    // The oldest form: without the window of the first checkpoint, which says nothing.
+    ztoc.checkpoints.truncate(12);
+    let table = ztoc.encode();
+    let input = |table: &[u8]| {
+        let len = u32::try_from(table.len()).unwrap().to_le_bytes();
+        fuzzing::soci(&[&len[..], table, &blob].concat())
+    };
+    assert!(input(&table).is_empty());
+    for at in 0..table.len() {
+        for byte in [0, 1, 0x7f, 0xff, table[at] ^ 4] {
+            let mut altered = table.clone();
+            altered[at] = byte;
+            let _errors = input(&altered);
+        }
+        let _errors = input(&table[..at]);
+    }
 }

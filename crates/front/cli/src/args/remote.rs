@@ -48,7 +48,7 @@ pub struct RemoteArgs {
     /// made. They are trusted: name no file that others could have changed
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "require_verified")]
     pub layer_index: Option<PathBuf>,
-    /// Use the indexes and access lists that forerun index --push has stored beside a container image. The indexes
+    /// Use the indexes and access lists that forerun index --push, or soci push, has stored beside a container image. They
     /// are trusted: every account that may push to the repository, and every mirror, can put others there
     #[arg(help_heading = "Images at servers", long)]
     pub referrers: bool,

@@ -145,6 +145,7 @@ impl ImageIndexes {
         let beside = Beside {
             index: self.index,
             lists: self.lists,
+            ..Beside::default()
         };
         let now = jiff::Timestamp::now();
         let created = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();

@@ -13,8 +13,13 @@ pub(super) fn choose<'e>(
     entries: &'e [Entry],
     platform: Option<&Platform>,
 ) -> Result<&'e Entry, String> {
+    // An index of SOCI has the platform of the image that it is of.
+    let images = || {
+        let is_image = |entry: &&Entry| entry.artifact_type.as_deref() != Some(media::SOCI_V2);
+        entries.iter().filter(is_image)
+    };
     if let Some(platform) = platform {
-        let named = entries.iter().filter(|entry| {
+        let named = images().filter(|entry| {
             let of_entry = entry.platform.as_ref();
             of_entry.is_some_and(|of_entry| platform.is(of_entry))
         });
@@ -23,12 +28,11 @@ pub(super) fn choose<'e>(
             _ => Err(reason(entries, &platform.to_string())),
         };
     }
-    let ours: Vec<&Entry> = entries
-        .iter()
+    let ours: Vec<&Entry> = images()
         .filter(|entry| entry.artifact_type.as_deref() == Some(media::ARTIFACT))
         .collect();
     let among = match ours.is_empty() {
-        true => entries.iter().collect(),
+        true => images().collect(),
         false => ours,
     };
     if let [only] = *among {
@@ -117,7 +121,10 @@ mod tests {
         let b = |artifact, platform| entry("b", artifact, platform);
         let wanted = Digest::of(b"a");
         let ours = Some(media::ARTIFACT);
+        let soci = Some(media::SOCI_V2);
         for (entries, found) in [
+            (vec![b(soci, here), a(None, here)], true),
+            (vec![b(soci, None)], false),
             (vec![], false),
             (vec![a(None, None)], true),
             (vec![a(None, here), b(None, elsewhere)], true),

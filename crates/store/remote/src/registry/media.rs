@@ -15,6 +15,10 @@ pub const INDEX: &str = "application/vnd.forerun.index.v1";
 pub const LAYER_INDEXES: &str = "application/vnd.forerun.layer-indexes.v1";
 /// Access lists of its layers.
 pub const ACCESS_LISTS: &str = "application/vnd.forerun.access-lists.v1";
+/// An index of SOCI that is an artifact of its own, which refers to a container image.
+pub const SOCI_V1: &str = "application/vnd.amazon.soci.index.v1+json";
+/// One in the index of a container image, whose manifest names it.
+pub const SOCI_V2: &str = "application/vnd.amazon.soci.index.v2+json";
 /// The configuration of an artifact that has none.
 pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 

@@ -42,6 +42,8 @@ mod retry;
 #[cfg(feature = "network")]
 mod secret;
 #[cfg(feature = "network")]
+pub(crate) mod soci;
+#[cfg(feature = "network")]
 mod token;
 #[cfg(feature = "network")]
 mod upload;

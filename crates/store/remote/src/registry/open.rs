@@ -19,6 +19,7 @@ use super::endpoint::Endpoint;
 use super::manifest::{self, Descriptor, Document, MAX_LAYERS, MAX_MANIFEST, Manifest, shown};
 use super::media::{self, Layer};
 use super::read::RawManifest;
+use super::soci;
 use crate::image_name::ImageName;
 use crate::{
     Description, Identity, Layout, Origin, Part, RemoteBlob, RemoteError, Result, TableLayout,
@@ -66,8 +67,10 @@ impl Registry {
                 opening.ours(&manifest).await?
             }
             NamedObject::Manifest(manifest, bytes) if is_container(&manifest) => {
+                let mut layers = opening.layers(&manifest)?;
+                opening.attach_soci(&bytes, &mut layers).await;
                 return Ok(FoundInRegistry::Container(FoundContainer {
-                    layers: opening.layers(&manifest)?,
+                    layers,
                     manifest: bytes,
                     config: manifest.config,
                 }));
@@ -91,6 +94,24 @@ impl Registry {
         let config = &container.config;
         self.small_blob(&opening.endpoints, config, MAX_MANIFEST)
             .await
+    }
+
+    /// Returns the layout of the blob `digest` in the repository of `name`. No server is asked.
+    ///
+    /// # Errors
+    /// A mirror that is no address.
+    pub(crate) fn blob_layout(
+        self: &Arc<Self>,
+        name: &ImageName,
+        digest: Digest,
+        len: u64,
+    ) -> Result<Layout> {
+        self.opening(name)?.whole(&Descriptor {
+            media_type: String::new(),
+            digest,
+            len,
+            contents: None,
+        })
     }
 
     fn opening<'a>(self: &'a Arc<Self>, name: &ImageName) -> Result<Opening<'a>> {
@@ -311,6 +332,33 @@ impl Opening<'_> {
                 ))),
             });
         layers.collect()
+    }
+
+    /// Sets the tables of contents that SOCI made of the layers, if the manifest names an index of them. Without it the
+    /// image is opened all the same.
+    async fn attach_soci(&self, manifest: &[u8], layers: &mut [Layout]) {
+        let Some(digest) = soci::index_of(manifest) else {
+            return;
+        };
+        let reference = digest.to_string();
+        let raw = self
+            .registry
+            .manifest(&self.endpoints, &reference, Some(digest));
+        let tables = match raw.await {
+            Ok(raw) => soci::tables(&raw.bytes, soci::V2).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match tables {
+            Ok(tables) => soci::attach(&tables, layers),
+            Err(reason) => {
+                let place = &self.place;
+                tracing::warn!(
+                    reason,
+                    place,
+                    "the index of SOCI that the manifest names is not used"
+                );
+            }
+        }
     }
 
     fn whole(&self, layer: &Descriptor) -> Result<Layout> {

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::endpoint::Endpoint;
 use super::manifest::{self, BadDocument, Descriptor, Document, Entry, MAX_MANIFEST};
 use super::read::RawManifest;
+use super::soci::{self, SociTable};
 use super::upload::Repository;
 use super::{ImageName, Registry, media};
 use crate::{RemoteError, Result};
@@ -76,7 +77,66 @@ impl Registry {
         wanted: &[&str],
     ) -> Result<Option<Vec<Option<Bytes>>>> {
         let endpoints = self.endpoints(name)?;
-        let Some(listed) = self.referrers(&endpoints, subject, artifact_type).await? else {
+        let newest = self.newest_referrer(&endpoints, subject, artifact_type);
+        let Some(raw) = newest.await? else {
+            return Ok(None);
+        };
+        let refused = |reason: String| RemoteError::Refused {
+            place: raw.place.clone(),
+            reason,
+        };
+        let layers =
+            artifact_of(&raw.bytes, subject).map_err(|error| refused(error.to_string()))?;
+        let mut blobs = Vec::with_capacity(wanted.len());
+        for wanted in wanted {
+            let layer = layers.iter().find(|layer| layer.media_type == *wanted);
+            blobs.push(match layer {
+                Some(layer) if layer.len > MAX_BLOB => {
+                    let len = layer.len;
+                    return Err(refused(format!(
+                        "a referrer of {len} bytes is more than the {MAX_BLOB} that are taken"
+                    )));
+                }
+                Some(layer) => Some(self.small_blob(&endpoints, layer, limit(layer)).await?),
+                None => None,
+            });
+        }
+        Ok(Some(blobs))
+    }
+
+    /// Reads the newest index of SOCI that refers to the manifest `subject`: the tables of contents in it, by layer.
+    /// There are none without such an index.
+    ///
+    /// # Errors
+    /// As [`referrer`](Self::referrer).
+    pub(crate) async fn soci_referrer(
+        self: &Arc<Self>,
+        name: &ImageName,
+        subject: Digest,
+    ) -> Result<Vec<SociTable>> {
+        let endpoints = self.endpoints(name)?;
+        let newest = self.newest_referrer(&endpoints, subject, soci::V1);
+        let Some(raw) = newest.await? else {
+            return Ok(Vec::new());
+        };
+        let tables = match artifact_of(&raw.bytes, subject) {
+            Ok(_) => soci::tables(&raw.bytes, soci::V1).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        tables.map_err(|reason| RemoteError::Refused {
+            place: raw.place,
+            reason,
+        })
+    }
+
+    /// Reads the manifest of the newest artifact of this type that refers to the manifest `subject`.
+    async fn newest_referrer(
+        &self,
+        endpoints: &[Arc<Endpoint>],
+        subject: Digest,
+        artifact_type: &str,
+    ) -> Result<Option<RawManifest>> {
+        let Some(listed) = self.referrers(endpoints, subject, artifact_type).await? else {
             return Ok(None);
         };
         let RawManifest { bytes, place, .. } = listed;
@@ -102,24 +162,8 @@ impl Registry {
         };
         let digest = entry.descriptor.digest;
         let reference = digest.to_string();
-        let raw = self.manifest(&endpoints, &reference, Some(digest)).await?;
-        let layers =
-            artifact_of(&raw.bytes, subject).map_err(|error| refused(error.to_string()))?;
-        let mut blobs = Vec::with_capacity(wanted.len());
-        for wanted in wanted {
-            let layer = layers.iter().find(|layer| layer.media_type == *wanted);
-            blobs.push(match layer {
-                Some(layer) if layer.len > MAX_BLOB => {
-                    let len = layer.len;
-                    return Err(refused(format!(
-                        "a referrer of {len} bytes is more than the {MAX_BLOB} that are taken"
-                    )));
-                }
-                Some(layer) => Some(self.small_blob(&endpoints, layer, limit(layer)).await?),
-                None => None,
-            });
-        }
-        Ok(Some(blobs))
+        let raw = self.manifest(endpoints, &reference, Some(digest)).await?;
+        Ok(Some(raw))
     }
 
     /// Reads the list of the artifacts that refer to the manifest `subject`.

@@ -76,6 +76,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("spans_index", spans::index, spans::streams),
     Target::new("tar_kept", spans::kept, spans::kept_indexes),
     Target::new("tar_table", tables::table, tables::seeds),
+    Target::new("tar_ztoc", tables::ztoc, tables::ztoc_seeds),
     Target::new("tar_walk", tar_walk::run, tar_walk::seeds),
     Target::new("zip_walk", zip::walk, zip::archives),
     Target::new("layers_merge", layers::merge, layers::seeds),

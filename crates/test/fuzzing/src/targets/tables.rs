@@ -1,6 +1,7 @@
-//! Tables of contents in archives: eStargz and zstd:chunked.
+//! Tables of contents of archives: eStargz, zstd:chunked and SOCI.
 
 use forerun_testkit::indexed::{IndexedArchive, IndexedOptions, estargz, zstd_chunked};
+use forerun_testkit::ztoc::SociLayer;
 use tar::{Builder, EntryType, Header};
 
 use super::Made;
@@ -36,6 +37,30 @@ pub fn seeds() -> Made {
         ("members".to_string(), parts(1, &members)),
         ("zstd".to_string(), parts(2, &zstd)),
         ("without-ends".to_string(), parts(2, &without_ends)),
+    ])
+}
+
+/// Opens an archive by a table of SOCI, and decodes all spans.
+pub fn ztoc(bytes: &[u8]) {
+    let _errors = forerun_tar::fuzzing::soci(bytes);
+}
+
+pub fn ztoc_seeds() -> Made {
+    let plain = archive()?;
+    let (spans, mut one) = (
+        SociLayer::new(&plain, 5000),
+        SociLayer::new(&plain, 1 << 20),
+    );
+    // The oldest form has no first checkpoint, whose 32 KiB say nothing.
+    one.ztoc.checkpoints.truncate(12);
+    let input = |layer: &SociLayer| {
+        let table = layer.ztoc.encode();
+        let len = u32::try_from(table.len()).unwrap_or(0).to_le_bytes();
+        [&len[..], &table, &layer.blob].concat()
+    };
+    Ok(vec![
+        ("spans".to_string(), input(&spans)),
+        ("one".to_string(), input(&one)),
     ])
 }
 

@@ -59,9 +59,9 @@ fn verify(args: &ImageArgs, pinned: &Reference, options: &RemoteOptions) -> Resu
 
 fn described(layer: &ContainerLayer) -> Value {
     let table = layer.contents.map(|contents| match contents {
-        LayerContents::EStargz { digest } | LayerContents::ZstdChunked { digest, .. } => {
-            digest.to_string()
-        }
+        LayerContents::EStargz { digest }
+        | LayerContents::ZstdChunked { digest, .. }
+        | LayerContents::Soci { digest, .. } => digest.to_string(),
     });
     json!({ "digest": layer.digest.to_string(), "table": table })
 }

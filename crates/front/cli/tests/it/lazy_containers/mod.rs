@@ -1,6 +1,7 @@
 //! Container images whose layers have tables of contents: parts of them are fetched when they are wanted.
 
 mod on_disk;
+mod soci;
 
 use std::fs;
 use std::process::Command;

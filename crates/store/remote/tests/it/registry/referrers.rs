@@ -139,6 +139,7 @@ impl Place {
                 }],
             },
             lists: vec![AccessList::parse(list.as_bytes()).unwrap()],
+            tables: Vec::new(),
         }
     }
 

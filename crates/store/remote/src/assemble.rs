@@ -1,0 +1,217 @@
+//! Puts the source of a resolved reference together: its part of the cache, the scheduler of its requests, its table.
+
+use std::sync::Arc;
+
+use forerun_cache::{
+    AccessList, BlobSpec, Cache, CacheError, CachedBlob, ChunkTable, Geometry, TableTrust,
+    VerifiedTable,
+};
+use forerun_io::FileSource;
+
+use crate::fetch::{Fetcher, Patience};
+use crate::image::RemoteImage;
+use crate::layer_table::{self, LayerFacts};
+use crate::memory;
+use crate::outage::Outage;
+use crate::record::Listing;
+use crate::resolve::Resolved;
+use crate::scheduler::{Scheduler, Work};
+use crate::stats::Counters;
+use crate::table::TableSource;
+use crate::{
+    DownloadReport, Layout, Prefetch, Reference, RemoteError, RemoteOptions, Result, download,
+};
+
+/// Puts the source of a resolved reference together, and does what using it begins with.
+pub fn start_using(
+    cache: &Cache,
+    reference: &Reference,
+    resolved: Resolved,
+    options: &RemoteOptions,
+    of_layer: LayerFacts,
+) -> Result<Arc<RemoteImage>> {
+    if resolved.memory.is_some() {
+        return assemble(cache, Some(reference), resolved, options, of_layer);
+    }
+    let facts = resolved.facts.clone();
+    let is_spooled = resolved.is_spooled;
+    let whole = resolved
+        .layout
+        .is_sent_whole()
+        .then(|| resolved.layout.clone());
+    let image = assemble(cache, Some(reference), resolved, options, of_layer)?;
+    if let Some(layout) = whole {
+        let mut how = options.clone();
+        if is_spooled {
+            how.download = DownloadReport::default();
+        }
+        download::download(cache, &layout, &image, &how)?;
+        start(&image, options, None);
+    }
+    // Only now: the image is in use and is not evicted.
+    if let Err(error) = cache.tidy() {
+        tracing::warn!(%error, "the cache could not be looked after");
+    }
+    if let Some(facts) = facts {
+        memory::remember(cache, reference, &facts, &image.identity);
+    }
+    Ok(image)
+}
+
+/// Puts together the source of a resolved reference.
+pub fn assemble(
+    cache: &Cache,
+    reference: Option<&Reference>,
+    resolved: Resolved,
+    options: &RemoteOptions,
+    of_layer: LayerFacts,
+) -> Result<Arc<RemoteImage>> {
+    let Resolved {
+        layout,
+        registry,
+        chunk_size,
+        memory,
+        facts: _,
+        is_spooled: _,
+    } = resolved;
+    let counters = Arc::new(Counters::default());
+    let patience = patience(options);
+    let LayerFacts {
+        table,
+        keep,
+        listing,
+        archive,
+        soci,
+    } = of_layer;
+    let is_layer = listing.is_some();
+    // Read before anything is fetched, so that a bad list fails early.
+    let identity = layout.identity.to_string();
+    let Listing { list, record } = match listing {
+        Some(listing) => listing,
+        None => Listing::of_image(options, &identity)?,
+    };
+    let is_sent_whole = layout.is_sent_whole();
+    let chunk_size = chunk_size.unwrap_or(options.chunk_len);
+    let patient = (patience, &counters);
+    let (blob, table) = cached(cache, &layout, chunk_size, patient, table)?;
+    let geometry = blob.geometry();
+    let chunk_len = geometry.chunk_size();
+    let scheduler = Scheduler::new(Work {
+        place: layout.place.clone(),
+        blob: Arc::clone(&blob),
+        fetcher: Fetcher::new(layout.parts, chunk_len, patience, Arc::clone(&counters)),
+        table,
+        digest: layout.identity.digest(),
+        keep,
+        requests: options.requests,
+        window: options.window,
+        patience: options.stall,
+        counters: Arc::clone(&counters),
+        registry,
+    })?;
+    let recorder = record.map(|file| file.recorder(&identity, geometry));
+    if let Some(recorder) = recorder.as_ref().filter(|_| !is_layer) {
+        recorder.begin();
+    }
+    let local = data_file(&blob)?;
+    let image = Arc::new(RemoteImage {
+        reference: reference.cloned(),
+        place: layout.place,
+        identity: layout.identity,
+        format: layout.format,
+        contents: layout.contents,
+        archive,
+        soci,
+        blob,
+        scheduler,
+        counters,
+        recorder,
+        patience,
+        readahead: options.readahead,
+        local,
+        memory,
+        outage: Outage::default(),
+    });
+    // An image that is sent whole is downloaded first.
+    if !is_sent_whole {
+        start(&image, options, list);
+    }
+    Ok(image)
+}
+
+const fn patience(options: &RemoteOptions) -> Patience {
+    Patience {
+        timeout: options.timeout,
+        stall: options.stall,
+        retries: options.retries,
+    }
+}
+
+/// Opens the data file of a blob once more, for hints to the kernel.
+fn data_file(blob: &CachedBlob) -> Result<FileSource> {
+    let file = blob.data_file().try_clone().and_then(FileSource::from_file);
+    file.map_err(|error| RemoteError::Cache {
+        reason: error.to_string(),
+    })
+}
+
+/// Starts what `options` ask for before the first read.
+fn start(image: &RemoteImage, options: &RemoteOptions, list: Option<AccessList>) {
+    image.scheduler.finish_if_complete();
+    if !image.blob.is_complete() {
+        image.scheduler.warm_table();
+    }
+    if options.prefetch == Prefetch::All {
+        image.prefetch_all();
+    }
+    if let Some(list) = list {
+        image.prefetch(&list);
+    }
+}
+
+/// Opens the image's part of the cache, and the source of its table.
+fn cached(
+    cache: &Cache,
+    layout: &Layout,
+    mut chunk_size: u32,
+    (patience, counters): (Patience, &Arc<Counters>),
+    of_layer: Option<(ChunkTable, TableTrust)>,
+) -> Result<(Arc<CachedBlob>, Option<Arc<TableSource>>)> {
+    let mut source = None;
+    let (mut table, mut trust) = (None, TableTrust::Proven);
+    if let Some((made, trusted)) = of_layer {
+        table = Some(layer_table::verified(made, &layout.place)?);
+        trust = trusted;
+    }
+    if let Some(proof) = &layout.table {
+        chunk_size = proof.chunk_size;
+        let geometry =
+            Geometry::new(layout.len, chunk_size).map_err(|error| RemoteError::Refused {
+                place: layout.place.clone(),
+                reason: error.to_string(),
+            })?;
+        let from = Arc::new(TableSource::new(proof, patience, Arc::clone(counters)));
+        let over: Arc<TableSource> = Arc::clone(&from);
+        let verified = VerifiedTable::new(over, geometry, proof.root);
+        let verified = verified.map_err(|error| RemoteError::Refused {
+            place: layout.place.clone(),
+            reason: error.to_string(),
+        })?;
+        source = Some(from);
+        table = Some(Arc::new(verified));
+    }
+    let blob = cache.blob(BlobSpec {
+        identity: layout.identity.to_string(),
+        len: layout.len,
+        chunk_size,
+        table,
+        trust,
+        label: layout.place.clone(),
+        temporary: layout.is_unversioned(),
+    });
+    Ok((blob.map_err(|error| cache_error(&error))?, source))
+}
+
+pub fn cache_error(error: &CacheError) -> RemoteError {
+    crate::scheduler::cache_error(error)
+}

@@ -1,0 +1,67 @@
+//! Tables of contents that SOCI made of layers: blobs of their own, in the cache under their digests like layers.
+
+use std::sync::Arc;
+
+use forerun_cache::{Cache, Digest};
+
+use crate::assemble::start_using;
+use crate::image::RemoteImage;
+use crate::layer_table::LayerFacts;
+use crate::memory;
+use crate::record::Listing;
+use crate::registry::soci;
+use crate::resolve::{self, Resolved};
+use crate::{LayerContents, Reference, RemoteOptions};
+
+/// Opens the table of contents that SOCI made of a layer, and has it fetched: that which the manifest vouches for, or one
+/// of `beside`. Without it the layer is used as one that has none.
+pub fn soci_table(
+    cache: &Cache,
+    reference: &Reference,
+    layer: &mut Resolved,
+    beside: &[(Digest, LayerContents)],
+    options: &RemoteOptions,
+) -> Option<Arc<RemoteImage>> {
+    let contents = layer.layout.contents;
+    let contents = contents.or_else(|| soci::table_of(beside, &layer.layout.identity));
+    let (Some(LayerContents::Soci { digest, len }), Reference::Oci(name)) = (contents, reference)
+    else {
+        return None;
+    };
+    let by_digest = Reference::Oci(name.with_digest(digest));
+    let resolved = match &layer.registry {
+        Some(registry) => registry
+            .blob_layout(name, digest, len)
+            .map(|layout| Some(resolve::of_registry(layout, Arc::clone(registry)))),
+        None => memory::recall(cache, &by_digest, &unproven(options), None),
+    };
+    let facts = LayerFacts {
+        listing: Some(Listing {
+            list: None,
+            record: None,
+        }),
+        ..LayerFacts::default()
+    };
+    let opened = resolved.and_then(|resolved| {
+        let open = |resolved| start_using(cache, &by_digest, resolved, options, facts);
+        resolved.map(open).transpose()
+    });
+    match opened {
+        Ok(Some(table)) => {
+            table.prefetch_all();
+            return Some(table);
+        }
+        Ok(None) => tracing::debug!(%digest, "the table of contents of SOCI is not in the cache"),
+        Err(error) => tracing::warn!(%error, "the table of contents of SOCI is not used"),
+    }
+    layer.layout.contents = None;
+    None
+}
+
+/// Returns the options for a blob that is compared with its digest as a whole.
+fn unproven(options: &RemoteOptions) -> RemoteOptions {
+    RemoteOptions {
+        require_verified: false,
+        ..options.clone()
+    }
+}

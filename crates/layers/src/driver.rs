@@ -222,9 +222,7 @@ impl FileSystem for Layers {
     }
 
     fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
-        let (layer, of_layer) = self.block_of_layer(block)?;
-        let verified = layer.fs.verify_stored(&of_layer, stored);
-        verified.map_err(|error| error.in_image(&layer.name))
+        self.stack.verify_stored(block, stored)
     }
 
     fn is_current(&self, blob: BlobId) -> bool {

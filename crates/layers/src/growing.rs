@@ -279,6 +279,10 @@ impl FileSystem for GrowingLayers {
         self.stack.verify(block, decoded)
     }
 
+    fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
+        self.stack.verify_stored(block, stored)
+    }
+
     fn is_current(&self, blob: BlobId) -> bool {
         self.stack.is_current(blob)
     }

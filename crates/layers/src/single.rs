@@ -97,6 +97,13 @@ impl Stack {
         verified.map_err(|error| error.in_image(&layer.name))
     }
 
+    /// Has the layer verify the stored bytes of a block.
+    pub fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
+        let (layer, of_layer) = self.block_of_layer(block)?;
+        let verified = layer.fs.verify_stored(&of_layer, stored);
+        verified.map_err(|error| error.in_image(&layer.name))
+    }
+
     /// Returns whether a blob that was opened before may still be read.
     pub fn is_current(&self, blob: BlobId) -> bool {
         match self.split_blob(blob) {

@@ -273,6 +273,11 @@ impl FileSystem for GrowingTar {
         whole.map_or(Ok(()), |whole| whole.verify(block, decoded))
     }
 
+    fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
+        let whole = self.whole.get();
+        whole.map_or(Ok(()), |whole| whole.verify_stored(block, stored))
+    }
+
     fn is_implied(&self, node: NodeId) -> bool {
         if let Some(whole) = self.whole.get() {
             return whole.is_implied(node);

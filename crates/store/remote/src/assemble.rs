@@ -10,7 +10,8 @@ use forerun_io::FileSource;
 
 use crate::fetch::{Fetcher, Patience};
 use crate::image::RemoteImage;
-use crate::layer_table::{self, LayerFacts};
+use crate::layer_facts::LayerFacts;
+use crate::layer_table;
 use crate::memory;
 use crate::outage::Outage;
 use crate::record::Listing;

@@ -8,7 +8,7 @@ use forerun_cache::{AccessList, Cache, CacheOptions, Geometry};
 use crate::assemble::{assemble, cache_error, start_using};
 use crate::beside::{self, Beside};
 use crate::image::RemoteImage;
-use crate::layer_table::LayerFacts;
+use crate::layer_facts::LayerFacts;
 use crate::memory;
 use crate::record::{self, Listing, RecordFile};
 use crate::resolve::{self, Resolved, ResolvedName};

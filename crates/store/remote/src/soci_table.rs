@@ -6,7 +6,7 @@ use forerun_cache::{Cache, Digest};
 
 use crate::assemble::start_using;
 use crate::image::RemoteImage;
-use crate::layer_table::LayerFacts;
+use crate::layer_facts::LayerFacts;
 use crate::memory;
 use crate::record::Listing;
 use crate::registry::soci;

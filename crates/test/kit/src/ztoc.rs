@@ -152,15 +152,15 @@ impl Ztoc {
     pub fn encode(&self) -> Vec<u8> {
         let mut flat = Flat(vec![0; 4]);
         let (root, fields) = flat.table(&[
-            (0, Field::Reference),
-            (2, Field::I64(self.compressed_archive_size)),
-            (3, Field::I64(self.uncompressed_archive_size)),
-            (4, Field::Reference),
-            (5, Field::Reference),
+            (0, FlatField::Reference),
+            (2, FlatField::I64(self.compressed_archive_size)),
+            (3, FlatField::I64(self.uncompressed_archive_size)),
+            (4, FlatField::Reference),
+            (5, FlatField::Reference),
         ]);
         flat.refer(0, root);
         flat.text(fields[0], self.version.as_bytes());
-        let toc = flat.child(fields[1], &[(0, Field::Reference)]);
+        let toc = flat.child(fields[1], &[(0, FlatField::Reference)]);
         let entries = flat.list(toc[0], self.metadata.len());
         for (entry, file) in entries.into_iter().zip(&self.metadata) {
             file.encode(&mut flat, entry);
@@ -168,9 +168,9 @@ impl Ztoc {
         let info = flat.child(
             fields[2],
             &[
-                (0, Field::U8(self.compression_algorithm)),
-                (2, Field::Reference),
-                (3, Field::Reference),
+                (0, FlatField::U8(self.compression_algorithm)),
+                (2, FlatField::Reference),
+                (3, FlatField::Reference),
             ],
         );
         let digests = flat.list(info[0], self.span_digests.len());
@@ -187,18 +187,18 @@ impl ZtocFile {
         let fields = flat.child(
             entry,
             &[
-                (0, Field::Reference),
-                (1, Field::Reference),
-                (2, Field::I64(self.uncompressed_offset)),
-                (3, Field::I64(self.uncompressed_size)),
-                (4, Field::Reference),
-                (5, Field::I64(self.mode)),
-                (6, Field::U32(self.uid)),
-                (7, Field::U32(self.gid)),
-                (10, Field::Reference),
-                (11, Field::I64(self.devmajor)),
-                (12, Field::I64(self.devminor)),
-                (13, Field::Reference),
+                (0, FlatField::Reference),
+                (1, FlatField::Reference),
+                (2, FlatField::I64(self.uncompressed_offset)),
+                (3, FlatField::I64(self.uncompressed_size)),
+                (4, FlatField::Reference),
+                (5, FlatField::I64(self.mode)),
+                (6, FlatField::U32(self.uid)),
+                (7, FlatField::U32(self.gid)),
+                (10, FlatField::Reference),
+                (11, FlatField::I64(self.devmajor)),
+                (12, FlatField::I64(self.devminor)),
+                (13, FlatField::Reference),
             ],
         );
         let texts = [
@@ -212,7 +212,10 @@ impl ZtocFile {
         }
         let xattrs = flat.list(fields[4], self.xattrs.len());
         for (place, (key, value)) in xattrs.into_iter().zip(&self.xattrs) {
-            let fields = flat.child(place, &[(0, Field::Reference), (1, Field::Reference)]);
+            let fields = flat.child(
+                place,
+                &[(0, FlatField::Reference), (1, FlatField::Reference)],
+            );
             flat.text(fields[0], key);
             flat.text(fields[1], value);
         }
@@ -220,7 +223,7 @@ impl ZtocFile {
 }
 
 /// A field of a table: a number, or an offset to something that is written later.
-enum Field {
+enum FlatField {
     U8(u8),
     U32(u32),
     I64(i64),
@@ -236,7 +239,7 @@ impl Flat {
     }
 
     /// Writes a table with these fields, by number. Returns its place, and those of its references.
-    fn table(&mut self, fields: &[(usize, Field)]) -> (usize, Vec<usize>) {
+    fn table(&mut self, fields: &[(usize, FlatField)]) -> (usize, Vec<usize>) {
         // Each field has eight bytes, the first after the offset to the list of fields.
         let count = fields.last().map_or(0, |(number, _)| number + 1);
         let mut offsets = vec![0_u16; count];
@@ -260,10 +263,10 @@ impl Flat {
         for (_, field) in fields {
             let mut bytes = [0; 8];
             match field {
-                Field::U8(number) => bytes[0] = *number,
-                Field::U32(number) => bytes[..4].copy_from_slice(&number.to_le_bytes()),
-                Field::I64(number) => bytes = number.to_le_bytes(),
-                Field::Reference => references.push(self.0.len()),
+                FlatField::U8(number) => bytes[0] = *number,
+                FlatField::U32(number) => bytes[..4].copy_from_slice(&number.to_le_bytes()),
+                FlatField::I64(number) => bytes = number.to_le_bytes(),
+                FlatField::Reference => references.push(self.0.len()),
             }
             self.0.extend(bytes);
         }
@@ -277,7 +280,7 @@ impl Flat {
     }
 
     /// Writes a table that the reference at `from` leads to. Returns the places of its references.
-    fn child(&mut self, from: usize, fields: &[(usize, Field)]) -> Vec<usize> {
+    fn child(&mut self, from: usize, fields: &[(usize, FlatField)]) -> Vec<usize> {
         let (at, references) = self.table(fields);
         self.refer(from, at);
         references

@@ -181,7 +181,7 @@ fn counted(buffer: &[u8], at: usize) -> Result<&[u8]> {
 mod tests {
     use super::*;
 
-    /// A table with a number, a text, a list of one table (itself, by an offset that goes back) and no fourth field.
+    /// Returns a table with a number, a text, a list of one table (itself, by an offset that goes back) and no fourth field.
     fn buffer() -> Vec<u8> {
         let mut bytes = 16_u32.to_le_bytes().to_vec();
         // At 4: 12 bytes of fields, 16 of the table; the fields.

@@ -106,7 +106,7 @@ pub fn open(
     })
 }
 
-/// The error of a buffer that refers outside of itself.
+/// Returns the error of a buffer that refers outside of itself.
 fn bad(error: BadFlat) -> Error {
     TocCheck::Flat { at: error.0 }.at(0)
 }

@@ -101,7 +101,7 @@ impl Growth {
     }
 
     /// Reads all of the layer, and compares it with its digest.
-    fn read(&self, order: &Arc<Order>, passed_on: &AtomicBool) -> Result<()> {
+    fn read(&self, order: &Arc<Order>, passed_on: &Arc<AtomicBool>) -> Result<()> {
         self.server.prefetch_all();
         let source = Coming {
             inner: Arc::<MetadataSource>::clone(&self.found.opened.metadata),
@@ -112,18 +112,13 @@ impl Growth {
                 let order = Arc::clone(order);
                 Box::new(move || order.begin_next_if_free())
             },
-            has_passed_on: AtomicBool::new(false),
+            passed_on: Arc::clone(passed_on),
         };
-        let source = Arc::new(source);
         let cache = self.options.engine.cache / 16;
         let observer = Arc::clone(&self.observer);
         let mut with = self.found.open_with(&self.options, observer, cache, true)?;
-        with.metadata = Arc::<Coming>::clone(&source);
+        with.metadata = Arc::new(source);
         let read = self.tar.read(&with);
-        passed_on.store(
-            source.has_passed_on.load(Ordering::Acquire),
-            Ordering::Release,
-        );
         // A stream that cannot be read is mostly one of other bytes: that error comes first.
         let verified = match &read {
             Err(error) if is_given_up(error) => Ok(()),
@@ -249,7 +244,7 @@ impl Order {
 
     /// Reads a layer, and begins with the next one if that has not begun.
     fn run(self: &Arc<Self>, growth: Growth) {
-        let passed_on = AtomicBool::new(false);
+        let passed_on = Arc::new(AtomicBool::new(false));
         let read = wait::until(&self.stop, || growth.read(self, &passed_on));
         let (name, tar) = (Arc::clone(&growth.name), Arc::clone(&growth.tar));
         // Ends the turn of its spool.
@@ -303,17 +298,18 @@ struct Coming {
     name: Arc<str>,
     /// Called until it returns true, once most of the layer is here.
     after_most: Box<dyn Fn() -> bool + Send + Sync>,
-    has_passed_on: AtomicBool,
+    /// Set once the next layer has begun in its place.
+    passed_on: Arc<AtomicBool>,
 }
 
 impl Coming {
     fn pass_on(&self) {
-        if self.has_passed_on.load(Ordering::Acquire) {
+        if self.passed_on.load(Ordering::Acquire) {
             return;
         }
         let blob = self.server.blob();
         if blob.local_bytes().saturating_add(NEXT) >= self.server.len() && (self.after_most)() {
-            self.has_passed_on.store(true, Ordering::Release);
+            self.passed_on.store(true, Ordering::Release);
         }
     }
 }

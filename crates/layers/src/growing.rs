@@ -288,13 +288,11 @@ impl FileSystem for GrowingLayers {
     }
 
     fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
-        let (layer, _) = self.stack.split_blob(blob)?;
-        Some(Arc::clone(&layer.name))
+        self.stack.image_of(blob)
     }
 
     fn image_range(&self, blob: BlobId) -> Option<Range<u64>> {
-        let (layer, inner) = self.stack.layer_of(blob);
-        self.ranges.of(layer).filter(|_| inner == BlobId::IMAGE)
+        self.ranges.of_blob(&self.stack, blob)
     }
 
     fn backing(&self, node: NodeId) -> Result<Option<File>> {

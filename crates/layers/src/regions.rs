@@ -3,7 +3,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use forerun_vfs::{FileSystem, NodeId, Region, Result};
+use forerun_vfs::{BlobId, FileSystem, NodeId, Region, Result};
 
 use crate::ids::LayerNode;
 use crate::stack::Stack;
@@ -29,6 +29,12 @@ impl Ranges {
     /// Returns the range of a layer.
     pub fn of(&self, layer: u16) -> Option<Range<u64>> {
         self.0.get(usize::from(layer)).cloned()
+    }
+
+    /// Returns the range of the layer whose image is this blob.
+    pub fn of_blob(&self, stack: &Stack, blob: BlobId) -> Option<Range<u64>> {
+        let (layer, inner) = stack.layer_of(blob);
+        self.of(layer).filter(|_| inner == BlobId::IMAGE)
     }
 
     /// Visits the regions of all layers.

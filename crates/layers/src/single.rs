@@ -104,6 +104,12 @@ impl Stack {
         verified.map_err(|error| error.in_image(&layer.name))
     }
 
+    /// Returns the name of the layer that has a blob.
+    pub fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
+        let (layer, _) = self.split_blob(blob)?;
+        Some(Arc::clone(&layer.name))
+    }
+
     /// Returns whether a blob that was opened before may still be read.
     pub fn is_current(&self, blob: BlobId) -> bool {
         match self.split_blob(blob) {

@@ -127,9 +127,8 @@ impl Tar {
         let (index, stream) = stream::read(source, compression, &options, (pass, keep))?;
         Ok(Self::new(index, Contents::Stream(stream)))
     }
-}
 
-impl Tar {
+    /// Opens the archive by a table of its contents.
     fn by_table(table: &ProvenTable, with: &OpenWith) -> Result<Self> {
         let (limits, source) = (&with.limits, &*with.metadata);
         if let TablePlace::Beside(bytes) = &table.place {

@@ -42,9 +42,9 @@ pub struct Fetching {
 impl Fetching {
     /// Begins a progress bar, if some of the layers are fetched whole.
     pub fn new(context: &Context, layers: &[LayerSource]) -> Self {
-        let mut whole: Vec<_> = layers.iter().filter(|layer| layer.is_unverified).collect();
-        whole.retain(|layer| !layer.while_streaming);
-        let whole = whole.into_iter();
+        let whole = layers
+            .iter()
+            .filter(|layer| layer.is_unverified && !layer.while_streaming);
         let layers: Vec<_> = whole.filter_map(|layer| layer.server.clone()).collect();
         let total = layers.iter().map(|layer| layer.status().len).sum();
         let bar = Progress::new(context, "fetching layers", total);

@@ -376,6 +376,19 @@ fn parts(bytes: &[u8]) -> (Vec<Part<'_>>, &[u8]) {
 }
 
 /// Returns the entry of a member, without what only files with data have.
+/// Returns the name that tables of contents have for a kind of member.
+pub(crate) const fn kind_of(kind: EntryType) -> &'static str {
+    match kind {
+        EntryType::Directory => "dir",
+        EntryType::Symlink => "symlink",
+        EntryType::Link => "hardlink",
+        EntryType::Char => "char",
+        EntryType::Block => "block",
+        EntryType::Fifo => "fifo",
+        _ => "reg",
+    }
+}
+
 fn entry_of(member: &mut tar::Entry<'_, &[u8]>) -> Fields {
     let mut xattrs = Vec::new();
     for record in member.pax_extensions().unwrap().into_iter().flatten() {
@@ -386,15 +399,7 @@ fn entry_of(member: &mut tar::Entry<'_, &[u8]>) -> Fields {
         }
     }
     let header = member.header();
-    let kind = match header.entry_type() {
-        EntryType::Directory => "dir",
-        EntryType::Symlink => "symlink",
-        EntryType::Link => "hardlink",
-        EntryType::Char => "char",
-        EntryType::Block => "block",
-        EntryType::Fifo => "fifo",
-        _ => "reg",
-    };
+    let kind = kind_of(header.entry_type());
     let mut entry = Fields::default();
     entry.text("name", &String::from_utf8_lossy(&member.path_bytes()));
     entry.text("type", kind);

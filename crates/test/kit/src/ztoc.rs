@@ -7,9 +7,8 @@
 use forerun_io::u64_from;
 use forerun_vfs::{ProvenTable, TablePlace};
 use sha2::{Digest as _, Sha256};
-use tar::EntryType;
 
-use crate::indexed::{gzip, sha256, time};
+use crate::indexed::{gzip, kind_of, sha256, time};
 
 /// Bytes of the header of a member.
 const HEADER: usize = 10;
@@ -119,15 +118,7 @@ fn metadata(bytes: &[u8]) -> Vec<ZtocFile> {
         let device =
             |number: std::io::Result<Option<u32>>| i64::from(number.ok().flatten().unwrap_or(0));
         let narrow = |number: std::io::Result<u64>| u32::try_from(number.unwrap()).unwrap();
-        let kind = match header.entry_type() {
-            EntryType::Directory => "dir",
-            EntryType::Symlink => "symlink",
-            EntryType::Link => "hardlink",
-            EntryType::Char => "char",
-            EntryType::Block => "block",
-            EntryType::Fifo => "fifo",
-            _ => "reg",
-        };
+        let kind = kind_of(header.entry_type());
         ZtocFile {
             name: entry.path_bytes().into_owned(),
             kind: kind.to_string(),

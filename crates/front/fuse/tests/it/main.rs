@@ -14,6 +14,7 @@ mod exfat_devices;
 mod exfat_loop;
 mod exfat_posix;
 mod failures;
+mod followed;
 mod lifecycle;
 mod process;
 mod protocol;

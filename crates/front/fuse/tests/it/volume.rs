@@ -19,9 +19,9 @@ use crate::common::{Place, can_mount, refused, run};
 
 const MIB: usize = 1 << 20;
 
-struct Test {
+pub struct Test {
     fs: Arc<MemVolume>,
-    mount: Mount,
+    pub mount: Mount,
     place: Place,
 }
 
@@ -38,16 +38,16 @@ impl Test {
         Some(Self { fs, mount, place })
     }
 
-    fn new(name: &str) -> Option<Self> {
+    pub fn new(name: &str) -> Option<Self> {
         Self::of(name, MemVolume::in_memory(64 * MIB, 4096), "rw")
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.place.mnt().join(name)
     }
 }
 
-fn pattern(seed: u8, len: usize) -> Vec<u8> {
+pub fn pattern(seed: u8, len: usize) -> Vec<u8> {
     let mix = |n: usize| (n as u8).wrapping_mul(31) ^ (n >> 8) as u8 ^ seed;
     (0..len).map(mix).collect()
 }
@@ -475,38 +475,4 @@ fn many_writers_and_readers_at_once() {
         }
     });
     assert!(names(&test.path("")).is_empty());
-}
-
-/// Checks that requests of a program that reads small files one after the other are taken on its CPU. A volume of
-/// which each file takes an OPEN, a READ and a RELEASE woke a thread on another CPU for each of them.
-#[test]
-fn a_reader_of_small_files_is_followed_to_its_cpu() {
-    const FILES: usize = 1000;
-    let Some(test) = Test::new("rw_followed") else {
-        return;
-    };
-    let content = pattern(1, 4000);
-    let written = |n: usize| fs::write(test.path(&format!("{n:04}")), &content);
-    (0..FILES).for_each(|n| written(n).unwrap());
-    let before = test.mount.requests();
-    for n in 0..FILES {
-        let file = File::open(test.path(&format!("{n:04}"))).unwrap();
-        // What was written is in the page cache.
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-        let mut bytes = Vec::new();
-        (&file).read_to_end(&mut bytes).unwrap();
-        assert!(bytes == content);
-    }
-    let after = test.mount.requests();
-    let of = |kind| after.get(kind) - before.get(kind);
-    let reads = of(Operation::Read);
-    assert!(reads >= FILES as u64, "{reads} requests");
-    let followed = of(Operation::Followed);
-    // With one CPU there is nothing to choose.
-    if std::thread::available_parallelism().unwrap().get() > 1 {
-        assert!(
-            followed > reads,
-            "{followed} requests followed, {reads} reads"
-        );
-    }
 }

@@ -18,7 +18,7 @@ use crate::error::{HandoverError, MountError, UmountError};
 use crate::handover::Giver;
 use crate::ledger::Ledger;
 use crate::page_cache::PageCache;
-use crate::place::{Place, answers, attach_here, place};
+use crate::place::{Place, attach_here, place};
 use crate::push::Pusher;
 use crate::request_threads::RequestThreads;
 use crate::served::{Monitor, Served};
@@ -200,7 +200,7 @@ fn lift(options: &MountOptions, mount: &Mount, readahead: u64) -> bool {
     }
 }
 
-/// Attaches, starts the threads, and waits for the first answer.
+/// Attaches, answers the kernel's first request, and starts the threads.
 fn serve(
     adapter: impl Filesystem + 'static,
     (served, workers): (Served, Workers),
@@ -227,13 +227,14 @@ fn serve(
         ended
     });
     mount.serving = Some(serving.map_err(MountError::Serve)?);
-    let answers = match (&options.outside, &options.namespace) {
-        // The session has answered the kernel's first request; where the mount is, only the caller knows.
-        _ if is_descriptor(&path) => Ok(()),
-        (Some(outside), Some(_)) => outside.answers(),
-        _ => answers(&path, options),
-    };
-    answers.map_err(|source| MountError::NoAnswer { path, source })?;
+    // The session has answered the kernel's first request. A request of this process for its own mount would leave it
+    // unkillable if it was killed meanwhile: it would wait for an answer of threads that are gone.
+    if let (Some(outside), Some(_)) = (&options.outside, &options.namespace)
+        && !is_descriptor(&path)
+    {
+        let answers = outside.answers();
+        answers.map_err(|source| MountError::NoAnswer { path, source })?;
+    }
     Ok((mount, notifier))
 }
 

@@ -55,6 +55,18 @@ fn shows_what_it_is_and_goes_when_told() {
 }
 
 #[test]
+fn a_process_asks_nothing_of_its_own_mount() {
+    let _mounts_are_free = children::forbid();
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("asks-nothing");
+    let mount = mount_memory(&sample(), &place, "ro");
+    // Killed while it waits for its own answer, it could not end.
+    assert_eq!(mount.requests().get(Operation::Statfs), 0);
+}
+
+#[test]
 fn an_empty_subtype_shows_as_plain_fuse() {
     let _mounts_are_free = children::forbid();
     if !can_mount() {

@@ -288,11 +288,12 @@ impl CachedBlob {
             Ok(()) => opening::sync_dir(&self.files.dir)?,
         }
         for chunk in wrong.iter().cloned().flatten() {
-            self.forget(chunk);
+            // The record first: a reader that looks for the chunk meanwhile would mark it again.
             self.files
                 .records
                 .write(chunk, &[Record::NONE])
                 .map_err(&failed)?;
+            self.forget(chunk);
         }
         self.files.state.change(&[], wrong)
     }

@@ -66,13 +66,26 @@ impl CachedBlob {
         let mut wrong = Vec::new();
         for (chunk, record) in stored {
             match self.is_as_recorded(chunk, record)? {
-                Some(true) => self.found(chunk),
+                Some(true) => self.found_unless_dropped(chunk, record)?,
                 Some(false) => runs::push(&mut wrong, chunk..chunk + 1),
                 None => {}
             }
         }
         self.distrust(&wrong)?;
         Ok(self.present.all(chunks))
+    }
+
+    /// Marks a chunk whose record was read before its bytes were. It may have been dropped meanwhile, which takes its
+    /// record first and its mark then.
+    fn found_unless_dropped(&self, chunk: u64, before: Record) -> io::Result<()> {
+        self.found(chunk);
+        let mut is_there = false;
+        let note = |_, record| is_there = record == before;
+        self.files.records.each(chunk..chunk + 1, note)?;
+        if !is_there {
+            self.forget(chunk);
+        }
+        Ok(())
     }
 
     /// Returns whether the bytes in the data file are those of the chunk; `None` where the table cannot

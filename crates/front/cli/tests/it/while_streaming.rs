@@ -110,7 +110,13 @@ impl Stored {
     #[track_caller]
     fn assert_same(&self) {
         let same = self.place.run(&["diff", "mnt", "unpacked/rootfs"]);
-        assert_eq!((same.code, same.text()), (Some(0), ""), "{}", same.stderr);
+        let log = fs::read_to_string(self.place.path("log")).unwrap_or_default();
+        assert_eq!(
+            (same.code, same.text()),
+            (Some(0), ""),
+            "{}{log}",
+            same.stderr
+        );
         let inode = |path: &str| inode(&self.place.path("mnt").join(path));
         assert_eq!(inode("a/linked"), inode("a/text"));
     }

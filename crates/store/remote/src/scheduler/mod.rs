@@ -384,6 +384,13 @@ impl Shared {
         }
     }
 
+    /// Drops bytes of an image that is not what it should be.
+    fn drop_part(&self, bytes: &Range<u64>) {
+        if let Err(error) = self.blob.drop_range(bytes) {
+            tracing::warn!(%error, place = self.place, "wrong bytes stay in the cache until all of it is verified again");
+        }
+    }
+
     fn finish(&self) {
         if let Some(digest) = self.digest.filter(|_| !self.blob.is_verified())
             && let Err(error) = self.verify_whole(digest)
@@ -399,6 +406,8 @@ impl Shared {
             };
             self.counters.error(&error);
             *self.broken() = Some(error);
+            // What a reader asked for since the verdict came from the same server. Later chunks are dropped as they come.
+            self.drop_part(&(0..self.blob.geometry().len()));
         }
         if let Err(error) = self.blob.flush() {
             tracing::warn!(%error, place = self.place, "chunks could not be made durable");

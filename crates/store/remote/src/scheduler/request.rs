@@ -144,11 +144,17 @@ async fn take(shared: Arc<Shared>, chunk: u64, bytes: Vec<u8>) -> ChunkOutcome {
     if shared.is_closed() {
         return ChunkOutcome::Failed(shared.gone());
     }
-    let blob = Arc::clone(&shared.blob);
-    let stored = shared
-        .runtime
-        .spawn_blocking(move || store(&blob, chunk, &bytes));
-    match stored.await {
+    let this = Arc::clone(&shared);
+    let work = move || {
+        store(&this.blob, chunk, &bytes)?;
+        // The verdict drops what was stored before it.
+        if this.broken().is_some() {
+            let run = chunk..chunk.saturating_add(1);
+            this.drop_part(&this.blob.geometry().bytes_of(&run));
+        }
+        Ok(())
+    };
+    match shared.runtime.spawn_blocking(work).await {
         Ok(Ok(())) => {
             shared.queue().landed(chunk);
             ChunkOutcome::Kept

@@ -8,7 +8,7 @@ use forerun_remote::{
     LayerContents, Opened, Reference, RemoteError, RemoteImage, RemoteOptions, Result, open,
     open_all,
 };
-use forerun_testkit::{TempDir, temp_dir};
+use forerun_testkit::{TempDir, eventually, temp_dir};
 use serde_json::{Value, json};
 
 use super::fake::{Answer, Fake, Request};
@@ -119,6 +119,36 @@ fn a_layer_of_other_bytes_is_never_whole() {
         layers[0].read_exact_at(0, &mut read).is_err(),
         "nothing is served of it"
     );
+}
+
+/// Checks that wrong bytes that come after the verdict are not kept: the next process would take them for right ones
+/// until it has all of them.
+#[test]
+fn nothing_of_a_layer_of_other_bytes_is_kept() {
+    let bytes = image(200_000);
+    let mut store = Store::default();
+    container(&mut store, "v1", &[(GZIP, &bytes)]);
+    let mut blobs = store.blobs.values_mut();
+    let layer = blobs.find(|blob| blob.len() == bytes.len()).unwrap();
+    layer[123_456] ^= 1;
+    let place = Place::new(move |request| store.answer(request));
+    for round in 0..20 {
+        let mut options = place.options();
+        let cache = temp_dir("containers-wrong");
+        options.cache_dir = Some(cache.path().to_path_buf());
+        let layers = place.layers("v1", &options).unwrap();
+        let layer = &layers[0];
+        std::thread::scope(|scope| {
+            // Readers go on asking for what was dropped.
+            for _ in 0..4 {
+                scope.spawn(|| while layer.read_exact_at(150_000, &mut [0; 10]).is_ok() {});
+            }
+            let error = layer.ensure_whole(&mut || ()).unwrap_err();
+            assert!(matches!(error, RemoteError::WrongDigest { .. }), "{error}");
+        });
+        eventually("the end of requests", || layer.status().in_flight == 0);
+        assert_eq!(layer.status().local_bytes, 0, "round {round}");
+    }
 }
 
 #[test]

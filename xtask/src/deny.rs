@@ -17,7 +17,9 @@ const VERSION: &str = "~0.20";
 
 /// Checks, installing cargo-deny under `target/tools` where it is not in the `PATH`.
 pub fn run(root: &Path) -> Result<()> {
-    let Some(program) = find_or_install(root)? else {
+    let program = find_or_install(root)?;
+    process::forget_builds_of_tools(root)?;
+    let Some(program) = program else {
         return Ok(());
     };
     let has_database = fetch_database(root, &program)?;
@@ -70,22 +72,7 @@ fn find_or_install(root: &Path) -> Result<Option<PathBuf>> {
         return Ok(Some(program));
     }
     println!("installing cargo-deny, once, into {}", tools.display());
-    let mut install = process::cargo(root);
-    install.args([
-        "install",
-        "--locked",
-        "--debug",
-        "--quiet",
-        "cargo-deny",
-        "--version",
-        VERSION,
-    ]);
-    install.arg("--root").arg(&tools);
-    // A debug build takes less than half the time, and outside of any target directory what is built
-    // on the way is thrown away.
-    install.env("CARGO_PROFILE_DEV_DEBUG", "0");
-    install.env_remove("CARGO_TARGET_DIR");
-    match process::run(&mut install) {
+    match process::install_tool(root, &["cargo-deny", "--version", VERSION]) {
         Ok(()) => Ok(Some(program)),
         Err(error) if require::in_ci() => bail!("licences cannot be checked: {error:#}"),
         Err(error) => {

@@ -26,7 +26,8 @@ const OBJECT_STORE: &[&str] = &["s3s-fs", "--version", "=0.14.1", "--features", 
 /// Installs all of it.
 pub fn install(root: &Path) -> Result<()> {
     install_for_machine(root)?;
-    install_for_tree(root)
+    install_for_tree(root)?;
+    process::forget_builds_of_tools(root)
 }
 
 /// Installs Debian packages, with the consent of the user.
@@ -48,14 +49,7 @@ pub fn install_for_tree(root: &Path) -> Result<()> {
 
 /// Builds it into `target/tools`, where that has not been done.
 fn install_object_store(root: &Path) -> Result<()> {
-    let mut install = process::cargo(root);
-    install.args(["install", "--locked", "--debug", "--quiet"]);
-    install.args(OBJECT_STORE);
-    install.arg("--root").arg(root.join("target/tools"));
-    // A debug build takes less than half the time. What is built on the way is thrown away.
-    install.env("CARGO_PROFILE_DEV_DEBUG", "0");
-    install.env_remove("CARGO_TARGET_DIR");
-    process::run(&mut install)
+    process::install_tool(root, OBJECT_STORE)
 }
 
 /// Installs the packages of Python that its tests use into `target/tools/python`, where that has not been done.

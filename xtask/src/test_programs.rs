@@ -1,14 +1,15 @@
 //! The tests of the workspace: built by one `cargo test`, and run two programs at a time.
 //!
 //! `cargo test` runs one test program after the other. Those of the commands, of mounts and of servers
-//! wait more than they compute, so two of them side by side keep the cores busy.
+//! wait more than they compute, so two of them side by side keep the cores busy. The tests of the documentation,
+//! which use one core, run beside them.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::thread;
 
@@ -65,7 +66,7 @@ struct Failed {
     printed: String,
 }
 
-/// Builds all tests and runs them, those of the documentation last. Goes on where some fail.
+/// Builds all tests and runs them. Goes on where some fail.
 ///
 /// # Errors
 /// Names the programs whose tests failed.
@@ -84,19 +85,54 @@ pub fn run(root: &Path) -> Result<()> {
         program: &program,
         memory: memory(ROOM).filter(|_| is_free),
     };
-    let failed = run_in_lanes(programs, &|test| surroundings.run_one(test))?;
-    let mut names: Vec<_> = failed.iter().map(|failed| failed.name.clone()).collect();
-    let mut doc = process::cargo(root);
-    doc.args(["test", "--doc", "--no-fail-fast"]).args(WHOLE);
-    if let Err(error) = process::run(&mut doc) {
-        names.push(format!("{error:#}"));
+    let (failed, examples) = thread::scope(|scope| {
+        let examples = scope.spawn(|| run_examples(root));
+        let failed = run_in_lanes(programs, &|test| surroundings.run_one(test));
+        (failed, examples.join())
+    });
+    let mut failed = failed?;
+    match examples {
+        Ok(examples) => failed.extend(examples?),
+        Err(_) => bail!("the thread that runs the tests of the documentation panicked"),
     }
+    let names: Vec<_> = failed.iter().map(|failed| failed.name.as_str()).collect();
     // Once more, as the last lines: thousands of lines may lie between a failure and the end.
     for Failed { name, printed } in &failed {
         println!("==> {name}\n{printed}");
     }
     ensure!(names.is_empty(), "failed: {}", names.join(", "));
     Ok(())
+}
+
+/// Runs the tests of the documentation. Returns them if some failed.
+fn run_examples(root: &Path) -> Result<Option<Failed>> {
+    let mut cargo = process::cargo(root);
+    cargo.args(["test", "--doc", "--no-fail-fast"]).args(WHOLE);
+    let mut command = Command::new("nice");
+    command.args(["-n", "5"]).arg(cargo.get_program());
+    command.args(cargo.get_args()).current_dir(root);
+    let (status, printed) = captured(&mut command)?;
+    let mut out = std::io::stdout().lock();
+    out.write_all(&printed)?;
+    Ok((!status.success()).then(|| Failed {
+        name: "the tests of the documentation".to_string(),
+        printed: failures(&String::from_utf8_lossy(&printed)).to_owned(),
+    }))
+}
+
+/// Runs a command to its end. Returns what it printed.
+fn captured(command: &mut Command) -> Result<(ExitStatus, Vec<u8>)> {
+    let mut printed = tempfile::tempfile()?;
+    command
+        .stdin(Stdio::null())
+        .stdout(printed.try_clone()?)
+        .stderr(printed.try_clone()?);
+    let status = command.status();
+    let status = status.with_context(|| process::describe(command).to_string())?;
+    let mut text = Vec::new();
+    printed.rewind()?;
+    printed.read_to_end(&mut text)?;
+    Ok((status, text))
 }
 
 /// Builds the test programs. Returns them in cargo's order.
@@ -198,11 +234,7 @@ impl Surroundings<'_> {
             command.args(["timeout", "--verbose", "--kill-after=30s", PROGRAM_LIMIT]);
         }
         command.arg(&test.path);
-        let mut printed = tempfile::tempfile()?;
-        command.current_dir(&test.dir).stdin(Stdio::null());
-        command
-            .stdout(printed.try_clone()?)
-            .stderr(printed.try_clone()?);
+        command.current_dir(&test.dir);
         command.env("CARGO_MANIFEST_DIR", &test.dir);
         command.env(PROGRAM, self.program);
         if let Some(memory) = self.memory.filter(|_| !test.needs_disk()) {
@@ -213,15 +245,11 @@ impl Surroundings<'_> {
             let cores = thread::available_parallelism().map_or(1, usize::from);
             command.env(TEST_THREADS, (2 * cores).to_string());
         }
-        let status = command.status();
-        let status = status.with_context(|| process::describe(&command).to_string())?;
+        let (status, text) = captured(&mut command)?;
         let mut out = std::io::stdout().lock();
         let shown = test.path.strip_prefix(self.root).unwrap_or(&test.path);
         let dir = test.dir.strip_prefix(self.root).unwrap_or(&test.dir);
         writeln!(out, "     Running {} ({})", dir.display(), shown.display())?;
-        printed.rewind()?;
-        let mut text = Vec::new();
-        printed.read_to_end(&mut text)?;
         out.write_all(&text)?;
         if status.success() {
             return Ok(None);

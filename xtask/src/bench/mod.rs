@@ -4,6 +4,7 @@ mod by_hand;
 mod comparison;
 mod erofs;
 mod exfat;
+mod from_memory;
 mod generated;
 mod host;
 mod inputs;

@@ -1,9 +1,10 @@
 //! The work of the measured processes, done by this program.
 
+use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use forerun_measure::run::{self, Worker};
+use forerun_measure::run::{self, Run, Worker};
 
 use super::tree::BIG_LEN;
 
@@ -12,6 +13,15 @@ pub fn cat(path: &Path) -> Result<String> {
     let len = run::cat(path)?;
     ensure!(len == BIG_LEN.to_string(), "{len} bytes, not {BIG_LEN}");
     Ok(len)
+}
+
+/// Adds the time until what was written to the filesystem of `out` is on its device: a program that leaves more of
+/// it to the page cache is not faster.
+pub fn until_stored(mut run: Run, out: &Path) -> Result<Run> {
+    let dir = File::open(out)?;
+    let (seconds, ()) = run::timed(|| Ok(rustix::fs::syncfs(&dir)?))?;
+    run.seconds += seconds;
+    Ok(run)
 }
 
 /// Runs some work of this program's own in a process of its own.

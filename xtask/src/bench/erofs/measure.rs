@@ -16,7 +16,7 @@ use super::inputs::{ErofsInputs, MKFS, MKFS_LZ4HC};
 use super::rows::{ErofsContender, ErofsImage, ErofsRow};
 use crate::bench::comparison::Row as _;
 use crate::bench::tree::count;
-use crate::bench::work::{cat, own};
+use crate::bench::work::{cat, own, until_stored};
 use crate::process;
 
 /// Measures a row, from cold caches except where it is about caches.
@@ -33,14 +33,17 @@ pub fn measure(inputs: &ErofsInputs, row: ErofsRow, contender: ErofsContender) -
         }
         ErofsRow::Ls
         | ErofsRow::LsOurs
+        | ErofsRow::LsZstd
         | ErofsRow::LsCached
         | ErofsRow::ComposefsLs
         | ErofsRow::ComposefsLsCached
         | ErofsRow::Tree
+        | ErofsRow::ComposefsTree
         | ErofsRow::Cat
         | ErofsRow::CatLz4hc
         | ErofsRow::CatZstd
         | ErofsRow::Random
+        | ErofsRow::RandomLz4hc
         | ErofsRow::ObjectSequential
         | ErofsRow::ObjectRandom => mounted(inputs, row, contender),
     };
@@ -69,12 +72,13 @@ fn mounted(inputs: &ErofsInputs, row: ErofsRow, contender: ErofsContender) -> Re
     let found = match row {
         ErofsRow::Ls
         | ErofsRow::LsOurs
+        | ErofsRow::LsZstd
         | ErofsRow::LsCached
         | ErofsRow::ComposefsLs
         | ErofsRow::ComposefsLsCached => list(&path)?,
-        ErofsRow::Tree => own(&["tree"], &path)?,
+        ErofsRow::Tree | ErofsRow::ComposefsTree => own(&["tree"], &path)?,
         ErofsRow::Cat | ErofsRow::CatLz4hc | ErofsRow::CatZstd => cat(&path.join("file"))?,
-        ErofsRow::Random => own(&["random"], &path.join("file"))?,
+        ErofsRow::Random | ErofsRow::RandomLz4hc => own(&["random"], &path.join("file"))?,
         ErofsRow::ObjectSequential | ErofsRow::ObjectRandom => {
             let (warm, found) = pages(row, &path.join("file"))?;
             seconds = Some(warm);
@@ -83,7 +87,7 @@ fn mounted(inputs: &ErofsInputs, row: ErofsRow, contender: ErofsContender) -> Re
         ErofsRow::LsVia | ErofsRow::Extract | ErofsRow::Pack => bail!("needs no mount"),
     };
     let seconds = seconds.unwrap_or_else(|| start.elapsed().as_secs_f64());
-    if row == ErofsRow::Tree {
+    if matches!(row, ErofsRow::Tree | ErofsRow::ComposefsTree) {
         let expected = inputs.tree.found();
         ensure!(found == expected, "read {found}, not {expected}");
     }
@@ -157,7 +161,7 @@ fn extract(inputs: &ErofsInputs, contender: ErofsContender) -> Result<Run> {
             command
         }
     };
-    let mut run = cold(&mut command)?;
+    let mut run = until_stored(cold(&mut command)?, &out)?;
     let (files, bytes) = count(&out)?;
     run.found = format!("{files} {bytes}");
     let expected = inputs.tree.found();

@@ -11,6 +11,8 @@ pub enum ErofsRow {
     Ls,
     /// The same of an image of forerun's
     LsOurs,
+    /// The same of an image of forerun's, zstd
+    LsZstd,
     /// `ls -lR` once more, image of mkfs.erofs
     LsCached,
     /// `ls -lR` through `mount --via kernel`, the mounting included
@@ -21,6 +23,8 @@ pub enum ErofsRow {
     ComposefsLsCached,
     /// The whole tree read by one process
     Tree,
+    /// The whole tree read by one process, as a composefs image
+    ComposefsTree,
     /// cat of the large file, uncompressed
     Cat,
     /// cat of the large file, lz4hc
@@ -29,11 +33,13 @@ pub enum ErofsRow {
     CatZstd,
     /// 4,000 random reads of 4 KiB in the large file, 2 threads, uncompressed
     Random,
+    /// The same, lz4hc
+    RandomLz4hc,
     /// The large file as an object of a composefs image, in memory, read in pages
     ObjectSequential,
     /// The same at random places
     ObjectRandom,
-    /// The tree extracted, lz4hc
+    /// The tree extracted and synced, lz4hc
     Extract,
     /// The tree packed, lz4hc
     Pack,
@@ -82,13 +88,15 @@ pub enum ErofsImage {
     Tree,
     /// The same by forerun.
     Ours,
+    /// The same, zstd: Debian's mkfs.erofs cannot.
+    TreeZstd,
     /// The tree, by mkfs.erofs, lz4hc.
     TreeLz4hc,
     /// The large file, by mkfs.erofs, uncompressed.
     Big,
     /// The same, lz4hc.
     BigLz4hc,
-    /// The large file, by forerun, zstd: Debian's mkfs.erofs cannot.
+    /// The large file, by forerun, zstd.
     BigZstd,
     /// The tree, by forerun.
     Composefs,
@@ -119,18 +127,21 @@ impl crate::bench::comparison::Row for ErofsRow {
         match self {
             Self::Ls => "ls -lR, cold",
             Self::LsOurs => "ls -lR, cold, image of forerun",
+            Self::LsZstd => "ls -lR, cold, zstd",
             Self::LsCached => "ls -lR, cached",
             Self::LsVia => "mount --via kernel and ls -lR, cold",
             Self::ComposefsLs => "composefs, ls -lR, cold",
             Self::ComposefsLsCached => "composefs, ls -lR, cached",
             Self::Tree => "read the tree, one process",
+            Self::ComposefsTree => "composefs, read the tree, one process",
             Self::Cat => "cat 250 MB",
             Self::CatLz4hc => "cat 250 MB, lz4hc",
             Self::CatZstd => "cat 250 MB, zstd",
             Self::Random => "4,000 random 4 KiB reads, 2 threads",
+            Self::RandomLz4hc => "4,000 random 4 KiB reads, 2 threads, lz4hc",
             Self::ObjectSequential => "object in memory, 4 KiB sequential",
             Self::ObjectRandom => "object in memory, 4 KiB random",
-            Self::Extract => "extract the tree, lz4hc",
+            Self::Extract => "extract the tree and sync, lz4hc",
             Self::Pack => "pack the tree, lz4hc",
         }
     }
@@ -138,11 +149,14 @@ impl crate::bench::comparison::Row for ErofsRow {
     fn targets(self) -> &'static [(ErofsContender, f64)] {
         match self {
             Self::Ls | Self::LsOurs | Self::Random => &[(ErofsContender::KernelLoop, 0.5)],
+            Self::LsZstd => &[(ErofsContender::KernelLoop, 0.6)],
             Self::LsCached => &[(ErofsContender::KernelLoop, 1.3)],
             Self::LsVia => &[(ErofsContender::KernelFile, 0.5)],
             Self::ComposefsLs => &[(ErofsContender::KernelOverlay, 0.6)],
             Self::ComposefsLsCached => &[(ErofsContender::KernelOverlay, 1.0)],
             Self::Tree => &[(ErofsContender::KernelFile, 0.9)],
+            Self::ComposefsTree => &[(ErofsContender::KernelOverlay, 0.9)],
+            Self::RandomLz4hc => &[(ErofsContender::Erofsfuse, 0.9)],
             Self::Cat => BEST_PLAIN,
             Self::CatLz4hc => BEST_LZ4HC,
             Self::CatZstd => BEST_ZSTD,
@@ -163,9 +177,12 @@ impl ErofsRow {
         match self {
             Self::Ls | Self::LsCached | Self::LsVia | Self::Tree => Some(ErofsImage::Tree),
             Self::LsOurs => Some(ErofsImage::Ours),
-            Self::ComposefsLs | Self::ComposefsLsCached => Some(ErofsImage::Composefs),
+            Self::LsZstd => Some(ErofsImage::TreeZstd),
+            Self::ComposefsLs | Self::ComposefsLsCached | Self::ComposefsTree => {
+                Some(ErofsImage::Composefs)
+            }
             Self::Cat | Self::Random => Some(ErofsImage::Big),
-            Self::CatLz4hc => Some(ErofsImage::BigLz4hc),
+            Self::CatLz4hc | Self::RandomLz4hc => Some(ErofsImage::BigLz4hc),
             Self::CatZstd => Some(ErofsImage::BigZstd),
             Self::ObjectSequential | Self::ObjectRandom => Some(ErofsImage::BigComposefs),
             Self::Extract => Some(ErofsImage::TreeLz4hc),
@@ -180,6 +197,7 @@ impl ErofsImage {
         match self {
             Self::Tree => "tree.erofs",
             Self::Ours => "ours.erofs",
+            Self::TreeZstd => "tree-zstd.erofs",
             Self::TreeLz4hc => "tree-lz4hc.erofs",
             Self::Big => "big.erofs",
             Self::BigLz4hc => "big-lz4hc.erofs",
@@ -193,7 +211,7 @@ impl ErofsImage {
     pub const fn is_big(self) -> bool {
         match self {
             Self::Big | Self::BigLz4hc | Self::BigZstd | Self::BigComposefs => true,
-            Self::Tree | Self::Ours | Self::TreeLz4hc | Self::Composefs => false,
+            Self::Tree | Self::Ours | Self::TreeZstd | Self::TreeLz4hc | Self::Composefs => false,
         }
     }
 
@@ -204,6 +222,7 @@ impl ErofsImage {
             Self::BigComposefs => Some("big.objects"),
             Self::Tree
             | Self::Ours
+            | Self::TreeZstd
             | Self::TreeLz4hc
             | Self::Big
             | Self::BigLz4hc
@@ -215,15 +234,16 @@ impl ErofsImage {
     pub const fn by_forerun(self) -> Option<&'static [&'static str]> {
         match self {
             Self::Ours => Some(&["--format", "erofs"]),
-            Self::BigZstd => Some(&["--format", "erofs", "--compressor", "zstd"]),
+            Self::TreeZstd | Self::BigZstd => Some(&["--format", "erofs", "--compressor", "zstd"]),
             Self::Composefs | Self::BigComposefs => Some(&["--format", "composefs"]),
             Self::Tree | Self::TreeLz4hc | Self::Big | Self::BigLz4hc => None,
         }
     }
 
     /// Images that forerun makes.
-    pub const OURS: [Self; 4] = [
+    pub const OURS: [Self; 5] = [
         Self::Ours,
+        Self::TreeZstd,
         Self::BigZstd,
         Self::Composefs,
         Self::BigComposefs,

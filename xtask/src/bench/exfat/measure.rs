@@ -125,7 +125,11 @@ fn work(
         }
         ExfatRow::Read => volumes::read_file(mount),
         ExfatRow::ReadSmall | ExfatRow::ReadSmallListed => own(&["tree"], mount),
-        ExfatRow::Create => volumes::make_tree(mount),
+        ExfatRow::Create => {
+            let found = volumes::make_tree(mount)?;
+            device::flush(device)?;
+            Ok(found)
+        }
         ExfatRow::Remove | ExfatRow::RemoveDirsync => volumes::remove_tree(mount, &after_each),
     }
 }

@@ -62,7 +62,7 @@ impl crate::bench::comparison::Row for ExfatRow {
             Self::Read => "read 1 GB",
             Self::ReadSmall => "read 10,000 files",
             Self::ReadSmallListed => "read 10,000 files after ls -lR",
-            Self::Create => "create 10,000 files",
+            Self::Create => "create 10,000 files and sync",
             Self::Remove => "remove 10,000 files",
             Self::RemoveDirsync => "remove 10,000 files, dirsync",
         }

@@ -26,7 +26,9 @@ pub fn peer(contender: SquashfsContender) -> Option<Peer> {
         SquashfsContender::Kernel => Some(Peer::Kernel),
         SquashfsContender::Squashfuse => Some(Peer::SquashfuseLl),
         SquashfsContender::Unsquashfs => Some(Peer::Unsquashfs),
-        SquashfsContender::Forerun | SquashfsContender::Mksquashfs => None,
+        SquashfsContender::Forerun
+        | SquashfsContender::Mksquashfs
+        | SquashfsContender::FromMemory => None,
     }
 }
 
@@ -45,7 +47,7 @@ pub fn place(image: &Path) -> Place<'_> {
 pub fn missing(contender: SquashfsContender) -> Option<String> {
     match peer(contender) {
         Some(peer) => peer.missing(&place(Path::new(""))),
-        None if contender == SquashfsContender::Forerun => None,
+        None if contender != SquashfsContender::Mksquashfs => None,
         None => {
             let there = find_program("mksquashfs").is_some();
             (!there).then(|| "mksquashfs is not installed".to_string())

@@ -1,20 +1,22 @@
 //! One run of one row by one of the drivers.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use forerun_measure::caches::drop_all;
 use forerun_measure::process::remove;
-use forerun_measure::run::{Run, list, watched};
+use forerun_measure::run::{Run, list, timed, watched};
 use forerun_measure::scratch::Scratch;
 
 use super::drivers;
 use super::inputs::{MKSQUASHFS, SquashfsInputs};
 use super::rows::{SquashfsContender, SquashfsRow};
 use crate::bench::comparison::Row as _;
+use crate::bench::from_memory::TreeInMemory;
 use crate::bench::tree::count;
-use crate::bench::work::{cat, four, own};
+use crate::bench::work::{cat, four, own, until_stored};
 
 /// Measures a row, from cold caches.
 pub fn measure(
@@ -80,6 +82,16 @@ fn extract(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
     let scratch = Scratch::new(&inputs.dir)?;
     let (image, out) = (inputs.image(row), scratch.path().join("extracted"));
     let mut command = match contender {
+        SquashfsContender::FromMemory => {
+            let tree = TreeInMemory::read(&inputs.tree.path)?;
+            drop_all()?;
+            let (seconds, ()) = timed(|| tree.write(&out))?;
+            let run = Run {
+                seconds,
+                ..Run::default()
+            };
+            return all_extracted(inputs, until_stored(run, &out)?, &out);
+        }
         SquashfsContender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
             // Special bits and devices, as unsquashfs makes them for root without being asked.
@@ -99,8 +111,12 @@ fn extract(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
             command.context("extracts nothing")?
         }
     };
-    let mut run = cold(&mut command)?;
-    let (files, bytes) = count(&out)?;
+    all_extracted(inputs, until_stored(cold(&mut command)?, &out)?, &out)
+}
+
+/// Checks that all of the tree is there.
+fn all_extracted(inputs: &SquashfsInputs, mut run: Run, out: &Path) -> Result<Run> {
+    let (files, bytes) = count(out)?;
     run.found = format!("{files} {bytes}");
     let expected = inputs.tree.found();
     ensure!(run.found == expected, "{}, not {expected}", run.found);

@@ -1,0 +1,123 @@
+//! A tree that is written from memory: what an extraction takes at the least.
+//!
+//! Nothing is read or decoded. What is left is what the filesystem takes to make the files, two at a time, with the
+//! calls that no extraction can do without: one to create a file, one to write it, one to set its time.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, futimens, openat};
+
+/// As many as an extraction uses on the machines that the bars are for.
+const THREADS: usize = 2;
+
+const NEW: OFlags = OFlags::WRONLY
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::CLOEXEC);
+
+/// A tree of directories and regular files, read whole.
+pub struct TreeInMemory(Vec<Directory>);
+
+/// A directory: parents come before their children.
+struct Directory {
+    /// Its path below the root.
+    path: PathBuf,
+    files: Vec<(OsString, Vec<u8>)>,
+}
+
+impl TreeInMemory {
+    /// Reads a tree. Links and special files are left out.
+    pub fn read(root: &Path) -> Result<Self> {
+        let mut directories = Vec::new();
+        let mut left = vec![PathBuf::new()];
+        while let Some(path) = left.pop() {
+            let mut files = Vec::new();
+            for entry in fs::read_dir(root.join(&path))? {
+                let entry = entry?;
+                let kind = entry.file_type()?;
+                if kind.is_dir() {
+                    left.push(path.join(entry.file_name()));
+                } else if kind.is_file() {
+                    files.push((entry.file_name(), fs::read(entry.path())?));
+                }
+            }
+            files.sort();
+            directories.push(Directory { path, files });
+        }
+        Ok(Self(directories))
+    }
+
+    /// Writes the tree to `out`, which is made.
+    pub fn write(&self, out: &Path) -> Result<()> {
+        for directory in &self.0 {
+            fs::create_dir(out.join(&directory.path))?;
+        }
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<()> {
+            while let Some(directory) = self.0.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let path = out.join(&directory.path);
+                directory
+                    .fill(&path)
+                    .with_context(|| path.display().to_string())?;
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().try_for_each(|thread| {
+                let ended = thread.join();
+                ended.unwrap_or_else(|_| Err(anyhow!("a thread that writes panicked")))
+            })
+        })
+    }
+}
+
+impl Directory {
+    fn fill(&self, path: &Path) -> Result<()> {
+        let dir = File::open(path)?;
+        let omitted = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        };
+        let times = Timestamps {
+            last_access: omitted,
+            last_modification: Timespec {
+                tv_sec: 1,
+                tv_nsec: 0,
+            },
+        };
+        for (name, bytes) in &self.files {
+            let mut file = File::from(openat(&dir, name, NEW, Mode::from_raw_mode(0o644))?);
+            file.write_all(bytes)?;
+            futimens(&file, &times)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::tree::count;
+
+    #[test]
+    fn a_tree_is_written_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let (tree, out) = (dir.path().join("tree"), dir.path().join("out"));
+        fs::create_dir_all(tree.join("a/b")).unwrap();
+        fs::create_dir_all(tree.join("empty")).unwrap();
+        for (name, len) in [("top", 0), ("a/one", 5), ("a/b/two", 300_000)] {
+            fs::write(tree.join(name), vec![7; len]).unwrap();
+        }
+        TreeInMemory::read(&tree).unwrap().write(&out).unwrap();
+        assert_eq!(count(&out).unwrap(), count(&tree).unwrap());
+        assert_eq!(fs::read(out.join("a/b/two")).unwrap(), vec![7; 300_000]);
+        assert!(out.join("empty").is_dir());
+    }
+}

@@ -75,6 +75,8 @@ pub const FIRST_FILES: usize = 2;
 pub const NEXT_FILES: usize = 4;
 /// Files that the thread takes together: few, so that those are left which are wanted next.
 pub const PUSHED_TOGETHER: usize = 8;
+/// Files outside of the image that a thread opens, and hints, one after the other.
+pub const HINTED_TOGETHER: usize = 16;
 /// Bytes between two files, or two inodes, that are read along to make one request of both. Between
 /// inodes these are most often the files that they belong to.
 pub const FILE_GAP: u64 = 64 << 10;

@@ -297,6 +297,13 @@ impl Stored {
         self.source(blob).map(drop)
     }
 
+    /// Opens a blob and names bytes of it to its store, which may read them ahead. Errors are left to its reader.
+    pub fn hint(&self, blob: BlobId, range: Range<u64>) {
+        if let Ok(source) = self.source(blob) {
+            let _is_taken = source.will_need(range);
+        }
+    }
+
     /// Adds the name of the image that a blob belongs to, where a tree is made of several images.
     pub fn in_image(&self, blob: BlobId, error: Error) -> Error {
         match self.others.image_of(blob) {

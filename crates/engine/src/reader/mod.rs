@@ -2,6 +2,7 @@
 
 mod bulk;
 mod group;
+mod outside;
 mod seek;
 mod sink;
 
@@ -19,7 +20,7 @@ use crate::ahead::{self, Plan, Streams, TreeAhead, WalkAhead};
 use crate::metadata::{Searched, XattrScan};
 use crate::pool::Pool;
 use crate::read::{Assembly, Blobs, Block, Blocks, Decoded, Moves, Stored};
-use crate::tuning::{AHEAD_BUDGET, FILE_GAP, LONG_READ, READS_IN_FLIGHT, TREE_FILE};
+use crate::tuning::{AHEAD_BUDGET, LONG_READ, READS_IN_FLIGHT, TREE_FILE};
 use crate::{Data, EngineOptions, MetadataSource};
 use sink::Pusher;
 
@@ -447,11 +448,7 @@ impl Reader {
             let inner = Arc::clone(&self.inner);
             let pusher = self.sink.clone();
             self.inner.moves.pool.submit_first(move || {
-                let driver = &*inner.driver;
-                let metadata = &inner.metadata;
-                let expect = |nodes: &[NodeId]| metadata.expect_inodes(driver, nodes, FILE_GAP);
-                let plan = inner.tree.go_on(driver, &expect, &walk);
-                ahead::start(&inner.moves, plan);
+                ahead::start(&inner.moves, inner.walk_on(&walk));
                 if let Some(pusher) = pusher {
                     pusher.wake();
                 }

@@ -104,6 +104,11 @@ impl Pusher {
         }
     }
 
+    /// Pushes no more files: those of the tree are read elsewhere.
+    pub fn stop(&self) {
+        self.shared.is_off.store(true, Ordering::Relaxed);
+    }
+
     /// Records that more files were planned.
     pub fn wake(&self) {
         let _is_awake_already = self.wake.try_send(());

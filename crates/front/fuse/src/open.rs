@@ -24,11 +24,15 @@ pub fn open(core: &Core, request: RequestId, number: u64, reply: ReplyOpen) {
     match core.backings.way(find, (number, handle), &reply) {
         Ok(Way::Kernel(backing)) => {
             reply.opened_passthrough(FileHandle(handle), FopenFlags::empty(), &backing);
+            core.reader.opened_outside(core.node(number));
         }
         Ok(Way::Earlier(id, connection)) => {
             match answer(&connection, request, handle, id) {
                 // Dropped, it would answer once more, with EIO.
-                Ok(()) => std::mem::forget(reply),
+                Ok(()) => {
+                    std::mem::forget(reply);
+                    core.reader.opened_outside(core.node(number));
+                }
                 Err(error) => {
                     tracing::debug!("answering an OPEN: {error}");
                     reply.error(Errno::EIO);

@@ -95,6 +95,53 @@ fn a_mount_without_the_store_is_refused_with_a_hint() {
     forerun(at, &["umount", "mnt"]).ok();
 }
 
+/// Checks that files which the kernel reads by itself are opened, and named to the disk, ahead of a program that reads
+/// the tree.
+#[test]
+fn objects_are_hinted_ahead_of_a_reader_of_the_tree() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    const FILES: usize = 600;
+    let dir = made();
+    let at = dir.path();
+    for n in 0..FILES {
+        fs::write(at.join(format!("tree/{n}")), vec![b'y'; 4096 + n]).unwrap();
+    }
+    let pack = ["pack", "-q", "--force", "--format", "composefs"];
+    forerun(
+        at,
+        &[&pack[..], &["--objects", "store", "tree", "image"]].concat(),
+    )
+    .ok();
+    fs::create_dir(at.join("mnt")).unwrap();
+    forerun(at, &["mount", "-o", "objects=store", "image", "mnt"]).ok();
+    let mnt = at.join("mnt").canonicalize().unwrap();
+    let status = || {
+        let status = forerun(at, &["status", "--json"]).ok().json();
+        let mut mounts = status.as_array().unwrap().iter();
+        let found = mounts.find(|mount| mount["dir"].as_str() == mnt.to_str());
+        found.unwrap().clone()
+    };
+    let hinted =
+        |status: &serde_json::Value| status["counters"]["hinted_bytes"].as_u64().unwrap_or(0);
+    let before = hinted(&status());
+    for entry in fs::read_dir(at.join("mnt")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            fs::read(path).unwrap();
+        }
+    }
+    let after = status();
+    forerun(at, &["umount", "mnt"]).ok();
+    let requests = |name: &str| after["fuse_requests"][name].as_u64().unwrap_or(0);
+    // The smallest file is in the image itself. A few may be stored before the first file is opened.
+    assert!(requests("read") <= 1 && requests("store") < 20, "{after}");
+    let hinted = hinted(&after) - before;
+    let bytes = u64::try_from(FILES * (4096 + FILES / 2)).unwrap();
+    assert!(hinted > bytes / 2, "{hinted} of {bytes}");
+}
+
 #[test]
 fn objects_that_no_image_needs_are_removed() {
     let dir = made();

@@ -1,0 +1,55 @@
+//! Readahead across small files that the kernel reads by itself.
+//!
+//! A front end may hand the file with the data over to the kernel when it is opened: no byte of it goes through this
+//! process, and nothing is seen of its reads. But each open shows how far the reader of a tree has come. So the files
+//! that it opens next are opened ahead of it, which finds their names and inodes, and their data is named to the store as
+//! a hint. Several threads do so, as each open of a store that is not in memory waits for the disk.
+
+use std::sync::{Arc, Mutex};
+
+use forerun_io::BlobId;
+use forerun_vfs::NodeId;
+
+use super::{Inner, Reader};
+use crate::ahead::{Plan, Walk};
+use crate::tuning::{FILE_GAP, HINTED_TOGETHER};
+
+impl Reader {
+    /// Records that a file was opened whose data the kernel reads by itself, from a blob that is not the image.
+    pub fn opened_outside(&self, node: NodeId) {
+        // The kernel does not look for such files where they are pushed to.
+        if let Some(pusher) = &self.sink {
+            pusher.stop();
+        }
+        if !self.guesses {
+            return;
+        }
+        let Some(walk) = self.inner.tree.on_read(node) else {
+            return;
+        };
+        self.prefetch_metadata();
+        let inner = Arc::clone(&self.inner);
+        self.inner.moves.pool.submit_first(move || {
+            let plan = inner.walk_on(&walk);
+            let blobs = plan.requests().filter(|(blob, _)| *blob != BlobId::IMAGE);
+            let blobs: Vec<_> = blobs.collect();
+            for part in blobs.chunks(HINTED_TOGETHER) {
+                let (moves, part) = (Arc::clone(&inner.moves), part.to_vec());
+                inner.moves.pool.submit(move || {
+                    for (blob, range) in part {
+                        moves.stored.hint(blob, range);
+                    }
+                });
+            }
+        });
+    }
+}
+
+impl Inner {
+    /// Advances a walk. Returns what to read ahead.
+    pub(super) fn walk_on(&self, walk: &Mutex<Walk>) -> Plan {
+        let driver = &*self.driver;
+        let expect = |nodes: &[NodeId]| self.metadata.expect_inodes(driver, nodes, FILE_GAP);
+        self.tree.go_on(driver, &expect, walk)
+    }
+}

@@ -17,6 +17,17 @@ pub fn cargo(root: &Path) -> Command {
     command
 }
 
+/// Returns the same command, which makes room for others: program, arguments and directory are kept.
+pub fn niced(command: &Command) -> Command {
+    let mut niced = Command::new("nice");
+    niced.args(["-n", "5"]).arg(command.get_program());
+    niced.args(command.get_args());
+    if let Some(dir) = command.get_current_dir() {
+        niced.current_dir(dir);
+    }
+    niced
+}
+
 /// Returns where cargo builds.
 pub fn target_dir(root: &Path) -> Result<PathBuf> {
     let mut metadata = cargo(root);
@@ -30,10 +41,11 @@ pub fn target_dir(root: &Path) -> Result<PathBuf> {
 /// Has cargo build a program of another project and install it into `target/tools`.
 ///
 /// A debug build takes less than half the time. What is built on the way is for the next program of the same run, as
-/// half of what such programs use is the same.
+/// half of what such programs use is the same. It leaves the CPU to the checks beside it, which have steps that
+/// use one core.
 pub fn install_tool(root: &Path, words: &[&str]) -> Result<()> {
     let tools = root.join("target/tools");
-    let mut install = cargo(root);
+    let mut install = niced(&cargo(root));
     install.args(["install", "--locked", "--debug", "--quiet"]);
     install.args(words).arg("--root").arg(&tools);
     install.env("CARGO_PROFILE_DEV_DEBUG", "0");

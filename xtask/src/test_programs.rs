@@ -108,10 +108,7 @@ pub fn run(root: &Path) -> Result<()> {
 fn run_examples(root: &Path) -> Result<Option<Failed>> {
     let mut cargo = process::cargo(root);
     cargo.args(["test", "--doc", "--no-fail-fast"]).args(WHOLE);
-    let mut command = Command::new("nice");
-    command.args(["-n", "5"]).arg(cargo.get_program());
-    command.args(cargo.get_args()).current_dir(root);
-    let (status, printed) = captured(&mut command)?;
+    let (status, printed) = captured(&mut process::niced(&cargo))?;
     let mut out = std::io::stdout().lock();
     out.write_all(&printed)?;
     Ok((!status.success()).then(|| Failed {

@@ -249,9 +249,17 @@ fn add(out: &mut tar::Builder<&mut dyn Write>, name: &str, link: Option<&str>) {
     added.unwrap();
 }
 
+/// Returns the formats for images of very many entries: one, since walks of both are the engine's, or both with
+/// `FORERUN_HOSTILE=full`.
+fn formats(one: &'static str) -> impl Iterator<Item = &'static str> {
+    let full = std::env::var_os("FORERUN_HOSTILE").is_some_and(|value| value == "full");
+    let both = ["squashfs", "erofs"].into_iter();
+    both.filter(move |format| full || *format == one)
+}
+
 #[test]
 fn long_names_by_the_hundred_thousand() {
-    for format in ["squashfs", "erofs"] {
+    for format in formats("squashfs") {
         let place = Place::new(format);
         place.pack("-", |pipe| {
             let mut out = tar::Builder::new(pipe);
@@ -267,7 +275,7 @@ fn long_names_by_the_hundred_thousand() {
 
 #[test]
 fn directories_by_the_hundred_thousand() {
-    for format in ["squashfs", "erofs"] {
+    for format in formats("erofs") {
         let place = Place::new(format);
         place.pack("-", |pipe| {
             let mut out = tar::Builder::new(pipe);

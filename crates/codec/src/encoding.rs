@@ -248,6 +248,7 @@ impl Encoding {
             | Codec::DeflateSpan { .. }
             | Codec::Gzip
             | Codec::GzipSpan { .. }
+            | Codec::GzipMembers
             | Codec::LzmaBare(_)
             | Codec::Lz4Blocks { .. }
             | Codec::MicroLzma => return None,

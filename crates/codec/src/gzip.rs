@@ -59,6 +59,19 @@ pub fn decode_span(
     Ok(done)
 }
 
+/// Decodes members from the header of the first on, until `out` is full. Verifies no checksum.
+pub fn decode_members(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let span = behind_header(input).ok_or(DecodeError::Damaged)?;
+    decode_span(0, &[], span, out)
+}
+
+/// Returns the length of the header of the gzip member that `input` begins with; nothing if it is damaged or does not end.
+#[must_use]
+pub fn header_len(input: &[u8]) -> Option<usize> {
+    let behind = behind_header(input)?;
+    Some(input.len().saturating_sub(behind.len()))
+}
+
 /// Returns the bytes behind the header of a member; nothing if the header is damaged or does not end.
 fn behind_header(input: &[u8]) -> Option<&[u8]> {
     let (header, mut rest) = input.split_at_checked(HEADER)?;
@@ -106,6 +119,9 @@ mod tests {
             let mut out = vec![0; len];
             assert_eq!(decode_span(0, b"", span, &mut out), Ok(len));
             assert_eq!(out, b"firstsecond"[..len]);
+            out.fill(0);
+            assert_eq!(decode_members(&all, &mut out), Ok(len));
+            assert_eq!(out, b"firstsecond"[..len]);
         }
         let mut out = [0; 12];
         assert!(decode_span(0, b"", span, &mut out).is_err(), "it ends");
@@ -145,6 +161,8 @@ mod tests {
         ] {
             assert_eq!(after(flags, fields), None, "{flags:#x}");
         }
+        assert_eq!(header_len(&header(FNAME, b"name\0data")), Some(15));
+        assert!(decode_members(&header(FNAME, b"no end"), &mut [0; 3]).is_err());
         assert_eq!(behind_header(b"\x1f\x8b\x08"), None);
         assert_eq!(behind_header(b"\x1f\x8b\x07\0\0\0\0\0\0\0"), None);
     }

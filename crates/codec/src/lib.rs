@@ -34,6 +34,7 @@ pub use encoding::{
 };
 pub use fill::{FillEncoder, FillEncoding, Filled};
 pub use first::First;
+pub use gzip::header_len as gzip_header_len;
 pub use lz4_blocks::Lz4Pass;
 pub use lzma_bare::BareLzma;
 pub use lzma_properties::LzmaProperties;
@@ -61,6 +62,8 @@ pub enum Codec {
         /// Bits of the first byte that belong to the block before, 0 to 7.
         skip: u8,
     },
+    /// Members of a gzip file from the header of the first on, until the block is full. No checksum is verified.
+    GzipMembers,
     /// LZMA in the `.lzma` ("LZMA alone") container, with or without the decoded length in it.
     Lzma,
     /// LZMA with less of a header than that container has, as vendors of firmware store it.
@@ -117,7 +120,7 @@ impl Codec {
         match self {
             Self::Zlib => "zlib",
             Self::Deflate | Self::DeflateSpan { .. } => "deflate",
-            Self::Gzip | Self::GzipSpan { .. } => "gzip",
+            Self::Gzip | Self::GzipSpan { .. } | Self::GzipMembers => "gzip",
             Self::Lzma => "lzma",
             Self::LzmaBare(bare) => bare.name(),
             Self::MicroLzma => "microlzma",
@@ -156,6 +159,7 @@ impl Codec {
             Self::DeflateSpan { skip } => deflate_span::decode(skip, &[], input, out),
             Self::Gzip => gzip::decode(input, out),
             Self::GzipSpan { skip } => gzip::decode_span(skip, &[], input, out),
+            Self::GzipMembers => gzip::decode_members(input, out),
             Self::Lzma => lzma::decode(input, out),
             Self::LzmaBare(bare) => bare.decode(input, out),
             Self::MicroLzma => microlzma::decode(input, out),
@@ -224,6 +228,7 @@ impl Codec {
             Self::Zlib
             | Self::DeflateSpan { .. }
             | Self::GzipSpan { .. }
+            | Self::GzipMembers
             | Self::Lzma
             | Self::LzmaBare(_)
             | Self::Lzo
@@ -253,6 +258,7 @@ impl Codec {
             | Self::DeflateSpan { .. }
             | Self::Gzip
             | Self::GzipSpan { .. }
+            | Self::GzipMembers
             | Self::Lzma
             | Self::LzmaBare(_)
             | Self::MicroLzma
@@ -274,6 +280,7 @@ impl Codec {
             | Self::DeflateSpan { .. }
             | Self::Gzip
             | Self::GzipSpan { .. }
+            | Self::GzipMembers
             | Self::Lzma
             | Self::LzmaBare(_)
             | Self::MicroLzma

@@ -4,7 +4,8 @@
 //! They are a count (4 bytes) and the length of a span (8 bytes), and for each checkpoint its offset in the file, its
 //! offset in the decoded bytes (8 bytes each), the number of bits of the byte before that belong to it (1 byte), and the
 //! 32 KiB of decoded bytes before it. All numbers are little-endian. The oldest form leaves the first checkpoint out: it
-//! is behind a header of 10 bytes. A span may continue in the next members of the file.
+//! is behind the header of the file, whose length only the header tells. A span may continue in the next members of the
+//! file.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ const HEAD: usize = 12;
 const WINDOW: usize = 32 << 10;
 /// Bytes of a checkpoint.
 const CHECKPOINT: usize = 8 + 8 + 1 + WINDOW;
-/// Offset of the first checkpoint where it is left out: a header without optional fields.
+/// Least bytes of the header of a gzip file.
 const HEADER: u64 = 10;
 
 /// The spans between checkpoints.
@@ -31,7 +32,8 @@ const HEADER: u64 = 10;
 pub struct ZranSpans {
     /// The spans. Those that decode to nothing are left out.
     pub spans: Spans,
-    /// The offset in the file of each span, and the number of the checkpoint before it.
+    /// The offset in the file of each span, and the number of the checkpoint before it. A span whose checkpoint is left
+    /// out is a block of [`Codec::GzipMembers`]: it begins with a header, which is none of the span's bytes.
     pub starts: Vec<(u64, usize)>,
     /// Number of checkpoints.
     pub checkpoints: usize,
@@ -45,11 +47,14 @@ struct Checkpoint<'b> {
     /// Decoded bytes before it.
     decoded: u64,
     window: &'b [u8],
+    /// Whether it is left out, and a header begins at its offset.
+    is_left_out: bool,
 }
 
 impl<'b> Checkpoint<'b> {
-    const FIRST: Self = Self {
-        offset: HEADER,
+    const LEFT_OUT: Self = Self {
+        is_left_out: true,
+        offset: 0,
         bits: 0,
         decoded: 0,
         window: &[],
@@ -64,6 +69,7 @@ impl<'b> Checkpoint<'b> {
             bits,
             decoded: u64::from_le_bytes(*decoded),
             window,
+            is_left_out: false,
         })
     }
 
@@ -71,6 +77,15 @@ impl<'b> Checkpoint<'b> {
     const fn start(&self) -> u64 {
         self.offset
             .saturating_sub(if self.bits > 0 { 1 } else { 0 })
+    }
+
+    const fn codec(&self) -> Codec {
+        match self.is_left_out {
+            true => Codec::GzipMembers,
+            false => Codec::GzipSpan {
+                skip: (8 - self.bits) % 8,
+            },
+        }
     }
 
     /// Returns the decoded bytes before it that are in its window: at the start of the file it has fewer than fit.
@@ -102,8 +117,13 @@ pub fn zran_spans(
         let decoded_end = next.map_or(decoded_len, |next| next.decoded);
         let (start, decoded) = (checkpoint.start(), checkpoint.decoded);
         let is_first = number > 0 || decoded == 0;
-        let is_place = checkpoint.offset > 0 && checkpoint.bits < 8 && end <= stored_len;
-        if !is_first || !is_place || end <= start || end <= checkpoint.offset && next.is_some() {
+        let is_behind = checkpoint.offset > 0 || checkpoint.is_left_out;
+        let is_place = is_behind && checkpoint.bits < 8 && end <= stored_len;
+        let least = match checkpoint.is_left_out {
+            true => HEADER,
+            false => checkpoint.offset,
+        };
+        if !is_first || !is_place || end <= start || end <= least && next.is_some() {
             return Err(wrong(number, checkpoint));
         }
         if next.is_some_and(|next| next.decoded < decoded) {
@@ -128,9 +148,7 @@ pub fn zran_spans(
             source: SpanSource::Block {
                 offset: start,
                 len: u32::try_from(len).unwrap_or(u32::MAX),
-                codec: Codec::GzipSpan {
-                    skip: (8 - checkpoint.bits) % 8,
-                },
+                codec: checkpoint.codec(),
                 history,
             },
         });
@@ -169,7 +187,7 @@ fn checkpoints(bytes: &[u8]) -> Result<Vec<Checkpoint<'_>>> {
     if count == 0 || missing > 1 || !cut.is_empty() {
         return Err(fail());
     }
-    let first = (missing == 1).then_some(Checkpoint::FIRST);
+    let first = (missing == 1).then_some(Checkpoint::LEFT_OUT);
     let others = stored.iter().filter_map(|bytes| Checkpoint::read(bytes));
     Ok(first.into_iter().chain(others).collect())
 }
@@ -239,6 +257,18 @@ mod tests {
         .unwrap();
         assert_eq!(found.starts, [(20, 1), (49_999, 2)]);
         assert_eq!((found.checkpoints, found.spans.count()), (4, 2));
+        let found = of(&stored(2, &[(50_000, 3, 200_000)])).unwrap();
+        assert_eq!(found.starts, [(0, 0), (49_999, 1)]);
+        let first = found.spans.iter().next().map(|span| &span.source);
+        assert!(matches!(
+            first,
+            Some(SpanSource::Block {
+                offset: 0,
+                len: 50_000,
+                codec: Codec::GzipMembers,
+                history: None,
+            })
+        ));
     }
 
     #[test]

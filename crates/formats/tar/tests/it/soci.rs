@@ -161,6 +161,57 @@ fn no_altered_byte_of_a_span_is_served() {
     }
 }
 
+/// Leaves the first checkpoint out of a table, as the oldest programs wrote it. They hashed the first span from behind the
+/// header of gzip all the same.
+fn without_the_first_checkpoint(ztoc: &[u8]) -> Vec<u8> {
+    const CHECKPOINT: usize = 17 + (32 << 10);
+    // The length of the list, the number of checkpoints, and the length of spans.
+    let is_list = |at: &usize| {
+        let number = |at: usize| {
+            let bytes = ztoc[at..].first_chunk().copied();
+            usize::try_from(bytes.map_or(0, u32::from_le_bytes)).unwrap()
+        };
+        let count = number(at + 4);
+        count > 1 && number(*at) == 12 + count * CHECKPOINT && number(at + 8) == 65536
+    };
+    let at = (0..ztoc.len() - 16).find(is_list).unwrap();
+    let first = at + 16;
+    let mut old = ztoc.to_vec();
+    let len = u32::from_le_bytes(*ztoc[at..].first_chunk().unwrap());
+    let end = at + 4 + usize::try_from(len).unwrap();
+    old.copy_within(first + CHECKPOINT..end, first);
+    let less = len - u32::try_from(CHECKPOINT).unwrap();
+    old[at..at + 4].copy_from_slice(&less.to_le_bytes());
+    old
+}
+
+#[test]
+fn a_table_of_the_oldest_form_has_its_first_span_behind_any_header_of_gzip() {
+    let names = [false, true];
+    for (Fixture { blob, ztoc }, has_name) in fixtures().into_iter().zip(names) {
+        let is_named = blob[3] & 8 != 0;
+        assert_eq!(is_named, has_name, "the file name in the header");
+        let ztoc = without_the_first_checkpoint(&ztoc);
+        let source = Arc::new(MemorySource::new(blob));
+        let without = open_source(source.clone(), None, &Limits::default()).unwrap();
+        let expected = model(Arc::new(without), source.clone()).unwrap();
+        let found = model(Arc::new(open(blob, &ztoc).unwrap()), source).unwrap();
+        expected.assert_same(&found, &Keeps::EVERYTHING);
+        // The flags of the header, which is in no span, and bytes behind it.
+        for at in [3, 20, 1000] {
+            let mut altered = blob.to_vec();
+            altered[at] ^= 0x10;
+            let source = Arc::new(MemorySource::new(&altered[..]));
+            let read = model(Arc::new(open(&altered, &ztoc).unwrap()), source);
+            let error = read
+                .err()
+                .map(|error| error.to_string())
+                .unwrap_or_default();
+            assert!(error.contains("have the digest sha256:"), "{at}: {error}");
+        }
+    }
+}
+
 fn layer() -> SociLayer {
     layer_of(2048)
 }

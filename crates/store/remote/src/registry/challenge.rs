@@ -3,6 +3,8 @@
 //! RFC 9110, section 11: a list of challenges, each a scheme and its parameters, both separated by
 //! commas. Only `Bearer` (with realm, service, scope) and `Basic` are supported; others are skipped.
 
+use super::parameter;
+
 /// Longest header that is looked at.
 const MAX_HEADER: usize = 8 * 1024;
 
@@ -68,7 +70,9 @@ fn challenges(header: &str) -> Vec<(String, Parameters)> {
             rest = after;
             continue;
         };
-        let Some((value, after)) = value_of(value.trim_start_matches([' ', '\t'])) else {
+        let Some((value, after)) =
+            parameter::value(value.trim_start_matches([' ', '\t']), &[' ', '\t', ','])
+        else {
             return found;
         };
         if let Some((_, parameters)) = found.last_mut() {
@@ -76,25 +80,6 @@ fn challenges(header: &str) -> Vec<(String, Parameters)> {
         }
         rest = after;
     }
-}
-
-/// Parses a token or a quoted string at the start of `text`, and returns it with the rest.
-fn value_of(text: &str) -> Option<(String, &str)> {
-    let Some(quoted) = text.strip_prefix('"') else {
-        let end = text.find([' ', '\t', ',']).unwrap_or(text.len());
-        let (value, after) = text.split_at(end);
-        return Some((value.to_string(), after));
-    };
-    let mut value = String::new();
-    let mut chars = quoted.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => return Some((value, quoted.get(at + 1..)?)),
-            '\\' => value.push(chars.next()?.1),
-            c => value.push(c),
-        }
-    }
-    None
 }
 
 #[cfg(test)]

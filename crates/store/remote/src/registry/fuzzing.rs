@@ -13,7 +13,7 @@ use crate::ImageIndex;
 use crate::facts::{self, Facts, Shape};
 use crate::layout::MAX_PARTS;
 
-use super::{ImageName, challenge, choose, docker_config, media};
+use super::{ImageName, challenge, choose, docker_config, link, media};
 
 /// Returns a configuration in our form, of the image whose parts [`manifest`] names.
 #[must_use]
@@ -49,11 +49,12 @@ pub fn manifest() -> Vec<u8> {
 }
 
 /// Texts for [`texts`] to start from.
-pub const TEXTS: [&str; 4] = [
+pub const TEXTS: [&str; 5] = [
     "oci://localhost:5000/a/b_c:v1@\
      sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
     r#"Bearer realm="https://a/b",service="c",scope="repository:a:pull", Basic realm="x""#,
     "//cdn.example/x?y=z",
+    r#"</v2/a/tags?n=1>; rel="prev"; title="a, \"b\"", </v2/a/referrers/x?last=y>; rel="next""#,
     r#"{"auths":{"https://h/v1/":{"auth":"YTpi"},"docker.io/library":{"identitytoken":"x"}}}"#,
 ];
 
@@ -129,13 +130,14 @@ pub fn layer_indexes(bytes: &[u8]) {
     }
 }
 
-/// Parses `bytes` as a name, a challenge, a redirect and a file of credentials.
+/// Parses `bytes` as a name, a challenge, links, a redirect and a file of credentials.
 pub fn texts(bytes: &[u8]) {
     docker_config::exercise(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
     let _any = challenge::parse(text);
+    assert!(link::next(text).is_none_or(|target| text.contains(target)));
     if let Ok(name) = text.parse::<ImageName>() {
         assert_eq!(name.to_string().parse::<ImageName>().ok(), Some(name));
     }

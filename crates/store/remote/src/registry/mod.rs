@@ -24,17 +24,23 @@ mod docker_config;
 mod endpoint;
 #[cfg(feature = "network")]
 pub mod fuzzing;
+#[cfg(feature = "network")]
+mod link;
 mod manifest;
 pub mod media;
 mod on_disk;
 #[cfg(feature = "network")]
 mod open;
 mod options;
+#[cfg(feature = "network")]
+mod parameter;
 mod platform;
 #[cfg(feature = "network")]
 mod read;
 #[cfg(feature = "network")]
 mod realm;
+#[cfg(feature = "network")]
+mod referrer_list;
 #[cfg(feature = "network")]
 mod referrers;
 #[cfg(feature = "network")]

@@ -204,7 +204,7 @@ impl Opening<'_> {
                     .await?
             }
             Some(digest) => match self.by_digest(digest).await? {
-                NamedBy::Manifest(raw) => raw,
+                NamedBy::Manifest(raw) => *raw,
                 NamedBy::Blob(len) => {
                     let media_type = String::new();
                     let blob = self.whole(&Descriptor {
@@ -378,7 +378,7 @@ impl Opening<'_> {
                 .manifest_at(endpoint, &reference, Some(digest))
                 .await;
             match manifest {
-                Ok(raw) => return Ok(NamedBy::Manifest(raw)),
+                Ok(raw) => return Ok(NamedBy::Manifest(Box::new(raw))),
                 Err(
                     RemoteError::NotFound { .. }
                     | RemoteError::Refused { .. }
@@ -397,7 +397,8 @@ impl Opening<'_> {
         let manifest = self
             .registry
             .manifest(&self.endpoints, &reference, Some(digest));
-        manifest.await.map(NamedBy::Manifest)
+        let raw = manifest.await?;
+        Ok(NamedBy::Manifest(Box::new(raw)))
     }
 
     fn blob(&self, descriptor: &Descriptor, known: &mut Known) -> Result<RemoteBlob> {
@@ -434,7 +435,7 @@ fn origins(
 
 /// The object that a digest names.
 enum NamedBy {
-    Manifest(RawManifest),
+    Manifest(Box<RawManifest>),
     /// A blob of that length.
     Blob(u64),
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forerun_cache::Digest;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LINK};
 use reqwest::{Method, StatusCode};
 use url::Url;
 
@@ -12,9 +12,9 @@ use super::Registry;
 use super::call::{Answer, Call};
 use super::endpoint::Endpoint;
 use super::manifest::{Descriptor, MAX_MANIFEST};
-use super::media;
 use super::retry::retry;
 use super::wire;
+use super::{link, media};
 use crate::{RemoteError, Result, answer};
 
 /// The header with the digest of a manifest.
@@ -30,7 +30,11 @@ pub(super) struct RawManifest {
     /// Its type, as the server says.
     pub(super) media_type: Option<String>,
     /// The address that it came from.
+    pub(super) url: Url,
+    /// The same for messages.
     pub(super) place: String,
+    /// Where the next page of a list is, as the server says.
+    pub(super) next: Option<String>,
 }
 
 impl Registry {
@@ -60,23 +64,8 @@ impl Registry {
         self.document_at(endpoint, url, expected).await
     }
 
-    /// Reads the list of the artifacts of a type that refer to a manifest from the first endpoint that has one.
-    pub(super) async fn listed_referrers(
-        &self,
-        endpoints: &[Arc<Endpoint>],
-        subject: &Digest,
-        artifact_type: &str,
-    ) -> Result<RawManifest> {
-        first_of(endpoints, |endpoint| {
-            retry(self.options(), move || async move {
-                let url = endpoint.referrers(subject, artifact_type)?;
-                self.document_at(endpoint, url, None).await
-            })
-        })
-        .await
-    }
-
-    async fn document_at(
+    /// Reads the document at an address of that endpoint, without retries.
+    pub(super) async fn document_at(
         &self,
         endpoint: &Endpoint,
         url: Url,
@@ -94,11 +83,16 @@ impl Registry {
         }
         let patience = self.options().timeout;
         let Answer {
-            response, place, ..
+            response,
+            url,
+            place,
         } = self.call(call).await?;
         if response.status() != StatusCode::OK {
             return Err(wire::failure(response, &place, patience).await);
         }
+        let links = response.headers().get_all(LINK).iter();
+        let mut links = links.filter_map(|links| links.to_str().ok());
+        let next = links.find_map(link::next).map(ToString::to_string);
         let told = answer::header(response.headers(), CONTENT_DIGEST)
             .and_then(|text| text.parse::<Digest>().ok());
         let media_type = answer::header(response.headers(), CONTENT_TYPE)
@@ -109,7 +103,9 @@ impl Registry {
             bytes,
             digest,
             media_type,
+            url,
             place,
+            next,
         })
     }
 
@@ -176,7 +172,7 @@ impl Registry {
 
 /// Asks the endpoints in order, and returns the first success. If all fail, returns the error of the
 /// last one, which is the registry itself.
-async fn first_of<'a, T, F>(
+pub(super) async fn first_of<'a, T, F>(
     endpoints: &'a [Arc<Endpoint>],
     mut ask: impl FnMut(&'a Endpoint) -> F,
 ) -> Result<T>

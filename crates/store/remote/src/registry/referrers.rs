@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::endpoint::Endpoint;
-use super::manifest::{self, BadDocument, Descriptor, Document, Entry, MAX_MANIFEST};
+use super::manifest::{self, BadDocument, Descriptor, Document, MAX_MANIFEST};
 use super::read::RawManifest;
+use super::referrer_list::fallback_tag;
 use super::soci::{self, SociTable};
 use super::upload::Repository;
 use super::{ImageName, Registry, media};
@@ -56,11 +57,6 @@ impl Subject {
             "size": self.manifest.len(),
         })
     }
-}
-
-/// Returns the tag of the list of referrers, beside registries that make none.
-fn fallback_tag(subject: &Digest) -> String {
-    subject.to_string().replacen(':', "-", 1)
 }
 
 impl Registry {
@@ -136,56 +132,14 @@ impl Registry {
         subject: Digest,
         artifact_type: &str,
     ) -> Result<Option<RawManifest>> {
-        let Some(listed) = self.referrers(endpoints, subject, artifact_type).await? else {
-            return Ok(None);
-        };
-        let RawManifest { bytes, place, .. } = listed;
-        let refused = |reason: String| RemoteError::Refused {
-            place: place.clone(),
-            reason,
-        };
-        let entries = match manifest::parse(&bytes, None) {
-            Ok(Document::Index(entries)) => entries,
-            Ok(Document::Manifest(_)) => {
-                return Err(refused("the list of referrers is no index".to_owned()));
-            }
-            Err(error) => return Err(refused(format!("the list of referrers: {error}"))),
-        };
-        let ours = |entry: &&Entry| entry.artifact_type.as_deref() == Some(artifact_type);
-        // Of entries of one time, the last is taken.
-        let newest = entries.iter().filter(ours).max_by(|one, other| {
-            let (one, other) = (one.created.as_deref(), other.created.as_deref());
-            one.cmp(&other)
-        });
-        let Some(entry) = newest else {
+        let newest = self.newest_entry(endpoints, subject, artifact_type);
+        let Some(entry) = newest.await? else {
             return Ok(None);
         };
         let digest = entry.descriptor.digest;
         let reference = digest.to_string();
         let raw = self.manifest(endpoints, &reference, Some(digest)).await?;
         Ok(Some(raw))
-    }
-
-    /// Reads the list of the artifacts that refer to the manifest `subject`.
-    async fn referrers(
-        &self,
-        endpoints: &[Arc<Endpoint>],
-        subject: Digest,
-        artifact_type: &str,
-    ) -> Result<Option<RawManifest>> {
-        let listed = self.listed_referrers(endpoints, &subject, artifact_type);
-        match listed.await {
-            Ok(listed) => return Ok(Some(listed)),
-            // Registries that do not know of referrers have no such address.
-            Err(RemoteError::NotFound { .. } | RemoteError::Refused { .. }) => (),
-            Err(error) => return Err(error),
-        }
-        let tag = fallback_tag(&subject);
-        match self.manifest(endpoints, &tag, None).await {
-            Ok(listed) => Ok(Some(listed)),
-            Err(RemoteError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 }
 

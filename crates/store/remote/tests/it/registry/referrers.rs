@@ -23,7 +23,12 @@ struct Writable {
     store: Store,
     /// The artifacts that refer to a manifest, if the registry lists them.
     referrers: Option<Vec<Value>>,
+    /// Answers with the page of a list that the last part of a query has the number of.
+    pages: Option<Pages>,
 }
+
+/// Returns a page of the list of referrers, and where the next one is.
+type Pages = Box<dyn Fn(usize, &[Value]) -> (Vec<u8>, Option<String>) + Send>;
 
 impl Writable {
     fn answer(&mut self, request: &Request) -> Answer {
@@ -35,11 +40,27 @@ impl Writable {
                 self.store.blob("", &request.body);
                 Answer::new(201, "")
             }
-            _ if path.ends_with("/referrers") => match &self.referrers {
-                Some(manifests) => Answer::new(200, index(manifests)),
-                None => Answer::new(404, "404 page not found"),
-            },
+            _ if path.ends_with("/referrers") => self.listed(request),
             _ => self.store.answer(request),
+        }
+    }
+
+    fn listed(&self, request: &Request) -> Answer {
+        let Some(manifests) = &self.referrers else {
+            return Answer::new(404, "404 page not found");
+        };
+        let Some(pages) = &self.pages else {
+            return Answer::new(200, index(manifests));
+        };
+        let number = request.query.rsplit_once("page=");
+        let number = number.map_or(0, |(_, number)| number.parse().unwrap());
+        let (page, next) = pages(number, manifests);
+        let answer = Answer::new(200, page);
+        match next {
+            Some(next) => answer
+                .with("Link", "</v2/a/first>; rel=\"first\"")
+                .with("Link", format!("<{next}>; rel=\"next\"")),
+            None => answer,
         }
     }
 
@@ -94,6 +115,7 @@ impl Place {
         let registry = Arc::new(Mutex::new(Writable {
             store,
             referrers: lists_referrers.then(Vec::new),
+            pages: None,
         }));
         let answers = Arc::clone(&registry);
         Self {
@@ -146,6 +168,23 @@ impl Place {
     fn push(&self, archive: &[u8], created: &str) {
         let (reference, options) = (self.reference(), self.options());
         push_beside(&reference, &self.beside(archive), created, &options).unwrap();
+    }
+
+    /// Has the registry list what refers to the image in pages.
+    fn set_pages(
+        &self,
+        pages: impl Fn(usize, &[Value]) -> (Vec<u8>, Option<String>) + Send + 'static,
+    ) {
+        self.registry.lock().unwrap().pages = Some(Box::new(pages));
+    }
+
+    /// Opens the image, and returns what is used beside it and how many pages were asked for.
+    fn found_in_pages(&self) -> (Option<Vec<u8>>, usize) {
+        let before = self.server.log().len();
+        let found = self.found();
+        let asked = self.server.log().split_off(before);
+        let is_page = |request: &&Request| request.path.contains("/referrers/");
+        (found, asked.iter().filter(is_page).count())
     }
 
     /// Returns what is used beside the image: the index of the archive.
@@ -272,5 +311,93 @@ fn what_cannot_be_used_beside_an_image_leaves_it_as_it_is() {
         assert_eq!(place.found(), None, "{case}");
     }
     list(Some(good));
+    assert_eq!(place.found().as_deref(), Some(&b"good"[..]));
+}
+
+/// Returns the reference to a page that a server of this test gives.
+fn page(number: usize) -> Option<String> {
+    Some(format!("?artifactType=x&page={number}"))
+}
+
+#[test]
+fn a_list_of_referrers_is_read_to_its_last_page() {
+    let place = Place::new(true);
+    place.push(b"old", "2026-01-02T00:00:00Z");
+    place.push(b"new", "2026-02-02T00:00:00Z");
+    place.push(b"older", "2026-01-01T00:00:00Z");
+    // Three artifacts on five pages: the second and the fourth have none, as where the registry filters them.
+    place.set_pages(|number, manifests| {
+        let entries = match number % 2 {
+            0 => &manifests[number / 2..=number / 2],
+            _ => &[],
+        };
+        (index(entries), page(number + 1).filter(|_| number < 4))
+    });
+    let (found, pages) = place.found_in_pages();
+    assert_eq!((found.as_deref(), pages), (Some(&b"new"[..]), 5));
+    // The newest is on the last page.
+    place.push(b"oldest", "2025-01-01T00:00:00Z");
+    place.set_pages(|number, manifests| {
+        let last = manifests.len() - 1 - number;
+        let of_page = &manifests[last..=last];
+        (index(of_page), page(number + 1).filter(|_| last > 0))
+    });
+    let (found, pages) = place.found_in_pages();
+    assert_eq!((found.as_deref(), pages), (Some(&b"new"[..]), 4));
+}
+
+#[test]
+fn lists_of_referrers_that_do_not_end_or_go_on_elsewhere_are_not_used() {
+    let place = Place::new(true);
+    place.push(b"good", "2026-01-02T00:00:00Z");
+    let other = Fake::start(|_| Answer::new(200, index(&[])));
+    let elsewhere = |url: String| move |_| Some(url.clone());
+    let own = place.server.authority();
+    type Next = Box<dyn Fn(usize) -> Option<String> + Send>;
+    let cases: [(&str, usize, usize, Next); 8] = [
+        // The first page has no number.
+        ("the same page", 0, 2, Box::new(|_| page(0))),
+        ("a loop", 0, 5, Box::new(|number| page((number + 1) % 4))),
+        ("no end", 0, 64, Box::new(|number| page(number + 1))),
+        (
+            "long pages",
+            3 << 20,
+            3,
+            Box::new(|number| page(number + 1)),
+        ),
+        (
+            "another port",
+            0,
+            1,
+            Box::new(elsewhere(format!("http://{}/v2/a/x", other.authority()))),
+        ),
+        (
+            "another host",
+            0,
+            1,
+            Box::new(elsewhere(format!("//{}/x", other.authority()))),
+        ),
+        (
+            "a password",
+            0,
+            1,
+            Box::new(elsewhere(format!(
+                "http://u:p@{own}/v2/a/referrers/x?page=1"
+            ))),
+        ),
+        ("no URL", 0, 1, Box::new(elsewhere("http://[".to_owned()))),
+    ];
+    for (case, padding, expected, next) in cases {
+        place.set_pages(move |number, manifests| {
+            let mut page: Value = serde_json::from_slice(&index(manifests)).unwrap();
+            page["annotations"] = json!({"padding": " ".repeat(padding)});
+            (serde_json::to_vec(&page).unwrap(), next(number))
+        });
+        let (found, pages) = place.found_in_pages();
+        // Indexes of SOCI are looked for as well.
+        assert_eq!((found, pages), (None, 2 * expected), "{case}");
+    }
+    assert_eq!(other.log().len(), 0);
+    place.registry.lock().unwrap().pages = None;
     assert_eq!(place.found().as_deref(), Some(&b"good"[..]));
 }

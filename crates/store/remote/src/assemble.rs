@@ -31,6 +31,29 @@ pub fn start_using(
     options: &RemoteOptions,
     of_layer: LayerFacts,
 ) -> Result<Arc<RemoteImage>> {
+    let is_from_memory = resolved.memory.is_some();
+    let image = start_using_with_others(cache, reference, resolved, options, of_layer)?;
+    if !is_from_memory {
+        tidy(cache);
+    }
+    Ok(image)
+}
+
+/// Brings the cache below its limit, once all images that a caller opens together are in use: those are not evicted.
+pub fn tidy(cache: &Cache) {
+    if let Err(error) = cache.tidy() {
+        tracing::warn!(%error, "the cache could not be looked after");
+    }
+}
+
+/// Starts using one of several images that are used together. The caller [tidies](tidy) once all are in use.
+pub fn start_using_with_others(
+    cache: &Cache,
+    reference: &Reference,
+    resolved: Resolved,
+    options: &RemoteOptions,
+    of_layer: LayerFacts,
+) -> Result<Arc<RemoteImage>> {
     if resolved.memory.is_some() {
         return assemble(cache, Some(reference), resolved, options, of_layer);
     }
@@ -48,10 +71,6 @@ pub fn start_using(
         }
         download::download(cache, &layout, &image, &how)?;
         start(&image, options, None);
-    }
-    // Only now: the image is in use and is not evicted.
-    if let Err(error) = cache.tidy() {
-        tracing::warn!(%error, "the cache could not be looked after");
     }
     if let Some(facts) = facts {
         memory::remember(cache, reference, &facts, &image.identity);

@@ -95,6 +95,8 @@ mod transfer;
 mod tuning;
 #[cfg(feature = "network")]
 mod unmeasured;
+#[cfg(feature = "network")]
+mod whole;
 #[cfg(not(feature = "network"))]
 mod without_network;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forerun_cache::{AccessList, Cache, CacheOptions, Geometry};
 
-use crate::assemble::{assemble, cache_error, start_using};
+use crate::assemble::{assemble, cache_error, start_using, start_using_with_others, tidy};
 use crate::beside::{self, Beside};
 use crate::image::RemoteImage;
 use crate::layer_facts::LayerFacts;
@@ -132,13 +132,14 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
                     list: record::find(&lists, &identity).or(ahead),
                     record: record.clone(),
                 });
-                start_using(&cache, &layer, resolved, options, facts)?
+                start_using_with_others(&cache, &layer, resolved, options, facts)?
             }
         };
         opened.insert(identity, Arc::clone(&image));
         images.push(image);
     }
     if is_new {
+        tidy(&cache);
         memory::remember_layers(&cache, reference, options, &layouts);
     }
     Ok(Opened::Layers(images))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forerun_cache::{Cache, Digest};
 
-use crate::assemble::start_using;
+use crate::assemble::start_using_with_others;
 use crate::image::RemoteImage;
 use crate::layer_facts::LayerFacts;
 use crate::memory;
@@ -43,7 +43,7 @@ pub fn soci_table(
         ..LayerFacts::default()
     };
     let opened = resolved.and_then(|resolved| {
-        let open = |resolved| start_using(cache, &by_digest, resolved, options, facts);
+        let open = |resolved| start_using_with_others(cache, &by_digest, resolved, options, facts);
         resolved.map(open).transpose()
     });
     match opened {

@@ -285,6 +285,36 @@ fn a_small_share_is_fetched_for_one_file_and_nothing_twice() {
 }
 
 #[test]
+fn opening_an_image_evicts_none_of_its_own_layers() {
+    let Some(stored) = Stored::new() else {
+        return;
+    };
+    let tables = stored.indexed(|plain| estargz(plain, &IndexedOptions::default()));
+    for (tag, has_tables) in [("kept", true), ("kept-plain", false)] {
+        let name = stored.push(tag, &tables, has_tables);
+        let read = [
+            "cat",
+            "--cache-limit",
+            "1",
+            "--fetch-ahead",
+            "off",
+            &name,
+            "/lib/text",
+            "/etc/passwd",
+        ];
+        let (text, fetched, _) = stored.run_cold(&read);
+        assert!(text.ends_with("app\n") && fetched > 0, "{tag}");
+        // The cache is over its limit, and all that is in it is in use.
+        let (again, fetched, _) = stored.run(&read);
+        assert!(again == text, "{tag}");
+        assert_eq!(fetched, 0, "{tag}");
+        let offline = stored.place.run(&[&read[..], &["--offline"]].concat());
+        assert_eq!(offline.code, Some(0), "{tag}: {}", offline.stderr);
+        assert!(offline.text() == text, "{tag}");
+    }
+}
+
+#[test]
 fn the_part_before_the_landmark_is_fetched_ahead() {
     let Some(stored) = Stored::new() else {
         return;

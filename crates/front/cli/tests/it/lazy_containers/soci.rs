@@ -107,9 +107,16 @@ fn an_image_that_names_its_index_of_soci_is_read_by_it() {
     assert!(fetched * 2 < len(&layers), "{fetched} of {}", len(&layers));
     let how = "each part verified by its table of contents";
     assert_eq!(verified(&stored, &[&name], how), 2);
-    // The tables are in the cache: the tree is there without a server.
+    // The tables and what was read are in the cache: both are there without a server.
     let listed = place.run(&["ls", "--offline", &name, "/etc/passwd"]);
     assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+    let read = place.run(&["cat", "--offline", &name, "/etc/passwd"]);
+    assert_eq!(
+        (read.code, read.text()),
+        (Some(0), "app\n"),
+        "{}",
+        read.stderr
+    );
     let (_, fetched, again) = stored.run_cold(&["check", "--require-verified", &name]);
     assert!(fetched <= len(&layers) && again == 0, "{fetched}");
     let same = place.run(&["diff", &name, "unpacked/rootfs"]);

@@ -5,9 +5,10 @@
 //! caller asks for them, and an index counts no more than one in a file.
 
 use bytes::Bytes;
-use forerun_cache::{AccessList, Digest};
+use forerun_cache::{AccessList, Cache, Digest};
 use std::sync::Arc;
 
+use crate::beside_memory::{self, BesideFacts, KeptBlob, KeptTable};
 use crate::registry::{FoundContainer, ImageName, Registry, Repository, Subject, media};
 use crate::resolve::{self, ResolvedName};
 use crate::{ImageIndex, LayerContents, Reference, RemoteError, RemoteOptions, Result, runtime};
@@ -23,48 +24,116 @@ pub struct Beside {
     pub tables: Vec<(Digest, LayerContents)>,
 }
 
-/// Finds what was pushed beside a container image. Without an answer that can be used, the image is opened as if
-/// nothing was.
+/// What was found beside an image.
+#[derive(Default)]
+pub struct FoundBeside {
+    /// The parts that can be used.
+    pub beside: Beside,
+    /// The facts to remember of it. There are none where it was not all looked for.
+    pub facts: Option<BesideFacts>,
+}
+
+/// The types of the blobs that an artifact may have, in the order in which they are remembered.
+pub const WANTED: [&str; 2] = [media::LAYER_INDEXES, media::ACCESS_LISTS];
+
+/// Finds what was pushed beside a container image. Where the registry does not answer, what was found before is used.
+/// Without anything that can be used, the image is opened as if nothing was pushed.
 pub fn find(
+    cache: &Cache,
     reference: &Reference,
     (container, registry): (&FoundContainer, &Arc<Registry>),
     options: &RemoteOptions,
-) -> Beside {
+) -> FoundBeside {
     let Reference::Oci(name) = reference else {
-        return Beside::default();
+        return FoundBeside::default();
     };
-    let found = resolve::within_time(reference, options, async {
-        let subject = Digest::of(&container.manifest);
-        let wanted = [media::LAYER_INDEXES, media::ACCESS_LISTS];
-        let blobs = registry.referrer(name, subject, media::INDEX, &wanted);
-        Ok(blobs.await?.map(|blobs| decoded(&blobs, options)))
-    });
-    let mut beside = match found {
-        Ok(Some(Ok(beside))) => beside,
-        Ok(None) => Beside::default(),
-        Ok(Some(Err(reason))) => {
-            tracing::warn!(%reason, place = reference.place(), "what was pushed beside the image is not used");
-            Beside::default()
-        }
-        Err(error) => {
-            tracing::warn!(%error, "what was pushed beside the image is not used");
-            Beside::default()
+    let subject = Digest::of(&container.manifest);
+    let recalled = |error: &RemoteError| {
+        tracing::warn!(%error, "what was found beside the image before is used");
+        let beside = beside_memory::recall(cache, reference, options);
+        FoundBeside {
+            beside,
+            facts: None,
         }
     };
+    let mut found = Found::default();
+    match resolve::within_time(reference, options, ours((registry, name), subject, options)) {
+        Ok(ours) => found = ours,
+        Err(error) if error.is_no_answer() => return recalled(&error),
+        Err(error) => not_used(reference, &error),
+    }
+    let mut beside = Beside::default();
+    match decoded(&found.blobs, options) {
+        Ok(ours) => beside = ours,
+        Err(reason) => {
+            not_used(reference, &reason);
+            found.facts.blobs.clear();
+        }
+    }
     // Our own have digests of shorter parts.
     if beside.index.layers.is_empty() && !options.require_verified {
-        let subject = Digest::of(&container.manifest);
         let tables = registry.soci_referrer(name, subject);
         match resolve::within_time(reference, options, tables) {
             Ok(tables) => beside.tables = tables,
+            Err(error) if error.is_no_answer() => return recalled(&error),
             Err(error) => tracing::warn!(%error, "the index of SOCI beside the image is not used"),
         }
     }
-    beside
+    let tables = beside.tables.iter();
+    let known = tables.map(|&(layer, table)| KeptTable { layer, table });
+    found.facts.tables = known.collect();
+    FoundBeside {
+        beside,
+        facts: Some(found.facts).filter(|_| !options.require_verified),
+    }
+}
+
+fn not_used(reference: &Reference, reason: &dyn std::fmt::Display) {
+    let place = reference.place();
+    tracing::warn!(%reason, place, "what was pushed beside the image is not used");
+}
+
+/// The blobs of our own artifact.
+#[derive(Default)]
+struct Found {
+    facts: BesideFacts,
+    blobs: Vec<Option<Bytes>>,
+}
+
+/// Reads the blobs of our own artifact, those that the cache does not have.
+async fn ours(
+    (registry, name): (&Arc<Registry>, &ImageName),
+    subject: Digest,
+    options: &RemoteOptions,
+) -> Result<Found> {
+    let mut found = Found::default();
+    for blob in registry
+        .referrer(name, subject, media::INDEX, &WANTED)
+        .await?
+    {
+        let known = blob.as_ref().map(|blob| KeptBlob {
+            digest: blob.digest,
+            len: blob.len,
+        });
+        let bytes = match (&blob, &known) {
+            (Some(blob), Some(known)) => match beside_memory::kept(options, known) {
+                Some(bytes) => Some(bytes),
+                None => {
+                    let bytes = registry.referrer_blob(name, blob).await?;
+                    beside_memory::keep(options, known, &bytes);
+                    Some(bytes)
+                }
+            },
+            _ => None,
+        };
+        found.facts.blobs.push(known);
+        found.blobs.push(bytes);
+    }
+    Ok(found)
 }
 
 /// Decodes the blobs of an artifact. An index is left out where all must be verified.
-fn decoded(
+pub fn decoded(
     blobs: &[Option<Bytes>],
     options: &RemoteOptions,
 ) -> std::result::Result<Beside, String> {

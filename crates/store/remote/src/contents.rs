@@ -39,11 +39,13 @@ pub enum LayerContents {
     },
 }
 
-fn as_text<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
+/// Writes a digest as text.
+pub(crate) fn as_text<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(digest)
 }
 
-fn of_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
+/// Reads a digest that was written as text.
+pub(crate) fn of_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(serde::de::Error::custom)
 }

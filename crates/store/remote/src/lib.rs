@@ -17,6 +17,8 @@ mod assemble;
 #[cfg(feature = "network")]
 mod beside;
 #[cfg(feature = "network")]
+mod beside_memory;
+#[cfg(feature = "network")]
 pub mod client;
 #[cfg(feature = "network")]
 mod container;

@@ -25,7 +25,7 @@ const RENEWED: Duration = Duration::from_secs(60);
 
 /// Records the image that `reference` names. Its blob is in the cache already.
 pub(crate) fn remember(cache: &Cache, reference: &Reference, facts: &Facts, identity: &Identity) {
-    keep(cache, &key(reference), facts, identity);
+    keep(cache, &key(reference), &facts.encode(), identity);
 }
 
 /// Records the layers of the container image that `reference` names with the platform of `options`. The blob of the first
@@ -38,7 +38,7 @@ pub(crate) fn remember_layers(
 ) {
     if let (Some(facts), Some(lowest)) = (Facts::of_layers(layers), layers.first()) {
         let key = key_of_layers(reference, options);
-        keep(cache, &key, &facts, &lowest.identity);
+        keep(cache, &key, &facts.encode(), &lowest.identity);
     }
 }
 
@@ -93,8 +93,9 @@ pub(crate) fn recall_layers(
     Ok(Some(found))
 }
 
-fn keep(cache: &Cache, key: &str, facts: &Facts, identity: &Identity) {
-    let (facts, identity) = (facts.encode(), identity.to_string());
+/// Records facts under a key, unless they were recorded just now.
+pub(crate) fn keep(cache: &Cache, key: &str, facts: &[u8], identity: &Identity) {
+    let identity = identity.to_string();
     let known = cache.recall(key).filter(|known| {
         let is_new = known.at.elapsed().is_ok_and(|age| age < RENEWED);
         is_new && known.facts == facts && known.identity == identity
@@ -102,7 +103,7 @@ fn keep(cache: &Cache, key: &str, facts: &Facts, identity: &Identity) {
     if known.is_some() {
         return;
     }
-    if let Err(error) = cache.remember(key, &identity, &facts) {
+    if let Err(error) = cache.remember(key, &identity, facts) {
         tracing::debug!(%error, "what the server said is not remembered");
     }
 }
@@ -322,7 +323,7 @@ fn key(reference: &Reference) -> String {
 }
 
 /// Returns the key of the layers of a container image: there may be one for each platform.
-fn key_of_layers(reference: &Reference, options: &RemoteOptions) -> String {
+pub(crate) fn key_of_layers(reference: &Reference, options: &RemoteOptions) -> String {
     let platform = options.registry.platform.as_ref();
     let platform = platform.map_or_else(String::new, ToString::to_string);
     format!("{} layers {platform}", key(reference))

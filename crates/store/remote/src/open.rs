@@ -6,7 +6,8 @@ use std::sync::Arc;
 use forerun_cache::{AccessList, Cache, CacheOptions, Geometry};
 
 use crate::assemble::{assemble, cache_error, start_using, start_using_with_others, tidy};
-use crate::beside::{self, Beside};
+use crate::beside::{self, FoundBeside};
+use crate::beside_memory;
 use crate::image::RemoteImage;
 use crate::layer_facts::LayerFacts;
 use crate::memory;
@@ -79,25 +80,7 @@ pub enum Opened {
 /// Those of [`open`].
 pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened> {
     let cache = cache(options)?;
-    let mut beside = Beside::default();
-    let found = match options.offline {
-        true => remembered(&cache, reference, options, None)?,
-        false => match unmeasured::named(reference, options, &cache) {
-            Ok(ResolvedName::Image(image)) => Resolution::Image(image),
-            Ok(ResolvedName::Container(found, registry)) => {
-                if options.referrers {
-                    beside = beside::find(reference, (&found, &registry), options);
-                }
-                let layers = found.layers.into_iter();
-                let of_registry = |layout| resolve::of_registry(layout, Arc::clone(&registry));
-                Resolution::Layers(layers.map(of_registry).collect())
-            }
-            Err(error) if error.is_no_answer() => {
-                remembered(&cache, reference, options, Some(error))?
-            }
-            Err(error) => return Err(error),
-        },
-    };
+    let (found, found_beside) = resolved(&cache, reference, options)?;
     let layers = match found {
         Resolution::Image(image) => {
             let facts = LayerFacts::default();
@@ -106,6 +89,7 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
         Resolution::Layers(layers) => layers,
     };
     let (mut lists, record) = (record::prefetched(options)?, RecordFile::of(options));
+    let FoundBeside { beside, facts } = found_beside;
     if options.prefetch == Prefetch::None {
         lists = beside.lists;
     }
@@ -142,6 +126,10 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
         tidy(&cache);
         memory::remember_layers(&cache, reference, options, &layouts);
     }
+    if let (Some(facts), Some(lowest)) = (&facts, layouts.first()) {
+        let facts = (facts, &lowest.identity);
+        beside_memory::remember(&cache, reference, options, facts);
+    }
     Ok(Opened::Layers(images))
 }
 
@@ -149,6 +137,37 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
 enum Resolution {
     Image(Box<Resolved>),
     Layers(Vec<Resolved>),
+}
+
+/// Finds out what `reference` names, and what is beside it where that is wanted.
+fn resolved(
+    cache: &Cache,
+    reference: &Reference,
+    options: &RemoteOptions,
+) -> Result<(Resolution, FoundBeside)> {
+    let mut beside = FoundBeside::default();
+    let mut reason = None;
+    if !options.offline {
+        match unmeasured::named(reference, options, cache) {
+            Ok(ResolvedName::Image(image)) => return Ok((Resolution::Image(image), beside)),
+            Ok(ResolvedName::Container(found, registry)) => {
+                if options.referrers {
+                    beside = beside::find(cache, reference, (&found, &registry), options);
+                }
+                let layers = found.layers.into_iter();
+                let of_registry = |layout| resolve::of_registry(layout, Arc::clone(&registry));
+                let layers = layers.map(of_registry).collect();
+                return Ok((Resolution::Layers(layers), beside));
+            }
+            Err(error) if error.is_no_answer() => reason = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    let found = remembered(cache, reference, options, reason)?;
+    if options.referrers && matches!(found, Resolution::Layers(_)) {
+        beside.beside = beside_memory::recall(cache, reference, options);
+    }
+    Ok((found, beside))
 }
 
 /// Returns what is in the cache. `reason` is why the server did not answer, if it was asked.

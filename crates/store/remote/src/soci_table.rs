@@ -51,7 +51,11 @@ pub fn soci_table(
             table.prefetch_all();
             return Some(table);
         }
-        Ok(None) => tracing::debug!(%digest, "the table of contents of SOCI is not in the cache"),
+        Ok(None) => tracing::warn!(
+            %digest,
+            place = layer.layout.place,
+            "the table of contents of SOCI is not in the cache, and no server is asked; all of the layer is needed"
+        ),
         Err(error) => tracing::warn!(%error, "the table of contents of SOCI is not used"),
     }
     layer.layout.contents = None;

@@ -75,7 +75,7 @@ pub(crate) struct Descriptor {
     /// Its name.
     pub(crate) digest: Digest,
     /// Its length in bytes.
-    pub(super) len: u64,
+    pub(crate) len: u64,
     /// The table of contents that its annotations name.
     pub(super) contents: Option<LayerContents>,
 }

@@ -60,8 +60,8 @@ impl Subject {
 }
 
 impl Registry {
-    /// Reads the blobs of the newest artifact of this type that refers to the manifest `subject`: those of the media
-    /// types `wanted`, in their order. Returns nothing where there is no such artifact.
+    /// Finds the blobs of the newest artifact of this type that refers to the manifest `subject`: those of the media
+    /// types `wanted`, in their order. Returns none where there is no such artifact.
     ///
     /// # Errors
     /// Those of the registry; [`RemoteError::Refused`] for an artifact that is not what it should be.
@@ -71,11 +71,11 @@ impl Registry {
         subject: Digest,
         artifact_type: &str,
         wanted: &[&str],
-    ) -> Result<Option<Vec<Option<Bytes>>>> {
+    ) -> Result<Vec<Option<Descriptor>>> {
         let endpoints = self.endpoints(name)?;
         let newest = self.newest_referrer(&endpoints, subject, artifact_type);
         let Some(raw) = newest.await? else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
         let refused = |reason: String| RemoteError::Refused {
             place: raw.place.clone(),
@@ -83,21 +83,31 @@ impl Registry {
         };
         let layers =
             artifact_of(&raw.bytes, subject).map_err(|error| refused(error.to_string()))?;
-        let mut blobs = Vec::with_capacity(wanted.len());
-        for wanted in wanted {
-            let layer = layers.iter().find(|layer| layer.media_type == *wanted);
-            blobs.push(match layer {
-                Some(layer) if layer.len > MAX_BLOB => {
-                    let len = layer.len;
-                    return Err(refused(format!(
-                        "a referrer of {len} bytes is more than the {MAX_BLOB} that are taken"
-                    )));
-                }
-                Some(layer) => Some(self.small_blob(&endpoints, layer, limit(layer)).await?),
-                None => None,
-            });
+        let of_type = |wanted: &&str| {
+            let mut layers = layers.iter();
+            layers.find(|layer| layer.media_type == *wanted).cloned()
+        };
+        let blobs: Vec<_> = wanted.iter().map(of_type).collect();
+        let lens = blobs.iter().flatten().map(|blob| blob.len);
+        match lens.max().filter(|len| *len > MAX_BLOB) {
+            Some(len) => Err(refused(format!(
+                "a referrer of {len} bytes is more than the {MAX_BLOB} that are taken"
+            ))),
+            None => Ok(blobs),
         }
-        Ok(Some(blobs))
+    }
+
+    /// Reads a blob that [`referrer`](Self::referrer) found.
+    ///
+    /// # Errors
+    /// Those of the registry; other bytes than its digest says.
+    pub(crate) async fn referrer_blob(
+        self: &Arc<Self>,
+        name: &ImageName,
+        blob: &Descriptor,
+    ) -> Result<Bytes> {
+        let endpoints = self.endpoints(name)?;
+        self.small_blob(&endpoints, blob, limit(blob)).await
     }
 
     /// Reads the newest index of SOCI that refers to the manifest `subject`: the tables of contents in it, by layer.

@@ -133,8 +133,25 @@ fn an_index_of_soci_that_refers_to_an_image_counts_where_it_is_asked_for() {
     let (text, fetched, again) = stored.run_cold(&["cat", "--referrers", &name, "/etc/passwd"]);
     assert_eq!((text.as_str(), again), ("app\n", 0));
     assert!(fetched * 2 < all, "{fetched} of {all}");
+    // What was found, and what was read by it, is there without a server.
+    let offline = |arguments: &[&str]| place.run(&[arguments, &["--offline", &name]].concat());
+    let read = place.run(&["cat", "--offline", "--referrers", &name, "/etc/passwd"]);
+    assert_eq!(
+        (read.code, read.text()),
+        (Some(0), "app\n"),
+        "{}",
+        read.stderr
+    );
+    assert_eq!(offline(&["ls", "-R", "--referrers"]).code, Some(0));
     let how = "each part compared with an index from elsewhere";
     assert_eq!(verified(&stored, &["--referrers", &name], how), 2);
+    let refused = offline(&["ls"]);
+    assert_ne!(refused.code, Some(0));
+    assert!(
+        refused.stderr.contains("not in the cache"),
+        "{}",
+        refused.stderr
+    );
     let same = place.run(&["diff", "--referrers", &name, "unpacked/rootfs"]);
     assert_eq!((same.code, same.text()), (Some(0), ""), "{}", same.stderr);
     // Not without leave, and not where all is to be verified.

@@ -23,6 +23,8 @@ struct Writable {
     store: Store,
     /// The artifacts that refer to a manifest, if the registry lists them.
     referrers: Option<Vec<Value>>,
+    /// A part of the paths for which it gives no answer.
+    down: Option<&'static str>,
     /// Answers with the page of a list that the last part of a query has the number of.
     pages: Option<Pages>,
 }
@@ -33,6 +35,9 @@ type Pages = Box<dyn Fn(usize, &[Value]) -> (Vec<u8>, Option<String>) + Send>;
 impl Writable {
     fn answer(&mut self, request: &Request) -> Answer {
         let (path, key) = request.path.rsplit_once('/').unwrap();
+        if self.down.is_some_and(|part| request.path.contains(part)) {
+            return Answer::new(503, "");
+        }
         match request.method.as_str() {
             "POST" => Answer::new(202, "").with("Location", "/v2/a/blobs/uploads/1"),
             "PUT" if path.ends_with("/manifests") => self.put_manifest(key, request),
@@ -116,6 +121,7 @@ impl Place {
             store,
             referrers: lists_referrers.then(Vec::new),
             pages: None,
+            down: None,
         }));
         let answers = Arc::clone(&registry);
         Self {
@@ -400,4 +406,90 @@ fn lists_of_referrers_that_do_not_end_or_go_on_elsewhere_are_not_used() {
     assert_eq!(other.log().len(), 0);
     place.registry.lock().unwrap().pages = None;
     assert_eq!(place.found().as_deref(), Some(&b"good"[..]));
+}
+
+#[test]
+fn what_was_found_beside_an_image_is_remembered() {
+    let place = Place::new(true);
+    let offline = RemoteOptions {
+        offline: true,
+        ..place.options()
+    };
+    let found = |options: &RemoteOptions| {
+        let image = place.open(options);
+        image.named_index().map(|archive| archive.to_vec())
+    };
+    // Requests for blobs in one piece, which layers are not.
+    let asked = || {
+        let log = place.server.log();
+        let is_asked = |request: &&Request| {
+            request.path.contains("/blobs/") && request.header("range").is_none()
+        };
+        log.iter().filter(is_asked).count()
+    };
+    place.push(b"first", "2026-01-02T00:00:00Z");
+    // It was not looked for, so nothing is known of it.
+    let without = RemoteOptions {
+        referrers: false,
+        ..place.options()
+    };
+    assert_eq!(found(&without), None);
+    assert_eq!(found(&offline), None);
+    assert_eq!(place.found().as_deref(), Some(&b"first"[..]));
+    let before = place.server.log().len();
+    assert_eq!(found(&offline).as_deref(), Some(&b"first"[..]));
+    assert_eq!(place.server.log().len(), before, "no server is asked");
+    // Nor is it used where it is not asked for, or where all is to be verified.
+    for (referrers, require_verified) in [(false, false), (true, true)] {
+        let options = RemoteOptions {
+            referrers,
+            require_verified,
+            ..offline.clone()
+        };
+        assert_eq!(found(&options), None);
+    }
+    // What the cache has of it is not fetched again.
+    let blobs = asked();
+    assert_eq!(place.found().as_deref(), Some(&b"first"[..]));
+    assert_eq!(asked(), blobs);
+    place.push(b"second", "2026-02-02T00:00:00Z");
+    assert_eq!(place.found().as_deref(), Some(&b"second"[..]));
+    for down in ["/referrers/", ""] {
+        place.registry.lock().unwrap().down = Some(down);
+        assert_eq!(place.found().as_deref(), Some(&b"second"[..]), "{down:?}");
+    }
+    assert_eq!(found(&offline).as_deref(), Some(&b"second"[..]));
+    // Once nothing is there, nothing is remembered.
+    let mut registry = place.registry.lock().unwrap();
+    (registry.down, registry.referrers) = (None, Some(Vec::new()));
+    drop(registry);
+    assert_eq!(place.found(), None);
+    assert_eq!(found(&offline), None);
+}
+
+#[test]
+fn a_blob_beside_an_image_that_was_altered_in_the_cache_is_fetched_again() {
+    let place = Place::new(true);
+    place.push(b"good", "2026-01-02T00:00:00Z");
+    assert_eq!(place.found().as_deref(), Some(&b"good"[..]));
+    let offline = RemoteOptions {
+        offline: true,
+        ..place.options()
+    };
+    let dir = place.cache.path().join("v1/indexes");
+    let mut altered = 0;
+    for file in std::fs::read_dir(dir).unwrap() {
+        let path = file.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        if let Some(last) = bytes.last_mut() {
+            *last ^= 1;
+            altered += 1;
+        }
+        std::fs::write(&path, bytes).unwrap();
+    }
+    assert!(altered >= 2, "the index and the lists");
+    assert!(place.open(&offline).named_index().is_none());
+    assert_eq!(place.found().as_deref(), Some(&b"good"[..]));
+    let image = place.open(&offline);
+    assert_eq!(image.named_index().map(|it| &**it), Some(&b"good"[..]));
 }

@@ -20,6 +20,9 @@ pub struct LayerFacts {
     /// The digest of the table of contents by which it can be read before all of it is here. The table was fetched and
     /// is sound.
     pub table: Option<String>,
+    /// Whether the manifest does not vouch for how it is read: whatever refers to the image in its repository decides, now
+    /// and when it is mounted again.
+    pub is_claimed: bool,
 }
 
 /// Opens and mounts images, in processes that outlive this one. Calls come from several threads.

@@ -51,13 +51,18 @@ impl NamedLayer {
 
 /// Returns the name of an image with the digest of a manifest in the place of its tag or digest.
 pub fn by_digest(reference: &str, digest: &str) -> String {
+    format!("{}@{digest}", repository_of(reference))
+}
+
+/// Returns the name of an image without tag and digest.
+pub fn repository_of(reference: &str) -> String {
     let name = reference.strip_prefix("oci://").unwrap_or(reference);
     let name = name.split('@').next().unwrap_or(name);
     let path = name.rfind('/').map_or(0, |slash| slash + 1);
     // A colon before the last slash is that of a port.
     let tag = name[path..].find(':').map(|colon| path + colon);
     let name = tag.map_or(name, |tag| &name[..tag]);
-    format!("oci://{name}@{digest}")
+    format!("oci://{name}")
 }
 
 #[cfg(test)]

@@ -66,12 +66,23 @@ pub struct RemoteLayer {
     pub digests: Vec<String>,
     /// The digest of the table of contents of this layer, if it has one.
     pub table: Option<String>,
+    /// The repository, where whatever refers to the image in it decides how this layer is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_by: Option<String>,
 }
 
 impl RemoteLayer {
-    /// Returns whether both are proven to have the same contents, whatever image they came with.
+    /// Returns whether both are proven to have the same contents, whatever image they came with. A layer for whose table
+    /// nothing vouches is the same in its repository only.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.digests.last() == other.digests.last() && self.table == other.table
+        let is_trusted_alike = self.claimed_by == other.claimed_by;
+        let has_same_table = self.claimed_by.is_some() || self.table == other.table;
+        self.digests.last() == other.digests.last() && is_trusted_alike && has_same_table
+    }
+
+    /// Returns the digests of what was fetched of it: of layers, and of a table that may be a blob of its own.
+    pub fn blobs(&self) -> impl Iterator<Item = &String> {
+        self.digests.iter().chain(&self.table)
     }
 }
 

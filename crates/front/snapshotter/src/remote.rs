@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::labels::{NamedLayer, by_digest};
+use crate::labels::{NamedLayer, by_digest, repository_of};
 use crate::manifests::Manifests;
 use crate::record::{RemoteLayer, Snapshot};
 use crate::{Images, ManifestFacts};
@@ -71,6 +71,7 @@ fn layer_at(
         image: by_digest(&named.image, &manifest.digest),
         digests: layers.iter().map(|layer| layer.digest.clone()).collect(),
         table: layer.table.clone(),
+        claimed_by: layer.is_claimed.then(|| repository_of(&named.image)),
     })
 }
 
@@ -84,6 +85,7 @@ mod tests {
         let layer = |digest: &str, table: Option<&str>| LayerFacts {
             digest: digest.to_owned(),
             table: table.map(str::to_owned),
+            is_claimed: false,
         };
         let manifest = |layers: Vec<LayerFacts>| ManifestFacts {
             digest: "sha256:m".to_owned(),
@@ -101,8 +103,24 @@ mod tests {
             image: "oci://h/i@sha256:m".to_owned(),
             digests: vec!["a".to_owned(), "b".to_owned()],
             table: Some("t".to_owned()),
+            claimed_by: None,
         };
-        assert_eq!(found, Ok(expected));
+        assert_eq!(found, Ok(expected.clone()));
+        // A table that only refers to the image counts in its repository alone.
+        let mut claimed = mixed.clone();
+        claimed.layers[1].is_claimed = true;
+        let found = layer_at(&claimed, 1, &named("b")).unwrap();
+        assert_eq!(found.claimed_by.as_deref(), Some("oci://h/i"));
+        let newer = RemoteLayer {
+            table: Some("another".to_owned()),
+            ..found.clone()
+        };
+        let elsewhere = RemoteLayer {
+            claimed_by: Some("oci://h/other".to_owned()),
+            ..found.clone()
+        };
+        assert!(found.is_same(&newer) && !found.is_same(&elsewhere));
+        assert!(!found.is_same(&expected) && !expected.is_same(&found));
         for (manifest, below, digest) in [
             (&plain, 0, "a"),
             (&mixed, 0, "b"),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use forerun_testkit::indexed::{IndexedArchive, IndexedOptions, estargz, zstd_chunked};
+use forerun_testkit::ztoc::SociLayer;
 use forerun_testkit::{TempDir, require, temp_dir};
 use forerun_testkit_servers::fault_proxy::{Exchange, FaultProxy, Log};
 use forerun_testkit_servers::{Auth, DockerRegistry};
@@ -59,6 +60,35 @@ manifest = {'schemaVersion': 2, 'mediaType': kind, 'config': config, 'layers': l
 send('PUT', base + '/manifests/' + tag, json.dumps(manifest).encode(), kind)
 "#;
 
+/// Stores an index of SOCI beside an image: of the tables `0.ztoc` and so on.
+const PUSH_SOCI: &str = r#"
+import hashlib, json, sys, urllib.request
+base, tag = sys.argv[1], sys.argv[2]
+KIND, OCI = 'application/vnd.amazon.soci.index.v1+json', 'application/vnd.oci.image.'
+def send(method, url, data=None, kind='application/octet-stream'):
+    headers = {'Content-Type': kind, 'Accept': OCI + 'manifest.v1+json'}
+    return urllib.request.urlopen(urllib.request.Request(url, data=data, method=method, headers=headers))
+def digest(data):
+    return 'sha256:' + hashlib.sha256(data).hexdigest()
+def blob(data):
+    place = send('POST', base + '/blobs/uploads/').headers['Location']
+    send('PUT', place + ('&' if '?' in place else '?') + 'digest=' + digest(data), data)
+    return {'digest': digest(data), 'size': len(data)}
+def put(document, tag=None):
+    data = json.dumps(document).encode()
+    send('PUT', base + '/manifests/' + (tag or digest(data)), data, document['mediaType'])
+    return {'mediaType': document['mediaType'], 'digest': digest(data), 'size': len(data)}
+data = send('GET', base + '/manifests/' + tag).read()
+tables = [{'mediaType': 'application/octet-stream', **blob(open('%d.ztoc' % number, 'rb').read()),
+    'annotations': {'com.amazon.soci.image-layer-digest': layer['digest']},
+} for number, layer in enumerate(json.loads(data)['layers'])]
+image = {'mediaType': OCI + 'manifest.v1+json', 'digest': digest(data), 'size': len(data)}
+index = {'schemaVersion': 2, 'mediaType': OCI + 'manifest.v1+json', 'artifactType': KIND, 'subject': image,
+    'config': {'mediaType': KIND, **blob(b'{}')}, 'layers': tables}
+entry = {**put(index), 'artifactType': KIND}
+put({'schemaVersion': 2, 'mediaType': OCI + 'index.v1+json', 'manifests': [entry]}, image['digest'].replace(':', '-'))
+"#;
+
 /// The command of the containers, and what it prints.
 const COMMAND: &str =
     "cat /etc/app /data/small; ls /etc; stat -c %a /tmp; echo new > /data/new; cat /data/new";
@@ -109,7 +139,7 @@ impl Node {
             at("run/s.sock")
         );
         fs::write(node.path("config.toml"), config).unwrap();
-        node.start_snapshotter();
+        node.start_snapshotter(&[]);
         let log = File::create(node.path("containerd.log")).unwrap();
         let containerd = Command::new("containerd")
             .arg("--config")
@@ -136,9 +166,10 @@ impl Node {
         command
     }
 
-    fn start_snapshotter(&mut self) {
+    fn start_snapshotter(&mut self, more: &[&str]) {
         let log = File::create(self.path("snapshotter.log")).unwrap();
         let arguments = ["snapshotter", "--address", "run/s.sock", "--root", "root"];
+        let arguments = [&arguments[..], more].concat();
         let child = self.forerun(&arguments).stderr(log).spawn().unwrap();
         self.snapshotter = Some(child);
         self.wait_for_socket("run/s.sock");
@@ -181,6 +212,36 @@ impl Node {
             json!({"file": file, "mediaType": made.media_type, "annotations": annotations})
         });
         self.push(tag, &layers)
+    }
+
+    /// Pushes an image whose layers have indexes that only refer to it: of SOCI, or of forerun. Returns its name, and the
+    /// bytes of its layers.
+    fn push_with_referrer(&self, tag: &str, is_soci: bool) -> (String, u64) {
+        let mut bytes = 0;
+        let layers = [(0, "l0"), (1, "l1")].map(|(number, name)| {
+            let plain = fs::read(self.path(&format!("{name}.tar"))).unwrap();
+            let made = SociLayer::new(&plain, 400_000);
+            let file = format!("{name}.{tag}");
+            fs::write(self.path(&file), &made.blob).unwrap();
+            fs::write(self.path(&format!("{number}.ztoc")), made.ztoc.encode()).unwrap();
+            bytes += made.blob.len() as u64;
+            json!({"file": file, "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip"})
+        });
+        let image = self.push(tag, &layers);
+        let pushed = if is_soci {
+            let repository = format!("http://{}/v2/app", self.registry.authority());
+            Command::new("python3")
+                .args(["-c", PUSH_SOCI, &repository, tag])
+                .current_dir(self.dir.path())
+                .output()
+        } else {
+            let name = format!("oci://{}/app:{tag}", self.registry.authority());
+            let arguments = ["index", "--push", "-q", "--cache-dir", "pusher", &name];
+            self.forerun(&arguments).output()
+        };
+        let pushed = pushed.unwrap();
+        assert!(pushed.status.success(), "{pushed:?}");
+        (image, bytes)
     }
 
     /// Runs `ctr`, or `ctr-remote`, and returns what it prints.
@@ -310,6 +371,42 @@ fn containers_run_before_their_layers_are_here_and_nothing_is_left_of_them() {
 }
 
 #[test]
+fn indexes_that_refer_to_an_image_count_where_the_snapshotter_is_told_so() {
+    let Some(mut node) = Node::start() else {
+        return;
+    };
+    // Without leave, such an image is unpacked.
+    let (image, bytes) = node.push_with_referrer("refused", true);
+    node.pull("ctr-remote", &["images", "rpull"], &image);
+    assert_eq!(node.run(&image, "refused"), PRINTS);
+    assert_eq!(node.entries("root/chains"), 0);
+    assert!(node.proxy.log().sent() >= bytes);
+    node.remove_all();
+    let snapshotter = node.snapshotter.as_mut().unwrap();
+    snapshotter.kill().unwrap();
+    snapshotter.wait().unwrap();
+    node.start_snapshotter(&["--referrers"]);
+    for (tag, is_soci) in [("soci", true), ("indexed", false)] {
+        let (image, bytes) = node.push_with_referrer(tag, is_soci);
+        node.proxy.forget();
+        eventually("the snapshotter is connected", || {
+            let listed = Command::new("ctr")
+                .args(["snapshots", "--snapshotter", "forerun", "ls"])
+                .env("CONTAINERD_ADDRESS", node.path("c.sock"))
+                .output();
+            listed.unwrap().status.success()
+        });
+        node.pull("ctr-remote", &["images", "rpull"], &image);
+        assert_eq!(node.run(&image, tag), PRINTS);
+        let sent = node.proxy.log().sent();
+        assert!(sent < bytes / 2, "{tag}: {sent} of {bytes}");
+        assert_eq!(layers_sent_twice(&node.proxy.log()), 0, "{tag}");
+        // Tables are blobs of their own, and go with the layers.
+        node.remove_all();
+    }
+}
+
+#[test]
 fn containers_read_on_when_the_snapshotter_and_the_server_of_their_mount_are_killed() {
     let Some(mut node) = Node::start() else {
         return;
@@ -334,7 +431,7 @@ fn containers_read_on_when_the_snapshotter_and_the_server_of_their_mount_are_kil
     snapshotter.wait().unwrap();
     kill_process(node.server(), Signal::KILL).unwrap();
     assert_eq!(read(&node, "/data/big"), sum_of(&node.path("l1/data/big")));
-    node.start_snapshotter();
+    node.start_snapshotter(&[]);
     kill_process(node.server(), Signal::KILL).unwrap();
     assert_eq!(
         read(&node, "/bin/busybox"),

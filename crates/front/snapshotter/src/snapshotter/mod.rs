@@ -307,7 +307,7 @@ impl Snapshotter {
         match snapshot.layer {
             Some(layer) => {
                 self.release(snapshot.id);
-                self.unused().extend(layer.digests);
+                self.unused().extend(layer.blobs().cloned());
             }
             None if snapshot.kind != Kind::Committed => {
                 chain.into_iter().for_each(|chain| self.release(chain));
@@ -348,7 +348,7 @@ impl Snapshotter {
         let emptied = trees::empty(&trash).map_err(Error::io(&trash));
         let mut layers = std::mem::take(&mut *self.unused());
         for layer in self.store().all().filter_map(|it| it.layer.as_ref()) {
-            layers.retain(|digest| !layer.digests.contains(digest));
+            layers.retain(|digest| layer.blobs().all(|used| used != digest));
         }
         if !layers.is_empty() {
             let left = self.images.forget(layers.into_iter().collect());

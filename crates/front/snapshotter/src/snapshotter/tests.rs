@@ -59,6 +59,7 @@ fn images() -> Arc<NotedImages> {
             .map(|(table, digest)| LayerFacts {
                 digest: digest.to_owned(),
                 table: table.map(str::to_owned),
+                is_claimed: false,
             })
             .collect(),
     };
@@ -135,10 +136,10 @@ fn a_chain_is_mounted_while_a_container_stands_on_it() {
     assert_eq!(images.mounted.lock().unwrap().len(), 0);
     it.remove("c1").unwrap();
     it.delete_removed().unwrap();
-    assert_eq!(*images.forgotten.lock().unwrap(), ["l1"]);
+    assert_eq!(*images.forgotten.lock().unwrap(), ["l1", "t1"]);
     it.remove("c0").unwrap();
     it.delete_removed().unwrap();
-    assert_eq!(*images.forgotten.lock().unwrap(), ["l1", "l0"]);
+    assert_eq!(*images.forgotten.lock().unwrap(), ["l1", "t1", "l0", "t0"]);
     for kept in ["records", "snapshots", "chains", "trash"] {
         assert_eq!(names_in(&at(kept)), 0, "{kept}");
     }

@@ -11,9 +11,9 @@ use forerun::remote::Identity;
 use forerun_snapshotter::{Images, LayerFacts, ManifestFacts};
 use serde_json::Value;
 
-use crate::args::{CacheArgs, ServerArgs};
+use super::SnapshotterArgs;
+use crate::args::CacheArgs;
 use crate::error::without_errno;
-
 use crate::mount::newest_program;
 use crate::umount::{UmountArgs, unmount};
 
@@ -33,10 +33,14 @@ pub struct MountedImages {
 
 impl MountedImages {
     /// Creates it.
-    pub fn new(cache: &CacheArgs, server: &ServerArgs, no_sandbox: bool) -> Self {
+    pub fn new(args: &SnapshotterArgs, cache: &CacheArgs, no_sandbox: bool) -> Self {
+        let mut words = [cache.words(), args.server.words()].concat();
+        if args.referrers {
+            words.push("--referrers".into());
+        }
         Self {
             cache: cache.cache_dir.clone(),
-            words: [cache.words(), server.words()].concat(),
+            words,
             no_sandbox,
         }
     }
@@ -163,6 +167,7 @@ fn facts(told: &Value) -> Option<ManifestFacts> {
         Some(LayerFacts {
             digest: text(&layer["digest"])?,
             table: text(&layer["table"]),
+            is_claimed: layer["claimed"].as_bool()?,
         })
     });
     Some(ManifestFacts {

@@ -1,12 +1,15 @@
 //! `forerun __layers`: the layers of a container image in a registry, and which can be read by their tables of contents.
 //! Hidden: `forerun snapshotter` starts it, so that an image is parsed in a sandbox.
 
+use std::sync::Arc;
+
+use forerun::cache::Digest;
 use forerun::remote::{
-    ContainerLayer, LayerContents, Opened, Prefetch, Reference, RemoteImage, RemoteOptions,
-    container_manifest, open_all,
+    ContainerLayer, Identity, LayerContents, Opened, Prefetch, Reference, RemoteImage,
+    RemoteOptions, container_manifest, open_all,
 };
 use forerun::{Image, container_layers};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::ImageArgs;
 use crate::context::Context;
@@ -32,10 +35,21 @@ pub fn run(context: &Context, args: &ImageArgs) -> Result {
     // The tag is looked up once.
     let pinned = Reference::Oci(name.with_digest(manifest.digest));
     let has_table = |layer: &ContainerLayer| layer.contents.is_some();
-    if manifest.layers.iter().any(has_table) {
-        verify(args, &pinned, &options)?;
-    }
-    let layers = manifest.layers.iter().map(described);
+    let opened = match options.referrers || manifest.layers.iter().any(has_table) {
+        true => opened(args, &pinned, &options)?,
+        false => Vec::new(),
+    };
+    let layers = manifest.layers.iter().enumerate();
+    let layers = layers.map(|(number, layer)| {
+        let claimed = opened.get(number).and_then(|image| beside(image));
+        // Without a table, one that refers to the image may be used when it is mounted.
+        let is_claimed = options.referrers && layer.contents.is_none();
+        json!({
+            "digest": layer.digest.to_string(),
+            "table": table(layer).or(claimed),
+            "claimed": is_claimed,
+        })
+    });
     let mut out = Output::stdout()?;
     out.json(&json!({
         "digest": manifest.digest.to_string(),
@@ -45,23 +59,41 @@ pub fn run(context: &Context, args: &ImageArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-/// Opens the layers that have tables of contents: an image is mounted only if these are sound.
-fn verify(args: &ImageArgs, pinned: &Reference, options: &RemoteOptions) -> Result<()> {
+/// Opens the layers, and reads the tables of contents of those that have some: an image is mounted only if these are sound.
+fn opened(
+    args: &ImageArgs,
+    pinned: &Reference,
+    options: &RemoteOptions,
+) -> Result<Vec<Arc<RemoteImage>>> {
     allow_open_files();
     let opened = open_all(pinned, options).map_err(|error| failure(&error))?;
-    let Opened::Layers(mut layers) = opened else {
+    let Opened::Layers(layers) = opened else {
         return Err(Failure::usage("the image changed while it was opened"));
     };
-    layers.retain(|layer: &std::sync::Arc<RemoteImage>| layer.contents().is_some());
-    Image::from_layers(container_layers(layers, options), &args.open_options())?;
-    Ok(())
+    let mut with_tables = layers.clone();
+    with_tables.retain(|layer| layer.contents().is_some() || beside(layer).is_some());
+    if !with_tables.is_empty() {
+        Image::from_layers(container_layers(with_tables, options), &args.open_options())?;
+    }
+    Ok(layers)
 }
 
-fn described(layer: &ContainerLayer) -> Value {
-    let table = layer.contents.map(|contents| match contents {
+/// Returns the digest of the table of contents that the manifest vouches for.
+fn table(layer: &ContainerLayer) -> Option<String> {
+    layer.contents.map(|contents| match contents {
         LayerContents::EStargz { digest }
         | LayerContents::ZstdChunked { digest, .. }
         | LayerContents::Soci { digest, .. } => digest.to_string(),
-    });
-    json!({ "digest": layer.digest.to_string(), "table": table })
+    })
+}
+
+/// Returns the digest of the table or index of a layer that only refers to its image.
+fn beside(layer: &RemoteImage) -> Option<String> {
+    if let Some(index) = layer.named_index() {
+        return Some(Digest::of(index).to_string());
+    }
+    match layer.soci_table()?.identity() {
+        Identity::Blob(digest) => Some(digest.to_string()),
+        Identity::Root(_) | Identity::Version { .. } => None,
+    }
 }

@@ -22,7 +22,7 @@ use socket::Socket;
 
 /// Serve snapshots to containerd, which starts containers before their layers are here
 ///
-/// Layers of eStargz and zstd:chunked images are not unpacked: a mount shows them, and what a container reads is
+/// Layers of eStargz, zstd:chunked and SOCI images are not unpacked: a mount shows them, and what a container reads is
 /// fetched then. Other images are unpacked by containerd as usual. Stopping this command, or killing it, stops no
 /// container. docs/containerd.md has the configuration of containerd and a unit for systemd.
 #[derive(Args, Debug)]
@@ -38,6 +38,10 @@ pub struct SnapshotterArgs {
     /// Keep snapshots here
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "/var/lib/forerun-snapshotter")]
     pub root: PathBuf,
+    /// Also do not unpack images beside which forerun index --push, or soci push, has stored indexes. These are trusted:
+    /// every account that may push to a repository, and every mirror, can put others there
+    #[arg(long)]
+    pub referrers: bool,
     #[command(flatten)]
     pub cache: CacheArgs,
     #[command(flatten)]
@@ -55,7 +59,7 @@ pub fn run(context: &Context, args: &SnapshotterArgs) -> Result {
     cache
         .cache_dir
         .get_or_insert_with(|| args.root.join("cache"));
-    let images = MountedImages::new(&cache, &args.server, context.global.no_sandbox);
+    let images = MountedImages::new(args, &cache, context.global.no_sandbox);
     let snapshotter = Snapshotter::open(&args.root, Arc::new(images));
     let snapshotter = Arc::new(snapshotter.map_err(|error| failure(&error))?);
     let socket = Socket::bind(&args.address)?;

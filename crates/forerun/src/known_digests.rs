@@ -76,6 +76,13 @@ pub fn has_digest(
     Ok(Ok(()))
 }
 
+/// Returns whether it is known that a layer has this digest, without a read of it.
+pub fn is_known(expected: Digest, place: &LayerPlace, cache: Option<&Path>) -> bool {
+    let slot = cache.and_then(|cache| IndexSlot::open(cache, &place.identity).ok());
+    let known = slot.as_ref().and_then(|slot| slot.load(128));
+    known == Some(expected.to_string().as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;

@@ -14,7 +14,7 @@ pub const WHOLE: &str = "verified as a whole";
 #[cfg(feature = "remote")]
 pub const BY_INDEX: &str = "each part verified by a kept index";
 /// How a layer is verified that is read by an index from elsewhere.
-#[cfg(feature = "remote")]
+#[cfg(any(feature = "layouts", feature = "remote"))]
 pub const BY_NAMED_INDEX: &str = "each part compared with an index from elsewhere";
 /// How a layer is verified that is read by a table of contents.
 #[cfg(any(feature = "layouts", feature = "remote"))]

@@ -7,15 +7,17 @@ use std::sync::Arc;
 
 use forerun_cache::Digest;
 use forerun_io::{FileSource, ReadAt};
+use forerun_remote::LayerContents;
 use forerun_remote::registry::{
-    LayerFile, OnDiskError, Platform, layers_of_docker_archive, layers_of_layout,
+    LayerFile, OnDiskError, Platform, blob_path, layers_of_docker_archive, layers_of_layout,
 };
+use forerun_vfs::{ProvenTable, TablePlace};
 
 use crate::error::{Cause, Error, Result};
 use crate::image::Image;
 use crate::kept_index::{kept_index, proven};
-use crate::known_digests::{LayerPlace, has_digest};
-use crate::layer_source::{BY_CONTENTS, LayerSource, LazyLayer, WHOLE};
+use crate::known_digests::{LayerPlace, has_digest, is_known};
+use crate::layer_source::{BY_CONTENTS, BY_NAMED_INDEX, LayerSource, LazyLayer, WHOLE};
 use crate::options::OpenOptions;
 
 /// A container image on disk, by name: `oci-layout:DIR`, `oci-archive:FILE` or `docker-archive:FILE`, and where there
@@ -127,9 +129,11 @@ impl DiskImage {
             Ok(bytes)
         };
         let name = self.name.as_deref();
+        let remote = &options.remote;
+        let referrers = remote.referrers && !remote.require_verified;
         let found = match self.kind {
             StoreKind::Layout | StoreKind::OciArchive => {
-                layers_of_layout(name, platform, &mut read)
+                layers_of_layout(name, platform, referrers, &mut read)
             }
             StoreKind::DockerArchive => layers_of_docker_archive(name, &mut read),
         };
@@ -137,9 +141,13 @@ impl DiskImage {
             OnDiskError::Read { ref source, .. } => failed(source.kind(), &error),
             OnDiskError::Refused { .. } => failed(io::ErrorKind::InvalidData, &error),
         })?;
+        if let Some(reason) = found.unused_tables {
+            let path = self.path.display();
+            tracing::warn!(reason, %path, "the index of SOCI that the manifest names is not used");
+        }
         let cache = options.remote.cache_dir();
         let cache = cache.filter(|_| !options.remote.require_verified);
-        let layers = found.into_iter().map(|file| {
+        let layers = found.layers.into_iter().map(|file| {
             let (source, place) = open(&file.path)?;
             let layer = DiskLayer {
                 file,
@@ -147,7 +155,7 @@ impl DiskImage {
                 place,
                 cache: cache.clone(),
             };
-            layer.into_source(&self.path, options)
+            layer.into_source(&self.path, options, open)
         });
         layers.collect()
     }
@@ -164,20 +172,29 @@ struct DiskLayer {
 
 impl DiskLayer {
     /// Returns the layer: compared with its digest, unless its table of contents has the digests of its parts.
-    fn into_source(self, path: &Path, options: &OpenOptions) -> Result<LayerSource> {
+    fn into_source(
+        self,
+        path: &Path,
+        options: &OpenOptions,
+        open: &dyn Fn(&str) -> Result<PlacedFile>,
+    ) -> Result<LayerSource> {
         let digest = self.file.digest.to_string();
         let name = format!("{}, layer {digest}", path.display());
         let mut layer = LayerSource::new(name, Arc::clone(&self.source));
-        match self.file.contents.as_ref().and_then(proven) {
-            Some(table) => {
+        match self.table(&layer.name, options, open) {
+            Some((table, is_claimed)) => {
                 let verify = move || {
                     let verified = self.verify();
                     verified.map_err(|error| forerun_vfs::Error::io(0, 0, error))
                 };
-                layer.verified = Some(BY_CONTENTS);
+                layer.verified = Some(if is_claimed {
+                    BY_NAMED_INDEX
+                } else {
+                    BY_CONTENTS
+                });
                 layer.lazy = Some(LazyLayer {
                     table,
-                    is_claimed: false,
+                    is_claimed,
                     verify_whole: Arc::new(verify),
                 });
             }
@@ -189,6 +206,43 @@ impl DiskLayer {
             }
         }
         Ok(layer)
+    }
+
+    /// Returns the table of contents by which it is read, and whether nothing vouches for it. A table of SOCI that
+    /// cannot be read is not used: the layout may lack it.
+    fn table(
+        &self,
+        name: &str,
+        options: &OpenOptions,
+        open: &dyn Fn(&str) -> Result<PlacedFile>,
+    ) -> Option<(ProvenTable, bool)> {
+        let is_claimed = self.file.contents.is_none();
+        let contents = self.file.contents.or(self.file.claimed)?;
+        let LayerContents::Soci { digest, len } = contents else {
+            return Some((proven(&contents)?, is_claimed));
+        };
+        // An index that was made when all of the layer had its digest goes before one that nothing vouches for.
+        let is_known = || is_known(self.file.digest, &self.place, self.cache.as_deref());
+        let has_index = || {
+            let kept = kept_index(&self.file.digest.to_string(), &options.remote);
+            kept.is_some_and(|kept| kept.is_kept())
+        };
+        if !cfg!(feature = "tar") || is_claimed && is_known() && has_index() {
+            return None;
+        }
+        match bytes_of(&blob_path(&digest), len, open) {
+            Ok(bytes) => {
+                let table = ProvenTable {
+                    digest: digest.0,
+                    place: TablePlace::Beside(bytes.into()),
+                };
+                Some((table, is_claimed))
+            }
+            Err(error) => {
+                tracing::warn!(%error, name, "the table of contents of SOCI is not used");
+                None
+            }
+        }
     }
 
     /// Compares the bytes with what a document says of them, unless the cache knows that they were compared.
@@ -207,6 +261,23 @@ impl DiskLayer {
             Err(found) => Err(invalid(format!("layer {digest} has the digest {found}"))),
         }
     }
+}
+
+/// Reads a blob of this length.
+fn bytes_of(
+    path: &str,
+    len: u64,
+    open: &dyn Fn(&str) -> Result<PlacedFile>,
+) -> std::result::Result<Vec<u8>, String> {
+    let (source, _) = open(path).map_err(|error| error.to_string())?;
+    if source.len() != len {
+        return Err(format!("{path} has {} bytes, not {len}", source.len()));
+    }
+    // A longer one is in no index.
+    let mut bytes = vec![0; forerun_io::saturating_usize(len)];
+    let read = source.read_exact_at(0, &mut bytes);
+    read.map_err(|error| format!("{path}: {error}"))?;
+    Ok(bytes)
 }
 
 /// A file of a layout or archive, and where it is.

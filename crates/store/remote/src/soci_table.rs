@@ -23,7 +23,9 @@ pub fn soci_table(
     options: &RemoteOptions,
 ) -> Option<Arc<RemoteImage>> {
     let contents = layer.layout.contents;
-    let contents = contents.or_else(|| soci::table_of(beside, &layer.layout.identity));
+    let digest = layer.layout.identity.digest();
+    let beside = || digest.and_then(|digest| soci::table_of(beside, digest));
+    let contents = contents.or_else(beside);
     let (Some(LayerContents::Soci { digest, len }), Reference::Oci(name)) = (contents, reference)
     else {
         return None;

@@ -29,6 +29,7 @@ mod link;
 mod manifest;
 pub mod media;
 mod on_disk;
+mod on_disk_soci;
 #[cfg(feature = "network")]
 mod open;
 mod options;
@@ -43,11 +44,11 @@ mod realm;
 mod referrer_list;
 #[cfg(feature = "network")]
 mod referrers;
+mod referring;
 #[cfg(feature = "network")]
 mod retry;
 #[cfg(feature = "network")]
 mod secret;
-#[cfg(feature = "network")]
 pub(crate) mod soci;
 #[cfg(feature = "network")]
 mod token;
@@ -64,7 +65,9 @@ use auth::Auth;
 
 #[cfg(feature = "network")]
 pub use crate::image_name::ImageName;
-pub use on_disk::{LayerFile, OnDiskError, layers_of_docker_archive, layers_of_layout};
+pub use on_disk::{
+    FoundLayers, LayerFile, OnDiskError, blob_path, layers_of_docker_archive, layers_of_layout,
+};
 #[cfg(feature = "network")]
 pub use open::{FoundContainer, FoundInRegistry};
 pub use options::{Mirror, RegistryOptions};

@@ -12,6 +12,7 @@ use super::manifest::{
     self, BadDocument, Descriptor, Document, Entry, MAX_LAYERS, MAX_MANIFEST, shown,
 };
 use super::media::{self, Layer};
+use super::on_disk_soci::{self, Imaged};
 use super::platform::Platform;
 use crate::LayerContents;
 
@@ -32,6 +33,17 @@ pub struct LayerFile {
     pub len: Option<u64>,
     /// The table of contents that its manifest vouches for.
     pub contents: Option<LayerContents>,
+    /// The table of contents that an artifact has which only refers to the image: nothing vouches for it.
+    pub claimed: Option<LayerContents>,
+}
+
+/// The layers of a container image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundLayers {
+    /// The layers, the lowest first.
+    pub layers: Vec<LayerFile>,
+    /// Why tables of contents of SOCI that the manifest names are not used.
+    pub unused_tables: Option<String>,
 }
 
 /// Why the layers of a container image on disk cannot be found.
@@ -63,7 +75,8 @@ fn refused(path: &str, reason: impl Into<String>) -> OnDiskError {
 }
 
 /// Finds the layers of an image in an OCI image layout, the lowest first. `name` is the name that the index has for
-/// it, or the digest of its manifest; without one it must be the only image, or the only one for the platform.
+/// it, or the digest of its manifest; without one it must be the only image, or the only one for the platform. With
+/// `referrers`, tables of contents are taken from manifests that refer to the image.
 ///
 /// # Errors
 /// [`OnDiskError`]: documents that cannot be read, are damaged or lie about their digests; no such image; layers
@@ -71,36 +84,55 @@ fn refused(path: &str, reason: impl Into<String>) -> OnDiskError {
 pub fn layers_of_layout(
     name: Option<&str>,
     platform: Option<&Platform>,
+    referrers: bool,
     read: &mut ReadDocument<'_>,
-) -> Result<Vec<LayerFile>, OnDiskError> {
+) -> Result<FoundLayers, OnDiskError> {
     const INDEX: &str = "index.json";
     let bytes = document(INDEX, read)?;
-    let mut path = INDEX.to_string();
-    let mut found = parsed(&path, &bytes)?;
-    let mut name = name;
-    for _ in 0..MAX_DEPTH {
-        let entries = match found {
-            Document::Manifest(manifest) => return layers(&path, &manifest.layers),
+    let mut found = Followed {
+        path: INDEX.to_string(),
+        document: parsed(INDEX, &bytes)?,
+        bytes,
+    };
+    let (mut name, mut top) = (name, None);
+    for _ in 0..=MAX_DEPTH {
+        let entries = match found.document {
+            Document::Manifest(manifest) => {
+                let mut layers = layers(&found.path, &manifest.layers)?;
+                let image = Imaged {
+                    digest: Digest::of(&found.bytes),
+                    manifest: &found.bytes,
+                    entries: top.as_deref().unwrap_or_default(),
+                };
+                let attached = on_disk_soci::attach(&image, &mut layers, referrers, read);
+                return Ok(FoundLayers {
+                    layers,
+                    unused_tables: attached.err(),
+                });
+            }
             Document::Index(entries) => entries,
         };
-        let named = match name.take() {
-            Some(name) => named(&path, entries, name)?,
-            None => entries,
+        let entry = {
+            let named = match name.take() {
+                Some(name) => named(&found.path, &entries, name)?,
+                None => entries.clone(),
+            };
+            let chosen = choose(&named, platform);
+            chosen
+                .map_err(|reason| refused(&found.path, reason))?
+                .clone()
         };
-        let entry = choose(&named, platform).map_err(|reason| refused(&path, reason))?;
-        (path, found) = follow(&entry.descriptor, read)?;
+        top.get_or_insert(entries);
+        found = follow(&entry.descriptor, read)?;
     }
-    match found {
-        Document::Manifest(manifest) => layers(&path, &manifest.layers),
-        Document::Index(_) => Err(refused(
-            &path,
-            format!("indexes lead to indexes, more than {MAX_DEPTH} times"),
-        )),
-    }
+    Err(refused(
+        &found.path,
+        format!("indexes lead to indexes, more than {MAX_DEPTH} times"),
+    ))
 }
 
 /// Returns the entries of this name.
-fn named(path: &str, entries: Vec<Entry>, name: &str) -> Result<Vec<Entry>, OnDiskError> {
+fn named(path: &str, entries: &[Entry], name: &str) -> Result<Vec<Entry>, OnDiskError> {
     let digest: Option<Digest> = name.parse().ok();
     let is_named = |entry: &Entry| {
         entry.name.as_deref() == Some(name) || digest == Some(entry.descriptor.digest)
@@ -111,7 +143,11 @@ fn named(path: &str, entries: Vec<Entry>, name: &str) -> Result<Vec<Entry>, OnDi
         .take(12)
         .map(shown)
         .collect();
-    let named: Vec<Entry> = entries.into_iter().filter(is_named).collect();
+    let named: Vec<Entry> = entries
+        .iter()
+        .filter(|entry| is_named(entry))
+        .cloned()
+        .collect();
     match named.is_empty() {
         false => Ok(named),
         true => {
@@ -127,23 +163,31 @@ fn named(path: &str, entries: Vec<Entry>, name: &str) -> Result<Vec<Entry>, OnDi
     }
 }
 
+/// A document of a layout.
+struct Followed {
+    path: String,
+    bytes: Vec<u8>,
+    document: Document,
+}
+
 /// Reads the document that a descriptor names, and verifies it.
-fn follow(
-    descriptor: &Descriptor,
-    read: &mut ReadDocument<'_>,
-) -> Result<(String, Document), OnDiskError> {
-    let path = path_of(&descriptor.digest);
+fn follow(descriptor: &Descriptor, read: &mut ReadDocument<'_>) -> Result<Followed, OnDiskError> {
+    let path = blob_path(&descriptor.digest);
     let bytes = document(&path, read)?;
     let digest = Digest::of(&bytes);
     if digest != descriptor.digest {
         return Err(refused(&path, format!("its digest is {digest}")));
     }
-    let document = parsed(&path, &bytes)?;
-    Ok((path, document))
+    Ok(Followed {
+        document: parsed(&path, &bytes)?,
+        path,
+        bytes,
+    })
 }
 
 /// Returns the path of a blob in a layout.
-fn path_of(digest: &Digest) -> String {
+#[must_use]
+pub fn blob_path(digest: &Digest) -> String {
     format!("blobs/sha256/{}", digest.hex())
 }
 
@@ -164,10 +208,11 @@ fn layers(path: &str, layers: &[Descriptor]) -> Result<Vec<LayerFile>, OnDiskErr
         .iter()
         .map(|layer| match media::layer(&layer.media_type) {
             Layer::Tar | Layer::Image => Ok(LayerFile {
-                path: path_of(&layer.digest),
+                path: blob_path(&layer.digest),
                 digest: layer.digest,
                 len: Some(layer.len),
                 contents: layer.contents,
+                claimed: None,
             }),
             Layer::Wrapped => Err(refused(
                 path,
@@ -219,7 +264,7 @@ struct SavedRoot {
 pub fn layers_of_docker_archive(
     name: Option<&str>,
     read: &mut ReadDocument<'_>,
-) -> Result<Vec<LayerFile>, OnDiskError> {
+) -> Result<FoundLayers, OnDiskError> {
     const MANIFEST: &str = "manifest.json";
     let bytes = document(MANIFEST, read)?;
     let json =
@@ -266,9 +311,13 @@ pub fn layers_of_docker_archive(
             digest,
             len: None,
             contents: None,
+            claimed: None,
         })
     });
-    layers.collect()
+    Ok(FoundLayers {
+        layers: layers.collect::<Result<_, OnDiskError>>()?,
+        unused_tables: None,
+    })
 }
 
 #[cfg(test)]
@@ -290,7 +339,7 @@ mod tests {
             let digest = Digest::of(&bytes);
             let descriptor =
                 json!({"mediaType": media_type, "digest": digest.to_string(), "size": bytes.len()});
-            self.0.insert(path_of(&digest), bytes);
+            self.0.insert(blob_path(&digest), bytes);
             descriptor
         }
 
@@ -315,8 +364,11 @@ mod tests {
         }
 
         fn layers(&self, name: Option<&str>) -> Result<Vec<LayerFile>, String> {
-            let found = layers_of_layout(name, None, &mut |path, most| self.read(path, most));
-            found.map_err(|error| error.to_string())
+            let mut read = |path: &str, most| self.read(path, most);
+            let found = layers_of_layout(name, None, false, &mut read);
+            found
+                .map(|found| found.layers)
+                .map_err(|error| error.to_string())
         }
     }
 
@@ -334,7 +386,7 @@ mod tests {
         files.index(std::slice::from_ref(&first));
         let found = files.layers(None).unwrap();
         assert_eq!(found.len(), 2);
-        assert_eq!(found[0].path, path_of(&Digest::of(b"a")));
+        assert_eq!(found[0].path, blob_path(&Digest::of(b"a")));
         assert_eq!((found[1].digest, found[1].len), (Digest::of(b"b"), Some(7)));
         first["annotations"] = json!({"org.opencontainers.image.ref.name": "v1"});
         let digest = first["digest"].as_str().unwrap().to_string();
@@ -377,9 +429,9 @@ mod tests {
         let manifest = files.manifest(&[layer("a")]);
         files.index(std::slice::from_ref(&manifest));
         let digest: Digest = manifest["digest"].as_str().unwrap().parse().unwrap();
-        files.0.get_mut(&path_of(&digest)).unwrap().push(b' ');
+        files.0.get_mut(&blob_path(&digest)).unwrap().push(b' ');
         assert!(files.layers(None).unwrap_err().contains("its digest is"));
-        files.0.remove(&path_of(&digest));
+        files.0.remove(&blob_path(&digest));
         assert!(files.layers(None).unwrap_err().contains(&digest.hex()));
         let wrapped = json!({"mediaType": "application/x.tar+encrypted", "digest": Digest::of(b"").to_string(), "size": 1});
         let many: Vec<Value> = (0..1025).map(|_| layer("a")).collect();
@@ -418,7 +470,9 @@ mod tests {
         }
         let layers = |name: Option<&str>| {
             let found = layers_of_docker_archive(name, &mut |path, most| files.read(path, most));
-            found.map_err(|error| error.to_string())
+            found
+                .map(|found| found.layers)
+                .map_err(|error| error.to_string())
         };
         let found = layers(Some("a:1")).unwrap();
         assert_eq!(found.len(), 2);

@@ -349,7 +349,13 @@ impl Opening<'_> {
             Err(error) => Err(error.to_string()),
         };
         match tables {
-            Ok(tables) => soci::attach(&tables, layers),
+            Ok(tables) => {
+                let without = layers.iter_mut().filter(|layer| layer.contents.is_none());
+                for layer in without {
+                    let digest = layer.identity.digest();
+                    layer.contents = digest.and_then(|digest| soci::table_of(&tables, digest));
+                }
+            }
             Err(reason) => {
                 let place = &self.place;
                 tracing::warn!(

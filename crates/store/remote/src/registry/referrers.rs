@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::endpoint::Endpoint;
-use super::manifest::{self, BadDocument, Descriptor, Document, MAX_MANIFEST};
+use super::manifest::{Descriptor, MAX_MANIFEST};
 use super::read::RawManifest;
 use super::referrer_list::fallback_tag;
+use super::referring::artifact_of;
 use super::soci::{self, SociTable};
 use super::upload::Repository;
 use super::{ImageName, Registry, media};
@@ -157,41 +158,6 @@ fn limit(layer: &Descriptor) -> usize {
     forerun_io::saturating_usize(layer.len.min(MAX_BLOB))
 }
 
-#[derive(Deserialize)]
-struct RawReferrer {
-    subject: Option<RawSubject>,
-}
-
-#[derive(Deserialize)]
-struct RawSubject {
-    digest: String,
-}
-
-/// The defects of an artifact that a list of referrers names.
-#[derive(Debug, thiserror::Error)]
-enum BadReferrer {
-    #[error("the referrer: {0}")]
-    Document(#[from] BadDocument),
-    #[error("the referrer is an index")]
-    Index,
-    #[error("the referrer refers to another manifest")]
-    Subject,
-}
-
-/// Returns the blobs of an artifact that refers to the manifest `subject`.
-fn artifact_of(bytes: &[u8], subject: Digest) -> std::result::Result<Vec<Descriptor>, BadReferrer> {
-    let Document::Manifest(manifest) = manifest::parse(bytes, None)? else {
-        return Err(BadReferrer::Index);
-    };
-    let raw: RawReferrer =
-        serde_json::from_slice(bytes).map_err(|error| BadDocument::json(&error))?;
-    let named = raw.subject.and_then(|named| named.digest.parse().ok());
-    match named == Some(subject) {
-        true => Ok(manifest.layers),
-        false => Err(BadReferrer::Subject),
-    }
-}
-
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PushedArtifact<'a> {
@@ -321,26 +287,5 @@ mod tests {
             let refused = with_referrer(Some(other.as_bytes()), entry("ours", "1"));
             assert_eq!(refused, None, "{other}");
         }
-    }
-
-    #[test]
-    fn an_artifact_must_refer_to_the_manifest() {
-        let subject = Subject {
-            manifest: Bytes::from_static(b"{}"),
-        };
-        let empty = Bytes::from_static(b"{}");
-        let document = |subject: Value| {
-            let document = json!({
-                "schemaVersion": 2, "mediaType": media::OCI_MANIFEST,
-                "config": described(media::EMPTY, &empty), "layers": [], "subject": subject,
-            });
-            serde_json::to_vec(&document).unwrap()
-        };
-        let of = |subject| artifact_of(&document(subject), Digest::of(b"{}"));
-        assert!(of(subject.descriptor()).is_ok());
-        assert!(matches!(of(Value::Null), Err(BadReferrer::Subject)));
-        let other = json!({"digest": Digest::of(b"other").to_string()});
-        assert!(matches!(of(other), Err(BadReferrer::Subject)));
-        assert_eq!(fallback_tag(&Digest([0; 32])).len(), 71);
     }
 }

@@ -8,7 +8,7 @@ use forerun_cache::Digest;
 use serde::Deserialize;
 
 use super::manifest::{self, BadDocument, Document};
-use crate::{Identity, LayerContents, Layout};
+use crate::LayerContents;
 
 /// The artifact type of the first version.
 pub use super::media::SOCI_V1 as V1;
@@ -90,20 +90,10 @@ pub(super) fn tables(bytes: &[u8], artifact_type: &'static str) -> Result<Vec<So
     Ok(tables.collect())
 }
 
-/// Sets the tables of layers that have none of their own.
-pub fn attach(tables: &[SociTable], layers: &mut [Layout]) {
-    for layer in layers.iter_mut().filter(|layer| layer.contents.is_none()) {
-        layer.contents = table_of(tables, &layer.identity);
-    }
-}
-
-/// Returns the table of a layer.
-pub fn table_of(tables: &[SociTable], layer: &Identity) -> Option<LayerContents> {
-    let digest = layer.digest()?;
+/// Returns the table of a layer of this digest.
+pub fn table_of(tables: &[SociTable], layer: Digest) -> Option<LayerContents> {
     let mut tables = tables.iter();
-    tables
-        .find(|(of, _)| *of == digest)
-        .map(|(_, table)| *table)
+    tables.find(|(of, _)| *of == layer).map(|(_, table)| *table)
 }
 
 #[cfg(test)]

@@ -89,7 +89,8 @@ impl Place {
     fn layers(&self, name: &str) -> Vec<Digest> {
         let layout = self.dir.path().join("layout");
         let mut read = |path: &str, _: usize| fs::read(layout.join(path));
-        let layers = layers_of_layout(Some(name), None, &mut read).unwrap();
+        let layers = layers_of_layout(Some(name), None, false, &mut read);
+        let layers = layers.unwrap().layers;
         for layer in &layers {
             let bytes = fs::read(layout.join(&layer.path)).unwrap();
             assert_eq!(Digest::of(&bytes), layer.digest);

@@ -15,7 +15,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
-use forerun_io::{MemoryLimit, Unpoisoned};
+use forerun_io::{MemoryLimit, Unpoisoned, threads};
 
 use super::tree::BuildError;
 
@@ -198,10 +198,7 @@ where
     T: Send + 'scope,
     E: Send + 'scope,
 {
-    let thread = thread::Builder::new().name(name.to_string());
-    thread
-        .spawn_scoped(scope, body)
-        .map_err(ParallelError::Thread)
+    threads::spawn_scoped(scope, name, body).map_err(ParallelError::Thread)
 }
 
 fn join<T, E>(handle: Handle<'_, T, E>) -> Result<T, ParallelError<E>> {

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use crossbeam_channel::{Receiver, Sender, select_biased, unbounded};
-use forerun_io::wait;
+use forerun_io::{threads, wait};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -59,14 +59,14 @@ impl Pool {
     }
 }
 
-fn start(threads: usize) -> Option<Queues> {
+fn start(count: usize) -> Option<Queues> {
     let (finding, to_find) = unbounded::<Job>();
     let (moving, to_move) = unbounded::<Job>();
     let mut started = 0;
-    for n in 0..threads {
+    for n in 0..count {
         let (to_find, to_move) = (to_find.clone(), to_move.clone());
-        let thread = std::thread::Builder::new().name(format!("forerun-ahead-{n}"));
-        match thread.spawn(move || work(&to_find, &to_move)) {
+        let body = move || work(&to_find, &to_move);
+        match threads::spawn(format!("forerun-ahead-{n}"), body) {
             Ok(_detached) => started += 1,
             Err(error) => tracing::warn!("cannot start a read-ahead thread: {error}"),
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forerun_engine::MetadataSource;
 use forerun_io::wait::{self, Stop};
-use forerun_io::{BlobId, Observer};
+use forerun_io::{BlobId, Observer, threads};
 use forerun_layers::Layer;
 #[cfg(any(feature = "layouts", feature = "remote"))]
 use forerun_vfs::Error;
@@ -58,14 +58,18 @@ pub fn open(
     let (mut opened, mut failed) = (BTreeMap::new(), None);
     std::thread::scope(|scope| {
         let (sender, results) = channel();
-        for _ in 0..at_once {
+        for place in 0..at_once {
             let (sender, work) = (sender.clone(), &work);
-            scope.spawn(move || {
+            let started = threads::spawn_scoped(scope, "forerun-open", move || {
                 while let Some(result) = work() {
                     // The receiver takes all of them.
                     let _taken = sender.send(result);
                 }
             });
+            // Fewer threads do the same work.
+            if let (0, Err(error)) = (place, started) {
+                failed = Some(Error::io(0, 0, error));
+            }
         }
         drop(sender);
         loop {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use forerun_engine::MetadataSource;
 use forerun_io::wait::{self, Stop};
-use forerun_io::{BlobId, Observer, ReadAt, Unpoisoned as _};
+use forerun_io::{BlobId, Observer, ReadAt, Unpoisoned as _, threads};
 use forerun_layers::{GrowingLayers, Layer};
 use forerun_remote::{RemoteError, RemoteImage};
 use forerun_tar::GrowingTar;
@@ -230,8 +230,7 @@ impl Order {
             return;
         };
         let (order, tar) = (Arc::clone(self), Arc::clone(&growth.tar));
-        let thread = std::thread::Builder::new().name("forerun-layer".to_string());
-        match thread.spawn(move || order.run(growth)) {
+        match threads::spawn("forerun-layer", move || order.run(growth)) {
             Ok(thread) => self.threads.lock().unpoisoned().push(thread),
             Err(error) => {
                 self.running.fetch_sub(1, Ordering::AcqRel);

@@ -5,7 +5,7 @@
 //! [`BlockCache`], the rule that cuts a source into blocks ([`BlockGeometry`]) and the [`Limits`]
 //! that bound what hostile images may ask for. A store that can be changed is a [`BlockDevice`];
 //! [`WriteBack`] keeps changed metadata until it is committed. [`wait`] says how long a thread may
-//! wait for any of them.
+//! wait for any of them, and [`threads`] starts threads.
 //!
 //! It knows no image format, no front end and no decompression.
 
@@ -33,6 +33,7 @@ mod ranges;
 mod read_at;
 mod sequential;
 mod stats;
+pub mod threads;
 mod trace;
 mod trace_file;
 mod trace_summary;

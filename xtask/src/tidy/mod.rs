@@ -24,6 +24,7 @@ mod promises;
 mod rooms;
 mod sources;
 mod text;
+mod threads;
 mod types;
 
 use std::fmt;
@@ -73,6 +74,7 @@ fn check(root: &Path) -> Result<Vec<Violation>> {
     violations.extend(errno::check(&files));
     violations.extend(formats::check(&packages, &files));
     violations.extend(casts::check(&packages, &files));
+    violations.extend(threads::check(&packages, &files));
     violations.extend(invariants::check(&files));
     violations.extend(dependencies::check(&packages, &files));
     violations.extend(text::check(&files));

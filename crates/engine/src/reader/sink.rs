@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
-use forerun_io::saturating_usize;
+use forerun_io::{saturating_usize, threads};
 use forerun_vfs::NodeId;
 
 use super::Reader;
@@ -63,8 +63,7 @@ impl Pusher {
             wake,
             before_answer: Mutex::new(()),
         };
-        let thread = std::thread::Builder::new().name("forerun-push".to_string());
-        let started = thread.spawn(move || shared.work(&woken));
+        let started = threads::spawn("forerun-push", move || shared.work(&woken));
         started.ok().map(|_| pusher)
     }
 

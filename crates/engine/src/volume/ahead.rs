@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
-use forerun_io::CountedDevice;
+use forerun_io::{CountedDevice, threads};
 use forerun_vfs::{BlobId, DirCursor, FileSystemMut, NodeId};
 
 use crate::ahead::{TreeAhead, Walk};
@@ -79,8 +79,7 @@ impl Thread {
     fn start(walker: &Arc<Walker>) -> Option<Self> {
         let (walks, waiting) = sync_channel(WALKS_WAITING);
         let walker = Arc::clone(walker);
-        let thread = std::thread::Builder::new().name("forerun-hint".to_string());
-        match thread.spawn(move || walker.work(&waiting)) {
+        match threads::spawn("forerun-hint", move || walker.work(&waiting)) {
             Ok(handle) => Some(Self { walks, handle }),
             Err(error) => {
                 tracing::warn!("cannot start the readahead of the volume: {error}");

@@ -14,7 +14,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use forerun_io::Unpoisoned;
+use forerun_io::{Unpoisoned, threads};
 use nix_numbers::sched::{CloneFlags, unshare};
 use nix_numbers::sys::signal::SigSet;
 use nix_numbers::unistd::close;
@@ -44,8 +44,7 @@ impl Apart {
         // Dropped last, and so closed, by this thread: the other one has its number in another table.
         let there = Arc::new(there);
         let inherited = Arc::clone(&there);
-        let thread = std::thread::Builder::new().name("forerun-names".to_string());
-        thread.stack_size(128 << 10).spawn(move || {
+        threads::spawn_with_stack("forerun-names", 128 << 10, move || {
             let connection = go_apart(&inherited);
             drop(inherited);
             let Ok(connection) = connection else {

@@ -14,11 +14,11 @@
 //! Pinning is only an optimization: where the CPU of the requesting thread is not known (another PID
 //! namespace, a hidden /proc), or this process may not use it, threads stay free.
 
-use std::cell::Cell;
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use forerun_io::threads;
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::tuning::{LARGE_REQUESTS, MIGRATIONS, PAUSE, REQUESTS_IN_A_ROW};
 
@@ -41,11 +41,6 @@ pub struct CpuFollower {
     large_requests: AtomicU32,
     /// The number of a CPU and one, or [`ANYWHERE`].
     place: AtomicU32,
-}
-
-thread_local! {
-    /// The CPU to which this thread is pinned.
-    static PLACE: Cell<u32> = const { Cell::new(ANYWHERE) };
 }
 
 impl CpuFollower {
@@ -135,31 +130,25 @@ impl CpuFollower {
         may.then_some(cpu.checked_add(1)?)
     }
 
-    /// Pins this thread to the CPU where it is to wait for requests.
-    pub fn pin_thread(&self) {
+    /// Pins this thread to the CPU of the reader, or unpins it where no thread is followed. Costs nothing
+    /// where it is there already.
+    pub fn place_thread(&self) {
         let place = self.place.load(Ordering::Relaxed);
         let cpu = place.checked_sub(1);
-        if let Some(cpu) = cpu.and_then(|cpu| usize::try_from(cpu).ok()) {
-            let mut only = CpuSet::new();
-            only.set(cpu);
-            PLACE.set(place);
-            set_affinity(&only);
-        }
-    }
-
-    /// Lets this thread run anywhere again: threads that it starts inherit where they may run.
-    pub fn unpin_thread(&self) {
-        if PLACE.replace(ANYWHERE) != ANYWHERE
-            && let Some(allowed) = &self.allowed
-        {
-            set_affinity(allowed);
+        let placed = match cpu.and_then(|cpu| usize::try_from(cpu).ok()) {
+            Some(cpu) => threads::pin(cpu),
+            None => threads::unpin(),
+        };
+        if let Err(error) = placed {
+            tracing::debug!("a thread stays where it is: {error}");
         }
     }
 }
 
-fn set_affinity(cpus: &CpuSet) {
-    if let Err(error) = sched_setaffinity(None, cpus) {
-        tracing::debug!("a thread stays where it is: {error}");
+/// Lets this thread run anywhere again.
+pub fn unpin_thread() {
+    if let Err(error) = threads::unpin() {
+        tracing::debug!("a thread stays on one CPU: {error}");
     }
 }
 
@@ -201,10 +190,10 @@ mod tests {
 
     fn ask(follow: &CpuFollower, pid: u32, times: u32) {
         for _ in 0..times {
-            follow.unpin_thread();
+            unpin_thread();
             assert!(here().len() > 1 || follow.allowed.is_none());
             follow.small_request(pid);
-            follow.pin_thread();
+            follow.place_thread();
         }
     }
 
@@ -232,7 +221,7 @@ mod tests {
             let (follow, all, own) = (CpuFollower::new(true), here(), std::process::id());
             ask(&follow, own, REQUESTS_IN_A_ROW + 1);
             follow.stop();
-            follow.unpin_thread();
+            follow.place_thread();
             assert_eq!(here(), all);
             ask(&follow, own, REQUESTS_IN_A_ROW - 1);
             assert_eq!(here(), all);

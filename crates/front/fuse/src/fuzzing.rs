@@ -9,9 +9,10 @@ use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use forerun::{Reader, Volume};
+use forerun_io::threads;
 use fuser::{Config, Filesystem, InitFlags, Session, SessionACL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -206,7 +207,7 @@ fn serve<F: Filesystem + 'static>(adapter: F, ready: impl FnOnce(BorrowedFd<'_>)
     thread::scope(move |scope| {
         // Dropped when this panics, so that the session ends.
         let mut kernel = kernel;
-        let serving = scope.spawn(|| session.run());
+        let serving = threads::spawn_scoped(scope, "forerun-fuse", || session.run());
         let mut rest = bytes;
         for _ in 0..MOST {
             let Some(next) = kernel.send(rest) else { break };
@@ -214,8 +215,8 @@ fn serve<F: Filesystem + 'static>(adapter: F, ready: impl FnOnce(BorrowedFd<'_>)
         }
         // A connection that ends without DESTROY is an error to the session.
         kernel.ask(opcode::DESTROY, 0, &[]);
-        let ended = serving.join();
-        assert!(ended.is_ok_and(|ended| ended.is_ok()), "the session failed");
+        let ended = serving.map(ScopedJoinHandle::join);
+        assert!(matches!(ended, Ok(Ok(Ok(())))), "the session failed");
     });
 }
 

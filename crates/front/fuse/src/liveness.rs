@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use forerun_io::threads;
 use rustix::io::Errno;
 
 use crate::MountEntry;
@@ -26,8 +27,7 @@ pub fn is_fuse(entry: &MountEntry) -> bool {
 pub fn is_dead(opened: io::Result<OwnedFd>) -> bool {
     let Ok(opened) = opened else { return false };
     let (answer, answered) = sync_channel(1);
-    let thread = std::thread::Builder::new().name("forerun-fuse-alive".to_string());
-    let asking = thread.spawn(move || {
+    let asking = threads::spawn("forerun-fuse-alive", move || {
         let asked = rustix::fs::fstatvfs(opened);
         let _too_late = answer.send(matches!(asked, Err(error) if is_disconnected(error)));
     });

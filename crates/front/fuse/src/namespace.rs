@@ -16,6 +16,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use forerun::{MountEntry, mounts};
+use forerun_io::threads;
 use nix_numbers::sched::{CloneFlags, setns, unshare};
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 
@@ -98,8 +99,7 @@ impl MountNamespace {
             Ok(job())
         };
         std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("forerun-namespace".to_string());
-            let ran = thread.spawn_scoped(scope, join)?.join();
+            let ran = threads::spawn_scoped(scope, "forerun-namespace", join)?.join();
             ran.unwrap_or_else(|_| Err(io::Error::other("a thread has failed")))
         })
     }

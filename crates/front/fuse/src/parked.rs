@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use forerun::wait::{self, Stop};
-use forerun_io::Unpoisoned;
+use forerun_io::{Unpoisoned, threads};
 use fuser::Errno;
 
 use crate::given_up::has_given_up;
@@ -144,8 +144,7 @@ impl Watch {
             return;
         }
         let watch = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("forerun-fuse-watch".to_string());
-        match thread.spawn(move || watch.run()) {
+        match threads::spawn("forerun-fuse-watch", move || watch.run()) {
             Ok(_detached) => state.is_watched = true,
             Err(error) => tracing::debug!("readers that are killed wait for the source: {error}"),
         }

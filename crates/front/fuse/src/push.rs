@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun_io::Unpoisoned;
+use forerun_io::{Unpoisoned, threads};
 use fuser::{INodeNo, Notifier};
 
 use crate::core::Core;
@@ -65,8 +65,8 @@ impl Pusher {
             shared: Arc::clone(&shared),
             pieces,
         };
-        let thread = std::thread::Builder::new().name("forerun-fuse-push".to_string());
-        let started = thread.spawn(move || shared.work(&waiting, &notifier));
+        let body = move || shared.work(&waiting, &notifier);
+        let started = threads::spawn("forerun-fuse-push", body);
         started.ok().map(|_| pusher)
     }
 

@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex};
 
 use forerun_io::Unpoisoned;
 
-use crate::cpu_follower::CpuFollower;
+use crate::cpu_follower::{CpuFollower, unpin_thread};
 use crate::tuning::{MAX_LITTLE, QUIET_WAITS, SLOW_ANSWER};
 
 /// The size of a request, and its sender.
@@ -70,7 +70,8 @@ impl RequestThreads {
         self.follower.is_following()
     }
 
-    /// Runs `answer` to a request, by the thread that took it.
+    /// Runs `answer` to a request, by the thread that took it. A small one is answered where the thread
+    /// waits: on the reader's CPU, if the reader is followed.
     pub fn take(&self, size: RequestSize, answer: impl FnOnce()) {
         self.busy.fetch_add(1, Ordering::AcqRel);
         self.begun.fetch_add(1, Ordering::Relaxed);
@@ -82,12 +83,15 @@ impl RequestThreads {
         if followed && !self.follower.is_following() {
             self.call_back();
         }
-        self.follower.unpin_thread();
+        // Moving data overlaps with its reader, so it is done on any CPU.
+        if size == RequestSize::Large || !self.follower.is_following() {
+            unpin_thread();
+        }
         answer();
         if self.follower.is_following() {
             self.step_aside();
         }
-        self.follower.pin_thread();
+        self.follower.place_thread();
         self.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -135,7 +139,10 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
+    use rustix::thread::sched_getaffinity;
+
     use super::*;
+    use crate::tuning::REQUESTS_IN_A_ROW;
 
     type Request = (RequestSize, Duration);
 
@@ -225,6 +232,28 @@ mod tests {
         assert_eq!(who.len(), 4, "all four at the same time");
         assert!(!mount.request_threads.follower.is_following());
         mount.end();
+    }
+
+    #[test]
+    fn small_answers_are_given_on_the_readers_cpu_and_large_ones_on_any() {
+        let all = thread::available_parallelism().unwrap().get();
+        let threads = RequestThreads::new(1, true);
+        let own = RequestSize::Small(std::process::id());
+        let cpus_of = |size, times: u32| {
+            let mut cpus = 0;
+            for _ in 0..times {
+                let here = || sched_getaffinity(None).unwrap().count();
+                threads.take(size, || cpus = here());
+            }
+            usize::try_from(cpus).unwrap()
+        };
+        assert_eq!(cpus_of(own, REQUESTS_IN_A_ROW + 1), all);
+        assert_eq!(cpus_of(own, 1), 1);
+        assert_eq!(cpus_of(RequestSize::Large, 1), all);
+        assert_eq!(cpus_of(own, 1), 1, "back after a larger file");
+        let another = RequestSize::Small(std::process::id() + 1);
+        assert_eq!(cpus_of(another, 1), all, "no longer followed");
+        assert_eq!(cpus_of(own, 1), all);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use forerun_io::threads;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::workers::Workers;
@@ -54,8 +55,7 @@ impl Serving {
     /// Starts the thread, which does `work`.
     pub fn start(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<Self> {
         let (ended, end) = UnixStream::pair()?;
-        let thread = std::thread::Builder::new().name("forerun-fuse".to_string());
-        let thread = thread.spawn(move || {
+        let thread = threads::spawn("forerun-fuse", move || {
             let _hangs_up_at_the_end = end;
             work()
         })?;

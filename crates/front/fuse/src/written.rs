@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use forerun::is_mounted_for_writing;
 use forerun::locks::writer_is_at_work;
+use forerun_io::threads;
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::MountEntry;
@@ -60,8 +61,7 @@ fn open_in_time(source: &Path, user: Option<u32>) -> Option<File> {
     }
     let source: PathBuf = source.to_path_buf();
     let (answer, answered) = sync_channel(1);
-    let thread = std::thread::Builder::new().name("forerun-fuse-source".to_string());
-    let opening = thread.spawn(move || {
+    let opening = threads::spawn("forerun-fuse-source", move || {
         let _too_late = answer.send(open(&source, user));
     });
     opening.ok()?;

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::saturating_usize;
+use crate::{saturating_usize, threads};
 
 /// Memory besides caches, buffers and encoders: the program itself, the tables of a tree of 78,000
 /// files, and freed memory that the allocator keeps. Measured in mounts: 20 to 35 MB.
@@ -128,8 +128,7 @@ impl MemoryLimit {
     /// fit into an eighth of the limit; at least one.
     #[must_use]
     pub fn threads(&self, each: u64) -> usize {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        self.fitting(cpus, each)
+        self.fitting(threads::parallelism(), each)
     }
 
     /// Returns whether `bytes` that the user asked for, with the other memory that the process

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use forerun_io::MemoryLimit;
+use forerun_io::{MemoryLimit, threads};
 
 /// Most threads, however many cores there are.
 const THREADS: usize = 16;
@@ -24,10 +24,11 @@ pub(crate) fn for_each(
             }
         }
     };
-    let threads = MemoryLimit::of_process().threads(each).min(THREADS);
+    let most = MemoryLimit::of_process().threads(each).min(THREADS);
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(take)).collect();
-        threads.into_iter().try_for_each(|thread| {
+        let start = |_| threads::spawn_scoped(scope, "cache-hash", take);
+        let started = (0..most).map(start).collect::<io::Result<Vec<_>>>()?;
+        started.into_iter().try_for_each(|thread| {
             let broken = |_| Err(io::Error::other("a hashing thread panicked"));
             thread.join().unwrap_or_else(broken)
         })

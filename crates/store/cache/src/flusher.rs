@@ -5,10 +5,9 @@
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread;
 use std::time::Duration;
 
-use forerun_io::Unpoisoned;
+use forerun_io::{Unpoisoned, threads};
 
 use crate::options::CacheOptions;
 
@@ -57,9 +56,8 @@ impl Flusher {
         told.dirty = was.saturating_add(bytes);
         if !told.running {
             let ours = Arc::clone(shared);
-            let thread = thread::Builder::new().name("cache-flush".into());
             // Without a thread, chunks become durable when the blob is dropped.
-            told.running = thread.spawn(move || run(&ours)).is_ok();
+            told.running = threads::spawn("cache-flush", move || run(&ours)).is_ok();
         }
         if was == 0 || told.dirty >= shared.bytes {
             shared.changed.notify_all();

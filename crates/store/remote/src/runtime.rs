@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::sync::OnceLock;
 
+use forerun_io::threads;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{RemoteError, Result};
@@ -32,6 +33,7 @@ impl Made {
             .worker_threads(WORKERS)
             .max_blocking_threads(BLOCKING)
             .thread_name("forerun-remote")
+            .on_thread_start(threads::on_start())
             .enable_io()
             .enable_time()
             .build();

@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use forerun_io::Unpoisoned;
+use forerun_io::{Unpoisoned, threads};
 use fuser::{Errno, FileHandle, INodeNo, Notifier};
 
 use crate::apart::Apart;
@@ -61,8 +61,7 @@ impl Outdated {
         }
         let names = self.names;
         let started = Apart::start(connection.as_fd()).and_then(|kernel| {
-            let thread = std::thread::Builder::new().name("forerun-outdated".to_string());
-            thread.spawn(move || {
+            threads::spawn("forerun-outdated", move || {
                 for (directory, name) in names {
                     kernel.drop_name(directory, &name);
                 }

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forerun::Volume;
-use forerun_io::Unpoisoned;
+use forerun_io::{Unpoisoned, threads};
 
 use super::journal::Journal;
 
@@ -68,8 +68,8 @@ impl Flusher {
         if thread.is_none() {
             let (volume, shared) = (Arc::clone(&self.volume), Arc::clone(&self.shared));
             let journal = Arc::clone(&self.journal);
-            let builder = std::thread::Builder::new().name("forerun-flush".to_string());
-            match builder.spawn(move || flush_until_ended(&volume, &journal, &shared)) {
+            let body = move || flush_until_ended(&volume, &journal, &shared);
+            match threads::spawn("forerun-flush", body) {
                 Ok(started) => *thread = Some(started),
                 Err(error) => tracing::warn!("changes wait for fsync and unmount: {error}"),
             }

@@ -7,6 +7,7 @@
 use std::sync::Weak;
 use std::sync::mpsc::{Sender, channel};
 
+use forerun_io::threads;
 use forerun_vfs::NodeId;
 
 use super::core::CoreMut;
@@ -22,8 +23,7 @@ impl Stale {
     /// Starts the thread. Returns nothing if the thread cannot be started.
     pub fn start(kernel: Apart, core: Weak<CoreMut>) -> Option<Self> {
         let (names, gone) = channel::<Gone>();
-        let thread = std::thread::Builder::new().name("forerun-stale".to_string());
-        let started = thread.spawn(move || {
+        let started = threads::spawn("forerun-stale", move || {
             for gone in gone {
                 let number = core.upgrade().map(|core| core.number(gone.name.dir));
                 if let Some(Ok(dir)) = number {

@@ -22,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use forerun::{MemoryLimit, wait};
-use forerun_io::Unpoisoned;
+use forerun_io::{Unpoisoned, threads};
 use fuser::Errno;
 
 use crate::guarded::{guarded, tell_of_panic};
@@ -244,8 +244,7 @@ impl Workers {
                 Lane::Metadata => "forerun-fuse-meta",
                 Lane::Data => "forerun-fuse-data",
             };
-            let thread = std::thread::Builder::new().name(name.to_string());
-            match thread.spawn(move || shared.queue(lane).work()) {
+            match threads::spawn(name, move || shared.queue(lane).work()) {
                 Ok(_) => state.threads += 1,
                 // If no thread can be started, the existing ones must do; if there are none, this one.
                 Err(_) if state.threads > 0 => {}

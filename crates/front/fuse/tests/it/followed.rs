@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 
 use forerun_fuse::Operation;
+use forerun_testkit::eventually;
 
 use crate::volume::{Test, pattern};
 
@@ -39,4 +40,47 @@ fn a_reader_of_small_files_is_followed_to_its_cpu() {
             "{followed} requests followed, {reads} reads"
         );
     }
+}
+
+/// Returns the names of this process's threads that may not run on all CPUs, but for those that take requests.
+fn pinned_threads() -> Vec<String> {
+    let line = |status: &str, key: &str| {
+        let mut lines = status.lines();
+        let value = lines.find_map(|line| line.strip_prefix(key));
+        value.unwrap_or_default().trim().to_string()
+    };
+    let all = line(
+        &fs::read_to_string("/proc/self/status").unwrap(),
+        "Cpus_allowed:",
+    );
+    let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+    // A thread may have ended meanwhile.
+    let statuses = tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok());
+    let pinned = statuses.filter(|status| line(status, "Cpus_allowed:") != all);
+    let names = pinned.map(|status| line(&status, "Name:"));
+    names.filter(|name| !name.starts_with("fuser-")).collect()
+}
+
+/// Checks threads that are started while the answering thread is on the reader's CPU: it is not unpinned before.
+#[test]
+fn threads_that_answers_start_may_run_anywhere() {
+    const FILES: usize = 300;
+    let Some(test) = Test::new("rw_free") else {
+        return;
+    };
+    let followed = || test.mount.requests().get(Operation::Followed);
+    // Each name that does not exist is one request; nothing is changed yet.
+    for n in 0..FILES {
+        assert!(!test.path(&format!("none{n}")).exists());
+    }
+    let before = followed();
+    assert!(before > 0 || std::thread::available_parallelism().unwrap().get() == 1);
+    fs::write(
+        test.path("first"),
+        "the first change starts the thread that commits",
+    )
+    .unwrap();
+    eventually("no thread is pinned but those that take requests", || {
+        pinned_threads().is_empty()
+    });
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forerun_io::{MemoryLimit, ReadAt, Unpoisoned, saturating_usize, u64_from};
+use forerun_io::{MemoryLimit, ReadAt, Unpoisoned, saturating_usize, threads, u64_from};
 
 use super::descriptor::file_digest;
 use super::padded_digest;
@@ -93,10 +93,11 @@ impl ChunkTable {
                 }
             }
         };
-        let threads = MemoryLimit::of_process().threads(STEP).min(16);
+        let most = MemoryLimit::of_process().threads(STEP).min(16);
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().try_for_each(|thread| {
+            let start = |_| threads::spawn_scoped(scope, "table-hash", work);
+            let started = (0..most).map(start).collect::<io::Result<Vec<_>>>()?;
+            started.into_iter().try_for_each(|thread| {
                 let broken = |_| Err(io::Error::other("a hashing thread panicked"));
                 thread.join().unwrap_or_else(broken)
             })

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use forerun_io::Unpoisoned;
+use forerun_io::{Unpoisoned, threads};
 use reqwest::header::HeaderValue;
 
 use super::challenge::{self, Challenge};
@@ -166,11 +166,14 @@ impl Auth {
         let (registry, repository) = (endpoint.credentials_of.clone(), endpoint.repository.clone());
         let (sender, found) = tokio::sync::oneshot::channel();
         // A thread of its own: the runtime's blocking threads may all be waiting for this answer.
-        std::thread::spawn(move || {
+        let started = threads::spawn("credentials", move || {
             let files = files.unwrap_or_else(docker_config::usual_files);
             // The receiver is gone if the request was given up.
             let _ = sender.send(docker_config::find(&files, &registry, &repository));
         });
+        if let Err(error) = started {
+            tracing::warn!("no credentials are looked up: {error}");
+        }
         found.await.unwrap_or(None)
     }
 }

@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use forerun_io::threads;
 use serde::Deserialize;
 
 use super::docker_config::Credentials;
@@ -72,12 +73,17 @@ fn run(program: &str, input: &str, patience: Duration) -> std::io::Result<Vec<u8
     }
     let (sender, receiver) = mpsc::channel();
     if let Some(stdout) = child.stdout.take() {
-        std::thread::spawn(move || {
+        let started = threads::spawn("helper-answer", move || {
             let mut answer = Vec::new();
             let read = stdout.take(MAX_ANSWER).read_to_end(&mut answer);
             // The receiver is gone once time is up.
             let _ = sender.send(read.map(|_| answer));
         });
+        if let Err(error) = started {
+            child.kill()?;
+            child.wait()?;
+            return Err(error);
+        }
     }
     let answer = receiver.recv_timeout(patience);
     let status = match answer {

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use forerun_io::{saturating_usize, threads};
-use forerun_vfs::NodeId;
+use forerun_vfs::{NodeId, Result};
 
 use super::Reader;
 use crate::ahead::TreeAhead;
@@ -108,9 +108,40 @@ impl Pusher {
         self.shared.is_off.store(true, Ordering::Relaxed);
     }
 
+    /// Pushes the contents of `file`, which a program is about to read, before another request of that
+    /// program is answered. That request locks no pages, but the sink may wait for a read of another
+    /// program. So here too only one thread at a time pushes.
+    pub fn push_whole(&self, file: NodeId, data: &[u8]) {
+        if !self.shared.is_off.load(Ordering::Relaxed)
+            && let Ok(_alone) = self.before_answer.try_lock()
+            && self.shared.sink.store(file, data).is_break()
+        {
+            self.shared.is_off.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Records that more files were planned.
     pub fn wake(&self) {
         let _is_awake_already = self.wake.try_send(());
+    }
+}
+
+impl Reader {
+    /// Reads a file that a program is about to read, as [`read`](Self::read) does, and pushes it to the
+    /// [`Sink`], if there is one. Leaves out files of more than `most` bytes, and empty ones.
+    ///
+    /// # Errors
+    /// The errors of [`read`](Self::read).
+    pub fn push(&self, node: NodeId, most: u32) -> Result<()> {
+        let Some(pusher) = &self.sink else {
+            return Ok(());
+        };
+        let size = self.file_size(node)?;
+        if size > 0 && size <= u64::from(most) {
+            let data = self.read(node, 0, saturating_usize(size))?;
+            pusher.push_whole(node, &data);
+        }
+        Ok(())
     }
 }
 

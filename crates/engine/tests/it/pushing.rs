@@ -139,6 +139,25 @@ fn readers_without_a_sink_push_nothing() {
     }
 }
 
+#[test]
+fn a_file_that_is_about_to_be_read_is_pushed_whole_or_not_at_all() {
+    let (opened, files) = listed();
+    let (sink, len) = (Kept::new(2), u32::try_from(LEN).unwrap());
+    opened.reader.push(files[9], len).unwrap();
+    let reader = opened.reader.with_sink(Arc::<Kept>::clone(&sink));
+    reader.push(files[8], len - 1).unwrap();
+    assert_eq!(sink.len(), 0, "too long, or without a sink");
+    reader.push(files[8], len).unwrap();
+    let pushed = sink.files.lock().unwrap().get(&files[8]).cloned();
+    assert_eq!(pushed.unwrap(), pattern(LEN, 8));
+    assert!(reader.push(MemFsBuilder::ROOT, len).is_err());
+    // The sink breaks with the second one.
+    for file in [7, 6, 5] {
+        reader.push(files[file], len).unwrap();
+    }
+    assert_eq!(sink.len(), 2);
+}
+
 thread_local! {
     /// The file that this thread answers for.
     static ANSWERED: Cell<Option<NodeId>> = const { Cell::new(None) };

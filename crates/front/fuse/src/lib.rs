@@ -11,6 +11,7 @@
 //! RELEASE, FLUSH, and requests for attributes that no node has. [`mount_volume`] is for volumes that
 //! do change, through an adapter of their own.
 
+mod about_to_read;
 mod adapter;
 mod adapter_mut;
 mod apart;

@@ -17,6 +17,13 @@ pub const STORE_WINDOW: u64 = 4 << 20;
 pub const WAITING_PIECES: usize = 16;
 /// Pages between pieces that are kept, the oldest forgotten first.
 pub const KEPT_GAPS: usize = 128;
+/// Files in a row that a program read after it had asked whether they are terminals, before further ones
+/// are stored with the answer.
+pub const ASKED_AND_READ: u32 = 4;
+/// Files stored so before one is left out: a READ for it shows that the kernel does not have them.
+pub const ASKED_PROBE: u32 = 31;
+/// Threads whose last such file is remembered.
+pub const ASKED_FILES: usize = 16;
 /// Time that an answer may take before all threads are back: the longest delay that one slow answer
 /// adds to other requests.
 pub const SLOW_ANSWER: Duration = Duration::from_millis(4);

@@ -20,9 +20,10 @@ use forerun_io::Unpoisoned;
 use fuser::{
     Errno, FileHandle, Filesystem, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
     OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
 };
 
+use crate::about_to_read::AboutToRead;
 use crate::attr;
 use crate::connection::Negotiated;
 use crate::core::{Core, Seek, Xattr};
@@ -31,6 +32,7 @@ use crate::errno::errno;
 use crate::open;
 use crate::push::Pusher;
 use crate::request_threads::{RequestSize, RequestThreads};
+use crate::tuning::MAX_LITTLE;
 use crate::workers::{About, Lane, Workers};
 use refused::refuse_for_images;
 
@@ -50,6 +52,7 @@ pub struct Adapter {
     workers: Workers,
     pusher: Arc<OnceLock<Pusher>>,
     threads: RequestThreads,
+    about_to_read: AboutToRead,
     kernel_readahead: bool,
 }
 
@@ -66,6 +69,7 @@ impl Adapter {
             workers: Workers::new(threads.count()),
             pusher,
             threads,
+            about_to_read: AboutToRead::default(),
             kernel_readahead,
         }
     }
@@ -282,6 +286,9 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        if offset == 0 {
+            self.about_to_read.on_read(req.pid(), ino.0);
+        }
         let pusher = Arc::clone(&self.pusher);
         let asks = RequestSize::of_read(size, req.pid());
         let of_gaps = Arc::clone(&pusher);
@@ -436,6 +443,34 @@ impl Filesystem for Adapter {
             Ok(Seek::Unknown) => reply.error(Errno::EINVAL),
             Err(error) => reply.error(error),
         });
+    }
+
+    fn ioctl(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _flags: fuser::IoctlFlags,
+        command: u32,
+        _in_data: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        self.core.counts.add(Operation::Other);
+        let is_stored = self.about_to_read.on_ioctl(command, req.pid(), ino.0);
+        // A file of a slow image is stored by nothing but its pusher.
+        if !is_stored || self.core.reader.is_slow() {
+            return reply.error(Errno::ENOTTY);
+        }
+        let core = Arc::clone(&self.core);
+        let answer = move || {
+            // The READ reports what keeps the file from being stored.
+            let _is_read_later = core.reader.push(core.node(ino.0), MAX_LITTLE);
+            reply.error(Errno::ENOTTY);
+        };
+        let asks = RequestSize::Small(req.pid());
+        self.threads
+            .take(asks, || self.workers.run_once(Lane::Data, answer));
     }
 
     refuse_for_images!();

@@ -26,9 +26,6 @@ macro_rules! refuse_for_images {
             poll(INodeNo, FileHandle, fuser::PollNotifier, fuser::PollEvents, fuser::PollFlags)
                 -> fuser::ReplyPoll;
         );
-        $crate::refuse::refuse!(Other ENOTTY:
-            ioctl(INodeNo, FileHandle, fuser::IoctlFlags, u32, &[u8], u32) -> fuser::ReplyIoctl;
-        );
         $crate::refuse::refuse!(Write EROFS:
             setattr(INodeNo, Option<u32>, Option<u32>, Option<u32>, Option<u64>,
                 Option<fuser::TimeOrNow>, Option<fuser::TimeOrNow>, Option<std::time::SystemTime>,

@@ -1,5 +1,8 @@
 //! Images of genromfs read back through a mount, identical to what they were made of.
 
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+
 use forerun::Counter;
 use forerun_fuse::{Image, MountOptions, Operation, mount};
 use forerun_testkit::tree::Keeps;
@@ -116,4 +119,54 @@ fn small_files_are_there_before_they_are_opened() {
     let (reads, stores) = (counts.get(Operation::Read), counts.get(Operation::Store));
     assert!(stores > files / 2, "{stores} of {files} files handed over");
     assert!(reads < files / 2, "{reads} requests for {files} files");
+}
+
+/// Checks that a program which asks of each file whether it is a terminal, as Python's `open` does, finds the file
+/// in the page cache. The files are in no order that the engine could know.
+#[test]
+fn a_file_is_there_once_it_was_asked_whether_it_is_a_terminal() {
+    const FILES: usize = 400;
+    let place = Place::new("asked");
+    let (tree, image) = (place.dir().join("tree"), place.dir().join("image"));
+    std::fs::create_dir(&tree).unwrap();
+    for file in 0..FILES {
+        std::fs::write(tree.join(format!("{file:03}")), vec![9; 3000 + file]).unwrap();
+    }
+    if !can_mount() || !romfs(&tree, &image, &[]) {
+        return;
+    }
+    let options = MountOptions::default();
+    let image = Image::open_with(&image, &options.open_options()).unwrap();
+    let mounted = mount(&image, &place.mnt(), &options).unwrap();
+    let counts = || {
+        let counts = mounted.requests();
+        let of = |kind| usize::try_from(counts.get(kind)).unwrap();
+        (
+            of(Operation::Read),
+            of(Operation::Store),
+            of(Operation::Other),
+        )
+    };
+    let read_all = || {
+        for number in (0..FILES).map(|n| n * 7 % FILES) {
+            let mut file = File::open(place.mnt().join(format!("{number:03}"))).unwrap();
+            assert!(!file.is_terminal());
+            let mut content = Vec::new();
+            file.read_to_end(&mut content).unwrap();
+            assert_eq!(content, vec![9; 3000 + number], "{number}");
+        }
+    };
+    read_all();
+    let (reads, stores, asked) = counts();
+    assert!(asked >= FILES, "{asked} questions");
+    assert!(reads < FILES / 8, "{reads} READs of {FILES} files");
+    assert!(stores > FILES / 2, "{stores} of {FILES} files stored");
+    // Now the kernel has them, which shows by the first file that is left out.
+    read_all();
+    let (again, stored, _) = counts();
+    assert_eq!(again, reads);
+    assert!(
+        stored < stores + FILES / 8,
+        "{stored} files stored after {stores}"
+    );
 }

@@ -361,6 +361,10 @@ impl ReadAt for MetadataSource {
         self.source.distrust(range);
     }
 
+    fn is_slow(&self) -> bool {
+        self.source.is_slow()
+    }
+
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         forerun_io::past_end(offset, out.len(), self.len())?;
         let mut done = 0;

@@ -123,6 +123,11 @@ impl Blocks {
         self.frame.headers.u16(header) & !METADATA_STORED
     }
 
+    /// Returns whether a block may have to come from a server.
+    pub fn is_slow(&self) -> bool {
+        self.source.is_slow()
+    }
+
     /// Reads plain bytes of the image: a table's pointers.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         let read = self.source.read_exact_at(offset, out);
@@ -168,7 +173,10 @@ impl Blocks {
         };
         // At most 8195, which was checked above.
         let taken = u16::try_from(self.frame.len()).unwrap_or(0) + len;
-        Ok(data.iter().copied().chain(taken.to_le_bytes()).collect())
+        let mut block = Vec::with_capacity(data.len() + 2);
+        block.extend_from_slice(data);
+        block.extend_from_slice(&taken.to_le_bytes());
+        Ok(block.into())
     }
 
     fn decode<'d>(

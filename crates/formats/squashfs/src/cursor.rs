@@ -80,10 +80,34 @@ impl<'b> Cursor<'b> {
 
     /// Reads the next structure.
     pub fn read<T: FromBytes + IntoBytes + Numbers>(&mut self) -> Result<T> {
-        let mut value = T::new_zeroed();
-        self.read_into(value.as_mut_bytes())?;
+        let mut value = match T::read_from_prefix(self.chunk()?) {
+            Ok((value, _)) => {
+                self.pos += size_of::<T>();
+                value
+            }
+            // It goes on in the next block.
+            Err(_) => {
+                let mut value = T::new_zeroed();
+                self.read_into(value.as_mut_bytes())?;
+                value
+            }
+        };
         self.blocks.adopt(&mut value);
         Ok(value)
+    }
+
+    /// Returns the next bytes, as many as `spare` has: those of the block where it holds them all, or a copy in
+    /// `spare`.
+    pub fn bytes<'s>(&'s mut self, spare: &'s mut [u8]) -> Result<&'s [u8]> {
+        if spare.len() > self.chunk()?.len() {
+            self.read_into(spare)?;
+            return Ok(spare);
+        }
+        let start = self.pos;
+        self.pos += spare.len();
+        let block = self.block.as_ref();
+        let here = block.and_then(|block| block.data().get(start..self.pos));
+        Ok(here.unwrap_or_default())
     }
 
     /// Moves from behind the last byte of a block to the first of the next one, so that [`Self::reference`] is
@@ -118,6 +142,17 @@ impl<'b> Cursor<'b> {
 
     /// Returns the rest of the current block, or all of the next; never empty.
     fn chunk(&mut self) -> Result<&[u8]> {
+        let block = self.block.as_ref();
+        if block.is_none_or(|block| self.pos >= block.data().len()) {
+            self.advance()?;
+        }
+        let block = self.block.as_ref();
+        let rest = block.and_then(|block| block.data().get(self.pos..));
+        Ok(rest.unwrap_or_default())
+    }
+
+    /// Loads the block that holds the next byte.
+    fn advance(&mut self) -> Result<()> {
         let mut block = match self.block.take() {
             Some(block) => block,
             None => self.load()?,
@@ -127,14 +162,11 @@ impl<'b> Cursor<'b> {
             self.pos = 0;
             block = self.load()?;
         }
-        let (pos, len) = (self.pos, block.data().len());
-        let rest = self.block.insert(block).data().get(pos..);
-        match rest.filter(|rest| !rest.is_empty()) {
-            Some(rest) => Ok(rest),
-            None => {
-                let offset = self.table.start.saturating_add(self.at);
-                Err(Check::MetadataOffset { offset: pos, len }.at(self.node, offset))
-            }
+        let (offset, len) = (self.pos, block.data().len());
+        self.block = Some(block);
+        match offset < len {
+            true => Ok(()),
+            false => Err(Check::MetadataOffset { offset, len }.at(self.node, self.offset())),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Listings: runs of entries whose inodes lie in one metadata block.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use forerun_vfs::{DirCursor, DirEntry, NodeId, Result, check_name};
 
@@ -8,6 +9,7 @@ use crate::cursor::Cursor;
 use crate::error::Check;
 use crate::image::Image;
 use crate::inode::{self, Dir};
+use crate::landmarks::{self, EntryPlace, Landmarks, Remembered};
 use crate::ondisk::{self, DIR_RUN};
 use crate::positions::Mark;
 use crate::reference::Reference;
@@ -16,6 +18,8 @@ use crate::reference::Reference;
 pub const NAME_MAX: usize = 256;
 /// Bytes of a listing between two remembered places.
 const MARK_EVERY: u64 = 8192;
+/// Bytes of a listing that a lookup searches from its start.
+const SHORT: u32 = 1024;
 
 /// Visits the entries after `from`. The cursor holds the offset in the listing of the run's header,
 /// and the number of entries of the run before the entry, plus one.
@@ -49,22 +53,69 @@ pub fn read(
     Ok(())
 }
 
-/// Returns the node with that name. The indexes of a long directory lead near it.
+/// Returns the node with that name. The indexes of a long directory lead near it, and names that lookups
+/// remember still nearer.
 pub fn lookup(image: &Image, node: NodeId, wanted: &[u8]) -> Result<Option<NodeId>> {
     let dir = image.dir(node)?;
+    if dir.len() <= SHORT || !image.is_sorted() {
+        return ListingReader::by_index(image, node, &dir, wanted)?.find(wanted);
+    }
+    let passed = match image.looked_up.get(node) {
+        Remembered::Landmarks(landmarks) => {
+            return match landmarks.before(wanted) {
+                Some(place) => ListingReader::at_place(image, node, &dir, place)?.find(wanted),
+                // The first name is one of them.
+                None => Ok(None),
+            };
+        }
+        Remembered::Unfit => None,
+        Remembered::Passed(passed) => Some(passed),
+    };
     let mut listing = ListingReader::by_index(image, node, &dir, wanted)?;
+    let from = listing.at;
+    let found = listing.find(wanted)?;
+    if let Some(passed) = passed {
+        let passed = passed.saturating_add(listing.at - from);
+        // A server is not asked for more of the listing than lookups need.
+        let known = match passed >= u64::from(dir.len()) && !image.blocks.is_slow() {
+            true => remembered(image, node, &dir),
+            false => Remembered::Passed(passed),
+        };
+        image.looked_up.set(node, known);
+    }
+    Ok(found)
+}
+
+/// Returns what lookups remember of a directory from now on. An entry that is bad fails no lookup of one before it.
+fn remembered(image: &Image, node: NodeId, dir: &Dir) -> Remembered {
+    match landmarks(image, node, dir) {
+        Ok(Some(landmarks)) => Remembered::Landmarks(Arc::new(landmarks)),
+        // It may be readable the next time.
+        Err(forerun_vfs::Error::Io { .. }) => Remembered::Passed(0),
+        Ok(None) | Err(_) => Remembered::Unfit,
+    }
+}
+
+/// Reads a listing to its end for names to remember. Returns nothing where they would take too much memory.
+fn landmarks(image: &Image, node: NodeId, dir: &Dir) -> Result<Option<Landmarks>> {
+    let mut listing = ListingReader::open(image, node, dir, 0)?;
+    let (mut landmarks, mut entries) = (Landmarks::default(), 0_u64);
     while listing.next_run()? {
-        while let Some(entry) = listing.next_entry()? {
-            match listing.name().cmp(wanted) {
-                std::cmp::Ordering::Less => {}
-                std::cmp::Ordering::Equal => return Ok(Some(entry.node)),
-                // Names are in order, which is checked on the way here.
-                std::cmp::Ordering::Greater if image.is_sorted() => return Ok(None),
-                std::cmp::Ordering::Greater => {}
+        loop {
+            let place = listing.place();
+            if listing.next_entry()?.is_none() {
+                break;
             }
+            if entries.is_multiple_of(landmarks::EVERY) {
+                landmarks.push(listing.name(), place);
+            }
+            entries += 1;
+        }
+        if landmarks.weight() > image.looked_up.most() {
+            return Ok(None);
         }
     }
-    Ok(None)
+    Ok(Some(landmarks))
 }
 
 /// Reports directory indexes that lead to wrong places, for `check`.
@@ -131,8 +182,8 @@ struct ListingReader<'i> {
     count: u64,
     name: [u8; NAME_MAX],
     name_len: usize,
-    before: [u8; NAME_MAX],
-    before_len: usize,
+    /// Takes names that lie in two blocks.
+    spare: [u8; NAME_MAX],
 }
 
 impl<'i> ListingReader<'i> {
@@ -192,9 +243,54 @@ impl<'i> ListingReader<'i> {
             count: 0,
             name: [0; NAME_MAX],
             name_len: 0,
-            before: [0; NAME_MAX],
-            before_len: 0,
+            spare: [0; NAME_MAX],
         })
+    }
+
+    /// Opens the listing at a place before an entry.
+    fn at_place(image: &'i Image, node: NodeId, dir: &Dir, place: EntryPlace) -> Result<Self> {
+        let mark = Mark {
+            at: place.at,
+            reference: place.reference,
+            data: 0,
+        };
+        let listing = Self::start(image, node, u64::from(dir.len()), mark)?;
+        Ok(Self {
+            is_sure: false,
+            block: place.block,
+            done: place.done,
+            count: place.count,
+            ..listing
+        })
+    }
+
+    /// Returns the place before the next entry.
+    fn place(&self) -> EntryPlace {
+        EntryPlace {
+            at: self.at,
+            reference: self.cursor.reference(),
+            block: self.block,
+            done: self.done,
+            count: self.count,
+        }
+    }
+
+    /// Returns the node with that name, from here on.
+    fn find(&mut self, wanted: &[u8]) -> Result<Option<NodeId>> {
+        loop {
+            while let Some(entry) = self.next_entry()? {
+                match self.name().cmp(wanted) {
+                    std::cmp::Ordering::Less => {}
+                    std::cmp::Ordering::Equal => return Ok(Some(entry.node)),
+                    // Names are in order, which is checked on the way here.
+                    std::cmp::Ordering::Greater if self.image.is_sorted() => return Ok(None),
+                    std::cmp::Ordering::Greater => {}
+                }
+            }
+            if !self.next_run()? {
+                return Ok(None);
+            }
+        }
     }
 
     fn name(&self) -> &[u8] {
@@ -252,27 +348,7 @@ impl<'i> ListingReader<'i> {
         let raw = self.image.dir_entry(&mut self.cursor)?;
         let len = usize::from(raw.size.get()) + 1;
         self.take(len)?;
-        std::mem::swap(&mut self.name, &mut self.before);
-        self.before_len = self.name_len;
-        let limit = self.image.limits.name_len;
-        let Some(name) = self.name.get_mut(..len).filter(|_| len <= limit) else {
-            let (name, source) = (
-                String::new(),
-                forerun_vfs::NameError::TooLong { len, limit },
-            );
-            return self.fail(Check::Name { name, source });
-        };
-        self.cursor.read_into(name)?;
-        self.name_len = len;
-        if let Err(source) = check_name(self.name(), limit) {
-            let name = text(self.name());
-            return self.fail(Check::Name { name, source });
-        }
-        let before = self.before.get(..self.before_len).unwrap_or_default();
-        if self.image.is_sorted() && self.before_len > 0 && before >= self.name() {
-            let (name, before) = (text(self.name()), text(before));
-            return self.fail(Check::NameOrder { name, before });
-        }
+        self.read_name(len)?;
         let found = raw.kind.get();
         let Some(kind) = inode::file_type(found) else {
             return self.fail(Check::EntryType { found });
@@ -283,6 +359,40 @@ impl<'i> ListingReader<'i> {
             node: NodeId(reference.raw()),
             kind,
         }))
+    }
+
+    /// Reads the name of an entry, which comes after that of the entry before where names are in order.
+    fn read_name(&mut self, len: usize) -> Result<()> {
+        let (limit, is_sorted) = (self.image.limits.name_len, self.image.is_sorted());
+        let Some(spare) = self.spare.get_mut(..len).filter(|_| len <= limit) else {
+            let (name, source) = (
+                String::new(),
+                forerun_vfs::NameError::TooLong { len, limit },
+            );
+            return self.fail(Check::Name { name, source });
+        };
+        let name = self.cursor.bytes(spare)?;
+        let before = self.name.get(..self.name_len).unwrap_or_default();
+        let check = match check_name(name, limit) {
+            Err(source) => Some(Check::Name {
+                name: text(name),
+                source,
+            }),
+            Ok(()) if is_sorted && !before.is_empty() && before >= name => Some(Check::NameOrder {
+                name: text(name),
+                before: text(before),
+            }),
+            Ok(()) => None,
+        };
+        if let Some(check) = check {
+            return self.fail(check);
+        }
+        // As long as `spare`, which is as long as `self.name`.
+        if let Some(kept) = self.name.get_mut(..len) {
+            kept.copy_from_slice(name);
+        }
+        self.name_len = len;
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ use crate::cursor::{Cursor, Table};
 use crate::error::Check;
 use crate::ids::IdTable;
 use crate::inode::{Dir, File, Inode, InodeBody};
+use crate::landmarks::Directories;
 use crate::legacy::InodePlace;
 use crate::ondisk::{DirEntry, DirHeader, DirIndex, FragmentEntry, METADATA_BLOCK};
 use crate::positions::Positions;
@@ -33,6 +34,7 @@ pub struct Image {
     pub ids: Option<IdTable>,
     pub xattrs: Option<XattrTables>,
     pub positions: Positions,
+    pub looked_up: Directories,
     /// Nothing in an image that is opened as usual.
     pub salvage: Option<Substitutes>,
 }
@@ -93,6 +95,7 @@ impl Image {
                 end: superblock.end_of_directories(),
             },
             superblock,
+            looked_up: Directories::new(with.limits.dir_index_bytes),
             limits: with.limits,
             blocks,
             fragments,

@@ -19,6 +19,7 @@ pub mod fuzzing;
 mod ids;
 mod image;
 mod inode;
+mod landmarks;
 mod legacy;
 mod map;
 mod ondisk;

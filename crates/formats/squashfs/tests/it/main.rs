@@ -13,6 +13,7 @@ mod fuzz_entries;
 mod hostile;
 mod kept;
 mod legacy;
+mod lookups;
 mod reading;
 mod salvage;
 mod turned;

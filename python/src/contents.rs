@@ -4,6 +4,7 @@
 //! thread has to stop.
 
 use std::ops::{Deref, Range};
+use std::sync::Arc;
 
 use forerun::{Data, NodeId, Reader, vfs};
 
@@ -16,18 +17,10 @@ const STEP: usize = 4 << 20;
 pub enum Bytes {
     /// As the engine has them.
     Data(Data),
-    /// Put together, or copied.
+    /// Put together.
     Long(Vec<u8>),
-}
-
-impl Bytes {
-    /// Copies bytes that would keep much more in memory, for a caller that counts what waits.
-    pub fn alone(self) -> Self {
-        match self {
-            Self::Data(data) if data.kept() / 2 > data.len() => Self::Long(data.to_vec()),
-            other => other,
-        }
-    }
+    /// A part of what was copied together.
+    Copied(Arc<Vec<u8>>, Range<usize>),
 }
 
 impl Deref for Bytes {
@@ -37,6 +30,7 @@ impl Deref for Bytes {
         match self {
             Self::Data(data) => data,
             Self::Long(bytes) => bytes,
+            Self::Copied(bytes, range) => bytes.get(range.clone()).unwrap_or_default(),
         }
     }
 }

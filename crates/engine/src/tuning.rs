@@ -35,6 +35,11 @@ pub const SERVED_SHARE: u64 = 16;
 pub const DECODING_SHARE: u64 = 4;
 /// Blocks served to their end that are remembered at the most.
 pub const SERVED_BLOCKS: usize = 1 << 16;
+/// The part of the budget (one in so many) that a list of small files fills with blocks that it wants once. Lists
+/// of a few hundred files, of which a caller may have many, keep all their blocks.
+pub const PASSING_SHARE: u64 = 4;
+/// Blocks remembered, and at most twice as many, that were decoded and not kept.
+pub const PASSED_BLOCKS: usize = 1 << 15;
 
 // Small files of a tree: ahead/tree, reader/sink.rs.
 

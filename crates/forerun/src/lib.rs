@@ -141,7 +141,7 @@ pub use forerun_composefs as composefs;
 #[cfg(all(feature = "composefs", feature = "write"))]
 pub use forerun_composefs::write::ComposefsOptions;
 pub use forerun_engine::{
-    Bulk, Data, EngineOptions, FilePlace, GroupBlock, MemoryUse, Reader, TakenFile, Volume,
+    Asked, Bulk, Data, EngineOptions, FilePlace, GroupBlock, MemoryUse, Reader, TakenFile, Volume,
 };
 #[cfg(all(feature = "erofs", feature = "write"))]
 pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFragments};

@@ -10,9 +10,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use forerun::Unpoisoned;
+use forerun::{Asked, Unpoisoned};
 
 use super::Request;
+use super::gathered::Gathered;
 use super::window::{Found, Window};
 use crate::contents::Bytes;
 use crate::errors::Result;
@@ -66,6 +67,7 @@ struct Batch {
     found: BTreeMap<usize, Found>,
     /// Parts that threads are looking for.
     in_flight: usize,
+    asked: Asked,
 }
 
 struct Listed {
@@ -110,12 +112,13 @@ impl Crew {
         self.0.state.lock().unpoisoned().batch.is_none()
     }
 
-    /// Asks for more, numbered from `first` on.
-    pub fn ask(&self, first: usize, wanted: Vec<Request>) {
+    /// Asks for more, numbered from `first` on: a part of what there is to come, or all of it.
+    pub fn ask(&self, first: usize, wanted: Vec<Request>, asked: Asked) {
         let batch = Batch {
             wanted: (first..).zip(wanted).collect(),
             found: BTreeMap::new(),
             in_flight: 0,
+            asked,
         };
         self.0.state.lock().unpoisoned().batch = Some(batch);
         self.0.is_work.notify_all();
@@ -235,11 +238,11 @@ impl Shared {
             }
         }
         let is_last = of.in_flight == 0 && of.wanted.is_empty();
-        let all = is_last.then(|| std::mem::take(&mut of.found));
+        let all = is_last.then(|| (std::mem::take(&mut of.found), of.asked));
         drop(state);
-        if let Some(all) = all {
+        if let Some((all, asked)) = all {
             // Not with the lock held: the image may have to be read for it, and the taker must not wait for that.
-            let windows = cut(image, all, self.memory / 2);
+            let windows = cut(image, all, self.memory / 2, asked);
             let mut state = self.state.lock().unpoisoned();
             state.list(windows);
             state.batch = None;
@@ -249,7 +252,13 @@ impl Shared {
     }
 
     fn read(&self, id: usize, window: &Window) {
-        while let Some(parts) = window.read_next() {
+        let mut gathered = Gathered::new();
+        loop {
+            let is_more = window.read_next(&mut gathered);
+            if is_more && !gathered.is_ready() {
+                continue;
+            }
+            let parts = gathered.take();
             let mut state = self.state.lock().unpoisoned();
             if state.is_stopped {
                 return;
@@ -263,6 +272,9 @@ impl Shared {
             drop(state);
             if is_awaited {
                 self.is_read.notify_one();
+            }
+            if !is_more {
+                break;
             }
         }
         let mut state = self.state.lock().unpoisoned();
@@ -305,19 +317,25 @@ impl Jobs {
     }
 }
 
-/// Cuts what was found into windows.
-fn cut(image: &forerun::Image, found: BTreeMap<usize, Found>, most: u64) -> Vec<Window> {
+/// Cuts what was found into windows. `asked` says whether more is to come after the last one.
+fn cut(
+    image: &forerun::Image,
+    found: BTreeMap<usize, Found>,
+    most: u64,
+    asked: Asked,
+) -> Vec<Window> {
     let (mut windows, mut parts, mut cost) = (Vec::new(), Vec::new(), 0_u64);
     for (number, part) in found {
         if cost.saturating_add(part.cost()) > most && !parts.is_empty() {
-            windows.push(Window::new(image, std::mem::take(&mut parts)));
+            let full = std::mem::take(&mut parts);
+            windows.push(Window::new(image, full, Asked::Part));
             cost = 0;
         }
         cost = cost.saturating_add(part.cost());
         parts.push((number, part));
     }
     if !parts.is_empty() {
-        windows.push(Window::new(image, parts));
+        windows.push(Window::new(image, parts, asked));
     }
     windows
 }

@@ -4,6 +4,7 @@
 //! lock but while it waits. What the threads do is in [`crew`] and [`window`].
 
 mod crew;
+mod gathered;
 mod window;
 
 use std::collections::HashMap;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
+use forerun::Asked;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::types::{PyAnyMethods, PyBytes, PyIterator, PyTuple, PyTupleMethods};
 use pyo3::{Bound, Py, PyAny, PyErr, PyRef, PyResult, Python, pyclass, pymethods};
@@ -26,6 +28,9 @@ use crew::{Crew, Waited};
 const BATCH: usize = 16 << 10;
 /// The longest time that is spent on collecting a batch from a slow iterator.
 const COLLECTING: Duration = Duration::from_millis(20);
+/// Time that each path may take to come, on the average, until an iterator counts as slow. A list is not slow where
+/// its thread had to wait for a CPU: half of it would decode many blocks that the other half decodes again.
+const SLOW: Duration = Duration::from_micros(5);
 /// Time between two looks at signals.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -97,7 +102,7 @@ impl ReadMany {
         let (mut batch, mut source) = (Vec::new(), source.into_bound(py));
         let start = Instant::now();
         let mut is_ended = false;
-        while batch.len() < BATCH && start.elapsed() < COLLECTING {
+        while batch.len() < BATCH && !is_slow(start, batch.len()) {
             let item = source.next();
             match item.map(|item| item.and_then(|item| Ok((wanted(&item)?, item)))) {
                 Some(Ok((wanted, item))) => {
@@ -119,7 +124,11 @@ impl ReadMany {
             state.source = Some(source.unbind());
         }
         if !batch.is_empty() {
-            self.crew.ask(first, batch);
+            let asked = match is_ended {
+                true => Asked::All,
+                false => Asked::Part,
+            };
+            self.crew.ask(first, batch, asked);
         }
     }
 
@@ -144,6 +153,13 @@ impl ReadMany {
         };
         Ok(PyTuple::new(py, [asked.into_bound_or_none(py), contents])?.unbind())
     }
+}
+
+/// Returns whether an iterator that has given `count` paths since `start` keeps the threads waiting.
+fn is_slow(start: Instant, count: usize) -> bool {
+    let elapsed = start.elapsed();
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    elapsed >= COLLECTING && elapsed >= SLOW.saturating_mul(count)
 }
 
 /// Turns an item that may be missing into an object.

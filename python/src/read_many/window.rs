@@ -5,9 +5,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use forerun::vfs::{Bound, Error};
-use forerun::{Bulk, FilePlace, GroupBlock, Image, NodeId, TakenFile};
+use forerun::{Asked, Bulk, FilePlace, GroupBlock, Image, NodeId, TakenFile};
 
 use super::Request;
+use super::gathered::Gathered;
 use crate::contents::{self, Bytes};
 use crate::errors::{Failed, Result};
 
@@ -47,12 +48,14 @@ impl Found {
         })
     }
 
+    /// Returns the number of bytes that are wanted.
+    const fn len(&self) -> u64 {
+        self.range.end.saturating_sub(self.range.start)
+    }
+
     /// Returns the memory that it will take.
     pub const fn cost(&self) -> u64 {
-        self.range
-            .end
-            .saturating_sub(self.range.start)
-            .saturating_add(PART)
+        self.len().saturating_add(PART)
     }
 }
 
@@ -69,7 +72,7 @@ pub struct Window {
 
 impl Window {
     /// Puts parts together.
-    pub fn new(image: &Image, found: Vec<(usize, Found)>) -> Self {
+    pub fn new(image: &Image, found: Vec<(usize, Found)>, asked: Asked) -> Self {
         let (mut bytes, len) = (0_u64, found.len());
         let mut parts: HashMap<NodeId, Vec<(usize, Found)>> = HashMap::new();
         let mut places = Vec::new();
@@ -84,37 +87,30 @@ impl Window {
         Self {
             bytes,
             len,
-            bulk: image.reader().bulk_at(places),
+            bulk: image.reader().bulk_at(places, asked),
             parts,
         }
     }
 
-    /// Takes the next files, those of one block, and reads their parts. Returns nothing after the last one.
-    pub fn read_next(&self) -> Option<Vec<(usize, Result<Bytes>)>> {
+    /// Takes the next files, those of one block, and reads their parts. Returns false after the last one.
+    pub fn read_next(&self, gathered: &mut Gathered) -> bool {
         let group = self.bulk.take_group();
-        let is_wanted = |taken: &TakenFile| {
-            let parts = self.parts.get(&taken.node);
-            parts.is_some_and(|parts| parts.iter().any(|(_, part)| !part.range.is_empty()))
-        };
-        let block = match group.iter().any(is_wanted) {
+        let parts = group.iter().flat_map(|taken| {
+            let parts = self.parts.get(&taken.node).map_or(&[][..], Vec::as_slice);
+            parts
+                .iter()
+                .map(move |(number, part)| (taken, *number, part))
+        });
+        let wanted: u64 = parts.clone().map(|(_, _, part)| part.len()).sum();
+        let block = match wanted > 0 {
             // A block that cannot be decoded fails again for each file, with its name.
             true => self.bulk.read_block(&group).ok().flatten(),
             false => None,
         };
-        let parts = |taken| self.read_parts(taken, block.as_ref());
-        (!group.is_empty()).then(|| group.iter().flat_map(parts).collect())
-    }
-
-    fn read_parts(
-        &self,
-        taken: &TakenFile,
-        block: Option<&GroupBlock<'_>>,
-    ) -> Vec<(usize, Result<Bytes>)> {
-        let parts = self.parts.get(&taken.node).map_or(&[][..], Vec::as_slice);
-        let read = parts
-            .iter()
-            .map(|(number, part)| (*number, self.read(taken, block, part).map(Bytes::alone)));
-        read.collect()
+        for (taken, number, part) in parts {
+            gathered.add(number, self.read(taken, block.as_ref(), part), wanted);
+        }
+        !group.is_empty()
     }
 
     fn read(

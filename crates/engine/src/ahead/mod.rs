@@ -1,7 +1,6 @@
 //! Prediction of the next reads, and the plans that read them ahead.
 
 mod plan;
-mod recent;
 mod streams;
 mod tree;
 mod walk;

@@ -4,6 +4,9 @@
 //! caller caches the data (a mount's page cache). So once a small fraction of the cache is full,
 //! such blocks are evicted first. Their memory, still warm, takes the next blocks: the page faults
 //! of fresh memory cost about as much as decoding LZ4.
+//!
+//! A long list of small files wants each block once, for all of its files, and serves few of them to the end. Such
+//! blocks are cached if they are decoded a second time.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -19,7 +22,8 @@ use super::claims::Claims;
 use super::in_flight::InFlight;
 use super::stored::{Stored, Use};
 use crate::Data;
-use crate::tuning::{DECODING_SHARE, SERVED_BLOCKS, SERVED_SHARE};
+use crate::recent::Recent;
+use crate::tuning::{DECODING_SHARE, PASSED_BLOCKS, PASSING_SHARE, SERVED_BLOCKS, SERVED_SHARE};
 
 /// Typical length of a decoded block, for the size of the cache's tables.
 const TYPICAL_BLOCK: u64 = 128 << 10;
@@ -30,8 +34,12 @@ pub struct Decoded {
     claims: Claims,
     /// Blocks served to the end that may still be in the cache, the oldest first.
     served: Mutex<VecDeque<BlockKey>>,
+    /// Blocks that were decoded and not cached.
+    passed: Mutex<Recent<BlockKey, ()>>,
     /// Bytes in the cache above which blocks served to the end are evicted.
     comfortable: u64,
+    /// Bytes of blocks that one list may add to the cache though it wants them once.
+    passing: u64,
     in_flight: InFlight,
     format: &'static str,
     block_limit: u32,
@@ -61,6 +69,19 @@ impl Deref for Block {
     }
 }
 
+/// Bytes of blocks that a list may still add to the cache.
+#[derive(Debug)]
+pub struct Allowance(AtomicU64);
+
+impl Allowance {
+    /// Takes a part of it. Returns whether there was as much.
+    fn take(&self, bytes: u64) -> bool {
+        let order = Ordering::Relaxed;
+        let take = |left: u64| left.checked_sub(bytes);
+        self.0.fetch_update(order, order, take).is_ok()
+    }
+}
+
 impl Decoded {
     /// Creates a cache of at most `budget` bytes of decoded blocks. Errors name `format`.
     pub fn new(format: &'static str, budget: u64, limits: &Limits) -> Self {
@@ -69,7 +90,9 @@ impl Decoded {
             cache,
             claims: Claims::default(),
             served: Mutex::default(),
+            passed: Mutex::new(Recent::new(PASSED_BLOCKS)),
             comfortable: budget / SERVED_SHARE,
+            passing: budget / PASSING_SHARE,
             in_flight: InFlight::new(budget / DECODING_SHARE),
             format,
             block_limit: limits.block_len,
@@ -131,6 +154,38 @@ impl Decoded {
         };
         observer.cache(kind, block.blob, block.offset, u64::from(block.len));
         Ok(bytes)
+    }
+
+    /// Returns how much a list may add to the cache.
+    pub const fn allowance(&self) -> Allowance {
+        Allowance(AtomicU64::new(self.passing))
+    }
+
+    /// Returns a decoded block as [`get`](Self::get) does, for a list that wants it once. If the block is not in the
+    /// cache, and was not decoded before, it is kept only within the allowance. The memory of another one takes the
+    /// next block.
+    pub fn get_in_passing(
+        &self,
+        block: &EncodedBlock,
+        stored: &Stored,
+        allowance: &Allowance,
+    ) -> Result<Block> {
+        let len = u64::from(block.decoded_len.max());
+        if !self.take(block) || allowance.take(len) || self.has_passed(block.key()) {
+            return self.get(block, stored);
+        }
+        note_once(block, stored);
+        self.decode(block, stored)
+    }
+
+    /// Returns whether a block was decoded before and not kept, and remembers it.
+    fn has_passed(&self, key: BlockKey) -> bool {
+        let mut passed = self.passed.lock().unpoisoned();
+        let is_known = passed.get(key).is_some();
+        if !is_known {
+            passed.insert(key, ());
+        }
+        is_known
     }
 
     /// Decodes a block that the caller has [taken](Self::take), without caching it. Through the

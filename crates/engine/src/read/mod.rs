@@ -14,6 +14,6 @@ mod stored;
 pub use assembly::{Assembly, Blocks};
 pub use blobs::Blobs;
 pub use data::Data;
-pub use decoded::{Block, Decoded};
+pub use decoded::{Allowance, Block, Decoded};
 pub use moves::Moves;
 pub use stored::Stored;

@@ -8,10 +8,10 @@ use forerun_io::{Pattern, Unpoisoned};
 use forerun_vfs::{BlobId, Extent, NodeId, Place, Result};
 
 use super::Reader;
-use super::group::{FilePlace, Within};
+use super::group::{Asked, FilePlace, Within};
 use crate::Data;
 use crate::ahead::Plan;
-use crate::read::Blocks;
+use crate::read::{Allowance, Blocks};
 use crate::tuning::{BULK_FILE, FILE_GAP};
 
 /// A list of files that one or more threads read. The engine reads ahead along the list, across the
@@ -21,6 +21,8 @@ pub struct Bulk {
     pub(super) reader: Reader,
     files: Vec<Listed>,
     window: u64,
+    /// The blocks of groups that are kept, where these are not all.
+    pub(super) allowance: Option<Allowance>,
     progress: Mutex<Progress>,
 }
 
@@ -88,8 +90,12 @@ impl Reader {
     /// [`place`](Self::place) of each file, on several threads for instance, and takes the files with
     /// [`take_group`](Bulk::take_group).
     #[must_use]
-    pub fn bulk_at(&self, places: Vec<(FilePlace, NodeId)>) -> Bulk {
-        Bulk::of_places(self.clone(), places)
+    pub fn bulk_at(&self, places: Vec<(FilePlace, NodeId)>, asked: Asked) -> Bulk {
+        let list = Bulk::of_places(self.clone(), places);
+        Bulk {
+            allowance: (asked == Asked::All).then(|| self.allowance()),
+            ..list
+        }
     }
 }
 
@@ -144,6 +150,7 @@ impl Bulk {
             reader: reader.without_guesses(),
             files,
             window,
+            allowance: None,
             progress: Mutex::default(),
         }
     }

@@ -13,19 +13,19 @@ use forerun_io::{
     BlobId, Counted, Counter, Limits, Observer, Pattern, saturating_usize, u64_from, wait,
 };
 use forerun_vfs::{
-    EncodedBlock, Error, Extent, FileSystem, FileType, MetadataLayout, NodeId, Place, Result, Walk,
+    Error, Extent, FileSystem, FileType, MetadataLayout, NodeId, Place, Result, Walk,
 };
 
 use crate::ahead::{self, Plan, Streams, TreeAhead, WalkAhead};
 use crate::metadata::{Searched, XattrScan};
 use crate::pool::Pool;
-use crate::read::{Assembly, Blobs, Block, Blocks, Decoded, Moves, Stored};
+use crate::read::{Assembly, Blobs, Blocks, Decoded, Moves, Stored};
 use crate::tuning::{AHEAD_BUDGET, LONG_READ, READS_IN_FLIGHT, TREE_FILE};
 use crate::{Data, EngineOptions, MetadataSource};
 use sink::Pusher;
 
 pub use bulk::{Bulk, TakenFile};
-pub use group::{FilePlace, GroupBlock};
+pub use group::{Asked, FilePlace, GroupBlock};
 pub use sink::Sink;
 
 /// Reads files of one image. Cheap to clone; used from many threads at once.
@@ -378,18 +378,6 @@ impl Reader {
         let mut assembly = Assembly::new(&self.inner.moves, range, blocks);
         let _said_by_finish = assembly.add(extent.clone());
         Ok(self.served(assembly.finish()?))
-    }
-
-    /// Returns a decoded block, through the cache.
-    pub(crate) fn decoded(&self, block: &EncodedBlock) -> Result<Block> {
-        let moves = &self.inner.moves;
-        moves.decoded.get(block, &moves.stored)
-    }
-
-    /// Records that bytes of a decoded block were served.
-    pub(crate) fn served_of(&self, block: &Block, bytes: u64) {
-        self.inner.moves.decoded.served(block, bytes);
-        self.observer().stats().add(Counter::ServedBytes, bytes);
     }
 
     /// Returns how many bytes a bulk stream keeps ahead.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use forerun_engine::{Bulk, EngineOptions};
+use forerun_engine::{Asked, Bulk, EngineOptions};
 use forerun_io::Counter;
 use forerun_testkit::{FaultSource, MemFsBuilder, MemImage, Piece};
 use forerun_vfs::{NodeId, Place};
@@ -16,8 +16,12 @@ const BLOCKS: usize = 40;
 
 /// Creates blocks of 32 files each. Returns every fifth file, each with its number.
 fn few_of_each_block(builder: &mut MemFsBuilder) -> Vec<NodeId> {
+    few_of_blocks(builder, BLOCKS)
+}
+
+fn few_of_blocks(builder: &mut MemFsBuilder, blocks: usize) -> Vec<NodeId> {
     let mut wanted = Vec::new();
-    for block in 0..BLOCKS {
+    for block in 0..blocks {
         let bytes = pattern(BLOCK, block as u64);
         let encoded = builder.encode(&bytes);
         for (n, part) in bytes.chunks(FILE).enumerate() {
@@ -35,11 +39,11 @@ fn few_of_each_block(builder: &mut MemFsBuilder) -> Vec<NodeId> {
     wanted
 }
 
-fn bulk_of(opened: &Opened, files: &[NodeId]) -> Bulk {
+fn bulk_of(opened: &Opened, files: &[NodeId], asked: Asked) -> Bulk {
     let place = |&node| (opened.reader.place(node, FILE as u64), node);
     // Not in their physical order.
     let places = files.iter().rev().map(place).collect();
-    opened.reader.bulk_at(places)
+    opened.reader.bulk_at(places, asked)
 }
 
 /// Reads the list on three threads. Returns the number of files that could not be read.
@@ -77,16 +81,44 @@ fn a_block_is_decoded_once_for_few_of_its_files_though_the_cache_holds_few_block
     let mut builder = MemFsBuilder::new();
     let files = few_of_each_block(&mut builder);
     let image = builder.build();
-    for threads in [1, 2] {
+    for (threads, asked) in [(1, Asked::Part), (2, Asked::Part), (2, Asked::All)] {
         let options = EngineOptions {
             threads,
             cache: 8 * BLOCK as u64,
             ..EngineOptions::default()
         };
         let opened = open(&image, options);
-        let bulk = bulk_of(&opened, &files);
+        let bulk = bulk_of(&opened, &files, asked);
         assert_eq!(read_groups(&opened, &image, &bulk), 0);
         assert_eq!(opened.count(Counter::Decodes), BLOCKS as u64);
+    }
+}
+
+#[test]
+fn a_long_list_that_is_all_keeps_blocks_that_it_wants_a_second_time() {
+    let blocks = 100;
+    let mut builder = MemFsBuilder::new();
+    let files = few_of_blocks(&mut builder, blocks);
+    let image = builder.build();
+    let options = EngineOptions {
+        cache: 256 * BLOCK as u64,
+        ..EngineOptions::default()
+    };
+    // The cache holds 192 blocks. A list may fill a quarter of it at once, so 52 blocks are decoded again.
+    for (asked, expected) in [(Asked::Part, [100, 100]), (Asked::All, [152, 152])] {
+        let opened = open(&image, options.clone());
+        let read = || {
+            let bulk = bulk_of(&opened, &files, asked);
+            loop {
+                let group = bulk.take_group();
+                if group.is_empty() {
+                    return opened.count(Counter::Decodes);
+                }
+                bulk.read_block(&group).unwrap().unwrap();
+            }
+        };
+        assert_eq!(read(), blocks as u64);
+        assert_eq!([read(), read()], expected, "{asked:?}");
     }
 }
 
@@ -102,7 +134,7 @@ fn a_group_has_all_files_of_its_block_and_no_others() {
     files.push(builder.file("stored", [Piece::Stored(pattern(FILE, 98))]));
     let image = builder.build();
     let opened = open(&image, EngineOptions::default());
-    let bulk = bulk_of(&opened, &files);
+    let bulk = bulk_of(&opened, &files, Asked::All);
     let mut lens = Vec::new();
     loop {
         let group = bulk.take_group();
@@ -136,6 +168,6 @@ fn a_bad_block_fails_its_own_files() {
     .unwrap();
     let source = FaultSource::bad_range(image.source.clone(), bad.unwrap());
     let opened = open_on(&image, Arc::new(source), EngineOptions::default());
-    let bulk = bulk_of(&opened, &files);
+    let bulk = bulk_of(&opened, &files, Asked::All);
     assert_eq!(read_groups(&opened, &image, &bulk), 7);
 }

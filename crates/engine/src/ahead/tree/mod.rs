@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use forerun_io::{Unpoisoned, saturating_usize};
 use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId};
 
-use super::recent::Recent;
 use crate::ahead::Plan;
+use crate::recent::Recent;
 use crate::tuning::{
     FILE_GAP, FIRST_READS, LISTED_ENTRIES, LISTING_BATCH, MARK_FILES, MARKS_IN_WINDOW, SEEN_FILES,
     TREE_FILE_MIN, TREE_STEP, TREE_TRIES, TREE_WALKS, TREE_WINDOW, WINDOW_OF_ENTRY,

@@ -68,6 +68,18 @@ def test_blocks_larger_than_the_cache_are_decoded_once(small_files):
     assert stats["repeated_decodes"] == 0 and stats["decodes"] > 100, stats
 
 
+def test_a_later_list_finds_the_blocks_of_short_ones(small_files):
+    _, path = small_files
+    names = random.Random(5).sample([f"{n:04}" for n in range(3000)], 1000)
+    with forerun.open(path, cache=256 << 20) as image:
+        for start in range(0, 1000, 250):
+            assert len(list(image.read_many(names[start : start + 250]))) == 250
+        stats = image.stats()
+        assert stats["repeated_decodes"] == 0, stats
+        assert len(dict(image.read_many(names))) == 1000
+        assert image.stats()["decodes"] == stats["decodes"]
+
+
 def test_memory_is_bounded(tmp_path):
     (tmp_path / "d").mkdir()
     for n in range(64):

@@ -9,22 +9,12 @@ use forerun_cache::{AccessList, Cache, Digest};
 use std::sync::Arc;
 
 use crate::beside_memory::{self, BesideFacts, KeptBlob, KeptTable};
+use crate::beside_parts::{Beside, WANTED, decoded};
 use crate::registry::{FoundContainer, ImageName, Registry, Repository, Subject, media};
 use crate::resolve::{self, ResolvedName};
-use crate::{ImageIndex, LayerContents, Reference, RemoteError, RemoteOptions, Result, runtime};
+use crate::{Reference, RemoteError, RemoteOptions, Result, runtime};
 
-/// An index and access lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Beside {
-    /// The indexes of layers.
-    pub index: ImageIndex,
-    /// The chunks of layers that are read first.
-    pub lists: Vec<AccessList>,
-    /// Tables of contents that SOCI made of layers, by the digests of these.
-    pub tables: Vec<(Digest, LayerContents)>,
-}
-
-/// What was found beside an image.
+/// The artifacts that were found beside an image.
 #[derive(Default)]
 pub struct FoundBeside {
     /// The parts that can be used.
@@ -32,9 +22,6 @@ pub struct FoundBeside {
     /// The facts to remember of it. There are none where it was not all looked for.
     pub facts: Option<BesideFacts>,
 }
-
-/// The types of the blobs that an artifact may have, in the order in which they are remembered.
-pub const WANTED: [&str; 2] = [media::LAYER_INDEXES, media::ACCESS_LISTS];
 
 /// Finds what was pushed beside a container image. Where the registry does not answer, what was found before is used.
 /// Without anything that can be used, the image is opened as if nothing was pushed.
@@ -56,7 +43,7 @@ pub fn find(
             facts: None,
         }
     };
-    let mut found = Found::default();
+    let mut found = ArtifactBlobs::default();
     match resolve::within_time(reference, options, ours((registry, name), subject, options)) {
         Ok(ours) => found = ours,
         Err(error) if error.is_no_answer() => return recalled(&error),
@@ -95,7 +82,7 @@ fn not_used(reference: &Reference, reason: &dyn std::fmt::Display) {
 
 /// The blobs of our own artifact.
 #[derive(Default)]
-struct Found {
+struct ArtifactBlobs {
     facts: BesideFacts,
     blobs: Vec<Option<Bytes>>,
 }
@@ -105,8 +92,8 @@ async fn ours(
     (registry, name): (&Arc<Registry>, &ImageName),
     subject: Digest,
     options: &RemoteOptions,
-) -> Result<Found> {
-    let mut found = Found::default();
+) -> Result<ArtifactBlobs> {
+    let mut found = ArtifactBlobs::default();
     for blob in registry
         .referrer(name, subject, media::INDEX, &WANTED)
         .await?
@@ -130,29 +117,6 @@ async fn ours(
         found.blobs.push(bytes);
     }
     Ok(found)
-}
-
-/// Decodes the blobs of an artifact. An index is left out where all must be verified.
-pub fn decoded(
-    blobs: &[Option<Bytes>],
-    options: &RemoteOptions,
-) -> std::result::Result<Beside, String> {
-    let (index, lists) = match blobs {
-        [index, lists] => (index.as_ref(), lists.as_ref()),
-        _ => (None, None),
-    };
-    let index = index.filter(|_| !options.require_verified);
-    let index = index.map(|bytes| ImageIndex::decode(bytes)).transpose();
-    let lists = lists.map(|bytes| AccessList::parse_all(bytes)).transpose();
-    Ok(Beside {
-        index: index
-            .map_err(|error| error.to_string())?
-            .unwrap_or_default(),
-        lists: lists
-            .map_err(|error| error.to_string())?
-            .unwrap_or_default(),
-        tables: Vec::new(),
-    })
 }
 
 /// Stores an index and access lists beside the container image that `reference` names: of an index, beside the one for

@@ -1,4 +1,4 @@
-//! What was found beside a container image, remembered for the time when its registry is not asked or does not answer.
+//! The artifacts that were found beside a container image, remembered for the time when its registry is not asked or does not answer.
 //!
 //! A small record, under the name of the image, has the digests of what was found. The blobs of our own artifacts are kept
 //! as the indexes of layers are, under their digests; tables of SOCI are in the cache like layers. Remembered, all
@@ -9,12 +9,12 @@ use forerun_cache::{Cache, Digest, IndexSlot};
 use forerun_io::u64_from;
 use serde::{Deserialize, Serialize};
 
-use crate::beside::{self, Beside};
+use crate::beside_parts::{self, Beside};
 use crate::contents::{MAX_LAYERS, as_text, of_text};
 use crate::memory;
 use crate::{Identity, LayerContents, Reference, RemoteOptions};
 
-/// What was found beside an image.
+/// The record of the artifacts that were found beside an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BesideFacts {
     /// The blobs of our own artifact: the indexes, and the access lists.
@@ -100,7 +100,7 @@ pub fn recall(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> 
             kept
         })
         .collect();
-    let beside = beside::decoded(&blobs, options);
+    let beside = beside_parts::decoded(&blobs, options);
     let mut beside = beside.unwrap_or_else(|reason| {
         tracing::warn!(%reason, place = reference.place(), "what was pushed beside the image is not used");
         Beside::default()
@@ -115,7 +115,8 @@ pub fn recall(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> 
 /// Reads a record.
 fn decode(text: &[u8]) -> Option<BesideFacts> {
     let facts: BesideFacts = serde_json::from_slice(text).ok()?;
-    let is_sound = facts.blobs.len() <= beside::WANTED.len() && facts.tables.len() <= MAX_LAYERS;
+    let is_sound =
+        facts.blobs.len() <= beside_parts::WANTED.len() && facts.tables.len() <= MAX_LAYERS;
     is_sound.then_some(facts)
 }
 

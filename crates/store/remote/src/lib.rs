@@ -19,6 +19,8 @@ mod beside;
 #[cfg(feature = "network")]
 mod beside_memory;
 #[cfg(feature = "network")]
+mod beside_parts;
+#[cfg(feature = "network")]
 pub mod client;
 #[cfg(feature = "network")]
 mod container;
@@ -116,7 +118,8 @@ mod exports {
     //! Names of images at servers, and requests for them.
 
     pub use crate::answer::Body;
-    pub use crate::beside::{Beside, push_beside};
+    pub use crate::beside::push_beside;
+    pub use crate::beside_parts::Beside;
     pub use crate::container::{ContainerLayer, ContainerManifest, container_manifest};
     pub use crate::credentials::CredentialFiles;
     pub use crate::far_file::{FarFile, Link};

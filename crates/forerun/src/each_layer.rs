@@ -10,9 +10,7 @@ use forerun_engine::MetadataSource;
 use forerun_io::wait::{self, Stop};
 use forerun_io::{BlobId, Observer, threads};
 use forerun_layers::Layer;
-#[cfg(any(feature = "layouts", feature = "remote"))]
-use forerun_vfs::Error;
-use forerun_vfs::{FileSystem, KeepIndex, Result};
+use forerun_vfs::{Error, FileSystem, KeepIndex, Result};
 
 use crate::at_once::at_once;
 use crate::deferred::Deferred;

@@ -145,25 +145,26 @@ def threads():
     return count
 
 
-def wait_for_no_threads():
+def wait_for_threads(count):
+    """Waits: others have the name of the thread that has started them, until they take their own."""
     deadline = time.monotonic() + 30
-    while threads() and time.monotonic() < deadline:
+    while threads() != count and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert threads() == 0
+    assert threads() == count
 
 
 def test_an_iterator_that_is_dropped_or_closed_ends_its_threads(image, names):
     # Those of the tests before end a moment after their iterators.
-    wait_for_no_threads()
+    wait_for_threads(0)
     many = image.read_many(names, workers=3)
     next(many)
-    assert threads() == 3
+    wait_for_threads(3)
     many.close()
     assert next(many, None) is None
     other = image.read_many(names, workers=2)
     next(other)
     del other
-    wait_for_no_threads()
+    wait_for_threads(0)
 
 
 def test_a_python_thread_runs_on_while_others_read(path):

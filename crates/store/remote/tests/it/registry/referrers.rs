@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::fake::{Answer, Fake, Request};
 use super::store::{OCI_INDEX, OCI_MANIFEST, Store};
 use super::support::image;
+use crate::support::PATIENT;
 
 const INDEX: &str = "application/vnd.forerun.index.v1";
 
@@ -139,6 +140,9 @@ impl Place {
     fn options(&self) -> RemoteOptions {
         let mut options = crate::support::options(self.cache.path());
         options.registry.attempts = 1;
+        // Every answer counts here, and the machine may be busy.
+        options.registry.timeout = PATIENT;
+        (options.timeout, options.stall, options.connect_timeout) = (PATIENT, PATIENT, PATIENT);
         options.referrers = true;
         options
     }

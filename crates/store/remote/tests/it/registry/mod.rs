@@ -8,6 +8,7 @@ mod hostile;
 mod layouts;
 mod mirrors;
 mod push_pull;
+mod referrer_pages;
 mod referrers;
 mod store;
 mod support;

@@ -20,14 +20,14 @@ const INDEX: &str = "application/vnd.forerun.index.v1";
 
 /// A registry that takes what is pushed.
 #[derive(Default)]
-struct Writable {
+pub struct Writable {
     store: Store,
     /// The artifacts that refer to a manifest, if the registry lists them.
     referrers: Option<Vec<Value>>,
     /// A part of the paths for which it gives no answer.
     down: Option<&'static str>,
     /// Answers with the page of a list that the last part of a query has the number of.
-    pages: Option<Pages>,
+    pub pages: Option<Pages>,
 }
 
 /// Returns a page of the list of referrers, and where the next one is.
@@ -97,21 +97,21 @@ impl Writable {
     }
 }
 
-fn index(manifests: &[Value]) -> Vec<u8> {
+pub fn index(manifests: &[Value]) -> Vec<u8> {
     let index = json!({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": manifests});
     serde_json::to_vec(&index).unwrap()
 }
 
 /// A container image of one layer in a registry.
-struct Place {
-    registry: Arc<Mutex<Writable>>,
-    server: Fake,
+pub struct Place {
+    pub registry: Arc<Mutex<Writable>>,
+    pub server: Fake,
     cache: TempDir,
     layer: Vec<u8>,
 }
 
 impl Place {
-    fn new(lists_referrers: bool) -> Self {
+    pub fn new(lists_referrers: bool) -> Self {
         let layer = image(300_000);
         let mut store = Store::default();
         let config = store.blob("application/vnd.oci.image.config.v1+json", b"{}");
@@ -175,13 +175,13 @@ impl Place {
         }
     }
 
-    fn push(&self, archive: &[u8], created: &str) {
+    pub fn push(&self, archive: &[u8], created: &str) {
         let (reference, options) = (self.reference(), self.options());
         push_beside(&reference, &self.beside(archive), created, &options).unwrap();
     }
 
     /// Has the registry list what refers to the image in pages.
-    fn set_pages(
+    pub fn set_pages(
         &self,
         pages: impl Fn(usize, &[Value]) -> (Vec<u8>, Option<String>) + Send + 'static,
     ) {
@@ -189,7 +189,7 @@ impl Place {
     }
 
     /// Opens the image, and returns what is used beside it and how many pages were asked for.
-    fn found_in_pages(&self) -> (Option<Vec<u8>>, usize) {
+    pub fn found_in_pages(&self) -> (Option<Vec<u8>>, usize) {
         let before = self.server.log().len();
         let found = self.found();
         let asked = self.server.log().split_off(before);
@@ -198,7 +198,7 @@ impl Place {
     }
 
     /// Returns what is used beside the image: the index of the archive.
-    fn found(&self) -> Option<Vec<u8>> {
+    pub fn found(&self) -> Option<Vec<u8>> {
         let image = self.open(&self.options());
         image.named_index().map(|archive| archive.to_vec())
     }
@@ -321,94 +321,6 @@ fn what_cannot_be_used_beside_an_image_leaves_it_as_it_is() {
         assert_eq!(place.found(), None, "{case}");
     }
     list(Some(good));
-    assert_eq!(place.found().as_deref(), Some(&b"good"[..]));
-}
-
-/// Returns the reference to a page that a server of this test gives.
-fn page(number: usize) -> Option<String> {
-    Some(format!("?artifactType=x&page={number}"))
-}
-
-#[test]
-fn a_list_of_referrers_is_read_to_its_last_page() {
-    let place = Place::new(true);
-    place.push(b"old", "2026-01-02T00:00:00Z");
-    place.push(b"new", "2026-02-02T00:00:00Z");
-    place.push(b"older", "2026-01-01T00:00:00Z");
-    // Three artifacts on five pages: the second and the fourth have none, as where the registry filters them.
-    place.set_pages(|number, manifests| {
-        let entries = match number % 2 {
-            0 => &manifests[number / 2..=number / 2],
-            _ => &[],
-        };
-        (index(entries), page(number + 1).filter(|_| number < 4))
-    });
-    let (found, pages) = place.found_in_pages();
-    assert_eq!((found.as_deref(), pages), (Some(&b"new"[..]), 5));
-    // The newest is on the last page.
-    place.push(b"oldest", "2025-01-01T00:00:00Z");
-    place.set_pages(|number, manifests| {
-        let last = manifests.len() - 1 - number;
-        let of_page = &manifests[last..=last];
-        (index(of_page), page(number + 1).filter(|_| last > 0))
-    });
-    let (found, pages) = place.found_in_pages();
-    assert_eq!((found.as_deref(), pages), (Some(&b"new"[..]), 4));
-}
-
-#[test]
-fn lists_of_referrers_that_do_not_end_or_go_on_elsewhere_are_not_used() {
-    let place = Place::new(true);
-    place.push(b"good", "2026-01-02T00:00:00Z");
-    let other = Fake::start(|_| Answer::new(200, index(&[])));
-    let elsewhere = |url: String| move |_| Some(url.clone());
-    let own = place.server.authority();
-    type Next = Box<dyn Fn(usize) -> Option<String> + Send>;
-    let cases: [(&str, usize, usize, Next); 8] = [
-        // The first page has no number.
-        ("the same page", 0, 2, Box::new(|_| page(0))),
-        ("a loop", 0, 5, Box::new(|number| page((number + 1) % 4))),
-        ("no end", 0, 64, Box::new(|number| page(number + 1))),
-        (
-            "long pages",
-            3 << 20,
-            3,
-            Box::new(|number| page(number + 1)),
-        ),
-        (
-            "another port",
-            0,
-            1,
-            Box::new(elsewhere(format!("http://{}/v2/a/x", other.authority()))),
-        ),
-        (
-            "another host",
-            0,
-            1,
-            Box::new(elsewhere(format!("//{}/x", other.authority()))),
-        ),
-        (
-            "a password",
-            0,
-            1,
-            Box::new(elsewhere(format!(
-                "http://u:p@{own}/v2/a/referrers/x?page=1"
-            ))),
-        ),
-        ("no URL", 0, 1, Box::new(elsewhere("http://[".to_owned()))),
-    ];
-    for (case, padding, expected, next) in cases {
-        place.set_pages(move |number, manifests| {
-            let mut page: Value = serde_json::from_slice(&index(manifests)).unwrap();
-            page["annotations"] = json!({"padding": " ".repeat(padding)});
-            (serde_json::to_vec(&page).unwrap(), next(number))
-        });
-        let (found, pages) = place.found_in_pages();
-        // Indexes of SOCI are looked for as well.
-        assert_eq!((found, pages), (None, 2 * expected), "{case}");
-    }
-    assert_eq!(other.log().len(), 0);
-    place.registry.lock().unwrap().pages = None;
     assert_eq!(place.found().as_deref(), Some(&b"good"[..]));
 }
 

@@ -22,7 +22,9 @@ use crate::place::{Place, attach_here, place};
 use crate::push::Pusher;
 use crate::request_threads::RequestThreads;
 use crate::served::{Monitor, Served};
-use crate::serving::{DEVICE_END_TIMEOUT, Ended, Ending, IMAGE_END_TIMEOUT, Serving};
+use crate::serving::{
+    DEVICE_END_TIMEOUT, Ended, Ending, IMAGE_END_TIMEOUT, Serving, serve_session,
+};
 use crate::umount::Unmounted;
 use crate::unmounter::Unmounter;
 use crate::workers::{Waiting, Workers};
@@ -221,7 +223,7 @@ fn serve(
         .map_err(MountError::Handshake)?;
     let notifier = session.notifier();
     let serving = Serving::start(move || {
-        let ended = session.run();
+        let ended = serve_session(session);
         // The kernel cuts the connection when no process holds it any more, however this ended.
         unmounter.connection_ended();
         ended

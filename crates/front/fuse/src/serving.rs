@@ -10,7 +10,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forerun_io::threads;
+use fuser::{Filesystem, Session};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::workers::Workers;
 
@@ -49,6 +51,22 @@ pub enum Ended {
     Joined(io::Result<()>),
     /// The mount has ended, and some of them hang.
     Hung,
+}
+
+/// Serves a mount until it has ended.
+///
+/// A thread that had just taken a request when the kernel cut the connection gets ECONNABORTED instead of
+/// ENODEV. (Where a mount was cut by other means, the kernel says so by this error only to those that asked
+/// for that at its start.)
+pub fn serve_session(session: Session<impl Filesystem>) -> io::Result<()> {
+    match session.run() {
+        Err(error) if is_end(&error) => Ok(()),
+        ended => ended,
+    }
+}
+
+fn is_end(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::CONNABORTED)
 }
 
 impl Serving {
@@ -137,6 +155,18 @@ mod tests {
     use super::*;
 
     const SHORT: Duration = Duration::from_millis(200);
+
+    #[test]
+    fn a_cut_connection_is_the_end_and_no_other_error_is() {
+        for (errno, expected) in [
+            (Errno::CONNABORTED, true),
+            (Errno::IO, false),
+            (Errno::CONNREFUSED, false),
+        ] {
+            assert_eq!(is_end(&errno.into()), expected, "{errno}");
+        }
+        assert!(!is_end(&io::Error::other("a thread panicked")));
+    }
 
     #[test]
     fn threads_that_end_are_joined() {

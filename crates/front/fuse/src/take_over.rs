@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use forerun::{Image, Volume};
-use fuser::{Filesystem, Notifier, Session};
+use fuser::{Filesystem, Notifier};
 
 use crate::adapter::Adapter;
 use crate::adapter_mut::CoreMut;
@@ -16,7 +16,7 @@ use crate::ledger::Ledger;
 use crate::mount::{Mount, config, show, show_volume};
 use crate::options::MountOptions;
 use crate::served::Served;
-use crate::serving::Serving;
+use crate::serving::{Serving, serve_session};
 use crate::unmounter::Unmounter;
 use crate::workers::Workers;
 
@@ -139,7 +139,7 @@ fn serve(
     let ending = unmounter.clone();
     let serving = Serving::start(move || {
         let ended = match started.recv() {
-            Ok(()) => Session::run(session),
+            Ok(()) => serve_session(session),
             // The mount is not ours after all.
             Err(_) => Ok(()),
         };

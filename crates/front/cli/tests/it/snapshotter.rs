@@ -90,8 +90,8 @@ put({'schemaVersion': 2, 'mediaType': OCI + 'index.v1+json', 'manifests': [entry
 "#;
 
 /// The command of the containers, and what it prints.
-const COMMAND: &str =
-    "cat /etc/app /data/small; ls /etc; stat -c %a /tmp; echo new > /data/new; cat /data/new";
+const COMMAND: &str = "exec > /printed/text; \
+    cat /etc/app /data/small; ls /etc; stat -c %a /tmp; echo new > /data/new; cat /data/new";
 const PRINTS: &str = "app\nsmall\napp\npasswd\n1777\nnew\n";
 
 /// A containerd of its own, a registry behind a proxy that counts, and a snapshotter.
@@ -178,6 +178,23 @@ impl Node {
     fn wait_for_socket(&self, name: &str) {
         let path = self.path(name);
         eventually(name, || UnixStream::connect(&path).is_ok());
+    }
+
+    /// Waits until containerd has noticed that there is another snapshotter. Listings do not tell: containerd
+    /// lists what it knows, and asks the snapshotter for these.
+    fn wait_for_containerd(&self) {
+        let snapshots = |arguments: &[&str]| {
+            let output = Command::new("ctr")
+                .args(["snapshots", "--snapshotter", "forerun"])
+                .args(arguments)
+                .env("CONTAINERD_ADDRESS", self.path("c.sock"))
+                .output();
+            output.unwrap().status.success()
+        };
+        eventually("the snapshotter is connected", || {
+            snapshots(&["prepare", "probe"])
+        });
+        assert!(snapshots(&["rm", "probe"]));
     }
 
     /// Pushes an image of these layers. Returns its name.
@@ -268,11 +285,35 @@ impl Node {
         format!("forerun-{}-{name}", std::process::id())
     }
 
+    /// Returns the option that shows `/printed` to a container. Containers print to a file in there: what
+    /// they print just before their end does not always reach `ctr`.
+    fn printed(&self) -> [String; 2] {
+        let dir = self.path("printed");
+        fs::create_dir_all(&dir).unwrap();
+        let mount = format!(
+            "type=bind,src={},dst=/printed,options=bind:rw",
+            dir.display()
+        );
+        ["--mount".into(), mount]
+    }
+
+    /// Takes what a container has printed to `/printed/text`.
+    #[track_caller]
+    fn take_printed(&self) -> String {
+        let file = self.path("printed/text");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::remove_file(file).unwrap();
+        text
+    }
+
     #[track_caller]
     fn run(&self, image: &str, name: &str) -> String {
         let name = Self::container(name);
-        let arguments = ["run", "--rm", "--snapshotter", "forerun", image, &name];
-        self.ctr("ctr", &[&arguments[..], &["sh", "-c", COMMAND]].concat())
+        let [option, mount] = &self.printed();
+        let arguments = ["run", "--rm", "--snapshotter", "forerun", option, mount];
+        let command = [image, &name, "sh", "-c", COMMAND];
+        self.ctr("ctr", &[&arguments[..], &command].concat());
+        self.take_printed()
     }
 
     fn entries(&self, dir: &str) -> usize {
@@ -386,16 +427,10 @@ fn indexes_that_refer_to_an_image_count_where_the_snapshotter_is_told_so() {
     snapshotter.kill().unwrap();
     snapshotter.wait().unwrap();
     node.start_snapshotter(&["--referrers"]);
+    node.wait_for_containerd();
     for (tag, is_soci) in [("soci", true), ("indexed", false)] {
         let (image, bytes) = node.push_with_referrer(tag, is_soci);
         node.proxy.forget();
-        eventually("the snapshotter is connected", || {
-            let listed = Command::new("ctr")
-                .args(["snapshots", "--snapshotter", "forerun", "ls"])
-                .env("CONTAINERD_ADDRESS", node.path("c.sock"))
-                .output();
-            listed.unwrap().status.success()
-        });
         node.pull("ctr-remote", &["images", "rpull"], &image);
         assert_eq!(node.run(&image, tag), PRINTS);
         let sent = node.proxy.log().sent();
@@ -414,12 +449,15 @@ fn containers_read_on_when_the_snapshotter_and_the_server_of_their_mount_are_kil
     let image = node.push_lazy("estargz", estargz);
     node.pull("ctr-remote", &["images", "rpull"], &image);
     let name = Node::container("killed");
-    let run = ["run", "--detach", "--snapshotter", "forerun", &image, &name];
-    node.ctr("ctr", &[&run[..], &["sleep", "1000"]].concat());
+    let [option, mount] = &node.printed();
+    let run = ["run", "--detach", "--snapshotter", "forerun", option, mount];
+    let command = [&image, &name, "sleep", "1000"];
+    node.ctr("ctr", &[&run[..], &command].concat());
     let read = |node: &Node, file: &str| {
-        let exec = ["tasks", "exec", "--exec-id", "read", &name];
-        let told = node.ctr("ctr", &[&exec[..], &["md5sum", file]].concat());
-        told.split(' ').next().unwrap().to_owned()
+        let exec = ["tasks", "exec", "--exec-id", "read", &name, "sh", "-c"];
+        let command = format!("md5sum {file} > /printed/text");
+        node.ctr("ctr", &[&exec[..], &[&command]].concat());
+        node.take_printed().split(' ').next().unwrap().to_owned()
     };
     let sum_of = |path: &Path| {
         let output = Command::new("md5sum").arg(path).output().unwrap();
@@ -437,17 +475,10 @@ fn containers_read_on_when_the_snapshotter_and_the_server_of_their_mount_are_kil
         read(&node, "/bin/busybox"),
         sum_of(&node.path("l0/bin/busybox"))
     );
+    node.wait_for_containerd();
     // The new snapshotter knows the snapshots of the old one.
-    let snapshots = ["snapshots", "--snapshotter", "forerun", "ls"];
-    eventually("the snapshotter is connected", || {
-        let listed = Command::new("ctr")
-            .args(snapshots)
-            .env("CONTAINERD_ADDRESS", node.path("c.sock"))
-            .output();
-        String::from_utf8(listed.unwrap().stdout)
-            .unwrap()
-            .contains(&name)
-    });
+    let listed = node.ctr("ctr", &["snapshots", "--snapshotter", "forerun", "ls"]);
+    assert!(listed.contains(&name), "{listed}");
     assert_eq!(node.run(&image, "second"), PRINTS);
     // Of a mount whose keeper is killed as well, containers that begin later notice nothing.
     let mounts = node.status();

@@ -187,6 +187,7 @@ const fn remote_kind(error: &RemoteError) -> io::ErrorKind {
         | RemoteError::Changed { .. }
         | RemoteError::Untrusted { .. }
         | RemoteError::Offline { .. }
+        | RemoteError::Closed { .. }
         | RemoteError::Cache { .. } => Kind::Other,
     }
 }

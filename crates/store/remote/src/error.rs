@@ -135,6 +135,12 @@ pub enum RemoteError {
         /// Address.
         place: String,
     },
+    /// The image was closed before the bytes were here.
+    #[error("{place}: the image was closed")]
+    Closed {
+        /// Address.
+        place: String,
+    },
     /// The fetched bytes cannot be kept.
     #[error("the cache cannot be used: {reason}")]
     Cache {

@@ -208,6 +208,8 @@ impl Fetcher {
                     continue;
                 }
                 Ok(_) => self.network(part, index, "the answer was empty"),
+                // No server is to blame, and none can help.
+                Err(error @ RemoteError::Closed { .. }) => return Err(error),
                 Err(error) => error,
             };
             self.counters.error(&error);

@@ -335,9 +335,8 @@ impl Shared {
 
     /// Returns the error of requests after the image was closed.
     fn gone(&self) -> RemoteError {
-        RemoteError::Network {
+        RemoteError::Closed {
             place: self.place.clone(),
-            reason: "the image was closed".to_owned(),
         }
     }
 

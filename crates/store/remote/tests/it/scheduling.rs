@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use forerun_cache::{Cache, CacheOptions};
 use forerun_io::ReadAt;
 use forerun_remote::{Prefetch, Readahead, RemoteImage, RemoteOptions};
 use forerun_testkit::{TempDir, temp_dir};
@@ -296,6 +297,31 @@ fn the_background_goes_on_when_the_network_is_back() {
         image.status()
     );
     read(&image, far.bytes(), 0, far.bytes().len());
+}
+
+#[test]
+fn an_image_that_was_closed_asks_for_nothing_again() {
+    let Some(far) = Far::new(4 * MIB) else {
+        return;
+    };
+    let dir = temp_dir("cache");
+    let image = far.open(&RemoteOptions {
+        requests: 1,
+        ..still(&dir)
+    });
+    far.proxy.set_link(Link {
+        bytes_per_second: Some(1 << 20),
+        ..Link::default()
+    });
+    image.prefetch_all();
+    assert!(far.proxy.wait_for_requests(1, support::TIMEOUT));
+    drop(image);
+    // A request that is under way holds the blob.
+    let cache = Cache::open(dir.path(), CacheOptions::default()).unwrap();
+    forerun_testkit::eventually("the request has ended", || {
+        cache.list().unwrap().iter().all(|blob| !blob.in_use)
+    });
+    assert_eq!(far.proxy.log().requests(), 1);
 }
 
 #[test]

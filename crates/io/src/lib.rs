@@ -40,6 +40,7 @@ mod trace_summary;
 mod undo;
 mod unpoisoned;
 pub mod wait;
+mod weighed_cache;
 mod window;
 mod write_back;
 
@@ -77,5 +78,6 @@ pub use trace_summary::{TraceRow, TraceSummary};
 pub use undo::fuzzing as undo_fuzzing;
 pub use undo::{Restored, UndoDevice, UndoError, UndoFile, UndoLog};
 pub use unpoisoned::Unpoisoned;
+pub use weighed_cache::{Weighed, WeighedCache};
 pub use window::Window;
 pub use write_back::{CommitError, CommitOrder, Group, WriteBack};

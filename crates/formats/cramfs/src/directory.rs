@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{Weighed, saturating_usize, u64_from};
 use forerun_vfs::{Bound, ByteOrder, Error, FileType, NodeId, Result, check_name};
 
 use crate::error::Check;
@@ -178,11 +178,12 @@ impl Directory {
         self.entry_at(usize::try_from(position).ok()?, usize::MAX)
             .ok()
     }
+}
 
-    /// Returns the bytes that the directory takes in memory.
-    pub fn weight(&self) -> u64 {
+impl Weighed for Directory {
+    fn weight(&self) -> u64 {
         let positions = self.entries.capacity() + self.by_name.capacity();
-        u64_from(size_of::<Self>() + self.bytes.capacity() + positions * size_of::<u32>())
+        u64_from(64 + size_of::<Self>() + self.bytes.capacity() + positions * size_of::<u32>())
     }
 }
 

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use forerun_io::u64_from;
+use forerun_io::{Weighed, WeighedCache, u64_from};
 use forerun_vfs::{Error, NodeId, Result};
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::dir::Index;
 use crate::header::Kind;
@@ -20,14 +18,11 @@ pub enum Slot {
     Large { first: u64 },
 }
 
-#[derive(Clone)]
-struct ByBytes;
-
-impl Weighter<NodeId, Slot> for ByBytes {
-    fn weight(&self, _dir: &NodeId, slot: &Slot) -> u64 {
-        match slot {
-            Slot::Index(index) => u64_from(index.bytes).saturating_add(128),
-            Slot::Large { .. } => 64,
+impl Weighed for Slot {
+    fn weight(&self) -> u64 {
+        match self {
+            Self::Index(index) => u64_from(index.bytes).saturating_add(128),
+            Self::Large { .. } => 64,
         }
     }
 }
@@ -37,33 +32,16 @@ impl Weighter<NodeId, Slot> for ByBytes {
 pub struct Indexes {
     /// Most bytes of one index.
     most: usize,
-    cache: Cache<NodeId, Slot, ByBytes>,
+    cache: WeighedCache<NodeId, Slot>,
 }
 
 impl Indexes {
     pub fn new(budget: usize) -> Self {
-        let items = (budget / 4096).max(16);
-        let weight = u64_from(budget);
-        // One shard: a shard refuses an entry heavier than its share of the budget, and a refused
-        // directory would be read at each lookup.
-        let options = OptionsBuilder::new()
-            .shards(1)
-            .estimated_items_capacity(items)
-            .weight_capacity(weight)
-            .build();
-        let cache = match options {
-            Ok(options) => Cache::with_options(
-                options,
-                ByBytes,
-                DefaultHashBuilder::default(),
-                DefaultLifecycle::default(),
-            ),
-            // Only a missing capacity is an error, and both are there.
-            Err(_) => Cache::with_weighter(items, weight, ByBytes),
-        };
-        // A quarter: one directory must not evict all others.
-        let most = budget / 4;
-        Self { most, cache }
+        Self {
+            // A quarter: one directory must not evict all others.
+            most: budget / 4,
+            cache: WeighedCache::new(budget),
+        }
     }
 
     /// Returns the index of `dir`. Reads the directory if it has none.
@@ -110,7 +88,7 @@ mod tests {
         for dir in 0..100 {
             indexes.cache.insert(NodeId(dir), index(indexes.most));
         }
-        assert!(indexes.cache.weight() <= 64 << 20);
+        assert!(indexes.cache.bytes() <= 64 << 20);
         assert!(indexes.cache.get(&NodeId(99)).is_some());
     }
 }

@@ -5,10 +5,8 @@
 
 use std::sync::Arc;
 
-use forerun_io::u64_from;
+use forerun_io::{Weighed, WeighedCache, u64_from};
 use forerun_vfs::NodeId;
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::reference::Reference;
 
@@ -81,14 +79,11 @@ pub enum Remembered {
     Unfit,
 }
 
-#[derive(Clone)]
-struct ByBytes;
-
-impl Weighter<NodeId, Remembered> for ByBytes {
-    fn weight(&self, _dir: &NodeId, known: &Remembered) -> u64 {
-        match known {
-            Remembered::Passed(_) | Remembered::Unfit => 256,
-            Remembered::Landmarks(landmarks) => landmarks.weight().saturating_add(128),
+impl Weighed for Remembered {
+    fn weight(&self) -> u64 {
+        match self {
+            Self::Passed(_) | Self::Unfit => 256,
+            Self::Landmarks(landmarks) => landmarks.weight().saturating_add(128),
         }
     }
 }
@@ -97,32 +92,16 @@ impl Weighter<NodeId, Remembered> for ByBytes {
 /// [`Limits::dir_index_bytes`](forerun_vfs::Limits).
 pub struct Directories {
     most: u64,
-    cache: Cache<NodeId, Remembered, ByBytes>,
+    cache: WeighedCache<NodeId, Remembered>,
 }
 
 impl Directories {
     pub fn new(budget: usize) -> Self {
-        let (items, weight) = ((budget / 4096).clamp(16, 1 << 14), u64_from(budget));
-        // One shard: a shard refuses an entry heavier than its share of the budget, and a refused listing would be
-        // read again and again.
-        let options = OptionsBuilder::new()
-            .shards(1)
-            .estimated_items_capacity(items)
-            .weight_capacity(weight)
-            .build();
-        let cache = match options {
-            Ok(options) => Cache::with_options(
-                options,
-                ByBytes,
-                DefaultHashBuilder::default(),
-                DefaultLifecycle::default(),
-            ),
-            // Only a missing capacity is an error, and both are there.
-            Err(_) => Cache::with_weighter(items, weight, ByBytes),
-        };
-        // A quarter: one directory must not evict all others.
-        let most = weight / 4;
-        Self { most, cache }
+        Self {
+            // A quarter: one directory must not evict all others.
+            most: u64_from(budget / 4),
+            cache: WeighedCache::new(budget),
+        }
     }
 
     /// Returns the most bytes that the landmarks of one directory may take.
@@ -186,7 +165,7 @@ mod tests {
                 landmarks.push(b"name", place(0));
             }
             directories.set(NodeId(dir), Remembered::Landmarks(Arc::new(landmarks)));
-            assert!(directories.cache.weight() <= 1 << 20);
+            assert!(directories.cache.bytes() <= 1 << 20);
         }
         assert!(matches!(
             directories.get(NodeId(99)),

@@ -1,0 +1,130 @@
+//! A bounded cache of things that weigh different numbers of bytes.
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use crate::{saturating_usize, u64_from};
+
+/// Memory of one entry on average, by which the table is laid out.
+const TYPICAL: u64 = 4096;
+/// Entries that the table is laid out for.
+const FEWEST: usize = 16;
+const MOST: usize = 1 << 14;
+
+/// A thing whose memory is counted.
+pub trait Weighed {
+    /// Returns the number of bytes that it takes, with its place in the cache.
+    fn weight(&self) -> u64;
+}
+
+impl<T: Weighed> Weighed for Arc<T> {
+    fn weight(&self) -> u64 {
+        T::weight(self)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct ByWeight;
+
+impl<K, V: Weighed> Weighter<K, V> for ByWeight {
+    fn weight(&self, _key: &K, value: &V) -> u64 {
+        value.weight()
+    }
+}
+
+/// The values used last, bounded in bytes: indexes of directories, for example.
+///
+/// A value that takes nine tenths of the budget is kept. So what is expensive to make, and heavy, is not made
+/// again at each use.
+pub struct WeighedCache<K, V> {
+    cache: Cache<K, V, ByWeight>,
+}
+
+impl<K, V> fmt::Debug for WeighedCache<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeighedCache").finish_non_exhaustive()
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Clone + Weighed> WeighedCache<K, V> {
+    /// Creates a cache of at most `budget` bytes.
+    #[must_use]
+    pub fn new(budget: usize) -> Self {
+        let budget = u64_from(budget);
+        let items = saturating_usize(budget / TYPICAL).clamp(FEWEST, MOST);
+        // One shard: a shard refuses a value that is heavier than its share of the budget.
+        let options = OptionsBuilder::new()
+            .shards(1)
+            .estimated_items_capacity(items)
+            .weight_capacity(budget)
+            .build();
+        let cache = match options {
+            Ok(options) => Cache::with_options(
+                options,
+                ByWeight,
+                DefaultHashBuilder::default(),
+                DefaultLifecycle::default(),
+            ),
+            // Only a missing capacity is an error, and both are there.
+            Err(_) => Cache::with_weighter(items, budget, ByWeight),
+        };
+        Self { cache }
+    }
+
+    /// Returns a value, which counts as a use of it.
+    #[must_use]
+    pub fn get(&self, key: &K) -> Option<V> {
+        self.cache.get(key)
+    }
+
+    /// Inserts a value, or replaces it. Others go where there is no room.
+    pub fn insert(&self, key: K, value: V) {
+        self.cache.insert(key, value);
+    }
+
+    /// Returns the number of bytes held now.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.cache.weight()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct Heavy(u64);
+
+    impl Weighed for Heavy {
+        fn weight(&self) -> u64 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_value_of_most_of_the_budget_is_kept_and_a_heavier_one_is_not() {
+        let cache = WeighedCache::new(1000);
+        cache.insert(1, Heavy(900));
+        assert_eq!(cache.get(&1), Some(Heavy(900)));
+        cache.insert(2, Heavy(1001));
+        assert_eq!(cache.get(&2), None);
+    }
+
+    #[test]
+    fn many_values_stay_inside_the_budget() {
+        let cache = WeighedCache::new(1 << 20);
+        for key in 0..1000 {
+            cache.insert(key, Heavy(10_000));
+            assert!(cache.bytes() <= 1 << 20, "{} after {key}", cache.bytes());
+        }
+        assert!(cache.bytes() > 1 << 19);
+        cache.insert(1, Heavy(5));
+        cache.insert(1, Heavy(7));
+        assert_eq!(cache.get(&1), Some(Heavy(7)));
+    }
+}

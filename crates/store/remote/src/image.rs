@@ -407,14 +407,19 @@ impl RemoteImage {
         if !self.blob.read_if_present_by(reader, offset, out)? {
             return self.fetch(&bytes, out);
         }
+        self.found_here(&bytes);
+        Ok(())
+    }
+
+    /// Does what a read that found all of its bytes here leaves to do.
+    pub(crate) fn found_here(&self, bytes: &Range<u64>) {
         self.scheduler.let_go_if_checked();
         if !self.blob.is_complete() {
-            let chunks = self.blob.geometry().chunks_of(&bytes);
+            let chunks = self.blob.geometry().chunks_of(bytes);
             if self.scheduler.is_marked(&chunks) {
-                self.scheduler.touch(&bytes);
+                self.scheduler.touch(bytes);
             }
         }
-        Ok(())
     }
 }
 

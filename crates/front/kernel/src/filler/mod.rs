@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forerun::remote::RemoteImage;
+use forerun::remote::{CheckAhead, RemoteImage};
 use forerun::{Image, MountEntry, Mountpoint, mounts};
 use rustix::fs::{fstat, major, minor};
 use tempfile::TempDir;
@@ -171,6 +171,7 @@ pub fn mount_remote(
     let fetched = local::fetch_metadata(image, remote)?;
     let shared = Arc::new(Shared {
         remote: Arc::clone(remote),
+        ahead: Arc::new(CheckAhead::new(Arc::clone(remote))),
         group,
         mount,
         ledger: Ledger::new().map_err(|error| Error::on_demand("a ledger", error))?,
@@ -210,6 +211,7 @@ pub fn resume_remote(
     let device = watch.device().map_err(failed)?;
     let shared = Arc::new(Shared {
         remote: Arc::clone(remote),
+        ahead: Arc::new(CheckAhead::new(Arc::clone(remote))),
         group: Group::inherited(&resumed.group).map_err(failed)?,
         mount,
         watch,

@@ -12,6 +12,8 @@ pub struct Asked {
     pub events: u64,
     /// Reads for which something had to be fetched.
     pub fetched: u64,
+    /// Reads of what was here that waited until it was verified.
+    pub unverified: u64,
     /// Reads that failed.
     pub failed: u64,
     /// The process that guards the mount, if there is one now.
@@ -25,6 +27,7 @@ impl Counts {
         Asked {
             events: self.events.load(Ordering::Relaxed),
             fetched: self.fetched.load(Ordering::Relaxed),
+            unverified: self.unverified.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
             guard: u32::try_from(guard).ok().filter(|id| *id != 0),
         }

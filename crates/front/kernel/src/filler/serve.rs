@@ -1,7 +1,8 @@
 //! Answers to the kernel's driver: each of its reads waits until its range was fetched.
 //!
-//! One thread takes events in, and answers at once where the range is here. A pool of threads waits for
-//! ranges that have to be fetched. Dropping an event in any of these threads fails its read.
+//! One thread takes events in, and answers at once where the range is here and verified. A pool of threads waits for
+//! ranges that have to be fetched or verified; what an earlier process has stored is verified ahead of sequential
+//! readers. Dropping an event in any of these threads fails its read.
 
 use std::io;
 use std::ops::Range;
@@ -12,8 +13,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use forerun::remote::RemoteImage;
-use forerun::{ReadAt, Unpoisoned};
+use forerun::remote::{CheckAhead, RemoteImage};
+use forerun::{AlignedBuffer, ReadAt, Unpoisoned};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -43,6 +44,7 @@ const TICK: Timespec = Timespec {
 #[derive(Debug)]
 pub struct Shared {
     pub remote: Arc<RemoteImage>,
+    pub ahead: Arc<CheckAhead>,
     pub group: Group,
     pub mount: PrivateMount,
     pub watch: Watch,
@@ -60,6 +62,8 @@ pub struct Counts {
     pub events: AtomicU64,
     /// Reads for which something had to be fetched.
     pub fetched: AtomicU64,
+    /// Reads of what was here that waited until it was verified.
+    pub unverified: AtomicU64,
     /// Reads that failed.
     pub failed: AtomicU64,
     /// The process of the guard; 0 while there is none.
@@ -103,9 +107,9 @@ impl Shared {
     pub fn finish_what_was_left(&self) -> io::Result<()> {
         let (left, limit) = self.ledger.waiting()?;
         let count = left.len();
-        let mut buffer = Vec::new();
+        let mut buffer = AlignedBuffer::new();
         for event in left {
-            let verdict = verdict(&self.remote, event.range.as_ref(), &mut buffer);
+            let verdict = verdict(self, event.range.as_ref(), &mut buffer);
             answer_for_another(self.group.as_fd(), event.fd, verdict);
             self.ledger.take(event.fd);
         }
@@ -149,6 +153,8 @@ pub fn raise_limit() {
 /// the other end of `stop` is closed.
 pub fn start(shared: Arc<Shared>, guard: Guard, stop: OwnedFd) -> io::Result<JoinHandle<Ended>> {
     let (queue, asked) = unbounded::<PendingRead>();
+    shared.ahead.start()?;
+    let ending = EndsChecks(Arc::clone(&shared.ahead));
     for _ in 0..WORKERS {
         let asked = asked.clone();
         std::thread::Builder::new()
@@ -161,7 +167,7 @@ pub fn start(shared: Arc<Shared>, guard: Guard, stop: OwnedFd) -> io::Result<Joi
         guard: Some(guard),
         marked: true,
         checking: false,
-        buffer: Vec::new(),
+        _ending: ending,
     };
     std::thread::Builder::new()
         .name("forerun-events".to_string())
@@ -176,7 +182,16 @@ struct Server {
     marked: bool,
     /// Whether the rest of the cache is being verified.
     checking: bool,
-    buffer: Vec<u8>,
+    _ending: EndsChecks,
+}
+
+/// Ends the threads that verify ahead when it is dropped.
+struct EndsChecks(Arc<CheckAhead>);
+
+impl Drop for EndsChecks {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 impl Server {
@@ -269,27 +284,36 @@ impl Server {
             self.shared.ledger.put(event);
         }
         for event in events {
-            self.shared.counts.events.fetch_add(1, Ordering::Relaxed);
-            let asked = PendingRead {
+            let counts = &self.shared.counts;
+            counts.events.fetch_add(1, Ordering::Relaxed);
+            let mut asked = PendingRead {
                 shared: Arc::clone(&self.shared),
                 event: event.fd,
-                range: event.range,
+                range: event.range.map(|range| within(&self.shared.remote, range)),
                 verdict: Verdict::Fail,
             };
-            let here = is_here(&asked);
-            if here && is_checked(&asked) {
-                work_on(asked, &mut self.buffer);
-            } else {
-                let fetched = u64::from(!here);
-                self.shared
-                    .counts
-                    .fetched
-                    .fetch_add(fetched, Ordering::Relaxed);
-                // Without workers it is dropped, which fails the read.
-                let _ = self.queue.send(asked);
+            if let Some(range) = &asked.range {
+                self.shared.ahead.note(range);
+                if self.shared.remote.read_outside(range) {
+                    asked.verdict = Verdict::Allow;
+                    continue;
+                }
             }
+            let waits_for = match is_here(&asked) {
+                true => &counts.unverified,
+                false => &counts.fetched,
+            };
+            waits_for.fetch_add(1, Ordering::Relaxed);
+            // Without workers it is dropped, which fails the read.
+            let _ = self.queue.send(asked);
         }
     }
+}
+
+/// Returns the part of `range` that is in the image: the driver reads whole blocks, also behind the end.
+fn within(remote: &RemoteImage, range: Range<u64>) -> Range<u64> {
+    let end = range.end.min(remote.len());
+    range.start.min(end)..end
 }
 
 fn is_here(asked: &PendingRead) -> bool {
@@ -302,34 +326,21 @@ fn is_here(asked: &PendingRead) -> bool {
     chunks.is_empty() || here.first() == Some(&chunks)
 }
 
-/// Returns whether this process has verified the chunks of the range. Otherwise one may turn out to be
-/// altered, and a worker has to wait until it is fetched again.
-fn is_checked(asked: &PendingRead) -> bool {
-    let blob = asked.shared.remote.blob();
-    let range = asked.range.as_ref();
-    range.is_some_and(|range| blob.are_checked(blob.geometry().chunks_of(range)))
-}
-
 fn work(asked: &Receiver<PendingRead>) {
-    let mut buffer = Vec::new();
-    for asked in asked {
-        work_on(asked, &mut buffer);
+    let mut buffer = AlignedBuffer::new();
+    for mut asked in asked {
+        asked.verdict = verdict(&asked.shared, asked.range.as_ref(), &mut buffer);
     }
 }
 
-fn work_on(mut asked: PendingRead, buffer: &mut Vec<u8>) {
-    let remote = Arc::clone(&asked.shared.remote);
-    asked.verdict = verdict(&remote, asked.range.as_ref(), buffer);
-}
-
-/// Fetches what a read waits for, and returns whether it may go on.
-fn verdict(remote: &RemoteImage, range: Option<&Range<u64>>, buffer: &mut Vec<u8>) -> Verdict {
+/// Fetches and verifies what a read waits for, and returns whether it may go on.
+fn verdict(shared: &Shared, range: Option<&Range<u64>>, buffer: &mut AlignedBuffer) -> Verdict {
     let Some(range) = range else {
         tracing::error!("a read of unknown extent is refused");
         return Verdict::Fail;
     };
     // A panic concerns this read only.
-    match catch_unwind(AssertUnwindSafe(|| fill(remote, range, buffer))) {
+    match catch_unwind(AssertUnwindSafe(|| fill(shared, range, buffer))) {
         Ok(Ok(())) => return Verdict::Allow,
         Ok(Err(error)) => {
             let (start, end) = (range.start, range.end);
@@ -340,19 +351,24 @@ fn verdict(remote: &RemoteImage, range: Option<&Range<u64>>, buffer: &mut Vec<u8
     Verdict::Fail
 }
 
-/// Returns once `range` is in the cache's file. Reads it from there, so that the cache records the use
-/// and the kernel finds the range in the page cache.
-fn fill(remote: &RemoteImage, range: &Range<u64>, buffer: &mut Vec<u8>) -> io::Result<()> {
-    // The driver reads whole blocks, also behind the end.
-    let end = range.end.min(remote.len());
-    if end.saturating_sub(range.start) > PIECE {
-        remote.will_need(range.start..end);
+/// Returns once `range` is in the cache's file. What has to be fetched is read from there, so that the cache records
+/// the use.
+fn fill(shared: &Shared, range: &Range<u64>, buffer: &mut AlignedBuffer) -> io::Result<()> {
+    let remote = &shared.remote;
+    let range = within(remote, range.clone());
+    shared.ahead.check(&range, buffer)?;
+    if remote.read_outside(&range) {
+        return Ok(());
+    }
+    if range.end.saturating_sub(range.start) > PIECE {
+        remote.will_need(range.clone());
     }
     let mut at = range.start;
-    while at < end {
-        let len = (end - at).min(PIECE);
-        buffer.resize(usize::try_from(len).map_err(io::Error::other)?, 0);
-        remote.read_exact_at(at, buffer)?;
+    while at < range.end {
+        let len = (range.end - at).min(PIECE);
+        let needed = usize::try_from(len).map_err(io::Error::other)?;
+        buffer.reserve(needed);
+        remote.read_exact_at(at, buffer.get_mut(..needed).unwrap_or_default())?;
         at += len;
     }
     Ok(())

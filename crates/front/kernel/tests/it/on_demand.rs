@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forerun::remote::{self, RemoteOptions};
 use forerun::{Compression, FillEncoding, Image, OpenOptions};
@@ -12,7 +12,9 @@ use forerun_testkit::require;
 use forerun_testkit_servers::fault_proxy::Network;
 
 use crate::common::{Seen, can_mount, end, open, run};
-use crate::on_demand_support::{self, Cgroup, Served, big, forget, guard_args, wait_for_file};
+use crate::on_demand_support::{
+    self, Cgroup, Served, alter, big, forget, guard_args, wait_for_file,
+};
 
 /// Runs the guard of the tests below in its process; it is not a test itself.
 #[test]
@@ -165,6 +167,79 @@ fn only_what_is_read_is_fetched_and_readers_share_it() {
 }
 
 #[test]
+fn what_an_earlier_process_has_stored_is_verified_ahead_of_the_reader() {
+    if !can_mount("erofs") {
+        return;
+    }
+    let Some(served) = Served::new("kernel-on-demand-ahead") else {
+        return;
+    };
+    let place = &served.place;
+    // Not read, so that the kernel has to ask all the time.
+    fs::write(place.path("tree/rest"), vec![7; 1 << 20]).unwrap();
+    place.erofs("image", |_| ());
+    let options = Options::default();
+    let mount = || {
+        let (image, remote) = served.open("image", "ahead");
+        let mounted = mount_remote(&image, &remote, &place.mnt(), &options, guard_args());
+        (mounted.unwrap(), image, remote)
+    };
+    let (mut mounted, image, remote) = mount();
+    assert_eq!(fs::read(place.mnt().join("big")).unwrap(), big());
+    end(&place.mnt());
+    assert_eq!(mounted.wait(), Ended::Unmounted);
+    drop((mounted, image, remote));
+    let sent = served.proxy.log().sent();
+
+    let (mut mounted, image, remote) = mount();
+    let blob = remote.blob();
+    assert!(!blob.is_complete());
+    alter(blob.data_file(), &big()[7 << 20..][..64]);
+    let file = File::open(place.mnt().join("big")).unwrap();
+    let expected = big();
+    let compare = |part: std::ops::Range<usize>| {
+        let mut block = [0; 4096];
+        for at in part.step_by(block.len()) {
+            file.read_exact_at(&mut block, at as u64).unwrap();
+            assert!(block[..] == expected[at..][..block.len()], "{at}");
+        }
+    };
+    compare(0..512 << 10);
+    let size = u64::from(blob.geometry().chunk_size());
+    let verified = || {
+        let chunks = 0..blob.geometry().chunks();
+        chunks
+            .filter(|chunk| blob.are_checked(*chunk..*chunk + 1))
+            .count() as u64
+            * size
+    };
+    let patience = Instant::now() + Duration::from_secs(20);
+    // The second window reaches to the end.
+    while verified() < expected.len() as u64 - size {
+        assert!(Instant::now() < patience, "{} bytes verified", verified());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let before = mounted.asked();
+    compare(512 << 10..expected.len());
+    let after = mounted.asked();
+    assert!(after.events > before.events, "{after:?}");
+    assert_eq!(after.unverified, before.unverified, "a reader waited");
+    // But for what was altered.
+    assert_eq!((after.fetched, after.failed), (1, 0), "{after:?}");
+    assert_eq!(remote.status().altered_chunks, 1);
+    let again = served.proxy.log().sent() - sent;
+    assert!(
+        (size..3 * size).contains(&again),
+        "{again} bytes fetched again"
+    );
+    drop(file);
+    end(&place.mnt());
+    assert_eq!(mounted.wait(), Ended::Unmounted);
+    drop((mounted, image, remote));
+    place.nothing_left();
+}
+
+#[test]
 fn without_the_network_reads_fail_and_recover() {
     if !can_mount("erofs") {
         return;
@@ -189,9 +264,9 @@ fn without_the_network_reads_fail_and_recover() {
     assert_eq!(block[..], big()[..4096]);
     served.proxy.set_network(Network::Up);
     // The client may rest between attempts for some time; each read waits up to its limit.
-    let patience = std::time::Instant::now() + Duration::from_secs(60);
+    let patience = Instant::now() + Duration::from_secs(60);
     while file.read_exact_at(&mut block, far).is_err() {
-        assert!(std::time::Instant::now() < patience);
+        assert!(Instant::now() < patience);
     }
     assert_eq!(block[..], big()[7 << 20..][..4096]);
     drop(file);

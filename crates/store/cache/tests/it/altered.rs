@@ -153,3 +153,46 @@ fn an_image_without_digests_is_known_to_be_here_and_checked_as_it_is_read() {
     assert_eq!(compare(&blob, &bytes).len(), 6);
     assert!(blob.is_complete());
 }
+
+#[test]
+fn chunks_are_checked_ahead_whatever_room_there_is_for_them() {
+    let _locks_count = children::forbid();
+    for room in [
+        0,
+        CHUNK_LEN - 1,
+        CHUNK_LEN,
+        3 * CHUNK_LEN + 7,
+        64 * CHUNK_LEN,
+    ] {
+        for with_table in [true, false] {
+            let dir = temp_dir("cache");
+            let bytes = image(33, 9 * CHUNK_LEN + 5);
+            let cache = quiet(dir.path());
+            let blob = cache.blob(spec(&bytes, with_table)).unwrap();
+            store(&blob, &bytes, 0..3);
+            store(&blob, &bytes, 4..10);
+            drop(blob);
+            let blob = cache.blob(spec(&bytes, with_table)).unwrap();
+            let data = cache.layout().blob(blob.identity()).join("data");
+            let data = fs::OpenOptions::new().write(true).open(data).unwrap();
+            data.write_all_at(b"altered", 6 * 4096 + 17).unwrap();
+            let mut buffer = vec![0; room];
+            let file = blob.data_file();
+            blob.check_some(file, 1..4, &mut buffer).unwrap();
+            assert!(blob.are_checked(1..3) && !blob.are_checked(0..1) && !blob.are_checked(4..5));
+            blob.check_some(file, 0..10, &mut buffer).unwrap();
+            // What is missing is neither read nor counted.
+            assert!(blob.are_checked(0..3) && blob.are_checked(4..6) && blob.are_checked(7..10));
+            assert_eq!(blob.missing(0..10).unwrap(), [3..4, 6..7], "{room}");
+            assert_eq!(blob.altered_chunks(), 1);
+            // The file is shorter than it was.
+            drop(blob);
+            let blob = cache.blob(spec(&bytes, with_table)).unwrap();
+            data.set_len(8 * 4096 + 5).unwrap();
+            blob.check_some(blob.data_file(), 7..20, &mut buffer)
+                .unwrap();
+            assert_eq!(blob.missing(7..10).unwrap(), [8..10], "{room}");
+            assert_eq!(blob.altered_chunks(), 2);
+        }
+    }
+}

@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -155,6 +156,18 @@ pub fn forget(mnt: &Path, remote: &RemoteImage) {
     ] {
         rustix::fs::fadvise(file, 0, None, Advice::DontNeed).unwrap();
     }
+}
+
+/// Alters the file of a cache at the last block that begins with `bytes`.
+pub fn alter(data: &File, bytes: &[u8]) {
+    let path = format!("/proc/self/fd/{}", data.as_raw_fd());
+    let all = fs::read(&path).unwrap();
+    let mut blocks = all.chunks(BLOCK);
+    let block = blocks.rposition(|block| block.starts_with(bytes)).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(b"altered", (block * BLOCK) as u64)
+        .unwrap();
+    file.sync_all().unwrap();
 }
 
 /// Waits until there is such a file, or none.

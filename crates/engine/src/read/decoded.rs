@@ -109,6 +109,11 @@ impl Decoded {
         self.format
     }
 
+    /// Returns whether the cache has a block.
+    pub fn is_cached(&self, block: &EncodedBlock) -> bool {
+        self.cache.contains(block.key())
+    }
+
     /// Plans to decode a block ahead. Returns whether it needs a job.
     pub fn plan(&self, block: &EncodedBlock) -> bool {
         !self.cache.contains(block.key()) && self.claims.plan(block.key())

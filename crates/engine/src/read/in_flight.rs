@@ -10,8 +10,14 @@ use forerun_io::Unpoisoned;
 /// Bytes of blocks that are being decoded.
 pub struct InFlight {
     most: u64,
-    bytes: Mutex<u64>,
+    sum: Mutex<Sum>,
     left: Condvar,
+}
+
+struct Sum {
+    bytes: u64,
+    /// Threads that wait for room. To wake none is a system call, too.
+    waiting: u64,
 }
 
 /// The bytes of one block, counted until it is dropped.
@@ -25,7 +31,10 @@ impl InFlight {
     pub const fn new(most: u64) -> Self {
         Self {
             most,
-            bytes: Mutex::new(0),
+            sum: Mutex::new(Sum {
+                bytes: 0,
+                waiting: 0,
+            }),
             left: Condvar::new(),
         }
     }
@@ -34,24 +43,29 @@ impl InFlight {
     /// caller's block before it drops what this returns.
     pub fn enter(&self, bytes: u64) -> Counted<'_> {
         let mut sum = self.lock();
-        while *sum > 0 && sum.saturating_add(bytes) > self.most {
+        while sum.bytes > 0 && sum.bytes.saturating_add(bytes) > self.most {
+            sum.waiting += 1;
             sum = self.left.wait(sum).unpoisoned();
+            sum.waiting -= 1;
         }
-        *sum = sum.saturating_add(bytes);
+        sum.bytes = sum.bytes.saturating_add(bytes);
         Counted { of: self, bytes }
     }
 
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.bytes.lock().unpoisoned()
+    fn lock(&self) -> MutexGuard<'_, Sum> {
+        self.sum.lock().unpoisoned()
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         let mut sum = self.of.lock();
-        *sum = sum.saturating_sub(self.bytes);
+        sum.bytes = sum.bytes.saturating_sub(self.bytes);
+        let is_awaited = sum.waiting > 0;
         drop(sum);
-        self.of.left.notify_all();
+        if is_awaited {
+            self.of.left.notify_all();
+        }
     }
 }
 
@@ -79,7 +93,8 @@ mod tests {
             }
         });
         assert!(most.into_inner() <= 80);
-        assert_eq!(*in_flight.lock(), 0);
+        let left = in_flight.lock();
+        assert_eq!((left.bytes, left.waiting), (0, 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forerun_io::{
-    BlockGeometry, Counted, EventKind, Observer, Purpose, saturating_usize, u64_from, wait,
+    BlockGeometry, Counted, EventKind, Observer, Pattern, Purpose, saturating_usize, u64_from, wait,
 };
 use forerun_vfs::{BlobId, EncodedBlock, Error, Result};
 
@@ -120,13 +120,41 @@ impl Stored {
         Ok(())
     }
 
+    /// Reads what is in no segment of bytes that a reader is about to want, with one request where they lie
+    /// together. A failure is left to the reader, which asks for less.
+    pub fn read_together(&self, blob: BlobId, range: Range<u64>) {
+        let is_legacy = self.legacy.is_some() && blob == self.image.blob();
+        let len = self.len(blob).unwrap_or(0);
+        if is_legacy || range.end > len {
+            return;
+        }
+        let (most, stats) = (self.geometry.max_request(), self.observer().stats());
+        let pattern = Pattern::Scattered;
+        for segment in self.segments.plan(blob, range, most, pattern, stats) {
+            let duty = segment.start();
+            let loaded = duty.map(|duty| self.load_for(duty, Purpose::Demand));
+            // No job will make the request, if this thread may not wait for it.
+            if matches!(loaded, Some(None)) {
+                self.segments.remove(&segment);
+            }
+        }
+    }
+
     /// Makes the request of a segment. A failure fails only the segment.
     pub fn load(&self, duty: Unfinished) -> Option<Arc<Buffer>> {
+        self.load_for(duty, Purpose::Readahead)
+    }
+
+    fn load_for(&self, duty: Unfinished, purpose: Purpose) -> Option<Arc<Buffer>> {
         let segment = Arc::clone(duty.segment());
         let mut buffer = self.buffers.take(buffer_len(&segment));
         let source = self.source(segment.blob).ok()?;
         let (offset, out) = (segment.range.start, buffer.as_mut());
-        source.read_ahead(offset, out, segment.pattern).ok()?;
+        let read = match purpose {
+            Purpose::Demand => source.read(offset, out, purpose),
+            _ => source.read_ahead(offset, out, segment.pattern),
+        };
+        read.ok()?;
         let buffer = Arc::new(buffer);
         duty.finish(Arc::clone(&buffer));
         Some(buffer)

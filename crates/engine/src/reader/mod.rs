@@ -5,6 +5,7 @@ mod group;
 mod outside;
 mod seek;
 mod sink;
+mod together;
 
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Once};
@@ -324,7 +325,7 @@ impl Reader {
         let len = saturating_usize(range.end - range.start);
         let out = &mut out[..len];
         let mut assembly = Assembly::into_slice(&self.inner.moves, range.clone(), blocks, out);
-        self.visit(node, range, &mut |extent| assembly.add(extent))?;
+        self.collect(node, range, &mut assembly)?;
         assembly.finish()?;
         self.observer()
             .stats()
@@ -406,7 +407,7 @@ impl Reader {
 
     fn assemble(&self, node: NodeId, range: Range<u64>, blocks: Blocks) -> Result<Data> {
         let mut assembly = Assembly::new(&self.inner.moves, range.clone(), blocks);
-        self.visit(node, range, &mut |extent| assembly.add(extent))?;
+        self.collect(node, range, &mut assembly)?;
         Ok(self.served(assembly.finish()?))
     }
 

@@ -206,6 +206,47 @@ fn a_shared_fragment_block_is_decoded_once_for_all() {
 }
 
 #[test]
+fn blocks_side_by_side_take_one_request() {
+    let mut builder = MemFsBuilder::new();
+    let bytes = pattern(400 * KIB, 3);
+    let node = builder.file(
+        "file",
+        [
+            Piece::Encoded {
+                bytes: bytes.clone(),
+                block_len: 4 * KIB,
+            },
+            Piece::Zero(9000),
+            Piece::Stored(pattern(5000, 4)),
+        ],
+    );
+    let image = builder.build();
+    let opened = open(&image, options());
+    let mut expected = (0, 0);
+    // Backwards, so that nothing is read ahead: two blocks each, then several, of which two are known, then one.
+    for (at, len, requests, decodes) in [
+        (390 * KIB, 4 * KIB, 1, 2),
+        (350 * KIB, 4 * KIB, 1, 2),
+        (348 * KIB, 12 * KIB, 1, 1),
+        (302 * KIB, 300, 1, 1),
+        (203 * KIB, 90 * KIB, 1, 24),
+        (198 * KIB, 4 * KIB, 1, 1),
+    ] {
+        let found = opened.reader.read(node, at as u64, len).unwrap();
+        assert!(found[..] == bytes[at..at + len]);
+        expected = (expected.0 + requests, expected.1 + decodes);
+        let counted = [Counter::SourceRequests, Counter::Decodes];
+        let [requests, decodes] = counted.map(|counter| opened.count(counter));
+        assert_eq!((requests, decodes), expected, "{len} bytes at {at}");
+    }
+    assert_eq!(opened.count(Counter::RepeatedDecodes), 0);
+    let mut out = vec![0; 6 * KIB];
+    opened.reader.read_into(node, 2048, &mut out).unwrap();
+    assert!(out[..] == bytes[2048..8 * KIB]);
+    assert_eq!(opened.count(Counter::SourceRequests), expected.0 + 1);
+}
+
+#[test]
 fn many_readers_of_one_file_cost_no_more_than_one() {
     let mut builder = MemFsBuilder::new();
     let node = builder.file(

@@ -1,0 +1,106 @@
+//! Blocks that lie side by side, wanted by one read: one request to the source for all of them.
+//!
+//! A format with small blocks, as EROFS with clusters of 4 KiB, has the bytes of one page in two blocks as often
+//! as not. On a disk the second request takes as long as the first, and longer than decoding both. Long reads
+//! are left out: what they want is planned ahead of them in large requests.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_vfs::{BlobId, EncodedBlock, Extent, NodeId, Place, Result};
+
+use super::Reader;
+use crate::read::{Assembly, Moves};
+use crate::tuning::{EXTENTS_TOGETHER, LONG_READ};
+
+/// Stored bytes of blocks that follow each other.
+struct Neighbours {
+    blob: BlobId,
+    range: Range<u64>,
+    blocks: u64,
+}
+
+impl Reader {
+    /// Gives the extents of `range` to `assembly`, and makes the requests that several of them share before.
+    pub(super) fn collect(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        assembly: &mut Assembly<'_>,
+    ) -> Result<()> {
+        if range.end - range.start >= LONG_READ {
+            return self.visit(node, range, &mut |extent| assembly.add(extent));
+        }
+        let moves = &self.inner.moves;
+        let mut extents = Vec::new();
+        let mut is_done = false;
+        let mut add_all = |extents: &mut Vec<Extent>| {
+            read_together(moves, extents);
+            is_done = is_done
+                || extents
+                    .drain(..)
+                    .any(|extent| assembly.add(extent).is_break());
+            match is_done {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        self.visit(node, range, &mut |extent| {
+            extents.push(extent);
+            match extents.len() < EXTENTS_TOGETHER {
+                true => ControlFlow::Continue(()),
+                false => add_all(&mut extents),
+            }
+        })?;
+        let _said_by_finish = add_all(&mut extents);
+        Ok(())
+    }
+}
+
+/// Reads the stored bytes of blocks that follow each other and are not decoded yet, each run with one request.
+fn read_together(moves: &Moves, extents: &[Extent]) {
+    if extents.len() < 2 {
+        return;
+    }
+    let mut run: Option<Neighbours> = None;
+    for extent in extents {
+        let Place::Encoded { block, .. } = &extent.place else {
+            continue;
+        };
+        if moves.decoded.is_cached(block) || run.as_mut().is_some_and(|run| run.takes(block)) {
+            continue;
+        }
+        if let Some(run) = run.replace(Neighbours::of(block)) {
+            run.read(moves);
+        }
+    }
+    if let Some(run) = run {
+        run.read(moves);
+    }
+}
+
+impl Neighbours {
+    fn of(block: &EncodedBlock) -> Self {
+        Self {
+            blob: block.blob,
+            range: block.stored(),
+            blocks: 1,
+        }
+    }
+
+    /// Adds a block if it follows.
+    fn takes(&mut self, block: &EncodedBlock) -> bool {
+        let stored = block.stored();
+        let follows = self.blob == block.blob && self.range.end == stored.start;
+        if follows {
+            self.range.end = stored.end;
+            self.blocks += 1;
+        }
+        follows
+    }
+
+    fn read(self, moves: &Moves) {
+        if self.blocks > 1 {
+            moves.stored.read_together(self.blob, self.range);
+        }
+    }
+}

@@ -32,6 +32,11 @@ impl RequestSize {
             _ => Self::Large,
         }
     }
+
+    /// Returns the size of a WRITE of `data` for the thread `pid`.
+    pub fn of_write(data: &[u8], pid: u32) -> Self {
+        Self::of_read(u32::try_from(data.len()).unwrap_or(u32::MAX), pid)
+    }
 }
 
 /// The threads of one mount.
@@ -270,6 +275,7 @@ mod tests {
 
     #[test]
     fn reads_of_small_files_are_small_requests() {
+        assert_eq!(RequestSize::of_write(&[0; 4096], 7), RequestSize::Small(7));
         assert_eq!(RequestSize::of_read(4096, 7), RequestSize::Small(7));
         assert_eq!(RequestSize::of_read(MAX_LITTLE, 7), RequestSize::Small(7));
         assert_eq!(RequestSize::of_read(MAX_LITTLE + 1, 7), RequestSize::Large);

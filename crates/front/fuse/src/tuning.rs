@@ -34,7 +34,7 @@ pub const QUIET_WAITS: u32 = 25;
 pub const REQUESTS_IN_A_ROW: u32 = 64;
 /// Requests that move data, between two looks, after which following stops.
 pub const LARGE_REQUESTS: u32 = REQUESTS_IN_A_ROW / 4;
-/// The longest read that is about as quick as a request for metadata.
+/// The longest read or write that is about as quick as a request for metadata.
 pub const MAX_LITTLE: u32 = 64 << 10;
 /// Looks in a row that found the thread on another CPU before it is left alone: the scheduler moves it
 /// with each answer.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use forerun_vfs::{FileType, NewNode, NodeId, Result};
 use fuser::{
     Errno, Generation, INodeNo, ReplyAttr, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, Request,
+    ReplyEntry, ReplyStatfs, Request,
 };
 
 use super::core::{AnsweredEntry, CoreMut, LookupAnswer, now};
@@ -32,6 +32,18 @@ pub fn new_node(req: &Request, kind: FileType, mode: u32, umask: u32) -> NewNode
 pub fn reply_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+/// Replies how much room the volume has.
+pub fn statfs(core: &CoreMut, number: u64, reply: ReplyStatfs) {
+    match core.noted(Operation::Statfs, number, core.fs().space()) {
+        Ok(space) => {
+            let (size, name_max) = (space.block_size, core.info.name_max);
+            let (blocks, free) = (space.blocks, space.free);
+            reply.statfs(blocks, free, free, 0, 0, size, name_max, size);
+        }
         Err(errno) => reply.error(errno),
     }
 }

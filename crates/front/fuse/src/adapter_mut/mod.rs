@@ -118,11 +118,15 @@ impl AdapterMut {
             let _until_answered = core.gate.read().unpoisoned();
             answer(&core);
         };
+        self.take(asks, || self.workers.run_once(lane, answer));
+    }
+
+    /// Runs `answer` by the thread that took the request.
+    fn take(&self, asks: RequestSize, answer: impl FnOnce()) {
         if self.threads.is_following() {
             self.core.counts.add(Operation::Followed);
         }
-        self.threads
-            .take(asks, || self.workers.run_once(lane, answer));
+        self.threads.take(asks, answer);
     }
 }
 
@@ -366,8 +370,8 @@ impl Filesystem for AdapterMut {
                 Err(errno) => reply.error(errno),
             }
         };
-        let run = || self.workers.run_with(Lane::Data, data, answer);
-        self.threads.take(RequestSize::Large, run);
+        let asks = RequestSize::of_write(data, req.pid());
+        self.take(asks, || self.workers.run_with(Lane::Data, data, answer));
     }
 
     fn fsync(
@@ -424,14 +428,7 @@ impl Filesystem for AdapterMut {
 
     fn statfs(&self, req: &Request, ino: INodeNo, reply: ReplyStatfs) {
         self.serve(req, Operation::Statfs, move |core| {
-            match core.noted(Operation::Statfs, ino.0, core.fs().space()) {
-                Ok(space) => {
-                    let (size, name_max) = (space.block_size, core.info.name_max);
-                    let (blocks, free) = (space.blocks, space.free);
-                    reply.statfs(blocks, free, free, 0, 0, size, name_max, size);
-                }
-                Err(errno) => reply.error(errno),
-            }
+            entries::statfs(core, ino.0, reply);
         });
     }
 

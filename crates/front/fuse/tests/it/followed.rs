@@ -42,6 +42,33 @@ fn a_reader_of_small_files_is_followed_to_its_cpu() {
     }
 }
 
+/// Checks the same of a program that writes small files. Each WRITE counted as one that moves much data, and enough of
+/// these ended the following, or kept it from beginning.
+#[test]
+fn a_writer_of_small_files_is_followed_to_its_cpu() {
+    const FILES: usize = 1000;
+    let Some(test) = Test::new("rw_followed_writer") else {
+        return;
+    };
+    let content = pattern(1, 4000);
+    let before = test.mount.requests();
+    for n in 0..FILES {
+        fs::write(test.path(&format!("{n:04}")), &content).unwrap();
+    }
+    let after = test.mount.requests();
+    let of = |kind| after.get(kind) - before.get(kind);
+    // A new name and its data; this process waits for both.
+    let waited = 2 * FILES as u64;
+    let (writes, followed) = (of(Operation::Write), of(Operation::Followed));
+    assert!(writes >= waited, "{writes} requests");
+    if std::thread::available_parallelism().unwrap().get() > 1 {
+        assert!(
+            followed > waited,
+            "{followed} requests followed, {waited} that a program waited for"
+        );
+    }
+}
+
 /// Returns the names of this process's threads that may not run on all CPUs, but for those that take requests.
 fn pinned_threads() -> Vec<String> {
     let line = |status: &str, key: &str| {

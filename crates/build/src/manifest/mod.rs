@@ -1,7 +1,7 @@
 //! A tree, or changes to one, from a manifest: a text file with a line for each entry.
 //!
 //! The lines are the pseudo-file definitions of `mksquashfs`, with one more kind, for contents from
-//! a file of the host, and one less: no commands are run. `docs/manifest.md` describes each. The
+//! a file of the host, and one less: no commands are run, though `true` makes an empty file. `docs/manifest.md` describes each. The
 //! data that `unsquashfs` puts behind the definitions is read in place.
 
 mod names;
@@ -190,11 +190,11 @@ impl<'m> Manifest<'m> {
             Make::Symlink(target) => NodeKind::Symlink(target),
             Make::Fifo => NodeKind::Fifo,
             Make::Socket => NodeKind::Socket,
+            Make::Empty => empty_file(),
             Make::Host(file) => host_file(self.dir.join(file))?,
             Make::Data { len, offset } => {
                 data = Some((offset, len));
-                let content = Content::Bytes([].into());
-                NodeKind::File { len, content }
+                empty_file()
             }
         };
         let mut node = self.dated(NewNode::new(kind, attributes.mode));
@@ -337,6 +337,11 @@ fn set(node: &mut NewNode, attributes: &Attributes) {
     if let Some(time) = attributes.time {
         node.mtime = time;
     }
+}
+
+fn empty_file() -> NodeKind {
+    let content = Content::Bytes([].into());
+    NodeKind::File { len: 0, content }
 }
 
 /// Creates contents from a file of the host. Follows symbolic links to it.

@@ -53,6 +53,8 @@ pub enum Make {
     Symlink(Vec<u8>),
     Fifo,
     Socket,
+    /// A file without contents.
+    Empty,
     /// Contents of a file of the host.
     Host(PathBuf),
     /// Contents behind the entries of the manifest.
@@ -72,7 +74,15 @@ pub fn parse(line: &[u8], is_pseudo: bool) -> Result<Line, LineError> {
         return Err(LineError::Kind(lossy(&kind)));
     };
     let action = match letter {
-        b'f' | b'F' => return Err(LineError::Command),
+        b'f' | b'F' => {
+            let attributes = attributes(letter, &mut words)?;
+            let command = words.remainder("the command")?;
+            // charliecloud has an empty file made by a command that writes nothing.
+            match command.trim_ascii() {
+                b"true" | b":" => Action::Make(attributes, Make::Empty),
+                _ => return Err(LineError::Command),
+            }
+        }
         b'l' if is_pseudo => Action::Like(host_path(words.remainder("the file")?)),
         b'l' | b'L' => Action::HardLink(components(&words.expect("the path it is a link to")?)?),
         b'x' => xattr(words.remainder("NAME=VALUE")?)?,
@@ -193,10 +203,7 @@ mod tests {
                 "a dd 755 0 0",
                 "\"dd\" is no kind of entry: one of d, m, b, c, s, i, l, h, x is, or the upper case",
             ),
-            (
-                "a f 644 0 0 echo hi",
-                "no commands are run (\"f\"): run it first, and give the file it wrote with \"h mode uid gid FILE\"",
-            ),
+            ("a f 644 0 0", "the command is missing"),
             ("a d", "the mode is missing"),
             (
                 "a d 0999 0 0",
@@ -251,6 +258,21 @@ mod tests {
                 parse(line.as_bytes(), false).unwrap_err().to_string(),
                 message,
                 "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn commands_that_write_nothing_make_empty_files_and_others_are_refused() {
+        for line in ["a f 644 0 0 true", "a F 5 644 0 0  : "] {
+            let action = parse(line.as_bytes(), true).unwrap().action;
+            assert!(matches!(action, Action::Make(_, Make::Empty)), "{line}");
+        }
+        for line in ["a f 644 0 0 echo hi", "a f 644 0 0 true; echo hi"] {
+            let error = parse(line.as_bytes(), true).unwrap_err().to_string();
+            assert!(
+                error.starts_with("no commands are run (\"f\"): "),
+                "{error}"
             );
         }
     }

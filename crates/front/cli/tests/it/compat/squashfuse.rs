@@ -57,6 +57,17 @@ const CALLERS: &[(&str, &[&str], bool)] = &[
         true,
     ),
     (
+        "snapd, by mount(8), as snapfuse",
+        &[
+            "squashfuse_ll",
+            "a.sqsh",
+            "mnt",
+            "-o",
+            "nodev,ro,x-gdu.hide,x-gvfs-hide,allow_other",
+        ],
+        false,
+    ),
+    (
         "AppImage launchers",
         &["squashfuse", "-o", "offset=4096,ro", "b.AppImage", "mnt"],
         true,
@@ -263,6 +274,13 @@ fn the_usage_has_the_word_that_apptainer_looks_for() {
     let told = names.run(By::Forerun, ".", &["squashfuse_ll"]);
     assert!(told.stderr.contains("-o uid="), "{}", told.stderr);
     assert_eq!(told.code, Some(254));
+    // charliecloud takes the second word for the version, which must be 0.1.100 or newer.
+    let told = names.run(By::Forerun, ".", &["squashfuse", "--help"]);
+    assert!(
+        told.stderr.starts_with("squashfuse 0.5."),
+        "{}",
+        told.stderr
+    );
 }
 
 /// Returns a FUSE mount on `dir` that no process serves yet.

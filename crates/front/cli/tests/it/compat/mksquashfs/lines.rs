@@ -9,7 +9,7 @@ pub struct Line {
     pub words: &'static str,
 }
 
-const fn line(caller: &'static str, words: &'static str) -> Line {
+pub const fn line(caller: &'static str, words: &'static str) -> Line {
     Line {
         caller,
         stdin: "",
@@ -79,6 +79,23 @@ pub const CALLERS: &[Line] = &[
         "snapd, Build with excludes",
         "mksquashfs tree OUT -noappend -comp xz -no-fragments -no-progress -wildcards -ef list -all-root -no-xattrs",
     ),
+    line(
+        "snapd, Build of a base with excludes",
+        "mksquashfs tree OUT -noappend -comp xz -no-fragments -no-progress -wildcards -ef list -ef names",
+    ),
+    line(
+        "snapd, tests of packing",
+        "mksquashfs tree OUT -comp gzip -no-fragments -no-progress",
+    ),
+    line(
+        "snapd, tests of packing",
+        "mksquashfs tree OUT -comp gzip -Xcompression-level 1 -no-fragments -no-progress",
+    ),
+    line(
+        "snapd, tests of Core",
+        "mksquashfs tree OUT -comp xz -no-fragments -no-progress",
+    ),
+    line("snapd, tests of wrong files", "mksquashfs tree OUT"),
     line(
         "live-build, binary_rootfs",
         "mksquashfs tree OUT -no-progress -comp xz -Xbcj x86 -noappend",
@@ -164,10 +181,13 @@ pub const CALLERS: &[Line] = &[
         "pyxis",
         "mksquashfs tree OUT -no-progress -no-xattrs -noappend",
     ),
-    line("charliecloud, ch-convert", "mksquashfs tree OUT -noappend"),
     line(
         "charliecloud, ch-convert",
-        "mksquashfs tree OUT -noappend -no-xattrs -b 1M",
+        "mksquashfs tree OUT -b 65536 -noappend -all-root -pf mounts -e tree/ch/git -e tree/ch/git.pickle",
+    ),
+    line(
+        "charliecloud, ch-convert --xattrs",
+        "mksquashfs tree OUT -xattrs -b 65536 -noappend -all-root -pf mounts -e tree/ch/git -e tree/ch/git.pickle",
     ),
     line(
         "podman-hpc, migrate",
@@ -443,58 +463,4 @@ pub const CALLERS: &[Line] = &[
         "part.tar",
         "mksquashfs - OUT -tar -exports -no-fragments",
     ),
-];
-
-/// Command lines that make nothing, with the same message of both programs.
-pub const MISTAKES: &[Line] = &[
-    line("", "mksquashfs none OUT"),
-    line("", "mksquashfs tree none OUT"),
-    line("", "mksquashfs tree dir"),
-    line("", "mksquashfs tree dir -noappend"),
-    line("", "mksquashfs tree none/OUT"),
-    line("", "mksquashfs - OUT"),
-    line("", "mksquashfs - OUT -p a~d~755~0~0"),
-    line("", "mksquashfs tree OUT -e"),
-    line("", "mksquashfs tree OUT -ef none"),
-    line("", "mksquashfs tree OUT -wildcards -e /usr"),
-    line("", "mksquashfs tree OUT -regex -e ../usr"),
-    line("", "mksquashfs tree OUT -sort none"),
-    line("", "mksquashfs tree OUT -pf none"),
-    line("", "mksquashfs tree OUT -comp none"),
-    line("", "mksquashfs tree OUT -comp"),
-    line("", "mksquashfs tree OUT -b"),
-    line("", "mksquashfs tree OUT -b 128"),
-    line("", "mksquashfs tree OUT -b 2M"),
-    line("", "mksquashfs tree OUT -b 5000"),
-    line("", "mksquashfs tree OUT -b x"),
-    line("", "mksquashfs tree OUT -Xcompression-level 0"),
-    line("", "mksquashfs tree OUT -Xcompression-level"),
-    line("", "mksquashfs tree OUT -Xwindow-size 7"),
-    line("", "mksquashfs tree OUT -Xwindow-size"),
-    line("", "mksquashfs tree OUT -Xstrategy fast"),
-    line("", "mksquashfs tree OUT -comp zstd -Xcompression-level 23"),
-    line("", "mksquashfs tree OUT -comp xz -Xbcj z80"),
-    line("", "mksquashfs tree OUT -comp xz -Xdict-size 5"),
-    line("", "mksquashfs tree OUT -comp xz -Xdict-size 12345"),
-    line("", "mksquashfs tree OUT -comp xz -Xdict-size 1M"),
-    line("", "mksquashfs tree OUT -mkfs-time -1"),
-    line("", "mksquashfs tree OUT -all-time x"),
-    line("", "mksquashfs tree OUT -root-time x"),
-    line("", "mksquashfs tree OUT -root-mode 9"),
-    line("", "mksquashfs tree OUT -root-mode"),
-    line("", "mksquashfs tree OUT -root-uid root"),
-    line("", "mksquashfs tree OUT -root-gid"),
-    line("", "mksquashfs tree OUT -force-uid nosuchuser"),
-    line("", "mksquashfs tree OUT -force-gid nosuchgroup"),
-    line("", "mksquashfs tree OUT -force-uid"),
-    line("", "mksquashfs tree OUT -processors 0"),
-    line("", "mksquashfs tree OUT -processors many"),
-    line("", "mksquashfs tree OUT -mem 1M"),
-    line("", "mksquashfs tree OUT -mem x"),
-    line("", "mksquashfs tree OUT -throttle 100"),
-    line("", "mksquashfs tree OUT -limit 0"),
-    line("", "mksquashfs tree OUT -offset x"),
-    line("", "mksquashfs tree OUT -p"),
-    line("", "mksquashfs tree OUT -recovery-path"),
-    line("", "sqfstar -quiet OUT"),
 ];

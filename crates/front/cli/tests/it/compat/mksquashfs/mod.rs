@@ -1,6 +1,7 @@
 //! `mksquashfs` and `sqfstar`, beside those of Debian.
 
 mod lines;
+mod mistakes;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +15,8 @@ use rustix::fs::XattrFlags;
 use super::unsquashfs::tree_of;
 use super::{BOTH, By, Names};
 use crate::common::{Ran, ran};
-use lines::{CALLERS, Line, MISTAKES};
+use lines::{CALLERS, Line};
+use mistakes::MISTAKES;
 
 fn names() -> Option<Names> {
     if !require::root() || require::program("unsquashfs").is_none() {
@@ -36,6 +38,12 @@ fn names() -> Option<Names> {
         (
             "devices",
             "# d\ndev d 755 0 0\ndev/null c 666 0 0 1 3\nsda b 660 0 6 8 0\n",
+        ),
+        // The mount points that ch-convert makes where an image has none.
+        (
+            "mounts",
+            "bin d 755 root root\ndev d 755 root root\nmnt d 755 root root\nmnt/0 d 755 root root\n\
+             etc/hosts f 644 root root true\netc/resolv.conf f 644 root root true\n",
         ),
         ("sort", "etc/passwd 100\nusr/bin -5\n"),
     ] {

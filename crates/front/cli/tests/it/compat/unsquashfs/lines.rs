@@ -27,6 +27,30 @@ pub const CALLERS: &[(&str, &[&str])] = &[
         &["-no-progress", "-dest", ".", "-ll", "../a.sqsh", "usr/bin"],
     ),
     ("snapd, BuildDate", &["-n", "-s", "../a.sqsh"]),
+    (
+        "snapd, Unpack of a pattern",
+        &["-n", "-f", "-d", "out", "../a.sqsh", "usr/bin/*"],
+    ),
+    (
+        "snapd, ReadLink",
+        &["-n", "-i", "-d", "unpack", "../a.sqsh", "AppRun"],
+    ),
+    (
+        "snapd, ListDir of the root",
+        &["-no-progress", "-dest", "_", "-l", "../a.sqsh", "."],
+    ),
+    (
+        "snapd, checks of what was built",
+        &["../a.sqsh", "etc/passwd", "usr/bin/"],
+    ),
+    (
+        "snapd, tests of Core",
+        &["-no-progress", "-d", "unpack", "../a.sqsh"],
+    ),
+    (
+        "snapd, images for tests",
+        &["-n", "-d", "snap-core", "../a.sqsh"],
+    ),
     ("Apptainer", &["-user-xattrs", "-d", "sandbox", "../a.sqsh"]),
     ("Apptainer", &["-f", "-d", "sandbox", "../a.sqsh"]),
     (
@@ -69,9 +93,10 @@ pub const CALLERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "charliecloud",
-        &["-d", "image", "-user-xattrs", "../a.sqsh"],
+        "charliecloud, ch-convert",
+        &["-f", "-d", "image", "-user-xattrs", "../a.sqsh"],
     ),
+    ("charliecloud, archive_grep", &["-l", "../a.sqsh"]),
     ("enroot", &["-user-xattrs", "-d", "rootfs", "../a.sqsh"]),
     ("enroot", &["-cat", "../a.sqsh", "/etc/passwd"]),
     ("LXD", &["-f", "-d", "rootfs", "-n", "../a.sqsh"]),

@@ -243,6 +243,11 @@ fn mistakes_have_the_same_text_and_exit_code() {
     );
     let (version, _, _) = run(&names, By::Forerun, &["-v"], false);
     assert!(version.text().starts_with("unsquashfs version 4.5.1 "));
+    // A line of snapd's tests: the version, and then the work.
+    let line = ["-no-progress", "-v", "../a.sqsh", "etc/empty"];
+    let (version, _, tree) = run(&names, By::Forerun, &line, false);
+    assert!(version.text().starts_with("unsquashfs version 4.5.1 "));
+    assert!(tree.contains_key("squashfs-root/etc/empty"), "{tree:?}");
 }
 
 #[test]

@@ -28,6 +28,7 @@ pub fn peer(contender: SquashfsContender) -> Option<Peer> {
         SquashfsContender::Unsquashfs => Some(Peer::Unsquashfs),
         SquashfsContender::Forerun
         | SquashfsContender::Mksquashfs
+        | SquashfsContender::OtherRuntime
         | SquashfsContender::FromMemory => None,
     }
 }

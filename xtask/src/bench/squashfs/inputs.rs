@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use forerun_measure::programs::find_program;
 
+use super::appimage::AppImages;
 use super::rows::{Compressor, SquashfsRow};
 use crate::bench::program::program_in;
 use crate::bench::tree::{Tree, big_file, forget_other_tree, make_big_file};
@@ -26,6 +27,8 @@ pub struct SquashfsInputs {
     pub tree: Tree,
     /// The large file, as it was before it went into an image.
     pub plain: PathBuf,
+    /// The AppImages, where they are measured.
+    pub appimages: Option<AppImages>,
 }
 
 impl SquashfsInputs {
@@ -46,19 +49,24 @@ pub fn prepare(
     dir: &Path,
     tree: Option<&Path>,
     program: Option<&Path>,
+    runtime: Option<&Path>,
     rows: &[SquashfsRow],
 ) -> Result<SquashfsInputs> {
     let forerun = program_in(root, dir, program)?;
     let dir = dir.canonicalize()?;
     let tree = Tree::find(root, tree, &[&dir])?;
     forget_other_tree(&dir, &tree.path, &["sqsh"])?;
+    let is_started = rows.contains(&SquashfsRow::AppImage);
+    let appimages = is_started.then(|| AppImages::prepare(root, &dir, runtime));
     let inputs = SquashfsInputs {
+        appimages: appimages.transpose()?,
         plain: big_file(&[&dir], &tree.path)?,
         forerun: dir.join(forerun.file_name().context("a file name")?),
         dir,
         tree,
     };
-    for row in rows {
+    let others = rows.iter().filter(|row| **row != SquashfsRow::AppImage);
+    for row in others {
         make_image(&inputs, row.is_big(), row.compressor())?;
     }
     Ok(inputs)

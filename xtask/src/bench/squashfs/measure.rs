@@ -27,6 +27,10 @@ pub fn measure(
     let run = match row {
         SquashfsRow::ExtractGzip | SquashfsRow::ExtractZstd => extract(inputs, row, contender),
         SquashfsRow::Pack => pack(inputs, contender),
+        SquashfsRow::AppImage => {
+            let appimages = inputs.appimages.as_ref().context("no AppImages")?;
+            appimages.measure(contender)
+        }
         SquashfsRow::CatGzip
         | SquashfsRow::CatZstd
         | SquashfsRow::Tree
@@ -53,7 +57,10 @@ fn mounted(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
         SquashfsRow::TreeFour => four(&path)?,
         SquashfsRow::Ls | SquashfsRow::LsCached => list(&path)?,
         SquashfsRow::Random => own(&["random"], &path.join("file"))?,
-        SquashfsRow::ExtractGzip | SquashfsRow::ExtractZstd | SquashfsRow::Pack => {
+        SquashfsRow::ExtractGzip
+        | SquashfsRow::ExtractZstd
+        | SquashfsRow::Pack
+        | SquashfsRow::AppImage => {
             bail!("needs no mount")
         }
     };

@@ -1,10 +1,11 @@
-//! SquashFS compared with the programs that read and make it already.
+//! SquashFS, and AppImages, compared with the programs that read and make them already.
 //!
 //! Each row of the table is a piece of work that users wait for, done by forerun and by the other
 //! programs that can do it, on the same images, in one run. All caches are dropped before each; each
 //! mount is fresh, so that its daemon's cache is empty too. The order of the drivers changes from round
 //! to round, so that a slow minute of the machine affects all of them.
 
+mod appimage;
 mod drivers;
 mod inputs;
 mod measure;
@@ -34,6 +35,9 @@ pub struct SquashfsOptions {
     /// Measure only these, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ROWS")]
     rows: Vec<SquashfsRow>,
+    /// Start AppImages with this runtime, and not that of the tree
+    #[arg(long, value_name = "FILE")]
+    runtime: Option<PathBuf>,
 }
 
 /// Where trees and images are kept by default.
@@ -60,18 +64,23 @@ pub fn run(root: &Path, options: &SquashfsOptions) -> Result<BenchOutcome> {
     let shared = &options.shared;
     let rows = or_all(&options.rows);
     let (tree, program) = (shared.tree.as_deref(), shared.program.as_deref());
-    let inputs = inputs::prepare(root, &options.dir, tree, program, rows)?;
+    let runtime = options.runtime.as_deref();
+    let inputs = inputs::prepare(root, &options.dir, tree, program, runtime, rows)?;
     let driver = Driver {
         name: "SQUASHFS",
         prefix: "CONFIG_SQUASHFS_",
     };
     let programs = [
+        (appimage::OTHER_RUNTIME, "--appimage-version"),
         ("squashfuse_ll", "--help"),
         ("unsquashfs", "-version"),
         ("mksquashfs", "-version"),
     ];
     let host = Host::look(&inputs.forerun, &[driver], &programs);
-    let missing = |_, contender| drivers::missing(contender);
+    let missing = |row, contender| match row {
+        SquashfsRow::AppImage => appimage::missing(contender),
+        _ => drivers::missing(contender),
+    };
     let measure = |row, contender| measure::measure(&inputs, row, contender);
     let series = rounds(rows, shared.rounds, missing, measure);
     let blocks = BIG_LEN.div_ceil(BLOCK);

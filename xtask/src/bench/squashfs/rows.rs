@@ -28,6 +28,9 @@ pub enum SquashfsRow {
     ExtractZstd,
     /// The tree packed, gzip
     Pack,
+    /// 20 starts of an AppImage of 200 MB, until the application runs
+    #[value(name = "appimage")]
+    AppImage,
 }
 
 /// The drivers and programs that are measured.
@@ -43,6 +46,8 @@ pub enum SquashfsContender {
     Unsquashfs,
     /// `mksquashfs`.
     Mksquashfs,
+    /// The type 2 runtime of the AppImage project.
+    OtherRuntime,
     /// The same files, written from memory: the limit of an extraction.
     FromMemory,
 }
@@ -55,6 +60,7 @@ impl fmt::Display for SquashfsContender {
             Self::Squashfuse => "squashfuse_ll",
             Self::Unsquashfs => "unsquashfs",
             Self::Mksquashfs => "mksquashfs",
+            Self::OtherRuntime => "type 2 runtime",
             Self::FromMemory => "writing from memory",
         })
     }
@@ -97,6 +103,7 @@ impl crate::bench::comparison::Row for SquashfsRow {
             Self::ExtractGzip => "extract the tree and sync, gzip",
             Self::ExtractZstd => "extract the tree and sync, zstd",
             Self::Pack => "pack the tree, gzip",
+            Self::AppImage => "start an AppImage of 200 MB, 20 times",
         }
     }
 
@@ -130,6 +137,10 @@ impl crate::bench::comparison::Row for SquashfsRow {
                 (SquashfsContender::FromMemory, 1.40),
             ],
             Self::Pack => &[(SquashfsContender::Mksquashfs, 1.00)],
+            Self::AppImage => &[
+                (SquashfsContender::OtherRuntime, 0.80),
+                (SquashfsContender::Squashfuse, 0.80),
+            ],
         }
     }
 
@@ -142,7 +153,7 @@ impl SquashfsRow {
     /// Returns the compressor of the row's image.
     pub const fn compressor(self) -> Compressor {
         match self {
-            Self::CatZstd | Self::ExtractZstd => Compressor::Zstd,
+            Self::CatZstd | Self::ExtractZstd | Self::AppImage => Compressor::Zstd,
             Self::CatGzip
             | Self::Tree
             | Self::TreeFour

@@ -92,7 +92,10 @@ fn show(context: &Context, device: &OsString, serial: bool) -> Result<()> {
         let fields = fs.describe(None)?.into_iter();
         let mut fields = fields.filter(|(key, _)| *key == "VolumeSerialNumber");
         let serial = fields.next().map(|(_, value)| value).unwrap_or_default();
-        out.line(format!("volume serial : {serial}"))?;
+        // The other program prints no zeros before the number.
+        let digits = serial.trim_start_matches("0x").trim_start_matches('0');
+        let digits = if digits.is_empty() { "0" } else { digits };
+        out.line(format!("volume serial : 0x{digits}"))?;
     } else {
         let label = fs.volume().label;
         if !label.is_empty() {

@@ -104,11 +104,14 @@ fn volumes_are_made_and_labelled_alike() {
             (set.code, told(&set)),
             (Some(0), vec!["new label: NEW".to_string()])
         );
-        let serials = BOTH.map(|by| {
-            assert_eq!(told(&run(&names, by, "exfatlabel v")), ["label: NEW"]);
-            told(&run(&names, by, "exfatlabel -i v"))
-        });
-        assert_eq!(serials[0], serials[1]);
+        let shown = BOTH.map(|by| told(&run(&names, by, "exfatlabel v")));
+        assert_eq!(shown, [["label: NEW"], ["label: NEW"]]);
+    }
+    for serial in ["0x12345678", "0x75cc79f", "0x0"] {
+        names.tool(&["exfatlabel", "-i", "v", serial]);
+        let serials = BOTH.map(|by| told(&run(&names, by, "exfatlabel -i v")));
+        assert_eq!(serials[0], serials[1], "{serial}");
+        assert!(serials[1].concat().ends_with(serial), "{serials:?}");
     }
 }
 

@@ -145,7 +145,11 @@ impl<'a> Cutter<'a> {
                 );
                 return Err(Error::Unsupported(what));
             };
-            self.spool = Some(SpoolWriter::new(make).map_err(Error::spool)?);
+            let spool = SpoolWriter::new(make, self.growing.is_some()).map_err(Error::spool)?;
+            if let (Some(growing), Some(written)) = (self.growing, spool.written()) {
+                growing.begin_spool(written);
+            }
+            self.spool = Some(spool);
         }
         match &mut self.spool {
             Some(spool) => spool.write(bytes).map_err(Error::spool),
@@ -153,15 +157,19 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Adds the last bytes of the spool, which `decoded` names.
+    /// Adds the last bytes of the spool, which `decoded` names. Where others read the spans meanwhile, the bytes are in the
+    /// file then.
     ///
     /// # Errors
-    /// `Limit` if there is no more memory for spans.
+    /// `Limit` if there is no more memory for spans; `Spool` if the spool cannot be written.
     pub fn spooled(&mut self, decoded: Range<u64>) -> Result<()> {
         if decoded.is_empty() {
             return Ok(());
         }
         let len = decoded.end - decoded.start;
+        if let (Some(_), Some(spool)) = (self.growing, &mut self.spool) {
+            spool.flush().map_err(Error::spool)?;
+        }
         let end = self.spool.as_ref().map_or(0, SpoolWriter::len);
         if let Some(last) = self.spans.last_mut()
             && matches!(last.source, SpanSource::Spool(_))

@@ -9,7 +9,7 @@
 //! | gzip, bare DEFLATE | about 4 MiB of decoded bytes, from one DEFLATE block to another; with the 32 KiB before, which they refer to |
 //! | Zstandard | frames |
 //! | LZ4 | blocks of 256 KiB or more; of a frame whose blocks refer back about 4 MiB, with the 64 KiB before |
-//! | XZ, bzip2, and longer frames of Zstandard | none: what they decode to is spooled in the first pass |
+//! | XZ, bzip2, and longer frames of Zstandard | none: what they decode to is spooled in the first pass, and read there |
 //!
 //! The bytes of a stream are hostile. Memory is bounded by [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes),
 //! each span by `block_len`, and what a stream may decode to by `stream_bytes`.

@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
 
 use forerun_io::{Limits, ReadAt};
-use forerun_spans::{Compression, GrowingSpans};
+use forerun_spans::{Compression, GrowingSpans, SPOOL};
 use forerun_vfs::{
     BlobId, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem, FileType, Metadata,
     NodeId, OpenWith, Problem, Region, Result, VolumeInfo,
@@ -257,6 +257,12 @@ impl FileSystem for GrowingTar {
     }
 
     fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        if let (None, Some(spans)) = (self.whole.get(), &self.growing.spans)
+            && blob == SPOOL
+            && let Some(spool) = spans.spool()
+        {
+            return Ok(spool);
+        }
         self.whole()?.blob(blob)
     }
 

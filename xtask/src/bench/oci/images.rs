@@ -1,6 +1,7 @@
 //! Container images as they lie on disk: made of directories, one for each layer.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -58,7 +59,7 @@ fn with_tables(dir: &Path, archives: &[impl AsRef<Path>], make: MakeTable) -> Re
     };
     let blobs = dir.join("blobs/sha256");
     fs::create_dir_all(&blobs)?;
-    let mut layers = Vec::new();
+    let (mut layers, mut plain) = (Vec::new(), Vec::new());
     for archive in archives {
         let made = make(&fs::read(archive.as_ref())?, &options);
         let mut layer = blob(&blobs, &made.blob, made.media_type)?;
@@ -66,9 +67,10 @@ fn with_tables(dir: &Path, archives: &[impl AsRef<Path>], make: MakeTable) -> Re
         let annotations = annotations.map(|(name, value)| (name, Value::from(value)));
         layer["annotations"] = Value::Object(annotations.collect());
         layers.push(layer);
+        plain.push(decoded_digest(&made.blob)?);
     }
     let config = json!({
-        "architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": []},
+        "architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": plain},
     });
     let config = blob(
         &blobs,
@@ -86,6 +88,21 @@ fn with_tables(dir: &Path, archives: &[impl AsRef<Path>], make: MakeTable) -> Re
     let version = json!({"imageLayoutVersion": "1.0.0"});
     fs::write(dir.join("oci-layout"), version.to_string())?;
     Ok(())
+}
+
+/// Returns the digest of what a layer decodes to, by which containerd names it when it was unpacked.
+fn decoded_digest(blob: &[u8]) -> Result<String> {
+    let mut file = tempfile::NamedTempFile::new()?;
+    file.write_all(blob)?;
+    let decode = match blob {
+        [0x1f, 0x8b, ..] => "gzip -dc",
+        _ => "zstd -dcq",
+    };
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{decode} < \"$0\" | sha256sum")]);
+    let said = process::output(shell.arg(file.path()))?;
+    let digest = said.split(' ').next().context("sha256sum said nothing")?;
+    Ok(format!("sha256:{digest}"))
 }
 
 /// Stores a blob under its digest, and returns its descriptor.

@@ -12,8 +12,9 @@ use forerun_measure::process::remove;
 use forerun_measure::programs::{find_program, has_filesystem};
 use forerun_measure::run::{Run, list, timed, watched};
 
+use super::containers::{PROGRAMS, cold};
 use super::images::TAG;
-use super::inputs::OciInputs;
+use super::inputs::{OciInputs, RATE};
 use super::rows::{LayerForm, OciContender, OciRow};
 use crate::bench::ondemand::interpreter;
 use crate::bench::work::own;
@@ -29,10 +30,11 @@ pub fn missing(row: OciRow, contender: OciContender) -> Option<String> {
         missing.map(|name| format!("{name} is not installed"))
     };
     match (row, contender) {
+        (OciRow::Container, _) => lacks(&PROGRAMS),
         (_, OciContender::Forerun | OciContender::Pull) => None,
         (_, OciContender::Ratarmount) => lacks(&["ratarmount"]),
         (_, OciContender::Umoci) => lacks(&["umoci", "mksquashfs"]),
-        (_, OciContender::Overlayfs) => {
+        (_, OciContender::Overlayfs | OciContender::Containerd) => {
             (!has_filesystem("overlay")).then(|| "the kernel has no overlay".to_string())
         }
     }
@@ -52,6 +54,8 @@ pub fn measure(inputs: &OciInputs, row: OciRow, contender: OciContender) -> Resu
         (OciRow::Convert, OciContender::Forerun | OciContender::Umoci, _) => {
             convert(inputs, contender)
         }
+        (OciRow::Container, OciContender::Forerun, _) => cold(inputs, "forerun"),
+        (OciRow::Container, OciContender::Containerd, _) => cold(inputs, "overlayfs"),
         _ => bail!("{contender} does not take part"),
     }?;
     inputs.had(row, contender, run.peak);
@@ -66,7 +70,7 @@ fn first(inputs: &OciInputs, row: OciRow, form: LayerForm) -> Result<Run> {
         let mut copy = Command::new("cp");
         process::run(copy.arg("-a").arg(inputs.kept_cache()).arg(&cache))?;
     }
-    let (_link, name) = inputs.link(form)?;
+    let (_link, name) = inputs.link(form.name(), RATE)?;
     drop_all()?;
     // What is measured is not how the program gets into memory.
     process::output(Command::new(&inputs.forerun).arg("--version"))?;
@@ -83,7 +87,7 @@ fn first(inputs: &OciInputs, row: OciRow, form: LayerForm) -> Result<Run> {
 fn pull(inputs: &OciInputs, form: LayerForm) -> Result<Run> {
     let out = inputs.dir.join("pulled");
     remove(&out)?;
-    let (_link, name) = inputs.link(form)?;
+    let (_link, name) = inputs.link(form.name(), RATE)?;
     drop_all()?;
     process::output(Command::new("skopeo").arg("--version"))?;
     let mut copy = Command::new("skopeo");

@@ -1,9 +1,11 @@
 //! Container images: the time to the first command against a full pull, an archive at random places against ratarmount,
-//! merged layers against the kernel's overlayfs, and a conversion against unpacking and packing.
+//! merged layers against the kernel's overlayfs, a conversion against unpacking and packing, and a container through our
+//! snapshotter against containerd's own.
 //!
-//! A registry on this machine has the images, and a proxy before it plays a link of 3 MB/s and 20 ms. The full pull is
-//! only the copy of the layers by skopeo: to unpack them would take more time.
+//! A registry on this machine has the images, and a proxy before it plays a link of 3 MB/s and 20 ms, or of 100 MB/s to a
+//! cluster. The full pull is only the copy of the layers by skopeo: to unpack them would take more time.
 
+mod containers;
 mod images;
 mod inputs;
 mod measure;
@@ -29,6 +31,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("mksquashfs", "-version"),
     ("ratarmount", "--version"),
     ("docker-registry", "--version"),
+    ("containerd", "--version"),
+    ("runc", "--version"),
 ];
 
 /// How to measure.

@@ -21,6 +21,8 @@ pub enum OciRow {
     List,
     /// An image converted to SquashFS with Zstandard
     Convert,
+    /// A container of an eStargz image of which nothing is here, through the link
+    Container,
 }
 
 /// The competitors.
@@ -36,6 +38,8 @@ pub enum OciContender {
     Overlayfs,
     /// The image unpacked by umoci, and packed by mksquashfs.
     Umoci,
+    /// containerd, which pulls and unpacks the image for its own snapshotter.
+    Containerd,
 }
 
 impl fmt::Display for OciContender {
@@ -46,6 +50,7 @@ impl fmt::Display for OciContender {
             Self::Ratarmount => "ratarmount",
             Self::Overlayfs => "overlayfs",
             Self::Umoci => "umoci and mksquashfs",
+            Self::Containerd => "pull and overlayfs",
         })
     }
 }
@@ -65,6 +70,7 @@ impl crate::bench::comparison::Row for OciRow {
             Self::Random => "4 KiB at random places of a tar.gz",
             Self::List => "ls -lR of three layers, warm",
             Self::Convert => "conversion to SquashFS (zstd)",
+            Self::Container => "ctr run, cold: eStargz",
         }
     }
 
@@ -76,6 +82,7 @@ impl crate::bench::comparison::Row for OciRow {
             Self::Random => &[(OciContender::Ratarmount, 0.5)],
             Self::List => &[(OciContender::Overlayfs, 1.0)],
             Self::Convert => &[(OciContender::Umoci, 0.5)],
+            Self::Container => &[(OciContender::Containerd, 0.3)],
         }
     }
 
@@ -116,7 +123,7 @@ impl OciRow {
             Self::Estargz => Some(LayerForm::Estargz),
             Self::Chunked => Some(LayerForm::Chunked),
             Self::Kept | Self::Plain => Some(LayerForm::Gzip),
-            Self::Random | Self::List | Self::Convert => None,
+            Self::Random | Self::List | Self::Convert | Self::Container => None,
         }
     }
 }

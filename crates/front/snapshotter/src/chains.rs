@@ -4,13 +4,31 @@
 //! the snapshotter changes nothing for them.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::place::{Place, make_private};
 use crate::record::{Id, RemoteLayer};
 use crate::{Error, Images, Result};
+
+/// Bytes of the log of a mount that are logged again.
+const MOST_LOGGED: u64 = 16 << 10;
+
+/// Removes the log of a mount. What it has is logged here, so that it outlives the containers.
+fn take_log(place: &Place, id: Id) -> io::Result<()> {
+    let path = place.log(id);
+    let mut text = Vec::new();
+    match File::open(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        file => drop(file?.take(MOST_LOGGED).read_to_end(&mut text)?),
+    }
+    for line in String::from_utf8_lossy(&text).lines() {
+        let line = line.replace(char::is_control, "?");
+        tracing::warn!("the mount of layers {id} has logged: {line}");
+    }
+    fs::remove_file(path)
+}
 
 /// Makes and takes down the mounts of chains, one thread at a time for each.
 #[derive(Debug, Default)]
@@ -56,7 +74,7 @@ impl Chains {
             }
             make_private(&dir)?;
             images
-                .mount(&layer.image, layer.digests.len(), &dir)
+                .mount(&layer.image, layer.digests.len(), &dir, &place.log(id))
                 .map_err(failed)
         })
     }
@@ -83,8 +101,8 @@ impl Chains {
                 Ok(false) => Ok(()),
                 Err(error) => Err(error),
             };
-            let removed =
-                taken.and_then(|()| fs::remove_dir(&dir).map_err(|error| error.to_string()));
+            let remove = || take_log(place, id).and_then(|()| fs::remove_dir(&dir));
+            let removed = taken.and_then(|()| remove().map_err(|error| error.to_string()));
             if let Err(error) = removed {
                 tracing::warn!(dir = %dir.display(), "the mount of layers stays: {error}");
             }

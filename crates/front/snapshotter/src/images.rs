@@ -10,6 +10,8 @@ pub struct ManifestFacts {
     pub digest: String,
     /// The layers, the lowest first.
     pub layers: Vec<LayerFacts>,
+    /// Whether the layers without a table can be used while they are fetched.
+    pub while_streaming: bool,
 }
 
 /// A layer of a container image.
@@ -33,13 +35,14 @@ pub trait Images: Send + Sync {
     /// The reason why it is no image whose layers can be mounted, for the log.
     fn manifest(&self, image: &str) -> Result<ManifestFacts, String>;
 
-    /// Mounts the lowest `layers` layers of an image on a directory.
+    /// Mounts the lowest `layers` layers of an image on a directory. What goes wrong later is logged to the file `log`.
     ///
     /// # Errors
     /// The reason why it could not be mounted.
-    fn mount(&self, image: &str, layers: usize, dir: &Path) -> Result<(), String>;
+    fn mount(&self, image: &str, layers: usize, dir: &Path, log: &Path) -> Result<(), String>;
 
-    /// Returns whether such a mount is on the directory and answers. One whose processes are dead is taken down.
+    /// Returns whether such a mount is on the directory and answers. One whose processes are dead, or whose layers have
+    /// turned out to be something else, is taken down.
     ///
     /// # Errors
     /// Those of the table of mounts, and of taking one down.

@@ -12,8 +12,8 @@ use crate::{Error, Result};
 /// The directory with all that the snapshotter keeps.
 ///
 /// `records/ID.json` has what is known of a snapshot, `snapshots/ID/fs` its files and `snapshots/ID/work` what overlayfs
-/// needs besides, `chains/ID` is where a chain of layers is mounted, `trash` has what is being removed, and `cache` what
-/// was fetched of images.
+/// needs besides, `chains/ID` is where a chain of layers is mounted, `logs/ID` is the log of that mount, `trash` has what
+/// is being removed, and `cache` what was fetched of images.
 #[derive(Debug)]
 pub struct Place {
     root: PathBuf,
@@ -36,7 +36,7 @@ impl Place {
                 "the path must have none of : , \\ \" in it, as overlayfs divides its options there",
             ));
         }
-        for name in ["", "records", "snapshots", "chains", "trash"] {
+        for name in ["", "records", "snapshots", "chains", "logs", "trash"] {
             make_private(&root_path.join(name))?;
         }
         let lock = root_path.join("lock");
@@ -88,6 +88,11 @@ impl Place {
     /// Returns the directory where the layers up to this snapshot are mounted.
     pub fn chain(&self, id: Id) -> PathBuf {
         self.chains().join(id.to_string())
+    }
+
+    /// Returns the file for what goes wrong in the mount of a chain.
+    pub fn log(&self, id: Id) -> PathBuf {
+        self.root.join("logs").join(id.to_string())
     }
 
     /// Returns the directory of what is being removed.

@@ -26,7 +26,13 @@ impl Images for NotedImages {
         known.ok_or_else(|| "the registry does not answer".to_owned())
     }
 
-    fn mount(&self, image: &str, _: usize, dir: &Path) -> std::result::Result<(), String> {
+    fn mount(
+        &self,
+        image: &str,
+        _: usize,
+        dir: &Path,
+        _: &Path,
+    ) -> std::result::Result<(), String> {
         if image.contains("broken") {
             return Err("the layer is altered".to_owned());
         }
@@ -62,6 +68,7 @@ fn images() -> Arc<NotedImages> {
                 is_claimed: false,
             })
             .collect(),
+        while_streaming: false,
     };
     let manifests = [
         ("oci://h/lazy:1", manifest([Some("t0"), Some("t1")])),

@@ -38,6 +38,9 @@ impl MountedImages {
         if args.referrers {
             words.push("--referrers".into());
         }
+        if args.while_streaming {
+            words.push("--while-streaming".into());
+        }
         Self {
             cache: cache.cache_dir.clone(),
             words,
@@ -82,11 +85,11 @@ impl Images for MountedImages {
         facts(&told).ok_or_else(|| "the layers were not told".to_owned())
     }
 
-    fn mount(&self, image: &str, layers: usize, dir: &Path) -> Result<(), String> {
+    fn mount(&self, image: &str, layers: usize, dir: &Path, log: &Path) -> Result<(), String> {
         let layers = layers.to_string();
         let options = ["--quiet", "-o", OPTIONS, "--first-layers", &layers];
         let mut process = self.command("mount", &options);
-        process.arg(image).arg(dir);
+        process.arg("--log").arg(log).arg(image).arg(dir);
         output(process).map(drop)
     }
 
@@ -98,10 +101,13 @@ impl Images for MountedImages {
         if entry.is_none() {
             return Ok(false);
         }
-        // A request that the kernel answers from no cache.
-        match rustix::fs::statvfs(dir) {
+        // A request that the kernel answers from no cache. The root directory fails with layers that are not what they
+        // should be; the kernel keeps nothing of it before they were compared.
+        let answers = rustix::fs::statvfs(dir).and_then(|_| rustix::fs::stat(dir));
+        match answers {
             Ok(_) => Ok(true),
-            Err(rustix::io::Errno::NOTCONN) => {
+            Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::IO) => {
+                tracing::warn!(dir = %dir.display(), "the mount of layers fails, and is taken down");
                 self.unmount(dir).map_err(io::Error::other)?;
                 Ok(false)
             }
@@ -173,5 +179,6 @@ fn facts(told: &Value) -> Option<ManifestFacts> {
     Some(ManifestFacts {
         digest: text(&told["digest"])?,
         layers: layers.collect::<Option<_>>()?,
+        while_streaming: told["while_streaming"].as_bool()?,
     })
 }

@@ -1,16 +1,16 @@
-//! Containers of containerd and runc, on the snapshotter.
+//! A containerd of its own with a registry, and a snapshotter between them.
 
 use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command};
 
-use forerun_testkit::indexed::{IndexedArchive, IndexedOptions, estargz, zstd_chunked};
+use forerun_testkit::indexed::{IndexedArchive, IndexedOptions};
 use forerun_testkit::ztoc::SociLayer;
 use forerun_testkit::{TempDir, require, temp_dir};
 use forerun_testkit_servers::fault_proxy::{Exchange, FaultProxy, Log};
 use forerun_testkit_servers::{Auth, DockerRegistry};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Pid;
 use serde_json::{Value, json};
 
 use crate::common::{command, ran};
@@ -47,6 +47,8 @@ def blob(data):
 def decoded(data):
     if data[:2] == b'\x1f\x8b':
         return gzip.decompress(data)
+    if data[:4] != b'\x28\xb5\x2f\xfd':
+        return data
     return subprocess.run(['zstd', '-dcq'], input=data, stdout=subprocess.PIPE, check=True).stdout
 layers, ids = json.load(open('layers.json')), []
 for layer in layers:
@@ -60,11 +62,12 @@ manifest = {'schemaVersion': 2, 'mediaType': kind, 'config': config, 'layers': l
 send('PUT', base + '/manifests/' + tag, json.dumps(manifest).encode(), kind)
 "#;
 
-/// Stores an index of SOCI beside an image: of the tables `0.ztoc` and so on.
+/// Stores an index of SOCI, of the tables `0.ztoc` and so on: beside an image (`v1`, as `soci push` does), or so that the
+/// manifest names it (`v2`, as `soci convert` does).
 const PUSH_SOCI: &str = r#"
 import hashlib, json, sys, urllib.request
-base, tag = sys.argv[1], sys.argv[2]
-KIND, OCI = 'application/vnd.amazon.soci.index.v1+json', 'application/vnd.oci.image.'
+base, tag, version = sys.argv[1], sys.argv[2], sys.argv[3]
+KIND, OCI = 'application/vnd.amazon.soci.index.' + version + '+json', 'application/vnd.oci.image.'
 def send(method, url, data=None, kind='application/octet-stream'):
     headers = {'Content-Type': kind, 'Accept': OCI + 'manifest.v1+json'}
     return urllib.request.urlopen(urllib.request.Request(url, data=data, method=method, headers=headers))
@@ -83,29 +86,53 @@ tables = [{'mediaType': 'application/octet-stream', **blob(open('%d.ztoc' % numb
     'annotations': {'com.amazon.soci.image-layer-digest': layer['digest']},
 } for number, layer in enumerate(json.loads(data)['layers'])]
 image = {'mediaType': OCI + 'manifest.v1+json', 'digest': digest(data), 'size': len(data)}
-index = {'schemaVersion': 2, 'mediaType': OCI + 'manifest.v1+json', 'artifactType': KIND, 'subject': image,
+index = {'schemaVersion': 2, 'mediaType': OCI + 'manifest.v1+json', 'artifactType': KIND,
     'config': {'mediaType': KIND, **blob(b'{}')}, 'layers': tables}
-entry = {**put(index), 'artifactType': KIND}
-put({'schemaVersion': 2, 'mediaType': OCI + 'index.v1+json', 'manifests': [entry]}, image['digest'].replace(':', '-'))
+if version == 'v1':
+    index['subject'] = image
+    entries, tag = [{**put(index), 'artifactType': KIND}], image['digest'].replace(':', '-')
+else:
+    platform = {'os': 'linux', 'architecture': 'amd64'}
+    found = {**put(index), 'artifactType': KIND, 'platform': platform}
+    named = {'annotations': {'com.amazon.soci.index-digest': found['digest']}}
+    image = put({**json.loads(data), **named})
+    entries = [{**image, **named, 'platform': platform}, found]
+put({'schemaVersion': 2, 'mediaType': OCI + 'index.v1+json', 'manifests': entries}, tag)
 "#;
 
 /// The command of the containers, and what it prints.
 const COMMAND: &str = "exec > /printed/text; \
     cat /etc/app /data/small; ls /etc; stat -c %a /tmp; echo new > /data/new; cat /data/new";
-const PRINTS: &str = "app\nsmall\napp\npasswd\n1777\nnew\n";
+pub const PRINTS: &str = "app\nsmall\napp\npasswd\n1777\nnew\n";
+
+/// Whose indexes an image has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexedBy {
+    /// SOCI, which refer to the image.
+    SociV1,
+    /// SOCI, which the manifest names.
+    SociV2,
+    /// forerun, which refer to the image.
+    Forerun,
+}
 
 /// A containerd of its own, a registry behind a proxy that counts, and a snapshotter.
-struct Node {
-    dir: TempDir,
-    registry: DockerRegistry,
-    proxy: FaultProxy,
-    containerd: Option<Child>,
-    snapshotter: Option<Child>,
+pub struct Node {
+    pub dir: TempDir,
+    pub registry: DockerRegistry,
+    pub proxy: FaultProxy,
+    pub containerd: Option<Child>,
+    pub snapshotter: Option<Child>,
 }
 
 impl Node {
     /// Returns nothing where a program is missing.
-    fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// Starts one with more options for the snapshotter.
+    pub fn start_with(more: &[&str]) -> Option<Self> {
         let programs = ["containerd", "ctr", "ctr-remote", "runc", "python3", "zstd"];
         if programs.map(require::program).contains(&None) || !require::root() || !require::fuse() {
             return None;
@@ -139,7 +166,7 @@ impl Node {
             at("run/s.sock")
         );
         fs::write(node.path("config.toml"), config).unwrap();
-        node.start_snapshotter(&[]);
+        node.start_snapshotter(more);
         let log = File::create(node.path("containerd.log")).unwrap();
         let containerd = Command::new("containerd")
             .arg("--config")
@@ -152,12 +179,12 @@ impl Node {
         Some(node)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     /// Returns a command line of the program, with sockets and caches of this node.
-    fn forerun(&self, arguments: &[&str]) -> Command {
+    pub fn forerun(&self, arguments: &[&str]) -> Command {
         let mut command = command(arguments);
         command
             .current_dir(self.dir.path())
@@ -166,7 +193,14 @@ impl Node {
         command
     }
 
-    fn start_snapshotter(&mut self, more: &[&str]) {
+    /// Kills the snapshotter.
+    pub fn kill_snapshotter(&mut self) {
+        let snapshotter = self.snapshotter.as_mut().unwrap();
+        snapshotter.kill().unwrap();
+        snapshotter.wait().unwrap();
+    }
+
+    pub fn start_snapshotter(&mut self, more: &[&str]) {
         let log = File::create(self.path("snapshotter.log")).unwrap();
         let arguments = ["snapshotter", "--address", "run/s.sock", "--root", "root"];
         let arguments = [&arguments[..], more].concat();
@@ -175,14 +209,14 @@ impl Node {
         self.wait_for_socket("run/s.sock");
     }
 
-    fn wait_for_socket(&self, name: &str) {
+    pub fn wait_for_socket(&self, name: &str) {
         let path = self.path(name);
         eventually(name, || UnixStream::connect(&path).is_ok());
     }
 
     /// Waits until containerd has noticed that there is another snapshotter. Listings do not tell: containerd
     /// lists what it knows, and asks the snapshotter for these.
-    fn wait_for_containerd(&self) {
+    pub fn wait_for_containerd(&self) {
         let snapshots = |arguments: &[&str]| {
             let output = Command::new("ctr")
                 .args(["snapshots", "--snapshotter", "forerun"])
@@ -198,7 +232,7 @@ impl Node {
     }
 
     /// Pushes an image of these layers. Returns its name.
-    fn push(&self, tag: &str, layers: &[Value]) -> String {
+    pub fn push(&self, tag: &str, layers: &[Value]) -> String {
         fs::write(self.path("layers.json"), json!(layers).to_string()).unwrap();
         let repository = format!("http://{}/v2/app", self.registry.authority());
         let pushed = Command::new("python3")
@@ -210,14 +244,18 @@ impl Node {
         format!("{}/app:{tag}", self.proxy.authority())
     }
 
-    fn push_plain(&self) -> String {
+    pub fn push_plain(&self) -> String {
         let kind = "application/vnd.oci.image.layer.v1.tar+gzip";
         let layers = ["l0.tar.gz", "l1.tar.gz"];
         let layers = layers.map(|file| json!({"file": file, "mediaType": kind}));
         self.push("plain", &layers)
     }
 
-    fn push_lazy(&self, tag: &str, make: fn(&[u8], &IndexedOptions) -> IndexedArchive) -> String {
+    pub fn push_lazy(
+        &self,
+        tag: &str,
+        make: fn(&[u8], &IndexedOptions) -> IndexedArchive,
+    ) -> String {
         let layers = ["l0", "l1"].map(|name| {
             let plain = fs::read(self.path(&format!("{name}.tar"))).unwrap();
             let made = make(&plain, &IndexedOptions::default());
@@ -231,9 +269,8 @@ impl Node {
         self.push(tag, &layers)
     }
 
-    /// Pushes an image whose layers have indexes that only refer to it: of SOCI, or of forerun. Returns its name, and the
-    /// bytes of its layers.
-    fn push_with_referrer(&self, tag: &str, is_soci: bool) -> (String, u64) {
+    /// Pushes an image whose layers have indexes. Returns its name, and the bytes of its layers.
+    pub fn push_indexed(&self, tag: &str, by: IndexedBy) -> (String, u64) {
         let mut bytes = 0;
         let layers = [(0, "l0"), (1, "l1")].map(|(number, name)| {
             let plain = fs::read(self.path(&format!("{name}.tar"))).unwrap();
@@ -245,10 +282,15 @@ impl Node {
             json!({"file": file, "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip"})
         });
         let image = self.push(tag, &layers);
-        let pushed = if is_soci {
+        let version = match by {
+            IndexedBy::SociV1 => Some("v1"),
+            IndexedBy::SociV2 => Some("v2"),
+            IndexedBy::Forerun => None,
+        };
+        let pushed = if let Some(version) = version {
             let repository = format!("http://{}/v2/app", self.registry.authority());
             Command::new("python3")
-                .args(["-c", PUSH_SOCI, &repository, tag])
+                .args(["-c", PUSH_SOCI, &repository, tag, version])
                 .current_dir(self.dir.path())
                 .output()
         } else {
@@ -263,7 +305,7 @@ impl Node {
 
     /// Runs `ctr`, or `ctr-remote`, and returns what it prints.
     #[track_caller]
-    fn ctr(&self, program: &str, arguments: &[&str]) -> String {
+    pub fn ctr(&self, program: &str, arguments: &[&str]) -> String {
         let output = Command::new(program)
             .args(arguments)
             .env("CONTAINERD_ADDRESS", self.path("c.sock"))
@@ -275,19 +317,19 @@ impl Node {
     }
 
     #[track_caller]
-    fn pull(&self, program: &str, how: &[&str], image: &str) {
+    pub fn pull(&self, program: &str, how: &[&str], image: &str) {
         let arguments = [how, &["--plain-http", "--snapshotter", "forerun", image]];
         self.ctr(program, &arguments.concat());
     }
 
     /// Returns the name of a container that no other test has: runc's are of the machine.
-    fn container(name: &str) -> String {
+    pub fn container(name: &str) -> String {
         format!("forerun-{}-{name}", std::process::id())
     }
 
     /// Returns the option that shows `/printed` to a container. Containers print to a file in there: what
     /// they print just before their end does not always reach `ctr`.
-    fn printed(&self) -> [String; 2] {
+    pub fn printed(&self) -> [String; 2] {
         let dir = self.path("printed");
         fs::create_dir_all(&dir).unwrap();
         let mount = format!(
@@ -299,7 +341,7 @@ impl Node {
 
     /// Takes what a container has printed to `/printed/text`.
     #[track_caller]
-    fn take_printed(&self) -> String {
+    pub fn take_printed(&self) -> String {
         let file = self.path("printed/text");
         let text = fs::read_to_string(&file).unwrap();
         fs::remove_file(file).unwrap();
@@ -307,7 +349,7 @@ impl Node {
     }
 
     #[track_caller]
-    fn run(&self, image: &str, name: &str) -> String {
+    pub fn run(&self, image: &str, name: &str) -> String {
         let name = Self::container(name);
         let [option, mount] = &self.printed();
         let arguments = ["run", "--rm", "--snapshotter", "forerun", option, mount];
@@ -316,20 +358,27 @@ impl Node {
         self.take_printed()
     }
 
-    fn entries(&self, dir: &str) -> usize {
+    pub fn entries(&self, dir: &str) -> usize {
         fs::read_dir(self.path(dir)).map_or(0, Iterator::count)
     }
 
     /// Removes all images, and waits until nothing of them is left.
     #[track_caller]
-    fn remove_all(&self) {
+    pub fn remove_all(&self) {
         let images = self.ctr("ctr", &["images", "ls", "-q"]);
         let images: Vec<&str> = images.lines().collect();
         self.ctr(
             "ctr",
             &[&["images", "rm", "--sync"], images.as_slice()].concat(),
         );
-        let kept = ["records", "snapshots", "chains", "trash", "cache/v1/blobs"];
+        let kept = [
+            "records",
+            "snapshots",
+            "chains",
+            "logs",
+            "trash",
+            "cache/v1/blobs",
+        ];
         let is_empty = |dir: &&str| self.entries(&format!("root/{dir}")) == 0;
         eventually("all is removed", || {
             kept.iter().all(is_empty) && self.mounts() == 0
@@ -337,18 +386,18 @@ impl Node {
     }
 
     /// Counts the mounts in the directory of the snapshotter.
-    fn mounts(&self) -> usize {
+    pub fn mounts(&self) -> usize {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let root = self.path("root").display().to_string();
         mounts.lines().filter(|line| line.contains(&root)).count()
     }
 
-    fn status(&self) -> Value {
+    pub fn status(&self) -> Value {
         ran(self.forerun(&["status", "--json"]).output().unwrap()).json()
     }
 
     /// Returns the process that serves the only mount.
-    fn server(&self) -> Pid {
+    pub fn server(&self) -> Pid {
         let pid = self.status()[0]["pid"].as_i64().unwrap();
         Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
     }
@@ -373,122 +422,8 @@ impl Drop for Node {
 }
 
 /// Counts the bytes of blobs that were sent again. Manifests are read by containerd and by forerun.
-fn layers_sent_twice(log: &Log) -> u64 {
+pub fn layers_sent_twice(log: &Log) -> u64 {
     let is_blob = |entry: &&Exchange| entry.path.contains("/blobs/");
     let entries = log.entries.iter().filter(is_blob).cloned().collect();
     Log { entries }.all_sent_twice()
-}
-
-fn len_of(files: &[PathBuf]) -> u64 {
-    files
-        .iter()
-        .map(|file| file.metadata().unwrap().len())
-        .sum()
-}
-
-#[test]
-fn containers_run_before_their_layers_are_here_and_nothing_is_left_of_them() {
-    let Some(node) = Node::start() else {
-        return;
-    };
-    let plain = node.push_plain();
-    node.pull("ctr", &["images", "pull"], &plain);
-    assert_eq!(node.run(&plain, "plain"), PRINTS);
-    assert_eq!(node.entries("root/chains"), 0);
-    for (tag, make) in [
-        ("estargz", estargz as fn(&_, &_) -> _),
-        ("chunked", zstd_chunked),
-    ] {
-        let image = node.push_lazy(tag, make);
-        let layers = ["l0", "l1"].map(|layer| node.path(&format!("{layer}.{tag}")));
-        node.proxy.forget();
-        node.pull("ctr-remote", &["images", "rpull"], &image);
-        assert_eq!(node.run(&image, tag), PRINTS);
-        let (sent, of) = (node.proxy.log().sent(), len_of(&layers));
-        assert!(sent < of / 3, "{tag}: {sent} of {of}");
-        assert_eq!(layers_sent_twice(&node.proxy.log()), 0, "{tag}");
-    }
-    node.remove_all();
-}
-
-#[test]
-fn indexes_that_refer_to_an_image_count_where_the_snapshotter_is_told_so() {
-    let Some(mut node) = Node::start() else {
-        return;
-    };
-    // Without leave, such an image is unpacked.
-    let (image, bytes) = node.push_with_referrer("refused", true);
-    node.pull("ctr-remote", &["images", "rpull"], &image);
-    assert_eq!(node.run(&image, "refused"), PRINTS);
-    assert_eq!(node.entries("root/chains"), 0);
-    assert!(node.proxy.log().sent() >= bytes);
-    node.remove_all();
-    let snapshotter = node.snapshotter.as_mut().unwrap();
-    snapshotter.kill().unwrap();
-    snapshotter.wait().unwrap();
-    node.start_snapshotter(&["--referrers"]);
-    node.wait_for_containerd();
-    for (tag, is_soci) in [("soci", true), ("indexed", false)] {
-        let (image, bytes) = node.push_with_referrer(tag, is_soci);
-        node.proxy.forget();
-        node.pull("ctr-remote", &["images", "rpull"], &image);
-        assert_eq!(node.run(&image, tag), PRINTS);
-        let sent = node.proxy.log().sent();
-        assert!(sent < bytes / 2, "{tag}: {sent} of {bytes}");
-        assert_eq!(layers_sent_twice(&node.proxy.log()), 0, "{tag}");
-        // Tables are blobs of their own, and go with the layers.
-        node.remove_all();
-    }
-}
-
-#[test]
-fn containers_read_on_when_the_snapshotter_and_the_server_of_their_mount_are_killed() {
-    let Some(mut node) = Node::start() else {
-        return;
-    };
-    let image = node.push_lazy("estargz", estargz);
-    node.pull("ctr-remote", &["images", "rpull"], &image);
-    let name = Node::container("killed");
-    let [option, mount] = &node.printed();
-    let run = ["run", "--detach", "--snapshotter", "forerun", option, mount];
-    let command = [&image, &name, "sleep", "1000"];
-    node.ctr("ctr", &[&run[..], &command].concat());
-    let read = |node: &Node, file: &str| {
-        let exec = ["tasks", "exec", "--exec-id", "read", &name, "sh", "-c"];
-        let command = format!("md5sum {file} > /printed/text");
-        node.ctr("ctr", &[&exec[..], &[&command]].concat());
-        node.take_printed().split(' ').next().unwrap().to_owned()
-    };
-    let sum_of = |path: &Path| {
-        let output = Command::new("md5sum").arg(path).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        text.split(' ').next().unwrap().to_owned()
-    };
-    let snapshotter = node.snapshotter.as_mut().unwrap();
-    snapshotter.kill().unwrap();
-    snapshotter.wait().unwrap();
-    kill_process(node.server(), Signal::KILL).unwrap();
-    assert_eq!(read(&node, "/data/big"), sum_of(&node.path("l1/data/big")));
-    node.start_snapshotter(&[]);
-    kill_process(node.server(), Signal::KILL).unwrap();
-    assert_eq!(
-        read(&node, "/bin/busybox"),
-        sum_of(&node.path("l0/bin/busybox"))
-    );
-    node.wait_for_containerd();
-    // The new snapshotter knows the snapshots of the old one.
-    let listed = node.ctr("ctr", &["snapshots", "--snapshotter", "forerun", "ls"]);
-    assert!(listed.contains(&name), "{listed}");
-    assert_eq!(node.run(&image, "second"), PRINTS);
-    // Of a mount whose keeper is killed as well, containers that begin later notice nothing.
-    let mounts = node.status();
-    for process in ["keeper", "pid"] {
-        let pid = mounts[0][process].as_i64().unwrap();
-        let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-        kill_process(pid, Signal::KILL).unwrap();
-    }
-    assert_eq!(node.run(&image, "third"), PRINTS);
-    node.ctr("ctr", &["tasks", "rm", "--force", &name]);
-    node.ctr("ctr", &["containers", "rm", &name]);
-    node.remove_all();
 }

@@ -28,8 +28,8 @@ RUNTIME_MAX := 1500000
 CARGO_DIR := $(or $(CARGO_HOME),$(HOME)/.cargo)
 PLACES := $(CURDIR)=/usr/src/forerun $(abspath $(TARGET))=/usr/src/forerun/target $(CARGO_DIR)=/usr/src/cargo
 REMAPPED := $(strip $(RUSTFLAGS) $(PLACES:%=--remap-path-prefix=%))
-C_PLACES = CFLAGS='$(strip $(CFLAGS) $(PLACES:%=-ffile-prefix-map=%))'
-PLACELESS = $(C_PLACES) RUSTFLAGS='$(REMAPPED)'
+C_FLAGS = CFLAGS='$(strip $(CFLAGS) $(1) $(PLACES:%=-ffile-prefix-map=%))'
+PLACELESS = $(C_FLAGS) RUSTFLAGS='$(REMAPPED)'
 LIBDIR ?= $(PREFIX)/lib
 VERSION = $(shell $(FORERUN) --version | cut -d ' ' -f 2)
 
@@ -107,8 +107,8 @@ release:
 	  $(DIST)/forerun $(FORERUN)
 
 # Debian: rustup target add, and the package musl-tools for the C libraries of codecs. Relocations are packed, which saves a
-# megabyte.
-TO_MUSL = CC_$(subst -,_,$(MUSL))=musl-gcc $(C_PLACES) RUSTFLAGS='-C link-arg=-Wl,-z,pack-relative-relocs $(1) $(REMAPPED)' \
+# megabyte. No panic unwinds through the C libraries, so they have no tables for that.
+TO_MUSL = CC_$(subst -,_,$(MUSL))=musl-gcc $(call C_FLAGS,-fno-asynchronous-unwind-tables) RUSTFLAGS='-C link-arg=-Wl,-z,pack-relative-relocs $(1) $(REMAPPED)' \
   $(CARGO) build --locked --target $(MUSL)
 BUILD_STATIC = $(TO_MUSL) --package forerun-cli --bin forerun --no-default-features
 # A panic ends forerun-lite and the runtime, so nothing unwinds there. Flags of the compiler do not leave out the tables of the standard library.

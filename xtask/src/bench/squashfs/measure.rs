@@ -1,5 +1,6 @@
 //! One run of one row by one of the drivers.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -18,6 +19,9 @@ use crate::bench::from_memory::TreeInMemory;
 use crate::bench::tree::count;
 use crate::bench::work::{cat, four, own, until_stored};
 
+/// The user and group without rights.
+const NOBODY: u32 = 65534;
+
 /// Measures a row, from cold caches.
 pub fn measure(
     inputs: &SquashfsInputs,
@@ -25,7 +29,9 @@ pub fn measure(
     contender: SquashfsContender,
 ) -> Result<Run> {
     let run = match row {
-        SquashfsRow::ExtractGzip | SquashfsRow::ExtractZstd => extract(inputs, row, contender),
+        SquashfsRow::ExtractGzip | SquashfsRow::ExtractZstd | SquashfsRow::ExtractUser => {
+            extract(inputs, row, contender)
+        }
         SquashfsRow::Pack => pack(inputs, contender),
         SquashfsRow::AppImage => {
             let appimages = inputs.appimages.as_ref().context("no AppImages")?;
@@ -34,10 +40,12 @@ pub fn measure(
         SquashfsRow::CatGzip
         | SquashfsRow::CatZstd
         | SquashfsRow::Tree
+        | SquashfsRow::TreeZstd
         | SquashfsRow::TreeFour
         | SquashfsRow::Ls
         | SquashfsRow::LsCached
-        | SquashfsRow::Random => mounted(inputs, row, contender),
+        | SquashfsRow::Random
+        | SquashfsRow::RandomZstd => mounted(inputs, row, contender),
     };
     run.with_context(|| format!("{}, {contender}", row.what()))
 }
@@ -53,19 +61,18 @@ fn mounted(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
     let start = Instant::now();
     let found = match row {
         SquashfsRow::CatGzip | SquashfsRow::CatZstd => cat(&path.join("file"))?,
-        SquashfsRow::Tree => own(&["tree"], &path)?,
+        SquashfsRow::Tree | SquashfsRow::TreeZstd => own(&["tree"], &path)?,
         SquashfsRow::TreeFour => four(&path)?,
         SquashfsRow::Ls | SquashfsRow::LsCached => list(&path)?,
-        SquashfsRow::Random => own(&["random"], &path.join("file"))?,
+        SquashfsRow::Random | SquashfsRow::RandomZstd => own(&["random"], &path.join("file"))?,
         SquashfsRow::ExtractGzip
         | SquashfsRow::ExtractZstd
+        | SquashfsRow::ExtractUser
         | SquashfsRow::Pack
-        | SquashfsRow::AppImage => {
-            bail!("needs no mount")
-        }
+        | SquashfsRow::AppImage => bail!("needs no mount"),
     };
     let seconds = start.elapsed().as_secs_f64();
-    if matches!(row, SquashfsRow::Tree | SquashfsRow::TreeFour) {
+    if !row.is_big() && !matches!(row, SquashfsRow::Ls | SquashfsRow::LsCached) {
         let expected = inputs.tree.found();
         ensure!(found == expected, "read {found}, not {expected}");
     }
@@ -101,14 +108,11 @@ fn extract(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
         }
         SquashfsContender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
-            // Special bits and devices, as unsquashfs makes them for root without being asked.
-            command.args([
-                "extract",
-                "--quiet",
-                "--stats",
-                "--special-bits",
-                "--devices",
-            ]);
+            command.args(["extract", "--quiet", "--stats"]);
+            if !row.is_by_user() {
+                // As unsquashfs makes them for root without being asked.
+                command.args(["--special-bits", "--devices"]);
+            }
             command.arg("-C").arg(&out).arg(&image);
             command
         }
@@ -118,6 +122,10 @@ fn extract(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
             command.context("extracts nothing")?
         }
     };
+    if row.is_by_user() {
+        std::os::unix::fs::chown(scratch.path(), Some(NOBODY), Some(NOBODY))?;
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    }
     all_extracted(inputs, until_stored(cold(&mut command)?, &out)?, &out)
 }
 

@@ -13,6 +13,8 @@ pub enum SquashfsRow {
     CatZstd,
     /// The whole tree read by one process, gzip
     Tree,
+    /// The whole tree read by one process, zstd
+    TreeZstd,
     /// The whole tree read by four processes, gzip
     #[value(name = "tree4")]
     TreeFour,
@@ -22,10 +24,14 @@ pub enum SquashfsRow {
     LsCached,
     /// 4,000 random reads of 4 KiB in the large file, 2 threads, gzip
     Random,
+    /// The same, zstd
+    RandomZstd,
     /// The tree extracted and synced, gzip
     ExtractGzip,
     /// The tree extracted and synced, zstd
     ExtractZstd,
+    /// The tree extracted by an ordinary user and synced, gzip
+    ExtractUser,
     /// The tree packed, gzip
     Pack,
     /// 20 starts of an AppImage of 200 MB, until the application runs
@@ -96,12 +102,15 @@ impl crate::bench::comparison::Row for SquashfsRow {
             Self::CatGzip => "cat 250 MB, gzip",
             Self::CatZstd => "cat 250 MB, zstd",
             Self::Tree => "read the tree, one process",
+            Self::TreeZstd => "read the tree, one process, zstd",
             Self::TreeFour => "read the tree, 4 processes",
             Self::Ls => "ls -lR of the tree, cold",
             Self::LsCached => "ls -lR of the tree, cached",
             Self::Random => "4,000 random 4 KiB reads, 2 threads",
+            Self::RandomZstd => "4,000 random 4 KiB reads, 2 threads, zstd",
             Self::ExtractGzip => "extract the tree and sync, gzip",
             Self::ExtractZstd => "extract the tree and sync, zstd",
+            Self::ExtractUser => "extract the tree as an ordinary user and sync, gzip",
             Self::Pack => "pack the tree, gzip",
             Self::AppImage => "start an AppImage of 200 MB, 20 times",
         }
@@ -117,7 +126,7 @@ impl crate::bench::comparison::Row for SquashfsRow {
                 (SquashfsContender::Kernel, 0.40),
                 (SquashfsContender::Squashfuse, 0.80),
             ],
-            Self::Tree => &[(SquashfsContender::Kernel, 0.45)],
+            Self::Tree | Self::TreeZstd => &[(SquashfsContender::Kernel, 0.45)],
             Self::TreeFour => &[
                 (SquashfsContender::Kernel, 0.45),
                 (SquashfsContender::Squashfuse, 0.75),
@@ -128,6 +137,10 @@ impl crate::bench::comparison::Row for SquashfsRow {
                 (SquashfsContender::Kernel, 0.60),
                 (SquashfsContender::Squashfuse, 0.40),
             ],
+            Self::RandomZstd => &[
+                (SquashfsContender::Kernel, 0.80),
+                (SquashfsContender::Squashfuse, 0.40),
+            ],
             Self::ExtractGzip => &[
                 (SquashfsContender::Unsquashfs, 0.75),
                 (SquashfsContender::FromMemory, 1.40),
@@ -136,6 +149,7 @@ impl crate::bench::comparison::Row for SquashfsRow {
                 (SquashfsContender::Unsquashfs, 0.85),
                 (SquashfsContender::FromMemory, 1.40),
             ],
+            Self::ExtractUser => &[(SquashfsContender::Unsquashfs, 0.80)],
             Self::Pack => &[(SquashfsContender::Mksquashfs, 1.00)],
             Self::AppImage => &[
                 (SquashfsContender::OtherRuntime, 0.80),
@@ -153,7 +167,11 @@ impl SquashfsRow {
     /// Returns the compressor of the row's image.
     pub const fn compressor(self) -> Compressor {
         match self {
-            Self::CatZstd | Self::ExtractZstd | Self::AppImage => Compressor::Zstd,
+            Self::CatZstd
+            | Self::TreeZstd
+            | Self::RandomZstd
+            | Self::ExtractZstd
+            | Self::AppImage => Compressor::Zstd,
             Self::CatGzip
             | Self::Tree
             | Self::TreeFour
@@ -161,13 +179,22 @@ impl SquashfsRow {
             | Self::LsCached
             | Self::Random
             | Self::ExtractGzip
+            | Self::ExtractUser
             | Self::Pack => Compressor::Gzip,
         }
     }
 
     /// Returns whether it is about the image with the large file, and not the one with the tree.
     pub const fn is_big(self) -> bool {
-        matches!(self, Self::CatGzip | Self::CatZstd | Self::Random)
+        matches!(
+            self,
+            Self::CatGzip | Self::CatZstd | Self::Random | Self::RandomZstd
+        )
+    }
+
+    /// Returns whether no special rights are used.
+    pub const fn is_by_user(self) -> bool {
+        matches!(self, Self::ExtractUser)
     }
 }
 

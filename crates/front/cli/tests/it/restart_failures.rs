@@ -10,6 +10,22 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::ran;
 use crate::restarting::{Scene, eventually, is_running, successor};
 
+/// Stops a process, and returns once all of its threads have stopped. One thread takes the signal and has the others
+/// stop, and until it is given a CPU, these go on.
+fn stop(process: Pid) {
+    kill_process(process, Signal::STOP).unwrap();
+    let threads = format!("/proc/{}/task", process.as_raw_nonzero());
+    let is_stopped = |thread: fs::DirEntry| {
+        // A thread that has ended has no file.
+        let stat = fs::read_to_string(thread.path().join("stat"));
+        stat.map_or(true, |stat| stat.contains(") T "))
+    };
+    eventually("the process has stopped", || {
+        let mut threads = fs::read_dir(&threads).unwrap();
+        threads.all(|thread| is_stopped(thread.unwrap()))
+    });
+}
+
 /// Begins a restart that cannot go on. The log is a pipe without a reader: a new process waits for one
 /// before it has opened the image.
 fn with_a_slow_start() -> Option<(Scene, Child, Pid, Pid)> {
@@ -196,7 +212,7 @@ fn a_server_that_is_stopped_is_told_of_as_not_answering() {
     scene.mount(&[]);
     let server = scene.server();
     let number = server.as_raw_nonzero().to_string();
-    kill_process(server, Signal::STOP).unwrap();
+    stop(server);
     // Together: each waits as long as a process may take to answer.
     let spawn = |args: &[&str]| {
         let mut command = scene.command(args);

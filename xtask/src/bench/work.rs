@@ -8,6 +8,9 @@ use forerun_measure::run::{self, Run, Worker};
 
 use super::tree::BIG_LEN;
 
+/// The user, and the group, as which a bench starts a program that is to have no rights.
+pub const NOBODY: u32 = 65534;
+
 /// Reads the large file.
 pub fn cat(path: &Path) -> Result<String> {
     let len = run::cat(path)?;

@@ -22,9 +22,8 @@ use forerun_testkit::generate::write_bytes;
 
 use super::inputs::MKSQUASHFS;
 use super::rows::SquashfsContender;
+use crate::bench::work::NOBODY;
 
-/// The user who starts programs.
-const USER: u32 = 65534;
 /// Length of what the application has beside its program. It cannot be compressed.
 const LEN: u64 = 200_000_000;
 /// Starts in a run: one takes milliseconds.
@@ -97,7 +96,7 @@ impl AppImages {
         let (dir, log) = (home.path().join("tmp"), home.path().join("log"));
         fs::create_dir(&dir)?;
         for place in [home.path(), &dir] {
-            chown(place, Some(USER), Some(USER))?;
+            chown(place, Some(NOBODY), Some(NOBODY))?;
         }
         let mut seconds = 0.0;
         // Once more, before the others: files and programs are in memory then.
@@ -121,7 +120,7 @@ impl AppImages {
             // To a file: a process in the background would keep a pipe open.
             let log = File::options().create(true).append(true).open(log)?;
             // Not by setpriv, which would take a part of the time of all.
-            command.uid(USER).gid(USER).current_dir("/");
+            command.uid(NOBODY).gid(NOBODY).current_dir("/");
             command.env("TMPDIR", dir).stdin(Stdio::null());
             command.stdout(log.try_clone()?).stderr(log);
             let status = process::spawn(&mut command).and_then(|mut child| child.wait());
@@ -138,7 +137,7 @@ impl AppImages {
         let mnt = dir.join("mnt");
         if is_mount {
             fs::create_dir(&mnt)?;
-            chown(&mnt, Some(USER), Some(USER))?;
+            chown(&mnt, Some(NOBODY), Some(NOBODY))?;
         }
         let start = Instant::now();
         if is_mount {

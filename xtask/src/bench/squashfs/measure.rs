@@ -1,5 +1,6 @@
 //! One run of one row by one of the drivers.
 
+use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -17,10 +18,7 @@ use super::rows::{SquashfsContender, SquashfsRow};
 use crate::bench::comparison::Row as _;
 use crate::bench::from_memory::TreeInMemory;
 use crate::bench::tree::count;
-use crate::bench::work::{cat, four, own, until_stored};
-
-/// The user and group without rights.
-const NOBODY: u32 = 65534;
+use crate::bench::work::{NOBODY, cat, four, own, until_stored};
 
 /// Measures a row, from cold caches.
 pub fn measure(
@@ -72,7 +70,10 @@ fn mounted(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
         | SquashfsRow::AppImage => bail!("needs no mount"),
     };
     let seconds = start.elapsed().as_secs_f64();
-    if !row.is_big() && !matches!(row, SquashfsRow::Ls | SquashfsRow::LsCached) {
+    if matches!(
+        row,
+        SquashfsRow::Tree | SquashfsRow::TreeZstd | SquashfsRow::TreeFour
+    ) {
         let expected = inputs.tree.found();
         ensure!(found == expected, "read {found}, not {expected}");
     }
@@ -123,7 +124,7 @@ fn extract(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
         }
     };
     if row.is_by_user() {
-        std::os::unix::fs::chown(scratch.path(), Some(NOBODY), Some(NOBODY))?;
+        chown(scratch.path(), Some(NOBODY), Some(NOBODY))?;
         command.uid(NOBODY).gid(NOBODY).current_dir("/");
     }
     all_extracted(inputs, until_stored(cold(&mut command)?, &out)?, &out)

@@ -11,6 +11,7 @@
 //! that called it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod containerd;
 mod endless;
 pub mod fault_proxy;
 mod get;
@@ -23,6 +24,7 @@ mod tls;
 mod token;
 mod tunnel;
 
+pub use containerd::containerd_config;
 pub use endless::{Ending, EndlessServer};
 pub use get::get;
 pub use nginx::{Nginx, NginxOptions};

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use forerun_measure::caches::drop_all;
 use forerun_measure::process::{Running, collect, remove, spawn};
 use forerun_measure::run::Run;
+use forerun_testkit_servers::containerd_config;
 
 use super::inputs::{FAST, OciInputs};
 use crate::process;
@@ -67,25 +68,14 @@ impl Node {
             forerun: inputs.forerun.clone(),
             processes: Vec::new(),
         };
-        let path = |name: &str| node.dir.join(name).display().to_string();
-        let config = format!(
-            "version = 2\nroot = \"{}\"\nstate = \"{}\"\n\
-             disabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.internal.v1.opt\"]\n\
-             [grpc]\naddress = \"{}\"\n\
-             [proxy_plugins.forerun]\ntype = \"snapshot\"\naddress = \"{}\"\n",
-            path("root"),
-            path("state"),
-            path("c.sock"),
-            path("s.sock")
-        );
-        fs::write(node.dir.join("config.toml"), config)?;
+        let config = containerd_config(&node.dir, "s.sock")?;
         let mut snapshotter = Command::new(&node.forerun);
         snapshotter.args(["snapshotter", "--quiet", "--address"]);
         snapshotter.arg(node.dir.join("s.sock"));
         snapshotter.arg("--root").arg(node.dir.join("snapshots"));
         node.run(&mut snapshotter, "s.sock")?;
         let mut containerd = Command::new("containerd");
-        containerd.arg("--config").arg(node.dir.join("config.toml"));
+        containerd.arg("--config").arg(config);
         node.run(&mut containerd, "c.sock")?;
         Ok(node)
     }

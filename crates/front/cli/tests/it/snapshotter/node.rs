@@ -9,7 +9,7 @@ use forerun_testkit::indexed::{IndexedArchive, IndexedOptions};
 use forerun_testkit::ztoc::SociLayer;
 use forerun_testkit::{TempDir, require, temp_dir};
 use forerun_testkit_servers::fault_proxy::{Exchange, FaultProxy, Log};
-use forerun_testkit_servers::{Auth, DockerRegistry};
+use forerun_testkit_servers::{Auth, DockerRegistry, containerd_config};
 use rustix::process::Pid;
 use serde_json::{Value, json};
 
@@ -154,23 +154,12 @@ impl Node {
             containerd: None,
             snapshotter: None,
         };
-        let at = |name: &str| node.path(name).display().to_string();
-        let config = format!(
-            "version = 2\nroot = \"{}\"\nstate = \"{}\"\n\
-             disabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.internal.v1.opt\"]\n\
-             [grpc]\naddress = \"{}\"\n\
-             [proxy_plugins.forerun]\ntype = \"snapshot\"\naddress = \"{}\"\n",
-            at("containerd"),
-            at("state"),
-            at("c.sock"),
-            at("run/s.sock")
-        );
-        fs::write(node.path("config.toml"), config).unwrap();
+        let config = containerd_config(node.dir.path(), "run/s.sock").unwrap();
         node.start_snapshotter(more);
         let log = File::create(node.path("containerd.log")).unwrap();
         let containerd = Command::new("containerd")
             .arg("--config")
-            .arg(node.path("config.toml"))
+            .arg(config)
             .stderr(log)
             .spawn()
             .unwrap();

@@ -42,6 +42,8 @@ pub const SERVED_BLOCKS: usize = 1 << 16;
 pub const PASSING_SHARE: u64 = 4;
 /// Blocks remembered, and at most twice as many, that were decoded and not kept.
 pub const PASSED_BLOCKS: usize = 1 << 15;
+/// Blocks remembered that readers took while plans are made, at most.
+pub const TAKEN_BLOCKS: usize = 1 << 12;
 
 // Small files of a tree: ahead/tree, reader/sink.rs.
 

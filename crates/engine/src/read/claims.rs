@@ -2,19 +2,33 @@
 //!
 //! Whichever comes first to a planned block takes it. A job decodes into the cache. So does a reader,
 //! unless it wants all of a block that no other read wants: that one is decoded into its answer.
+//!
+//! A reader may also come to a block while a plan with it is being made, and be done with it before the plan is
+//! ready. So what readers take meanwhile is remembered until then.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use forerun_io::{BlockKey, Unpoisoned};
 
+use crate::tuning::TAKEN_BLOCKS;
+
 /// Blocks that jobs of the pool are to decode. The plans bound their number.
 #[derive(Default)]
 pub struct Claims {
-    blocks: Mutex<HashMap<BlockKey, ClaimState>>,
-    /// Number of blocks, so that a reader takes no lock where there are none.
+    state: Mutex<State>,
+    /// Number of blocks and of plans in the making, so that a reader takes no lock where there are none.
     count: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    blocks: HashMap<BlockKey, ClaimState>,
+    /// Plans in the making.
+    plans: usize,
+    /// Blocks that readers took since there are such plans.
+    taken: HashSet<BlockKey>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,32 +43,64 @@ struct Begun<'c> {
     key: BlockKey,
 }
 
+/// A plan in the making: blocks that readers take before this is dropped get no job.
+pub struct Planning<'c> {
+    claims: &'c Claims,
+}
+
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
-        self.claims.remove(&mut self.claims.lock(), self.key);
+        self.claims.change(|state| state.blocks.remove(&self.key));
+    }
+}
+
+impl Drop for Planning<'_> {
+    fn drop(&mut self) {
+        self.claims.change(|state| {
+            state.plans -= 1;
+            if state.plans == 0 {
+                state.taken.clear();
+            }
+        });
     }
 }
 
 impl Claims {
-    /// Plans a block. Returns whether it needs a job: not where it has one already.
+    /// Records that a plan is being made.
+    pub fn planning(&self) -> Planning<'_> {
+        self.change(|state| state.plans += 1);
+        Planning { claims: self }
+    }
+
+    /// Plans a block. Returns whether it needs a job: not where it has one already, or where a reader took it while
+    /// the plan was made.
     pub fn plan(&self, key: BlockKey) -> bool {
-        let mut blocks = self.lock();
-        let is_new = !blocks.contains_key(&key);
-        if is_new {
-            blocks.insert(key, ClaimState::Planned);
-            self.count.store(blocks.len(), Ordering::Release);
-        }
-        is_new
+        self.change(|state| {
+            let is_new = !state.blocks.contains_key(&key) && !state.taken.contains(&key);
+            if is_new {
+                state.blocks.insert(key, ClaimState::Planned);
+            }
+            is_new
+        })
+    }
+
+    /// Leaves a planned block without a job to its readers.
+    pub fn leave(&self, key: BlockKey) {
+        self.change(|state| {
+            if state.blocks.get(&key) == Some(&ClaimState::Planned) {
+                state.blocks.remove(&key);
+            }
+        });
     }
 
     /// Runs the job of a block, unless a reader has taken the block.
     pub fn work(&self, key: BlockKey, decode: impl FnOnce()) {
-        let mut blocks = self.lock();
-        match blocks.get_mut(&key) {
+        let mut state = self.lock();
+        match state.blocks.get_mut(&key) {
             Some(claim) if *claim == ClaimState::Planned => *claim = ClaimState::Begun,
             _ => return,
         }
-        drop(blocks);
+        drop(state);
         // The claim ends when the block is in the cache, or when the job panics.
         let _claim = Begun { claims: self, key };
         decode();
@@ -65,21 +111,29 @@ impl Claims {
         if self.count.load(Ordering::Acquire) == 0 {
             return true;
         }
-        let mut blocks = self.lock();
-        if blocks.get(&key) == Some(&ClaimState::Begun) {
-            return false;
-        }
-        self.remove(&mut blocks, key);
-        true
+        self.change(|state| {
+            if state.blocks.get(&key) == Some(&ClaimState::Begun) {
+                return false;
+            }
+            state.blocks.remove(&key);
+            // One that is forgotten is decoded in vain at most.
+            if state.plans > 0 && state.taken.len() < TAKEN_BLOCKS {
+                state.taken.insert(key);
+            }
+            true
+        })
     }
 
-    fn remove(&self, blocks: &mut HashMap<BlockKey, ClaimState>, key: BlockKey) {
-        blocks.remove(&key);
-        self.count.store(blocks.len(), Ordering::Release);
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let result = change(&mut state);
+        let count = state.blocks.len() + state.plans;
+        self.count.store(count, Ordering::Release);
+        result
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<BlockKey, ClaimState>> {
-        self.blocks.lock().unpoisoned()
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unpoisoned()
     }
 }
 
@@ -114,6 +168,21 @@ mod tests {
         });
         assert_eq!((runs, claims.count.load(Ordering::Relaxed)), (1, 0));
         assert!(claims.take(KEY));
+    }
+
+    #[test]
+    fn what_a_reader_took_while_a_plan_was_made_gets_no_job() {
+        let claims = Claims::default();
+        let (first, second) = (claims.planning(), claims.planning());
+        assert!(claims.take(KEY));
+        assert!(!claims.plan(KEY), "the reader has it");
+        drop(first);
+        assert!(!claims.plan(KEY), "there is a plan still");
+        drop(second);
+        assert_eq!(claims.count.load(Ordering::Relaxed), 0);
+        assert!(claims.plan(KEY), "wanted later");
+        claims.leave(KEY);
+        assert!(claims.plan(KEY));
     }
 
     #[test]

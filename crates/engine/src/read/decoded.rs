@@ -18,7 +18,7 @@ use forerun_io::{
 };
 use forerun_vfs::{Bound, Corrupt, EncodedBlock, Error, Result};
 
-use super::claims::Claims;
+use super::claims::{Claims, Planning};
 use super::in_flight::InFlight;
 use super::stored::{Stored, Use};
 use crate::Data;
@@ -114,6 +114,11 @@ impl Decoded {
         self.cache.contains(block.key())
     }
 
+    /// Records that a plan is being made, until the returned value is dropped.
+    pub fn planning(&self) -> Planning<'_> {
+        self.claims.planning()
+    }
+
     /// Plans to decode a block ahead. Returns whether it needs a job.
     pub fn plan(&self, block: &EncodedBlock) -> bool {
         !self.cache.contains(block.key()) && self.claims.plan(block.key())
@@ -122,7 +127,7 @@ impl Decoded {
     /// Leaves planned blocks without a job to their readers.
     pub fn leave(&self, blocks: &[EncodedBlock]) {
         for block in blocks {
-            self.claims.take(block.key());
+            self.claims.leave(block.key());
         }
     }
 

@@ -437,6 +437,7 @@ impl Reader {
             let inner = Arc::clone(&self.inner);
             let pusher = self.sink.clone();
             self.inner.moves.pool.submit_first(move || {
+                let _planning = inner.moves.decoded.planning();
                 ahead::start(&inner.moves, inner.walk_on(&walk));
                 if let Some(pusher) = pusher {
                     pusher.wake();
@@ -452,6 +453,7 @@ impl Reader {
             false => Blocks::Shared,
         };
         if let Some(claim) = inner.streams.on_read(node, &range, size) {
+            let _planning = inner.moves.decoded.planning();
             let mut plan = Plan::new(Pattern::Forward);
             plan.add(self.fs(), node, claim.range.clone(), 0, &|extent| {
                 blocks == Blocks::Shared || !inner.readers_suffice || !extent.is_whole_block()

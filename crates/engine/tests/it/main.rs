@@ -6,6 +6,7 @@ mod common;
 mod failing;
 mod groups;
 mod metadata;
+mod overtaking;
 mod pushing;
 mod reading;
 mod side_by_side;

@@ -68,12 +68,13 @@ fn no_message_twice_and_no_open_at_all() {
         let first = mount.requests();
         (0..20).for_each(|_| look());
         ensure(mount.requests() == first, mount.requests())?;
-        // One of each is how the kernel learns not to send any.
+        // One of each is how the kernel learns not to send any. A process that another test forks holds our
+        // files until it executes a program, and closes them then: at once with us, there are two.
+        ensure(first.get(Operation::Flush) <= 1, &first)?;
         for (operation, at_most) in [
             (Operation::Open, 1),
             (Operation::Opendir, 1),
             (Operation::Access, 1),
-            (Operation::Flush, 1),
             (Operation::Release, 0),
             (Operation::Releasedir, 0),
             (Operation::Readdir, 0),

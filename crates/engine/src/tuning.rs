@@ -45,6 +45,18 @@ pub const PASSED_BLOCKS: usize = 1 << 15;
 /// Blocks remembered that readers took while plans are made, at most.
 pub const TAKEN_BLOCKS: usize = 1 << 12;
 
+// Compressed data read at random places: read/around.rs.
+
+/// Unit in which it is counted what was wanted of an image: long enough to tell, and shorter than most files of
+/// which it matters.
+pub const AROUND_REGION: u64 = 32 << 20;
+/// Unit in which a region is hinted: 32 of them, in 64 bits.
+pub const AROUND_PART: u64 = 1 << 20;
+/// The part of a region (one in so many) that must have been wanted.
+pub const AROUND_SHARE: u64 = 4;
+/// Regions counted, at most.
+pub const AROUND_REGIONS: usize = 4096;
+
 // Small files of a tree: ahead/tree, reader/sink.rs.
 
 /// Walks followed at a time, the least recently followed forgotten first.

@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, Weak};
 
 use forerun_io::{ALIGNMENT, LEAST_DIRECT, Unpoisoned};
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 
 /// Length from which on a buffer is a mapping.
 const MAPPED: usize = 64 << 10;
@@ -37,8 +37,10 @@ enum Memory {
 impl Memory {
     /// Allocates at least `len` bytes.
     fn new(len: usize) -> Self {
+        // All of it will be filled: one system call for all pages takes less time than a fault for each.
+        let map = || MmapOptions::new().len(len).populate().map_anon();
         // Where the system gives no mapping, the allocator may still have memory.
-        let mapped = (len >= MAPPED).then(|| MmapMut::map_anon(len).ok());
+        let mapped = (len >= MAPPED).then(|| map().ok());
         match mapped.flatten() {
             Some(mapped) => Self::Mapped(mapped),
             None => Self::Heap(vec![0; len]),

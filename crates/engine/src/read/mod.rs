@@ -1,5 +1,6 @@
 //! From extents to bytes: the assembly of a read, the cache of decoded blocks, and the segments read ahead.
 
+mod around;
 mod assembly;
 mod blobs;
 mod buffer;

@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use forerun_io::{
-    BlockGeometry, Counted, EventKind, Observer, Pattern, Purpose, saturating_usize, u64_from, wait,
+    BlockGeometry, Counted, EventKind, Observer, Pattern, Purpose, Unpoisoned, saturating_usize,
+    u64_from, wait,
 };
 use forerun_vfs::{BlobId, EncodedBlock, Error, Result};
 
+use super::around::Around;
 use super::blobs::Blobs;
 use super::buffer::{Buffer, BufferPool};
 use super::segment::{Claim, Segment, Segments, Unfinished, buffer_len, within};
@@ -21,6 +23,8 @@ pub struct Stored {
     image: Counted,
     others: Blobs,
     geometry: BlockGeometry,
+    /// What was wanted of the image at random; nothing without readahead, or where the image takes no hints.
+    around: Mutex<Option<Around>>,
     /// The legacy way reads file data block by block through a block cache of its own.
     legacy: Option<MetadataSource>,
     /// Whether the front end caches the bytes that it is served.
@@ -48,6 +52,7 @@ impl Stored {
         others: Blobs,
         geometry: BlockGeometry,
         legacy: bool,
+        guesses: bool,
         ahead_budget: u64,
     ) -> Self {
         let cached = || MetadataSource::for_data(image.clone(), geometry, LEGACY_CACHE);
@@ -56,6 +61,7 @@ impl Stored {
             image,
             others,
             geometry,
+            around: Mutex::new(guesses.then(Around::default)),
             is_kept_above: AtomicBool::new(false),
             segments: Segments::new(ahead_budget),
             buffers: BufferPool::new(saturating_usize(ahead_budget)),
@@ -111,6 +117,9 @@ impl Stored {
                 }
                 None => {
                     let next = self.segments.next_start(blob, at..end).unwrap_or(end);
+                    if purpose == Use::Decode {
+                        self.hint_around(blob, &(at..next));
+                    }
                     self.read_missing(blob, at..next, rest)?;
                     next
                 }
@@ -131,6 +140,7 @@ impl Stored {
         let (most, stats) = (self.geometry.max_request(), self.observer().stats());
         let pattern = Pattern::Scattered;
         for segment in self.segments.plan(blob, range, most, pattern, stats) {
+            self.hint_around(blob, &segment.range);
             let duty = segment.start();
             let loaded = duty.map(|duty| self.load_for(duty, Purpose::Demand));
             // No job will make the request, if this thread may not wait for it.
@@ -228,6 +238,22 @@ impl Stored {
             }
         }
         Ok(range.end)
+    }
+
+    /// Tells the kernel to read what is around a block of the image, if much of it was wanted. Nothing is fetched from
+    /// a server for a guess.
+    fn hint_around(&self, blob: BlobId, block: &Range<u64>) {
+        if blob != self.image.blob() || self.image.is_slow() {
+            return;
+        }
+        let mut around = self.around.lock().unpoisoned();
+        let hint = around
+            .as_mut()
+            .and_then(|around| around.on_miss(block, self.image.len()));
+        drop(around);
+        if hint.is_some_and(|hint| !self.image.will_need(hint)) {
+            *self.around.lock().unpoisoned() = None;
+        }
     }
 
     /// Reads bytes that were not read ahead, if possible in one request. `out` may be longer than

@@ -83,7 +83,7 @@ impl Reader {
         let pool = Arc::new(Pool::new(options.pool_threads()));
         let others = Blobs::new(Arc::clone(&fs));
         let moves = Moves {
-            stored: Stored::new(image, others, geometry, legacy, ahead_budget),
+            stored: Stored::new(image, others, geometry, legacy, window > 0, ahead_budget),
             decoded: Decoded::new(fs.volume().format, options.cache / 4 * 3, &limits),
             pool: Arc::clone(&pool),
         };

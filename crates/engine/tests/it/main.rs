@@ -9,5 +9,6 @@ mod metadata;
 mod overtaking;
 mod pushing;
 mod reading;
+mod scattered;
 mod side_by_side;
 mod volume;

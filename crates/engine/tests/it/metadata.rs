@@ -1,13 +1,12 @@
 //! Metadata: each block read once, large requests only where there is evidence for them.
 
-use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use forerun_engine::{EngineOptions, MetadataSource};
 use forerun_io::{BlobId, Counted, Counter, MemorySource, Observer, ReadAt};
 use forerun_testkit::{FaultSource, MemFsBuilder, eventually};
 
-use crate::common::{KIB, MIB, open, pattern};
+use crate::common::{Hinted, KIB, MIB, open, pattern};
 
 fn source(
     bytes: impl ReadAt + 'static,
@@ -60,34 +59,10 @@ fn strewn_metadata_is_read_in_single_blocks() {
     assert_eq!(observer.stats().get(Counter::SourceBytes), 128 * 4096);
 }
 
-/// A source that takes hints, and remembers them.
-struct Hinted {
-    bytes: MemorySource,
-    hints: Arc<Mutex<Vec<Range<u64>>>>,
-}
-
-impl ReadAt for Hinted {
-    fn len(&self) -> u64 {
-        self.bytes.len()
-    }
-
-    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-        self.bytes.read_exact_at(offset, out)
-    }
-
-    fn will_need(&self, range: Range<u64>) -> bool {
-        self.hints.lock().unwrap().push(range);
-        true
-    }
-}
-
 #[test]
 fn what_is_expected_is_asked_for_once_in_the_order_of_places() {
-    let hints = Arc::<Mutex<Vec<Range<u64>>>>::default();
-    let hinted = Hinted {
-        bytes: MemorySource::new(pattern(8 * MIB, 1)),
-        hints: Arc::clone(&hints),
-    };
+    let hinted = Hinted::new(MemorySource::new(pattern(8 * MIB, 1)));
+    let hints = Arc::clone(&hinted.hints);
     let (source, observer) = source(hinted, &EngineOptions::default());
     read(&source, 4 * MIB, 16);
     hints.lock().unwrap().clear();
@@ -124,11 +99,8 @@ fn the_legacy_way_is_a_kibibyte_at_a_time() {
 #[test]
 fn without_guesses_each_block_is_one_request_and_nothing_else_is_asked_for() {
     let bytes = pattern(8 * MIB, 1);
-    let hints = Arc::default();
-    let hinted = Hinted {
-        bytes: MemorySource::new(bytes.clone()),
-        hints: Arc::clone(&hints),
-    };
+    let hinted = Hinted::new(MemorySource::new(bytes.clone()));
+    let hints = Arc::clone(&hinted.hints);
     let (source, observer) = source(hinted, &EngineOptions::default());
     let source = source.guessing(false);
     for at in (0..40 * KIB).step_by(1000).chain([4 * MIB, 6 * MIB]) {
@@ -163,10 +135,7 @@ fn a_failed_step_costs_only_the_block_that_is_bad() {
 #[test]
 fn blocks_from_before_the_ranges_were_known_are_not_read_again() {
     let bytes = pattern(2 * MIB, 1);
-    let hinted = Hinted {
-        bytes: MemorySource::new(bytes.clone()),
-        hints: Arc::default(),
-    };
+    let hinted = Hinted::new(MemorySource::new(bytes.clone()));
     let (source, observer) = source(hinted, &EngineOptions::default());
     // The driver reads them before it knows the ranges; the prefetch begins and ends far from them.
     for at in (300 * KIB..460 * KIB).step_by(4 * KIB) {

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 
 use forerun_io::{ReadAt, Unpoisoned};
 use forerun_vfs::{
-    BlobId, DirCursor, DirEntry, Extent, FileSystem, FileType, Metadata, MetadataLayout, NodeId,
-    Problem, Region, Result, VolumeInfo,
+    BlobId, DirCursor, DirEntry, EncodedBlock, Extent, FileSystem, FileType, Metadata,
+    MetadataLayout, NodeId, Problem, Region, Result, VolumeInfo,
 };
 
 use super::tree::TreeAhead;
@@ -251,6 +251,22 @@ impl FileSystem for WalkAhead {
 
     fn is_current(&self, blob: BlobId) -> bool {
         self.fs.is_current(blob)
+    }
+
+    fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
+        self.fs.history(block)
+    }
+
+    fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
+        self.fs.verify(block, decoded)
+    }
+
+    fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
+        self.fs.verify_stored(block, stored)
+    }
+
+    fn wanted_ahead(&self) -> Range<u64> {
+        self.fs.wanted_ahead()
     }
 
     fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {

@@ -32,28 +32,33 @@ impl Reader {
         }
         let moves = &self.inner.moves;
         let mut extents = Vec::new();
-        let mut is_done = false;
-        let mut add_all = |extents: &mut Vec<Extent>| {
-            read_together(moves, extents);
-            is_done = is_done
-                || extents
-                    .drain(..)
-                    .any(|extent| assembly.add(extent).is_break());
-            match is_done {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        };
+        let end = range.end;
         self.visit(node, range, &mut |extent| {
+            // Alone, as most are.
+            if extents.is_empty() && extent.logical.end >= end {
+                return assembly.add(extent);
+            }
             extents.push(extent);
             match extents.len() < EXTENTS_TOGETHER {
                 true => ControlFlow::Continue(()),
-                false => add_all(&mut extents),
+                false => add_all(moves, &mut extents, assembly),
             }
         })?;
-        let _said_by_finish = add_all(&mut extents);
+        let _said_by_finish = add_all(moves, &mut extents, assembly);
         Ok(())
     }
+}
+
+/// Moves the extents to `assembly`, and makes the requests that several of them share before.
+fn add_all(
+    moves: &Moves,
+    extents: &mut Vec<Extent>,
+    assembly: &mut Assembly<'_>,
+) -> ControlFlow<()> {
+    read_together(moves, extents);
+    extents
+        .drain(..)
+        .try_for_each(|extent| assembly.add(extent))
 }
 
 /// Reads the stored bytes of blocks that follow each other and are not decoded yet, each run with one request.

@@ -17,7 +17,6 @@ use forerun_io::{Unpoisoned, saturating_usize};
 use crate::blob::CachedBlob;
 use crate::geometry::Geometry;
 use crate::lock::open_existing;
-use crate::records::Record;
 use crate::table::padded_digest;
 use crate::{CacheError, Digest, Result, runs};
 
@@ -69,12 +68,13 @@ impl CachedBlob {
     /// Takes the chunk as stored if the data file has its bytes. Returns whether it has.
     fn take_if_right(&self, chunk: u64, digest: &Digest) -> Result<bool> {
         let failed = CacheError::io("read", &self.files.dir);
-        if self.stored_digest(chunk).map_err(&failed)? != *digest {
+        let found = self.hashed_on_disk(chunk).map_err(&failed)?;
+        if found.digest.as_ref() != Some(digest) {
             return Ok(false);
         }
         self.files
             .records
-            .write(chunk, &[Record::of(digest)])
+            .write(chunk, &[found.record])
             .map_err(&failed)?;
         self.arrived(&(chunk..chunk + 1), self.geometry().len_of(chunk));
         Ok(true)

@@ -228,7 +228,7 @@ impl CachedBlob {
     }
 
     fn verdict(&self, chunk: u64, record: Option<Record>) -> io::Result<Verdict> {
-        let found = match self.stored_digest(chunk) {
+        let found = match self.hashed_on_disk(chunk) {
             Ok(found) => found,
             // A disk that cannot read the chunk has lost it.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
@@ -236,20 +236,18 @@ impl CachedBlob {
             }
             Err(error) => return Err(error),
         };
-        let as_recorded = record == Some(Record::of(&found));
+        let as_recorded = record == Some(found.record);
         let by_record = if as_recorded {
             Verdict::AsRecorded
         } else {
             Verdict::Wrong
         };
-        let Some(table) = &self.table else {
-            let whole = self.verified_whole.load(Ordering::Acquire) && as_recorded;
-            return Ok(if whole { Verdict::Right } else { by_record });
-        };
-        Ok(match table.verify_digest(chunk, &found) {
-            Ok(()) => Verdict::Right,
-            Err(CacheError::WrongDigest { .. }) => Verdict::Wrong,
-            Err(_) => by_record,
+        let is_whole = || self.verified_whole.load(Ordering::Acquire);
+        Ok(match self.compare_with_table(chunk, &found) {
+            Some(Ok(())) => Verdict::Right,
+            Some(Err(CacheError::WrongDigest { .. })) => Verdict::Wrong,
+            None if as_recorded && is_whole() => Verdict::Right,
+            Some(Err(_)) | None => by_record,
         })
     }
 

@@ -16,8 +16,6 @@ use forerun_io::{Unpoisoned, saturating_usize, u64_from};
 use rustix::io::Errno;
 
 use crate::blob::{CachedBlob, ReadData};
-use crate::records::Record;
-use crate::table::padded_digest;
 use crate::{CacheError, Result, cores};
 
 impl CachedBlob {
@@ -184,17 +182,17 @@ impl CachedBlob {
 
     /// Compares a chunk with its digest or, without a table, with its record.
     fn is_right(&self, chunk: u64, bytes: &[u8]) -> io::Result<bool> {
-        let found = padded_digest(&self.geometry(), bytes);
-        let Some(table) = &self.table else {
-            let mut recorded = None;
-            let note = |_, record| recorded = Some(record);
-            self.files.records.each(chunk..chunk + 1, note)?;
-            return Ok(recorded == Some(Record::of(&found)));
-        };
-        match table.verify_digest(chunk, &found) {
-            Ok(()) => Ok(true),
-            Err(CacheError::WrongDigest { .. }) => Ok(false),
-            Err(error) => Err(error.into()),
+        let found = self.hashed(bytes);
+        match self.compare_with_table(chunk, &found) {
+            Some(Ok(())) => Ok(true),
+            Some(Err(CacheError::WrongDigest { .. })) => Ok(false),
+            Some(Err(error)) => Err(error.into()),
+            None => {
+                let mut recorded = None;
+                let note = |_, record| recorded = Some(record);
+                self.files.records.each(chunk..chunk + 1, note)?;
+                Ok(recorded == Some(found.record))
+            }
         }
     }
 

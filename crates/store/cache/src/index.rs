@@ -11,7 +11,7 @@ use forerun_io::u64_from;
 use crate::Digest;
 use crate::info::Info;
 use crate::lock::open_existing;
-use crate::records::{Record, Records};
+use crate::records::{Record, RecordHash, Records};
 
 /// Most chunks in the index: those of 32 GiB with chunks of 64 KiB, some 25 MiB of memory.
 const ENTRIES: usize = 1 << 19;
@@ -76,7 +76,9 @@ impl OfSize {
                     .metadata()
                     .and_then(|use_| use_.modified())
                     .ok()?;
-                (info.geometry.chunk_size() == size).then_some((used, info.geometry, dir))
+                let is_known = info.geometry.chunk_size() == size;
+                let is_known = is_known && info.records == RecordHash::Sha256;
+                is_known.then_some((used, info.geometry, dir))
             })
             .collect();
         blobs.sort_by_key(|(used, ..)| std::cmp::Reverse(*used));

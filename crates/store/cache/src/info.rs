@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::geometry::Geometry;
+use crate::records::RecordHash;
 use crate::{CacheError, Digest, Result};
 
 const HEAD: &str = "forerun cached blob 1";
@@ -20,10 +21,12 @@ pub(crate) struct Info {
     pub(crate) label: String,
     pub(crate) geometry: Geometry,
     pub(crate) root: Option<Digest>,
+    pub(crate) records: RecordHash,
 }
 
 impl Info {
-    /// Checks the identity and converts the label to one line.
+    /// Checks the identity and converts the label to one line. The records of a blob that is named by no digest are
+    /// quick hashes.
     pub(crate) fn new(
         identity: &str,
         label: &str,
@@ -55,6 +58,10 @@ impl Info {
             label: short.trim_end().to_string(),
             geometry,
             root,
+            records: match root.is_some() || identity.parse::<Digest>().is_ok() {
+                true => RecordHash::Sha256,
+                false => RecordHash::Blake3,
+            },
         })
     }
 
@@ -65,11 +72,12 @@ impl Info {
 
     pub(crate) fn text(&self) -> String {
         format!(
-            "{HEAD}\nidentity: {}\nlabel: {}\nlength: {}\nchunk: {}\nroot: {}\n",
+            "{HEAD}\nidentity: {}\nlabel: {}\nlength: {}\nchunk: {}\nrecords: {}\nroot: {}\n",
             self.identity,
             self.label,
             self.geometry.len(),
             self.geometry.chunk_size(),
+            self.records.name(),
             self.root
                 .map_or("none".to_string(), |root| root.to_string()),
         )
@@ -80,18 +88,27 @@ impl Info {
         if lines.next() != Some(HEAD) {
             return None;
         }
-        let mut field =
-            |name: &str| Some(lines.next()?.strip_prefix(name)?.strip_prefix(':')?.trim());
-        let (identity, label) = (field("identity")?, field("label")?);
+        let mut field = || lines.next()?.split_once(": ");
+        let mut named = |name: &str| field().filter(|found| found.0 == name).map(|found| found.1);
+        let (identity, label) = (named("identity")?, named("label")?);
         let (len, chunk) = (
-            field("length")?.parse().ok()?,
-            field("chunk")?.parse().ok()?,
+            named("length")?.parse().ok()?,
+            named("chunk")?.parse().ok()?,
         );
-        let root = match field("root")? {
-            "none" => None,
-            digest => Some(digest.parse().ok()?),
+        let geometry = Geometry::new(len, chunk).ok()?;
+        // Blobs of earlier versions do not name it.
+        let (mut records, mut last) = (RecordHash::Sha256, field()?);
+        if last.0 == "records" {
+            records = RecordHash::named(last.1)?;
+            last = field()?;
+        }
+        let root = match last {
+            ("root", "none") => None,
+            ("root", digest) => Some(digest.parse().ok()?),
+            _ => return None,
         };
-        Self::new(identity, label, Geometry::new(len, chunk).ok()?, root).ok()
+        let info = Self::new(identity, label, geometry, root).ok()?;
+        Some(Self { records, ..info })
     }
 
     /// Reads the file; `None` where it is missing or no such text.
@@ -128,6 +145,24 @@ mod tests {
                 assert!(cut.is_none_or(|cut| cut == info), "{at}");
             }
         }
+    }
+
+    #[test]
+    fn records_are_quick_hashes_where_no_digest_names_the_blob() {
+        let geometry = Geometry::new(1, 4096).unwrap();
+        let digest = Digest([7; 32]);
+        let of = |identity: &str, root| Info::new(identity, "", geometry, root).unwrap();
+        assert_eq!(of("https://h/p", None).records, RecordHash::Blake3);
+        let by_digest = of(&digest.to_string(), None);
+        assert_eq!(by_digest.records, RecordHash::Sha256);
+        let by_table = of("https://h/p", Some(digest));
+        assert_eq!(by_table.records, RecordHash::Sha256);
+        // Of a version that had only one hash.
+        let text = of("https://h/p", None).text();
+        let old = Info::parse(&text.replace("records: blake3\n", "")).unwrap();
+        assert_eq!(old.records, RecordHash::Sha256);
+        assert!(old.is_same_blob(&of("https://h/p", None)));
+        assert_eq!(Info::parse(&text.replace("blake3", "md5")), None);
     }
 
     #[test]

@@ -6,10 +6,10 @@
 //!   v1/                     0700; another version is another directory
 //!     gc                    lock: one process collects at a time
 //!     blobs/NAME/           one image; NAME is the SHA-256 of its identity
-//!       info                text: identity, label, length, chunk size, root; never changed
+//!       info                text: identity, label, length, chunk size, hash of the records, root; never changed
 //!       use                 lock: shared by users; exclusive for removal. mtime: last use
 //!       data                the image's bytes, sparse
-//!       records             8 bytes a chunk: start of the digest of what was stored. A hint
+//!       records             8 bytes a chunk: start of a hash of what was stored. A hint
 //!       state               which chunks are durable (state.rs)
 //!       table               hash blocks of the chunk table that were verified. Verified on reading
 //!       claims              chunks that are being fetched, and by which holder (claims.rs)

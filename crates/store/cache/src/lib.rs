@@ -28,6 +28,7 @@ mod flusher;
 #[doc(hidden)]
 pub mod fuzzing;
 mod geometry;
+mod hashed;
 mod holder;
 mod index;
 mod indexes;

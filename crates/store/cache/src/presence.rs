@@ -6,15 +6,13 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
-use forerun_io::{Unpoisoned, saturating_usize};
+use forerun_io::Unpoisoned;
 
 use crate::blob::CachedBlob;
 use crate::records::Record;
-use crate::table::padded_digest;
-use crate::{CacheError, Digest, Result, runs};
+use crate::{CacheError, Result, runs};
 
 impl CachedBlob {
     /// Returns whether the chunk is here.
@@ -91,15 +89,13 @@ impl CachedBlob {
     /// Returns whether the bytes in the data file are those of the chunk; `None` where the table cannot
     /// tell.
     fn is_as_recorded(&self, chunk: u64, record: Record) -> io::Result<Option<bool>> {
-        let found = self.stored_digest(chunk)?;
-        let verdict = match &self.table {
-            Some(table) => match table.verify_digest(chunk, &found) {
-                Ok(()) => Some(true),
-                Err(CacheError::WrongDigest { .. }) => Some(false),
-                // The chunk is fetched like any other, as far as that works without the table.
-                Err(_) => None,
-            },
-            None => Some(Record::of(&found) == record),
+        let found = self.hashed_on_disk(chunk)?;
+        let verdict = match self.compare_with_table(chunk, &found) {
+            Some(Ok(())) => Some(true),
+            Some(Err(CacheError::WrongDigest { .. })) => Some(false),
+            // The chunk is fetched like any other, as far as that works without the table.
+            Some(Err(_)) => None,
+            None => Some(found.record == record),
         };
         if verdict == Some(false) {
             tracing::debug!(
@@ -121,15 +117,6 @@ impl CachedBlob {
             self.durable.clear(chunk);
         });
         Ok(self.files.state.change(&[], wrong)?)
-    }
-
-    /// Returns the digest of a chunk's bytes in the data file.
-    pub(crate) fn stored_digest(&self, chunk: u64) -> io::Result<Digest> {
-        let geometry = self.geometry();
-        let mut bytes = vec![0; saturating_usize(geometry.len_of(chunk))];
-        let offset = geometry.bytes_of(&(chunk..chunk + 1)).start;
-        self.files.data.read_exact_at(&mut bytes, offset)?;
-        Ok(padded_digest(&geometry, &bytes))
     }
 
     /// Marks a chunk that was found right in the data file, and wakes the threads that wait.

@@ -11,8 +11,7 @@ use rustix::fs::FallocateFlags;
 
 use crate::blob::CachedBlob;
 use crate::records::Record;
-use crate::table::padded_digest;
-use crate::{CacheError, Digest, Result, runs};
+use crate::{CacheError, Result, runs};
 
 impl CachedBlob {
     /// Stores `bytes`, which start with the chunk `first` and end with a chunk. Each chunk is verified
@@ -32,24 +31,20 @@ impl CachedBlob {
         // present are not written again.
         let looked = self.look_for(chunks.clone());
         looked.map_err(CacheError::io("read", &self.files.dir))?;
-        let mut digests = Vec::new();
+        let mut records = Vec::new();
         let (mut right, mut wrong) = (Vec::new(), None);
         let pieces = bytes.chunks(saturating_usize(geometry.size()));
         for (chunk, piece) in chunks.zip(pieces) {
-            let digest = padded_digest(&geometry, piece);
-            digests.push(digest);
-            match self
-                .table
-                .as_ref()
-                .map(|table| table.verify_digest(chunk, &digest))
-            {
+            let found = self.hashed(piece);
+            records.push(found.record);
+            match self.compare_with_table(chunk, &found) {
                 _ if self.present.get(chunk) => {}
                 None | Some(Ok(())) => runs::push(&mut right, chunk..chunk + 1),
                 Some(Err(error)) => wrong = wrong.or(Some(error)),
             }
         }
         for run in right {
-            self.write_run(first, bytes, &digests, &run)?;
+            self.write_run(first, bytes, &records, &run)?;
         }
         wrong.map_or(Ok(()), Err)
     }
@@ -59,7 +54,7 @@ impl CachedBlob {
         &self,
         first: u64,
         bytes: &[u8],
-        digests: &[Digest],
+        records: &[Record],
         run: &Range<u64>,
     ) -> Result<()> {
         let geometry = self.geometry();
@@ -71,16 +66,11 @@ impl CachedBlob {
         let piece = piece.unwrap_or_default();
         self.write(piece, place.start).map_err(&failed)?;
         let of_run = saturating_usize(run.start - first)..saturating_usize(run.end - first);
-        let records: Vec<_> = digests
-            .get(of_run)
-            .unwrap_or_default()
-            .iter()
-            .map(Record::of)
-            .collect();
+        let records = records.get(of_run).unwrap_or_default();
         // After the data: a record without its chunk would cost other processes a read of it.
         self.files
             .records
-            .write(run.start, &records)
+            .write(run.start, records)
             .map_err(&failed)?;
         self.arrived(run, u64_from(piece.len()));
         Ok(())

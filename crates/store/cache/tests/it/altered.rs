@@ -126,32 +126,40 @@ fn a_chunk_that_was_cut_off_in_the_cache_is_missing() {
 #[test]
 fn an_image_without_digests_is_known_to_be_here_and_checked_as_it_is_read() {
     let _locks_count = children::forbid();
-    let dir = temp_dir("cache");
-    let bytes = image(21, 5 * CHUNK_LEN + 5);
-    let cache = quiet(dir.path());
-    let blob = cache.blob(spec(&bytes, false)).unwrap();
-    store(&blob, &bytes, 0..6);
-    drop(blob);
-    let blob = cache.blob(spec(&bytes, false)).unwrap();
-    assert!(blob.is_complete() && !blob.is_checked() && !blob.is_verified());
-    let data = cache.layout().blob(blob.identity()).join("data");
-    let data = fs::OpenOptions::new().write(true).open(data).unwrap();
-    data.write_all_at(b"spoiled", 2 * 4096).unwrap();
-    assert_eq!(compare(&blob, &bytes), [0, 1, 3, 4, 5]);
-    assert_eq!(blob.altered_chunks(), 1);
-    assert_eq!(blob.missing(0..6).unwrap(), [2..3]);
-    store(&blob, &bytes, 2..3);
-    assert!(blob.is_complete() && blob.is_checked());
-    drop(blob);
-    // Where nothing is to be believed, each chunk is hashed before it counts.
-    let mut options = CacheOptions::default();
-    options.recheck = true;
-    drop(cache);
-    let cache = Cache::open(dir.path(), options).unwrap();
-    let blob = cache.blob(spec(&bytes, false)).unwrap();
-    assert!(!blob.is_complete());
-    assert_eq!(compare(&blob, &bytes).len(), 6);
-    assert!(blob.is_complete());
+    // The records of an image that a digest names are the starts of digests, others of quick hashes.
+    for name in [None, Some("https://host/image \"1\"")] {
+        let of = |bytes: &[u8]| {
+            let mut spec = spec(bytes, false);
+            spec.identity = name.map_or(spec.identity, str::to_string);
+            spec
+        };
+        let dir = temp_dir("cache");
+        let bytes = image(21, 5 * CHUNK_LEN + 5);
+        let cache = quiet(dir.path());
+        let blob = cache.blob(of(&bytes)).unwrap();
+        store(&blob, &bytes, 0..6);
+        drop(blob);
+        let blob = cache.blob(of(&bytes)).unwrap();
+        assert!(blob.is_complete() && !blob.is_checked() && !blob.is_verified());
+        let data = cache.layout().blob(blob.identity()).join("data");
+        let data = fs::OpenOptions::new().write(true).open(data).unwrap();
+        data.write_all_at(b"spoiled", 2 * 4096).unwrap();
+        assert_eq!(compare(&blob, &bytes), [0, 1, 3, 4, 5]);
+        assert_eq!(blob.altered_chunks(), 1);
+        assert_eq!(blob.missing(0..6).unwrap(), [2..3]);
+        store(&blob, &bytes, 2..3);
+        assert!(blob.is_complete() && blob.is_checked());
+        drop(blob);
+        // Where nothing is to be believed, each chunk is hashed before it counts.
+        let mut options = CacheOptions::default();
+        options.recheck = true;
+        drop(cache);
+        let cache = Cache::open(dir.path(), options).unwrap();
+        let blob = cache.blob(of(&bytes)).unwrap();
+        assert!(!blob.is_complete());
+        assert_eq!(compare(&blob, &bytes).len(), 6);
+        assert!(blob.is_complete());
+    }
 }
 
 #[test]

@@ -1,0 +1,50 @@
+//! The hashes of a chunk: what it is compared with.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use forerun_io::saturating_usize;
+
+use crate::blob::CachedBlob;
+use crate::records::{Record, RecordHash};
+use crate::table::padded_digest;
+use crate::{Digest, Result};
+
+/// The hashes of a chunk's bytes.
+pub(crate) struct Hashed {
+    pub(crate) record: Record,
+    /// As a table has it; nothing where neither the table nor the record needs it.
+    pub(crate) digest: Option<Digest>,
+}
+
+impl CachedBlob {
+    /// Hashes the bytes of a chunk.
+    pub(crate) fn hashed(&self, bytes: &[u8]) -> Hashed {
+        let hash = self.files.info.records;
+        let wants_digest = self.table.is_some() || hash == RecordHash::Sha256;
+        let digest = wants_digest.then(|| padded_digest(&self.geometry(), bytes));
+        let record = match (hash, &digest) {
+            (RecordHash::Sha256, Some(digest)) => Record::of(digest),
+            _ => Record::of_blake3(bytes),
+        };
+        Hashed { record, digest }
+    }
+
+    /// Hashes the bytes that the data file has of a chunk.
+    pub(crate) fn hashed_on_disk(&self, chunk: u64) -> io::Result<Hashed> {
+        let geometry = self.geometry();
+        let mut bytes = vec![0; saturating_usize(geometry.len_of(chunk))];
+        let offset = geometry.bytes_of(&(chunk..chunk + 1)).start;
+        self.files.data.read_exact_at(&mut bytes, offset)?;
+        Ok(self.hashed(&bytes))
+    }
+
+    /// Compares a chunk with the table. Returns nothing where there is none.
+    ///
+    /// # Errors
+    /// Those of [`VerifiedTable::verify_digest`](crate::VerifiedTable::verify_digest).
+    pub(crate) fn compare_with_table(&self, chunk: u64, found: &Hashed) -> Option<Result<()>> {
+        let (table, digest) = (self.table.as_ref()?, found.digest.as_ref()?);
+        Some(table.verify_digest(chunk, digest))
+    }
+}

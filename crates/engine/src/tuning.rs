@@ -45,6 +45,13 @@ pub const PASSED_BLOCKS: usize = 1 << 15;
 /// Blocks remembered that readers took while plans are made, at most.
 pub const TAKEN_BLOCKS: usize = 1 << 12;
 
+// Stored bytes: read/stored.rs.
+
+/// Length of a block in the image from which on it is read by itself, and a source does not take two of them for a
+/// sequential reader: the spans of a compressed archive, of which a file is often a small part. Readers of long files
+/// have their blocks planned.
+pub const LONG_BLOCK: u64 = 512 << 10;
+
 // Compressed data read at random places: read/around.rs.
 
 /// Unit in which it is counted what was wanted of an image: long enough to tell, and shorter than most files of

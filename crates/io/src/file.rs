@@ -143,7 +143,7 @@ impl ReadAt for FileSource {
         past_end(offset, out.len(), self.len)?;
         match pattern {
             _ if out.len() < direct::LEAST => self.file.read_exact_at(out, offset),
-            Pattern::Scattered => self.file.read_exact_at(out, offset),
+            Pattern::Scattered | Pattern::Single => self.file.read_exact_at(out, offset),
             Pattern::Forward => self.forward().read_exact_at(out, offset),
             Pattern::Once => self.read_once(offset, out),
         }

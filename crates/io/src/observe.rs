@@ -330,6 +330,16 @@ impl Counted {
         self.count(timer, (offset, out), purpose, result)
     }
 
+    /// Reads a long block that is wanted by itself ([`Pattern::Single`]), and counts the read as demanded.
+    ///
+    /// # Errors
+    /// The errors of the source.
+    pub fn read_single(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let timer = self.observer.timer();
+        let result = self.inner.read_ahead_at(offset, out, Pattern::Single);
+        self.count(timer, (offset, out), Purpose::Demand, result)
+    }
+
     /// Reads ahead as [`ReadAt::read_ahead_at`] does, and counts the read.
     ///
     /// # Errors

@@ -22,6 +22,8 @@ pub enum Pattern {
     Scattered,
     /// The bytes after them will be read next.
     Forward,
+    /// A long block that is wanted by itself: another one beside it says nothing of the next.
+    Single,
     /// They will not be read again soon: they need not enter the cache, but may be taken from it.
     Once,
 }

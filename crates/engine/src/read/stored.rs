@@ -17,6 +17,7 @@ use super::buffer::{Buffer, BufferPool};
 use super::segment::{Claim, Segment, Segments, Unfinished, buffer_len, within};
 use crate::Data;
 use crate::metadata::MetadataSource;
+use crate::tuning::LONG_BLOCK;
 
 /// The bytes of all blobs of an image, as they are stored.
 pub struct Stored {
@@ -120,7 +121,7 @@ impl Stored {
                     if purpose == Use::Decode {
                         self.hint_around(blob, &(at..next));
                     }
-                    self.read_missing(blob, at..next, rest)?;
+                    self.read_missing(blob, at..next, rest, purpose)?;
                     next
                 }
             };
@@ -234,7 +235,7 @@ impl Stored {
             }
             None => {
                 self.drop_failed(segment);
-                self.read_missing(segment.blob, range.clone(), out)?;
+                self.read_missing(segment.blob, range.clone(), out, purpose)?;
             }
         }
         Ok(range.end)
@@ -258,7 +259,13 @@ impl Stored {
 
     /// Reads bytes that were not read ahead, if possible in one request. `out` may be longer than
     /// the range.
-    fn read_missing(&self, blob: BlobId, range: Range<u64>, out: &mut [u8]) -> Result<()> {
+    fn read_missing(
+        &self,
+        blob: BlobId,
+        range: Range<u64>,
+        out: &mut [u8],
+        purpose: Use,
+    ) -> Result<()> {
         let out = &mut out[..saturating_usize(range.end - range.start)];
         self.observer().cache(
             EventKind::CacheMiss,
@@ -277,7 +284,11 @@ impl Stored {
         for part in out.chunks_mut(saturating_usize(self.geometry.max_request())) {
             let at = range.start + done;
             let len = u64_from(part.len());
-            if let Err(error) = source.read(at, part, Purpose::Demand) {
+            let read = match purpose == Use::Decode && len >= LONG_BLOCK {
+                true => source.read_single(at, part),
+                false => source.read(at, part, Purpose::Demand),
+            };
+            if let Err(error) = read {
                 if wait::was_refused() {
                     return Err(self.failed(blob, at, part.len(), error));
                 }

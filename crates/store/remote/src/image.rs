@@ -211,7 +211,7 @@ impl RemoteImage {
     }
 
     /// Fetches the chunks of `bytes` and fills `out`.
-    fn fetch(&self, bytes: &Range<u64>, out: &mut [u8]) -> io::Result<()> {
+    fn fetch(&self, bytes: &Range<u64>, out: &mut [u8], is_step: bool) -> io::Result<()> {
         let geometry = self.blob.geometry();
         let start = Instant::now();
         let wanted = match self.readahead {
@@ -223,7 +223,7 @@ impl RemoteImage {
         };
         let mut deadline = self.deadline();
         let mut pause = PAUSE;
-        let mut touched = self.readahead != Readahead::Async;
+        let mut touched = self.readahead != Readahead::Async || !is_step;
         loop {
             let missing = self.blob.missing(wanted.clone())?;
             if missing.is_empty() {
@@ -348,15 +348,16 @@ impl ReadAt for RemoteImage {
     }
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.read_by(self.blob.data_file(), offset, out)
+        self.read_by(self.blob.data_file(), offset, out, true)
     }
 
     fn read_ahead_at(&self, offset: u64, out: &mut [u8], pattern: Pattern) -> io::Result<()> {
         if !self.blob.is_complete() {
-            return self.read_exact_at(offset, out);
+            let is_step = pattern != Pattern::Single;
+            return self.read_by(self.blob.data_file(), offset, out, is_step);
         }
         let local = &self.local;
-        self.read_by(&AheadReads { local, pattern }, offset, out)
+        self.read_by(&AheadReads { local, pattern }, offset, out, true)
     }
 
     fn done_with(&self, range: Range<u64>) {
@@ -395,7 +396,14 @@ impl ReadData for AheadReads<'_> {
 }
 
 impl RemoteImage {
-    fn read_by(&self, reader: &dyn ReadData, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    /// Reads, and fetches what is missing. A read that may be a step of a sequential reader has more fetched ahead.
+    fn read_by(
+        &self,
+        reader: &dyn ReadData,
+        offset: u64,
+        out: &mut [u8],
+        is_step: bool,
+    ) -> io::Result<()> {
         past_end(offset, out.len(), self.len())?;
         let bytes = offset..offset.saturating_add(u64_from(out.len()));
         if bytes.is_empty() {
@@ -405,9 +413,13 @@ impl RemoteImage {
             recorder.touch(&bytes);
         }
         if !self.blob.read_if_present_by(reader, offset, out)? {
-            return self.fetch(&bytes, out);
+            return self.fetch(&bytes, out, is_step);
         }
-        self.found_here(&bytes);
+        if is_step {
+            self.found_here(&bytes);
+        } else {
+            self.scheduler.let_go_if_checked();
+        }
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forerun_cache::{Cache, CacheOptions};
-use forerun_io::ReadAt;
+use forerun_io::{Pattern, ReadAt};
 use forerun_remote::{Prefetch, Readahead, RemoteImage, RemoteOptions};
 use forerun_testkit::{TempDir, temp_dir};
 use forerun_testkit_servers::fault_proxy::{Link, Network};
@@ -229,6 +229,31 @@ fn random_reads_fetch_what_they_touch() {
     }
     let status = image.status();
     assert_eq!(status.fetched_bytes, (touched * CHUNK) as u64, "{status:?}");
+}
+
+#[test]
+fn long_blocks_side_by_side_are_no_sequential_reader() {
+    let Some(far) = Far::new(16 * MIB) else {
+        return;
+    };
+    let fetched = |pattern| {
+        let cache = temp_dir("cache");
+        let options = RemoteOptions {
+            readahead: Readahead::Async,
+            ..still(&cache)
+        };
+        let image = far.open(&options);
+        let mut out = vec![0; MIB];
+        for at in [2 * MIB, 3 * MIB, 4 * MIB, 3 * MIB] {
+            image.read_ahead_at(at as u64, &mut out, pattern).unwrap();
+            assert!(out == far.bytes()[at..at + MIB]);
+        }
+        // What is fetched ahead may come later.
+        std::thread::sleep(Duration::from_millis(300));
+        image.status().fetched_bytes
+    };
+    assert_eq!(fetched(Pattern::Single), 3 * MIB as u64);
+    assert!(fetched(Pattern::Forward) > 3 * MIB as u64);
 }
 
 #[test]

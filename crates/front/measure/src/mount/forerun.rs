@@ -153,9 +153,10 @@ impl Mounted {
         let status = self.daemon.wait()?;
         let log = self.log();
         ensure!(status.success(), "the daemon ended with {status}:\n{log}");
+        // Those that are zero are not printed: of an image whose index is kept, a listing reads nothing.
         let counters = parse(&log);
         ensure!(
-            counters.contains_key("source_requests"),
+            !counters.is_empty(),
             "the daemon printed no counters:\n{log}"
         );
         Ok(counters)

@@ -1,6 +1,6 @@
 //! Compressed data read at random places: where much of a part of the image was wanted, the rest is read ahead.
 //!
-//! Nobody can say which block is next. But a program that has read a quarter of a file in no order will want more of
+//! The engine cannot say which block is next. But a program that has read a quarter of a file in no order will want more of
 //! it, and each block is a request that it waits for. So from then on, a miss has the kernel read what is around it
 //! into its page cache, in large requests. What is read in vain is at most three times what was wanted.
 
@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::tuning::{AROUND_PART, AROUND_REGION, AROUND_REGIONS, AROUND_SHARE};
 
-/// What was wanted of each region of an image.
+/// Counts of the bytes that readers wanted, for each region of an image.
 #[derive(Default)]
 pub struct Around {
     regions: HashMap<u64, Region>,

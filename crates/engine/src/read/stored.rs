@@ -24,7 +24,7 @@ pub struct Stored {
     image: Counted,
     others: Blobs,
     geometry: BlockGeometry,
-    /// What was wanted of the image at random; nothing without readahead, or where the image takes no hints.
+    /// Counts of what readers wanted of the image at random; nothing without readahead, or where the image takes no hints.
     around: Mutex<Option<Around>>,
     /// The legacy way reads file data block by block through a block cache of its own.
     legacy: Option<MetadataSource>,

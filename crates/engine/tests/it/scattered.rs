@@ -15,7 +15,7 @@ const BLOCKS: usize = 512;
 /// Bytes of a block in the image, at most.
 const STORED: usize = BLOCK / 8 * 5;
 
-/// A file that takes about half of its bytes in the image.
+/// Makes an image with a file that takes about half of its bytes there.
 fn image() -> (MemImage, NodeId) {
     let mut builder = MemFsBuilder::new();
     let piece = Piece::Encoded {
@@ -42,7 +42,7 @@ fn read(blocks: impl Iterator<Item = usize>, is_slow: bool, options: EngineOptio
     opened
 }
 
-/// All blocks, none beside the one before.
+/// Returns all blocks, none beside the one before.
 fn scattered() -> impl Iterator<Item = usize> {
     (0..BLOCKS).map(|n| n * 101 % BLOCKS)
 }

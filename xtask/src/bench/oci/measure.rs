@@ -115,7 +115,9 @@ fn random(inputs: &OciInputs, contender: OciContender) -> Result<Run> {
             Other::daemon("ratarmount", &arguments).map(Mount::Other)
         }
         _ => {
-            let arguments = [OsStr::new("--cache-dir"), cache.as_os_str()];
+            // Of reads at random places of 2 GB, no cache of a sensible size holds many.
+            let options = ["-o", "cache=32M", "--cache-dir"].map(OsStr::new);
+            let arguments = [&options[..], &[cache.as_os_str()]].concat();
             Mounted::with_arguments(&inputs.forerun, &archive, Access::ROOT, &arguments)
                 .map(Mount::Forerun)
         }

@@ -1,7 +1,7 @@
 //! Chunks that need no fetching: chunks of zeros, and chunks that the cache already has, of this image
 //! or another.
 //!
-//! The records of all blobs name their chunks by the first bytes of their digests. The first lookup
+//! The records of blobs with digests name their chunks by the first bytes of them. The first lookup
 //! reads them into an index of bounded size, most recently used blobs first. A chunk is copied inside
 //! the kernel, which shares the blocks on disk where the filesystem can. Then it is read back and
 //! verified like a fetched one: neither index nor records are trusted.

@@ -8,6 +8,8 @@ use crate::error::{Check, lossy};
 
 /// Most extended attributes of a file: each is compared with all others.
 const XATTRS_MAX: usize = 1024;
+/// Longest value of an extended attribute, as Linux has them (`XATTR_SIZE_MAX`).
+const XATTR_VALUE_MAX: usize = 65_536;
 
 /// The values that an extended header sets for the next file, or for all that follow.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +38,11 @@ pub struct Sparse {
     /// Offsets and lengths, one after the other.
     pub map: Vec<u64>,
     pub has_map: bool,
+}
+
+/// Returns whether a file can have such an attribute.
+pub fn can_be_xattr(name: &[u8], value: &[u8]) -> bool {
+    !name.is_empty() && value.len() <= XATTR_VALUE_MAX
 }
 
 impl Records {
@@ -95,8 +102,12 @@ impl Records {
         Some(())
     }
 
-    /// Sets an attribute, the later one of two with a name. Returns nothing if there are too many.
+    /// Sets an attribute, the later one of two with a name. Returns nothing if there are too many, or where no file
+    /// can have it.
     fn xattr(&mut self, name: Vec<u8>, value: Vec<u8>) -> Option<()> {
+        if !can_be_xattr(&name, &value) {
+            return None;
+        }
         self.xattrs.retain(|(other, _)| *other != name);
         self.xattrs.push((name, value));
         (self.xattrs.len() <= XATTRS_MAX).then_some(())
@@ -253,6 +264,19 @@ mod tests {
         check("-3", Some((-3, 0)));
         check("1.2.3", None);
         check("", None);
+    }
+
+    #[test]
+    fn attributes_that_no_file_can_have_are_refused() {
+        let mut records = Records::default();
+        assert!(records.set(b"SCHILY.xattr.", b"a").is_err());
+        assert!(records.set(b"LIBARCHIVE.xattr.", b"YQ").is_err());
+        let long = vec![b'a'; 65_537];
+        assert!(records.set(b"SCHILY.xattr.user.a", &long).is_err());
+        assert_eq!(records.xattrs, []);
+        let most = &long[1..];
+        records.set(b"SCHILY.xattr.user.a", most).unwrap();
+        assert_eq!(records.xattrs, [(b"user.a".to_vec(), most.to_vec())]);
     }
 
     #[test]

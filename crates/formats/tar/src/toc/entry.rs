@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::error::EntryCheck;
 use crate::error::lossy;
 use crate::parser::{Kind, Member};
+use crate::pax::can_be_xattr;
 
 /// Most extended attributes of a file, as of one in an archive without a table.
 const XATTRS_MAX: usize = 1024;
@@ -137,12 +138,15 @@ fn xattrs(attributes: BTreeMap<String, String>) -> Result<Attributes, EntryCheck
         return Err(EntryCheck::Xattrs);
     }
     let decoded = attributes.into_iter().map(|(name, value)| {
-        let fail = |_| EntryCheck::Range {
+        let fail = || EntryCheck::Range {
             field: "xattrs",
             value: lossy(value.as_bytes()),
         };
-        let value = STANDARD.decode(&value).map_err(fail)?;
-        Ok((name.into_bytes(), value))
+        let decoded = STANDARD.decode(&value).map_err(|_| fail())?;
+        match can_be_xattr(name.as_bytes(), &decoded) {
+            true => Ok((name.into_bytes(), decoded)),
+            false => Err(fail()),
+        }
     });
     decoded.collect()
 }
@@ -150,6 +154,28 @@ fn xattrs(attributes: BTreeMap<String, String>) -> Result<Attributes, EntryCheck
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attributes_that_no_file_can_have_are_refused() {
+        let one = |name: &str, len| {
+            let value = STANDARD.encode(vec![1; len]);
+            xattrs(BTreeMap::from([(name.to_string(), value)]))
+        };
+        assert_eq!(one("user.a", 65_536).unwrap().len(), 1);
+        for (name, len) in [("", 1), ("user.a", 65_537)] {
+            let error = one(name, len).unwrap_err();
+            assert!(
+                matches!(
+                    error,
+                    EntryCheck::Range {
+                        field: "xattrs",
+                        ..
+                    }
+                ),
+                "{error}"
+            );
+        }
+    }
 
     #[test]
     fn times_are_those_of_rfc_3339() {

@@ -7,7 +7,7 @@ use forerun_vfs::{ACL_ACCESS, ACL_DEFAULT, AclError, PosixAcl, Timestamp};
 use crate::error::{Check, lossy};
 
 /// Most extended attributes of a file: each is compared with all others.
-const XATTRS_MAX: usize = 1024;
+pub const XATTRS_MAX: usize = 1024;
 /// Longest value of an extended attribute, as Linux has them (`XATTR_SIZE_MAX`).
 const XATTR_VALUE_MAX: usize = 65_536;
 

@@ -76,9 +76,9 @@ impl OfSize {
                     .metadata()
                     .and_then(|use_| use_.modified())
                     .ok()?;
-                let is_known = info.geometry.chunk_size() == size;
-                let is_known = is_known && info.records == RecordHash::Sha256;
-                is_known.then_some((used, info.geometry, dir))
+                let is_of_size = info.geometry.chunk_size() == size;
+                let has_digests = info.records == RecordHash::Sha256;
+                (is_of_size && has_digests).then_some((used, info.geometry, dir))
             })
             .collect();
         blobs.sort_by_key(|(used, ..)| std::cmp::Reverse(*used));

@@ -24,8 +24,8 @@ const STEP: u64 = 8192;
 pub(crate) enum RecordHash {
     /// The chunk's digest as a table has it: by it, blobs find chunks that they have in common.
     Sha256,
-    /// BLAKE3, which takes a third of the time, and a tenth on CPUs without instructions for SHA-256: for blobs whose
-    /// name is no digest, of which each chunk is compared with its record at its first use.
+    /// BLAKE3, which takes less time: for blobs whose name is no digest, of which each chunk is compared with its
+    /// record at its first use.
     Blake3,
 }
 

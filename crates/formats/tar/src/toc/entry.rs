@@ -10,10 +10,7 @@ use serde::Deserialize;
 use super::error::EntryCheck;
 use crate::error::lossy;
 use crate::parser::{Kind, Member};
-use crate::pax::can_be_xattr;
-
-/// Most extended attributes of a file, as of one in an archive without a table.
-const XATTRS_MAX: usize = 1024;
+use crate::pax::{XATTRS_MAX, can_be_xattr};
 
 /// An entry: a member of the archive, or a further piece of the one before. The names of the fields are those of
 /// the specifications.

@@ -5,7 +5,7 @@
 //! not begun. Its thread is told to stop waiting, and finds nothing left to answer.
 //!
 //! One thread watches all of them. The first request starts it, and it ends when there has been none
-//! for a while.
+//! for a while, or when the mount is gone.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
@@ -129,6 +129,8 @@ pub struct Watch {
 struct ParkedState {
     parked: Vec<Arc<Parked>>,
     is_watched: bool,
+    /// No more requests come.
+    is_closed: bool,
 }
 
 impl Watch {
@@ -158,6 +160,12 @@ impl Watch {
         self.changed.notify_all();
     }
 
+    /// Has the thread end once no request waits.
+    pub fn close(&self) {
+        lock(&self.state).is_closed = true;
+        self.changed.notify_all();
+    }
+
     /// Counts the requests that wait or are being worked on.
     pub fn waiting(&self) -> usize {
         let state = lock(&self.state);
@@ -175,8 +183,8 @@ impl Watch {
         let mut state = lock(&self.state);
         loop {
             if state.parked.is_empty() {
-                let empty = |state: &mut ParkedState| state.parked.is_empty();
-                let waited = self.changed.wait_timeout_while(state, IDLE, empty);
+                let idle = |state: &mut ParkedState| state.parked.is_empty() && !state.is_closed;
+                let waited = self.changed.wait_timeout_while(state, IDLE, idle);
                 state = waited.unpoisoned().0;
                 if state.parked.is_empty() {
                     state.is_watched = false;

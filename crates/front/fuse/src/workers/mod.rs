@@ -10,8 +10,8 @@
 //!   from what is here, and handed over only if that does not suffice. So a request that needs no
 //!   server is never queued behind one that does, metadata or data.
 //! - Each lane has its own queue and its own threads. These are started as needed, end when idle and
-//!   are bounded in number. The kernel bounds the queues: it has one request per waiting process, and
-//!   a limit for those in the background.
+//!   or when the mount has ended, and are bounded in number. The kernel bounds the queues: it has one request per
+//!   waiting process, and a limit for those in the background.
 //!
 //! A request that was handed over may be answered before its thread is done (`parked.rs`).
 
@@ -94,8 +94,9 @@ struct WorkersShared {
     begun: Vec<AtomicU64>,
     start: Instant,
     max_threads: usize,
-    metadata: Queue,
-    data: Queue,
+    /// Threads hold their queue and nothing else, so that they can be told that this is gone.
+    metadata: Arc<Queue>,
+    data: Arc<Queue>,
     watch: Arc<Watch>,
 }
 
@@ -116,6 +117,8 @@ struct LaneState {
     idle: usize,
     /// [`Workers::drain`] waits for all threads to be idle.
     draining: bool,
+    /// No more jobs come: threads end as soon as they are idle.
+    closed: bool,
 }
 
 /// A request that is being answered by the thread that took it.
@@ -135,8 +138,8 @@ impl Workers {
             begun: (0..takers).map(|_| AtomicU64::new(0)).collect(),
             start: Instant::now(),
             max_threads: MemoryLimit::of_process().fitting(MAX_THREADS, THREAD),
-            metadata: Queue::default(),
-            data: Queue::default(),
+            metadata: Arc::default(),
+            data: Arc::default(),
             watch: Arc::default(),
         };
         Self {
@@ -239,12 +242,12 @@ impl Workers {
         queue.handed_over.fetch_add(1, Ordering::Relaxed);
         let mut state = queue.lock();
         if state.idle <= state.jobs.len() && state.threads < self.shared.max_threads {
-            let shared = Arc::clone(&self.shared);
+            let own = Arc::clone(queue);
             let name = match lane {
                 Lane::Metadata => "forerun-fuse-meta",
                 Lane::Data => "forerun-fuse-data",
             };
-            match threads::spawn(name, move || shared.queue(lane).work()) {
+            match threads::spawn(name, move || own.work()) {
                 Ok(_) => state.threads += 1,
                 // If no thread can be started, the existing ones must do; if there are none, this one.
                 Err(_) if state.threads > 0 => {}
@@ -262,7 +265,7 @@ impl Workers {
 }
 
 impl WorkersShared {
-    const fn queue(&self, lane: Lane) -> &Queue {
+    const fn queue(&self, lane: Lane) -> &Arc<Queue> {
         match lane {
             Lane::Metadata => &self.metadata,
             Lane::Data => &self.data,
@@ -306,6 +309,14 @@ impl WorkersShared {
     }
 }
 
+impl Drop for WorkersShared {
+    fn drop(&mut self) {
+        self.metadata.close();
+        self.data.close();
+        self.watch.close();
+    }
+}
+
 impl Drop for OnTheSpot<'_> {
     fn drop(&mut self) {
         let begun = self.place.and_then(|place| self.shared.begun.get(place));
@@ -332,6 +343,12 @@ impl Queue {
         waited.unpoisoned().draining = false;
     }
 
+    /// Has threads end once they have done what was handed over.
+    fn close(&self) {
+        self.lock().closed = true;
+        self.arrived.notify_all();
+    }
+
     fn work(&self) {
         let mut state = self.lock();
         loop {
@@ -345,10 +362,11 @@ impl Queue {
             if state.draining {
                 self.drained.notify_all();
             }
-            let (guard, timeout) = self.arrived.wait_timeout(state, IDLE).unpoisoned();
+            let idle = if state.closed { Duration::ZERO } else { IDLE };
+            let (guard, timeout) = self.arrived.wait_timeout(state, idle).unpoisoned();
             state = guard;
             state.idle -= 1;
-            if timeout.timed_out() && state.jobs.is_empty() {
+            if (timeout.timed_out() || state.closed) && state.jobs.is_empty() {
                 state.threads -= 1;
                 self.drained.notify_all();
                 return;

@@ -1,6 +1,6 @@
 //! The two lanes: what leaves a place, what is handed over, and that nothing waits for another lane.
 
-use std::sync::mpsc;
+use std::sync::{Weak, mpsc};
 use std::thread;
 
 use super::*;
@@ -54,6 +54,38 @@ fn draining_waits_for_what_was_handed_over() {
     workers.drain();
     assert_eq!(done.load(Ordering::Acquire), 8);
     workers.drain();
+}
+
+#[test]
+fn threads_of_a_mount_that_has_ended_do_not_stay() {
+    let workers = Workers::new(1);
+    let about = About {
+        lane: Lane::Data,
+        pid: 0,
+        is_slow: false,
+    };
+    let (done, finished) = mpsc::channel();
+    let answered = done.clone();
+    workers.run(about, || (), move |_| answered.send(()).unwrap());
+    workers.run_aside(Lane::Metadata, move || done.send(()).unwrap());
+    finished.iter().for_each(drop);
+    let shared = &workers.shared;
+    let queues = [&shared.metadata, &shared.data].map(Arc::downgrade);
+    let watch = Arc::downgrade(&shared.watch);
+    assert!(queues.iter().all(|queue| queue.strong_count() == 2));
+    drop(workers);
+    let begun = Instant::now();
+    while watch.strong_count()
+        + queues
+            .each_ref()
+            .map(Weak::strong_count)
+            .iter()
+            .sum::<usize>()
+        > 0
+    {
+        assert!(begun.elapsed() < IDLE / 2, "threads are left");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]

@@ -63,6 +63,8 @@ impl Making {
         let path = path_of(path);
         let is_sound = kind < 13;
         match kind {
+            // One more layer, of which there are enough.
+            0 => {}
             1..=3 => _ = self.dir(&path),
             4 => self.add(&path, |builder, path| {
                 builder.file(path, [Piece::Stored(vec![choice; usize::from(choice)])])

@@ -32,6 +32,12 @@ pub trait Row: Copy + PartialEq + ValueEnum + 'static {
     /// forerun may be.
     fn size_target(self) -> Option<f64>;
 
+    /// Returns, where it is measured, how much of the processor time of the first other program's daemon that of
+    /// forerun may take.
+    fn cpu_target(self) -> Option<f64> {
+        None
+    }
+
     /// Returns the name for `--rows`, and JSON.
     fn name(self) -> String {
         let value = self.to_possible_value();

@@ -1,6 +1,6 @@
 //! A tree that is written from memory: what an extraction takes at the least.
 //!
-//! Nothing is read or decoded. What is left is what the filesystem takes to make the files, two at a time, with the
+//! Nothing is read, and nothing is decoded unless blocks are given. What is left is what the filesystem takes to make the files, two at a time, with the
 //! calls that no extraction can do without: one to create a file, one to write it, one to set its time.
 
 use std::ffi::OsString;
@@ -12,6 +12,9 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, futimens, openat};
+use zstd_safe::DCtx;
+
+use super::decoded::{Frames, decoder};
 
 /// As many as an extraction uses on the machines that the bars are for.
 const THREADS: usize = 2;
@@ -53,17 +56,18 @@ impl TreeInMemory {
         Ok(Self(directories))
     }
 
-    /// Writes the tree to `out`, which is made.
-    pub fn write(&self, out: &Path) -> Result<()> {
+    /// Writes the tree to `out`, which is made. With `frames`, threads decode as many bytes of them as they write.
+    pub fn write(&self, out: &Path, frames: Option<&Frames>) -> Result<()> {
         for directory in &self.0 {
             fs::create_dir(out.join(&directory.path))?;
         }
         let next = AtomicUsize::new(0);
         let work = || -> Result<()> {
+            let mut decoding = frames.map(Decoding::new).transpose()?;
             while let Some(directory) = self.0.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let path = out.join(&directory.path);
                 directory
-                    .fill(&path)
+                    .fill(&path, decoding.as_mut())
                     .with_context(|| path.display().to_string())?;
             }
             Ok(())
@@ -78,8 +82,38 @@ impl TreeInMemory {
     }
 }
 
+/// The share of a thread in the decoding.
+struct Decoding<'f> {
+    frames: &'f Frames,
+    context: DCtx<'static>,
+    /// Bytes that were decoded and not yet written.
+    ahead: usize,
+}
+
+impl<'f> Decoding<'f> {
+    fn new(frames: &'f Frames) -> Result<Self> {
+        Ok(Self {
+            frames,
+            context: decoder()?,
+            ahead: 0,
+        })
+    }
+
+    /// Decodes so many bytes, as far as there are.
+    fn decode(&mut self, bytes: usize) -> Result<()> {
+        while self.ahead < bytes {
+            match self.frames.decode_next(&mut self.context)? {
+                Some(len) => self.ahead += len,
+                None => self.ahead = bytes,
+            }
+        }
+        self.ahead -= bytes;
+        Ok(())
+    }
+}
+
 impl Directory {
-    fn fill(&self, path: &Path) -> Result<()> {
+    fn fill(&self, path: &Path, mut decoding: Option<&mut Decoding<'_>>) -> Result<()> {
         let dir = File::open(path)?;
         let omitted = Timespec {
             tv_sec: 0,
@@ -93,6 +127,9 @@ impl Directory {
             },
         };
         for (name, bytes) in &self.files {
+            if let Some(decoding) = decoding.as_deref_mut() {
+                decoding.decode(bytes.len())?;
+            }
             let mut file = File::from(openat(&dir, name, NEW, Mode::from_raw_mode(0o644))?);
             file.write_all(bytes)?;
             futimens(&file, &times)?;
@@ -115,7 +152,10 @@ mod tests {
         for (name, len) in [("top", 0), ("a/one", 5), ("a/b/two", 300_000)] {
             fs::write(tree.join(name), vec![7; len]).unwrap();
         }
-        TreeInMemory::read(&tree).unwrap().write(&out).unwrap();
+        TreeInMemory::read(&tree)
+            .unwrap()
+            .write(&out, None)
+            .unwrap();
         assert_eq!(count(&out).unwrap(), count(&tree).unwrap());
         assert_eq!(fs::read(out.join("a/b/two")).unwrap(), vec![7; 300_000]);
         assert!(out.join("empty").is_dir());

@@ -2,6 +2,7 @@
 
 mod by_hand;
 mod comparison;
+mod decoded;
 mod erofs;
 mod exfat;
 mod from_memory;

@@ -53,11 +53,9 @@ impl<R: Row> Series<R> {
         .with_found(runs.iter().map(|run| run.found.as_str()))
     }
 
-    /// Returns the lengths of the images that were made, in MB.
-    #[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Lengths far below 2^53.
-    fn made(&self) -> Measured {
-        let made = self.samples.runs.iter().filter_map(|run| run.made);
-        let runs = made.map(|len| len as f64 / 1e6).collect();
+    /// Returns what was measured beside the time.
+    fn beside(&self, of: impl Fn(&Run) -> Option<f64>) -> Measured {
+        let runs = self.samples.runs.iter().filter_map(of).collect();
         Measured::new(self.contender.to_string(), runs)
     }
 }
@@ -116,6 +114,7 @@ impl<R: Row> Report<R> {
         for row in rows {
             records.push(self.record(row));
             records.extend(self.size(row));
+            records.extend(self.cpu(row));
         }
         records
     }
@@ -142,20 +141,38 @@ impl<R: Row> Report<R> {
     }
 
     /// Returns the record of the images that a row makes.
+    #[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Lengths far below 2^53.
     fn size(&self, row: R) -> Option<BenchRecord> {
-        let most = row.size_target()?;
+        let made = |run: &Run| run.made.map(|len| len as f64 / 1e6);
+        self.beside(row, row.size_target()?, ["size", "size", "MB"], made)
+    }
+
+    /// Returns the record of the processor time that daemons took.
+    fn cpu(&self, row: R) -> Option<BenchRecord> {
+        let names = ["cpu", "CPU of the daemon", "s"];
+        self.beside(row, row.cpu_target()?, names, |run| run.cpu)
+    }
+
+    /// Returns a record of what was measured beside the time of a row, against the first of the others.
+    fn beside(
+        &self,
+        row: R,
+        most: f64,
+        [name, what, unit]: [&str; 3],
+        of: impl Fn(&Run) -> Option<f64> + Copy,
+    ) -> Option<BenchRecord> {
         let (against, _) = *row.targets().first()?;
-        let made = |contender: R::Contender| match self.find(row, contender) {
-            Some(series) => series.made(),
+        let measured = |contender: R::Contender| match self.find(row, contender) {
+            Some(series) => series.beside(of),
             None => Measured::new(contender.to_string(), Vec::new()),
         };
-        let ours = made(R::OURS);
-        let others = vec![Against::new(&ours, made(against), Some(most))];
+        let ours = measured(R::OURS);
+        let others = vec![Against::new(&ours, measured(against), Some(most))];
         Some(BenchRecord {
             bench: R::BENCH.to_string(),
-            row: format!("{}-size", row.name()),
-            work: format!("{}: size", row.what()),
-            unit: "MB".to_string(),
+            row: format!("{}-{name}", row.name()),
+            work: format!("{}: {what}", row.what()),
+            unit: unit.to_string(),
             round_seconds: 0.0,
             ours,
             others,
@@ -339,6 +356,10 @@ mod tests {
         fn size_target(self) -> Option<f64> {
             (self == Self::Pack).then_some(1.01)
         }
+
+        fn cpu_target(self) -> Option<f64> {
+            (self == Self::Cat).then_some(0.3)
+        }
     }
 
     fn series(row: Row, contender: Contender, seconds: &[f64], found: &str) -> Series<Row> {
@@ -348,6 +369,7 @@ mod tests {
                 seconds,
                 counters: Counters::from([("decodes".to_string(), 7)]),
                 peak: Some(1 << 20),
+                cpu: Some(seconds / 10.0),
                 made: Some(100),
                 found: found.to_string(),
             };
@@ -395,6 +417,7 @@ mod tests {
         let expected = [
             "met",
             "MISSED",
+            "MISSED",
             "met",
             "met",
             "FOUND OTHER DATA",
@@ -407,7 +430,7 @@ mod tests {
             "{text}"
         );
         let rows: Vec<&str> = outcome.records.iter().map(|r| r.row.as_str()).collect();
-        assert_eq!(rows, ["cat", "pack", "pack-size", "ls", "tree"]);
+        assert_eq!(rows, ["cat", "cat-cpu", "pack", "pack-size", "ls", "tree"]);
         let cat = &outcome.records[0];
         // Three runs of 2.5 s, and two of one round, in three rounds.
         assert_eq!(cat.round_seconds, 4.0);

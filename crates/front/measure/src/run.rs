@@ -24,6 +24,8 @@ pub struct Run {
     pub counters: Counters,
     /// The most memory that daemon or program had, in bytes.
     pub peak: Option<u64>,
+    /// Processor time that the daemon took, in seconds.
+    pub cpu: Option<f64>,
     /// Length of the image that was made.
     pub made: Option<u64>,
     /// The data that was found: the same from all drivers.
@@ -173,6 +175,20 @@ pub fn watched(command: &mut Command) -> Result<Run> {
         peak,
         ..Run::default()
     })
+}
+
+/// Returns the processor time that a process took so far, in seconds, to a hundredth; `None` for one that has ended.
+#[must_use]
+#[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Ticks far below 2^53.
+pub fn cpu_seconds_of(pid: u32) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program is in parentheses, and may have spaces and parentheses.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut times = fields.split_whitespace().skip(11);
+    let user: u64 = times.next()?.parse().ok()?;
+    let system: u64 = times.next()?.parse().ok()?;
+    let ticks = rustix::param::clock_ticks_per_second();
+    Some(user.saturating_add(system) as f64 / ticks as f64)
 }
 
 /// Returns the most memory that a process had at any time, in bytes; `None` for one that has ended.

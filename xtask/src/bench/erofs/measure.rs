@@ -96,6 +96,7 @@ fn mounted(inputs: &ErofsInputs, row: ErofsRow, contender: ErofsContender) -> Re
         seconds,
         counters,
         peak,
+        cpu: None,
         made: None,
         found,
     })

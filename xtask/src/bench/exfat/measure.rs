@@ -75,6 +75,7 @@ fn on_volume(
         seconds,
         counters,
         peak,
+        cpu: None,
         made: None,
         found,
     })

@@ -213,6 +213,7 @@ fn ended(mounted: Mount, seconds: f64, found: String) -> Result<Run> {
         seconds,
         counters,
         peak,
+        cpu: None,
         made: None,
         found,
     })

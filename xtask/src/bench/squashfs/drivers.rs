@@ -29,7 +29,10 @@ pub fn peer(contender: SquashfsContender) -> Option<Peer> {
         SquashfsContender::Forerun
         | SquashfsContender::Mksquashfs
         | SquashfsContender::OtherRuntime
-        | SquashfsContender::FromMemory => None,
+        | SquashfsContender::FromMemory
+        | SquashfsContender::DecodedAndWritten
+        | SquashfsContender::Decoded
+        | SquashfsContender::FilesInMemory => None,
     }
 }
 

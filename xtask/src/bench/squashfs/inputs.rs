@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use forerun_measure::programs::find_program;
 
 use super::appimage::AppImages;
+use super::modules::Modules;
 use super::rows::{Compressor, SquashfsRow};
 use crate::bench::program::program_in;
 use crate::bench::tree::{Tree, big_file, forget_other_tree, make_big_file};
@@ -29,6 +30,8 @@ pub struct SquashfsInputs {
     pub plain: PathBuf,
     /// The AppImages, where they are measured.
     pub appimages: Option<AppImages>,
+    /// The modules, where they are measured.
+    pub modules: Option<Modules>,
 }
 
 impl SquashfsInputs {
@@ -58,14 +61,18 @@ pub fn prepare(
     forget_other_tree(&dir, &tree.path, &["sqsh"])?;
     let is_started = rows.contains(&SquashfsRow::AppImage);
     let appimages = is_started.then(|| AppImages::prepare(root, &dir, runtime));
+    let is_imported = rows.iter().any(|row| row.is_import());
+    let modules = is_imported.then(|| Modules::prepare(&dir));
     let inputs = SquashfsInputs {
         appimages: appimages.transpose()?,
+        modules: modules.transpose()?,
         plain: big_file(&[&dir], &tree.path)?,
         forerun: dir.join(forerun.file_name().context("a file name")?),
         dir,
         tree,
     };
-    let others = rows.iter().filter(|row| **row != SquashfsRow::AppImage);
+    let has_own = |row: &SquashfsRow| *row == SquashfsRow::AppImage || row.is_import();
+    let others = rows.iter().filter(|row| !has_own(row));
     for row in others {
         make_image(&inputs, row.is_big(), row.compressor())?;
     }

@@ -13,11 +13,12 @@ use forerun_measure::run::{Run, list, timed, watched};
 use forerun_measure::scratch::Scratch;
 
 use super::drivers;
-use super::inputs::{MKSQUASHFS, SquashfsInputs};
+use super::inputs::{BLOCK, MKSQUASHFS, SquashfsInputs};
 use super::rows::{SquashfsContender, SquashfsRow};
 use crate::bench::comparison::Row as _;
+use crate::bench::decoded::Frames;
 use crate::bench::from_memory::TreeInMemory;
-use crate::bench::tree::count;
+use crate::bench::tree::{BIG_LEN, count};
 use crate::bench::work::{NOBODY, cat, four, own, until_stored};
 
 /// Measures a row, from cold caches.
@@ -35,6 +36,10 @@ pub fn measure(
             let appimages = inputs.appimages.as_ref().context("no AppImages")?;
             appimages.measure(contender)
         }
+        SquashfsRow::Import | SquashfsRow::ImportSource => {
+            let modules = inputs.modules.as_ref().context("no modules")?;
+            modules.measure(inputs, row, contender)
+        }
         SquashfsRow::CatGzip
         | SquashfsRow::CatZstd
         | SquashfsRow::Tree
@@ -49,6 +54,9 @@ pub fn measure(
 }
 
 fn mounted(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContender) -> Result<Run> {
+    if contender == SquashfsContender::Decoded {
+        return decoded(&inputs.image(row));
+    }
     let mount = drivers::mount(contender, &inputs.forerun, &inputs.image(row))?;
     let path = mount.path();
     if row == SquashfsRow::LsCached {
@@ -67,7 +75,9 @@ fn mounted(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
         | SquashfsRow::ExtractZstd
         | SquashfsRow::ExtractUser
         | SquashfsRow::Pack
-        | SquashfsRow::AppImage => bail!("needs no mount"),
+        | SquashfsRow::AppImage
+        | SquashfsRow::Import
+        | SquashfsRow::ImportSource => bail!("is measured otherwise"),
     };
     let seconds = start.elapsed().as_secs_f64();
     if matches!(
@@ -82,8 +92,20 @@ fn mounted(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
         seconds,
         counters,
         peak,
-        made: None,
         found,
+        ..Run::default()
+    })
+}
+
+/// Decodes the large file from memory.
+fn decoded(image: &Path) -> Result<Run> {
+    let frames = Frames::read(image, BLOCK)?;
+    drop_all()?;
+    let (seconds, passed) = timed(|| frames.pass(BIG_LEN))?;
+    Ok(Run {
+        seconds,
+        found: passed.to_string(),
+        ..Run::default()
     })
 }
 
@@ -97,10 +119,12 @@ fn extract(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
     let scratch = Scratch::new(&inputs.dir)?;
     let (image, out) = (inputs.image(row), scratch.path().join("extracted"));
     let mut command = match contender {
-        SquashfsContender::FromMemory => {
+        SquashfsContender::FromMemory | SquashfsContender::DecodedAndWritten => {
             let tree = TreeInMemory::read(&inputs.tree.path)?;
+            let decodes = contender == SquashfsContender::DecodedAndWritten;
+            let frames = decodes.then(|| Frames::read(&image, BLOCK)).transpose()?;
             drop_all()?;
-            let (seconds, ()) = timed(|| tree.write(&out))?;
+            let (seconds, ()) = timed(|| tree.write(&out, frames.as_ref()))?;
             let run = Run {
                 seconds,
                 ..Run::default()

@@ -9,6 +9,7 @@ mod appimage;
 mod drivers;
 mod inputs;
 mod measure;
+mod modules;
 mod rows;
 
 use std::path::{Path, PathBuf};
@@ -75,10 +76,12 @@ pub fn run(root: &Path, options: &SquashfsOptions) -> Result<BenchOutcome> {
         ("squashfuse_ll", "--help"),
         ("unsquashfs", "-version"),
         ("mksquashfs", "-version"),
+        ("python3", "--version"),
     ];
     let host = Host::look(&inputs.forerun, &[driver], &programs);
     let missing = |row, contender| match row {
         SquashfsRow::AppImage => appimage::missing(contender),
+        SquashfsRow::Import | SquashfsRow::ImportSource => modules::missing(contender),
         _ => drivers::missing(contender),
     };
     let measure = |row, contender| measure::measure(&inputs, row, contender);

@@ -37,6 +37,10 @@ pub enum SquashfsRow {
     /// 20 starts of an AppImage of 200 MB, until the application runs
     #[value(name = "appimage")]
     AppImage,
+    /// 5,000 modules imported by Python, compiled before
+    Import,
+    /// The same without what was compiled
+    ImportSource,
 }
 
 /// The drivers and programs that are measured.
@@ -56,6 +60,12 @@ pub enum SquashfsContender {
     OtherRuntime,
     /// The same files, written from memory: the limit of an extraction.
     FromMemory,
+    /// The same, with the image's blocks decoded from memory.
+    DecodedAndWritten,
+    /// The same blocks, decoded from memory into the page cache and read: the limit of a filesystem in userspace.
+    Decoded,
+    /// The same files, read from the page cache of the disk's filesystem: the limit of any other.
+    FilesInMemory,
 }
 
 impl fmt::Display for SquashfsContender {
@@ -68,6 +78,9 @@ impl fmt::Display for SquashfsContender {
             Self::Mksquashfs => "mksquashfs",
             Self::OtherRuntime => "type 2 runtime",
             Self::FromMemory => "writing from memory",
+            Self::DecodedAndWritten => "decoding and writing from memory",
+            Self::Decoded => "decoding from memory",
+            Self::FilesInMemory => "files in memory",
         })
     }
 }
@@ -113,6 +126,8 @@ impl crate::bench::comparison::Row for SquashfsRow {
             Self::ExtractUser => "extract the tree as an ordinary user and sync, gzip",
             Self::Pack => "pack the tree, gzip",
             Self::AppImage => "start an AppImage of 200 MB, 20 times",
+            Self::Import => "import 5,000 compiled modules",
+            Self::ImportSource => "import 5,000 modules from source",
         }
     }
 
@@ -125,6 +140,7 @@ impl crate::bench::comparison::Row for SquashfsRow {
             Self::CatZstd => &[
                 (SquashfsContender::Kernel, 0.40),
                 (SquashfsContender::Squashfuse, 0.80),
+                (SquashfsContender::Decoded, 1.10),
             ],
             Self::Tree | Self::TreeZstd => &[(SquashfsContender::Kernel, 0.45)],
             Self::TreeFour => &[
@@ -148,6 +164,7 @@ impl crate::bench::comparison::Row for SquashfsRow {
             Self::ExtractZstd => &[
                 (SquashfsContender::Unsquashfs, 0.85),
                 (SquashfsContender::FromMemory, 1.40),
+                (SquashfsContender::DecodedAndWritten, 1.10),
             ],
             Self::ExtractUser => &[(SquashfsContender::Unsquashfs, 0.80)],
             Self::Pack => &[(SquashfsContender::Mksquashfs, 1.00)],
@@ -155,11 +172,19 @@ impl crate::bench::comparison::Row for SquashfsRow {
                 (SquashfsContender::OtherRuntime, 0.80),
                 (SquashfsContender::Squashfuse, 0.80),
             ],
+            Self::Import | Self::ImportSource => &[
+                (SquashfsContender::Squashfuse, 0.80),
+                (SquashfsContender::FilesInMemory, 2.20),
+            ],
         }
     }
 
     fn size_target(self) -> Option<f64> {
         (self == Self::Pack).then_some(1.01)
+    }
+
+    fn cpu_target(self) -> Option<f64> {
+        matches!(self, Self::Import | Self::ImportSource).then_some(0.50)
     }
 }
 
@@ -180,7 +205,9 @@ impl SquashfsRow {
             | Self::Random
             | Self::ExtractGzip
             | Self::ExtractUser
-            | Self::Pack => Compressor::Gzip,
+            | Self::Pack
+            | Self::Import
+            | Self::ImportSource => Compressor::Gzip,
         }
     }
 
@@ -190,6 +217,11 @@ impl SquashfsRow {
             self,
             Self::CatGzip | Self::CatZstd | Self::Random | Self::RandomZstd
         )
+    }
+
+    /// Returns whether Python imports modules.
+    pub const fn is_import(self) -> bool {
+        matches!(self, Self::Import | Self::ImportSource)
     }
 
     /// Returns whether no special rights are used.

@@ -142,6 +142,12 @@ impl Mounted {
         self.dir.path().join("mnt")
     }
 
+    /// Returns the number of the daemon's process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.daemon.id()
+    }
+
     /// Returns the most memory that the daemon had at any time, in bytes.
     pub fn peak(&self) -> Result<u64> {
         peak_of(self.daemon.id()).context("the daemon is gone")

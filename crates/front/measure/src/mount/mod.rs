@@ -16,6 +16,7 @@ use rustix::mount::UnmountFlags;
 
 use crate::counters::Counters;
 use crate::process::{self, Running};
+use crate::run::cpu_seconds_of;
 
 pub use forerun::{Access, Mounted, objects_option};
 pub use loop_device::{Attach, LoopDevice};
@@ -37,6 +38,16 @@ impl Mount {
         match self {
             Self::Forerun(mounted) => mounted.path(),
             Self::Other(other) => other.path(),
+        }
+    }
+
+    /// Returns the processor time that the process that serves the mount took so far, in seconds; `None` for the
+    /// kernel's drivers.
+    #[must_use]
+    pub fn cpu_seconds(&self) -> Option<f64> {
+        match self {
+            Self::Forerun(mounted) => cpu_seconds_of(mounted.pid()),
+            Self::Other(other) => cpu_seconds_of(other.pid()?),
         }
     }
 

@@ -248,14 +248,20 @@ impl Other {
         Ok(())
     }
 
+    /// Returns the number of the process that serves the mount; `None` for the kernel's drivers.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        match &self.server {
+            Server::Kernel => None,
+            Server::Foreground(daemon) => Some(daemon.id()),
+            Server::Background(id) => Some(*id),
+        }
+    }
+
     /// Returns the most memory that the process that serves the mount had at any time, in bytes.
     #[must_use]
     pub fn peak(&self) -> Option<u64> {
-        match &self.server {
-            Server::Kernel => None,
-            Server::Foreground(daemon) => peak_of(daemon.id()),
-            Server::Background(id) => peak_of(*id),
-        }
+        peak_of(self.pid()?)
     }
 
     /// Unmounts.

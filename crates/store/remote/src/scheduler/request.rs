@@ -59,9 +59,13 @@ pub(super) async fn run(shared: Arc<Shared>, job: Job) {
         again: false,
     };
     tracing::trace!(?job, "request");
-    if let Err(error) = get(&shared, &job, &mut flight).await {
-        tracing::debug!(%error, ?job, "chunks could not be fetched");
-        flight.outcome = Some(error);
+    match get(&shared, &job, &mut flight).await {
+        // All have landed. A reader that found one of them to be wrong may wait for it again, in another flight.
+        Ok(()) => flight.runs.clear(),
+        Err(error) => {
+            tracing::debug!(%error, ?job, "chunks could not be fetched");
+            flight.outcome = Some(error);
+        }
     }
     drop(flight);
 }

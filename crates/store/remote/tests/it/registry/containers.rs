@@ -224,6 +224,30 @@ fn what_cannot_be_merged_is_refused_by_name() {
 }
 
 #[test]
+fn wrong_bytes_are_fetched_again_while_the_request_that_brought_them_ends() {
+    let bytes = image(300_000);
+    let mut store = Store::default();
+    let config = store.blob(CONFIG, b"{}");
+    let mut layer = store.blob(GZIP, &bytes);
+    let digest = forerun_cache::Digest::of(b"table");
+    layer["annotations"] = json!({"containerd.io/snapshot/stargz/toc.digest": digest.to_string()});
+    let document = json!({
+        "schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": [layer]
+    });
+    store.manifest("v1", OCI_MANIFEST, &document);
+    let place = Place::new(move |request| store.answer(request));
+    let mut options = place.options();
+    options.readahead = forerun_remote::Readahead::Off;
+    let layers = place.layers("v1", &options).unwrap();
+    for _ in 0..200 {
+        let mut read = [0; 100];
+        layers[0].read_exact_at(70_000, &mut read).unwrap();
+        assert!(read == bytes[70_000..70_100]);
+        layers[0].distrust(70_000..70_100);
+    }
+}
+
+#[test]
 fn tables_of_contents_come_from_the_annotations_of_a_layer() {
     let bytes = image(300_000);
     let mut store = Store::default();

@@ -46,7 +46,12 @@ pub fn tree(input: &mut Input<'_>, allowed: Allowed) -> Tree {
             let _taken = tree.link(dir, &name, other);
             continue;
         }
-        let kind = kind(input, choice, allowed.special, ALL_CONTENTS - total);
+        let kind = kind(
+            input,
+            choice,
+            allowed.special,
+            ALL_CONTENTS.saturating_sub(total),
+        );
         if let NodeKind::File {
             content: Content::Bytes(bytes),
             ..

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use forerun_measure::caches::drop_all;
 use forerun_measure::mount::LoopDevice;
 use forerun_measure::process::remove;
+use forerun_measure::programs::find_program;
 use forerun_measure::run::{Run, list};
 
 use super::device::{self, attach};
@@ -54,6 +55,7 @@ fn on_volume(
     };
     let mount = device::mount(&inputs.forerun, contender, source, row.options())?;
     drop_all()?;
+    load_programs(inputs)?;
     if row == ExfatRow::ReadSmallListed {
         list(&mount.path())?;
     }
@@ -79,6 +81,15 @@ fn on_volume(
         made: None,
         found,
     })
+}
+
+/// Has the programs in memory: a removal takes less than it takes to get code that was not used before from the disk.
+fn load_programs(inputs: &ExfatInputs) -> Result<()> {
+    let other = find_program("mount.exfat-fuse");
+    for program in std::iter::once(&inputs.forerun).chain(&other) {
+        fs::read(program).with_context(|| program.display().to_string())?;
+    }
+    Ok(())
 }
 
 /// Writes the files that have to be there before, always with forerun.

@@ -223,19 +223,24 @@ fn what_cannot_be_merged_is_refused_by_name() {
     assert_eq!(lists.iter().map(|list| list.chunks()).sum::<u64>(), 0);
 }
 
-#[test]
-fn wrong_bytes_are_fetched_again_while_the_request_that_brought_them_ends() {
-    let bytes = image(300_000);
+/// Serves an image `v1` with one layer of eStargz, whose table has this digest.
+fn place_of_estargz(bytes: &[u8], digest: forerun_cache::Digest) -> Place {
     let mut store = Store::default();
     let config = store.blob(CONFIG, b"{}");
-    let mut layer = store.blob(GZIP, &bytes);
-    let digest = forerun_cache::Digest::of(b"table");
-    layer["annotations"] = json!({"containerd.io/snapshot/stargz/toc.digest": digest.to_string()});
+    let mut layer = store.blob(GZIP, bytes);
+    layer["annotations"] =
+        json!({"containerd.io/snapshot/stargz/toc.digest": digest.to_string(), "other": "x"});
     let document = json!({
         "schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": [layer]
     });
     store.manifest("v1", OCI_MANIFEST, &document);
-    let place = Place::new(move |request| store.answer(request));
+    Place::new(move |request| store.answer(request))
+}
+
+#[test]
+fn wrong_bytes_are_fetched_again_while_the_request_that_brought_them_ends() {
+    let bytes = image(300_000);
+    let place = place_of_estargz(&bytes, forerun_cache::Digest::of(b"table"));
     let mut options = place.options();
     options.readahead = forerun_remote::Readahead::Off;
     let layers = place.layers("v1", &options).unwrap();
@@ -250,17 +255,8 @@ fn wrong_bytes_are_fetched_again_while_the_request_that_brought_them_ends() {
 #[test]
 fn tables_of_contents_come_from_the_annotations_of_a_layer() {
     let bytes = image(300_000);
-    let mut store = Store::default();
-    let config = store.blob(CONFIG, b"{}");
-    let mut layer = store.blob(GZIP, &bytes);
     let digest = forerun_cache::Digest::of(b"table");
-    layer["annotations"] =
-        json!({"containerd.io/snapshot/stargz/toc.digest": digest.to_string(), "other": "x"});
-    let document = json!({
-        "schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": [layer]
-    });
-    store.manifest("v1", OCI_MANIFEST, &document);
-    let place = Place::new(move |request| store.answer(request));
+    let place = place_of_estargz(&bytes, digest);
     let mut options = place.options();
     options.readahead = forerun_remote::Readahead::Off;
     let layers = place.layers("v1", &options).unwrap();

@@ -362,11 +362,11 @@ impl Queue {
             if state.draining {
                 self.drained.notify_all();
             }
-            let idle = if state.closed { Duration::ZERO } else { IDLE };
-            let (guard, timeout) = self.arrived.wait_timeout(state, idle).unpoisoned();
-            state = guard;
+            let idle = |state: &mut LaneState| state.jobs.is_empty() && !state.closed;
+            let waited = self.arrived.wait_timeout_while(state, IDLE, idle);
+            state = waited.unpoisoned().0;
             state.idle -= 1;
-            if (timeout.timed_out() || state.closed) && state.jobs.is_empty() {
+            if state.jobs.is_empty() {
                 state.threads -= 1;
                 self.drained.notify_all();
                 return;

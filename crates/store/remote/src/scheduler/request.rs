@@ -204,6 +204,10 @@ async fn elsewhere(mut flight: Flight) {
             Ok(Ok(Waited::Present)) => {
                 shared.queue().landed(first);
                 first = first.saturating_add(1);
+                // It has landed: a reader that asks for it again waits for another flight.
+                if let Some(run) = flight.runs.first_mut() {
+                    run.start = first;
+                }
                 (pause, since) = (FIRST_LOOK, Instant::now());
                 continue;
             }
@@ -218,7 +222,7 @@ async fn elsewhere(mut flight: Flight) {
                     return;
                 };
                 match fetch(&shared, &fetcher, std::iter::once(first..end)).await {
-                    Ok(()) => return,
+                    Ok(()) => return flight.runs.clear(),
                     Err(error) => error,
                 }
             }

@@ -77,7 +77,12 @@ impl KeptFigures {
     /// they are of. Returns the rows of which an undisturbed record stays, as this run was disturbed.
     pub fn merge(&mut self, name: &str, run: ReportRun, records: Vec<BenchRecord>) -> Vec<String> {
         let is_disturbed = run.disturbed.is_some();
-        self.runs.insert(name.to_string(), run);
+        // Its date has minutes, and another run may have begun in the same one.
+        let mut name = name.to_string();
+        while self.runs.contains_key(&name) {
+            name += ", again";
+        }
+        self.runs.insert(name.clone(), run);
         let mut kept = Vec::new();
         for record in records {
             if record.ours.runs.is_empty() {
@@ -87,7 +92,7 @@ impl KeptFigures {
                 old.record.bench == record.bench && old.record.row == record.row
             };
             let new = KeptRecord {
-                run: name.to_string(),
+                run: name.clone(),
                 record: record.clone(),
             };
             match self.records.iter_mut().find(is_same) {
@@ -171,6 +176,20 @@ pub mod tests {
     }
 
     #[test]
+    fn two_runs_of_one_minute_stay_apart() {
+        let mut kept = KeptFigures::default();
+        let of = |row| vec![record("exfat", row, ONE, TWO)];
+        kept.merge("a", run("d", Some("others")), of("read"));
+        kept.merge("a", run("d", None), of("write"));
+        let shown: Vec<&str> = kept
+            .shown("exfat")
+            .map(|of| of.record.row.as_str())
+            .collect();
+        assert_eq!(shown, ["write"]);
+        assert_eq!(kept.runs.len(), 2);
+    }
+
+    #[test]
     fn a_run_of_some_rows_keeps_the_others_with_their_run() {
         let mut kept = KeptFigures::default();
         let two = vec![
@@ -196,7 +215,7 @@ pub mod tests {
             [("first", "file"), ("old", "read"), ("new", "write")]
         );
         kept.merge(
-            "new",
+            "newer",
             run("d4", None),
             vec![record("exfat", "read", ONE, TWO)],
         );
@@ -207,7 +226,7 @@ pub mod tests {
             run("d5", None),
             vec![record("exfat", "read", &[], TWO)],
         );
-        assert_eq!(kept.records[1].run, "new");
+        assert_eq!(kept.records[1].run, "newer");
     }
 
     #[test]

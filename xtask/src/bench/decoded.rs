@@ -3,21 +3,19 @@
 //! No disk, no messages, no metadata. Of a large file, what is left is what two processors take to decode each block, and
 //! the two copies that a filesystem in userspace has to make: into the page cache, and from there to the reader.
 
-use std::cell::RefCell;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use forerun_io::u64_from;
 use rustix::fs::{MemfdFlags, memfd_create};
 use zstd_safe::{DCtx, find_frame_compressed_size};
 
-/// As many as a mount uses on the machines that the bars are for.
-const THREADS: usize = 2;
+use super::work::in_threads;
+
 /// Length of the superblock of SquashFS, which the blocks of the first file follow.
 const SUPERBLOCK: usize = 96;
 /// The first bytes of each Zstandard frame (RFC 8878, section 3.1.1).
@@ -29,16 +27,6 @@ pub struct Frames {
     frames: Vec<Range<usize>>,
     block_size: usize,
     next: AtomicUsize,
-}
-
-/// A block that was decoded.
-struct Decoded<'b> {
-    number: usize,
-    bytes: &'b [u8],
-}
-
-thread_local! {
-    static BLOCK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Frames {
@@ -71,72 +59,61 @@ impl Frames {
         })
     }
 
-    /// Decodes the next block that no thread has taken. Returns its length; `None` after the last.
-    pub fn decode_next(&self, context: &mut DCtx<'_>) -> Result<Option<usize>> {
-        let visit = |decoded: &Decoded<'_>| Ok(decoded.bytes.len());
-        self.next(context, usize::MAX, visit)
-    }
-
-    /// Decodes the next of the first `count` blocks, and passes it to `visit`.
-    fn next<T>(
-        &self,
-        context: &mut DCtx<'_>,
-        count: usize,
-        visit: impl FnOnce(&Decoded<'_>) -> Result<T>,
-    ) -> Result<Option<T>> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let Some(frame) = self.frames.get(number).filter(|_| number < count) else {
-            return Ok(None);
-        };
-        BLOCK.with_borrow_mut(|block| {
-            block.resize(self.block_size, 0);
-            let len = context
-                .decompress(block.as_mut_slice(), &self.image[frame.clone()])
-                .map_err(|code| {
-                    let error = zstd_safe::get_error_name(code);
-                    anyhow!("the frame at {}: {error}", frame.start)
-                })?;
-            let bytes = &block[..len];
-            visit(&Decoded { number, bytes }).map(Some)
-        })
-    }
-
     /// Decodes the blocks of the only file, of `len` bytes, into a file in memory, and reads that. Returns its length.
     pub fn pass(&self, len: u64) -> Result<u64> {
         let count = usize::try_from(len)?.div_ceil(self.block_size);
         let file = File::from(memfd_create("decoded", MemfdFlags::CLOEXEC)?);
         file.set_len(len)?;
         let work = || -> Result<u64> {
-            let mut context = decoder()?;
+            let mut decoder = Decoder::new(self)?;
             let mut read = vec![0; self.block_size];
             let mut passed = 0;
-            while let Some(len) = self.next(&mut context, count, |Decoded { number, bytes }| {
+            while let Some((number, block)) = decoder.next()?.filter(|(number, _)| *number < count)
+            {
                 let at = u64_from(number * self.block_size);
-                file.write_all_at(bytes, at)?;
-                file.read_exact_at(&mut read[..bytes.len()], at)?;
-                Ok(u64_from(bytes.len()))
-            })? {
-                passed += len;
+                file.write_all_at(block, at)?;
+                file.read_exact_at(&mut read[..block.len()], at)?;
+                passed += u64_from(block.len());
             }
             Ok(passed)
         };
-        let passed = thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().try_fold(0, |sum, thread| {
-                let ended = thread.join();
-                let ended =
-                    ended.unwrap_or_else(|_| Err(anyhow!("a thread that decodes panicked")));
-                ended.map(|passed| sum + passed)
-            })
-        })?;
+        let passed: u64 = in_threads(work)?.into_iter().sum();
         ensure!(passed == len, "decoded {passed} bytes, not {len}");
         Ok(passed)
     }
 }
 
-/// Creates the state of a decoder.
-pub fn decoder() -> Result<DCtx<'static>> {
-    DCtx::try_create().context("no memory for a decoder")
+/// A thread's share of the decoding.
+pub struct Decoder<'f> {
+    frames: &'f Frames,
+    context: DCtx<'static>,
+    block: Vec<u8>,
+}
+
+impl<'f> Decoder<'f> {
+    /// Creates a decoder of frames that no other has taken.
+    pub fn new(frames: &'f Frames) -> Result<Self> {
+        Ok(Self {
+            frames,
+            context: DCtx::try_create().context("no memory for a decoder")?,
+            block: vec![0; frames.block_size],
+        })
+    }
+
+    /// Decodes the next frame. Returns its number and its bytes; `None` after the last.
+    pub fn next(&mut self) -> Result<Option<(usize, &[u8])>> {
+        let number = self.frames.next.fetch_add(1, Ordering::Relaxed);
+        let Some(frame) = self.frames.frames.get(number) else {
+            return Ok(None);
+        };
+        let encoded = &self.frames.image[frame.clone()];
+        let decoded = self.context.decompress(self.block.as_mut_slice(), encoded);
+        let len = decoded.map_err(|code| {
+            let error = zstd_safe::get_error_name(code);
+            anyhow!("the frame at {}: {error}", frame.start)
+        })?;
+        Ok(Some((number, &self.block[..len])))
+    }
 }
 
 #[cfg(test)]
@@ -167,10 +144,11 @@ mod tests {
         assert!(frames().pass(3 * 4096).is_ok());
         let short = frames().pass(3 * 4096 + 6).unwrap_err();
         assert_eq!(short.to_string(), "decoded 12293 bytes, not 12294");
-        let (frames, mut context) = (frames(), decoder().unwrap());
+        let frames = frames();
+        let mut decoder = Decoder::new(&frames).unwrap();
         let mut lengths = Vec::new();
-        while let Some(len) = frames.decode_next(&mut context).unwrap() {
-            lengths.push(len);
+        while let Some((_, block)) = decoder.next().unwrap() {
+            lengths.push(block.len());
         }
         assert_eq!(lengths, [4096, 4096, 4096, 5, 100]);
     }

@@ -8,16 +8,11 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
-use anyhow::{Context, Result, anyhow};
+use super::decoded::{Decoder, Frames};
+use super::work::in_threads;
+use anyhow::{Context, Result};
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, futimens, openat};
-use zstd_safe::DCtx;
-
-use super::decoded::{Frames, decoder};
-
-/// As many as an extraction uses on the machines that the bars are for.
-const THREADS: usize = 2;
 
 const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::CREATE)
@@ -72,20 +67,13 @@ impl TreeInMemory {
             }
             Ok(())
         };
-        thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().try_for_each(|thread| {
-                let ended = thread.join();
-                ended.unwrap_or_else(|_| Err(anyhow!("a thread that writes panicked")))
-            })
-        })
+        in_threads(work).map(drop)
     }
 }
 
 /// The share of a thread in the decoding.
 struct Decoding<'f> {
-    frames: &'f Frames,
-    context: DCtx<'static>,
+    decoder: Decoder<'f>,
     /// Bytes that were decoded and not yet written.
     ahead: usize,
 }
@@ -93,8 +81,7 @@ struct Decoding<'f> {
 impl<'f> Decoding<'f> {
     fn new(frames: &'f Frames) -> Result<Self> {
         Ok(Self {
-            frames,
-            context: decoder()?,
+            decoder: Decoder::new(frames)?,
             ahead: 0,
         })
     }
@@ -102,8 +89,8 @@ impl<'f> Decoding<'f> {
     /// Decodes so many bytes, as far as there are.
     fn decode(&mut self, bytes: usize) -> Result<()> {
         while self.ahead < bytes {
-            match self.frames.decode_next(&mut self.context)? {
-                Some(len) => self.ahead += len,
+            match self.decoder.next()? {
+                Some((_, block)) => self.ahead += block.len(),
                 None => self.ahead = bytes,
             }
         }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::thread;
 
 use anyhow::{Result, ensure};
 use forerun_measure::run::{self, Run, Worker};
@@ -25,6 +26,18 @@ pub fn until_stored(mut run: Run, out: &Path) -> Result<Run> {
     let (seconds, ()) = run::timed(|| Ok(rustix::fs::syncfs(&dir)?))?;
     run.seconds += seconds;
     Ok(run)
+}
+
+/// Does some work in two threads at a time: as many as forerun uses on the machines that the bars are for.
+pub fn in_threads<T: Send>(work: impl Fn() -> Result<T> + Copy + Send) -> Result<Vec<T>> {
+    thread::scope(|scope| {
+        let threads = [scope.spawn(work), scope.spawn(work)];
+        let ended = threads.into_iter().map(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ended.collect()
+    })
 }
 
 /// Runs some work of this program's own in a process of its own.

@@ -90,6 +90,12 @@ pub fn spawn(command: &mut Command) -> io::Result<(Child, Ticket)> {
     if HOME.get().is_some() {
         command.process_group(0);
     }
+    spawn_session(command)
+}
+
+/// Starts a process that makes a session for itself, and with it a group: setsid(1) would start another one for that
+/// if it led a group already.
+pub fn spawn_session(command: &mut Command) -> io::Result<(Child, Ticket)> {
     let mut active = open();
     let child = command.spawn()?;
     let id = child.id();

@@ -1,11 +1,13 @@
 //! Running programs, with errors that say which. All of them are [`active`] while they run.
 
+use std::fs::File;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::{fs, io};
 
 use anyhow::{Context, Result, ensure};
+use forerun_io::find_program;
 
 use crate::active::{self, Ticket};
 
@@ -39,10 +41,36 @@ pub fn spawn(command: &mut Command) -> io::Result<Running> {
     })
 }
 
+/// Starts a program that serves, with its output in a file, and in a session of its own where setsid(1) is installed.
+///
+/// A daemon that goes to the background has one. The scheduler shares processors among sessions (autogroup), so one
+/// that stayed in the session of its readers would get less of them than a user's does.
+pub fn spawn_daemon(command: &Command, log: &File) -> Result<Running> {
+    let setsid = find_program("setsid");
+    let program = command.get_program();
+    let mut daemon = Command::new(setsid.as_deref().map_or(program, Path::as_os_str));
+    daemon.args(setsid.as_ref().map(|_| program));
+    daemon.args(command.get_args()).stdin(Stdio::null());
+    daemon.stdout(log.try_clone()?).stderr(log.try_clone()?);
+    let started = match setsid {
+        Some(_) => active::spawn_session(&mut daemon),
+        None => active::spawn(&mut daemon),
+    };
+    let (child, ticket) = started.with_context(|| describe(command))?;
+    Ok(Running {
+        child,
+        _ticket: ticket,
+    })
+}
+
 /// Runs a program and collects its output, whatever its status.
 pub fn collect(command: &mut Command) -> io::Result<Output> {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let Running { child, _ticket } = spawn(command)?;
+    collect_errors(command.stdout(Stdio::piped()))
+}
+
+/// Runs a program and collects what it prints to standard error, and to standard output if that is a pipe.
+pub fn collect_errors(command: &mut Command) -> io::Result<Output> {
+    let Running { child, _ticket } = spawn(command.stderr(Stdio::piped()))?;
     child.wait_with_output()
 }
 
@@ -85,4 +113,25 @@ pub fn remove(path: &Path) -> Result<()> {
         Err(error) => Err(error),
     };
     removed.with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_leads_a_session() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let log = File::create(&path).unwrap();
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/stat");
+        let mut daemon = spawn_daemon(&command, &log).unwrap();
+        let id = daemon.id().to_string();
+        assert!(daemon.wait().unwrap().success());
+        let stat = fs::read_to_string(&path).unwrap();
+        let fields: Vec<_> = stat.split(' ').collect();
+        // Process, group and session: proc_pid_stat(5).
+        assert_eq!([fields[0], fields[4], fields[5]], [id.as_str(); 3]);
+    }
 }

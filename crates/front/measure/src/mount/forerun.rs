@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -119,9 +119,8 @@ impl Mounted {
         let mut command = access.command(forerun);
         command.args(["mount", "-f", "--stats", "-o", access.option()]);
         command.args(arguments);
-        command.arg(image).arg(&point).stdin(Stdio::null());
-        command.stdout(log.try_clone()?).stderr(log);
-        let daemon = process::spawn(&mut command).with_context(|| process::describe(&command))?;
+        command.arg(image).arg(&point);
+        let daemon = process::spawn_daemon(&command, &log)?;
         let mut mounted = Self {
             access,
             forerun: forerun.to_path_buf(),

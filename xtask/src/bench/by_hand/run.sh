@@ -3,15 +3,14 @@
 set -eu
 export LC_ALL=C
 work=$1 by=$2 forerun=$3 image=$4 dir=$5 file=$6
-mnt=$dir/mnt loop=
-# In memory. The output of the others is short.
-listing=$(mktemp --tmpdir=/dev/shm)
+mnt=$dir/mnt loop= listing=
 
 finish() {
     cd /
     umount "$mnt" 2>/dev/null || true
     [ -z "$loop" ] || losetup --detach "$loop"
-    rm -f "$dir/scratch" "$listing"
+    rm -f "$dir/scratch"
+    [ -z "$listing" ] || rm -f "$listing"
 }
 trap finish EXIT
 mkdir -p "$mnt" "$dir/none"
@@ -51,13 +50,16 @@ else
     cd "$mnt"
     case $work in
         cat-cold) set -- cat "$file" ;;
-        ls) set -- ls -lR . ;;
+        ls)
+            listing=$(mktemp --tmpdir=/dev/shm)
+            set -- ls -lR .
+            ;;
         # Reads each file when it comes to it; tar would read nothing for an archive in /dev/null.
         tree) set -- grep -rF "in no file: $dir" . ;;
     esac
 fi
 cold "$1"
 start=$(date +%s%N)
-"$@" > "$listing" 2>&1 || [ "$work" = tree ]
+"$@" > "${listing:-/dev/null}" 2>&1 || [ "$work" = tree ]
 end=$(date +%s%N)
 echo $((end - start))

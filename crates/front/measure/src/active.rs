@@ -90,12 +90,12 @@ pub fn spawn(command: &mut Command) -> io::Result<(Child, Ticket)> {
     if HOME.get().is_some() {
         command.process_group(0);
     }
-    spawn_session(command)
+    spawn_in_group(command)
 }
 
-/// Starts a process that makes a session for itself, and with it a group: setsid(1) would start another one for that
-/// if it led a group already.
-pub fn spawn_session(command: &mut Command) -> io::Result<(Child, Ticket)> {
+/// Starts a process in the group of this one. That is for setsid(1), which makes a session and a group itself: had it a
+/// group of its own, it would have to start another process for that.
+pub fn spawn_in_group(command: &mut Command) -> io::Result<(Child, Ticket)> {
     let mut active = open();
     let child = command.spawn()?;
     let id = child.id();

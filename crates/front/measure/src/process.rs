@@ -18,6 +18,12 @@ pub struct Running {
     _ticket: Ticket,
 }
 
+impl From<(Child, Ticket)> for Running {
+    fn from((child, _ticket): (Child, Ticket)) -> Self {
+        Self { child, _ticket }
+    }
+}
+
 impl Deref for Running {
     type Target = Child;
 
@@ -34,17 +40,13 @@ impl DerefMut for Running {
 
 /// Starts a program.
 pub fn spawn(command: &mut Command) -> io::Result<Running> {
-    let (child, ticket) = active::spawn(command)?;
-    Ok(Running {
-        child,
-        _ticket: ticket,
-    })
+    active::spawn(command).map(Running::from)
 }
 
 /// Starts a program that serves, with its output in a file, and in a session of its own where setsid(1) is installed.
 ///
-/// A daemon that goes to the background has one. The scheduler shares processors among sessions (autogroup), so one
-/// that stayed in the session of its readers would get less of them than a user's does.
+/// A user's daemon goes to the background and has one. The scheduler shares processors among sessions (autogroup), so
+/// a daemon in the session of its readers takes another time for the same answers: some take more, forerun less.
 pub fn spawn_daemon(command: &Command, log: &File) -> Result<Running> {
     let setsid = find_program("setsid");
     let program = command.get_program();
@@ -53,14 +55,11 @@ pub fn spawn_daemon(command: &Command, log: &File) -> Result<Running> {
     daemon.args(command.get_args()).stdin(Stdio::null());
     daemon.stdout(log.try_clone()?).stderr(log.try_clone()?);
     let started = match setsid {
-        Some(_) => active::spawn_session(&mut daemon),
+        Some(_) => active::spawn_in_group(&mut daemon),
         None => active::spawn(&mut daemon),
     };
-    let (child, ticket) = started.with_context(|| describe(command))?;
-    Ok(Running {
-        child,
-        _ticket: ticket,
-    })
+    let started = started.with_context(|| describe(command))?;
+    Ok(started.into())
 }
 
 /// Runs a program and collects its output, whatever its status.

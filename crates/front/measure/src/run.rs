@@ -125,7 +125,7 @@ pub fn cat(path: &Path) -> Result<String> {
 
 /// Lists a tree with everything that `ls -l` asks for.
 pub fn list(path: &Path) -> Result<String> {
-    // Into memory: who reads a pipe takes a processor from the driver, which shows with drivers that answer slowly.
+    // `ls` writes to memory: the reader of a pipe would take a processor from the driver that is measured.
     let listing = File::from(memfd_create("listing", MemfdFlags::CLOEXEC)?);
     let mut command = Command::new("ls");
     command.env("LC_ALL", "C").args(["-lR", "."]);

@@ -43,23 +43,32 @@ pub fn spawn(command: &mut Command) -> io::Result<Running> {
     active::spawn(command).map(Running::from)
 }
 
+/// Starts a program that serves, with its output in a file. It stays in the session of its readers, as forerun in
+/// the background does.
+pub fn spawn_daemon(mut command: Command, log: &File) -> Result<Running> {
+    write_to(&mut command, log)?;
+    spawn(&mut command).with_context(|| describe(&command))
+}
+
 /// Starts a program that serves, with its output in a file, and in a session of its own where setsid(1) is installed.
 ///
-/// A user's daemon goes to the background and has one. The scheduler shares processors among sessions (autogroup), so
-/// a daemon in the session of its readers takes another time for the same answers: some take more, forerun less.
-pub fn spawn_daemon(command: &Command, log: &File) -> Result<Running> {
-    let setsid = find_program("setsid");
-    let program = command.get_program();
-    let mut daemon = Command::new(setsid.as_deref().map_or(program, Path::as_os_str));
-    daemon.args(setsid.as_ref().map(|_| program));
-    daemon.args(command.get_args()).stdin(Stdio::null());
-    daemon.stdout(log.try_clone()?).stderr(log.try_clone()?);
-    let started = match setsid {
-        Some(_) => active::spawn_in_group(&mut daemon),
-        None => active::spawn(&mut daemon),
+/// Daemons that use libfuse have one in the background. The scheduler shares processors among sessions (autogroup), so
+/// a daemon in the session of its readers takes another time for the same answers.
+pub fn spawn_session_leader(command: Command, log: &File) -> Result<Running> {
+    let Some(setsid) = find_program("setsid") else {
+        return spawn_daemon(command, log);
     };
-    let started = started.with_context(|| describe(command))?;
-    Ok(started.into())
+    let mut leader = Command::new(setsid);
+    leader.arg(command.get_program()).args(command.get_args());
+    write_to(&mut leader, log)?;
+    let started = active::spawn_in_group(&mut leader);
+    Ok(started.with_context(|| describe(&command))?.into())
+}
+
+fn write_to(command: &mut Command, log: &File) -> Result<()> {
+    command.stdin(Stdio::null());
+    command.stdout(log.try_clone()?).stderr(log.try_clone()?);
+    Ok(())
 }
 
 /// Runs a program and collects its output, whatever its status.
@@ -118,19 +127,27 @@ pub fn remove(path: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_daemon_leads_a_session() {
+    /// Returns the process, group and session of a program that tells them: proc_pid_stat(5).
+    fn ids(spawn: fn(Command, &File) -> Result<Running>) -> [String; 3] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let log = File::create(&path).unwrap();
         let mut command = Command::new("cat");
         command.arg("/proc/self/stat");
-        let mut daemon = spawn_daemon(&command, &log).unwrap();
-        let id = daemon.id().to_string();
+        let mut daemon = spawn(command, &log).unwrap();
         assert!(daemon.wait().unwrap().success());
         let stat = fs::read_to_string(&path).unwrap();
         let fields: Vec<_> = stat.split(' ').collect();
-        // Process, group and session: proc_pid_stat(5).
-        assert_eq!([fields[0], fields[4], fields[5]], [id.as_str(); 3]);
+        assert_eq!(fields[0], daemon.id().to_string());
+        [fields[0], fields[4], fields[5]].map(str::to_string)
+    }
+
+    #[test]
+    fn a_daemon_leads_a_session_or_stays_in_that_of_its_readers() {
+        let [process, group, session] = ids(spawn_session_leader);
+        assert_eq!([&group, &session], [&process; 2]);
+        let own = rustix::process::getsid(None).unwrap();
+        let [.., session] = ids(spawn_daemon);
+        assert_eq!(session, own.as_raw_nonzero().to_string());
     }
 }

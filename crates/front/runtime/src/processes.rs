@@ -145,7 +145,7 @@ pub fn start_server(
     connection: Stdio,
     socket: Stdio,
 ) -> Result<(), Failure> {
-    leave_terminal()?;
+    leave_job()?;
     let started = task("serve")
         .arg(image)
         .args([kind, place])
@@ -177,11 +177,12 @@ pub fn cleaner(until: Stdio, kind: impl AsRef<OsStr>, place: &Path) -> Result<()
         .map_err(|error| Failure::io("starting the cleaner", &error))
 }
 
-/// Leaves the terminal and its process group: Ctrl-C is for the program alone.
-pub fn leave_terminal() -> Result<(), Failure> {
-    match rustix::process::setsid() {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Failure::io("leaving the terminal", &error.into())),
+/// Leaves the program's job: Ctrl-C is for the program alone. The session stays that of the program, for which
+/// the kernel then keeps the server on its CPU (autogroup).
+pub fn leave_job() -> Result<(), Failure> {
+    match rustix::process::setpgid(None, None) {
+        Ok(()) => Ok(()),
+        Err(error) => Err(Failure::io("leaving the process group", &error.into())),
     }
 }
 

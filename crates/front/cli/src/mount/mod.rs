@@ -133,7 +133,7 @@ fn serve(
 ) -> Result {
     let log = args.log.as_deref().map(open_log).transpose()?;
     if in_background {
-        daemon::become_session_leader()?;
+        daemon::leave_job()?;
         options.namespace = match &kept {
             Some(_) => daemon::named_namespace(),
             None => daemon::leave_namespace(daemon::used_devices(args, &options).as_deref())?,

@@ -61,7 +61,7 @@ pub fn run(
             return daemon::start(None).map(Some);
         }
     } else {
-        daemon::become_session_leader()?;
+        daemon::leave_job()?;
     }
     let log = args.log.as_deref().map(open_log).transpose()?;
     // Before the mount: a signal that comes in between must not leave one behind.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use forerun_testkit::{eventually, require};
+use serde_json::Value;
 
 use crate::common::Fixture;
 use crate::common::volume::{Volume, unmount};
@@ -172,4 +173,55 @@ fn the_command_gets_the_descriptors_of_the_caller() {
     assert!(told.status.success() && errors.is_empty(), "{errors}");
     let written = fs::read_to_string(fixture.path("written")).unwrap();
     assert_eq!(written, "root:x:0:0\nafter\n");
+}
+
+/// Runs a script on a terminal that stops what writes to it from the background, and closes the terminal.
+fn on_a_terminal(fixture: &Fixture, script: &str) -> String {
+    let line = format!("stty tostop; {script}");
+    let output = Command::new(require::program("script").unwrap())
+        .args(["--quiet", "--command", &line, "/dev/null"])
+        .stdin(Stdio::null())
+        .current_dir(fixture.dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_mount_outlives_its_terminal_in_the_session_of_its_caller() {
+    let Some(fixture) = fixture() else {
+        return;
+    };
+    let program = env!("CARGO_BIN_EXE_forerun");
+    for options in ["", "-o restarts=0"] {
+        let script = format!("echo $$; {program} mount {options} a.sqsh mnt");
+        let session = on_a_terminal(&fixture, &script);
+        let passwd = fs::read_to_string(fixture.path("mnt/etc/passwd")).unwrap();
+        assert_eq!(passwd, "root:x:0:0\n");
+        let of_mount = |mount: &Value| mount["dir"].as_str() == fixture.path("mnt").to_str();
+        let mounts = fixture.run(&["status", "--json"]).ok().json();
+        let mount = mounts.as_array().unwrap().iter().find(|at| of_mount(at));
+        let pid = mount.unwrap()["pid"].to_string();
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let fields: Vec<_> = stat.split(' ').collect();
+        // Group, session and terminal: proc_pid_stat(5).
+        assert_eq!(fields[4..7], [&pid, session.trim(), "0"], "{options}");
+        unmount(&fixture.path("mnt"));
+    }
+}
+
+#[test]
+fn a_terminal_that_stops_the_background_gets_the_errors_of_a_mount() {
+    let Some(fixture) = fixture() else {
+        return;
+    };
+    fs::write(fixture.path("bad.sqsh"), "hsqs").unwrap();
+    let program = env!("CARGO_BIN_EXE_forerun");
+    let script = format!("timeout 60 {program} mount bad.sqsh mnt; echo $?");
+    let told = on_a_terminal(&fixture, &script);
+    assert!(
+        told.contains("bad.sqsh") && told.ends_with("\n1\r\n"),
+        "{told}"
+    );
 }

@@ -120,7 +120,7 @@ impl Mounted {
         command.args(["mount", "-f", "--stats", "-o", access.option()]);
         command.args(arguments);
         command.arg(image).arg(&point);
-        let daemon = process::spawn_daemon(&command, &log)?;
+        let daemon = process::spawn_daemon(command, &log)?;
         let mut mounted = Self {
             access,
             forerun: forerun.to_path_buf(),

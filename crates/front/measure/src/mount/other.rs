@@ -162,7 +162,7 @@ impl Other {
         let log = File::create(this.dir.path().join("log"))?;
         let mut command = Command::new(path);
         command.args(arguments).arg(this.path());
-        let mut daemon = process::spawn_daemon(&command, &log)?;
+        let mut daemon = process::spawn_session_leader(command, &log)?;
         let waited = wait_for_mount(&this.path(), &mut daemon, MOUNT_TIMEOUT);
         this.server = Server::Foreground(daemon);
         let log = fs::read(this.dir.path().join("log")).unwrap_or_default();

@@ -92,7 +92,7 @@ pub fn run_keeper() -> Option<ExitCode> {
 /// Keeps the mount that a server makes with the arguments of this process. Returns when the mount has
 /// ended, when the server goes on alone, or with the exit code of a server that made no mount.
 fn run(args: &KeeperArgs) -> Result<ExitCode> {
-    daemon::become_session_leader()?;
+    daemon::leave_job()?;
     let log = args.log.as_deref().map(open_log).transpose()?;
     let origin = Origin {
         namespace: daemon::leave_namespace(args.used.as_deref())?,

@@ -183,6 +183,7 @@ impl FileSystem for GrowingLayers {
         let mut volume = layers.volume();
         volume.block_size = self.volume.block_size;
         volume.has_xattrs = self.volume.has_xattrs;
+        volume.has_acls = self.volume.has_acls;
         volume
     }
 

@@ -22,6 +22,7 @@ pub fn describe(stack: &Stack) -> VolumeInfo {
             .zip(volume.names_max)
             .map(|(all, of_layer)| all.saturating_add(of_layer));
         info.has_xattrs |= volume.has_xattrs;
+        info.has_acls |= volume.has_acls;
         info.has_owners |= volume.has_owners;
         info.has_times |= volume.has_times;
         info.opens |= volume.opens;

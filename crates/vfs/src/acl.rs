@@ -8,6 +8,12 @@ pub const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 /// The attribute of a directory with the list that new entries get.
 pub const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
+/// Returns whether an extended attribute is an access control list.
+#[must_use]
+pub fn is_acl(name: &[u8]) -> bool {
+    name == ACL_ACCESS || name == ACL_DEFAULT
+}
+
 /// Most entries: the attribute then has 64 KiB, more than which Linux does not store.
 const ENTRIES_MAX: usize = ((64 << 10) - 4) / 8;
 const VERSION: u32 = 2;

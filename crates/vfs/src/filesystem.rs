@@ -54,6 +54,9 @@ pub struct VolumeInfo {
     pub name_max: u32,
     /// Whether any node can have extended attributes.
     pub has_xattrs: bool,
+    /// Whether access control lists may be among them: [`ACL_ACCESS`](crate::ACL_ACCESS),
+    /// [`ACL_DEFAULT`](crate::ACL_DEFAULT).
+    pub has_acls: bool,
     /// Whether nodes have owners and permissions of their own; if not, front ends may substitute
     /// the caller's.
     pub has_owners: bool,
@@ -92,6 +95,7 @@ impl VolumeInfo {
             names_max: None,
             name_max: 255,
             has_xattrs: false,
+            has_acls: false,
             has_owners: true,
             has_times: true,
             devices: 0,

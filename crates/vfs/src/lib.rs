@@ -31,7 +31,7 @@ mod region;
 pub mod repair;
 mod walk;
 
-pub use acl::{ACL_ACCESS, ACL_DEFAULT, AclError, PosixAcl};
+pub use acl::{ACL_ACCESS, ACL_DEFAULT, AclError, PosixAcl, is_acl};
 pub use blob::{BlobName, NoBlobs, ResolveBlob, Verity};
 pub use byte_order::ByteOrder;
 pub use error::{Bound, Corrupt, Error, Result, is_for_want_of_room};

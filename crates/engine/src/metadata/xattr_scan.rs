@@ -1,9 +1,10 @@
-//! The search for any extended attribute in an image.
+//! The search for extended attributes in an image: for any, and for those that programs ask each file for.
 //!
-//! Programs such as `ls -l` ask several times for each file. Each question is a round trip for the
-//! kernel, unless a front end told it that there are no attributes. SquashFS says so in its
-//! superblock, EROFS does not. So each negative lookup pays for a scan of 32 further inodes, in the
-//! order in which a walk meets them; a single listing costs no more than some directories.
+//! `ls -l` asks for up to three attributes of each file. Each question is a round trip for the kernel,
+//! unless a front end told it that there are no attributes, or `ls` that those of this name are not
+//! supported. SquashFS says so in its superblock, EROFS does not. So each negative lookup pays for a scan
+//! of 32 further inodes, in the order in which a walk meets them; a single listing costs no more than some
+//! directories.
 //!
 //! After 1,024 negative lookups, the scan assumes a tree walk, which reads all inodes in any case,
 //! and goes on to its end. No request waits for it: waiting was tried, and gains nothing.
@@ -13,7 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use forerun_io::Unpoisoned;
-use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId, Result};
+use forerun_vfs::{
+    ACL_ACCESS, ACL_DEFAULT, DirCursor, FileSystem, FileType, NodeId, Result, VolumeInfo, is_acl,
+};
 
 use crate::MetadataSource;
 use crate::pool::Pool;
@@ -22,13 +25,40 @@ use crate::tuning::{
     XATTR_WORTH,
 };
 
+/// The attributes that `ls -l` asks each file for, as long as it is told only that this file has none.
+const PER_FILE: [&[u8]; 3] = [ACL_ACCESS, ACL_DEFAULT, b"security.selinux"];
+
+/// Whether an image has attributes of a kind.
+#[derive(Debug)]
+struct Answer(AtomicU8);
+
 const UNKNOWN: u8 = 0;
 const NONE: u8 = 1;
 /// Some, or it could not be told.
 const SOME: u8 = 2;
 
+impl Answer {
+    /// Creates the answer of a volume, which may have said that there are `none`.
+    const fn new(none: bool) -> Self {
+        Self(AtomicU8::new(if none { NONE } else { UNKNOWN }))
+    }
+
+    fn is(&self, answer: u8) -> bool {
+        self.0.load(Ordering::Acquire) == answer
+    }
+
+    /// Keeps what is known already.
+    fn settle(&self, answer: u8) {
+        let _known = self
+            .0
+            .compare_exchange(UNKNOWN, answer, Ordering::AcqRel, Ordering::Acquire);
+    }
+}
+
 /// A callback: the inodes of these nodes will be wanted.
 type ExpectInodes<'e> = &'e dyn Fn(&[NodeId]);
+/// A callback: looks at a node, and returns whether no other is of interest.
+type Look<'l> = &'l dyn Fn(NodeId) -> Result<bool>;
 
 /// The image to search.
 #[derive(Clone)]
@@ -37,9 +67,13 @@ pub struct Searched {
     pub metadata: Arc<MetadataSource>,
 }
 
-/// The answer so far, and the state of the search.
+/// The answers so far, and the state of the search.
+#[derive(Debug)]
 pub struct XattrScan {
-    answer: AtomicU8,
+    /// About any attributes.
+    any: Answer,
+    /// About each of [`PER_FILE`].
+    per_file: [Answer; PER_FILE.len()],
     questions: AtomicU64,
     credit: AtomicU64,
     running: AtomicBool,
@@ -47,6 +81,7 @@ pub struct XattrScan {
 }
 
 /// The rest of the search.
+#[derive(Debug)]
 struct Left {
     /// Directories, the next one last; `None` before the first step.
     dirs: Option<Vec<NodeId>>,
@@ -55,11 +90,12 @@ struct Left {
 }
 
 impl XattrScan {
-    /// Creates a scan of at most `most` entries. The answer is known where the volume says that
-    /// attributes are not `possible`.
-    pub fn new(possible: bool, most: u64) -> Self {
+    /// Creates a scan of at most `most` entries. An answer is known where the volume says that there are
+    /// none.
+    pub fn new(volume: &VolumeInfo, most: u64) -> Self {
         Self {
-            answer: AtomicU8::new(if possible { UNKNOWN } else { NONE }),
+            any: Answer::new(!volume.has_xattrs),
+            per_file: PER_FILE.map(|name| Answer::new(is_acl(name) && !volume.has_acls)),
             questions: AtomicU64::new(0),
             credit: AtomicU64::new(0),
             running: AtomicBool::new(false),
@@ -67,19 +103,41 @@ impl XattrScan {
         }
     }
 
-    /// Returns whether it is certain that there are none.
+    /// Returns whether it is certain that there are no attributes.
     pub fn absent(&self) -> bool {
-        self.answer.load(Ordering::Acquire) == NONE
+        self.any.is(NONE)
     }
 
-    /// Records a question and whether it `found` an attribute. Starts the next part of the search
-    /// on the pool once enough questions found nothing.
-    pub fn asked(self: &Arc<Self>, found: bool, source: &Searched, pool: &Arc<Pool>) {
-        if self.answer.load(Ordering::Acquire) != UNKNOWN {
-            return;
-        }
+    /// Returns whether it is certain that no node has the attribute `name`. Of most names it never is.
+    pub fn is_absent(&self, name: &[u8]) -> bool {
+        self.absent() || self.about(name).is_some_and(|answer| answer.is(NONE))
+    }
+
+    fn about(&self, name: &[u8]) -> Option<&Answer> {
+        let mut answers = PER_FILE.iter().zip(&self.per_file);
+        answers.find_map(|(of, answer)| (*of == name).then_some(answer))
+    }
+
+    /// Returns whether there is nothing left to find out.
+    fn is_settled(&self) -> bool {
+        let mut answers = std::iter::once(&self.any).chain(&self.per_file);
+        !answers.any(|answer| answer.is(UNKNOWN))
+    }
+
+    /// Settles what is left to find out.
+    fn settle(&self, rest: u8) {
+        self.any.settle(rest);
+        self.per_file.iter().for_each(|answer| answer.settle(rest));
+    }
+
+    /// Records a question for the attribute `name` and whether it was `found`. Starts the next part of the
+    /// search on the pool once enough questions found nothing.
+    pub fn asked(self: &Arc<Self>, name: &[u8], found: bool, source: &Searched, pool: &Arc<Pool>) {
         if found {
-            self.answer.store(SOME, Ordering::Release);
+            return self.note(name);
+        }
+        let is_open = |answer: &Answer| answer.is(UNKNOWN);
+        if !is_open(&self.any) && !self.about(name).is_some_and(is_open) {
             return;
         }
         let walks = self.questions.fetch_add(1, Ordering::AcqRel) >= XATTR_WALK;
@@ -91,6 +149,14 @@ impl XattrScan {
         }
     }
 
+    /// Notes an attribute that a node has.
+    fn note(&self, name: &[u8]) {
+        self.any.settle(SOME);
+        if let Some(answer) = self.about(name) {
+            answer.settle(SOME);
+        }
+    }
+
     /// Queues the next part of the search. During a walk, each part queues another up to the end,
     /// so that readahead can run in between.
     fn search(self: &Arc<Self>, inodes: u64, source: Searched, pool: &Arc<Pool>) {
@@ -98,7 +164,7 @@ impl XattrScan {
         pool.submit(move || {
             this.step(&*source.driver, &source.metadata, inodes);
             let walks = this.questions.load(Ordering::Acquire) >= XATTR_WALK;
-            if walks && this.answer.load(Ordering::Acquire) == UNKNOWN {
+            if walks && !this.is_settled() {
                 this.search(XATTR_WALK_JOB, source, &again);
             } else {
                 this.running.store(false, Ordering::Release);
@@ -109,28 +175,33 @@ impl XattrScan {
     /// Searches about `inodes` more inodes.
     fn step(&self, driver: &dyn FileSystem, metadata: &MetadataSource, inodes: u64) {
         let expect = |nodes: &[NodeId]| metadata.expect_inodes(driver, nodes, METADATA_GAP);
+        let look = |node| {
+            driver.xattrs(node, &mut |name, _| self.note(name))?;
+            Ok(self.is_settled())
+        };
         let mut left = self.left.lock().unpoisoned();
-        let answer = match left.go_on(driver, &expect, inodes) {
+        let rest = match left.go_on(driver, &expect, &look, inodes) {
             Ok(Some(true)) | Err(_) => SOME,
             Ok(Some(false)) => NONE,
             Ok(None) => return,
         };
         left.dirs = Some(Vec::new());
-        self.answer.store(answer, Ordering::Release);
+        self.settle(rest);
     }
 }
 
 impl Left {
-    /// Searches about `inodes` more inodes. Returns whether there are attributes, or nothing where
-    /// that is still open. Returns true where the limit is reached.
+    /// Searches about `inodes` more inodes. Returns false where it has seen all, and nothing where some are
+    /// left. Returns true where `look` wants to see no more, or the limit is reached.
     fn go_on(
         &mut self,
         driver: &dyn FileSystem,
         expect: ExpectInodes<'_>,
+        look: Look<'_>,
         inodes: u64,
     ) -> Result<Option<bool>> {
         let root = driver.root();
-        if self.dirs.is_none() && has(driver, root)? {
+        if self.dirs.is_none() && look(root)? {
             return Ok(Some(true));
         }
         let dirs = self.dirs.get_or_insert_with(|| vec![root]);
@@ -151,7 +222,7 @@ impl Left {
                     }
                     nodes.push(entry.node);
                     if nodes.len() >= XATTR_INODES {
-                        found = any_of(driver, expect, &mut nodes);
+                        found = any_of(look, expect, &mut nodes);
                     }
                     match found {
                         Ok(false) if seen <= self.most => ControlFlow::Continue(()),
@@ -162,7 +233,7 @@ impl Left {
                     break;
                 }
             }
-            if found? || seen > self.most || any_of(driver, expect, &mut nodes)? {
+            if found? || seen > self.most || any_of(look, expect, &mut nodes)? {
                 return Ok(Some(true));
             }
             self.most -= seen;
@@ -178,26 +249,16 @@ impl Left {
     }
 }
 
-/// Returns whether one of the nodes has attributes. Requests all their inodes before it waits for
+/// Returns whether one of the nodes is the last to be seen. Requests all their inodes before it waits for
 /// the first.
-fn any_of(
-    driver: &dyn FileSystem,
-    expect: ExpectInodes<'_>,
-    nodes: &mut Vec<NodeId>,
-) -> Result<bool> {
+fn any_of(look: Look<'_>, expect: ExpectInodes<'_>, nodes: &mut Vec<NodeId>) -> Result<bool> {
     expect(nodes);
     for node in nodes.drain(..) {
-        if has(driver, node)? {
+        if look(node)? {
             return Ok(true);
         }
     }
     Ok(false)
-}
-
-fn has(driver: &dyn FileSystem, node: NodeId) -> Result<bool> {
-    let mut any = false;
-    driver.xattrs(node, &mut |_, _| any = true)?;
-    Ok(any)
 }
 
 #[cfg(test)]
@@ -230,15 +291,22 @@ mod tests {
         }
     }
 
-    /// Asks until the answer is known. Returns the number of questions.
-    fn ask(scan: &Arc<XattrScan>, searched: &Searched) -> u64 {
+    /// Creates a scan of a volume whose nodes may have everything.
+    fn scan(most: u64) -> Arc<XattrScan> {
+        let mut volume = VolumeInfo::new("any", 0, 1);
+        (volume.has_xattrs, volume.has_acls) = (true, true);
+        Arc::new(XattrScan::new(&volume, most))
+    }
+
+    /// Asks for `name` until the answers are known. Returns the number of questions.
+    fn ask(scan: &Arc<XattrScan>, searched: &Searched, name: &[u8]) -> u64 {
         let pool = Arc::new(Pool::new(1));
         for n in 1..10_000 {
-            scan.asked(false, searched, &pool);
+            scan.asked(name, false, searched, &pool);
             while scan.running.load(Ordering::Acquire) {
                 std::thread::yield_now();
             }
-            if scan.answer.load(Ordering::Acquire) != UNKNOWN {
+            if scan.is_settled() {
                 return n;
             }
         }
@@ -248,50 +316,78 @@ mod tests {
     #[test]
     fn none_is_found_out_within_few_questions() {
         let place = searched(tree());
-        let scan = Arc::new(XattrScan::new(true, 1 << 20));
-        assert!(!scan.absent());
-        assert_eq!(ask(&scan, &place), XATTR_JOB / XATTR_WORTH);
-        assert!(scan.absent());
+        let scan = scan(1 << 20);
+        assert!(!scan.absent() && !scan.is_absent(ACL_ACCESS));
+        assert_eq!(ask(&scan, &place, b"user.a"), XATTR_JOB / XATTR_WORTH);
+        assert!(scan.absent() && scan.is_absent(ACL_ACCESS));
     }
 
     #[test]
-    fn one_attribute_anywhere_ends_the_search() {
-        let mut builder = tree();
-        let file = builder.file("2/9/last", []);
-        builder.xattr(file, b"user.a", b"1");
-        let place = searched(builder);
-        let scan = Arc::new(XattrScan::new(true, 1 << 20));
-        ask(&scan, &place);
-        assert!(!scan.absent());
+    fn the_search_goes_on_for_what_programs_ask_each_file_for() {
+        for (name, absent) in [
+            (&b"user.a"[..], &PER_FILE[..]),
+            (ACL_DEFAULT, &[ACL_ACCESS, b"security.selinux"]),
+            (b"security.selinux", &[ACL_ACCESS, ACL_DEFAULT]),
+        ] {
+            let mut builder = tree();
+            let file = builder.file("2/9/last", []);
+            builder.xattr(file, name, b"1");
+            let place = searched(builder);
+            let scan = scan(1 << 20);
+            ask(&scan, &place, ACL_ACCESS);
+            assert!(!scan.absent() && !scan.is_absent(b"user.b"));
+            let known = PER_FILE.into_iter().filter(|name| scan.is_absent(name));
+            assert_eq!(known.collect::<Vec<_>>(), absent);
+        }
     }
 
     #[test]
-    fn a_question_that_finds_one_ends_it_too() {
+    fn a_question_that_finds_one_answers_it_too() {
         let place = searched(tree());
-        let scan = Arc::new(XattrScan::new(true, 1 << 20));
-        scan.asked(true, &place, &Arc::new(Pool::new(0)));
-        assert_eq!(scan.answer.load(Ordering::Relaxed), SOME);
+        let (scan, pool) = (scan(1 << 20), Arc::new(Pool::new(0)));
+        scan.asked(b"user.a", true, &place, &pool);
+        assert!(scan.any.is(SOME) && !scan.is_settled());
+        // No answer that is left to find would save these.
+        for _ in 0..XATTR_WALK {
+            scan.asked(b"user.b", false, &place, &pool);
+        }
+        assert_eq!(scan.questions.load(Ordering::Relaxed), 0);
+        scan.asked(ACL_ACCESS, false, &place, &pool);
+        assert_eq!(scan.questions.load(Ordering::Relaxed), 1);
+        for name in PER_FILE {
+            scan.asked(name, true, &place, &pool);
+            assert!(!scan.is_absent(name));
+        }
+        assert!(scan.is_settled());
     }
 
     #[test]
     fn the_search_is_bounded() {
         let place = searched(tree());
-        let scan = Arc::new(XattrScan::new(true, 100));
-        ask(&scan, &place);
-        assert!(!scan.absent(), "more inodes than there may be: not told");
+        let scan = scan(100);
+        ask(&scan, &place, ACL_ACCESS);
+        let told = scan.absent() || scan.is_absent(ACL_ACCESS);
+        assert!(!told, "more inodes than there may be: not told");
     }
 
     #[test]
     fn a_walk_has_the_search_go_on_to_its_end() {
         let place = searched(tree());
-        let scan = Arc::new(XattrScan::new(true, 1 << 20));
+        let scan = scan(1 << 20);
         scan.questions.store(XATTR_WALK, Ordering::Relaxed);
-        assert_eq!(ask(&scan, &place), 1);
+        assert_eq!(ask(&scan, &place, ACL_ACCESS), 1);
         assert!(scan.absent());
     }
 
     #[test]
     fn where_the_volume_has_none_nothing_is_looked_at() {
-        assert!(XattrScan::new(false, 0).absent());
+        let mut volume = VolumeInfo::new("any", 0, 1);
+        volume.has_acls = true;
+        let scan = XattrScan::new(&volume, 0);
+        assert!(scan.absent() && scan.is_absent(ACL_ACCESS));
+        (volume.has_xattrs, volume.has_acls) = (true, false);
+        let scan = XattrScan::new(&volume, 0);
+        assert!(!scan.absent() && scan.is_absent(ACL_ACCESS));
+        assert!(!scan.is_absent(b"security.selinux"));
     }
 }

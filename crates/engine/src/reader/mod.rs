@@ -99,7 +99,7 @@ impl Reader {
         // loop.
         let most = volume.inodes.map_or(u64::MAX, |n| n.saturating_mul(4));
         let most = most.min(limits.tree_entries);
-        let xattrs = Arc::new(XattrScan::new(volume.has_xattrs, most));
+        let xattrs = Arc::new(XattrScan::new(&volume, most));
         let tree = Arc::new(TreeAhead::new(window, TREE_FILE));
         let fs: Arc<dyn FileSystem> = match window {
             // Readahead is off.
@@ -239,15 +239,25 @@ impl Reader {
         self.inner.xattrs.absent()
     }
 
-    /// Records that a program asked for an extended attribute of a node, and whether it was there.
-    /// After many negative lookups, the pool searches the image for any attribute at all.
-    pub fn note_xattr(&self, found: bool) {
+    /// Returns whether it is certain that no node has the extended attribute `name`: of some names that
+    /// programs ask each file for. A front end then tells them that it is not supported, and they ask once.
+    #[must_use]
+    pub fn xattr_absent(&self, name: &[u8]) -> bool {
+        self.inner.xattrs.is_absent(name)
+    }
+
+    /// Records that a program asked for the extended attribute `name` of a node, and whether it was there.
+    /// After many negative lookups, the pool searches the image for any attribute at all, and for
+    /// those that programs ask each file for.
+    pub fn note_xattr(&self, name: &[u8], found: bool) {
         let inner = &self.inner;
         let searched = Searched {
             driver: Arc::clone(&inner.driver),
             metadata: Arc::clone(&inner.metadata),
         };
-        inner.xattrs.asked(found, &searched, &inner.moves.pool);
+        inner
+            .xattrs
+            .asked(name, found, &searched, &inner.moves.pool);
     }
 
     /// Reads up to `len` bytes of `node` from `offset`: fewer only at the end of the file, none

@@ -48,6 +48,7 @@ impl FileSystem for Erofs {
         let is_plain = !superblock.may_be_compressed() && !superblock.has(incompat::METABOX);
         info.names_max = is_plain.then(|| self.image.source.len() / 13);
         info.has_xattrs = true;
+        info.has_acls = true;
         info.devices = u32::try_from(self.image.devices.list().len()).unwrap_or(u32::MAX);
         // Deduplicated extents share a feature bit with the packed inode.
         info.shares_blocks = superblock.has(incompat::FRAGMENTS);

@@ -150,6 +150,7 @@ impl FileSystem for Tar {
         let mut info = VolumeInfo::new("tar", stored, block);
         info.label.clone_from(&index.facts.label);
         info.has_xattrs = tree::has_xattrs(&index.tree);
+        info.has_acls = tree::has_acls(&index.tree);
         info.details = vec![("members", index.facts.members.to_string())];
         if let Some((compression, _)) = self.compression() {
             let name = compression.name().to_string();

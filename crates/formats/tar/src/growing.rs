@@ -176,6 +176,7 @@ impl FileSystem for GrowingTar {
         let block = u32::try_from(BLOCK).unwrap_or(u32::MAX);
         let mut info = VolumeInfo::new("tar", self.len, block);
         info.has_xattrs = true;
+        info.has_acls = true;
         info
     }
 

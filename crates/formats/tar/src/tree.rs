@@ -5,7 +5,7 @@
 use forerun_io::u64_from;
 use forerun_vfs::{
     Device, Error, FileType, Limits, Listed, ListedBuilder, ListedPlace, ListedTree, NodeId,
-    PathRefused, Result,
+    PathRefused, Result, is_acl,
 };
 
 use crate::error::{Check, lossy};
@@ -28,6 +28,13 @@ pub fn links_below(tree: &Tree, visit: &mut dyn FnMut(NodeId, &[u8])) {
 pub fn has_xattrs(tree: &Tree) -> bool {
     let mut extras = tree.nodes().filter_map(|(_, node)| node.extra.as_ref());
     extras.any(|extra| !extra.xattrs.is_empty())
+}
+
+/// Returns whether any node has an access control list.
+pub fn has_acls(tree: &Tree) -> bool {
+    let extras = tree.nodes().filter_map(|(_, node)| node.extra.as_ref());
+    let mut names = extras.flat_map(|extra| extra.xattrs.iter().map(|(name, _)| name));
+    names.any(|name| is_acl(name))
 }
 
 /// A tree while members are added.

@@ -51,6 +51,8 @@ pub struct Statistics {
 pub enum Xattr {
     /// This image has none at all: the kernel need not ask again.
     Never,
+    /// No file of this image has one of that name: programs that ask each file for it need not.
+    Unsupported,
     /// There is none of that name.
     Missing,
     /// The value, or the list of names.
@@ -166,6 +168,9 @@ impl Core {
         if self.reader.xattrs_absent() {
             return Ok(Xattr::Never);
         }
+        if self.reader.xattr_absent(name) {
+            return Ok(Xattr::Unsupported);
+        }
         let mut found = Xattr::Missing;
         let visit = &mut |key: &[u8], value: &[u8]| {
             if key == name {
@@ -173,7 +178,8 @@ impl Core {
             }
         };
         self.reader.fs().xattrs(self.node(number), visit)?;
-        self.reader.note_xattr(matches!(found, Xattr::Found(_)));
+        self.reader
+            .note_xattr(name, matches!(found, Xattr::Found(_)));
         Ok(found)
     }
 

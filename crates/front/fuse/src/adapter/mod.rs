@@ -480,6 +480,7 @@ fn reply_xattr(found: Result<Xattr, Errno>, room: u32, reply: ReplyXattr) {
     match found {
         Ok(Xattr::Found(bytes)) => attr::reply_bytes(&bytes, room, reply),
         Ok(Xattr::Missing) => reply.error(Errno::ENODATA),
+        Ok(Xattr::Unsupported) => reply.error(Errno::EOPNOTSUPP),
         Ok(Xattr::Never) => reply.error(Errno::ENOSYS),
         Err(errno) => reply.error(errno),
     }

@@ -5,10 +5,11 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::Command;
 
 use forerun_fuse::{Mount, Operation};
-use forerun_testkit::{MemFsBuilder, MemImage, Piece};
-use forerun_vfs::{Device, FileType, VolumeInfo};
+use forerun_testkit::{MemFsBuilder, MemImage, Piece, eventually};
+use forerun_vfs::{ACL_ACCESS, Device, FileType, PosixAcl, VolumeInfo};
 use rustix::fs::SeekFrom as Whence;
 use rustix::io::Errno;
 
@@ -256,6 +257,70 @@ fn extended_attributes_where_there_are_some() {
         rustix::fs::listxattr(&path, &mut room[..3]),
         Err(Errno::RANGE)
     );
+}
+
+/// Creates 50 files in a directory, one of which has an attribute of this name.
+fn files_with(name: &[u8], value: &[u8]) -> MemFsBuilder {
+    let mut builder = MemFsBuilder::new();
+    let nodes: Vec<_> = (0..50)
+        .map(|n| builder.file(&format!("dir/{n}"), []))
+        .collect();
+    builder.xattr(nodes[7], name, value);
+    builder
+}
+
+#[test]
+fn ls_asks_once_for_what_no_node_has() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("no-lists");
+    let image = files_with(b"user.one", b"1").build();
+    let mount = mount_memory(&image, &place, "");
+    let dir = place.mnt().join("dir");
+    let mut room = [0; 64];
+    let list = rustix::fs::getxattr(dir.join("7"), "system.posix_acl_access", &mut room);
+    assert_eq!(list, Err(Errno::OPNOTSUPP));
+    // Labels are searched for once a program has asked for some.
+    eventually("all files need one question for each attribute", || {
+        let before = count(&mount, Operation::Getxattr);
+        let listed = Command::new("ls").arg("-l").arg(&dir).output().unwrap();
+        assert!(listed.status.success());
+        count(&mount, Operation::Getxattr) - before < 5
+    });
+    let one = rustix::fs::getxattr(dir.join("7"), "user.one", &mut room);
+    assert_eq!(one, Ok(1));
+    let two = rustix::fs::getxattr(dir.join("7"), "user.two", &mut room);
+    assert_eq!(two, Err(Errno::NODATA));
+}
+
+#[test]
+fn lists_are_shown_where_a_node_has_one() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("lists");
+    let text = b"user::rw-,user:7:r--,group::r--,mask::r--,other::---";
+    let list = PosixAcl::parse(text).unwrap().to_bytes();
+    let mount = mount_memory(&files_with(ACL_ACCESS, &list).build(), &place, "");
+    let dir = place.mnt().join("dir");
+    let shown = Command::new("ls").arg("-l").arg(&dir).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let marked: Vec<_> = shown
+        .lines()
+        .filter(|line| line.get(10..11) == Some("+"))
+        .collect();
+    assert!(marked.len() == 1 && marked[0].ends_with(" 7"), "{shown}");
+    let mut room = [0; 256];
+    // More questions than it takes to search the image.
+    for n in (0..50).cycle().take(200).filter(|n| *n != 7) {
+        let path = dir.join(n.to_string());
+        let none = rustix::fs::getxattr(&path, "system.posix_acl_access", &mut room);
+        assert_eq!(none, Err(Errno::NODATA));
+    }
+    let len = rustix::fs::getxattr(dir.join("7"), "system.posix_acl_access", &mut room);
+    assert_eq!(room[..len.unwrap()], list);
+    assert!(count(&mount, Operation::Getxattr) > 200);
 }
 
 #[test]

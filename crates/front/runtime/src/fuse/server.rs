@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
 
-use forerun_vfs::{FileSystem, Metadata, NodeId};
+use forerun_vfs::{FileSystem, Metadata, NodeId, is_acl};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -185,6 +185,10 @@ impl Server {
 
     /// Returns the value of an attribute, or without a name the names of all.
     fn xattr(&self, node: NodeId, wanted: Option<&[u8]>, size: u32) -> Result<Vec<u8>, Errno> {
+        // SquashFS has no access control lists: `ls -l` asks once, not for each file.
+        if wanted.is_some_and(is_acl) {
+            return Err(Errno::OPNOTSUPP);
+        }
         let mut found: Option<Vec<u8>> = None;
         let visited = self.contents.driver().xattrs(node, &mut |name, value| {
             match wanted {

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread;
 
 use forerun_vfs::{
-    DirCursor, Error, FileSystem, FileType, Limits, Metadata, NodeId, Walk, check_name,
+    DirCursor, Error, FileSystem, FileType, Limits, Metadata, NodeId, Walk, check_name, is_acl,
 };
 
 use super::{extents, names};
@@ -113,6 +113,10 @@ fn check_metadata(fs: &dyn FileSystem, node: NodeId, metadata: &Metadata) {
     assert!(
         fs.volume().has_xattrs || xattrs.is_empty(),
         "node {node} has attributes on a volume that says it has none"
+    );
+    assert!(
+        fs.volume().has_acls || !xattrs.iter().any(|(name, _)| is_acl(name)),
+        "node {node} has an access control list on a volume that says it has none"
     );
 }
 

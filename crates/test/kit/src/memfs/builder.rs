@@ -8,7 +8,7 @@ use libdeflater::{CompressionLvl, Compressor};
 
 use forerun_vfs::{
     Codec, DecodedLen, Device, EncodedBlock, Extent, FileType, Metadata, NodeId, Padding, Place,
-    VolumeInfo,
+    VolumeInfo, is_acl,
 };
 
 use super::{Content, MemFs, MemFsNode, MemImage, Piece};
@@ -131,6 +131,7 @@ impl MemFsBuilder {
     /// Adds an extended attribute.
     pub fn xattr(&mut self, node: NodeId, name: &[u8], value: &[u8]) -> &mut Self {
         self.volume.has_xattrs = true;
+        self.volume.has_acls |= is_acl(name);
         let pair = (name.to_vec(), value.to_vec());
         self.node_mut(node).xattrs.push(pair);
         self

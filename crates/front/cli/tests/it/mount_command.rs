@@ -175,10 +175,16 @@ fn the_command_gets_the_descriptors_of_the_caller() {
     assert_eq!(written, "root:x:0:0\nafter\n");
 }
 
+/// Creates what [`fixture`] creates; nothing where no terminal can be made either.
+fn fixture_for_terminals() -> Option<Fixture> {
+    require::program("script")?;
+    fixture()
+}
+
 /// Runs a script on a terminal that stops what writes to it from the background, and closes the terminal.
 fn on_a_terminal(fixture: &Fixture, script: &str) -> String {
     let line = format!("stty tostop; {script}");
-    let output = Command::new(require::program("script").unwrap())
+    let output = Command::new("script")
         .args(["--quiet", "--command", &line, "/dev/null"])
         .stdin(Stdio::null())
         .current_dir(fixture.dir.path())
@@ -190,7 +196,7 @@ fn on_a_terminal(fixture: &Fixture, script: &str) -> String {
 
 #[test]
 fn a_mount_outlives_its_terminal_in_the_session_of_its_caller() {
-    let Some(fixture) = fixture() else {
+    let Some(fixture) = fixture_for_terminals() else {
         return;
     };
     let program = env!("CARGO_BIN_EXE_forerun");
@@ -213,7 +219,7 @@ fn a_mount_outlives_its_terminal_in_the_session_of_its_caller() {
 
 #[test]
 fn a_terminal_that_stops_the_background_gets_the_errors_of_a_mount() {
-    let Some(fixture) = fixture() else {
+    let Some(fixture) = fixture_for_terminals() else {
         return;
     };
     fs::write(fixture.path("bad.sqsh"), "hsqs").unwrap();

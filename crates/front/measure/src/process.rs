@@ -127,8 +127,18 @@ pub fn remove(path: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Returns the process, group and session of a program that tells them: proc_pid_stat(5).
-    fn ids(spawn: fn(Command, &File) -> Result<Running>) -> [String; 3] {
+    /// Returns process, group and session from what a stat file holds: proc_pid_stat(5).
+    ///
+    /// The session is 0 where its leader is outside the PID namespace, as in a container.
+    fn ids(stat: &str) -> [String; 3] {
+        let (process, rest) = stat.split_once(' ').unwrap();
+        let (_command, rest) = rest.rsplit_once(") ").unwrap();
+        let fields: Vec<_> = rest.split(' ').collect();
+        [process, fields[2], fields[3]].map(str::to_string)
+    }
+
+    /// Has `spawn` start a program that tells what it is, and returns its [`ids`].
+    fn spawned(spawn: fn(Command, &File) -> Result<Running>) -> [String; 3] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let log = File::create(&path).unwrap();
@@ -136,18 +146,17 @@ mod tests {
         command.arg("/proc/self/stat");
         let mut daemon = spawn(command, &log).unwrap();
         assert!(daemon.wait().unwrap().success());
-        let stat = fs::read_to_string(&path).unwrap();
-        let fields: Vec<_> = stat.split(' ').collect();
-        assert_eq!(fields[0], daemon.id().to_string());
-        [fields[0], fields[4], fields[5]].map(str::to_string)
+        let ids = ids(&fs::read_to_string(&path).unwrap());
+        assert_eq!(ids[0], daemon.id().to_string());
+        ids
     }
 
     #[test]
     fn a_daemon_leads_a_session_or_stays_in_that_of_its_readers() {
-        let [process, group, session] = ids(spawn_session_leader);
+        let [process, group, session] = spawned(spawn_session_leader);
         assert_eq!([&group, &session], [&process; 2]);
-        let own = rustix::process::getsid(None).unwrap();
-        let [.., session] = ids(spawn_daemon);
-        assert_eq!(session, own.as_raw_nonzero().to_string());
+        let [.., own] = ids(&fs::read_to_string("/proc/self/stat").unwrap());
+        let [.., session] = spawned(spawn_daemon);
+        assert_eq!(session, own);
     }
 }

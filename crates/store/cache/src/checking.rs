@@ -48,10 +48,13 @@ impl CachedBlob {
         let chunks = runs.into_iter().flatten();
         let rest: Vec<u64> = chunks.filter(|chunk| !self.checked.get(*chunk)).collect();
         let work = |index: usize| {
-            let Some(chunk) = rest.get(index) else {
-                return Ok(());
-            };
-            self.read_checked(*chunk, 0, &mut []).map(|_right| ())
+            match rest.get(index) {
+                // A reader may have come for it meanwhile.
+                Some(chunk) if !self.checked.get(*chunk) => {
+                    self.read_checked(*chunk, 0, &mut []).map(|_right| ())
+                }
+                _ => Ok(()),
+            }
         };
         let each = u64::from(self.geometry().chunk_size());
         let done = cores::for_each(rest.len(), each, work);

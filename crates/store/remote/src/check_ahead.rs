@@ -244,12 +244,12 @@ const fn place_of(piece: u64) -> Range<u64> {
     start..start.saturating_add(CHECK_PIECE)
 }
 
-/// Reads the data file past the page cache: the reader that comes for the bytes reads them for itself.
-struct OnceOnly<'a>(&'a FileSource);
+/// Reads the data file through the page cache: the reader that comes for the bytes finds them there.
+struct Kept<'a>(&'a FileSource);
 
-impl ReadData for OnceOnly<'_> {
+impl ReadData for Kept<'_> {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read_ahead_at(offset, out, Pattern::Once)
+        self.0.read_ahead_at(offset, out, Pattern::Forward)
     }
 }
 
@@ -258,7 +258,7 @@ impl RemoteImage {
     fn check(&self, bytes: &Range<u64>, buffer: &mut AlignedBuffer) -> io::Result<()> {
         let chunks = self.blob.geometry().chunks_of(bytes);
         buffer.reserve(saturating_usize(CHECK_PIECE));
-        self.blob.check_some(&OnceOnly(&self.local), chunks, buffer)
+        self.blob.check_some(&Kept(&self.local), chunks, buffer)
     }
 
     /// Does all that a read of `bytes` does but read them, for a reader that reads the cache's file itself. Returns

@@ -157,8 +157,10 @@ pub fn mount_remote(
     let place = mountpoint(dir)?;
     check_permission(ON_DEMAND.fstype)?;
     let mount = PrivateMount::of(remote.blob().data_file())?;
-    if remote.blob().is_complete() && remote.wait_complete(SOON) {
-        let superblock = superblock(image, remote, &mount, options)?;
+    // What this process has not verified may have been altered, which the kernel would not notice.
+    let needs_nobody = remote.blob().is_complete() && remote.blob().is_checked();
+    if needs_nobody && remote.wait_complete(SOON) {
+        let superblock = superblock(image, remote, &mount, options, true)?;
         let mut mounted = Mounted::by(&ON_DEMAND, Way::Cache, 0);
         mounted.entry = attach(&superblock, &place)?;
         return Ok(OnDemand {
@@ -265,7 +267,7 @@ impl Serving {
         options: &Options,
     ) -> Result<Option<MountEntry>, Error> {
         let shared = &self.shared;
-        let superblock = superblock(image, &shared.remote, &shared.mount, options)?;
+        let superblock = superblock(image, &shared.remote, &shared.mount, options, false)?;
         let watched = shared.watch.set(&superblock);
         watched.map_err(|error| Error::on_demand("inotify", error))?;
         let stat = fstat(&superblock);
@@ -281,6 +283,7 @@ fn superblock(
     remote: &RemoteImage,
     file: &PrivateMount,
     options: &Options,
+    directly: bool,
 ) -> Result<OwnedFd, Error> {
     let failed = |error| Error::on_demand("a name for the mount's source", error);
     let name = SourceName::of(remote.place(), file).map_err(failed)?;
@@ -289,7 +292,9 @@ fn superblock(
         .set_flag("ro")?
         .set("source", &*name.source)?;
     let block_size = image.reader().fs().volume().block_size;
-    context = direct::ask(context, &ON_DEMAND, remote.blob().data_file(), block_size);
+    if directly {
+        context = direct::ask(context, &ON_DEMAND, remote.blob().data_file(), block_size);
+    }
     let devices: Vec<_> = options
         .devices
         .iter()

@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use forerun::remote::{CheckAhead, RemoteImage};
@@ -26,6 +27,8 @@ use super::group::{Group, PrivateMount, answer, answer_for_another, fail_all, re
 use super::guard::{Guard, GuardArgs};
 use super::ledger::Ledger;
 use super::watch::Watch;
+use crate::direct;
+use crate::drivers::ON_DEMAND;
 
 /// Reads that are fetched for at once. Further ones wait in a queue.
 const WORKERS: usize = 32;
@@ -34,7 +37,8 @@ const PIECE: u64 = 1 << 20;
 /// Margin above the numbers of recorded events, for those that a filler had not recorded when it died:
 /// the events of one read(2), and its other descriptors.
 const UNRECORDED: RawFd = 1024;
-/// Interval of looking whether everything is here, and whether a guard can be started again.
+/// Interval of looking whether everything is here, and whether a guard can be started again; and how long no read may
+/// have asked before what they leave is verified.
 const TICK: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
@@ -166,6 +170,7 @@ pub fn start(shared: Arc<Shared>, guard: Guard, stop: OwnedFd) -> io::Result<Joi
         queue,
         guard: Some(guard),
         marked: true,
+        asked: Instant::now(),
         checking: false,
         _ending: ending,
     };
@@ -180,6 +185,8 @@ struct Server {
     guard: Option<Guard>,
     /// Whether reads send events.
     marked: bool,
+    /// When a read asked last.
+    asked: Instant,
     /// Whether the rest of the cache is being verified.
     checking: bool,
     _ending: EndsChecks,
@@ -230,20 +237,41 @@ impl Server {
         if events {
             self.take_events();
         }
-        if self.marked && !self.checking && self.shared.remote.blob().is_complete() {
-            // Chunks that this process has not verified yet are all that keeps it.
-            self.shared.remote.check_rest();
+        let remote = &self.shared.remote;
+        if self.marked && !self.checking && remote.blob().is_complete() && self.is_idle() {
+            // Chunks that this process has not verified yet are all that keeps it. Readers verify what they come for, and
+            // need the disk and the processors for that.
+            remote.check_rest();
             self.checking = true;
         }
-        if self.marked && self.shared.remote.status().detached {
+        if self.marked && remote.status().detached {
             match self.shared.group.forget(&self.shared.mount) {
-                Ok(()) => self.marked = false,
+                Ok(()) => {
+                    self.marked = false;
+                    self.read_directly();
+                }
                 Err(error) => tracing::error!(%error, "reads still ask for what is here"),
             }
             return None;
         }
         // The kernel sends no more events. A read that still waits for a worker finds everything here.
         (!self.marked && !events).then_some(Ended::Complete)
+    }
+
+    /// Returns whether no read has asked for a while.
+    fn is_idle(&self) -> bool {
+        Duration::try_from(TICK).is_ok_and(|tick| self.asked.elapsed() >= tick)
+    }
+
+    /// Has the kernel read the file past the page cache, once this process verifies no bytes ahead of readers any more.
+    fn read_directly(&self) {
+        let shared = &self.shared;
+        let file = shared.remote.blob().data_file();
+        let done = shared.watch.device();
+        match done.and_then(|device| direct::from_now_on(&ON_DEMAND, file, device)) {
+            Ok(()) => tracing::debug!("the kernel reads the file directly from now on"),
+            Err(error) => tracing::debug!(%error, "the kernel reads through the page cache"),
+        }
     }
 
     /// Returns whether there are events, the filesystem has ended, we are to stop, and the guard is gone.
@@ -280,6 +308,9 @@ impl Server {
             tracing::error!(%error, "reading events");
             Vec::new()
         });
+        if !events.is_empty() {
+            self.asked = Instant::now();
+        }
         for event in &events {
             self.shared.ledger.put(event);
         }

@@ -85,6 +85,12 @@ impl Served {
         )
     }
 
+    /// Opens an image whose chunks in the cache count as verified.
+    pub fn open_trusting(&self, name: &str, cache: &str) -> (Image, Arc<RemoteImage>) {
+        let cache = self.place.path(&format!("cache-{cache}"));
+        open_remote_with(&self.reference(name), &cache, true)
+    }
+
     pub fn start_filler(&self, name: &str, cache: &str) -> Filler {
         self.start_filler_in(name, cache, None)
     }
@@ -136,7 +142,16 @@ impl Served {
 }
 
 fn open_remote(reference: &Reference, cache: &Path) -> (Image, Arc<RemoteImage>) {
+    open_remote_with(reference, cache, false)
+}
+
+fn open_remote_with(
+    reference: &Reference,
+    cache: &Path,
+    trust_cache: bool,
+) -> (Image, Arc<RemoteImage>) {
     let options = RemoteOptions {
+        trust_cache,
         cache_dir: Some(cache.to_path_buf()),
         timeout: Duration::from_secs(2),
         readahead: Readahead::Off,

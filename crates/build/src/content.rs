@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::host::HostFile;
 use super::sparse::SparseFile;
+use super::stream::ContentStream;
 
 /// The contents of a new regular file; its length is in [`NodeKind::File`](super::NodeKind::File).
 #[derive(Clone)]
@@ -32,7 +33,7 @@ pub trait ContentSource: std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The errors of opening.
-    fn open(&self, len: u64) -> io::Result<Box<dyn Read + Send>>;
+    fn open(&self, len: u64) -> io::Result<Box<dyn ContentStream>>;
 }
 
 impl std::fmt::Debug for Content {
@@ -52,7 +53,7 @@ impl Content {
     ///
     /// # Errors
     /// The errors of opening a host file.
-    pub fn open(&self, len: u64) -> io::Result<Box<dyn Read + Send>> {
+    pub fn open(&self, len: u64) -> io::Result<Box<dyn ContentStream>> {
         Ok(match self {
             Self::Host(file) => match SparseFile::new(file.open()?)? {
                 Ok(sparse) => Box::new(sparse),
@@ -81,6 +82,8 @@ struct PartReader {
     at: u64,
     left: u64,
 }
+
+impl ContentStream for PartReader {}
 
 impl Read for PartReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use forerun_io::{saturating_usize, u64_from};
 
 use super::content::Content;
-use super::sparse::SparseFile;
+use super::stream::ContentStream;
 use super::tree::BuildError;
 
 /// Why contents could not be read, or differ in length from the tree.
@@ -86,34 +86,8 @@ fn read_up_to(content: &mut dyn Read, out: &mut [u8]) -> io::Result<usize> {
 
 /// Long contents, read part by part, that must have exactly the length of the tree.
 pub struct ExactStream {
-    content: Stream,
+    content: Box<dyn ContentStream>,
     left: u64,
-}
-
-/// Contents from their start.
-enum Stream {
-    /// A file of the host that has holes.
-    Sparse(SparseFile),
-    Other(Box<dyn Read + Send>),
-}
-
-impl Stream {
-    fn open(content: &Content, len: u64) -> io::Result<Self> {
-        Ok(match content {
-            Content::Host(file) => match SparseFile::new(file.open()?)? {
-                Ok(sparse) => Self::Sparse(sparse),
-                Err(dense) => Self::Other(Box::new(dense)),
-            },
-            other => Self::Other(other.open(len)?),
-        })
-    }
-
-    fn reader(&mut self) -> &mut dyn Read {
-        match self {
-            Self::Sparse(sparse) => sparse,
-            Self::Other(other) => other,
-        }
-    }
 }
 
 impl ExactStream {
@@ -123,7 +97,7 @@ impl ExactStream {
     /// [`Unreadable::Io`] if the contents cannot be opened.
     pub fn open(content: &Content, len: u64) -> Result<Self, Unreadable> {
         Ok(Self {
-            content: Stream::open(content, len)?,
+            content: content.open(len)?,
             left: len,
         })
     }
@@ -135,7 +109,7 @@ impl ExactStream {
     /// [`Unreadable`].
     pub fn read(&mut self, len: u64) -> Result<Vec<u8>, Unreadable> {
         let mut bytes = vec![0; saturating_usize(len.min(self.left))];
-        match self.content.reader().read_exact(&mut bytes) {
+        match self.content.read_exact(&mut bytes) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return Err(Unreadable::Shorter);
@@ -152,11 +126,7 @@ impl ExactStream {
     /// # Errors
     /// [`Unreadable::Io`].
     pub fn hole(&mut self) -> Result<u64, Unreadable> {
-        let hole = match &mut self.content {
-            Stream::Sparse(sparse) => sparse.hole()?,
-            Stream::Other(_) => 0,
-        };
-        Ok(hole.min(self.left))
+        Ok(self.content.hole()?.min(self.left))
     }
 
     /// Skips `len` bytes of the hole that [`hole`](Self::hole) has returned. With the last bytes, checks that no
@@ -166,15 +136,13 @@ impl ExactStream {
     /// [`Unreadable`].
     pub fn skip(&mut self, len: u64) -> Result<(), Unreadable> {
         let len = len.min(self.hole()?);
-        if let Stream::Sparse(sparse) = &mut self.content {
-            sparse.skip(len);
-        }
+        self.content.skip(len);
         self.passed(len)
     }
 
     fn passed(&mut self, len: u64) -> Result<(), Unreadable> {
         self.left = self.left.saturating_sub(len);
-        if self.left == 0 && read_up_to(self.content.reader(), &mut [0; 1])? > 0 {
+        if self.left == 0 && read_up_to(&mut self.content, &mut [0; 1])? > 0 {
             return Err(Unreadable::Longer);
         }
         Ok(())

@@ -9,6 +9,8 @@ use forerun_io::{saturating_usize, u64_from};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
+use super::stream::ContentStream;
+
 /// Bytes of a block in the count of a file's blocks.
 const BLOCK: u64 = 512;
 
@@ -36,22 +38,6 @@ impl SparseFile {
         Ok(Ok(Self { file, at, data }))
     }
 
-    /// Returns the number of zeros from here to the next data, or to the end of the file.
-    ///
-    /// # Errors
-    /// The errors of lseek(2).
-    pub fn hole(&mut self) -> io::Result<u64> {
-        if self.at >= self.data.end {
-            self.data = self.next_data()?;
-        }
-        Ok(self.data.start.saturating_sub(self.at))
-    }
-
-    /// Skips bytes of a hole.
-    pub fn skip(&mut self, len: u64) {
-        self.at = self.at.saturating_add(len);
-    }
-
     /// Finds the next data.
     fn next_data(&self) -> io::Result<Range<u64>> {
         match seek(&self.file, SeekFrom::Data(self.at)) {
@@ -68,6 +54,19 @@ impl SparseFile {
             Err(Errno::INVAL) => Ok(self.at..u64::MAX),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl ContentStream for SparseFile {
+    fn hole(&mut self) -> io::Result<u64> {
+        if self.at >= self.data.end {
+            self.data = self.next_data()?;
+        }
+        Ok(self.data.start.saturating_sub(self.at))
+    }
+
+    fn skip(&mut self, len: u64) {
+        self.at = self.at.saturating_add(len);
     }
 }
 

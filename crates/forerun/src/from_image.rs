@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use forerun_build::{
-    BuildError, Content, ContentSource, NewNode, NodeIndex, NodeKind, Patterns, Tree,
+    BuildError, Content, ContentSource, ContentStream, NewNode, NodeIndex, NodeKind, Patterns, Tree,
 };
 use forerun_engine::Reader;
 use forerun_io::{saturating_usize, u64_from};
@@ -290,7 +290,7 @@ impl std::fmt::Debug for ImageFile {
 }
 
 impl ContentSource for ImageFile {
-    fn open(&self, len: u64) -> io::Result<Box<dyn Read + Send>> {
+    fn open(&self, len: u64) -> io::Result<Box<dyn ContentStream>> {
         Ok(Box::new(ImageReader {
             reader: self.reader.clone(),
             node: self.node,
@@ -317,6 +317,16 @@ impl ImageReader {
         let data = self.reader.seek_data(self.node, self.at);
         self.zeros = data.map_err(io::Error::other)?.unwrap_or(self.len);
         Ok(())
+    }
+}
+
+impl ContentStream for ImageReader {
+    fn hole(&mut self) -> io::Result<u64> {
+        Ok(self.zeros.min(self.len).saturating_sub(self.at))
+    }
+
+    fn skip(&mut self, len: u64) {
+        self.at = self.at.saturating_add(len);
     }
 }
 

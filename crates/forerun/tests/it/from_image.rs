@@ -4,7 +4,8 @@ use std::io::Read;
 
 use forerun::EngineOptions;
 use forerun::build::{
-    BuildError, ImageOptions, NewNode, NodeIndex, NodeKind, Patterns, Tree, from_image,
+    BuildError, ContentStream, ImageOptions, NewNode, NodeIndex, NodeKind, Patterns, Tree,
+    from_image,
 };
 use forerun_io::Counter;
 use forerun_testkit::generate::pattern;
@@ -30,7 +31,7 @@ fn node<'t>(tree: &'t Tree, path: &str) -> &'t NewNode {
     tree.node(find(tree, path).unwrap_or_else(|| panic!("{path} is there")))
 }
 
-fn stream(node: &NewNode) -> Box<dyn Read + Send> {
+fn stream(node: &NewNode) -> Box<dyn ContentStream> {
     let NodeKind::File { len, content } = &node.kind else {
         panic!("a file")
     };
@@ -143,6 +144,15 @@ fn a_huge_hole_costs_nothing_to_find() {
     }
     // Only the first chunk went through the engine: after it the hole was known.
     assert!(opened.count(Counter::ServedBytes) <= 2 << 20);
+    // A writer need not fill the rest with zeros either.
+    let rest = hole - (100 << 20);
+    assert_eq!(stream.hole().unwrap(), rest);
+    stream.skip(rest - 1);
+    assert_eq!(stream.hole().unwrap(), 1);
+    let mut end = Vec::new();
+    stream.read_to_end(&mut end).unwrap();
+    assert_eq!(end, [0, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7]);
+    assert_eq!(stream.hole().unwrap(), 0);
 }
 
 #[test]

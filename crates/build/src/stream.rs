@@ -1,0 +1,25 @@
+//! Contents as writers take them: in order, and with the places of their holes.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+/// The bytes of contents from the start, in order.
+pub trait ContentStream: Read + Send {
+    /// Returns the number of the next bytes that are known to be zeros, without reading them: a hole. A stream that cannot
+    /// tell returns 0.
+    ///
+    /// # Errors
+    /// The errors of finding out.
+    fn hole(&mut self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    /// Skips `len` bytes of the hole, at most as many as [`hole`](Self::hole) has returned.
+    fn skip(&mut self, len: u64) {
+        let _nothing_of_no_hole = len;
+    }
+}
+
+impl ContentStream for File {}
+impl ContentStream for io::Cursor<Arc<[u8]>> {}

@@ -16,9 +16,7 @@ pub trait ContentStream: Read + Send {
     }
 
     /// Skips `len` bytes of the hole, at most as many as [`hole`](Self::hole) has returned.
-    fn skip(&mut self, len: u64) {
-        let _nothing_of_no_hole = len;
-    }
+    fn skip(&mut self, _len: u64) {}
 }
 
 impl ContentStream for File {}

@@ -21,6 +21,9 @@ use crate::bench::comparison::Row as _;
 use crate::bench::program::program_in;
 use crate::process;
 
+/// Length of the file in the image of a web server, in MB.
+const WEB_MB: u64 = 250;
+
 /// The program, and the servers and caches that it is measured with.
 pub struct OndemandInputs {
     /// Where everything is kept.
@@ -68,6 +71,7 @@ impl OndemandInputs {
             if rows.iter().any(|row| row.image() == image) {
                 let megabytes = match image {
                     OndemandImage::Local => options.local,
+                    OndemandImage::Web => WEB_MB,
                     OndemandImage::Coming => options.coming,
                     OndemandImage::Interpreter => 0,
                 };
@@ -121,7 +125,7 @@ impl OndemandInputs {
         let (source, path) = (self.source(image), self.image(image));
         let file = source.join("file");
         let is_made = match image {
-            OndemandImage::Local | OndemandImage::Coming => {
+            OndemandImage::Local | OndemandImage::Web | OndemandImage::Coming => {
                 file.metadata().is_ok_and(|known| known.len() == len)
             }
             OndemandImage::Interpreter => source.is_dir(),
@@ -134,7 +138,9 @@ impl OndemandInputs {
             remove(&part)?;
             fs::create_dir_all(&part)?;
             match image {
-                OndemandImage::Local | OndemandImage::Coming => noise(&part.join("file"), len)?,
+                OndemandImage::Local | OndemandImage::Web | OndemandImage::Coming => {
+                    noise(&part.join("file"), len)?
+                }
                 OndemandImage::Interpreter => interpreter::copy_to(&part)?,
             }
             fs::rename(&part, &source)?;

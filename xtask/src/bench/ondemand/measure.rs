@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use forerun_measure::caches::drop_all;
 use forerun_measure::mount::Mounted;
 use forerun_measure::programs::find_program;
-use forerun_measure::run::Run;
+use forerun_measure::run::{Run, timed};
 use forerun_testkit::temp_dir;
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
@@ -33,8 +33,9 @@ pub fn missing(
         return Some("fio is not installed".to_string());
     }
     match (row, contender) {
-        (OndemandRow::Kernel, OndemandContender::Forerun) => {
-            let tried = via_kernel(inputs).and_then(|(_dir, point)| unmount(inputs, &point));
+        (OndemandRow::Kernel | OndemandRow::WebKernel, OndemandContender::Forerun) => {
+            let tried = via_kernel(inputs, row, contender)
+                .and_then(|(_dir, point)| unmount(inputs, &point));
             let error = tried.err()?;
             let said = format!("{error:#}").replace('\n', "; ");
             Some(format!("mount --via kernel: {said}"))
@@ -50,19 +51,26 @@ pub fn measure(
     contender: OndemandContender,
 ) -> Result<Run> {
     match (row, contender) {
-        (OndemandRow::Kernel, OndemandContender::Forerun) => {
-            let (_dir, point) = via_kernel(inputs)?;
+        (
+            OndemandRow::Kernel | OndemandRow::WebKernel,
+            OndemandContender::Forerun | OndemandContender::Trusting,
+        ) => {
+            let (_dir, point) = via_kernel(inputs, row, contender)?;
             let run = pages(row, contender, &point.join("file"));
             unmount(inputs, &point)?;
             run
         }
         (
-            OndemandRow::Sequential | OndemandRow::SequentialWarm | OndemandRow::Random,
+            OndemandRow::Sequential
+            | OndemandRow::SequentialWarm
+            | OndemandRow::Random
+            | OndemandRow::Web,
             OndemandContender::Forerun | OndemandContender::Trusting,
         ) => {
-            let options =
-                (contender == OndemandContender::Trusting).then(|| "--trust-cache".into());
-            let mounted = mount_complete(inputs, OndemandImage::Local, options.as_slice())?;
+            fill(inputs, row.image())?;
+            let options: Vec<OsString> = trust(contender).map(Into::into).collect();
+            let address = inputs.address(row.image());
+            let mounted = mount(inputs, address, &inputs.complete_cache(), &options)?;
             let run = pages(row, contender, &mounted.path().join("file"))?;
             counted(run, mounted)
         }
@@ -76,8 +84,32 @@ pub fn measure(
     }
 }
 
-/// Runs fio as issue reports about this do: one job, synchronous reads of 4 KiB, buffered.
+/// Reads a file in pages, by the program that people do so with.
 fn pages(row: OndemandRow, contender: OndemandContender, file: &Path) -> Result<Run> {
+    match row {
+        OndemandRow::Web | OndemandRow::WebKernel => by_dd(file),
+        _ => by_fio(row, contender, file),
+    }
+}
+
+/// Runs dd, and measures it with its start.
+fn by_dd(file: &Path) -> Result<Run> {
+    let mut dd = Command::new("dd");
+    dd.args(["of=/dev/null", "bs=4k"]);
+    dd.arg(format!("if={}", file.display()));
+    drop_all()?;
+    // What is measured is not how the program gets into memory.
+    process::output(Command::new("dd").arg("--version"))?;
+    let (seconds, output) = timed(|| Ok(dd.output()?))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "dd: {said}");
+    let last = said.lines().last().unwrap_or_default();
+    let bytes = last.split(' ').next().unwrap_or_default();
+    Ok(run_of(seconds, format!("{bytes} bytes")))
+}
+
+/// Runs fio as issue reports about this do: one job, synchronous reads of 4 KiB, buffered.
+fn by_fio(row: OndemandRow, contender: OndemandContender, file: &Path) -> Result<Run> {
     let mut fio = Command::new("fio");
     fio.args(["--name=pages", "--ioengine=psync", "--bs=4k", "--direct=0"]);
     fio.args([
@@ -200,16 +232,32 @@ fn record(inputs: &OndemandInputs) -> Result<()> {
     Ok(())
 }
 
+/// Has all of an image in the cache, stored by a process that has ended: what is measured has to verify it again.
+fn fill(inputs: &OndemandInputs, image: OndemandImage) -> Result<()> {
+    mount_complete(inputs, image)?.finish().map(drop)
+}
+
+fn trust(contender: OndemandContender) -> impl Iterator<Item = &'static str> {
+    (contender == OndemandContender::Trusting)
+        .then_some("--trust-cache")
+        .into_iter()
+}
+
 /// Mounts by the kernel an image that is all here.
-fn via_kernel(inputs: &OndemandInputs) -> Result<(forerun_testkit::TempDir, std::path::PathBuf)> {
-    mount_complete(inputs, OndemandImage::Local, &[])?.finish()?;
+fn via_kernel(
+    inputs: &OndemandInputs,
+    row: OndemandRow,
+    contender: OndemandContender,
+) -> Result<(forerun_testkit::TempDir, std::path::PathBuf)> {
+    fill(inputs, row.image())?;
     let dir = temp_dir("bench");
     let point = dir.path().join("mnt");
     std::fs::create_dir(&point)?;
     let mut command = Command::new(&inputs.forerun);
-    command.args(["mount", "--via", "kernel", "--cache-dir"]);
-    command.arg(inputs.complete_cache());
-    command.arg(inputs.address(OndemandImage::Local));
+    command.args(["mount", "--via", "kernel"]);
+    command.args(trust(contender));
+    command.arg("--cache-dir").arg(inputs.complete_cache());
+    command.arg(inputs.address(row.image()));
     process::output(command.arg(&point))?;
     Ok((dir, point))
 }

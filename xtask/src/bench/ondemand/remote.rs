@@ -45,13 +45,9 @@ pub fn mount(
     Mounted::with_arguments(&inputs.forerun, &address, Access::ROOT, &arguments)
 }
 
-/// Mounts an image that is all here, with further options. Fetches it now if it is not.
-pub fn mount_complete(
-    inputs: &OndemandInputs,
-    image: OndemandImage,
-    options: &[OsString],
-) -> Result<Mounted> {
-    let all = [&["--prefetch".into(), "all".into()], options].concat();
+/// Mounts an image that is all here. Fetches it now if it is not.
+pub fn mount_complete(inputs: &OndemandInputs, image: OndemandImage) -> Result<Mounted> {
+    let all = ["--prefetch", "all"].map(OsString::from);
     let cache = inputs.complete_cache();
     let mounted = mount(inputs, inputs.address(image), &cache, &all)?;
     let start = Instant::now();

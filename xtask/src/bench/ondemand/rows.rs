@@ -13,6 +13,10 @@ pub enum OndemandRow {
     SequentialWarm,
     /// The same as the first through `mount --via kernel`
     Kernel,
+    /// A file of an image from a web server, all here, nothing in memory, read by `dd bs=4k`
+    Web,
+    /// The same through `mount --via kernel`
+    WebKernel,
     /// The large file in pages at random places, the image all here and in memory
     Random,
     /// A file read for the first time, through the link
@@ -66,6 +70,8 @@ impl crate::bench::comparison::Row for OndemandRow {
             Self::Sequential => "all here: 4 KiB sequential, cold",
             Self::SequentialWarm => "all here: 4 KiB sequential, warm",
             Self::Kernel => "all here: 4 KiB sequential, cold, --via kernel",
+            Self::Web => "all here, of a web server: dd bs=4k of 250 MB, cold",
+            Self::WebKernel => "all here, of a web server: dd bs=4k of 250 MB, cold, --via kernel",
             Self::Random => "all here: 4 KiB random, warm",
             Self::First => "first read through the link",
             Self::Start => "start of an interpreter through the link",
@@ -84,6 +90,14 @@ impl crate::bench::comparison::Row for OndemandRow {
                 (OndemandContender::SinglePages, 1.08),
             ],
             Self::Kernel => &[(OndemandContender::Backing, 1.03)],
+            Self::Web => &[
+                (OndemandContender::Backing, 1.10),
+                (OndemandContender::Trusting, 1.05),
+            ],
+            Self::WebKernel => &[
+                (OndemandContender::Backing, 1.05),
+                (OndemandContender::Trusting, 1.05),
+            ],
             Self::Random => &[
                 (OndemandContender::Backing, 1.05),
                 (OndemandContender::SinglePages, 1.05),
@@ -107,6 +121,8 @@ impl crate::bench::comparison::Row for OndemandRow {
 pub enum OndemandImage {
     /// One large file.
     Local,
+    /// One file that a web server has, which has no digests.
+    Web,
     /// One file that is read through the link.
     Coming,
     /// An interpreter and its library.
@@ -120,6 +136,7 @@ impl OndemandRow {
             Self::Sequential | Self::SequentialWarm | Self::Kernel | Self::Random => {
                 OndemandImage::Local
             }
+            Self::Web | Self::WebKernel => OndemandImage::Web,
             Self::First => OndemandImage::Coming,
             Self::Start => OndemandImage::Interpreter,
         }
@@ -128,12 +145,13 @@ impl OndemandRow {
 
 impl OndemandImage {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Local, Self::Coming, Self::Interpreter];
+    pub const ALL: [Self; 4] = [Self::Local, Self::Web, Self::Coming, Self::Interpreter];
 
     /// Returns the file name, which is also that of the directory it is made of.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
+            Self::Web => "web",
             Self::Coming => "coming",
             Self::Interpreter => "interpreter",
         }

@@ -12,6 +12,8 @@ use crate::lz4;
 const WINDOW: usize = 64 << 10;
 /// Bytes of the length before a block, and of the checksum behind it.
 const WORD: usize = 4;
+/// How far before the end of a block its last match has to start.
+const LAST_MATCH: usize = 12;
 /// The bit of the length that marks a block which is stored without compression.
 const PLAIN: u32 = 1 << 31;
 
@@ -74,7 +76,23 @@ fn one(block: Block<'_>, before: &[u8], out: &mut [u8]) -> Result<usize, DecodeE
             .copy_from_slice(bytes);
         return Ok(bytes.len());
     }
-    lz4::decode_after(before, bytes, out)
+    match lz4::decode_after(before, bytes, out) {
+        Err(DecodeError::Damaged) => with_room(before, bytes, out),
+        decoded => decoded,
+    }
+}
+
+/// Decodes a block whose last match starts nearer to its end than the format permits (LZ4 block format, end of block
+/// conditions). The library refuses it only where the buffer ends with the block, so that the first pass, and the
+/// programs that the frame was made for, take it.
+fn with_room(before: &[u8], bytes: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let mut room = vec![0; out.len().saturating_add(LAST_MATCH)];
+    let len = lz4::decode_after(before, bytes, &mut room)?;
+    match (out.get_mut(..len), room.get(..len)) {
+        (Some(out), Some(decoded)) => out.copy_from_slice(decoded),
+        _ => return Err(DecodeError::Damaged),
+    }
+    Ok(len)
 }
 
 fn last(bytes: &[u8]) -> &[u8] {
@@ -213,6 +231,20 @@ mod tests {
             "there is no history"
         );
         assert!(pass.block(true, b"xx", 1).is_err(), "it is too long");
+    }
+
+    #[test]
+    fn a_match_near_the_end_of_a_block_decodes_as_in_the_pass() {
+        // Four bytes from 10 bytes before, and five literals.
+        let near = [&[0x00, 10, 0, 0x50][..], b"after"].concat();
+        let mut pass = Lz4Pass::new();
+        pass.block(true, b"0123456789", 64).unwrap();
+        assert_eq!(pass.block(false, &near, 64).unwrap(), b"0123after");
+        let input = [framed(b"0123456789", true), framed(&near, false)].concat();
+        let mut out = [0; 19];
+        assert_eq!(decode(false, b"", &input, &mut out), Ok(19));
+        assert_eq!(&out, b"01234567890123after");
+        assert!(decode(false, b"", &input, &mut out[..18]).is_err());
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod guard;
 mod ledger;
 mod local;
 mod monitor;
+mod reconfigure;
 mod serve;
 mod succession;
 mod watch;

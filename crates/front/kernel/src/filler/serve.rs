@@ -26,8 +26,8 @@ use super::event::Verdict;
 use super::group::{Group, PrivateMount, answer, answer_for_another, fail_all, read};
 use super::guard::{Guard, GuardArgs};
 use super::ledger::Ledger;
+use super::reconfigure;
 use super::watch::Watch;
-use crate::direct;
 use crate::drivers::ON_DEMAND;
 
 /// Reads that are fetched for at once. Further ones wait in a queue.
@@ -268,7 +268,7 @@ impl Server {
         let shared = &self.shared;
         let file = shared.remote.blob().data_file();
         let done = shared.watch.device();
-        match done.and_then(|device| direct::from_now_on(&ON_DEMAND, file, device)) {
+        match done.and_then(|device| reconfigure::read_directly(&ON_DEMAND, file, device)) {
             Ok(()) => tracing::debug!("the kernel reads the file directly from now on"),
             Err(error) => tracing::debug!(%error, "the kernel reads through the page cache"),
         }

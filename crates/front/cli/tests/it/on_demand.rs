@@ -269,14 +269,27 @@ fn what_the_cache_has_needs_no_process() {
     let name = format!("oci://{}/a/app:1", registry.authority());
     scene.run(&["push", "-q", "image", &name]).ok();
     scene.run(&["cache", "prefetch", "-q", &name]).ok();
-    let told = scene.mount_by_name(&["--metrics", "127.0.0.1:0"], &name);
+    let trusting = ["--trust-cache", "--metrics", "127.0.0.1:0"];
+    let told = scene.mount_by_name(&trusting, &name);
     assert_eq!(told.code, Some(0), "{}", told.stderr);
     let note = "all of the image is here: no process stays to serve metrics";
     assert!(told.stderr.contains(note), "{}", told.stderr);
     assert_eq!(scene.status(), Vec::<Value>::new());
+    let read = || {
+        let big = fs::read(scene.path("mnt/big")).unwrap();
+        assert!(big == generate::bytes(1, BIG), "wrong bytes");
+    };
+    read();
+    scene.run(&["umount", "mnt"]).ok();
+    // Without trust a process stays until all of it was verified.
+    let told = scene.mount_by_name(&[], &name);
+    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    let note = "erofs from the cache, on demand";
+    assert!(told.stderr.contains(note), "{}", told.stderr);
+    read();
+    eventually("no process is left", || scene.status().is_empty());
     drop(registry);
-    let big = fs::read(scene.path("mnt/big")).unwrap();
-    assert!(big == generate::bytes(1, BIG), "wrong bytes");
+    read();
     scene.run(&["umount", "mnt"]).ok();
 }
 

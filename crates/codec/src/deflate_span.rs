@@ -6,6 +6,11 @@
 
 use std::cell::RefCell;
 
+use miniz_oxide::inflate::TINFLStatus;
+use miniz_oxide::inflate::core::inflate_flags::{
+    TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF,
+};
+use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
 use zlib_rs::{Inflate, InflateFlush, Status};
 
 use crate::DecodeError;
@@ -25,7 +30,45 @@ pub fn decode(
     input: &[u8],
     out: &mut [u8],
 ) -> Result<usize, DecodeError> {
-    decode_part(skip, history, input, out).map(|(_, decoded)| decoded)
+    match decode_part(skip, history, input, out) {
+        Ok((_, decoded)) => Ok(decoded),
+        Err(_) => decode_by_pass(skip, history, input, out),
+    }
+}
+
+/// Decodes by the library of the first pass, which takes blocks that zlib-rs refuses: one whose codes have none for its
+/// end, for example. Of a damaged archive that is rescued, what the pass gave can be read.
+fn decode_by_pass(
+    skip: u8,
+    history: &[u8],
+    input: &[u8],
+    out: &mut [u8],
+) -> Result<usize, DecodeError> {
+    let mut stream = Vec::new();
+    match (input.split_first(), skip) {
+        (Some((&first, rest)), 1..8) => {
+            let mut lead = Bits::before(skip);
+            lead.complete(first);
+            stream.extend_from_slice(&lead.bytes);
+            stream.extend_from_slice(rest);
+        }
+        _ => stream.extend_from_slice(input),
+    }
+    let start = history.len().saturating_sub(1 << WINDOW_BITS);
+    let mut room = history.get(start..).unwrap_or_default().to_vec();
+    let from = room.len();
+    room.resize(from.saturating_add(out.len()), 0);
+    let flags = TINFL_FLAG_HAS_MORE_INPUT | TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
+    let mut state = Box::<DecompressorOxide>::default();
+    let (status, _, decoded) = decompress(&mut state, &stream, &mut room, from, flags);
+    if decoded < out.len() && status != TINFLStatus::Done {
+        return Err(DecodeError::Damaged);
+    }
+    let decoded = room.get(from..from.saturating_add(decoded));
+    let decoded = decoded.ok_or(DecodeError::Damaged)?;
+    let to = out.get_mut(..decoded.len()).ok_or(DecodeError::Damaged)?;
+    to.copy_from_slice(decoded);
+    Ok(decoded.len())
 }
 
 /// Decodes as [`decode`] does, and returns the bytes of `input` that were used as well.
@@ -250,6 +293,42 @@ mod tests {
         assert!(decode(5, b"", &a_match(), &mut out).is_err());
         assert!(decode(5, b"abcd", &a_match()[..1], &mut out).is_err());
         assert!(decode(0, b"", &[], &mut out).is_err());
+    }
+
+    #[test]
+    fn what_the_first_pass_takes_decodes_to_the_same() {
+        for skip in 0..8 {
+            // The codes have none for the end of the block: zlib refuses them.
+            let mut bits = match skip {
+                0 => Bits::default(),
+                _ => Bits::before(skip),
+            };
+            let lead = bits.bytes.len().saturating_sub(1);
+            bits.add(0b100, 3);
+            bits.add(0, 5);
+            bits.add(0, 5);
+            bits.add(14, 4);
+            for len in [0, 0, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1] {
+                bits.add(len, 3);
+            }
+            // Length 0 for 97 literals, 1 for `a` and `b`, 0 for 138 and 20 others, and for the distance.
+            let zeros = |bits: &mut Bits, count: u32| {
+                bits.add(0b11, 2);
+                bits.add(count - 11, 7);
+            };
+            zeros(&mut bits, 97);
+            bits.add(0b00, 2);
+            zeros(&mut bits, 138);
+            zeros(&mut bits, 21);
+            // Four literals, the codes of which are 0 and 1.
+            bits.add(0b0110, 4);
+            let input = bits.bytes.get(lead..).unwrap();
+            let mut out = [0; 4];
+            let strict = decode_part(skip, b"", input, &mut out);
+            assert_eq!(strict, Err(DecodeError::Damaged), "from bit {skip}");
+            assert_eq!(decode(skip, b"", input, &mut out), Ok(4), "from bit {skip}");
+            assert_eq!(&out, b"abba");
+        }
     }
 
     #[test]

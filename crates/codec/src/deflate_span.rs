@@ -6,14 +6,10 @@
 
 use std::cell::RefCell;
 
-use miniz_oxide::inflate::TINFLStatus;
-use miniz_oxide::inflate::core::inflate_flags::{
-    TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF,
-};
-use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
 use zlib_rs::{Inflate, InflateFlush, Status};
 
 use crate::DecodeError;
+use crate::stream::{PassInflate, StreamPlace};
 
 /// log2 of the largest window: a span may refer to as many bytes before it.
 const WINDOW_BITS: u8 = 15;
@@ -36,7 +32,7 @@ pub fn decode(
     }
 }
 
-/// Decodes by the library of the first pass, which takes blocks that zlib-rs refuses: one whose codes have none for its
+/// Decodes by the decoder of the first pass, which takes blocks that zlib-rs refuses: one whose codes have none for its
 /// end, for example. Of a damaged archive that is rescued, what the pass gave can be read.
 fn decode_by_pass(
     skip: u8,
@@ -44,31 +40,36 @@ fn decode_by_pass(
     input: &[u8],
     out: &mut [u8],
 ) -> Result<usize, DecodeError> {
-    let mut stream = Vec::new();
-    match (input.split_first(), skip) {
-        (Some((&first, rest)), 1..8) => {
-            let mut lead = Bits::before(skip);
-            lead.complete(first);
-            stream.extend_from_slice(&lead.bytes);
-            stream.extend_from_slice(rest);
+    let stream = match (input.split_first(), skip) {
+        (Some((&first, rest)), 1..8) => [&Bits::lead(skip, first).bytes, rest].concat(),
+        _ => input.to_vec(),
+    };
+    let mut pass = PassInflate::after(history);
+    let (mut read, mut filled) = (0_usize, 0_usize);
+    while filled < out.len() {
+        let step = pass.step(stream.get(read..).unwrap_or_default());
+        let to = out.get_mut(filled..).unwrap_or_default();
+        let decoded = pass.decoded();
+        let decoded = decoded.get(..to.len()).unwrap_or(decoded);
+        to.iter_mut()
+            .zip(decoded)
+            .for_each(|(to, byte)| *to = *byte);
+        filled += decoded.len();
+        if filled == out.len() {
+            // Damage behind the last wanted byte does not matter.
+            break;
         }
-        _ => stream.extend_from_slice(input),
+        let step = step?;
+        read = read.saturating_add(step.used);
+        match step.place {
+            StreamPlace::End => break,
+            StreamPlace::Within if step.used == 0 && decoded.is_empty() => {
+                return Err(DecodeError::Damaged);
+            }
+            StreamPlace::Within | StreamPlace::Between { .. } => {}
+        }
     }
-    let start = history.len().saturating_sub(1 << WINDOW_BITS);
-    let mut room = history.get(start..).unwrap_or_default().to_vec();
-    let from = room.len();
-    room.resize(from.saturating_add(out.len()), 0);
-    let flags = TINFL_FLAG_HAS_MORE_INPUT | TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
-    let mut state = Box::<DecompressorOxide>::default();
-    let (status, _, decoded) = decompress(&mut state, &stream, &mut room, from, flags);
-    if decoded < out.len() && status != TINFLStatus::Done {
-        return Err(DecodeError::Damaged);
-    }
-    let decoded = room.get(from..from.saturating_add(decoded));
-    let decoded = decoded.ok_or(DecodeError::Damaged)?;
-    let to = out.get_mut(..decoded.len()).ok_or(DecodeError::Damaged)?;
-    to.copy_from_slice(decoded);
-    Ok(decoded.len())
+    Ok(filled)
 }
 
 /// Decodes as [`decode`] does, and returns the bytes of `input` that were used as well.
@@ -89,8 +90,7 @@ pub fn decode_part(
             let decoded = fill(inflate, input, out)?;
             return Ok((total(inflate.total_in()), decoded));
         };
-        let mut lead = Bits::before(skip);
-        lead.complete(first);
+        let lead = Bits::lead(skip, first);
         // The last byte of these has bits of the span.
         let status = inflate.decompress(&lead.bytes, out, InflateFlush::NoFlush);
         status.map_err(|_| DecodeError::Damaged)?;
@@ -129,6 +129,13 @@ impl Bits {
         bits
     }
 
+    /// Returns empty blocks that end before bit `skip` of `first`, and the bits of it from there on.
+    fn lead(skip: u8, first: u8) -> Self {
+        let mut bits = Self::before(skip);
+        bits.complete(first);
+        bits
+    }
+
     /// Adds `count` bits of `value`, the lowest first.
     fn add(&mut self, value: u32, count: u32) {
         for place in 0..count {
@@ -151,6 +158,18 @@ impl Bits {
     /// Adds an empty block with codes of its own (section 3.2.7): 93 bits. It has one code for its end and none
     /// for distances.
     fn odd_block(&mut self) {
+        self.own_codes();
+        self.no_codes(138);
+        self.no_codes(118);
+        // Length 1 for the end of the block, by code 0; length 0 for the distance, by code 10, its first bit first.
+        self.add(0, 1);
+        self.add(0b01, 2);
+        // The end of the block.
+        self.add(0, 1);
+    }
+
+    /// Starts a block with codes of its own, to the lengths of the codes for lengths.
+    fn own_codes(&mut self) {
         self.add(0b100, 3);
         // 257 lengths of literals, 1 of a distance, and 18 lengths of the codes for lengths.
         self.add(0, 5);
@@ -160,16 +179,12 @@ impl Bits {
         for len in [0, 0, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1] {
             self.add(len, 3);
         }
-        // 138 and 118 lengths of 0 by code 18, which is 11 and a count above 11 in 7 bits.
-        for count in [138, 118] {
-            self.add(0b11, 2);
-            self.add(count - 11, 7);
-        }
-        // Length 1 for the end of the block, by code 0; length 0 for the distance, by code 10, its first bit first.
-        self.add(0, 1);
-        self.add(0b01, 2);
-        // The end of the block.
-        self.add(0, 1);
+    }
+
+    /// Adds 11 to 138 lengths of 0 by code 18, which is 11 and a count above 11 in 7 bits.
+    fn no_codes(&mut self, count: u32) {
+        self.add(0b11, 2);
+        self.add(count - 11, 7);
     }
 
     /// Completes the last byte with the upper bits of `byte`.
@@ -304,22 +319,12 @@ mod tests {
                 _ => Bits::before(skip),
             };
             let lead = bits.bytes.len().saturating_sub(1);
-            bits.add(0b100, 3);
-            bits.add(0, 5);
-            bits.add(0, 5);
-            bits.add(14, 4);
-            for len in [0, 0, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1] {
-                bits.add(len, 3);
-            }
+            bits.own_codes();
             // Length 0 for 97 literals, 1 for `a` and `b`, 0 for 138 and 20 others, and for the distance.
-            let zeros = |bits: &mut Bits, count: u32| {
-                bits.add(0b11, 2);
-                bits.add(count - 11, 7);
-            };
-            zeros(&mut bits, 97);
+            bits.no_codes(97);
             bits.add(0b00, 2);
-            zeros(&mut bits, 138);
-            zeros(&mut bits, 21);
+            bits.no_codes(138);
+            bits.no_codes(21);
             // Four literals, the codes of which are 0 and 1.
             bits.add(0b0110, 4);
             let input = bits.bytes.get(lead..).unwrap();

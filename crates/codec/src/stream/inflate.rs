@@ -35,6 +35,17 @@ impl Inflate {
         }
     }
 
+    /// Creates a decoder of blocks that follow `history`; of a longer one, the last 32 KiB count.
+    pub fn after(history: &[u8]) -> Self {
+        let history = history.get(history.len().saturating_sub(HISTORY)..);
+        let history = history.unwrap_or_default();
+        let mut inflate = Self::new();
+        let place = inflate.out.iter_mut().zip(history);
+        place.for_each(|(to, byte)| *to = *byte);
+        inflate.to = history.len();
+        inflate
+    }
+
     pub fn restart(&mut self) {
         self.state.init();
         (self.from, self.to) = (0, 0);

@@ -11,6 +11,7 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 use crate::{DecodeError, xz};
 use inflate::Inflate;
+pub(crate) use inflate::Inflate as PassInflate;
 
 /// Decoded bytes that one step returns at the most.
 const STEP: usize = 256 << 10;

@@ -20,7 +20,7 @@ const PIECE: u64 = 1 << 20;
 
 /// Fetches all metadata. Returns the number of bytes in the ranges that the driver can name.
 pub fn fetch_metadata(image: &Image, remote: &RemoteImage) -> Result<u64, Error> {
-    if remote.blob().is_complete() && remote.blob().is_checked() {
+    if remote.is_verified_whole() {
         return Ok(0);
     }
     let fs = image.reader().fs();

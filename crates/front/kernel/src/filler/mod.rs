@@ -158,9 +158,8 @@ pub fn mount_remote(
     let place = mountpoint(dir)?;
     check_permission(ON_DEMAND.fstype)?;
     let mount = PrivateMount::of(remote.blob().data_file())?;
-    // What this process has not verified may have been altered, which the kernel would not notice.
-    let needs_nobody = remote.blob().is_complete() && remote.blob().is_checked();
-    if needs_nobody && remote.wait_complete(SOON) {
+    // The kernel would not notice that a chunk was altered which this process has not verified.
+    if remote.is_verified_whole() && remote.wait_complete(SOON) {
         let superblock = superblock(image, remote, &mount, options, true)?;
         let mut mounted = Mounted::by(&ON_DEMAND, Way::Cache, 0);
         mounted.entry = attach(&superblock, &place)?;

@@ -37,12 +37,14 @@ const PIECE: u64 = 1 << 20;
 /// Margin above the numbers of recorded events, for those that a filler had not recorded when it died:
 /// the events of one read(2), and its other descriptors.
 const UNRECORDED: RawFd = 1024;
-/// Interval of looking whether everything is here, and whether a guard can be started again; and how long no read may
-/// have asked before what they leave is verified.
+/// Interval of looking whether everything is here, and whether a guard can be started again.
 const TICK: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
+
+/// Time without a question after which the filler verifies what no read has asked for.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// The state that the answering threads share.
 #[derive(Debug)]
@@ -238,7 +240,11 @@ impl Server {
             self.take_events();
         }
         let remote = &self.shared.remote;
-        if self.marked && !self.checking && remote.blob().is_complete() && self.is_idle() {
+        if self.marked
+            && !self.checking
+            && remote.blob().is_complete()
+            && self.asked.elapsed() >= IDLE
+        {
             // Chunks that this process has not verified yet are all that keeps it. Readers verify what they come for, and
             // need the disk and the processors for that.
             remote.check_rest();
@@ -256,11 +262,6 @@ impl Server {
         }
         // The kernel sends no more events. A read that still waits for a worker finds everything here.
         (!self.marked && !events).then_some(Ended::Complete)
-    }
-
-    /// Returns whether no read has asked for a while.
-    fn is_idle(&self) -> bool {
-        Duration::try_from(TICK).is_ok_and(|tick| self.asked.elapsed() >= tick)
     }
 
     /// Has the kernel read the file past the page cache, once this process verifies no bytes ahead of readers any more.

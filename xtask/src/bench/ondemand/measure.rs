@@ -68,9 +68,10 @@ pub fn measure(
             OndemandContender::Forerun | OndemandContender::Trusting,
         ) => {
             fill(inputs, row.image())?;
-            let options: Vec<OsString> = trust(contender).map(Into::into).collect();
+            let options: Option<OsString> = trust(contender).map(Into::into);
             let address = inputs.address(row.image());
-            let mounted = mount(inputs, address, &inputs.complete_cache(), &options)?;
+            let cache = inputs.complete_cache();
+            let mounted = mount(inputs, address, &cache, options.as_slice())?;
             let run = pages(row, contender, &mounted.path().join("file"))?;
             counted(run, mounted)
         }
@@ -237,10 +238,8 @@ fn fill(inputs: &OndemandInputs, image: OndemandImage) -> Result<()> {
     mount_complete(inputs, image)?.finish().map(drop)
 }
 
-fn trust(contender: OndemandContender) -> impl Iterator<Item = &'static str> {
-    (contender == OndemandContender::Trusting)
-        .then_some("--trust-cache")
-        .into_iter()
+fn trust(contender: OndemandContender) -> Option<&'static str> {
+    (contender == OndemandContender::Trusting).then_some("--trust-cache")
 }
 
 /// Mounts by the kernel an image that is all here.

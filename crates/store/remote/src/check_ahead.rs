@@ -21,7 +21,8 @@ use forerun_io::{
 
 use crate::RemoteImage;
 use crate::tuning::{
-    CHECK_AHEAD_FIRST, CHECK_AHEAD_MOST, CHECK_PIECE, CHECK_PIECES_QUEUED, CHECK_THREADS, STREAMS,
+    CHECK_AHEAD_FIRST, CHECK_AHEAD_MOST, CHECK_BEHIND, CHECK_PIECE, CHECK_PIECES_QUEUED,
+    CHECK_THREADS, STREAMS,
 };
 
 /// How far to verify ahead.
@@ -103,6 +104,8 @@ impl CheckAhead {
             .on_read((), bytes, len, &RULES);
         if let Some(ahead) = step.ahead {
             self.queue(pieces_of(&ahead), false);
+            // The kernel has a copy of its own of what it was given.
+            self.image.done_with(behind(bytes.start));
         }
     }
 
@@ -226,6 +229,12 @@ impl Drop for Busy<'_> {
         self.of.pieces().busy.retain(|busy| *busy != self.piece);
         self.of.changed.notify_all();
     }
+}
+
+/// Returns what a reader in order that is at `at` has passed since the last windows ahead of it were verified.
+const fn behind(at: u64) -> Range<u64> {
+    let end = at.saturating_sub(CHECK_BEHIND);
+    end.saturating_sub(2 * CHECK_AHEAD_MOST)..end
 }
 
 /// Returns the pieces that have bytes of `bytes`.

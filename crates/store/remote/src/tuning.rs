@@ -39,5 +39,7 @@ pub const CHECK_THREADS: usize = 4;
 pub const CHECK_AHEAD_FIRST: u64 = 4 << 20;
 /// Most bytes that are verified at once ahead of a reader.
 pub const CHECK_AHEAD_MOST: u64 = 16 << 20;
+/// Bytes behind a reader in order that stay in the page cache: more than the reads that the kernel has under way.
+pub const CHECK_BEHIND: u64 = 8 << 20;
 /// Pieces that may wait to be verified: more than the windows of two fast readers.
 pub const CHECK_PIECES_QUEUED: usize = 64;

@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rustix::fs::{Advice, fadvise};
 
+use crate::memory::have_at_hand;
+
 /// Drops the pages of the image from the page cache, and as root empties all caches. Returns whether all
 /// were emptied.
 pub fn drop_caches(image: &Path) -> Result<bool> {
@@ -19,11 +21,17 @@ pub fn drop_caches(image: &Path) -> Result<bool> {
         file.sync_all()?;
     }
     fadvise(&file, 0, None, Advice::DontNeed)?;
+    if !is_root {
+        have_at_hand();
+    }
     Ok(is_root)
 }
 
-/// Empties page cache, dentries and inodes, after writing what is dirty. Needs root.
+/// Empties page cache, dentries and inodes, after writing what is dirty, and has free memory [at hand](have_at_hand).
+/// Needs root.
 pub fn drop_all() -> Result<()> {
     rustix::fs::sync();
-    fs::write("/proc/sys/vm/drop_caches", "3").context("dropping caches")
+    fs::write("/proc/sys/vm/drop_caches", "3").context("dropping caches")?;
+    have_at_hand();
+    Ok(())
 }

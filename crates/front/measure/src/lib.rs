@@ -9,6 +9,7 @@ pub mod caches;
 pub mod counters;
 pub mod digest;
 pub mod machine;
+mod memory;
 pub mod mount;
 pub mod noise;
 pub mod peers;

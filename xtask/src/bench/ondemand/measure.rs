@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use forerun_measure::caches::drop_all;
 use forerun_measure::mount::Mounted;
 use forerun_measure::programs::find_program;
 use forerun_measure::run::{Run, timed};
-use forerun_testkit::temp_dir;
+use forerun_testkit::{TempDir, temp_dir};
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 
@@ -31,6 +31,9 @@ pub fn missing(
 ) -> Option<String> {
     if row.image() == OndemandImage::Local && find_program("fio").is_none() {
         return Some("fio is not installed".to_string());
+    }
+    if contender == OndemandContender::Mirror && find_program("bindfs").is_none() {
+        return Some("bindfs is not installed".to_string());
     }
     match (row, contender) {
         (OndemandRow::Kernel | OndemandRow::WebKernel, OndemandContender::Forerun) => {
@@ -77,6 +80,12 @@ pub fn measure(
         }
         (_, OndemandContender::Backing | OndemandContender::SinglePages) => {
             pages(row, contender, &inputs.source(row.image()).join("file"))
+        }
+        (_, OndemandContender::Mirror) => {
+            let (_dir, point) = mirror(&inputs.source(row.image()))?;
+            let run = pages(row, contender, &point.join("file"));
+            process::run(Command::new("umount").arg(&point))?;
+            run
         }
         (_, OndemandContender::Link) => at_link_speed(inputs),
         (OndemandRow::First, _) => first(inputs, contender),
@@ -247,17 +256,30 @@ fn via_kernel(
     inputs: &OndemandInputs,
     row: OndemandRow,
     contender: OndemandContender,
-) -> Result<(forerun_testkit::TempDir, std::path::PathBuf)> {
+) -> Result<(TempDir, PathBuf)> {
     fill(inputs, row.image())?;
-    let dir = temp_dir("bench");
-    let point = dir.path().join("mnt");
-    std::fs::create_dir(&point)?;
+    let (dir, point) = mount_point()?;
     let mut command = Command::new(&inputs.forerun);
     command.args(["mount", "--via", "kernel"]);
     command.args(trust(contender));
     command.arg("--cache-dir").arg(inputs.complete_cache());
     command.arg(inputs.address(row.image()));
     process::output(command.arg(&point))?;
+    Ok((dir, point))
+}
+
+/// Mounts a directory through another filesystem in userspace.
+fn mirror(dir: &Path) -> Result<(TempDir, PathBuf)> {
+    let (kept, point) = mount_point()?;
+    let mut bindfs = Command::new("bindfs");
+    process::run(bindfs.args(["--no-allow-other", "-r"]).arg(dir).arg(&point))?;
+    Ok((kept, point))
+}
+
+fn mount_point() -> Result<(TempDir, PathBuf)> {
+    let dir = temp_dir("bench");
+    let point = dir.path().join("mnt");
+    std::fs::create_dir(&point)?;
     Ok((dir, point))
 }
 
@@ -272,7 +294,7 @@ fn temp_cache(inputs: &OndemandInputs) -> Result<TempCache> {
     Ok(TempCache(path))
 }
 
-struct TempCache(std::path::PathBuf);
+struct TempCache(PathBuf);
 
 impl TempCache {
     fn path(&self) -> &Path {

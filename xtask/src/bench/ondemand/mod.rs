@@ -26,6 +26,7 @@ const DIR: &str = "/var/tmp/forerun-bench-ondemand";
 /// The programs.
 const PROGRAMS: &[(&str, &str)] = &[
     ("fio", "--version"),
+    ("bindfs", "--version"),
     ("nginx", "-v"),
     ("docker-registry", "--version"),
 ];

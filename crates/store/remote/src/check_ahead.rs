@@ -91,7 +91,8 @@ impl CheckAhead {
         self.changed.notify_all();
     }
 
-    /// Notes that `bytes` are about to be read, and has what is ahead of the reader verified. Does not wait.
+    /// Notes that `bytes` are about to be read, has what is ahead of a reader in order verified, and drops what it has
+    /// passed from the page cache. Does not wait.
     pub fn note(&self, bytes: &Range<u64>) {
         if self.image.blob().is_checked() {
             return;

@@ -1,6 +1,6 @@
 //! One run of one piece of work.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use forerun_measure::caches::drop_all;
-use forerun_measure::mount::Mounted;
+use forerun_measure::mount::{Mounted, Other};
 use forerun_measure::programs::find_program;
 use forerun_measure::run::{Run, timed};
 use forerun_testkit::{TempDir, temp_dir};
@@ -82,10 +82,8 @@ pub fn measure(
             pages(row, contender, &inputs.source(row.image()).join("file"))
         }
         (_, OndemandContender::Mirror) => {
-            let (_dir, point) = mirror(&inputs.source(row.image()))?;
-            let run = pages(row, contender, &point.join("file"));
-            process::run(Command::new("umount").arg(&point))?;
-            run
+            let mounted = mirror(&inputs.source(row.image()))?;
+            pages(row, contender, &mounted.path().join("file"))
         }
         (_, OndemandContender::Link) => at_link_speed(inputs),
         (OndemandRow::First, _) => first(inputs, contender),
@@ -258,7 +256,9 @@ fn via_kernel(
     contender: OndemandContender,
 ) -> Result<(TempDir, PathBuf)> {
     fill(inputs, row.image())?;
-    let (dir, point) = mount_point()?;
+    let dir = temp_dir("bench");
+    let point = dir.path().join("mnt");
+    std::fs::create_dir(&point)?;
     let mut command = Command::new(&inputs.forerun);
     command.args(["mount", "--via", "kernel"]);
     command.args(trust(contender));
@@ -269,18 +269,9 @@ fn via_kernel(
 }
 
 /// Mounts a directory through another filesystem in userspace.
-fn mirror(dir: &Path) -> Result<(TempDir, PathBuf)> {
-    let (kept, point) = mount_point()?;
-    let mut bindfs = Command::new("bindfs");
-    process::run(bindfs.args(["--no-allow-other", "-r"]).arg(dir).arg(&point))?;
-    Ok((kept, point))
-}
-
-fn mount_point() -> Result<(TempDir, PathBuf)> {
-    let dir = temp_dir("bench");
-    let point = dir.path().join("mnt");
-    std::fs::create_dir(&point)?;
-    Ok((dir, point))
+fn mirror(dir: &Path) -> Result<Other> {
+    let options = ["-f", "-r", "--no-allow-other"].map(OsStr::new);
+    Other::daemon("bindfs", &[&options[..], &[dir.as_os_str()]].concat())
 }
 
 fn unmount(inputs: &OndemandInputs, point: &Path) -> Result<()> {

@@ -27,7 +27,7 @@ pub fn drop_caches(image: &Path) -> Result<bool> {
     Ok(is_root)
 }
 
-/// Empties page cache, dentries and inodes, after writing what is dirty, and has free memory [at hand](have_at_hand).
+/// Empties page cache, dentries and inodes, after writing what is dirty, and has free memory at hand.
 /// Needs root.
 pub fn drop_all() -> Result<()> {
     rustix::fs::sync();

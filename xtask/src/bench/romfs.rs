@@ -5,7 +5,8 @@
 //! is fresh, so that its daemon's cache is empty too. Runs are interleaved, so that a slow minute of the
 //! machine affects all of them.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -56,6 +57,12 @@ pub fn run(root: &Path, options: &RomfsOptions) -> Result<BenchOutcome> {
     let accesses = accesses(is_root);
     let mut image = RomfsSeries::new("1", "md5sum IMAGE", "no mount".to_string());
     let mut file: Vec<RomfsSeries> = series("2", "md5sum MOUNT/FILE", &accesses);
+    let large = |access: &Access| access.large_blocks;
+    let in_memory: Vec<Access> = accesses.iter().copied().filter(large).collect();
+    let mut limit: Vec<RomfsSeries> = in_memory
+        .iter()
+        .map(|access| RomfsSeries::in_memory(access.user()))
+        .collect();
     let mut walk: Vec<RomfsSeries> = series("3", "find MOUNT", &accesses);
     let expected = md5sum(Command::new("md5sum"), &inputs.plain)?;
     for round in 1..=options.rounds {
@@ -64,6 +71,9 @@ pub fn run(root: &Path, options: &RomfsOptions) -> Result<BenchOutcome> {
         for (access, series) in accesses.iter().zip(&mut file) {
             series.push(read_file(&inputs, *access, &expected)?);
         }
+        for (access, series) in in_memory.iter().zip(&mut limit) {
+            series.push(read_in_memory(&inputs, *access, &expected)?);
+        }
         for (access, series) in accesses.iter().zip(&mut walk) {
             series.push(walk_all(&inputs, *access)?);
         }
@@ -71,6 +81,7 @@ pub fn run(root: &Path, options: &RomfsOptions) -> Result<BenchOutcome> {
     let image_len = fs::metadata(&inputs.big)?.len();
     let mut all = vec![image];
     all.extend(file);
+    all.extend(limit);
     all.extend(walk);
     let host = Host::look(&inputs.forerun, &[], PROGRAMS);
     Ok(RomfsReport::new(image_len, is_root, all).outcome(host))
@@ -113,15 +124,32 @@ fn read_image(inputs: &RomfsInputs) -> Result<Sample> {
 }
 
 fn read_file(inputs: &RomfsInputs, access: Access, expected: &str) -> Result<Sample> {
-    measure(inputs, &inputs.big, access, |path| {
-        let got = md5sum(access.command(Path::new("md5sum")), &path.join("big"))?;
-        ensure!(got == expected, "{}: other contents: {got}", access.name());
-        Ok(())
+    let nothing = || Ok(());
+    measure(inputs, &inputs.big, access, nothing, |path| {
+        sum_file(path, access, expected)
     })
 }
 
+/// Reads the file while the image is in the page cache: what the way through FUSE takes, without the disk.
+fn read_in_memory(inputs: &RomfsInputs, access: Access, expected: &str) -> Result<Sample> {
+    let read_all = || {
+        io::copy(&mut File::open(&inputs.big)?, &mut io::sink())?;
+        Ok(())
+    };
+    measure(inputs, &inputs.big, access, read_all, |path| {
+        sum_file(path, access, expected)
+    })
+}
+
+fn sum_file(mount: &Path, access: Access, expected: &str) -> Result<()> {
+    let got = md5sum(access.command(Path::new("md5sum")), &mount.join("big"))?;
+    ensure!(got == expected, "{}: other contents: {got}", access.name());
+    Ok(())
+}
+
 fn walk_all(inputs: &RomfsInputs, access: Access) -> Result<Sample> {
-    measure(inputs, &inputs.many, access, |path| {
+    let nothing = || Ok(());
+    measure(inputs, &inputs.many, access, nothing, |path| {
         let found = process::output(access.command(Path::new("find")).arg(path))?;
         let files = found.lines().filter(|line| line.contains("/file-")).count();
         let files = u64::try_from(files)?;
@@ -134,11 +162,13 @@ fn measure(
     inputs: &RomfsInputs,
     image: &Path,
     access: Access,
+    prepare: impl FnOnce() -> Result<()>,
     work: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<Sample> {
     let begin = Instant::now();
     let mounted = Mounted::new(&inputs.forerun, image, access)?;
     drop_caches(image)?;
+    prepare()?;
     let start = Instant::now();
     work(&mounted.path())?;
     let seconds = start.elapsed().as_secs_f64();

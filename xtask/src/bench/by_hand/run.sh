@@ -3,13 +3,13 @@
 set -eu
 export LC_ALL=C
 work=$1 by=$2 forerun=$3 image=$4 dir=$5 file=$6
-mnt=$dir/mnt loop= listing=
+mnt=$dir/mnt loop= listing= at_hand=/dev/shm/forerun-at-hand-$$
 
 finish() {
     cd /
     umount "$mnt" 2>/dev/null || true
     [ -z "$loop" ] || losetup --detach "$loop"
-    rm -f "$dir/scratch"
+    rm -f "$dir/scratch" "$at_hand"
     [ -z "$listing" ] || rm -f "$listing"
 }
 trap finish EXIT
@@ -20,6 +20,9 @@ echo "one file" > "$dir/none/file"
 cold() {
     sync
     echo 3 > /proc/sys/vm/drop_caches
+    # Memory at hand, as before each run of forerun bench: a quarter of what is free is used once.
+    fallocate --length "$(awk '/^MemFree:/ { print int($2 / 4) }' /proc/meminfo)KiB" "$at_hand"
+    rm "$at_hand"
     "$1" --version > /dev/null 2>&1 || true
     date +%s%N > /dev/null
     case $work in

@@ -236,6 +236,13 @@ impl Decoded {
         }
     }
 
+    /// Returns a block that is in the cache, unless it was served to its end.
+    pub fn unserved(&self, block: &EncodedBlock) -> Option<Block> {
+        let block = self.cache.get(block.key())?;
+        let served = block.served.load(Ordering::Relaxed);
+        (served < u64_from(block.len())).then_some(block)
+    }
+
     fn decode(&self, block: &EncodedBlock, stored: &Stored) -> Result<Block> {
         self.check_limit(block)?;
         let decoded_len = u64::from(block.decoded_len.max());

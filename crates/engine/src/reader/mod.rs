@@ -3,6 +3,7 @@
 mod bulk;
 mod group;
 mod outside;
+mod rest;
 mod seek;
 mod sink;
 mod together;

@@ -53,6 +53,7 @@ mod push;
 mod refuse;
 mod remount;
 mod request_threads;
+mod scattered;
 mod serve_outside;
 mod served;
 mod serving;

@@ -131,9 +131,10 @@ pub fn show(
     if reads_ahead {
         let readahead = core.reader.options().readahead;
         mount.lifted = options.lift_readahead && lift(options, &mount, readahead);
-        if options.push && !mount.lifted {
-            let started = Pusher::start(core, notifier);
-            mount.pushing = started.is_some_and(|started| pusher.set(started).is_ok());
+        if options.push {
+            let started = Pusher::start(core, notifier, !mount.lifted);
+            let is_there = started.is_some_and(|started| pusher.set(started).is_ok());
+            mount.pushing = is_there && !mount.lifted;
         }
     }
     tracing::info!(

@@ -7,6 +7,9 @@
 //! The pages left out between pieces (see [`crate::streams`]) are kept here until they are asked for,
 //! so that the engine sees one reader going forward and not a second one hopping behind.
 //!
+//! Compressed blocks that are read at random places are stored too, also where the kernel reads ahead as much as it is
+//! told: a read of 4 KiB has all of its block decoded, and later reads of that need no request.
+//!
 //! A store waits for pages that are locked by a request under way for the same file. It is therefore
 //! never done by a thread that answers requests: one thread of its own does nothing else. Any error
 //! of the kernel turns the pusher off for good; reading goes on without it.
@@ -23,8 +26,14 @@ use fuser::{INodeNo, Notifier};
 
 use crate::core::Core;
 use crate::counts::Operation;
+use crate::scattered::Scattered;
 use crate::streams::{GAP, Streams};
 use crate::tuning::{KEPT_GAPS, STORE_WINDOW, WAITING_PIECES};
+
+/// Bytes of a page of the kernel, or a part of one.
+const PAGE: u64 = 4096;
+/// Bytes of one store, at the most.
+const STORED_AT_ONCE: usize = 1 << 20;
 
 /// The thread that pushes, as seen from those that answer requests.
 pub struct Pusher {
@@ -35,6 +44,16 @@ pub struct Pusher {
 struct Piece {
     file: u64,
     range: Range<u64>,
+    part: Part,
+}
+
+/// Selects what to store.
+#[derive(Clone, Copy)]
+enum Part {
+    /// The range, which a sequential reader will want.
+    Range,
+    /// The block in which the range lies.
+    Block,
 }
 
 struct Gap {
@@ -46,18 +65,24 @@ struct Gap {
 struct PushShared {
     core: Arc<Core>,
     streams: Mutex<Streams>,
+    scattered: Mutex<Scattered>,
+    /// Whether to store what sequential readers will want.
+    ahead: bool,
     gaps: Mutex<VecDeque<Gap>>,
     off: AtomicBool,
 }
 
 impl Pusher {
-    /// Starts the thread. Nothing where it cannot be started: it is not needed for correctness.
-    pub fn start(core: Arc<Core>, notifier: Notifier) -> Option<Self> {
+    /// Starts the thread, which stores what sequential readers will want where that is `ahead` of the kernel. Nothing
+    /// where it cannot be started: it is not needed for correctness.
+    pub fn start(core: Arc<Core>, notifier: Notifier, ahead: bool) -> Option<Self> {
         let window = STORE_WINDOW.min(core.reader.options().readahead);
         let (pieces, waiting) = sync_channel(WAITING_PIECES);
         let shared = Arc::new(PushShared {
             core,
             streams: Mutex::new(Streams::new(window)),
+            scattered: Mutex::default(),
+            ahead,
             gaps: Mutex::default(),
             off: AtomicBool::new(false),
         });
@@ -88,10 +113,18 @@ impl Pusher {
             return;
         }
         let range = offset..offset.saturating_add(len);
-        let planned = self.shared.streams().on_read(file, &range);
-        for range in planned {
-            // A full queue means that the reader is faster: it is served as it asks.
-            let _dropped = self.pieces.try_send(Piece { file, range });
+        // A full queue means that the reader is faster: it is served as it asks.
+        let send = |range, part| {
+            let _dropped = self.pieces.try_send(Piece { file, range, part });
+        };
+        if self.shared.scattered().on_read(file, &range) {
+            send(range.clone(), Part::Block);
+        }
+        if self.shared.ahead {
+            let planned = self.shared.streams().on_read(file, &range);
+            planned
+                .into_iter()
+                .for_each(|range| send(range, Part::Range));
         }
     }
 }
@@ -101,21 +134,65 @@ impl PushShared {
         self.streams.lock().unpoisoned()
     }
 
+    fn scattered(&self) -> MutexGuard<'_, Scattered> {
+        self.scattered.lock().unpoisoned()
+    }
+
     fn gaps(&self) -> MutexGuard<'_, VecDeque<Gap>> {
         self.gaps.lock().unpoisoned()
     }
 
     fn work(&self, waiting: &Receiver<Piece>, notifier: &Notifier) {
         while let Ok(piece) = waiting.recv() {
-            let range = self.streams().still_ahead(piece.file, &piece.range);
-            let Some(range) = range.filter(|_| !self.off.load(Ordering::Relaxed)) else {
+            if self.off.load(Ordering::Relaxed) {
                 continue;
+            }
+            let stored = match piece.part {
+                Part::Range => {
+                    // Unlocked before the store: the threads that answer what a store waits for take the same lock.
+                    let ahead = self.streams().still_ahead(piece.file, &piece.range);
+                    ahead.map_or(Ok(()), |range| self.push(notifier, piece.file, range))
+                }
+                Part::Block => self.push_block(notifier, piece.file, piece.range),
             };
-            if let Err(error) = self.push(notifier, piece.file, range) {
+            if let Err(error) = stored {
                 self.off.store(true, Ordering::Relaxed);
                 tracing::debug!("no longer pushing into the page cache: {error}");
             }
         }
+    }
+
+    /// Stores the block in which `range` lies, from the first page that is all in it.
+    fn push_block(&self, notifier: &Notifier, file: u64, range: Range<u64>) -> io::Result<()> {
+        let node = self.core.node(file);
+        let reader = &self.core.reader;
+        let stored = reader.keep_rest_of_block(node, range, |start, data| {
+            self.store_pages(notifier, file, start, data)
+        });
+        self.scattered().looked(file, stored.is_some());
+        stored.unwrap_or(Ok(()))
+    }
+
+    fn store_pages(
+        &self,
+        notifier: &Notifier,
+        file: u64,
+        start: u64,
+        data: &[u8],
+    ) -> io::Result<()> {
+        let mut at = start.next_multiple_of(PAGE);
+        let skip = usize::try_from(at - start).unwrap_or(usize::MAX);
+        let pages = data.get(skip..).unwrap_or_default();
+        for piece in pages.chunks(STORED_AT_ONCE) {
+            self.core.counts.add(Operation::Store);
+            match notifier.store(INodeNo(file), at, piece) {
+                // The kernel has forgotten the file.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                stored => stored?,
+            }
+            at += u64::try_from(piece.len()).unwrap_or_default();
+        }
+        Ok(())
     }
 
     fn push(&self, notifier: &Notifier, file: u64, range: Range<u64>) -> io::Result<()> {

@@ -17,6 +17,12 @@ pub const STORE_WINDOW: u64 = 4 << 20;
 pub const WAITING_PIECES: usize = 16;
 /// Pages between pieces that are kept, the oldest forgotten first.
 pub const KEPT_GAPS: usize = 128;
+/// Length up to which a read may be one at a random place: the kernel reads ahead more of what is read in order.
+pub const SCATTERED_READ: u64 = 32 << 10;
+/// Such reads in a row, none of which continues the one before, after which the rest of their blocks is stored.
+pub const SCATTERED_READS: u32 = 8;
+/// Such reads in a row without a decoded block whose rest could be stored, after which none is looked for.
+pub const SCATTERED_IN_VAIN: u32 = 64;
 /// Files in a row that a program read after it had asked whether they are terminals, before further ones
 /// are stored with the answer.
 pub const ASKED_AND_READ: u32 = 4;

@@ -44,8 +44,8 @@ fn used_once(limit: &MemoryLimit, free: u64) -> u64 {
     limit.eighth(AT_HAND).min(free / SHARE)
 }
 
-/// Returns the free bytes in pieces smaller than a large page, of a text of `/proc/buddyinfo`: counts of pieces of 1,
-/// 2, 4 … pages for each zone.
+/// Returns the free bytes in pieces smaller than a large page, of a text of `/proc/buddyinfo`: counts of pieces of 1, 2,
+/// 4 pages and so on, for each zone.
 fn in_pieces(text: &str) -> u64 {
     let page = u64::try_from(page_size()).unwrap_or(LARGE_PAGE);
     let sizes = || std::iter::successors(Some(page), |size| size.checked_mul(2));

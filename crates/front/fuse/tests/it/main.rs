@@ -18,6 +18,7 @@ mod followed;
 mod lifecycle;
 mod process;
 mod protocol;
+mod scattered;
 mod storm;
 mod tree;
 mod volume;

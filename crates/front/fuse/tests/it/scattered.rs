@@ -1,0 +1,85 @@
+//! Compressed blocks of which a reader at random places wanted a page: the rest needs no request.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use forerun::Counter;
+use forerun_fuse::Operation;
+use forerun_testkit::{MemFsBuilder, Piece, eventually};
+
+use crate::common::{Place, can_mount, mount_memory};
+
+const BLOCKS: usize = 64;
+const PAGE: usize = 4096;
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|n| u8::try_from(n / 97 * 31 % 251).unwrap())
+        .collect()
+}
+
+/// Reads a page of each block, in no order, at `at` of it.
+fn read_pages(file: &File, expected: &[u8], block_len: usize, at: usize) {
+    for n in 0..BLOCKS {
+        let start = (n * 37 % BLOCKS) * block_len + at;
+        let mut page = [0; PAGE];
+        file.read_exact_at(&mut page, u64::try_from(start).unwrap())
+            .unwrap();
+        assert_eq!(page, expected[start..start + PAGE], "at {start}");
+    }
+}
+
+/// Checks that later pages need no request, also of blocks that end within a page.
+#[test]
+fn the_rest_of_a_block_is_there_after_a_page_of_it_was_read() {
+    if !can_mount() {
+        return;
+    }
+    for block_len in [128 << 10, 100_000] {
+        let expected = bytes(BLOCKS * block_len);
+        let mut builder = MemFsBuilder::new();
+        let bytes = expected.clone();
+        builder.clamp_extents(false);
+        builder.file("file", [Piece::Encoded { bytes, block_len }]);
+        let place = Place::new("scattered");
+        let mount = mount_memory(&builder.build(), &place, "");
+        let count = |operation| mount.requests().get(operation);
+        let file = File::open(place.mnt().join("file")).unwrap();
+        read_pages(&file, &expected, block_len, 0);
+        // The first reads prove nothing yet. A thread that is behind leaves blocks out.
+        let mut round = 0;
+        eventually("most blocks are stored", || {
+            // Not one page after the other, which the kernel would take for a reader in order.
+            round += 1;
+            read_pages(&file, &expected, block_len, round * 5 % 23 * PAGE);
+            count(Operation::Store) >= 16
+        });
+        let decodes = mount.stats().get(Counter::Decodes);
+        let reads = count(Operation::Read);
+        read_pages(&file, &expected, block_len, 23 * PAGE);
+        let more = count(Operation::Read) - reads;
+        assert!(more <= 48, "{more} requests for {BLOCKS} pages");
+        assert_eq!(std::fs::read(place.mnt().join("file")).unwrap(), expected);
+        let all = mount.stats().get(Counter::Decodes);
+        assert!(all - decodes < 20, "{decodes} decodes, then {all}");
+    }
+}
+
+/// Checks that nothing is looked for, and nothing stored, of a file whose bytes are stored as they are.
+#[test]
+fn of_a_file_that_is_not_compressed_nothing_is_stored() {
+    if !can_mount() {
+        return;
+    }
+    let block_len = 128 << 10;
+    let expected = bytes(BLOCKS * block_len);
+    let mut builder = MemFsBuilder::new();
+    builder.file("file", [Piece::Stored(expected.clone())]);
+    let place = Place::new("scattered-stored");
+    let mount = mount_memory(&builder.build(), &place, "");
+    let file = File::open(place.mnt().join("file")).unwrap();
+    for at in 1..8 {
+        read_pages(&file, &expected, block_len, at * 3 * PAGE);
+    }
+    assert_eq!(mount.requests().get(Operation::Store), 0);
+}

@@ -7,13 +7,15 @@ use forerun_vfs::{NodeId, Place};
 
 use super::Reader;
 use crate::Data;
+use crate::tuning::REST_WORTH;
 
 impl Reader {
     /// Hands `keep` what the cache of decoded blocks holds of `node` around the start of `range`, and where in the file that
     /// begins. What `keep` returns is returned, and the bytes count as served from then on: no earlier, since the block may
-    /// leave the cache then, and other readers may want it until its bytes are kept. Returns nothing where `range` has all
-    /// of them, where no decoded block holds them, where the driver clamps extents to what it is asked for, or where all of
-    /// the block was served before. Reads and decodes no data.
+    /// leave the cache then, and other readers may want it until its bytes are kept. Reads and decodes no data.
+    ///
+    /// Returns nothing where `range` has all of them, where they are few, where no decoded block holds them, where the
+    /// driver clamps extents to what it is asked for, or where all of the block was served before.
     pub fn keep_rest_of_block<T>(
         &self,
         node: NodeId,
@@ -31,7 +33,9 @@ impl Reader {
             .ok()?;
         let extent = first?;
         let Range { start, end } = extent.logical;
-        if range.start <= start && end <= range.end {
+        let len = end.checked_sub(start)?;
+        let has_all = range.start <= start && end <= range.end;
+        if has_all || len < REST_WORTH {
             return None;
         }
         let Place::Encoded { block, skip } = extent.place else {
@@ -40,9 +44,9 @@ impl Reader {
         let decoded = &self.inner.moves.decoded;
         let block = decoded.unserved(&block)?;
         let from = saturating_usize(u64::from(skip));
-        let to = from.saturating_add(saturating_usize(end.checked_sub(start)?));
+        let to = from.saturating_add(saturating_usize(len));
         let kept = keep(start, &block.clone().into_data().part(from..to)?);
-        decoded.served(&block, end - start);
+        decoded.served(&block, len);
         Some(kept)
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! A store waits for pages that are locked by a request under way for the same file. It is therefore
 //! never done by a thread that answers requests: one thread of its own does nothing else. Any error
-//! of the kernel turns the pusher off for good; reading goes on without it.
+//! of the kernel, but that it has forgotten the file, turns the pusher off for good; reading goes on without it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,19 +21,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun_io::{Unpoisoned, threads};
+use forerun_io::{Unpoisoned, saturating_usize, threads, u64_from};
 use fuser::{INodeNo, Notifier};
 
 use crate::core::Core;
 use crate::counts::Operation;
 use crate::scattered::Scattered;
 use crate::streams::{GAP, Streams};
-use crate::tuning::{KEPT_GAPS, STORE_WINDOW, WAITING_PIECES};
+use crate::tuning::{KEPT_GAPS, PIECE, STORE_WINDOW, WAITING_PIECES};
 
 /// Bytes of a page of the kernel, or a part of one.
 const PAGE: u64 = 4096;
-/// Bytes of one store, at the most.
-const STORED_AT_ONCE: usize = 1 << 20;
 
 /// The thread that pushes, as seen from those that answer requests.
 pub struct Pusher {
@@ -181,16 +179,10 @@ impl PushShared {
         data: &[u8],
     ) -> io::Result<()> {
         let mut at = start.next_multiple_of(PAGE);
-        let skip = usize::try_from(at - start).unwrap_or(usize::MAX);
-        let pages = data.get(skip..).unwrap_or_default();
-        for piece in pages.chunks(STORED_AT_ONCE) {
-            self.core.counts.add(Operation::Store);
-            match notifier.store(INodeNo(file), at, piece) {
-                // The kernel has forgotten the file.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-                stored => stored?,
-            }
-            at += u64::try_from(piece.len()).unwrap_or_default();
+        let pages = data.get(saturating_usize(at - start)..).unwrap_or_default();
+        for piece in pages.chunks(saturating_usize(PIECE)) {
+            self.store(notifier, file, at, piece)?;
+            at += u64_from(piece.len());
         }
         Ok(())
     }
@@ -221,7 +213,15 @@ impl PushShared {
         if stored.is_empty() {
             return Ok(());
         }
+        self.store(notifier, file, range.start, stored)
+    }
+
+    fn store(&self, notifier: &Notifier, file: u64, at: u64, data: &[u8]) -> io::Result<()> {
         self.core.counts.add(Operation::Store);
-        notifier.store(INodeNo(file), range.start, stored)
+        match notifier.store(INodeNo(file), at, data) {
+            // The kernel has forgotten the file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            stored => stored,
+        }
     }
 }

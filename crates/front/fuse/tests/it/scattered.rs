@@ -65,21 +65,29 @@ fn the_rest_of_a_block_is_there_after_a_page_of_it_was_read() {
     }
 }
 
-/// Checks that nothing is looked for, and nothing stored, of a file whose bytes are stored as they are.
+/// Checks that nothing is stored of a file whose bytes are stored as they are, or compressed in small blocks.
 #[test]
-fn of_a_file_that_is_not_compressed_nothing_is_stored() {
+fn of_other_files_nothing_is_stored() {
     if !can_mount() {
         return;
     }
-    let block_len = 128 << 10;
-    let expected = bytes(BLOCKS * block_len);
-    let mut builder = MemFsBuilder::new();
-    builder.file("file", [Piece::Stored(expected.clone())]);
-    let place = Place::new("scattered-stored");
-    let mount = mount_memory(&builder.build(), &place, "");
-    let file = File::open(place.mnt().join("file")).unwrap();
-    for at in 1..8 {
-        read_pages(&file, &expected, block_len, at * 3 * PAGE);
+    let stride = 128 << 10;
+    let expected = bytes(BLOCKS * stride);
+    for block_len in [None, Some(4 * PAGE)] {
+        let bytes = expected.clone();
+        let piece = match block_len {
+            None => Piece::Stored(bytes),
+            Some(block_len) => Piece::Encoded { bytes, block_len },
+        };
+        let mut builder = MemFsBuilder::new();
+        builder.clamp_extents(false);
+        builder.file("file", [piece]);
+        let place = Place::new("scattered-others");
+        let mount = mount_memory(&builder.build(), &place, "");
+        let file = File::open(place.mnt().join("file")).unwrap();
+        for at in 1..8 {
+            read_pages(&file, &expected, stride, at * 3 * PAGE);
+        }
+        assert_eq!(mount.requests().get(Operation::Store), 0, "{block_len:?}");
     }
-    assert_eq!(mount.requests().get(Operation::Store), 0);
 }

@@ -24,6 +24,19 @@ struct PlannedRequest {
     blocks: Vec<EncodedBlock>,
     /// Whether some of it is wanted without being decoded by the pool.
     plain: bool,
+    /// Whether some of it is encoded.
+    encoded: bool,
+}
+
+/// The use of bytes that a plan asks for.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// Bytes that are served as they are.
+    Stored,
+    /// Bytes of a block that its reader decodes.
+    Encoded,
+    /// Bytes of a block that the pool decodes.
+    Block(EncodedBlock),
 }
 
 impl Plan {
@@ -66,6 +79,7 @@ impl Plan {
                     last.range.end = last.range.end.max(run.range.end);
                     last.blocks.extend(run.blocks);
                     last.plain |= run.plain;
+                    last.encoded |= run.encoded;
                 }
                 _ => runs.push(run),
             }
@@ -92,7 +106,7 @@ impl Plan {
         let mut visit = |extent: Extent| {
             match extent.place {
                 Place::Encoded { block, .. } if !decodes(&extent) => {
-                    self.want(block.blob, block.stored(), None, max_gap);
+                    self.want(block.blob, block.stored(), Wanted::Encoded, max_gap);
                 }
                 Place::Zero | Place::Inline(_) => {}
                 Place::Stored { blob, offset } => {
@@ -101,13 +115,13 @@ impl Plan {
                     let skip = from.saturating_sub(extent.logical.start);
                     let start = offset.saturating_add(skip);
                     let end = start.saturating_add(to.saturating_sub(from));
-                    self.want(blob, start..end, None, max_gap);
+                    self.want(blob, start..end, Wanted::Stored, max_gap);
                 }
                 Place::Encoded { block, .. } => {
                     let from = extent.logical.start.max(range.start);
                     let to = extent.logical.end.min(range.end);
                     self.decoded = self.decoded.saturating_add(to.saturating_sub(from));
-                    self.want(block.blob, block.stored(), Some(block), max_gap)
+                    self.want(block.blob, block.stored(), Wanted::Block(block), max_gap)
                 }
             }
             ControlFlow::Continue(())
@@ -117,10 +131,15 @@ impl Plan {
 
     /// Adds the stored bytes of a block that its reader decodes.
     pub fn add_stored(&mut self, block: &EncodedBlock, max_gap: u64) {
-        self.want(block.blob, block.stored(), None, max_gap);
+        self.want(block.blob, block.stored(), Wanted::Encoded, max_gap);
     }
 
-    fn want(&mut self, blob: BlobId, range: Range<u64>, block: Option<EncodedBlock>, max_gap: u64) {
+    fn want(&mut self, blob: BlobId, range: Range<u64>, wanted: Wanted, max_gap: u64) {
+        let block = match wanted {
+            Wanted::Block(block) => Some(block),
+            Wanted::Stored | Wanted::Encoded => None,
+        };
+        let encoded = !matches!(wanted, Wanted::Stored);
         let joins = |run: &PlannedRequest| {
             run.blob == blob
                 && range.start >= run.range.start
@@ -132,6 +151,7 @@ impl Plan {
                 self.bytes = self.bytes.saturating_add(end - run.range.end);
                 run.range.end = end;
                 run.plain |= block.is_none();
+                run.encoded |= encoded;
                 // A block that several files share is met once for each of them.
                 run.blocks
                     .extend(block.filter(|block| run.blocks.last() != Some(block)));
@@ -144,6 +164,7 @@ impl Plan {
                     blob,
                     range,
                     plain: block.is_none(),
+                    encoded,
                     blocks: block.into_iter().collect(),
                 });
             }
@@ -179,14 +200,16 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
             run.range = start..end;
         }
         let stored = &moves.stored;
-        if plan.pattern == Pattern::Once {
+        let pattern = match plan.pattern {
+            Pattern::Forward if !run.encoded && stored.leaves_cache(run.blob) => Pattern::Once,
+            pattern => pattern,
+        };
+        if pattern == Pattern::Once {
             run.range = whole_pages(&run.range);
         }
         let range = run.range.start..run.range.end.min(len);
         let stats = stored.observer().stats();
-        let segments = stored
-            .segments
-            .plan(run.blob, range, max, plan.pattern, stats);
+        let segments = stored.segments.plan(run.blob, range, max, pattern, stats);
         for segment in segments {
             let ends_here = |block: &EncodedBlock| block.stored().end <= segment.range.end;
             let (blocks, later) = run.blocks.into_iter().partition(ends_here);

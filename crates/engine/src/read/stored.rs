@@ -206,14 +206,17 @@ impl Stored {
         self.image.is_slow()
     }
 
-    /// Records that bytes of a segment were used. Where the front end caches what it is served, a
-    /// segment of the image that is used up leaves the cache below: it would take the memory twice,
-    /// and allocating fresh pages costs more than the copy. Other blobs may be shared with other
-    /// images.
+    /// Returns whether bytes of `blob` that are served as they are need not be in the cache below. Where the front end
+    /// caches what it is served, they would take the memory twice, and allocating fresh pages costs more than the copy.
+    /// Other blobs than the image may be shared with other images.
+    pub fn leaves_cache(&self, blob: BlobId) -> bool {
+        self.is_kept_above() && blob == self.image.blob()
+    }
+
+    /// Records that bytes of a segment were used.
     fn used(&self, segment: &Arc<Segment>, bytes: u64, purpose: Use) {
         let is_used_up = self.segments.used(segment, bytes);
-        let is_kept = purpose == Use::Serve && self.is_kept_above();
-        if is_used_up && is_kept && segment.blob == self.image.blob() {
+        if is_used_up && purpose == Use::Serve && self.leaves_cache(segment.blob) {
             self.image.done_with(segment.range.clone());
         }
     }

@@ -1,11 +1,12 @@
 //! Right bytes for every kind of extent, with as few requests and decodes as there can be.
 
 use forerun_engine::EngineOptions;
-use forerun_io::{Counter, EventKind, MemorySource, Purpose, ReadAt};
+use forerun_io::{Counter, EventKind, MemorySource, Pattern, Purpose, ReadAt};
 use forerun_testkit::{CountingSource, MemFsBuilder, Piece};
 use forerun_vfs::{Error, NodeId};
 use proptest::prelude::*;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::common::{KIB, MIB, open, open_on, pattern};
@@ -55,10 +56,11 @@ fn a_long_stored_file_takes_large_requests() {
     }
 }
 
-/// A store that records which ranges the engine is done with.
+/// A store that records which ranges the engine is done with, and how many bytes it reads once.
 struct Forgetful {
     inner: MemorySource,
     done_with: Mutex<Vec<Range<u64>>>,
+    once: AtomicU64,
 }
 
 impl ReadAt for Forgetful {
@@ -70,13 +72,20 @@ impl ReadAt for Forgetful {
         self.inner.read_exact_at(offset, out)
     }
 
+    fn read_ahead_at(&self, offset: u64, out: &mut [u8], pattern: Pattern) -> std::io::Result<()> {
+        if pattern == Pattern::Once {
+            self.once.fetch_add(out.len() as u64, Ordering::Relaxed);
+        }
+        self.inner.read_exact_at(offset, out)
+    }
+
     fn done_with(&self, range: Range<u64>) {
         self.done_with.lock().unwrap().push(range);
     }
 }
 
 #[test]
-fn what_is_kept_above_and_was_served_as_it_is_goes_below() {
+fn what_is_kept_above_and_served_as_it_is_is_read_once_and_goes_below() {
     let mut builder = MemFsBuilder::new();
     let plain = builder.file("plain", [Piece::Stored(pattern(16 * MIB, 7))]);
     let encoded = builder.file(
@@ -95,6 +104,7 @@ fn what_is_kept_above_and_was_served_as_it_is_goes_below() {
         let source = Arc::new(Forgetful {
             inner: image.source.clone(),
             done_with: Mutex::default(),
+            once: AtomicU64::new(0),
         });
         let opened = open_on(&image, Arc::clone(&source) as Arc<dyn ReadAt>, options());
         if is_kept {
@@ -104,6 +114,8 @@ fn what_is_kept_above_and_was_served_as_it_is_goes_below() {
         let done_with = source.done_with.lock().unwrap();
         let bytes: u64 = done_with.iter().map(|range| range.end - range.start).sum();
         assert!(expected.contains(&bytes), "{bytes} bytes of {node}");
+        let once = source.once.load(Ordering::Relaxed);
+        assert!(expected.contains(&once), "{once} bytes of {node} once");
     }
 }
 

@@ -1,6 +1,6 @@
 //! A tree that is written from memory: what an extraction takes at the least.
 //!
-//! Nothing is read, and nothing is decoded unless blocks are given. What is left is what the filesystem takes to make the files, two at a time, with the
+//! Nothing is read, and no block is decoded, unless an image is given. What is left is what the filesystem takes to make the files, two at a time, with the
 //! calls that no extraction can do without: one to create a file, one to write it, one to set its time.
 
 use std::ffi::OsString;

@@ -32,6 +32,7 @@ pub fn peer(contender: SquashfsContender) -> Option<Peer> {
         | SquashfsContender::FromMemory
         | SquashfsContender::DecodedAndWritten
         | SquashfsContender::Decoded
+        | SquashfsContender::DecodedWhereAsked
         | SquashfsContender::FilesInMemory => None,
     }
 }

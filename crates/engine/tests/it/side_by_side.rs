@@ -69,13 +69,25 @@ fn each_block_is_decoded_once_by_its_reader() {
     for round in 0..20 {
         let opened = open(&image, options(2));
         opened.reader.set_kept_above();
-        match round % 2 {
-            0 => read_side_by_side(&opened, &image, node),
-            _ => assert_eq!(opened.read_all(&image, node, MIB), LEN as u64),
-        }
+        // A thread that overtakes the one before it reads its piece itself, and that one may have the same piece read
+        // ahead at that moment: on a busy machine, once for each thread.
+        let overtaking = match round % 2 {
+            0 => {
+                read_side_by_side(&opened, &image, node);
+                4 * MIB as u64
+            }
+            _ => {
+                assert_eq!(opened.read_all(&image, node, MIB), LEN as u64);
+                0
+            }
+        };
         assert_eq!(opened.count(Counter::Decodes), blocks);
         assert_eq!(opened.count(Counter::RepeatedDecodes), 0);
-        assert!(opened.count(Counter::SourceBytes) <= image.source.len());
+        let read = opened.count(Counter::SourceBytes);
+        assert!(
+            read <= image.source.len() + overtaking,
+            "{read} bytes in round {round}"
+        );
         // Each block is found once among the bytes read ahead. Only blocks at the start, and blocks
         // in two pieces, are found once more, decoded by another thread.
         let others = 2 * MIB / BLOCK + LEN / MIB + 10;

@@ -152,7 +152,7 @@ pub struct Decoder<'f> {
     encoded: Vec<u8>,
     /// Their place in the image.
     at: usize,
-    /// The frames in it, by their numbers, that are not decoded yet.
+    /// The frames among them, by their numbers, that are not decoded yet.
     left: Range<usize>,
     block: Vec<u8>,
 }

@@ -16,8 +16,8 @@ use memmap2::{Advice, MmapMut, MmapOptions};
 /// Length from which on a buffer is a mapping.
 const MAPPED: usize = 64 << 10;
 /// Length from which on a buffer asks for huge pages: that of one on most machines. Past the page cache, a disk fills
-/// 4 MiB of them in half the time that it takes for a thousand pages from anywhere, and the kernel copies them faster
-/// too. In large folios of the page cache the disk finds the same.
+/// 4 MiB of them in little more than half the time that it takes for a thousand small ones; copies from the page cache take
+/// less time too (docs/decisions/02-direct-io.md).
 const HUGE: usize = 2 << 20;
 
 /// A pool of free buffers.
@@ -93,7 +93,8 @@ impl DerefMut for Memory {
 
 /// Bytes that go back to their pool when the last user drops them.
 ///
-/// Long buffers begin on a page, so that reads that bypass the page cache can fill them.
+/// Long buffers begin on a page, so that reads that bypass the page cache can fill them. Memory of the allocator, where
+/// the system gives no mapping, may not: such reads then go through the page cache.
 pub struct Buffer {
     bytes: Memory,
     len: usize,

@@ -54,12 +54,17 @@ pub fn measure(
 }
 
 fn mounted(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContender) -> Result<Run> {
+    let image = inputs.image(row);
     match contender {
-        SquashfsContender::Decoded => return decoded(&inputs.image(row)),
-        SquashfsContender::DecodedWhereAsked => return decoded_where_asked(&inputs.image(row)),
+        SquashfsContender::Decoded => {
+            return decoded(&image, |frames| Ok(frames.pass(BIG_LEN)?.to_string()));
+        }
+        SquashfsContender::DecodedWhereAsked => {
+            return decoded(&image, |frames| frames.random(BIG_LEN));
+        }
         _ => {}
     }
-    let mount = drivers::mount(contender, &inputs.forerun, &inputs.image(row))?;
+    let mount = drivers::mount(contender, &inputs.forerun, &image)?;
     let path = mount.path();
     if row == SquashfsRow::LsCached {
         list(&path)?;
@@ -99,23 +104,11 @@ fn mounted(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
     })
 }
 
-/// Decodes the large file.
-fn decoded(image: &Path) -> Result<Run> {
+/// Does some work with the blocks of the large file, without a mount.
+fn decoded(image: &Path, work: impl FnOnce(&Frames) -> Result<String>) -> Result<Run> {
     let frames = Frames::of(image, BLOCK)?;
     drop_all()?;
-    let (seconds, passed) = timed(|| frames.pass(BIG_LEN))?;
-    Ok(Run {
-        seconds,
-        found: passed.to_string(),
-        ..Run::default()
-    })
-}
-
-/// Decodes the blocks of the large file that reads at random places want.
-fn decoded_where_asked(image: &Path) -> Result<Run> {
-    let frames = Frames::of(image, BLOCK)?;
-    drop_all()?;
-    let (seconds, found) = timed(|| frames.random(BIG_LEN))?;
+    let (seconds, found) = timed(|| work(&frames))?;
     Ok(Run {
         seconds,
         found,

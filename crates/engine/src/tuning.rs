@@ -18,7 +18,7 @@ pub const TRUSTED_READ: u64 = 64 << 10;
 /// Length of a read from which on its reader has several such reads in flight, as the kernel's readahead
 /// has in a mount. Smaller reads, as of a mount without large readahead, come one after the other.
 pub const LONG_READ: u64 = 512 << 10;
-/// Extents of a shorter read that are looked at together, for blocks that lie side by side.
+/// Extents of a read that are looked at together, for blocks that lie side by side.
 pub const EXTENTS_TOGETHER: usize = 64;
 /// Long reads of one file that the kernel has in flight: so many CPUs decode in the threads that answer.
 pub const READS_IN_FLIGHT: usize = 4;

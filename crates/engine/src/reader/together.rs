@@ -1,8 +1,9 @@
 //! Blocks that lie side by side, wanted by one read: one request to the source for all of them.
 //!
 //! A format with small blocks, as EROFS with clusters of 4 KiB, has the bytes of one page in two blocks as often
-//! as not. On a disk the second request takes as long as the first, and longer than decoding both. Long reads
-//! are left out: what they want is planned ahead of them in large requests.
+//! as not. On a disk the second request takes as long as the first, and longer than decoding both. Most of what long
+//! reads want is planned ahead of them in larger requests, but not what the first read of a file wants, nor one that
+//! overtakes those before it.
 
 use std::ops::{ControlFlow, Range};
 
@@ -10,7 +11,7 @@ use forerun_vfs::{BlobId, EncodedBlock, Extent, NodeId, Place, Result};
 
 use super::Reader;
 use crate::read::{Assembly, Moves};
-use crate::tuning::{EXTENTS_TOGETHER, LONG_READ};
+use crate::tuning::EXTENTS_TOGETHER;
 
 /// Stored bytes of blocks that follow each other.
 struct Neighbours {
@@ -27,9 +28,6 @@ impl Reader {
         range: Range<u64>,
         assembly: &mut Assembly<'_>,
     ) -> Result<()> {
-        if range.end - range.start >= LONG_READ {
-            return self.visit(node, range, &mut |extent| assembly.add(extent));
-        }
         let moves = &self.inner.moves;
         let mut extents = Vec::new();
         let end = range.end;

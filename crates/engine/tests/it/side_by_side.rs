@@ -97,6 +97,26 @@ fn each_block_is_decoded_once_by_its_reader() {
 }
 
 #[test]
+fn what_was_not_planned_of_a_long_read_is_one_request() {
+    let (image, node) = image();
+    for at in [0, 5 * MIB as u64] {
+        // Without threads nothing is read ahead before the reader asks.
+        let opened = open(
+            &image,
+            EngineOptions {
+                readahead: 0,
+                ..options(2)
+            },
+        );
+        opened.reader.set_kept_above();
+        let before = opened.count(Counter::SourceRequests);
+        opened.reader.read(node, at, MIB).unwrap();
+        let requests = opened.count(Counter::SourceRequests) - before;
+        assert_eq!(requests, 1, "at {at}");
+    }
+}
+
+#[test]
 fn each_block_is_decoded_once_for_one_reader_and_for_small_pieces() {
     let (image, node) = image();
     let blocks = LEN.div_ceil(BLOCK) as u64;

@@ -29,6 +29,7 @@ const PROJECTS: &[(&str, &str, &[Program])] = &[
         ],
     ),
     ("composefs", "1.0.8", &[("mount.composefs", &["--version"])]),
+    ("nydus", "2.4.4", &[("nydusd", &["--version"])]),
     ("exfat-fuse", "1.4.0", &[("mount.exfat-fuse", &["-V"])]),
     (
         "exfatprogs",

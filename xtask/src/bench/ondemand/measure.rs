@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::inputs::OndemandInputs;
 use super::interpreter;
+use super::nydus;
 use super::remote::{RATE, link, mount, mount_complete};
 use super::rows::{OndemandContender, OndemandImage, OndemandRow};
 use crate::bench::work::own;
@@ -36,6 +37,7 @@ pub fn missing(
         return Some("bindfs is not installed".to_string());
     }
     match (row, contender) {
+        (_, OndemandContender::Nydus | OndemandContender::NydusVerifying) => nydus::missing(),
         (OndemandRow::Kernel | OndemandRow::WebKernel, OndemandContender::Forerun) => {
             let tried = via_kernel(inputs, row, contender)
                 .and_then(|(_dir, point)| unmount(inputs, &point));
@@ -83,6 +85,15 @@ pub fn measure(
         }
         (_, OndemandContender::Mirror) => {
             let mounted = mirror(&inputs.source(row.image()))?;
+            pages(row, contender, &mounted.path().join("file"))
+        }
+        (_, OndemandContender::Nydus | OndemandContender::NydusVerifying) => {
+            let (source, dir) = (inputs.source(row.image()), inputs.dir.join("nydus"));
+            let mounted = nydus::mount(
+                &source,
+                &dir,
+                contender == OndemandContender::NydusVerifying,
+            )?;
             pages(row, contender, &mounted.path().join("file"))
         }
         (_, OndemandContender::Link) => at_link_speed(inputs),

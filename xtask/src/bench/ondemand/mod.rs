@@ -7,6 +7,7 @@
 mod inputs;
 pub mod interpreter;
 mod measure;
+mod nydus;
 mod remote;
 mod rows;
 
@@ -27,6 +28,7 @@ const DIR: &str = "/var/tmp/forerun-bench-ondemand";
 const PROGRAMS: &[(&str, &str)] = &[
     ("fio", "--version"),
     ("bindfs", "--version"),
+    ("nydusd", "--version"),
     ("nginx", "-v"),
     ("docker-registry", "--version"),
 ];

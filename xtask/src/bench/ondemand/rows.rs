@@ -45,6 +45,10 @@ pub enum OndemandContender {
     Trusting,
     /// Another filesystem in userspace, which hands on the same file outside any image.
     Mirror,
+    /// Another filesystem in userspace that loads images on demand, and verifies what it fetches.
+    Nydus,
+    /// The same, which verifies what it takes from its cache too, as this project does.
+    NydusVerifying,
 }
 
 impl fmt::Display for OndemandContender {
@@ -58,6 +62,8 @@ impl fmt::Display for OndemandContender {
             Self::WithoutList => "without a recorded list",
             Self::Trusting => "--trust-cache",
             Self::Mirror => "bindfs",
+            Self::Nydus => "nydusd",
+            Self::NydusVerifying => "nydusd, cache verified",
         })
     }
 }
@@ -100,6 +106,8 @@ impl crate::bench::comparison::Row for OndemandRow {
             Self::Web => &[
                 (OndemandContender::Backing, 1.10),
                 (OndemandContender::Mirror, 1.10),
+                (OndemandContender::Nydus, 0.90),
+                (OndemandContender::NydusVerifying, 0.90),
                 (OndemandContender::Trusting, 1.05),
             ],
             Self::WebKernel => &[

@@ -2,6 +2,7 @@
 //! find a volume clean, and each kind of damage found as what it is.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -95,10 +96,15 @@ fn populate(root: &Path) -> std::io::Result<()> {
     fs::create_dir(root.join("dir"))?;
     fs::create_dir(root.join("dir/below"))?;
     fs::write(root.join("dir/one"), vec![1; 10_000])?;
+    // In two parts, with another file between them. That its server has freed the clusters of a removed file is not
+    // certain: it learns later that the file was closed.
+    let mut fragmented = fs::File::create(root.join("dir/below/fragmented"))?;
+    fragmented.write_all(&[3; 50_000])?;
     fs::write(root.join("dir/two"), vec![2; 10_000])?;
+    fragmented.write_all(&[3; 50_000])?;
+    drop(fragmented);
     fs::write(root.join("dir").join("n".repeat(255)), b"long")?;
     fs::remove_file(root.join("dir/one"))?;
-    fs::write(root.join("dir/below/fragmented"), vec![3; 100_000])?;
     fs::write(root.join("empty"), b"")?;
     fs::write(root.join("\u{e4}\u{df}\u{20ac}"), b"not ASCII")?;
     let sparse = fs::File::create(root.join("sparse"))?;

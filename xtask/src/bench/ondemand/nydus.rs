@@ -1,4 +1,4 @@
-//! nydusd: another filesystem in userspace that loads images on demand, and verifies them.
+//! nydusd: another filesystem in userspace that loads images on demand, and can verify them.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -84,7 +84,7 @@ fn serve(dir: &Path, verifies: bool) -> Result<Other> {
             },
         },
         "mode": "direct",
-        // Of what is fetched.
+        // Of its metadata.
         "digest_validate": true,
     });
     fs::write(dir.join("config.json"), config.to_string())?;

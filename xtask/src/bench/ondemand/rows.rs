@@ -45,9 +45,9 @@ pub enum OndemandContender {
     Trusting,
     /// Another filesystem in userspace, which hands on the same file outside any image.
     Mirror,
-    /// Another filesystem in userspace that loads images on demand, and verifies what it fetches.
+    /// Another filesystem in userspace that loads images on demand, and verifies its metadata.
     Nydus,
-    /// The same, which verifies what it takes from its cache too, as this project does.
+    /// The same, which verifies what it takes from its cache, as this project does.
     NydusVerifying,
 }
 

@@ -16,6 +16,7 @@ use forerun_io::{Unpoisoned, saturating_usize, u64_from};
 use rustix::io::Errno;
 
 use crate::blob::{CachedBlob, ReadData};
+use crate::records::Record;
 use crate::{CacheError, Result, cores};
 
 impl CachedBlob {
@@ -102,12 +103,16 @@ impl CachedBlob {
             Some(Err(error)) => return Err(error),
             None => false,
         };
-        for chunk in chunks {
+        let recorded = self.recorded(chunks.clone())?;
+        for (chunk, recorded) in chunks.zip(recorded) {
             let of_chunk = geometry.bytes_of(&(chunk..chunk + 1));
             let at = saturating_usize(of_chunk.start - place.start);
             let end = saturating_usize(of_chunk.end - place.start);
             let bytes = buffer.get(at..end).filter(|_| is_read);
-            match bytes.map(|bytes| self.is_right(chunk, bytes)).transpose()? {
+            match bytes
+                .map(|bytes| self.is_right(chunk, bytes, recorded))
+                .transpose()?
+            {
                 Some(true) => self.note_checked(chunk),
                 // A chunk may have been dropped and stored again during the read, so one that differs is
                 // read once more.
@@ -139,13 +144,17 @@ impl CachedBlob {
             Err(error) if is_lost(&error) && !unchecked.is_empty() => {}
             read => read?,
         }
-        for chunk in unchecked.into_iter().flatten() {
+        let mut with_records = Vec::new();
+        for run in unchecked {
+            with_records.extend(run.clone().zip(self.recorded(run)?));
+        }
+        for (chunk, recorded) in with_records {
             let place = geometry.bytes_of(&(chunk..chunk + 1));
             let wanted = place.start.max(offset)..place.end.min(end);
             let slot =
                 saturating_usize(wanted.start - offset)..saturating_usize(wanted.end - offset);
             let slot = out.get_mut(slot).unwrap_or_default();
-            let is_right = match wanted == place && self.is_right(chunk, slot)? {
+            let is_right = match wanted == place && self.is_right(chunk, slot, recorded)? {
                 true => {
                     self.note_checked(chunk);
                     true
@@ -166,8 +175,10 @@ impl CachedBlob {
         let geometry = self.geometry();
         let place = geometry.bytes_of(&(chunk..chunk + 1));
         let mut bytes = vec![0; saturating_usize(place.end - place.start)];
+        let recorded = self.recorded(chunk..chunk + 1)?;
+        let recorded = recorded.first().copied().unwrap_or(Record::NONE);
         let right = match self.files.data.read_exact_at(&mut bytes, place.start) {
-            Ok(()) => self.is_right(chunk, &bytes)?,
+            Ok(()) => self.is_right(chunk, &bytes, recorded)?,
             // The disk has lost it, or the file was cut.
             Err(error) if is_lost(&error) => false,
             Err(error) => return Err(error),
@@ -183,19 +194,28 @@ impl CachedBlob {
         Ok(true)
     }
 
+    /// Returns the record of each of `chunks`; none of a blob with a table, which needs none.
+    fn recorded(&self, chunks: Range<u64>) -> io::Result<Vec<Record>> {
+        let mut recorded = vec![Record::NONE; saturating_usize(chunks.end - chunks.start)];
+        if self.table.is_none() {
+            let first = chunks.start;
+            self.files.records.each(chunks, |chunk, record| {
+                if let Some(slot) = recorded.get_mut(saturating_usize(chunk - first)) {
+                    *slot = record;
+                }
+            })?;
+        }
+        Ok(recorded)
+    }
+
     /// Compares a chunk with its digest or, without a table, with its record.
-    fn is_right(&self, chunk: u64, bytes: &[u8]) -> io::Result<bool> {
+    fn is_right(&self, chunk: u64, bytes: &[u8], recorded: Record) -> io::Result<bool> {
         let found = self.hashed(bytes);
         match self.compare_with_table(chunk, &found) {
             Some(Ok(())) => Ok(true),
             Some(Err(CacheError::WrongDigest { .. })) => Ok(false),
             Some(Err(error)) => Err(error.into()),
-            None => {
-                let mut recorded = None;
-                let note = |_, record| recorded = Some(record);
-                self.files.records.each(chunk..chunk + 1, note)?;
-                Ok(recorded == Some(found.record))
-            }
+            None => Ok(recorded == found.record),
         }
     }
 

@@ -25,7 +25,8 @@ impl CachedBlob {
         let digest = wants_digest.then(|| padded_digest(&self.geometry(), bytes));
         let record = match (hash, &digest) {
             (RecordHash::Sha256, Some(digest)) => Record::of(digest),
-            _ => Record::of_blake3(bytes),
+            (RecordHash::Blake3, _) => Record::of_blake3(bytes),
+            _ => Record::of_xxh3(bytes),
         };
         Hashed { record, digest }
     }

@@ -60,7 +60,7 @@ impl Info {
             root,
             records: match root.is_some() || identity.parse::<Digest>().is_ok() {
                 true => RecordHash::Sha256,
-                false => RecordHash::Blake3,
+                false => RecordHash::Xxh3,
             },
         })
     }
@@ -152,17 +152,22 @@ mod tests {
         let geometry = Geometry::new(1, 4096).unwrap();
         let digest = Digest([7; 32]);
         let of = |identity: &str, root| Info::new(identity, "", geometry, root).unwrap();
-        assert_eq!(of("https://h/p", None).records, RecordHash::Blake3);
+        assert_eq!(of("https://h/p", None).records, RecordHash::Xxh3);
         let by_digest = of(&digest.to_string(), None);
         assert_eq!(by_digest.records, RecordHash::Sha256);
         let by_table = of("https://h/p", Some(digest));
         assert_eq!(by_table.records, RecordHash::Sha256);
-        // Of a version that had only one hash.
+        // Of versions that had only one hash, and another quick one.
         let text = of("https://h/p", None).text();
-        let old = Info::parse(&text.replace("records: blake3\n", "")).unwrap();
-        assert_eq!(old.records, RecordHash::Sha256);
-        assert!(old.is_same_blob(&of("https://h/p", None)));
-        assert_eq!(Info::parse(&text.replace("blake3", "md5")), None);
+        for (line, records) in [
+            ("", RecordHash::Sha256),
+            ("records: blake3\n", RecordHash::Blake3),
+        ] {
+            let old = Info::parse(&text.replace("records: xxh3\n", line)).unwrap();
+            assert_eq!(old.records, records);
+            assert!(old.is_same_blob(&of("https://h/p", None)));
+        }
+        assert_eq!(Info::parse(&text.replace("xxh3", "md5")), None);
     }
 
     #[test]

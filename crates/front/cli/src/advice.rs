@@ -73,6 +73,11 @@ impl From<ExportError> for Failure {
                 }
                 _ => Self::output(&source).of(path.display()),
             },
+            ExportError::Sync { path, source } => {
+                let failure = Self::output(&source).of(path.display());
+                let message = format!("not all of it is on disk: {}", failure.message);
+                Self { message, ..failure }
+            }
             ExportError::Entry {
                 path,
                 action,

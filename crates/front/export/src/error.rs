@@ -36,6 +36,14 @@ pub enum ExportError {
         /// The error of the system.
         source: io::Error,
     },
+    /// Everything was made, and the disk did not take all of it.
+    #[error("{}: not all of it is on disk: {source}", path.display())]
+    Sync {
+        /// The directory to which was extracted.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
     /// A further name of a file was not made, because the first one is not what this run made.
     #[error(
         "{}: cannot make the hard link: its other name {} {reason}",

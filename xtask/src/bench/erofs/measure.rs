@@ -150,7 +150,7 @@ fn extract(inputs: &ErofsInputs, contender: ErofsContender) -> Result<Run> {
         ErofsContender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
             // Special bits and devices, as fsck.erofs makes them for root without being asked.
-            command.args(["extract", "--quiet", "--stats"]);
+            command.args(["extract", "--quiet", "--stats", "--sync"]);
             command.args(["--special-bits", "--devices"]);
             command.arg("-C").arg(&out).arg(&image);
             command

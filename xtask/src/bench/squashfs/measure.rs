@@ -140,7 +140,7 @@ fn extract(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContend
         }
         SquashfsContender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
-            command.args(["extract", "--quiet", "--stats"]);
+            command.args(["extract", "--quiet", "--stats", "--sync"]);
             if !row.is_by_user() {
                 // As unsquashfs makes them for root without being asked.
                 command.args(["--special-bits", "--devices"]);

@@ -86,7 +86,7 @@ const COMMANDS: &[&[&str]] = &[
     &["diff", "a.sqsh", "tree"],
     &["tar", "-o", "a.tar", "a.sqsh"],
     &["tar", "a.sqsh"],
-    &["extract", "-C", "out/made", "a.sqsh"],
+    &["extract", "--sync", "-C", "out/made", "a.sqsh"],
     &["extract", "-O", "a.sqsh"],
     &["convert", "--format", "erofs", "a.sqsh", "new.erofs"],
     &["convert", "--format", "squashfs", "b.erofs", "-"],

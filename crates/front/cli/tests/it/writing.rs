@@ -1,15 +1,17 @@
 //! extract, tar and pack: what they write, and what they refuse to.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use forerun_testkit::{eventually, require};
 use serde_json::json;
 
-use crate::common::{BIG, Fixture, big};
+use crate::common::{BIG, Fixture, big, command};
 
 /// Lists every path below `dir`, as bytes, sorted.
 fn tree(dir: &Path) -> Vec<Vec<u8>> {
@@ -44,6 +46,35 @@ fn extract_gives_back_the_tree() {
     assert!(fs::read(fixture.path("out/hard")).unwrap() == big());
     let link = fs::read_link(fixture.path("out/link")).unwrap();
     assert_eq!(link, Path::new("etc/passwd"));
+}
+
+/// Has a filesystem of its own in a file: what the file has by then is what was written to its disk.
+#[test]
+fn extract_with_sync_has_all_on_disk_at_the_end() {
+    const SCRIPT: &str = r#"set -e
+        truncate --size=64M disk
+        "$1" -q -F -b 4096 disk
+        mkdir mnt
+        mount -o loop disk mnt
+        "$0" extract --sync -C mnt/out a.img
+        cp disk at-end
+        umount mnt"#;
+    let (Some(fixture), true) = (Fixture::new(), require::root()) else {
+        return;
+    };
+    let Some(mkfs) = require::program("mkfs.ext4") else {
+        return;
+    };
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-c", SCRIPT]);
+    unshare.arg(command(&["--version"]).get_program()).arg(mkfs);
+    let output = unshare.current_dir(fixture.dir.path()).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let (disk, big) = (fs::read(fixture.path("at-end")).unwrap(), big());
+    let pages: HashSet<&[u8]> = disk.chunks(4096).collect();
+    let missing = big.chunks_exact(4096).filter(|page| !pages.contains(page));
+    assert_eq!(missing.count(), 0);
 }
 
 #[test]
@@ -142,7 +173,7 @@ fn tar_is_read_by_tar() {
     let to_stdout = fixture.run(&["tar", "a.img"]).ok().stdout;
     assert!(fs::read(fixture.path("a.tar")).unwrap() == to_stdout);
     fs::create_dir(fixture.path("out")).unwrap();
-    let status = std::process::Command::new("tar")
+    let status = Command::new("tar")
         .args(["-x", "-C", "out", "-f", "a.tar"])
         .current_dir(fixture.dir.path())
         .status()

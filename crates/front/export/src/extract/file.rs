@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::thread::ScopedJoinHandle;
 
 use forerun_engine::{Bulk, TakenFile};
 use forerun_io::u64_from;
@@ -27,8 +28,8 @@ const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::CLOEXEC);
 
 impl ExtractJob<'_> {
-    /// Writes the files in physical order.
-    pub(super) fn files(&self, items: &[Item<'_>], report: &mut ExtractReport) {
+    /// Writes the files in physical order. Returns the error of the disk, where it was told of one.
+    pub(super) fn files(&self, items: &[Item<'_>], report: &mut ExtractReport) -> io::Result<()> {
         let nodes: Vec<NodeId> = items.iter().map(|item| item.entry.node).collect();
         let threads = match self.options.threads {
             0 => self.reader.options().pool_threads(),
@@ -38,6 +39,10 @@ impl ExtractJob<'_> {
         let threads = threads.min(bulk.len());
         let runs = Runs::new(&bulk, items);
         std::thread::scope(|scope| {
+            let sync_ahead = || self.disk_ahead.follow(|| self.sync());
+            let syncing = self.options.sync.then(|| scope.spawn(sync_ahead));
+            // Also after a panic, or the thread would wait for ever.
+            let writing = self.disk_ahead.writing();
             let work = || self.work(&bulk, &runs);
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
             report.add(work());
@@ -47,7 +52,13 @@ impl ExtractJob<'_> {
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
-        });
+            drop(writing);
+            match syncing.map(ScopedJoinHandle::join) {
+                Some(Ok(synced)) => synced,
+                Some(Err(panic)) => std::panic::resume_unwind(panic),
+                None => Ok(()),
+            }
+        })
     }
 
     fn work(&self, bulk: &Bulk, runs: &Runs<'_>) -> ExtractReport {
@@ -188,6 +199,9 @@ impl ExtractJob<'_> {
                 at = next;
             }
             self.progress.advance(end - written, 0);
+            if self.options.sync {
+                self.disk_ahead.note(end - written);
+            }
             written = end;
             Ok(())
         });

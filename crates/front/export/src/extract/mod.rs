@@ -10,6 +10,7 @@
 mod attributes;
 mod collisions;
 mod directories;
+mod disk_ahead;
 mod file;
 mod gather;
 mod links;
@@ -35,6 +36,7 @@ use crate::{ExportError, IdMap, Progress};
 use attributes::{Attributes, Defaults, mode};
 use collisions::Collision;
 use directories::{Directories, State};
+use disk_ahead::DiskAhead;
 use links::Made;
 use plan::{Item, Plan};
 pub use report::{ExtractReport, Failure, Loss, Shortfall};
@@ -77,6 +79,9 @@ pub struct ExtractOptions {
     pub is_new: bool,
     /// Threads that write files; 0 means one per CPU.
     pub threads: usize,
+    /// Have all of it on disk at the end, unless that comes early. Writing begins while files are made, so that it
+    /// takes less time than syncfs(2) afterwards. What the filesystem has of other programs is written too.
+    pub sync: bool,
     /// Keep what can be read of damaged files, with zeros for what cannot, and report the outcome of each file.
     pub salvage: bool,
     /// Ends the extraction once the caller sets it: no half file is left, and the report counts what is
@@ -131,6 +136,7 @@ pub fn extract(
         xattrs: volume.has_xattrs && !options.no_xattrs,
         directories,
         made: Made::of_links(&plan.links),
+        disk_ahead: DiskAhead::default(),
         stop: AtomicBool::new(false),
     };
     let mut report = ExtractReport::default();
@@ -139,7 +145,14 @@ pub fn extract(
         .failures
         .into_iter()
         .for_each(|failure| report.fail(failure));
-    job.run(plan, &mut report);
+    let mut synced = job.run(plan, &mut report);
+    if options.sync && !job.is_stopped() {
+        synced = synced.and(job.sync());
+    }
+    if let Err(source) = synced {
+        let path = dir.into();
+        report.fail(ExportError::Sync { path, source });
+    }
     report.missing = report.missing.saturating_add(unseen);
     report.sort();
     Ok(report)
@@ -158,12 +171,14 @@ struct ExtractJob<'j> {
     directories: Directories,
     /// The inodes that get further names.
     made: Made,
+    disk_ahead: DiskAhead,
     /// Nothing more can be written.
     stop: AtomicBool,
 }
 
 impl ExtractJob<'_> {
-    fn run(&mut self, mut plan: Plan<'_>, report: &mut ExtractReport) {
+    /// Makes everything. Returns the error of the disk, where it was told of one on the way.
+    fn run(&mut self, mut plan: Plan<'_>, report: &mut ExtractReport) -> io::Result<()> {
         self.leave_collisions_out(&mut plan, report);
         let planned = plan.names().count();
         self.make_directories(&plan, report);
@@ -171,7 +186,7 @@ impl ExtractJob<'_> {
         for item in &plan.others {
             self.other(item, report);
         }
-        self.files(&plan.files, report);
+        let synced = self.files(&plan.files, report);
         for (first, item) in &plan.links {
             self.link(first, item, report);
         }
@@ -180,7 +195,7 @@ impl ExtractJob<'_> {
         report.missing = u64_from(planned).saturating_sub(report.done());
         // Another run can fill the directories of one that has ended early, and their owner can remove them.
         if self.is_stopped() {
-            return;
+            return synced;
         }
         for (index, dir) in plan.dirs.iter().enumerate().rev() {
             if let Some(entry) = dir.entry {
@@ -190,6 +205,7 @@ impl ExtractJob<'_> {
         if plan.dirs.first().is_some_and(|dir| dir.entry.is_some()) {
             report.directories += 1;
         }
+        synced
     }
 
     fn leave_collisions_out(&self, plan: &mut Plan<'_>, report: &mut ExtractReport) {
@@ -392,6 +408,11 @@ impl ExtractJob<'_> {
             mtime: metadata.mtime,
             xattrs,
         }
+    }
+
+    /// Writes all to disk that the filesystem of the target has.
+    fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(self.directories.root())?)
     }
 
     fn is_stopped(&self) -> bool {

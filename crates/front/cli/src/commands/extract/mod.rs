@@ -69,7 +69,7 @@ pub struct ExtractArgs {
         long,
         conflicts_with_all = ["directory", "force", "devices", "special_bits", "same_owner",
             "no_same_owner", "no_same_permissions", "no_xattrs", "privileged_xattrs", "uid_map",
-            "gid_map", "check_case_collisions", "skip_existing", "report"]
+            "gid_map", "check_case_collisions", "skip_existing", "sync", "report"]
     )]
     pub to_stdout: bool,
     /// Replace what is there already
@@ -79,6 +79,12 @@ pub struct ExtractArgs {
     /// the image, and write partly written files anew
     #[arg(long)]
     pub skip_existing: bool,
+    /// Have all of it on disk at the end
+    ///
+    /// Writing begins while files are made, so that it takes less time than sync(1) afterwards, and what the disk
+    /// does not take is an error.
+    #[arg(long)]
+    pub sync: bool,
     /// Make device nodes too (root only)
     #[arg(long)]
     pub devices: bool,
@@ -210,6 +216,7 @@ fn options(args: &ExtractArgs) -> Result<ExtractOptions> {
         privileged_xattrs: args.privileged_xattrs,
         case_collisions: args.check_case_collisions,
         threads: args.image.source.threads.map_or(0, usize::from),
+        sync: args.sync,
         salvage: args.image.source.rescue,
         ..ExtractOptions::default()
     })

@@ -1,0 +1,114 @@
+//! Sends what an extraction has written to the disk while more is written.
+//!
+//! syncfs(2) at the end finds a disk that was idle until then, and all of the tree still to write. Begun while files are
+//! made, most of that happens while processors decode. One call for all that the filesystem has makes long
+//! requests. Asking for each file by itself, as posix_fadvise(2) and sync_file_range(2) do, took longer than
+//! the end alone: 4.96 s instead of 4.40 s for 78,000 files.
+
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use forerun_io::Unpoisoned;
+
+/// Bytes that are written between two calls: enough that what every call writes again, as inodes, bitmaps and the
+/// journal, is little beside them.
+const EVERY: u64 = 128 << 20;
+
+/// The bytes that are not on their way yet.
+#[derive(Debug, Default)]
+pub struct DiskAhead {
+    state: Mutex<Unsent>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Unsent {
+    waiting: u64,
+    is_closed: bool,
+}
+
+impl DiskAhead {
+    /// Notes that so many bytes were written.
+    pub fn note(&self, bytes: u64) {
+        let mut state = self.state();
+        state.waiting = state.waiting.saturating_add(bytes);
+        if state.waiting >= EVERY {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Returns what ends [`follow`](Self::follow), after the call that it is in, when it is dropped.
+    pub const fn writing(&self) -> Writing<'_> {
+        Writing(self)
+    }
+
+    /// Calls `sync` whenever enough was written, until nothing more is written.
+    ///
+    /// # Errors
+    /// The first of `sync`, which ends it.
+    pub fn follow(&self, mut sync: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+        loop {
+            let is_little = |state: &mut Unsent| !state.is_closed && state.waiting < EVERY;
+            let waited = self.changed.wait_while(self.state(), is_little);
+            let mut state = waited.unpoisoned();
+            if state.is_closed {
+                return Ok(());
+            }
+            state.waiting = 0;
+            drop(state);
+            sync()?;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, Unsent> {
+        self.state.lock().unpoisoned()
+    }
+}
+
+/// Files are being written, until this is dropped.
+pub struct Writing<'a>(&'a DiskAhead);
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.state().is_closed = true;
+        self.0.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_goes_to_the_disk_in_large_parts() {
+        let ahead = DiskAhead::default();
+        let (calls, done) = (AtomicU32::new(0), sync_channel(0));
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                ahead.follow(|| {
+                    calls.fetch_add(1, Ordering::Relaxed);
+                    done.0.send(()).map_err(io::Error::other)
+                })
+            });
+            for parts in [1, 64] {
+                (0..parts).for_each(|_| ahead.note(EVERY / parts));
+                done.1.recv().unwrap();
+            }
+            ahead.note(EVERY - 1);
+            drop(ahead.writing());
+            thread.join().unwrap().unwrap();
+        });
+        assert_eq!(calls.into_inner(), 2);
+    }
+
+    #[test]
+    fn an_error_of_the_disk_ends_it_and_is_told() {
+        let ahead = DiskAhead::default();
+        ahead.note(EVERY);
+        let told = ahead.follow(|| Err(io::ErrorKind::StorageFull.into()));
+        assert_eq!(told.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+}

@@ -162,6 +162,48 @@ fn an_image_without_digests_is_known_to_be_here_and_checked_as_it_is_read() {
     }
 }
 
+/// Earlier versions had BLAKE3 for images that no digest names.
+#[test]
+fn records_of_earlier_versions_stay_valid() {
+    let _locks_count = children::forbid();
+    let dir = temp_dir("cache");
+    let bytes = image(22, 5 * CHUNK_LEN + 5);
+    let of = || {
+        let mut spec = spec(&bytes, false);
+        spec.identity = "https://host/image \"2\"".to_string();
+        spec
+    };
+    let cache = quiet(dir.path());
+    let blob = cache.blob(of()).unwrap();
+    store(&blob, &bytes, 0..6);
+    drop(blob);
+    let blob_dir = cache.layout().blob(&of().identity);
+    let info = fs::read_to_string(blob_dir.join("info")).unwrap();
+    let old = info.replace("records: xxh3\n", "records: blake3\n");
+    assert_ne!(old, info);
+    fs::write(blob_dir.join("info"), old).unwrap();
+    let hashes = bytes.chunks(CHUNK_LEN).map(blake3::hash);
+    let records: Vec<u8> = hashes
+        .flat_map(|hash| hash.as_bytes()[..8].to_vec())
+        .collect();
+    fs::write(blob_dir.join("records"), records).unwrap();
+    let data = fs::OpenOptions::new()
+        .write(true)
+        .open(blob_dir.join("data"))
+        .unwrap();
+    data.write_all_at(b"spoiled", 2 * 4096).unwrap();
+    let blob = cache.blob(of()).unwrap();
+    assert_eq!(compare(&blob, &bytes), [0, 1, 3, 4, 5]);
+    assert_eq!(blob.altered_chunks(), 1);
+    store(&blob, &bytes, 2..3);
+    drop(blob);
+    let blob = cache.blob(of()).unwrap();
+    assert_eq!(
+        (compare(&blob, &bytes).len(), blob.altered_chunks()),
+        (6, 0)
+    );
+}
+
 #[test]
 fn chunks_are_checked_ahead_whatever_room_there_is_for_them() {
     let _locks_count = children::forbid();

@@ -1,8 +1,9 @@
 //! `cargo xtask bench by-hand`: the work of `forerun bench`, done again by a shell, to show that its ratios are true.
 //!
-//! Nothing of the measuring library is used on that side: mounts, cold caches and clocks are those of a user. Both
-//! sides take turns, so that a slow minute of the machine meets both. Machines differ in how quiet they are, so a difference
-//! is a failure only where it is larger than what the rounds differ by among themselves.
+//! Mounts, cold caches and clocks are those of a user. Of the measuring library, that side uses the reader of trees, and what
+//! has memory at hand, so that both find the machine in one state. Both sides take turns, so that a slow minute of
+//! the machine meets both. Machines differ in how quiet they are, so a difference is a failure only where it is larger
+//! than what the rounds differ by among themselves.
 
 mod agreement;
 mod images;
@@ -70,6 +71,7 @@ pub fn run(root: &Path, options: &ByHandOptions) -> Result<()> {
             eprintln!("round {round} of {}: {name}", options.rounds);
             let bench = by_bench(name, image, &program, options)?;
             let hand = by_hand_of(name, image, &program, &options.dir, &bench)?;
+            tell(&bench, &hand);
             for ((ours, theirs), key) in ratios(&bench, &hand) {
                 compared.entry(key).or_default().push(ours, theirs);
             }
@@ -89,6 +91,16 @@ pub fn run(root: &Path, options: &ByHandOptions) -> Result<()> {
         differ.join(", ")
     );
     Ok(())
+}
+
+/// Prints the seconds of one round, so that a run that ends early was not for nothing.
+fn tell(bench: &Seconds, hand: &Seconds) {
+    for (key, bench) in bench {
+        let (_, work, by) = key;
+        if let Some(hand) = hand.get(key) {
+            eprintln!("  {work} {by}: {bench:.3} s, by hand {hand:.3} s");
+        }
+    }
 }
 
 /// Returns the ratios of one round, forerun to each other contender: of `forerun bench`, and by hand.

@@ -162,7 +162,7 @@ fn an_image_without_digests_is_known_to_be_here_and_checked_as_it_is_read() {
     }
 }
 
-/// Earlier versions had BLAKE3 for images that no digest names.
+/// Replaces the records by those of earlier versions, which had BLAKE3 where no digest names the image.
 #[test]
 fn records_of_earlier_versions_stay_valid() {
     let _locks_count = children::forbid();

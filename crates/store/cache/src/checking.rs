@@ -104,15 +104,13 @@ impl CachedBlob {
             None => false,
         };
         let recorded = self.recorded(chunks.clone())?;
-        for (chunk, recorded) in chunks.zip(recorded) {
+        for chunk in chunks {
             let of_chunk = geometry.bytes_of(&(chunk..chunk + 1));
             let at = saturating_usize(of_chunk.start - place.start);
             let end = saturating_usize(of_chunk.end - place.start);
             let bytes = buffer.get(at..end).filter(|_| is_read);
-            match bytes
-                .map(|bytes| self.is_right(chunk, bytes, recorded))
-                .transpose()?
-            {
+            let is_right = bytes.map(|bytes| self.is_right(chunk, bytes, recorded.of(chunk)));
+            match is_right.transpose()? {
                 Some(true) => self.note_checked(chunk),
                 // A chunk may have been dropped and stored again during the read, so one that differs is
                 // read once more.
@@ -144,24 +142,28 @@ impl CachedBlob {
             Err(error) if is_lost(&error) && !unchecked.is_empty() => {}
             read => read?,
         }
-        let mut with_records = Vec::new();
-        for run in unchecked {
-            with_records.extend(run.clone().zip(self.recorded(run)?));
-        }
-        for (chunk, recorded) in with_records {
+        let recorded = match (unchecked.first(), unchecked.last()) {
+            // A shorter read has no whole chunk: what follows reads one, and its record.
+            (Some(first), Some(last)) if u64_from(out.len()) >= geometry.size() => {
+                self.recorded(first.start..last.end)?
+            }
+            _ => Recorded::default(),
+        };
+        for chunk in unchecked.into_iter().flatten() {
             let place = geometry.bytes_of(&(chunk..chunk + 1));
             let wanted = place.start.max(offset)..place.end.min(end);
             let slot =
                 saturating_usize(wanted.start - offset)..saturating_usize(wanted.end - offset);
             let slot = out.get_mut(slot).unwrap_or_default();
-            let is_right = match wanted == place && self.is_right(chunk, slot, recorded)? {
-                true => {
-                    self.note_checked(chunk);
-                    true
-                }
-                // Only a part of the chunk is wanted, or it is wrong.
-                false => self.read_checked(chunk, wanted.start - place.start, slot)?,
-            };
+            let is_right =
+                match wanted == place && self.is_right(chunk, slot, recorded.of(chunk))? {
+                    true => {
+                        self.note_checked(chunk);
+                        true
+                    }
+                    // Only a part of the chunk is wanted, or it is wrong.
+                    false => self.read_checked(chunk, wanted.start - place.start, slot)?,
+                };
             if !is_right {
                 return Ok(false);
             }
@@ -175,10 +177,11 @@ impl CachedBlob {
         let geometry = self.geometry();
         let place = geometry.bytes_of(&(chunk..chunk + 1));
         let mut bytes = vec![0; saturating_usize(place.end - place.start)];
-        let recorded = self.recorded(chunk..chunk + 1)?;
-        let recorded = recorded.first().copied().unwrap_or(Record::NONE);
         let right = match self.files.data.read_exact_at(&mut bytes, place.start) {
-            Ok(()) => self.is_right(chunk, &bytes, recorded)?,
+            Ok(()) => {
+                let recorded = self.recorded(chunk..chunk + 1)?;
+                self.is_right(chunk, &bytes, recorded.of(chunk))?
+            }
             // The disk has lost it, or the file was cut.
             Err(error) if is_lost(&error) => false,
             Err(error) => return Err(error),
@@ -194,16 +197,12 @@ impl CachedBlob {
         Ok(true)
     }
 
-    /// Returns the record of each of `chunks`; none of a blob with a table, which needs none.
-    fn recorded(&self, chunks: Range<u64>) -> io::Result<Vec<Record>> {
-        let mut recorded = vec![Record::NONE; saturating_usize(chunks.end - chunks.start)];
+    /// Reads the records of `chunks`; none of a blob with a table, which needs none.
+    fn recorded(&self, chunks: Range<u64>) -> io::Result<Recorded> {
+        let mut recorded = Recorded::default();
         if self.table.is_none() {
-            let first = chunks.start;
-            self.files.records.each(chunks, |chunk, record| {
-                if let Some(slot) = recorded.get_mut(saturating_usize(chunk - first)) {
-                    *slot = record;
-                }
-            })?;
+            let note = |chunk, record| recorded.0.push((chunk, record));
+            self.files.records.each(chunks, note)?;
         }
         Ok(recorded)
     }
@@ -250,6 +249,19 @@ impl CachedBlob {
         );
         self.drop_chunks(std::slice::from_ref(&(chunk..chunk + 1)))?;
         Ok(())
+    }
+}
+
+/// Records of some chunks, in the order of these.
+#[derive(Debug, Default)]
+struct Recorded(Vec<(u64, Record)>);
+
+impl Recorded {
+    /// Returns the record of a chunk.
+    fn of(&self, chunk: u64) -> Record {
+        let found = self.0.binary_search_by_key(&chunk, |(of, _)| *of);
+        let found = found.ok().and_then(|at| self.0.get(at));
+        found.map_or(Record::NONE, |(_, record)| *record)
     }
 }
 

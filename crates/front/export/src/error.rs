@@ -36,7 +36,7 @@ pub enum ExportError {
         /// The error of the system.
         source: io::Error,
     },
-    /// Everything was made, and the disk did not take all of it.
+    /// The disk did not take all that was written.
     #[error("{}: not all of it is on disk: {source}", path.display())]
     Sync {
         /// The directory to which was extracted.

@@ -28,8 +28,8 @@ const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::CLOEXEC);
 
 impl ExtractJob<'_> {
-    /// Writes the files in physical order. Returns the error of the disk, where it was told of one.
-    pub(super) fn files(&self, items: &[Item<'_>], report: &mut ExtractReport) -> io::Result<()> {
+    /// Writes the files in physical order.
+    pub(super) fn files(&self, items: &[Item<'_>], report: &mut ExtractReport) {
         let nodes: Vec<NodeId> = items.iter().map(|item| item.entry.node).collect();
         let threads = match self.options.threads {
             0 => self.reader.options().pool_threads(),
@@ -54,11 +54,11 @@ impl ExtractJob<'_> {
             }
             drop(writing);
             match syncing.map(ScopedJoinHandle::join) {
-                Some(Ok(synced)) => synced,
+                None | Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(error))) => report.fail(error),
                 Some(Err(panic)) => std::panic::resume_unwind(panic),
-                None => Ok(()),
             }
-        })
+        });
     }
 
     fn work(&self, bulk: &Bulk, runs: &Runs<'_>) -> ExtractReport {

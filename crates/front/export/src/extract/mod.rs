@@ -136,6 +136,7 @@ pub fn extract(
         xattrs: volume.has_xattrs && !options.no_xattrs,
         directories,
         made: Made::of_links(&plan.links),
+        target: dir,
         disk_ahead: DiskAhead::default(),
         stop: AtomicBool::new(false),
     };
@@ -145,13 +146,12 @@ pub fn extract(
         .failures
         .into_iter()
         .for_each(|failure| report.fail(failure));
-    let mut synced = job.run(plan, &mut report);
-    if options.sync && !job.is_stopped() {
-        synced = synced.and(job.sync());
-    }
-    if let Err(source) = synced {
-        let path = dir.into();
-        report.fail(ExportError::Sync { path, source });
+    job.run(plan, &mut report);
+    if options.sync
+        && !job.is_stopped()
+        && let Err(error) = job.sync()
+    {
+        report.fail(error);
     }
     report.missing = report.missing.saturating_add(unseen);
     report.sort();
@@ -171,14 +171,15 @@ struct ExtractJob<'j> {
     directories: Directories,
     /// The inodes that get further names.
     made: Made,
+    /// The target, as the caller named it.
+    target: &'j Path,
     disk_ahead: DiskAhead,
     /// Nothing more can be written.
     stop: AtomicBool,
 }
 
 impl ExtractJob<'_> {
-    /// Makes everything. Returns the error of the disk, where it was told of one on the way.
-    fn run(&mut self, mut plan: Plan<'_>, report: &mut ExtractReport) -> io::Result<()> {
+    fn run(&mut self, mut plan: Plan<'_>, report: &mut ExtractReport) {
         self.leave_collisions_out(&mut plan, report);
         let planned = plan.names().count();
         self.make_directories(&plan, report);
@@ -186,7 +187,7 @@ impl ExtractJob<'_> {
         for item in &plan.others {
             self.other(item, report);
         }
-        let synced = self.files(&plan.files, report);
+        self.files(&plan.files, report);
         for (first, item) in &plan.links {
             self.link(first, item, report);
         }
@@ -195,7 +196,7 @@ impl ExtractJob<'_> {
         report.missing = u64_from(planned).saturating_sub(report.done());
         // Another run can fill the directories of one that has ended early, and their owner can remove them.
         if self.is_stopped() {
-            return synced;
+            return;
         }
         for (index, dir) in plan.dirs.iter().enumerate().rev() {
             if let Some(entry) = dir.entry {
@@ -205,7 +206,6 @@ impl ExtractJob<'_> {
         if plan.dirs.first().is_some_and(|dir| dir.entry.is_some()) {
             report.directories += 1;
         }
-        synced
     }
 
     fn leave_collisions_out(&self, plan: &mut Plan<'_>, report: &mut ExtractReport) {
@@ -411,8 +411,12 @@ impl ExtractJob<'_> {
     }
 
     /// Writes all to disk that the filesystem of the target has.
-    fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::syncfs(self.directories.root())?)
+    fn sync(&self) -> Result<(), ExportError> {
+        let synced = rustix::fs::syncfs(self.directories.root());
+        synced.map_err(|error| ExportError::Sync {
+            path: self.target.into(),
+            source: error.into(),
+        })
     }
 
     fn is_stopped(&self) -> bool {

@@ -90,7 +90,7 @@ pub fn run(work: &Work) -> Result<String> {
         Work::Tree { dir } => tree(dir).map(|totals| totals.text()),
         Work::Files { most, files } => {
             let mut totals = Totals::new();
-            let advice = Advice::Sequential;
+            let advice = Some(Advice::Sequential);
             files
                 .iter()
                 .try_for_each(|file| totals.read(file, *most, advice))?;
@@ -134,10 +134,12 @@ impl Totals {
         }
     }
 
-    fn read(&mut self, path: &Path, most: u64, advice: Advice) -> Result<()> {
+    fn read(&mut self, path: &Path, most: u64, advice: Option<Advice>) -> Result<()> {
         let with_path = || path.display().to_string();
         let file = File::open(path).with_context(with_path)?;
-        fadvise(&file, 0, None, advice).with_context(with_path)?;
+        if let Some(advice) = advice {
+            fadvise(&file, 0, None, advice).with_context(with_path)?;
+        }
         let len = file.metadata().with_context(with_path)?.len().min(most);
         let mut file = file.take(most);
         let mut read = 0;
@@ -171,7 +173,7 @@ fn tree(dir: &Path) -> Result<Totals> {
         if kind.is_dir() {
             open.push(listing(&path)?);
         } else if kind.is_file() {
-            totals.read(&path, u64::MAX, Advice::Normal)?;
+            totals.read(&path, u64::MAX, None)?;
         }
     }
     Ok(totals)

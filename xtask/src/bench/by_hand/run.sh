@@ -53,7 +53,7 @@ else
             listing=$(mktemp --tmpdir=/dev/shm)
             set -- ls -lR .
             ;;
-        # By the reader of forerun bench. What grep(1) and tar(1) do themselves hides a tenth to a fourth of a difference, and
+        # By the reader of forerun bench. With grep(1) and tar(1) some drivers take up to a third longer, and others do not;
         # tar reads nothing for an archive that it knows as /dev/null.
         tree) set -- "$forerun" __bench tree . ;;
     esac

@@ -1,4 +1,4 @@
-//! `cargo xtask bench by-hand`: the work of `forerun bench`, done again by a shell, to show that its ratios are true.
+//! `cargo xtask bench by-hand`: the work of `forerun bench`, done again by a shell, to check its ratios.
 //!
 //! Mounts, cold caches and clocks are those of a user. Of the measuring library, that side uses the reader of trees, and what
 //! has memory at hand, so that both find the machine in one state. Both sides take turns, so that a slow minute of

@@ -6,32 +6,44 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rustix::fs::{Advice, fadvise};
 
-use crate::memory::have_at_hand;
+use crate::memory::{between_reports, have_at_hand};
 
 /// Drops the pages of the image from the page cache, and as root empties all caches. Returns whether all
 /// were emptied.
 pub fn drop_caches(image: &Path) -> Result<bool> {
+    drop_before(image, have_at_hand)
+}
+
+/// Does the same, and waits up to 2.5 seconds until the machine does not give memory back for a while: short runs
+/// are slower meanwhile.
+pub fn drop_caches_between_reports(image: &Path) -> Result<bool> {
+    drop_before(image, between_reports)
+}
+
+fn drop_before(image: &Path, settle: fn()) -> Result<bool> {
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
         // A device that is mounted cannot be synchronised by every user.
-        drop_all()?;
+        empty()?;
     }
     let file = File::open(image).with_context(|| image.display().to_string())?;
     if !is_root {
         file.sync_all()?;
     }
     fadvise(&file, 0, None, Advice::DontNeed)?;
-    if !is_root {
-        have_at_hand();
-    }
+    settle();
     Ok(is_root)
 }
 
 /// Empties page cache, dentries and inodes, after writing what is dirty, and has free memory at hand.
 /// Needs root.
 pub fn drop_all() -> Result<()> {
-    rustix::fs::sync();
-    fs::write("/proc/sys/vm/drop_caches", "3").context("dropping caches")?;
+    empty()?;
     have_at_hand();
     Ok(())
+}
+
+fn empty() -> Result<()> {
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "3").context("dropping caches")
 }

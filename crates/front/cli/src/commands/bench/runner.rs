@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use forerun_measure::caches::drop_caches;
+use forerun_measure::caches::drop_caches_between_reports;
 use forerun_measure::counters::parse;
 use forerun_measure::mount::{Access, Mount, Mounted, objects_option};
 use forerun_measure::peers::{Peer, Place};
@@ -88,7 +88,7 @@ impl Runner {
     }
 
     fn cold(&self) -> Result<()> {
-        drop_caches(&self.image).map(drop)
+        drop_caches_between_reports(&self.image).map(drop)
     }
 
     fn mount(&self, by: Contender) -> Result<Mount> {

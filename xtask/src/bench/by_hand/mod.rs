@@ -29,7 +29,7 @@ const WORKS: &str = "cat-cold,ls,tree,extract";
 #[derive(clap::Args)]
 pub struct ByHandOptions {
     /// Rounds; each measures everything once on both sides
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(3..))]
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(3..=1000))]
     rounds: u32,
     /// Where images are kept between runs: a disk with 2 GB to spare, not memory
     #[arg(long, default_value = "/var/tmp/forerun-bench-by-hand")]
@@ -184,15 +184,17 @@ fn table(compared: &BTreeMap<Key, Compared>) -> String {
         "by hand",
         "difference",
         "noise",
+        "more/less",
         "",
     ]);
-    for column in 3..=6 {
+    for column in 3..=7 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     for ((image, work, by), of) in compared {
         let (bench, hand) = of.medians();
+        let (more, less) = of.more_and_less();
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         table.add_row([
             image.clone(),
@@ -202,6 +204,7 @@ fn table(compared: &BTreeMap<Key, Compared>) -> String {
             format!("{hand:.3}"),
             percent(of.difference()),
             percent(of.noise()),
+            format!("{more}/{less}"),
             of.agreement().text().to_string(),
         ]);
     }

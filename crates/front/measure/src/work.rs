@@ -32,7 +32,7 @@ const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 pub enum Work {
     /// Do nothing: the program is in memory then
     Nothing,
-    /// Use memory once, so that the next process finds it at hand
+    /// Wait for the end of a report of free memory, and use memory once, so that the next process finds it at hand
     AtHand,
     /// Walk in directory order and read every file when it is met
     Tree {

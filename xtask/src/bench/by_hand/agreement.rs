@@ -83,7 +83,7 @@ impl Compared {
             at_most += ways;
             ways *= count(rounds - left) / f64::from(few);
         }
-        rounds > 0 && 2.0 * at_most < CHANCE * count(rounds).exp2()
+        2.0 * at_most < CHANCE * count(rounds).exp2()
     }
 
     /// Returns the result.

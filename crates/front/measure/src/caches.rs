@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rustix::fs::{Advice, fadvise};
 
-use crate::memory::{between_reports, have_at_hand};
+use crate::memory::have_at_hand;
+use crate::reports;
 
 /// Drops the pages of the image from the page cache, and as root empties all caches. Returns whether all
 /// were emptied.
@@ -17,7 +18,10 @@ pub fn drop_caches(image: &Path) -> Result<bool> {
 /// Does the same, and waits up to 2.5 seconds until the machine does not give memory back for a while: short runs
 /// are slower meanwhile.
 pub fn drop_caches_between_reports(image: &Path) -> Result<bool> {
-    drop_before(image, between_reports)
+    drop_before(image, || {
+        reports::wait_for_end();
+        have_at_hand();
+    })
 }
 
 fn drop_before(image: &Path, settle: fn()) -> Result<bool> {

@@ -15,6 +15,7 @@ pub mod noise;
 pub mod peers;
 pub mod process;
 pub mod programs;
+mod reports;
 pub mod run;
 pub mod samples;
 pub mod scratch;

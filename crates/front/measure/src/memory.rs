@@ -1,8 +1,6 @@
 //! Memory at hand, so that no run waits until a host gives some.
 
 use std::fs;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use forerun_io::{MemoryLimit, saturating_usize};
 use memmap2::{Advice, MmapMut};
@@ -16,13 +14,6 @@ const AT_HAND: u64 = 3 << 30;
 const SHARE: u64 = 4;
 /// Bytes of a large page on most machines, and the smallest that a machine gives back.
 const LARGE_PAGE: u64 = 2 << 20;
-
-/// The longest time to the end of the next report of free memory, if there is one.
-const NEXT_REPORT: Duration = Duration::from_millis(2500);
-/// Without an answer of the host for so long, a report has ended.
-const END_OF_REPORT: Duration = Duration::from_millis(60);
-/// How often the answers of the host are counted meanwhile.
-const STEP: Duration = Duration::from_millis(20);
 
 /// Uses memory once, and frees it: what is allocated next is that.
 ///
@@ -38,49 +29,6 @@ pub fn have_at_hand() {
     let pieces = fs::read_to_string("/proc/buddyinfo").map_or(0, |text| in_pieces(&text));
     let _until_the_small_ones_are_used = used(most, Advice::HugePage);
     let _both_are_freed_together = used(pieces.min(most), Advice::NoHugePage);
-}
-
-/// Waits for the end of a report of free memory to the host, and has memory at hand then.
-///
-/// A report begins two seconds after memory was freed, and the next one two seconds after its end, as long as much is
-/// left to report (`PAGE_REPORTING_DELAY` of Linux). A run of a third of a second took up to 1.4 times as long with a
-/// report in it, and whether one is depends on what was freed two seconds before: the run before, say, or a digest.
-pub fn between_reports() {
-    let interrupts = || fs::read_to_string("/proc/interrupts").unwrap_or_default();
-    if let Some(mut last) = reports(&interrupts()) {
-        let start = Instant::now();
-        let mut reported = None;
-        while start.elapsed() < NEXT_REPORT {
-            thread::sleep(STEP);
-            let now = reports(&interrupts()).unwrap_or(last);
-            if now != last {
-                last = now;
-                reported = Some(Instant::now());
-            }
-            if reported.is_some_and(|at: Instant| at.elapsed() >= END_OF_REPORT) {
-                break;
-            }
-        }
-    }
-    have_at_hand();
-}
-
-/// Returns the interrupts by which the host answered reports, of a text of `/proc/interrupts`; `None` for a machine
-/// that reports nothing.
-fn reports(text: &str) -> Option<u64> {
-    let mut lines = text
-        .lines()
-        .filter(|line| line.ends_with("-reporting_vq"))
-        .peekable();
-    lines.peek()?;
-    let of_line = |line: &str| {
-        let counts = line
-            .split_whitespace()
-            .skip(1)
-            .map_while(|count| count.parse::<u64>().ok());
-        counts.fold(0, u64::saturating_add)
-    };
-    Some(lines.map(of_line).fold(0, u64::saturating_add))
 }
 
 /// Returns `len` bytes that were used, as far as there are any: without them, runs are only noisier.
@@ -150,17 +98,5 @@ mod tests {
         ] {
             assert_eq!(in_pieces(damaged), 0, "{damaged}");
         }
-    }
-
-    #[test]
-    fn reports_of_all_processors_are_counted() {
-        let text = "            CPU0       CPU1\n\
-                     31:          0       8067 PCI-MSIX-0000:00:01.0   3-edge      virtio0-stats\n\
-                     32:      37641          2 PCI-MSIX-0000:00:01.0   4-edge      virtio0-reporting_vq\n";
-        assert_eq!(reports(text), Some(37_643));
-        for without in ["", "31: 1 virtio0-stats", "32: 1 reporting_vq of another"] {
-            assert_eq!(reports(without), None, "{without}");
-        }
-        assert_eq!(reports("x-reporting_vq"), Some(0));
     }
 }

@@ -14,7 +14,8 @@ use fastrand::Rng;
 use rustix::fs::{Advice, fadvise};
 
 use crate::digest;
-use crate::memory::between_reports;
+use crate::memory::have_at_hand;
+use crate::reports;
 
 /// Bytes asked for at once, as cat(1) and cp(1) do.
 const BUFFER: usize = 128 << 10;
@@ -84,7 +85,8 @@ pub fn run(work: &Work) -> Result<String> {
     match work {
         Work::Nothing => Ok(String::new()),
         Work::AtHand => {
-            between_reports();
+            reports::wait_for_end();
+            have_at_hand();
             Ok(String::new())
         }
         Work::Tree { dir } => tree(dir).map(|totals| totals.text()),

@@ -113,7 +113,7 @@ fn series(test: &'static str, what: &'static str, accesses: &[Access]) -> Vec<Ro
 
 fn read_image(inputs: &RomfsInputs) -> Result<Sample> {
     let begin = Instant::now();
-    drop_caches(&inputs.big)?;
+    drop_caches(&inputs.big, inputs.big.metadata()?.len())?;
     let start = Instant::now();
     md5sum(Command::new("md5sum"), &inputs.big)?;
     Ok(Sample {
@@ -167,7 +167,7 @@ fn measure(
 ) -> Result<Sample> {
     let begin = Instant::now();
     let mounted = Mounted::new(&inputs.forerun, image, access)?;
-    drop_caches(image)?;
+    drop_caches(image, image.metadata()?.len())?;
     prepare()?;
     let start = Instant::now();
     work(&mounted.path())?;

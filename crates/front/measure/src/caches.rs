@@ -6,25 +6,27 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rustix::fs::{Advice, fadvise};
 
-use crate::memory::have_at_hand;
+use crate::memory::{MOST_AT_HAND, have_at_hand, needed_for};
 use crate::reports;
 
-/// Drops the pages of the image from the page cache, and as root empties all caches. Returns whether all
-/// were emptied.
-pub fn drop_caches(image: &Path) -> Result<bool> {
-    drop_before(image, have_at_hand)
+/// Drops the pages of the image from the page cache, and as root empties all caches. Then there is memory at hand for a
+/// run that reads or extracts `contents` bytes. Returns whether all caches were emptied.
+pub fn drop_caches(image: &Path, contents: u64) -> Result<bool> {
+    let all = drop_image(image)?;
+    have_at_hand(needed_for(contents));
+    Ok(all)
 }
 
 /// Does the same, and waits up to 2.5 seconds until the machine does not give memory back for a while: short runs
 /// are slower meanwhile.
-pub fn drop_caches_between_reports(image: &Path) -> Result<bool> {
-    drop_before(image, || {
-        reports::wait_for_end();
-        have_at_hand();
-    })
+pub fn drop_caches_between_reports(image: &Path, contents: u64) -> Result<bool> {
+    let all = drop_image(image)?;
+    reports::wait_for_end();
+    have_at_hand(needed_for(contents));
+    Ok(all)
 }
 
-fn drop_before(image: &Path, settle: fn()) -> Result<bool> {
+fn drop_image(image: &Path) -> Result<bool> {
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
         // A device that is mounted cannot be synchronised by every user.
@@ -35,7 +37,6 @@ fn drop_before(image: &Path, settle: fn()) -> Result<bool> {
         file.sync_all()?;
     }
     fadvise(&file, 0, None, Advice::DontNeed)?;
-    settle();
     Ok(is_root)
 }
 
@@ -43,7 +44,7 @@ fn drop_before(image: &Path, settle: fn()) -> Result<bool> {
 /// Needs root.
 pub fn drop_all() -> Result<()> {
     empty()?;
-    have_at_hand();
+    have_at_hand(MOST_AT_HAND);
     Ok(())
 }
 

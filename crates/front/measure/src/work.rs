@@ -14,7 +14,7 @@ use fastrand::Rng;
 use rustix::fs::{Advice, fadvise};
 
 use crate::digest;
-use crate::memory::have_at_hand;
+use crate::memory::{have_at_hand, needed_for};
 use crate::reports;
 
 /// Bytes asked for at once, as cat(1) and cp(1) do.
@@ -34,7 +34,11 @@ pub enum Work {
     /// Do nothing: the program is in memory then
     Nothing,
     /// Wait for the end of a report of free memory, and use memory once, so that the next process finds it at hand
-    AtHand,
+    AtHand {
+        /// Bytes that it reads or extracts
+        #[arg(long)]
+        contents: u64,
+    },
     /// Walk in directory order and read every file when it is met
     Tree {
         /// Where to start
@@ -84,9 +88,9 @@ pub enum Work {
 pub fn run(work: &Work) -> Result<String> {
     match work {
         Work::Nothing => Ok(String::new()),
-        Work::AtHand => {
+        Work::AtHand { contents } => {
             reports::wait_for_end();
-            have_at_hand();
+            have_at_hand(needed_for(*contents));
             Ok(String::new())
         }
         Work::Tree { dir } => tree(dir).map(|totals| totals.text()),

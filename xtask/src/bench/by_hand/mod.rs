@@ -1,9 +1,9 @@
 //! `cargo xtask bench by-hand`: the work of `forerun bench`, done again by a shell, to check its ratios.
 //!
 //! Mounts, cold caches and clocks are those of a user. Of the measuring library, that side uses the reader of trees, and what
-//! has memory at hand, so that both find the machine in one state. Both sides take turns, so that a slow minute of
-//! the machine meets both. Machines differ in how quiet they are, so a difference is a failure only where it is larger
-//! than what the rounds differ by among themselves.
+//! has memory at hand, so that both find the machine in one state. Both sides take turns with each piece of work, and
+//! every second round begins by hand, so that a slow minute of the machine meets both. Machines differ in how quiet they
+//! are, so a difference is a failure only where it is larger than what the rounds differ by among themselves.
 
 mod agreement;
 mod images;
@@ -51,6 +51,27 @@ type Key = (String, String, String);
 /// The seconds of one round, by image, work and contender.
 type Seconds = BTreeMap<Key, f64>;
 
+/// The measurements of `forerun bench`.
+struct Told {
+    seconds: Seconds,
+    /// Bytes of all files of the image.
+    contents: u64,
+}
+
+/// A piece of work on an image.
+#[derive(Clone, Copy)]
+struct Turn<'a> {
+    name: &'a str,
+    image: &'a Path,
+    work: &'a str,
+}
+
+/// The program that is measured, and where.
+struct Sides<'a> {
+    program: &'a Path,
+    dir: &'a Path,
+}
+
 /// Measures on both sides, and prints how far they agree. Fails where they do not.
 pub fn run(root: &Path, options: &ByHandOptions) -> Result<()> {
     ensure!(
@@ -65,15 +86,35 @@ pub fn run(root: &Path, options: &ByHandOptions) -> Result<()> {
         .into_iter()
         .filter(|(name, _)| is_wanted(name))
         .collect();
+    let sides = Sides {
+        program: &program,
+        dir: &options.dir,
+    };
     let mut compared: BTreeMap<Key, Compared> = BTreeMap::new();
+    let mut known: BTreeMap<(&str, &str), Told> = BTreeMap::new();
     for round in 1..=options.rounds {
         for (name, image) in &images {
             eprintln!("round {round} of {}: {name}", options.rounds);
-            let bench = by_bench(name, image, &program, options)?;
-            let hand = by_hand_of(name, image, &program, &options.dir, &bench)?;
-            tell(&bench, &hand);
-            for ((ours, theirs), key) in ratios(&bench, &hand) {
-                compared.entry(key).or_default().push(ours, theirs);
+            for work in options.only.split(',') {
+                let turn = Turn { name, image, work };
+                // The contenders are known once forerun bench has named them.
+                let last = known.remove(&(*name, work));
+                let (bench, hand) = match last.filter(|_| round % 2 == 0) {
+                    Some(last) => {
+                        let hand = sides.by_hand(turn, &last)?;
+                        (sides.by_bench(turn)?, hand)
+                    }
+                    None => {
+                        let bench = sides.by_bench(turn)?;
+                        let hand = sides.by_hand(turn, &bench)?;
+                        (bench, hand)
+                    }
+                };
+                tell(&bench.seconds, &hand);
+                for ((ours, theirs), key) in ratios(&bench.seconds, &hand) {
+                    compared.entry(key).or_default().push(ours, theirs);
+                }
+                known.insert((*name, work), bench);
             }
         }
     }
@@ -116,61 +157,51 @@ fn ratios(bench: &Seconds, hand: &Seconds) -> Vec<((f64, f64), Key)> {
         .collect()
 }
 
-/// Measures one round with `forerun bench`.
-fn by_bench(name: &str, image: &Path, program: &Path, options: &ByHandOptions) -> Result<Seconds> {
-    let mut command = Command::new(program);
-    command.args([
-        "bench",
-        "--json",
-        "--quiet",
-        "--rounds",
-        "1",
-        "--only",
-        &options.only,
-    ]);
-    command.arg("--dir").arg(&options.dir).arg(image);
-    let told: Value = serde_json::from_str(&process::output(&mut command)?)?;
-    let mut seconds = Seconds::new();
-    for work in told["works"].as_array().into_iter().flatten() {
-        for contender in work["contenders"].as_array().into_iter().flatten() {
-            let text = |of: &Value| of.as_str().map(str::to_string);
-            let names = text(&work["work"]).zip(text(&contender["contender"]));
-            let (work, by) = names.context("a work and a contender")?;
-            let median = contender["seconds_median"].as_f64();
-            let median = median.with_context(|| format!("{name}: {work} by {by} failed"))?;
-            seconds.insert((name.to_string(), work, by), median);
+impl Sides<'_> {
+    /// Measures with `forerun bench`.
+    fn by_bench(&self, turn: Turn<'_>) -> Result<Told> {
+        let Turn { name, image, work } = turn;
+        let mut command = Command::new(self.program);
+        command.args([
+            "bench", "--json", "--quiet", "--rounds", "1", "--only", work,
+        ]);
+        command.arg("--dir").arg(self.dir).arg(image);
+        let told: Value = serde_json::from_str(&process::output(&mut command)?)?;
+        let contents = told["bytes"].as_u64().context("bytes of all files")?;
+        let mut seconds = Seconds::new();
+        for work in told["works"].as_array().into_iter().flatten() {
+            for contender in work["contenders"].as_array().into_iter().flatten() {
+                let text = |of: &Value| of.as_str().map(str::to_string);
+                let names = text(&work["work"]).zip(text(&contender["contender"]));
+                let (work, by) = names.context("a work and a contender")?;
+                let median = contender["seconds_median"].as_f64();
+                let median = median.with_context(|| format!("{name}: {work} by {by} failed"))?;
+                seconds.insert((name.to_string(), work, by), median);
+            }
         }
+        Ok(Told { seconds, contents })
     }
-    Ok(seconds)
-}
 
-/// Does by hand what `forerun bench` did in this round.
-fn by_hand_of(
-    name: &str,
-    image: &Path,
-    program: &Path,
-    dir: &Path,
-    known: &Seconds,
-) -> Result<Seconds> {
-    let mut seconds = Seconds::new();
-    for key in known.keys() {
-        let (_, work, by) = key;
-        let place = dir.join("by-hand");
-        fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", SCRIPT, "sh", work, by])
-            .arg(program)
-            .arg(image)
-            .arg(&place);
-        let told = process::output(command.arg(images::LARGEST))?;
-        let nanoseconds: f64 = told
-            .trim()
-            .parse()
-            .with_context(|| format!("{name}: {told:?}"))?;
-        seconds.insert(key.clone(), nanoseconds / 1e9);
+    /// Does by hand what `forerun bench` did, in this round or the last.
+    fn by_hand(&self, turn: Turn<'_>, known: &Told) -> Result<Seconds> {
+        let mut seconds = Seconds::new();
+        for key in known.seconds.keys() {
+            let (_, work, by) = key;
+            let place = self.dir.join("by-hand");
+            fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
+            let mut command = Command::new("sh");
+            command.args(["-c", SCRIPT, "sh", work, by]);
+            command.arg(self.program).arg(turn.image).arg(&place);
+            command.args([images::LARGEST, &known.contents.to_string()]);
+            let told = process::output(&mut command)?;
+            let nanoseconds: f64 = told
+                .trim()
+                .parse()
+                .with_context(|| format!("{}: {told:?}", turn.name))?;
+            seconds.insert(key.clone(), nanoseconds / 1e9);
+        }
+        Ok(seconds)
     }
-    Ok(seconds)
 }
 
 fn table(compared: &BTreeMap<Key, Compared>) -> String {

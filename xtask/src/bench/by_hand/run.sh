@@ -1,8 +1,9 @@
 # Does one piece of work on an image as a user with a shell does, and prints the nanoseconds that it took.
-# $1: the work; $2: driver or program; $3: forerun; $4: the image; $5: an empty directory; $6: the largest file
+# $1: the work; $2: driver or program; $3: forerun; $4: the image; $5: an empty directory; $6: the largest file;
+# $7: bytes of all files
 set -eu
 export LC_ALL=C
-work=$1 by=$2 forerun=$3 image=$4 dir=$5 file=$6
+work=$1 by=$2 forerun=$3 image=$4 dir=$5 file=$6 contents=$7
 mnt=$dir/mnt loop= listing=
 
 finish() {
@@ -21,7 +22,7 @@ cold() {
     sync
     echo 3 > /proc/sys/vm/drop_caches
     # Memory at hand, as before each run of forerun bench: in what state the host leaves it is no part of the work.
-    "$forerun" __bench at-hand > /dev/null
+    "$forerun" __bench at-hand --contents "$contents" > /dev/null
     "$1" --version > /dev/null 2>&1 || true
     date +%s%N > /dev/null
     [ "$work" != ls ] || ls -lR "$dir/none" > /dev/null

@@ -3,7 +3,8 @@
 //! Mounts, cold caches and clocks are those of a user. Of the measuring library, that side uses the reader of trees, and what
 //! has memory at hand, so that both find the machine in one state. Both sides take turns with each piece of work, and
 //! every second round begins by hand, so that a slow minute of the machine meets both. Machines differ in how quiet they
-//! are, so a difference is a failure only where it is larger than what the rounds differ by among themselves.
+//! are, so a difference is a failure only where it is larger than what the rounds differ by among themselves. The last
+//! rows of the table have all rounds of a contender together.
 
 mod agreement;
 mod images;
@@ -91,6 +92,8 @@ pub fn run(root: &Path, options: &ByHandOptions) -> Result<()> {
         dir: &options.dir,
     };
     let mut compared: BTreeMap<Key, Compared> = BTreeMap::new();
+    // With all rounds of all rows of a contender, a lean shows that is lost in the noise of each row.
+    let mut together: BTreeMap<Key, Compared> = BTreeMap::new();
     let mut known: BTreeMap<(&str, &str), Told> = BTreeMap::new();
     for round in 1..=options.rounds {
         for (name, image) in &images {
@@ -111,18 +114,20 @@ pub fn run(root: &Path, options: &ByHandOptions) -> Result<()> {
                     }
                 };
                 tell(&bench.seconds, &hand);
-                for ((ours, theirs), key) in ratios(&bench.seconds, &hand) {
-                    compared.entry(key).or_default().push(ours, theirs);
+                for ((by_bench, by_hand), key) in ratios(&bench.seconds, &hand) {
+                    let all = ("all".to_string(), "all".to_string(), key.2.clone());
+                    let quotient = by_bench / by_hand.max(1e-9);
+                    together.entry(all).or_default().push(quotient, 1.0);
+                    compared.entry(key).or_default().push(by_bench, by_hand);
                 }
                 known.insert((*name, work), bench);
             }
         }
     }
     ensure!(!compared.is_empty(), "no other driver or program took part");
-    let text = table(&compared);
-    println!("{text}");
-    let differ: Vec<String> = compared
-        .iter()
+    let rows = || compared.iter().chain(&together);
+    println!("{}", table(rows()));
+    let differ: Vec<String> = rows()
         .filter(|(_, of)| of.agreement() == Agreement::Differs)
         .map(|((image, work, by), _)| format!("{image} {work} {by}"))
         .collect();
@@ -204,7 +209,8 @@ impl Sides<'_> {
     }
 }
 
-fn table(compared: &BTreeMap<Key, Compared>) -> String {
+/// Formats the comparisons. Those of all images and works have the quotients of both ratios, and 1 by hand.
+fn table<'a>(rows: impl Iterator<Item = (&'a Key, &'a Compared)>) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header([
@@ -223,7 +229,7 @@ fn table(compared: &BTreeMap<Key, Compared>) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    for ((image, work, by), of) in compared {
+    for ((image, work, by), of) in rows {
         let (bench, hand) = of.medians();
         let (more, less) = of.more_and_less();
         let percent = |share: f64| format!("{:.0} %", share * 100.0);

@@ -6,14 +6,14 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rustix::fs::{Advice, fadvise};
 
-use crate::memory::{MOST_AT_HAND, have_at_hand, needed_for};
+use crate::memory::have_at_hand;
 use crate::reports;
 
 /// Drops the pages of the image from the page cache, and as root empties all caches. Then there is memory at hand for a
 /// run that reads or extracts `contents` bytes. Returns whether all caches were emptied.
 pub fn drop_caches(image: &Path, contents: u64) -> Result<bool> {
     let all = drop_image(image)?;
-    have_at_hand(needed_for(contents));
+    have_at_hand(contents);
     Ok(all)
 }
 
@@ -22,7 +22,7 @@ pub fn drop_caches(image: &Path, contents: u64) -> Result<bool> {
 pub fn drop_caches_between_reports(image: &Path, contents: u64) -> Result<bool> {
     let all = drop_image(image)?;
     reports::wait_for_end();
-    have_at_hand(needed_for(contents));
+    have_at_hand(contents);
     Ok(all)
 }
 
@@ -40,11 +40,11 @@ fn drop_image(image: &Path) -> Result<bool> {
     Ok(is_root)
 }
 
-/// Empties page cache, dentries and inodes, after writing what is dirty, and has free memory at hand.
-/// Needs root.
+/// Empties page cache, dentries and inodes, after writing what is dirty, and has memory at hand for a run with
+/// contents of any size. Needs root.
 pub fn drop_all() -> Result<()> {
     empty()?;
-    have_at_hand(MOST_AT_HAND);
+    have_at_hand(u64::MAX);
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use rustix::system::sysinfo;
 
 /// The most bytes that a run finds at hand in large pages, and again in small ones: what reading the largest file of a
 /// bench allocates.
-pub const MOST_AT_HAND: u64 = 3 << 30;
+const MOST_AT_HAND: u64 = 3 << 30;
 /// Bytes that programs allocate for themselves in a run, with a margin.
 const OWN: u64 = 256 << 20;
 /// How often contents are in memory during a run, at the most: with the image, the mount or the tree that is extracted,
@@ -21,25 +21,25 @@ const SHARE: u64 = 4;
 const LARGE_PAGE: u64 = 2 << 20;
 
 /// Returns how many bytes a run that reads or extracts `contents` bytes is to find at hand.
-pub fn needed_for(contents: u64) -> u64 {
+fn needed_for(contents: u64) -> u64 {
     contents
         .saturating_mul(COPIES)
         .saturating_add(OWN)
         .min(MOST_AT_HAND)
 }
 
-/// Uses up to `len` bytes of memory once, and frees them: what is allocated next is that. Less where that is much for
-/// the machine.
+/// Uses as much memory once as a run needs that reads or extracts `contents` bytes, and frees it: what is allocated next
+/// is that. Uses less where that is much for the machine.
 ///
 /// A virtual machine gives its host what is free for about two seconds (free page reporting of the balloon), and asks
 /// for it again page by page when it is used. Reading 250 MB into the page cache took 0.09 s with memory that had been
 /// used just before, and 0.45 s with other memory, whichever program read. The kernel allocates from the smallest free
 /// pieces that suffice. Page caches of large folios take large pages, those of FUSE and of small files what is left of
 /// large pages that were cut: both are used.
-pub fn have_at_hand(len: u64) {
+pub fn have_at_hand(contents: u64) {
     let system = sysinfo();
     let free = u64::from(system.mem_unit).saturating_mul(system.freeram);
-    let most = used_once(len, MemoryLimit::of_process(), free);
+    let most = used_once(needed_for(contents), MemoryLimit::of_process(), free);
     let pieces = fs::read_to_string("/proc/buddyinfo").map_or(0, |text| in_pieces(&text));
     let _until_the_small_ones_are_used = used(most, Advice::HugePage);
     let _both_are_freed_together = used(pieces.min(most), Advice::NoHugePage);

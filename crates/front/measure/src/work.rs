@@ -14,7 +14,7 @@ use fastrand::Rng;
 use rustix::fs::{Advice, fadvise};
 
 use crate::digest;
-use crate::memory::{have_at_hand, needed_for};
+use crate::memory::have_at_hand;
 use crate::reports;
 
 /// Bytes asked for at once, as cat(1) and cp(1) do.
@@ -90,7 +90,7 @@ pub fn run(work: &Work) -> Result<String> {
         Work::Nothing => Ok(String::new()),
         Work::AtHand { contents } => {
             reports::wait_for_end();
-            have_at_hand(needed_for(*contents));
+            have_at_hand(*contents);
             Ok(String::new())
         }
         Work::Tree { dir } => tree(dir).map(|totals| totals.text()),

@@ -55,6 +55,8 @@ type Seconds = BTreeMap<Key, f64>;
 /// The measurements of `forerun bench`.
 struct Told {
     seconds: Seconds,
+    /// The contenders in the order in which they were measured.
+    order: Vec<Key>,
     /// Bytes of all files of the image.
     contents: u64,
 }
@@ -174,6 +176,7 @@ impl Sides<'_> {
         let told: Value = serde_json::from_str(&process::output(&mut command)?)?;
         let contents = told["bytes"].as_u64().context("bytes of all files")?;
         let mut seconds = Seconds::new();
+        let mut order = Vec::new();
         for work in told["works"].as_array().into_iter().flatten() {
             for contender in work["contenders"].as_array().into_iter().flatten() {
                 let text = |of: &Value| of.as_str().map(str::to_string);
@@ -181,29 +184,36 @@ impl Sides<'_> {
                 let (work, by) = names.context("a work and a contender")?;
                 let median = contender["seconds_median"].as_f64();
                 let median = median.with_context(|| format!("{name}: {work} by {by} failed"))?;
-                seconds.insert((name.to_string(), work, by), median);
+                let key = (name.to_string(), work, by);
+                order.push(key.clone());
+                seconds.insert(key, median);
             }
         }
-        Ok(Told { seconds, contents })
+        Ok(Told {
+            seconds,
+            order,
+            contents,
+        })
     }
 
-    /// Does by hand what `forerun bench` did, in this round or the last.
+    /// Does by hand what `forerun bench` did, in this round or the last, and in its order, so that each run follows the
+    /// same one on both sides.
     fn by_hand(&self, turn: Turn<'_>, known: &Told) -> Result<Seconds> {
         let mut seconds = Seconds::new();
-        for key in known.seconds.keys() {
+        for key in &known.order {
             let (_, work, by) = key;
             let place = self.dir.join("by-hand");
             fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
-            let mut command = Command::new("sh");
-            command.args(["-c", SCRIPT, "sh", work, by]);
+            let mut command = Command::new("bash");
+            command.args(["-c", SCRIPT, "bash", work, by]);
             command.arg(self.program).arg(turn.image).arg(&place);
             command.args([images::LARGEST, &known.contents.to_string()]);
             let told = process::output(&mut command)?;
-            let nanoseconds: f64 = told
+            let microseconds: f64 = told
                 .trim()
                 .parse()
                 .with_context(|| format!("{}: {told:?}", turn.name))?;
-            seconds.insert(key.clone(), nanoseconds / 1e9);
+            seconds.insert(key.clone(), microseconds / 1e6);
         }
         Ok(seconds)
     }

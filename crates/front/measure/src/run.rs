@@ -142,7 +142,7 @@ pub fn list(path: &Path) -> Result<String> {
 }
 
 /// Has the program of a command in memory: how it gets there is not measured.
-pub fn load(program: &OsStr, arguments: &[impl AsRef<OsStr>]) {
+pub fn load(program: &OsStr, arguments: &[&str]) {
     let mut command = Command::new(program);
     // Some programs know no argument that succeeds.
     let _loaded = process::collect(command.args(arguments).stdin(Stdio::null()));

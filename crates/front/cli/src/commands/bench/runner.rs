@@ -156,10 +156,8 @@ impl Runner {
         }
         // How the programs get into memory is not measured.
         drop(process::collect(&mut self.worker.command(&["nothing"])));
-        // With what it reads to name owners and times: some drivers read ahead meanwhile, and others cannot. And with
-        // the directories on the way to the mount, which have nothing to do with its driver.
-        let way = path.parent().unwrap_or(&path).as_os_str();
-        load(OsStr::new("ls"), &[OsStr::new("-ld"), way]);
+        // With what it reads to name owners and times: some drivers read ahead meanwhile, and others cannot.
+        load(OsStr::new("ls"), &["-ld", "/"]);
         if work == BenchWork::TreeN {
             load(OsStr::new("find"), &["--version"]);
             load(OsStr::new("xargs"), &["--version"]);

@@ -45,8 +45,6 @@ else
             ;;
         *) "$by" "$image" "$mnt" > /dev/null 2>&1 ;;
     esac
-    # The mount must not be the current directory before caches are emptied: the way to it would stay in memory, and `ls`
-    # take up to a fifth less than in forerun bench.
     case $work in
         cat-cold) set -- cat "$mnt/$file" ;;
         ls)
@@ -62,6 +60,7 @@ cold "$1"
 # Not by date(1): two more processes are a twentieth of the shortest work.
 start=$EPOCHREALTIME
 (
+    # In the run, as in forerun bench.
     [ "$work" != ls ] || cd "$mnt"
     exec "$@"
 ) > "${listing:-/dev/null}" 2>&1

@@ -21,6 +21,7 @@ use super::host::Host;
 use super::inputs::{self, RomfsInputs};
 use super::outcome::BenchOutcome;
 use super::report::{RomfsReport, RomfsSeries, Sample};
+use super::work::worker;
 use crate::process;
 
 /// The program that makes the images.
@@ -113,7 +114,7 @@ fn series(test: &'static str, what: &'static str, accesses: &[Access]) -> Vec<Ro
 
 fn read_image(inputs: &RomfsInputs) -> Result<Sample> {
     let begin = Instant::now();
-    drop_caches(&inputs.big, inputs.big.metadata()?.len())?;
+    drop_caches(&inputs.big, inputs.big.metadata()?.len(), &worker()?)?;
     let start = Instant::now();
     md5sum(Command::new("md5sum"), &inputs.big)?;
     Ok(Sample {
@@ -167,7 +168,7 @@ fn measure(
 ) -> Result<Sample> {
     let begin = Instant::now();
     let mounted = Mounted::new(&inputs.forerun, image, access)?;
-    drop_caches(image, image.metadata()?.len())?;
+    drop_caches(image, image.metadata()?.len(), &worker()?)?;
     prepare()?;
     let start = Instant::now();
     work(&mounted.path())?;

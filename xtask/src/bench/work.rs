@@ -5,6 +5,7 @@ use std::path::Path;
 use std::thread;
 
 use anyhow::{Result, ensure};
+use forerun_measure::caches;
 use forerun_measure::run::{self, Run, Worker};
 
 use super::tree::BIG_LEN;
@@ -50,6 +51,12 @@ pub fn four(path: &Path) -> Result<String> {
     worker()?.share(path, 4)
 }
 
-fn worker() -> Result<Worker> {
+/// Empties all caches and has memory at hand: [`caches::drop_all`].
+pub fn drop_all() -> Result<()> {
+    caches::drop_all(&worker()?)
+}
+
+/// Returns this program as the one that does the work.
+pub fn worker() -> Result<Worker> {
     Worker::this_program(&["bench", "work"])
 }

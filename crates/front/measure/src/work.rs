@@ -33,11 +33,14 @@ const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 pub enum Work {
     /// Do nothing: the program is in memory then
     Nothing,
-    /// Wait for the end of a report of free memory, and use memory once, so that the next process finds it at hand
+    /// Use memory once, so that the next process finds it at hand
     AtHand {
         /// Bytes that it reads or extracts
         #[arg(long)]
         contents: u64,
+        /// Wait for the end of a report of free memory before
+        #[arg(long)]
+        between_reports: bool,
     },
     /// Walk in directory order and read every file when it is met
     Tree {
@@ -88,8 +91,13 @@ pub enum Work {
 pub fn run(work: &Work) -> Result<String> {
     match work {
         Work::Nothing => Ok(String::new()),
-        Work::AtHand { contents } => {
-            reports::wait_for_end();
+        Work::AtHand {
+            contents,
+            between_reports,
+        } => {
+            if *between_reports {
+                reports::wait_for_end();
+            }
             have_at_hand(*contents);
             Ok(String::new())
         }

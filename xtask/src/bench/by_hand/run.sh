@@ -21,7 +21,7 @@ cold() {
     sync
     echo 3 > /proc/sys/vm/drop_caches
     # Memory at hand, as before each run of forerun bench: in what state the host leaves it is no part of the work.
-    "$forerun" __bench at-hand --contents "$contents" > /dev/null
+    "$forerun" __bench at-hand --between-reports --contents "$contents" > /dev/null
     "$1" --version > /dev/null 2>&1 || true
     [ "$work" != ls ] || ls -lR "$dir/none" > /dev/null
 }

@@ -5,7 +5,6 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use forerun_measure::caches::drop_all;
 use forerun_measure::mount::{Mount, Other, Reader};
 use forerun_measure::process::remove;
 use forerun_measure::run::{Run, list, watched};
@@ -16,7 +15,7 @@ use super::inputs::{ErofsInputs, MKFS, MKFS_LZ4HC};
 use super::rows::{ErofsContender, ErofsImage, ErofsRow};
 use crate::bench::comparison::Row as _;
 use crate::bench::tree::count;
-use crate::bench::work::{cat, own, until_stored};
+use crate::bench::work::{cat, drop_all, own, until_stored};
 use crate::process;
 
 /// Measures a row, from cold caches except where it is about caches.

@@ -6,7 +6,6 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use forerun_measure::caches::drop_all;
 use forerun_measure::mount::LoopDevice;
 use forerun_measure::process::remove;
 use forerun_measure::programs::find_program;
@@ -16,7 +15,7 @@ use super::device::{self, attach};
 use super::rows::{ExfatContender, ExfatRow};
 use super::volumes;
 use crate::bench::comparison::Row as _;
-use crate::bench::work::own;
+use crate::bench::work::{drop_all, own};
 use crate::process;
 
 /// The program, and where its volumes are made.

@@ -12,7 +12,6 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use forerun_measure::caches::drop_all;
 use forerun_measure::programs::has_filesystem;
 use forerun_measure::run::list;
 use forerun_measure::turns::{Turn, turns};
@@ -21,6 +20,7 @@ use super::comparison::{Shared, told};
 use super::erofs::{self, ErofsImage, ErofsInputs, lacks_feature};
 use super::host::Host;
 use super::outcome::BenchOutcome;
+use super::work::drop_all;
 use crate::process;
 use table::{ListingRun, MetadataReport, MetadataSeries};
 use ways::Way;

@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use forerun_measure::caches::drop_all;
 use forerun_measure::process::{Running, collect, remove, spawn};
 use forerun_measure::run::Run;
 use forerun_testkit_servers::containerd_config;
 
 use super::inputs::{FAST, OciInputs};
+use crate::bench::work::drop_all;
 use crate::process;
 
 /// The image of a container, as a layout and in the registry.

@@ -6,7 +6,6 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use forerun_measure::caches::drop_all;
 use forerun_measure::mount::{Access, Mount, Mounted, Other};
 use forerun_measure::process::remove;
 use forerun_measure::programs::{find_program, has_filesystem};
@@ -17,7 +16,7 @@ use super::images::TAG;
 use super::inputs::{OciInputs, RATE};
 use super::rows::{LayerForm, OciContender, OciRow};
 use crate::bench::ondemand::interpreter;
-use crate::bench::work::own;
+use crate::bench::work::{drop_all, own};
 use crate::process;
 
 /// The command that is the first of the image.

@@ -8,7 +8,6 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use forerun_measure::caches::drop_all;
 use forerun_measure::mount::{Mounted, Other};
 use forerun_measure::programs::find_program;
 use forerun_measure::run::{Run, timed};
@@ -21,7 +20,7 @@ use super::interpreter;
 use super::nydus;
 use super::remote::{RATE, link, mount, mount_complete};
 use super::rows::{OndemandContender, OndemandImage, OndemandRow};
-use crate::bench::work::own;
+use crate::bench::work::{drop_all, own};
 use crate::process;
 
 /// Returns why a competitor cannot take part, if it cannot.

@@ -7,7 +7,6 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use forerun_measure::caches::drop_all;
 use forerun_measure::process::remove;
 use forerun_measure::run::{Run, list, timed, watched};
 use forerun_measure::scratch::Scratch;
@@ -19,7 +18,7 @@ use crate::bench::comparison::Row as _;
 use crate::bench::decoded::Frames;
 use crate::bench::from_memory::TreeInMemory;
 use crate::bench::tree::{BIG_LEN, count};
-use crate::bench::work::{NOBODY, cat, four, own, until_stored};
+use crate::bench::work::{NOBODY, cat, drop_all, four, own, until_stored};
 
 /// Measures a row, from cold caches.
 pub fn measure(

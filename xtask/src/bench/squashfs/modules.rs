@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use forerun_measure::caches::drop_all;
 use forerun_measure::mount::Mount;
 use forerun_measure::process;
 use forerun_measure::programs::find_program;
@@ -15,6 +14,7 @@ use forerun_measure::run::{Run, timed};
 use super::drivers;
 use super::inputs::{MKSQUASHFS, SquashfsInputs};
 use super::rows::{SquashfsContender, SquashfsRow};
+use crate::bench::work::drop_all;
 
 const PACKAGES: u32 = 50;
 const MODULES: u32 = 100;

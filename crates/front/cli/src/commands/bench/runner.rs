@@ -98,7 +98,7 @@ impl Runner {
             true => drop_caches,
             false => drop_caches_between_reports,
         };
-        drop_before_run(&self.image, self.survey.bytes).map(drop)
+        drop_before_run(&self.image, self.survey.bytes, &self.worker).map(drop)
     }
 
     fn mount(&self, by: Contender) -> Result<Mount> {

@@ -20,6 +20,7 @@ pub mod run;
 pub mod samples;
 pub mod scratch;
 pub mod statistics;
+pub mod timer;
 pub mod turns;
 pub mod work;
 

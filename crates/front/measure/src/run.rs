@@ -100,20 +100,30 @@ impl Worker {
 
     /// Reads all files as users do: `find` names them, `xargs` has several processes read them.
     pub fn share(&self, path: &Path, processes: u32) -> Result<String> {
+        total(&process::output(&mut self.sharing(path, processes))?)
+    }
+
+    /// Returns the command that reads all files with several processes.
+    pub(crate) fn sharing(&self, path: &Path, processes: u32) -> Command {
         const SCRIPT: &str = r#"find . -type f -print0 |
             xargs --null --no-run-if-empty --max-args=250 --max-procs="$0" "$@""#;
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT]).arg(processes.to_string());
         command.arg(&self.program).args(&self.words).arg("files");
-        let output = process::output(command.current_dir(path).stdin(Stdio::null()))?;
-        let (mut files, mut bytes) = (0_u64, 0_u64);
-        for line in output.lines() {
-            let (more_files, more_bytes) = line.split_once(' ').context("two numbers")?;
-            files += more_files.parse::<u64>()?;
-            bytes += more_bytes.parse::<u64>()?;
-        }
-        Ok(format!("{files} {bytes}"))
+        command.current_dir(path).stdin(Stdio::null());
+        command
     }
+}
+
+/// Adds up the files and bytes of several processes.
+pub(crate) fn total(printed: &str) -> Result<String> {
+    let (mut files, mut bytes) = (0_u64, 0_u64);
+    for line in printed.lines() {
+        let (more_files, more_bytes) = line.split_once(' ').context("two numbers")?;
+        files += more_files.parse::<u64>()?;
+        bytes += more_bytes.parse::<u64>()?;
+    }
+    Ok(format!("{files} {bytes}"))
 }
 
 /// Writes a file to nowhere.
@@ -125,20 +135,41 @@ pub fn cat(path: &Path) -> Result<String> {
 
 /// Lists a tree with everything that `ls -l` asks for.
 pub fn list(path: &Path) -> Result<String> {
-    // `ls` writes to memory: the reader of a pipe would take a processor from the driver that is measured.
-    let listing = File::from(memfd_create("listing", MemfdFlags::CLOEXEC)?);
-    let mut command = Command::new("ls");
-    command.env("LC_ALL", "C").args(["-lR", "."]);
-    command.current_dir(path).stdout(listing.try_clone()?);
-    let output = process::collect_errors(&mut command).context("ls")?;
+    let listing = listing()?;
+    let output = process::collect_errors(listing_of(path).stdout(listing.try_clone()?));
+    let output = output.context("ls")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "ls -lR: {said}");
+    Ok(lines(&read(&listing)?))
+}
+
+/// Returns the command that lists a tree.
+pub(crate) fn listing_of(path: &Path) -> Command {
+    let mut command = Command::new("ls");
+    command.env("LC_ALL", "C").args(["-lR", "."]);
+    command.current_dir(path);
+    command
+}
+
+/// Creates a file that `ls` writes to, in memory: the reader of a pipe would take a processor from the driver that
+/// is measured.
+pub(crate) fn listing() -> Result<File> {
+    Ok(File::from(memfd_create("listing", MemfdFlags::CLOEXEC)?))
+}
+
+/// Returns what was written to a listing.
+pub(crate) fn read(mut listing: &File) -> Result<Vec<u8>> {
     let mut names = Vec::new();
-    (&listing).rewind()?;
-    (&listing).read_to_end(&mut names)?;
+    listing.rewind()?;
+    listing.read_to_end(&mut names)?;
+    Ok(names)
+}
+
+/// Returns the number of lines, as what a listing found.
+pub(crate) fn lines(names: &[u8]) -> String {
     // Names need not be UTF-8.
     let lines = names.iter().filter(|byte| **byte == b'\n');
-    Ok(format!("{} lines", lines.count()))
+    format!("{} lines", lines.count())
 }
 
 /// Has the program of a command in memory: how it gets there is not measured.

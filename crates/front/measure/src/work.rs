@@ -3,6 +3,7 @@
 //!
 //! Each returns what it found, so that runs over different drivers can be compared.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -15,7 +16,7 @@ use rustix::fs::{Advice, fadvise};
 
 use crate::digest;
 use crate::memory::have_at_hand;
-use crate::reports;
+use crate::{reports, timer};
 
 /// Bytes asked for at once, as cat(1) and cp(1) do.
 const BUFFER: usize = 128 << 10;
@@ -41,6 +42,12 @@ pub enum Work {
         /// Wait for the end of a report of free memory before
         #[arg(long)]
         between_reports: bool,
+    },
+    /// Run a program, and print the nanoseconds that it took in a line of their own
+    Time {
+        /// The program and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
     },
     /// Walk in directory order and read every file when it is met
     Tree {
@@ -101,6 +108,7 @@ pub fn run(work: &Work) -> Result<String> {
             have_at_hand(*contents);
             Ok(String::new())
         }
+        Work::Time { command } => timer::time(command),
         Work::Tree { dir } => tree(dir).map(|totals| totals.text()),
         Work::Files { most, files } => {
             let mut totals = Totals::new();

@@ -10,7 +10,7 @@ use forerun_measure::counters::parse;
 use forerun_measure::mount::{Access, Mount, Mounted, objects_option};
 use forerun_measure::peers::{Peer, Place};
 use forerun_measure::programs::find_program;
-use forerun_measure::run::{Run, Worker, list, load, timed, watched};
+use forerun_measure::run::{Run, Worker, load, timed, watched};
 use forerun_measure::scratch::Scratch;
 use forerun_measure::{Error, Result, digest, process};
 
@@ -70,7 +70,7 @@ impl Runner {
         let of = || {
             if by == Contender::Library {
                 return self
-                    .library(self.library_digest(contents))
+                    .library(&self.library_digest(contents))
                     .map(|run| run.found);
             }
             let mount = self.mount(by)?;
@@ -162,14 +162,14 @@ impl Runner {
             load(OsStr::new("find"), &["--version"]);
             load(OsStr::new("xargs"), &["--version"]);
         }
-        let (seconds, found) = timed(|| match work {
-            BenchWork::CatCold | BenchWork::CatCached => self.worker.run(&cat, &file),
-            BenchWork::Random => self.worker.run(&RANDOM, &file),
-            BenchWork::Ls => list(&path),
-            BenchWork::Tree => self.worker.run(&["tree"], &path),
-            BenchWork::TreeN => self.worker.share(&path, self.processes),
-            BenchWork::Start | BenchWork::Extract => Err(Error::msg("needs no mount")),
-        })?;
+        let (seconds, found) = match work {
+            BenchWork::CatCold | BenchWork::CatCached => self.worker.time(&cat, &file)?,
+            BenchWork::Random => self.worker.time(&RANDOM, &file)?,
+            BenchWork::Ls => self.worker.time_list(&path)?,
+            BenchWork::Tree => self.worker.time(&["tree"], &path)?,
+            BenchWork::TreeN => self.worker.time_share(&path, self.processes)?,
+            BenchWork::Start | BenchWork::Extract => return Err(Error::msg("needs no mount")),
+        };
         let (counters, peak) = mount.finish()?;
         Ok(Run {
             seconds,
@@ -238,7 +238,7 @@ impl Runner {
         };
         self.cold()?;
         load(self.program.as_os_str(), &["--version"]);
-        let mut run = self.library(command)?;
+        let mut run = self.library(&command)?;
         if matches!(work, BenchWork::Start | BenchWork::Ls) {
             // A listing of another program: the same names in another form.
             run.found = String::new();
@@ -246,17 +246,12 @@ impl Runner {
         Ok(run)
     }
 
-    fn library(&self, mut command: Command) -> Result<Run> {
-        let (seconds, output) = timed(|| Ok(process::collect(&mut command)?))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        if !output.status.success() {
-            let (command, status) = (process::describe(&command), output.status);
-            return Err(Error::msg(format!("{command}: {status}\n{}", said.trim())));
-        }
+    fn library(&self, command: &Command) -> Result<Run> {
+        let timed = self.worker.time_command(command)?;
         Ok(Run {
-            seconds,
-            counters: parse(&said),
-            found: String::from_utf8_lossy(&output.stdout).trim().to_string(),
+            seconds: timed.seconds,
+            counters: parse(&timed.errors),
+            found: timed.printed,
             ..Run::default()
         })
     }

@@ -94,6 +94,12 @@ pub fn run(command: &mut Command) -> Result<()> {
 /// standard error.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = collect(command).with_context(|| describe(command))?;
+    let output = successful(command, output)?;
+    String::from_utf8(output.stdout).with_context(|| format!("output of {}", describe(command)))
+}
+
+/// Returns the output of a command that succeeded. Fails with its standard error otherwise.
+pub fn successful(command: &Command, output: Output) -> Result<Output> {
     ensure!(
         output.status.success(),
         "{}: {}\n{}",
@@ -101,7 +107,7 @@ pub fn output(command: &mut Command) -> Result<String> {
         output.status,
         String::from_utf8_lossy(&output.stderr).trim_end()
     );
-    String::from_utf8(output.stdout).with_context(|| format!("output of {}", describe(command)))
+    Ok(output)
 }
 
 /// Formats the command line for people.

@@ -1,4 +1,4 @@
-//! Time taken by a process that has just started, as a script of a user has.
+//! Time taken by a process that has just started.
 //!
 //! How the scheduler of Linux places a reader and the threads of its driver depends on the process that started the
 //! reader. A tree of an uncompressed EROFS image behind a loop device was read in 0.47 s where a process started the
@@ -50,15 +50,8 @@ impl Worker {
     fn time_to(&self, command: &Command, stdout: Stdio) -> Result<Output> {
         let mut timer = self.timer(command);
         let output = process::collect_errors(timer.stdout(stdout));
-        let output = output.with_context(|| process::describe(command))?;
-        ensure!(
-            output.status.success(),
-            "{}: {}\n{}",
-            process::describe(command),
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim_end()
-        );
-        Ok(output)
+        let output = output.with_context(|| process::describe(&timer))?;
+        process::successful(&timer, output)
     }
 
     /// Measures the wall time of a command that reads nothing from its input. Fails unless it succeeds, with its

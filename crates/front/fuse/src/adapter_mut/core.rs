@@ -338,9 +338,20 @@ impl CoreMut {
         })
     }
 
+    /// Makes a change. If it finds the volume full while files without a name are being closed, makes it
+    /// again once they are: close(2) returns before its RELEASE is answered, and removing a file that was
+    /// just closed is to free its clusters for the next system call.
+    pub fn with_room<T>(&self, change: impl Fn() -> Result<T>) -> Result<T> {
+        let before = self.known.burials.count();
+        match change() {
+            Err(Error::NoSpace) if self.known.burials.more_than(before) => change(),
+            outcome => outcome,
+        }
+    }
+
     /// Writes, and returns how many bytes: fewer than given only where the volume is full then.
     pub fn write(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<usize> {
-        match self.volume.write(node, offset, data, now()) {
+        match self.with_room(|| self.volume.write(node, offset, data, now())) {
             Ok(()) => Ok(data.len()),
             Err(Error::NoSpace) => {
                 let space = self.fs().space()?;

@@ -68,7 +68,7 @@ pub fn make(
     resent: bool,
     reply: ReplyEntry,
 ) {
-    let made = core.create(core.node(parent), name, new, (false, resent));
+    let made = core.with_room(|| core.create(core.node(parent), name, new, (false, resent)));
     let made = core.changed(Operation::Write, parent, made);
     reply_entry(made, reply);
 }

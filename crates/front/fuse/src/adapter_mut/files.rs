@@ -190,7 +190,7 @@ pub fn fallocate(
     };
     let keep_size = mode & KEEP_SIZE != 0;
     let node = core.node(number);
-    let allocated = core.volume.allocate(node, range.0..end, keep_size);
+    let allocated = core.with_room(|| core.volume.allocate(node, range.0..end, keep_size));
     let allocated = core.wrote(number, core.durable.0, allocated);
     reply_empty(core.changed(Operation::Write, number, allocated), reply);
 }

@@ -47,7 +47,7 @@ pub fn ioctl(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
         return trim(core, asked);
     }
     let label = asked.input.split(|byte| *byte == 0).next();
-    let named = core.fs().set_label(label.unwrap_or_default());
+    let named = core.with_room(|| core.fs().set_label(label.unwrap_or_default()));
     core.changed(Operation::Other, asked.number, named)?;
     Ok(Vec::new())
 }

@@ -26,6 +26,8 @@ use forerun_io::Unpoisoned;
 use forerun_vfs::{NodeId, Timestamp};
 use fuser::FileAttr;
 
+use super::burials::Burials;
+
 /// Aliases of one file that the kernel may keep. Beyond that it is told to drop them.
 const MAX_ALIASES: usize = 16;
 /// How long a request waits for the kernel to drop aliases. The kernel takes longer only while another
@@ -41,6 +43,8 @@ pub struct Known {
     dropping: AtomicUsize,
     /// Signalled when an alias was dropped.
     dropped: Condvar,
+    /// Files that have no name left.
+    pub burials: Burials,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +61,10 @@ struct Told {
 }
 
 impl Told {
+    const fn is_nameless(&self) -> bool {
+        self.removed.is_some() && self.opens > 0
+    }
+
     const fn has_many_aliases(&self) -> bool {
         self.aliases.len() > MAX_ALIASES
     }
@@ -157,8 +165,7 @@ impl Known {
     /// Returns the number of open files that have no name any more.
     pub fn nameless(&self) -> usize {
         let nodes = self.nodes();
-        let nameless = |told: &&Told| told.removed.is_some() && told.opens > 0;
-        nodes.values().filter(nameless).count()
+        nodes.values().filter(|told| told.is_nameless()).count()
     }
 
     /// Returns whether [`told`](Self::told) would return `true` for a file by this name.
@@ -196,7 +203,11 @@ impl Known {
     /// Records that an opening of `node` has ended.
     pub fn closed(&self, node: NodeId) {
         if let Some(told) = self.nodes().get_mut(&node) {
+            let was_nameless = told.is_nameless();
             told.opens = told.opens.saturating_sub(1);
+            if was_nameless && !told.is_nameless() {
+                self.burials.bury(node);
+            }
         }
     }
 
@@ -273,6 +284,9 @@ impl Known {
     pub fn removed(&self, node: NodeId, attr: FileAttr) {
         if let Some(told) = self.nodes().get_mut(&node) {
             told.removed = Some(Box::new(attr));
+            if told.is_nameless() {
+                self.burials.await_close(node);
+            }
         }
     }
 
@@ -293,9 +307,12 @@ impl Known {
             if let Entry::Occupied(told) = nodes.entry(node)
                 && told.get().times == 0
             {
-                let opens = told.remove().opens;
+                let told = told.remove();
                 drop(nodes);
-                forget(opens);
+                forget(told.opens);
+                if told.is_nameless() {
+                    self.burials.bury(node);
+                }
             }
         }
     }

@@ -10,6 +10,7 @@
 //! arrive in order, so that files grow without gaps.
 
 mod aftermath;
+mod burials;
 mod caller;
 mod core;
 mod entries;
@@ -257,7 +258,8 @@ impl Filesystem for AdapterMut {
         let new = new_node(req, FileType::Regular, mode, umask);
         let (name, resent) = (name.as_bytes().to_vec(), is_resent(req));
         self.serve(req, Operation::Write, move |core| {
-            let made = core.create(core.node(parent.0), &name, &new, (true, resent));
+            let create = || core.create(core.node(parent.0), &name, &new, (true, resent));
+            let made = core.with_room(create);
             let handle = core.aftermath.handle();
             match core.changed(Operation::Write, parent.0, made) {
                 // The kernel has one lifetime for both here. A new name is never an alias.
@@ -300,7 +302,7 @@ impl Filesystem for AdapterMut {
         let (name, newname) = (name.as_bytes().to_vec(), newname.as_bytes().to_vec());
         self.serve(req, Operation::Write, move |core| {
             let (from, to) = (core.node(parent.0), core.node(newparent.0));
-            let renamed = core.rename((from, &name), (to, &newname), how);
+            let renamed = core.with_room(|| core.rename((from, &name), (to, &newname), how));
             let renamed = core.changed(Operation::Write, parent.0, renamed);
             reply_empty(renamed, reply);
         });

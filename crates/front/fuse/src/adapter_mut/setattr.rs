@@ -57,7 +57,7 @@ pub fn setattr(core: &CoreMut, number: u64, wanted: &Wanted) -> Result<FileAttr,
 
 fn change(core: &CoreMut, node: NodeId, changes: &Changes) -> Result<FileAttr, Error> {
     if *changes != Changes::default() {
-        match core.volume.change(node, changes) {
+        match core.with_room(|| core.volume.change(node, changes)) {
             Err(Error::StaleNode(stale)) => {
                 let changed = change_remains(core, node, changes);
                 return changed.ok_or(Error::StaleNode(stale));

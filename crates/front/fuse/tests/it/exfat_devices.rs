@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use forerun::{BlockDevice, VolumeMut};
 use forerun_fuse::{Mount, MountOptions, mount_volume};
@@ -299,6 +300,31 @@ fn a_full_device_is_no_failed_one() {
     fs::create_dir(test.path("dir")).unwrap();
     test.unmount();
     assert_eq!(test.device.volume_flags(), 0);
+    test.judge();
+}
+
+/// Checks that the clusters of a file that is closed late, as when a thread is slow to answer its
+/// RELEASE, are there for the request that needs them.
+#[test]
+fn a_full_volume_waits_for_files_without_a_name() {
+    let Some(mut test) = Test::new("exfat_burials", "rw,dirsync") else {
+        return;
+    };
+    fs::write(test.path("zeros"), vec![0; 20 << 20]).unwrap_err();
+    let open = File::open(test.path("zeros")).unwrap();
+    fs::remove_file(test.path("zeros")).unwrap();
+    refused(fs::create_dir(test.path("stays open")), Errno::NOSPC);
+    drop(open);
+    fs::write(test.path("zeros"), vec![0; 20 << 20]).unwrap_err();
+    let open = File::open(test.path("zeros")).unwrap();
+    fs::remove_file(test.path("zeros")).unwrap();
+    let later = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        drop(open);
+    });
+    fs::create_dir(test.path("dir")).unwrap();
+    later.join().unwrap();
+    test.unmount();
     test.judge();
 }
 

@@ -56,13 +56,15 @@ else
         tree) set -- "$forerun" __bench tree "$mnt" ;;
     esac
 fi
+where=.
+[ "$work" != ls ] || where=$mnt
 cold "$1"
-# Not by date(1): two more processes are a twentieth of the shortest work.
-start=$EPOCHREALTIME
+# A shell that has just started starts the program, as the timer of forerun bench is a process that has: one that has run
+# for a while gives other times. It tells them not by date(1): two more processes are a twentieth of the shortest work.
 (
-    # In the run, as in forerun bench.
-    [ "$work" != ls ] || cd "$mnt"
-    exec "$@"
-) > "${listing:-/dev/null}" 2>&1
-end=$EPOCHREALTIME
-echo $((${end/./} - ${start/./}))
+    cd "$where"
+    exec bash -euc 'start=$EPOCHREALTIME
+        "$@" >&3 2>&3 3>&-
+        end=$EPOCHREALTIME
+        echo $((${end/./} - ${start/./}))' run "$@" 3> "${listing:-/dev/null}"
+)

@@ -155,7 +155,7 @@ impl Runner {
             _ => self.cold()?,
         }
         // How the programs get into memory is not measured.
-        drop(process::collect(&mut self.worker.command(&["nothing"])));
+        self.worker.load()?;
         // With what it reads to name owners and times: some drivers read ahead meanwhile, and others cannot.
         load(OsStr::new("ls"), &["-ld", "/"]);
         if work == BenchWork::TreeN {
@@ -238,6 +238,7 @@ impl Runner {
         };
         self.cold()?;
         load(self.program.as_os_str(), &["--version"]);
+        self.worker.load()?;
         let mut run = self.library(&command)?;
         if matches!(work, BenchWork::Start | BenchWork::Ls) {
             // A listing of another program: the same names in another form.

@@ -1,10 +1,10 @@
 //! `cargo xtask bench by-hand`: the work of `forerun bench`, done again by a shell, to check its ratios.
 //!
-//! Mounts, cold caches and clocks are those of a user. Of the measuring library, that side uses the reader of trees, and what
-//! has memory at hand, so that both find the machine in one state. Both sides take turns with each piece of work, and
-//! every second round begins by hand, so that a slow minute of the machine meets both. Machines differ in how quiet they
-//! are, so a difference is a failure only where it is larger than what the rounds differ by among themselves. The last
-//! rows of the table have all rounds of a contender together.
+//! Mounts, cold caches and clocks are those of a user. A shell of its own starts each reader. Of the measuring library,
+//! that side uses the reader of trees, and what has memory at hand, so that both find the machine in one state. Both
+//! sides take turns with each piece of work, and every second round begins by hand, so that a slow minute of the machine
+//! meets both. Machines differ in how quiet they are, so a difference is a failure only where it is larger than what the
+//! rounds differ by among themselves. The last rows of the table have all rounds of a contender together.
 
 mod agreement;
 mod images;

@@ -56,15 +56,17 @@ else
         tree) set -- "$forerun" __bench tree "$mnt" ;;
     esac
 fi
-where=.
-[ "$work" != ls ] || where=$mnt
 cold "$1"
-# A shell that has just started starts the program, as the timer of forerun bench is a process that has: one that has run
-# for a while gives other times. It tells them not by date(1): two more processes are a twentieth of the shortest work.
-(
-    cd "$where"
-    exec bash -euc 'start=$EPOCHREALTIME
-        "$@" >&3 2>&3 3>&-
-        end=$EPOCHREALTIME
-        echo $((${end/./} - ${start/./}))' run "$@" 3> "${listing:-/dev/null}"
-)
+# Not by date(1): two more processes are a twentieth of the shortest work.
+run='start=$EPOCHREALTIME
+    "$@" >&3 2>&3 3>&-
+    end=$EPOCHREALTIME
+    echo $((${end/./} - ${start/./}))'
+exec 3> "${listing:-/dev/null}"
+# Who starts a program makes a difference to the scheduler. Readers are started by a shell that has just started, as by
+# the timer of forerun bench; programs that extract by one that has run for a while, as forerun bench itself has.
+case $work in
+    extract) eval "$run" ;;
+    ls) (cd "$mnt" && exec bash -euc "$run" run "$@") ;;
+    *) bash -euc "$run" run "$@" ;;
+esac

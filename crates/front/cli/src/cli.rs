@@ -138,6 +138,8 @@ const ALONE: &[(&str, Augment)] = &[
     ("diff", DiffArgs::augment_args),
     ("dump", DumpArgs::augment_args),
     ("__complete", CompleteArgs::augment_args),
+    #[cfg(feature = "measure")]
+    ("__bench", BenchChildArgs::augment_args),
 ];
 
 /// Parses the command line of one of these commands. Returns nothing for other commands, and for mistakes and requests
@@ -206,6 +208,8 @@ mod tests {
             "forerun run --overlay tmpfs a.img --stats -- sh -c x",
             "forerun pack --format romfs dir out",
             "forerun check --quick a.img",
+            #[cfg(feature = "measure")]
+            "forerun __bench time -- ls -lR --json dir",
         ] {
             let argv: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             let alone = parse_alone(&argv).unwrap();

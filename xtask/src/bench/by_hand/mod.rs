@@ -8,6 +8,7 @@
 
 mod agreement;
 mod images;
+mod rounds;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,6 +22,7 @@ use serde_json::Value;
 use super::program_in;
 use crate::process;
 use agreement::{Agreement, Compared};
+use rounds::{Ratios, RoundsFile};
 
 const SCRIPT: &str = include_str!("run.sh");
 /// The work that both sides do.
@@ -44,6 +46,9 @@ pub struct ByHandOptions {
     /// Do only this work, separated by commas
     #[arg(long, default_value = WORKS, value_name = "WORK")]
     only: String,
+    /// Count the rounds that this file has from earlier runs, and add those of this run to it
+    #[arg(long, value_name = "FILE")]
+    add_to: Option<PathBuf>,
 }
 
 /// A comparison: image, work, contender.
@@ -93,9 +98,13 @@ pub fn run(root: &Path, options: &ByHandOptions) -> Result<()> {
         program: &program,
         dir: &options.dir,
     };
-    let mut compared: BTreeMap<Key, Compared> = BTreeMap::new();
-    // With all rounds of all rows of a contender, a lean shows that is lost in the noise of each row.
-    let mut together: BTreeMap<Key, Compared> = BTreeMap::new();
+    let mut compared = Comparisons::default();
+    let mut file = None;
+    if let Some(path) = &options.add_to {
+        let (opened, known) = RoundsFile::open(path)?;
+        known.iter().for_each(|ratios| compared.push(ratios));
+        file = Some(opened);
+    }
     let mut known: BTreeMap<(&str, &str), Told> = BTreeMap::new();
     for round in 1..=options.rounds {
         for (name, image) in &images {
@@ -116,18 +125,21 @@ pub fn run(root: &Path, options: &ByHandOptions) -> Result<()> {
                     }
                 };
                 tell(&bench.seconds, &hand);
-                for ((by_bench, by_hand), key) in ratios(&bench.seconds, &hand) {
-                    let all = ("all".to_string(), "all".to_string(), key.2.clone());
-                    let quotient = by_bench / by_hand.max(1e-9);
-                    together.entry(all).or_default().push(quotient, 1.0);
-                    compared.entry(key).or_default().push(by_bench, by_hand);
+                for ratios in ratios(&bench.seconds, &hand) {
+                    compared.push(&ratios);
+                    if let Some(file) = &mut file {
+                        file.add(&ratios)?;
+                    }
                 }
                 known.insert((*name, work), bench);
             }
         }
     }
-    ensure!(!compared.is_empty(), "no other driver or program took part");
-    let rows = || compared.iter().chain(&together);
+    ensure!(
+        !compared.each.is_empty(),
+        "no other driver or program took part"
+    );
+    let rows = || compared.each.iter().chain(&compared.together);
     println!("{}", table(rows()));
     let differ: Vec<String> = rows()
         .filter(|(_, of)| of.agreement() == Agreement::Differs)
@@ -141,6 +153,27 @@ pub fn run(root: &Path, options: &ByHandOptions) -> Result<()> {
     Ok(())
 }
 
+/// The comparisons so far.
+#[derive(Default)]
+struct Comparisons {
+    each: BTreeMap<Key, Compared>,
+    /// With all rounds of all rows of a contender, a lean shows that is lost in the noise of each row.
+    together: BTreeMap<Key, Compared>,
+}
+
+impl Comparisons {
+    fn push(&mut self, ratios: &Ratios) {
+        let (bench, hand) = (ratios.bench, ratios.hand);
+        let all = || "all".to_string();
+        let together = self
+            .together
+            .entry((all(), all(), ratios.against.clone()))
+            .or_default();
+        together.push(bench / hand.max(1e-9), 1.0);
+        self.each.entry(ratios.key()).or_default().push(bench, hand);
+    }
+}
+
 /// Prints the seconds of one round, so that a run that ends early was not for nothing.
 fn tell(bench: &Seconds, hand: &Seconds) {
     for (key, bench) in bench {
@@ -152,7 +185,7 @@ fn tell(bench: &Seconds, hand: &Seconds) {
 }
 
 /// Returns the ratios of one round, forerun to each other contender: of `forerun bench`, and by hand.
-fn ratios(bench: &Seconds, hand: &Seconds) -> Vec<((f64, f64), Key)> {
+fn ratios(bench: &Seconds, hand: &Seconds) -> Vec<Ratios> {
     let ratio = |side: &Seconds, key: &Key| {
         let (image, work, _) = key;
         let ours = side.get(&(image.clone(), work.clone(), "forerun".to_string()))?;
@@ -160,7 +193,16 @@ fn ratios(bench: &Seconds, hand: &Seconds) -> Vec<((f64, f64), Key)> {
     };
     let others = bench.keys().filter(|(_, _, by)| by != "forerun");
     others
-        .filter_map(|key| Some(((ratio(bench, key)?, ratio(hand, key)?), key.clone())))
+        .filter_map(|key| {
+            let (image, work, against) = key.clone();
+            Some(Ratios {
+                image,
+                work,
+                against,
+                bench: ratio(bench, key)?,
+                hand: ratio(hand, key)?,
+            })
+        })
         .collect()
 }
 
@@ -282,7 +324,7 @@ mod tests {
         };
         let found = ratios(&seconds(1.0, 4.0), &seconds(3.0, 6.0));
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].0, (0.25, 0.5));
+        assert_eq!((found[0].bench, found[0].hand), (0.25, 0.5));
         assert_eq!(ratios(&seconds(1.0, 4.0), &Seconds::new()), []);
     }
 }

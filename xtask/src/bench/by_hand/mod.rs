@@ -46,7 +46,8 @@ pub struct ByHandOptions {
     /// Do only this work, separated by commas
     #[arg(long, default_value = WORKS, value_name = "WORK")]
     only: String,
-    /// Count the rounds that this file has from earlier runs, and add those of this run to it
+    /// Count the rounds that this file has from earlier runs, and add those of this run to it: one file for each
+    /// program that is measured
     #[arg(long, value_name = "FILE")]
     add_to: Option<PathBuf>,
 }
@@ -86,6 +87,13 @@ pub fn run(root: &Path, options: &ByHandOptions) -> Result<()> {
         rustix::process::geteuid().is_root(),
         "needs root: to mount with the kernel's drivers, and to drop all caches"
     );
+    let mut compared = Comparisons::default();
+    let mut file = None;
+    if let Some(path) = &options.add_to {
+        let (opened, known) = RoundsFile::open(path)?;
+        known.iter().for_each(|ratios| compared.push(ratios));
+        file = Some(opened);
+    }
     let program = program_in(root, &options.dir, options.program.as_deref())?;
     let all = images::make(root, &program, &options.dir)?;
     let is_wanted =
@@ -98,13 +106,6 @@ pub fn run(root: &Path, options: &ByHandOptions) -> Result<()> {
         program: &program,
         dir: &options.dir,
     };
-    let mut compared = Comparisons::default();
-    let mut file = None;
-    if let Some(path) = &options.add_to {
-        let (opened, known) = RoundsFile::open(path)?;
-        known.iter().for_each(|ratios| compared.push(ratios));
-        file = Some(opened);
-    }
     let mut known: BTreeMap<(&str, &str), Told> = BTreeMap::new();
     for round in 1..=options.rounds {
         for (name, image) in &images {

@@ -1,5 +1,5 @@
-//! The ratios of rounds in a file, so that a comparison can go on in a later run: a row that is noisy in eight rounds
-//! needs sixty, which take hours.
+//! The ratios of rounds in a file, so that a comparison can go on in a later run: eight rounds of all rows take an hour,
+//! and leave many of them noisy.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -23,8 +23,7 @@ pub struct Ratios {
 impl Ratios {
     /// Returns the comparison that they belong to.
     pub fn key(&self) -> Key {
-        let names = (&self.image, &self.work, &self.against);
-        (names.0.clone(), names.1.clone(), names.2.clone())
+        (self.image.clone(), self.work.clone(), self.against.clone())
     }
 }
 

@@ -56,6 +56,8 @@
 //! # }
 //! ```
 
+#![warn(missing_docs)]
+
 mod at_once;
 #[cfg(feature = "remote")]
 mod containers;

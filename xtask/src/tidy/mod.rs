@@ -13,7 +13,6 @@ mod figures;
 mod formats;
 mod imports;
 mod invariants;
-mod language;
 mod lexer;
 mod links;
 mod manifest;
@@ -23,9 +22,7 @@ mod programs;
 mod promises;
 mod rooms;
 mod sources;
-mod text;
 mod threads;
-mod types;
 
 use std::fmt;
 use std::path::Path;
@@ -77,15 +74,12 @@ fn check(root: &Path) -> Result<Vec<Violation>> {
     violations.extend(threads::check(&packages, &files));
     violations.extend(invariants::check(&files));
     violations.extend(dependencies::check(&packages, &files));
-    violations.extend(text::check(&files));
-    violations.extend(language::check(&files));
     violations.extend(places::check(&files));
     violations.extend(links::check(&files));
     violations.extend(promises::check(&files));
     violations.extend(programs::check(&packages, &files));
     violations.extend(modules::check(&files));
     violations.extend(cycles::check(&files));
-    violations.extend(types::check(&files));
     violations.extend(figures::check(root)?);
     violations.sort();
     Ok(violations)

@@ -5,6 +5,8 @@
 /// The kind of a crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
+    /// `crates/sys`: system calls that no safe wrapper has.
+    Sys,
     /// `crates/io`: files, devices, caches of blocks.
     Io,
     /// `crates/codec`: compressors.
@@ -48,6 +50,7 @@ impl Room {
     pub fn of(path: &str) -> Option<(Self, &str)> {
         let parts: Vec<&str> = path.split('/').collect();
         let (room, depth) = match *parts.as_slice() {
+            ["crates", "sys", ..] => (Self::Sys, 2),
             ["crates", "io", ..] => (Self::Io, 2),
             ["crates", "codec", ..] => (Self::Codec, 2),
             ["crates", "vfs", ..] => (Self::Vfs, 2),
@@ -84,8 +87,11 @@ impl Room {
             Build, Cache, Codec, Engine, Format, Front, Io, Library, Remote, Sandbox, Spans, Vfs,
         };
         let is_base = on.is_base();
+        if on == Self::Sys {
+            return self != Self::Sys;
+        }
         match self {
-            Io | Codec | Sandbox => false,
+            Self::Sys | Io | Codec | Sandbox => false,
             Vfs => matches!(on, Io | Codec),
             Build | Engine | Spans | Self::Layers => matches!(on, Io | Codec | Vfs),
             Format => matches!(on, Io | Codec | Vfs | Build | Spans),

@@ -197,7 +197,8 @@ install: $(FORERUN)
 	$(FORERUN) completions zsh > $(DESTDIR)$(DATADIR)/zsh/site-functions/_forerun
 	$(FORERUN) completions fish > $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/forerun.fish
 	@if install -d $(DESTDIR)$(HELPERDIR) && \
-	  ln -sf $(BINDIR)/forerun $(DESTDIR)$(HELPERDIR)/mount.fuse.forerun; then \
+	  ln -sf $(BINDIR)/forerun $(DESTDIR)$(HELPERDIR)/mount.fuse.forerun && \
+	  ln -sf $(BINDIR)/forerun $(DESTDIR)$(HELPERDIR)/umount.fuse.forerun; then \
 	  echo 'fstab can name the type fuse.forerun'; \
 	else \
 	  echo 'no mount.fuse.forerun in $(HELPERDIR), which takes root: fstab cannot name forerun'; \
@@ -235,7 +236,7 @@ uninstall:
 	  link=$(DESTDIR)$(BINDIR)/$$name; \
 	  if [ "$$(readlink $$link)" = forerun ]; then rm -f $$link; fi; \
 	done
-	@for name in mount.fuse.forerun $(HELPERS); do \
+	@for name in mount.fuse.forerun umount.fuse.forerun $(HELPERS); do \
 	  link=$(DESTDIR)$(HELPERDIR)/$$name; \
 	  if [ "$$(readlink $$link)" = $(BINDIR)/forerun ]; then rm -f $$link; fi; \
 	done

@@ -25,6 +25,7 @@ install -D -m 644 packaging/forerun.apparmor "$root/usr/share/doc/forerun/exampl
 install -D -m 644 packaging/fstab.example "$root/usr/share/doc/forerun/examples/fstab"
 make --silent sbom FORERUN="$program" SBOM="$root/usr/share/doc/forerun"
 ln -sf ../bin/forerun "$root/usr/sbin/mount.fuse.forerun"
+ln -sf ../bin/forerun "$root/usr/sbin/umount.fuse.forerun"
 
 root=$dir/forerun-compat
 installed "$dir/all" 1
@@ -32,7 +33,7 @@ mkdir -p "$root/usr/bin" "$root/usr/sbin" "$root/usr/share/man/man1" "$root/usr/
 for link in "$dir/all/usr/bin"/* "$dir/all/usr/sbin"/*; do
 	name=$(basename "$link")
 	case $link in
-	*/mount.fuse.forerun) ;;
+	*/mount.fuse.forerun | */umount.fuse.forerun) ;;
 	*/sbin/*)
 		ln -s ../bin/forerun "$root/usr/sbin/$name"
 		ln -s ../man1/forerun.1.gz "$root/usr/share/man/man8/$name.8.gz"

@@ -86,12 +86,20 @@ pub fn main() -> ExitCode {
         return ExitCode::from(compat::run(program, argv));
     }
     let call = mount::as_mount_helper(argv, &is_command);
-    let status = match call {
-        Some(_) => mount::helper_status,
-        None => Exit::code,
+    let umount = mount::as_umount_helper(argv);
+    let status = if call.is_some() || umount.is_some() {
+        mount::helper_status
+    } else {
+        Exit::code
     };
-    let (context, result) = match call {
-        Some(call) => {
+    let (context, result) = match (call, umount) {
+        (_, Some(call)) => {
+            log::init(0, false, false);
+            let context = Context::new(Global::default());
+            let result = call.and_then(|args| umount::run(&context, &args));
+            (context, result)
+        }
+        (Some(call), None) => {
             let verbose = call.as_ref().is_ok_and(|(_, verbose)| *verbose);
             log::init(verbose.into(), false, mount::is_in_background());
             secrets::warn();
@@ -99,7 +107,7 @@ pub fn main() -> ExitCode {
             let result = call.and_then(|(args, _)| mount::run(&context, &args));
             (context, result)
         }
-        None => {
+        (None, None) => {
             let cli = parse(argv);
             let to_file = matches!(&cli.command, Command::Mount(args) if args.log.is_some());
             log::init(cli.global.verbose, to_file, mount::is_in_background());

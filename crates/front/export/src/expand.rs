@@ -23,9 +23,9 @@ pub fn expand(reader: &Reader, path: &[u8]) -> Result<Vec<Vec<u8>>, ExportError>
     let (Some(first), Err(Error::NotFound | Error::NotADirectory)) = (first, &literal) else {
         return Ok(vec![path.to_vec()]);
     };
-    let Ok(pattern) = std::str::from_utf8(path) else {
-        return Err(failed(Error::NotFound));
-    };
+    // Patterns are text. Bytes that are none are spelled as characters in pattern and names alike.
+    let is_text = std::str::from_utf8(path).is_ok();
+    let pattern = spelled(path);
     let components: Vec<_> = pattern.split('/').filter(|name| !name.is_empty()).collect();
     let pattern = format!("/{}", components.join("/"));
     let patterns = Patterns::new([&pattern]).map_err(ExportError::Pattern)?;
@@ -48,7 +48,13 @@ pub fn expand(reader: &Reader, path: &[u8]) -> Result<Vec<Vec<u8>>, ExportError>
             walk.skip_children();
         }
         let path = path.join(&b'/');
-        if patterns.matches(&path) {
+        let is_match = if is_text {
+            patterns.matches(&path)
+        } else {
+            patterns.matches(spelled(&path).as_bytes())
+        };
+        // The root is no name in a directory.
+        if is_match && !path.is_empty() {
             held.add(size_of::<Vec<u8>>() + path.len())
                 .map_err(failed)?;
             let root: &[u8] = if is_absolute { b"/" } else { b"" };
@@ -60,6 +66,17 @@ pub fn expand(reader: &Reader, path: &[u8]) -> Result<Vec<Vec<u8>>, ExportError>
         true => Err(failed(Error::NotFound)),
         false => Ok(found),
     }
+}
+
+/// Returns the path with a private-use character for each byte that is no text.
+fn spelled(path: &[u8]) -> String {
+    let mut text = String::with_capacity(path.len());
+    for chunk in path.utf8_chunks() {
+        text.push_str(chunk.valid());
+        let spelled = |&byte: &u8| char::from_u32(0xf_0000 + u32::from(byte));
+        text.extend(chunk.invalid().iter().filter_map(spelled));
+    }
+    text
 }
 
 fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {

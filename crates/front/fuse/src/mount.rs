@@ -369,7 +369,12 @@ impl Mount {
             }
         };
         match (ended, &self.served) {
-            (Ended::Joined(result), _) => result,
+            (Ended::Joined(result), Served::Image(_)) => result,
+            (Ended::Joined(result), Served::Volume(core)) => {
+                core.flusher.end();
+                let lost = core.flusher.take_error().map(changes_are_lost);
+                result.and(lost.map_or(Ok(()), Err))
+            }
             (Ended::Hung, Served::Image(_)) => {
                 tracing::warn!("threads that hang in the source are left behind");
                 Ok(())
@@ -400,7 +405,15 @@ impl Drop for Mount {
             && !self.is_lost
         {
             core.flusher.end();
+            // Not reported yet, since the caller did not wait.
+            if let Some(error) = core.flusher.take_error() {
+                tracing::error!("{}", changes_are_lost(error));
+            }
         }
         self.unmounter.dismiss_guardian();
     }
+}
+
+fn changes_are_lost(error: forerun_vfs::Error) -> io::Error {
+    io::Error::other(format!("the last changes are lost: {error}"))
 }

@@ -33,6 +33,9 @@ pub enum Unmounted {
 /// Takes down the mount on `dir`. A mount whose process has died is taken down even if it is in use:
 /// nothing can be read from it any more.
 ///
+/// Before a mount that may be written to is taken down, its last changes are written. Where that fails, it stays, so that nothing
+/// is lost; with `lazy` or `force` it goes all the same, and the error tells that the changes are lost.
+///
 /// # Errors
 /// [`UmountError`]: nothing or something else is mounted there, it is in use, another mount is inside
 /// it, it is not permitted.
@@ -49,6 +52,19 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
             fstype: entry.fstype,
         });
     }
+    let changes = is_fuse(&entry) && !entry.is_read_only();
+    let written = if changes {
+        written::sync(&entry.mount_point, options.lazy || options.force)
+    } else {
+        Ok(())
+    };
+    if let Err(source) = written {
+        if !options.lazy && !options.force {
+            return Err(UmountError::NotWritten { path, source });
+        }
+        take_down(&entry, options)?;
+        return Err(UmountError::ChangesLost { path, source });
+    }
     let lazily = UmountOptions {
         lazy: true,
         ..options
@@ -57,7 +73,7 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
         Err(UmountError::Busy { .. }) if is_fuse(&entry) && is_left_behind(&entry) => {
             take_down(&entry, lazily)
         }
-        Ok(()) if is_fuse(&entry) && !entry.is_read_only() && !options.lazy => {
+        Ok(()) if changes && !options.lazy => {
             written::wait(&entry);
             Ok(())
         }

@@ -1,12 +1,14 @@
-//! The wait for the last writes to a volume whose mount is gone.
+//! The last writes to a volume, before and after its mount goes.
 //!
-//! It was mounted for writing, so the serving process holds the lock of a writer until the volume is
+//! Before, an fsync of the root directory has the server write all changes, and tells what failed: umount(2) tells nothing of
+//! what the server does at its end. The volume was mounted for writing, so the serving process holds the lock of a writer until the volume is
 //! written. The volume is named by the source of the mount, and every user with fusermount3 chooses
 //! that name: it may be a FIFO, at which open(2) waits forever, or lie on a filesystem whose server
 //! answers nothing. So only block devices and regular files of the mount's user, or of the caller's own
 //! mount, are opened; and another thread opens them, which the command does not wait for.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +19,7 @@ use forerun::is_mounted_for_writing;
 use forerun::locks::writer_is_at_work;
 use forerun_io::threads;
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::MountEntry;
 
@@ -24,6 +27,37 @@ use crate::MountEntry;
 const WRITING_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long it may take to open.
 const OPENED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a mount that is taken down in any case may take to write its changes.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Has the server of the mount on `path` write all changes. With `limited` it has ten seconds.
+///
+/// # Errors
+/// The server's own: the device fails, or is full.
+pub fn sync(path: &Path, limited: bool) -> io::Result<()> {
+    // Another user's mount cannot be opened, and a dead one has nothing to write.
+    let Ok(root) = File::open(path) else {
+        return Ok(());
+    };
+    let synced = if limited {
+        let (answer, answered) = sync_channel(1);
+        threads::spawn("forerun-fuse-sync", move || {
+            let _too_late = answer.send(root.sync_all());
+        })?;
+        let late = |_| Err(io::ErrorKind::TimedOut.into());
+        answered.recv_timeout(SYNC_TIMEOUT).unwrap_or_else(late)
+    } else {
+        root.sync_all()
+    };
+    synced.or_else(|error| match Errno::from_io_error(&error) {
+        // The server has died, or does not know the request.
+        Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::NOSYS | Errno::INVAL | Errno::ROFS) => {
+            Ok(())
+        }
+        _ => Err(error),
+    })
+}
 
 /// Waits until the volume of a mount that is gone has been written. A source that is no file has no
 /// lock.

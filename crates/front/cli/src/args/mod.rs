@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
-use forerun::vfs::Verity;
+use forerun::vfs::{Ownership, Verity};
 use forerun::{EngineOptions, Limits, Locking, OpenOptions};
 
 use crate::size;
@@ -106,6 +106,9 @@ pub struct SourceArgs {
     /// Read what can be read of an image that is cut or damaged; what has no name is in lost+found
     #[arg(help_heading = "Image", long = "salvage")]
     pub rescue: bool,
+    /// Attributes that the format lacks. Only mounts have options for them.
+    #[arg(skip)]
+    pub ownership: Ownership,
 }
 
 /// The objects of a composefs image.
@@ -224,6 +227,7 @@ impl ImageArgs {
             devices: self.source.device.clone(),
             objects: self.source.store.objects.clone(),
             rescue: self.source.rescue,
+            ownership: self.source.ownership,
             verity: self
                 .source
                 .store

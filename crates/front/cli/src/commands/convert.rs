@@ -175,6 +175,7 @@ impl ConvertArgs {
                 no_lock: from.no_lock,
                 remote: from.remote.clone(),
                 rescue: from.salvage,
+                ownership: forerun::vfs::Ownership::default(),
             },
             limits: self.limits.clone(),
         }

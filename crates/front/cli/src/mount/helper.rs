@@ -1,9 +1,12 @@
-//! The ways in which mount(8) calls its helpers.
+//! The ways in which mount(8) and umount(8) call their helpers.
 //!
 //! `mount -t fuse.forerun IMAGE DIR` and fstab lines run `/sbin/mount.fuse.forerun` if it exists: a
 //! link to this program, recognised by its name. Otherwise `mount.fuse3` runs `forerun IMAGE DIR -o
 //! OPTIONS` through a shell. The first form is the better one: the second adds `suid,dev` to the
 //! options unless told otherwise, so these two words are ignored there.
+//!
+//! umount(8) runs `/sbin/umount.fuse.forerun` for a mount of the type. umount(2) alone cannot tell that the last changes of a
+//! volume could not be written.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -12,8 +15,11 @@ use std::path::Path;
 use super::{HelperCall, MountArgs};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::umount::UmountArgs;
 
 const NAMES: &[&str] = &["mount.fuse.forerun", "mount.fuse3.forerun", "mount.forerun"];
+const UMOUNT_NAME: &str = "umount.fuse.forerun";
+const UMOUNT_USAGE: &str = "umount.fuse.forerun DIR [-flnrv] [-t TYPE]";
 const USAGE: &str = "mount.fuse.forerun IMAGE DIR [-sfnv] [-o OPTIONS] [-t TYPE]";
 
 /// Returns the arguments of a call by mount(8) and whether it asked for verbosity, if `argv` is one.
@@ -40,6 +46,49 @@ pub fn as_mount_helper(
             Some(Ok((args, false)))
         }
         _ => None,
+    }
+}
+
+/// Returns the arguments of a call by umount(8), if `argv` is one.
+pub fn as_umount_helper(argv: &[OsString]) -> Option<Result<UmountArgs>> {
+    let (name, rest) = argv.split_first()?;
+    (Path::new(name).file_name()? == UMOUNT_NAME).then(|| parse_umount(rest))
+}
+
+fn parse_umount(argv: &[OsString]) -> Result<UmountArgs> {
+    let usage = || Failure::usage(format!("usage: {UMOUNT_USAGE}"));
+    let mut args = UmountArgs {
+        lazy: false,
+        force: false,
+        dirs: Vec::new(),
+    };
+    let mut words = argv.iter();
+    while let Some(word) = words.next() {
+        if !is_flag(word) {
+            args.dirs.push(word.into());
+            continue;
+        }
+        let mut letters = word.as_bytes().get(1..).unwrap_or_default().iter();
+        while let Some(letter) = letters.next() {
+            match letter {
+                b'f' => args.force = true,
+                b'l' => args.lazy = true,
+                b'n' | b'r' | b'v' => {}
+                // The type, and a namespace that umount(8) has entered itself.
+                b't' | b'N' => {
+                    if letters.as_slice().is_empty() {
+                        words.next().ok_or_else(usage)?;
+                    }
+                    break;
+                }
+                _ => return Err(usage()),
+            }
+        }
+    }
+    if args.dirs.len() == 1 {
+        Ok(args)
+    } else {
+        Err(usage())
     }
 }
 
@@ -139,6 +188,39 @@ mod tests {
             sloppy: true,
         };
         assert!(verbose && args.helper == Some(expected));
+    }
+
+    #[test]
+    fn umount_8_is_understood() {
+        let call = |words: &[&str]| {
+            let argv: Vec<_> = words.iter().map(OsString::from).collect();
+            as_umount_helper(&argv).map(|args| args.map(|args| (args.lazy, args.force)).ok())
+        };
+        for (words, expected) in [
+            (
+                &["/sbin/umount.fuse.forerun", "/m"][..],
+                Some(Some((false, false))),
+            ),
+            (
+                &["umount.fuse.forerun", "/m", "-lv"],
+                Some(Some((true, false))),
+            ),
+            (
+                &["umount.fuse.forerun", "-f", "-t", "fuse.forerun", "/m"],
+                Some(Some((false, true))),
+            ),
+            (
+                &["umount.fuse.forerun", "-Nx", "/m"],
+                Some(Some((false, false))),
+            ),
+            (&["umount.fuse.forerun"], Some(None)),
+            (&["umount.fuse.forerun", "/m", "-t"], Some(None)),
+            (&["umount.fuse.forerun", "/m", "-x"], Some(None)),
+            (&["umount.fuse.forerun", "/m", "/n"], Some(None)),
+            (&["forerun", "umount", "/m"], None),
+        ] {
+            assert_eq!(call(words), expected, "{words:?}");
+        }
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub use args::{HelperCall, LikeOther, MountArgs};
 pub use daemon::newest_program;
 pub use daemon::{is_in_background, program};
 pub use help::MOUNT_OPTIONS;
-pub use helper::{as_mount_helper, helper_status};
+pub use helper::{as_mount_helper, as_umount_helper, helper_status};
 pub use keeper::run_keeper;
 pub use via::Via;
 pub use words::option_words;
@@ -295,6 +295,7 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
             no_lock: options.locking == Locking::Ignore,
             remote: args.remote.clone(),
             rescue: options.rescue,
+            ownership: options.ownership(),
         },
         limits: LimitArgs::default(),
     }

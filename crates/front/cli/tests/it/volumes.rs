@@ -278,12 +278,26 @@ fn a_full_disk_below_a_sparse_volume_is_enospc_for_the_writer() {
         fs::write(mnt.join("empty"), b"").unwrap();
         fs::remove_file(mnt.join("large")).unwrap();
         full(synced("kept").unwrap_err());
-        if !is_full_in_the_end {
+        if is_full_in_the_end {
+            let umount = |options: &[&str]| {
+                let mut umount = command(&["umount"]);
+                ran(umount.args(options).arg(&mnt).output().unwrap())
+            };
+            let refused = umount(&[]);
+            assert_eq!(refused.code, Some(7), "{}", refused.stderr);
+            let said = "stays mounted: its last changes cannot be written: No space left on device";
+            assert!(refused.stderr.contains(said), "{}", refused.stderr);
+            assert_eq!(fs::read(mnt.join("kept")).unwrap(), b"kept");
+            let forced = umount(&["--force"]);
+            assert_eq!(forced.code, Some(7), "{}", forced.stderr);
+            let said = "is unmounted, and its last changes are lost: No space left on device";
+            assert!(forced.stderr.contains(said), "{}", forced.stderr);
+        } else {
             tmpfs.resize("64M");
             synced("dir").unwrap();
             fs::write(mnt.join("dir/file"), vec![9; 16 << 20]).unwrap();
+            unmount(&mnt);
         }
-        unmount(&mnt);
         tmpfs.resize("64M");
         let fsck = Command::new("fsck.exfat")
             .arg("-n")
@@ -303,6 +317,151 @@ fn a_full_disk_below_a_sparse_volume_is_enospc_for_the_writer() {
             false => names == "dir\nempty\nkept\n",
         };
         assert!(is_as_written, "{names}");
+    }
+}
+
+/// Runs a command in the mount, a mount in the foreground, and umount(8)'s helper over a volume whose disk is full.
+#[test]
+fn the_end_of_a_mount_fails_where_its_last_changes_cannot_be_written() {
+    let Some(volume) = Volume::new("volume_full_end") else {
+        return;
+    };
+    let small = volume.path("small");
+    fs::create_dir(&small).unwrap();
+    let tmpfs = Small::on(&small);
+    let (image, mnt) = (small.join("sparse.img"), volume.mnt());
+    fs::File::create(&image)
+        .unwrap()
+        .set_len(256 << 20)
+        .unwrap();
+    let made = Command::new("mkfs.exfat").arg(&image).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let fill = small.join("fill");
+    let _until_full = fs::write(&fill, vec![1; 8 << 20]).unwrap_err();
+    let lost = "its last changes are lost: No space left on device";
+    let is_dirty = || fs::read(&image).unwrap()[106] & 2 != 0;
+
+    let mut with_command = command(&["mount"]);
+    with_command.args([&image, &mnt]);
+    with_command.args(["--", "sh", "-c", "mkdir $0/a && touch $0/a/f"]);
+    let ended = ran(with_command.arg(&mnt).output().unwrap());
+    assert_eq!(ended.code, Some(7), "{}", ended.stderr);
+    assert!(ended.stderr.contains(lost), "{}", ended.stderr);
+    assert!(is_dirty());
+
+    let mut foreground = command(&["mount", "-f"]);
+    foreground
+        .args([&image, &mnt])
+        .stderr(std::process::Stdio::piped());
+    let foreground = foreground.spawn().unwrap();
+    eventually("the volume is mounted", || {
+        fs::read_to_string("/proc/self/mounts")
+            .unwrap()
+            .contains(&format!(" {} ", mnt.display()))
+    });
+    fs::create_dir(mnt.join("b")).unwrap();
+    let helper = || {
+        let program = command(&["mount"]).get_program().to_owned();
+        let mut helper = Command::new(program);
+        std::os::unix::process::CommandExt::arg0(&mut helper, "/sbin/umount.fuse.forerun");
+        helper
+    };
+    let refused = ran(helper().arg(&mnt).output().unwrap());
+    assert_eq!(refused.code, Some(32), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("stays mounted"),
+        "{}",
+        refused.stderr
+    );
+    // Without the helper, the server alone can tell.
+    eventually("nothing of the mount is open", || {
+        let unmounted = Command::new("umount").arg("-i").arg(&mnt).status();
+        unmounted.unwrap().success()
+    });
+    let ended = ran(foreground.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(7), "{}", ended.stderr);
+    for said in ["the last changes are lost: ", "No space left on device"] {
+        assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    }
+    assert!(is_dirty());
+    drop(tmpfs);
+}
+
+/// What Linux does: the file is in use as a program, so it is not truncated.
+#[test]
+fn a_running_program_is_not_emptied_by_an_open_that_would_truncate_it() {
+    let Some(volume) = Volume::new("volume_running") else {
+        return;
+    };
+    volume.mount(&["-o", "exec"]).ok();
+    let program = volume.mnt().join("sleep");
+    let sleep = require::program("sleep").unwrap();
+    fs::copy(&sleep, &program).unwrap();
+    let mut running = Command::new(&program).arg("100").spawn().unwrap();
+    let before = fs::read(&sleep).unwrap();
+    eventually("the program runs", || {
+        let exe = format!("/proc/{}/exe", running.id());
+        fs::read_link(exe).is_ok_and(|exe| exe == program)
+    });
+    // O_RDONLY with O_TRUNC, which std refuses.
+    let script = "use Fcntl; sysopen(my $f, $ARGV[0], O_RDONLY | O_TRUNC) and exit 1; exit($!{ETXTBSY} ? 0 : 2)";
+    let mut perl = Command::new("perl");
+    let tried = perl.args(["-MErrno", "-e", script]).arg(&program).status();
+    let status = tried.unwrap();
+    let after = fs::read(&program).unwrap();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert!(after == before, "{} bytes are left", after.len());
+    let file = volume.mnt().join("file");
+    fs::write(&file, b"contents").unwrap();
+    fs::write(&file, b"new").unwrap();
+    assert_eq!(fs::read(&file).unwrap(), b"new");
+    volume.umount();
+}
+
+#[test]
+fn a_read_only_mount_has_the_options_of_owners_and_times() {
+    let Some(volume) = Volume::new("volume_ro_options") else {
+        return;
+    };
+    volume.mount(&[]).ok();
+    let file = volume.mnt().join("file");
+    fs::write(&file, b"contents").unwrap();
+    volume.umount();
+    let look = |options: &str| {
+        volume.mount(&["-o", options]).ok();
+        let metadata = fs::metadata(&file).unwrap();
+        volume.umount();
+        let shown = std::os::unix::fs::MetadataExt::mtime(&metadata);
+        (
+            shown,
+            std::os::unix::fs::MetadataExt::mode(&metadata) & 0o777,
+        )
+    };
+    // Stamps of forerun have a zone; those of cameras have none.
+    let mut bytes = fs::read(volume.image()).unwrap();
+    let stream = |bytes: &[u8]| {
+        let name: Vec<u8> = "file".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let found = bytes.windows(name.len()).position(|window| window == name);
+        found.unwrap() - 66
+    };
+    let at = stream(&bytes);
+    for zone in 22..25 {
+        bytes[at + zone] = 0;
+    }
+    let sum = (0..96)
+        .filter(|byte| ![2, 3].contains(byte))
+        .fold(0u16, |sum, byte| {
+            sum.rotate_right(1).wrapping_add(bytes[at + byte].into())
+        });
+    bytes[at + 2..at + 4].copy_from_slice(&sum.to_le_bytes());
+    fs::write(volume.image(), &bytes).unwrap();
+    for access in ["rw", "ro"] {
+        let (utc, mode) = look(access);
+        assert_eq!(mode, 0o755, "{access}");
+        let (east, mode) = look(&format!("{access},time_offset=60,fmask=077"));
+        assert_eq!((utc - east, mode), (3600, 0o700), "{access}");
     }
 }
 

@@ -5,15 +5,14 @@ use std::cell::RefCell;
 use forerun::AlignedBuffer;
 use forerun_vfs::{Error, NodeId};
 use fuser::{
-    Errno, FileHandle, FopenFlags, InitFlags, KernelConfig, OpenFlags, ReplyData, ReplyEmpty,
-    ReplyLseek, ReplyOpen,
+    Errno, FileHandle, FopenFlags, InitFlags, KernelConfig, ReplyData, ReplyEmpty, ReplyLseek,
+    ReplyOpen,
 };
 
 use super::OPENED;
 use super::core::CoreMut;
 use super::entries::reply_empty;
 use super::numbers::LOST;
-use super::setattr::{Wanted, setattr};
 use crate::connection::Negotiated;
 use crate::counts::Operation;
 
@@ -21,8 +20,6 @@ use crate::counts::Operation;
 const MAX_BACKGROUND: u16 = 64;
 /// Bytes of the largest read or write: what the kernel's limit of pages allows.
 const MAX_REQUEST: u32 = 1 << 20;
-/// `O_TRUNC` of open(2).
-const O_TRUNC: i32 = 0o1000;
 /// `FALLOC_FL_KEEP_SIZE`.
 const KEEP_SIZE: i32 = 1;
 /// SEEK_DATA and SEEK_HOLE of lseek(2).
@@ -37,6 +34,7 @@ thread_local! {
 /// Negotiates the capabilities with the kernel, at the start.
 pub fn configure(config: &mut KernelConfig) -> Negotiated {
     let mut asked = InitFlags::empty();
+    // Not FUSE_ATOMIC_O_TRUNC: the kernel then has the server truncate before it finds that the file is a running program.
     // Each one separately: an old kernel may lack some, and works without.
     for wanted in [
         InitFlags::FUSE_ASYNC_READ,
@@ -45,7 +43,6 @@ pub fn configure(config: &mut KernelConfig) -> Negotiated {
         InitFlags::FUSE_NO_OPENDIR_SUPPORT,
         InitFlags::FUSE_EXPLICIT_INVAL_DATA,
         InitFlags::FUSE_MAX_PAGES,
-        InitFlags::FUSE_ATOMIC_O_TRUNC,
         InitFlags::FUSE_HAS_IOCTL_DIR,
         // There are no capabilities or set-user-id bits that a write would have to remove.
         InitFlags::FUSE_HANDLE_KILLPRIV_V2,
@@ -66,21 +63,9 @@ pub fn configure(config: &mut KernelConfig) -> Negotiated {
 }
 
 /// Answers OPEN.
-pub fn open(core: &CoreMut, number: u64, flags: OpenFlags, reply: ReplyOpen) {
+pub fn open(core: &CoreMut, number: u64, reply: ReplyOpen) {
     let opened = core.fs().open(core.node(number));
-    let mut opened = core.noted(Operation::Open, number, opened);
-    if opened.is_ok() && flags.0 & O_TRUNC != 0 {
-        let wanted = Wanted {
-            size: Some(0),
-            ..Wanted::default()
-        };
-        opened = setattr(core, number, &wanted).map(|_| ());
-        if opened.is_err() {
-            let released = core.fs().release(core.node(number));
-            let _the_first_error_counts = core.noted(Operation::Open, number, released);
-        }
-    }
-    match opened {
+    match core.noted(Operation::Open, number, opened) {
         Ok(()) => {
             core.known.opened(core.node(number));
             core.journal.opened(number);

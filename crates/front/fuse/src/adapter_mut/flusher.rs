@@ -4,12 +4,14 @@
 //! durable some seconds after a change. A machine that loses power later then loses seconds, and a
 //! medium that is pulled out is marked clean.
 
+use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forerun::Volume;
 use forerun_io::{Unpoisoned, threads};
+use forerun_vfs::Error;
 
 use super::journal::Journal;
 
@@ -22,6 +24,8 @@ pub struct Flusher {
     journal: Arc<Journal>,
     shared: Arc<FlusherShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Why the last commit failed, until the mount reports it.
+    unwritten: Mutex<Option<Error>>,
 }
 
 #[derive(Default)]
@@ -52,6 +56,7 @@ impl Flusher {
             journal,
             shared: Arc::default(),
             thread: Mutex::default(),
+            unwritten: Mutex::default(),
         }
     }
 
@@ -76,17 +81,25 @@ impl Flusher {
         }
     }
 
-    /// Stops the thread, then makes everything durable for the last time.
+    /// Stops the thread, then makes everything durable for the last time. Further calls do nothing.
     pub fn end(&self) {
-        *self.shared.state() = FlusherState::Ended;
+        let before = mem::replace(&mut *self.shared.state(), FlusherState::Ended);
+        if before == FlusherState::Ended {
+            return;
+        }
         self.shared.told.notify_one();
         let mut thread = self.thread.lock().unpoisoned();
         if let Some(thread) = thread.take() {
             let _what_it_did_is_done_again = thread.join();
         }
         if let Err(error) = self.volume.fs().finish() {
-            tracing::error!("at the end of the mount: {error}");
+            *self.unwritten.lock().unpoisoned() = Some(error);
         }
+    }
+
+    /// Takes the error of the last commit: the changes that it should have written are lost.
+    pub fn take_error(&self) -> Option<Error> {
+        self.unwritten.lock().unpoisoned().take()
     }
 }
 

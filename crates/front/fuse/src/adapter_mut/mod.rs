@@ -308,9 +308,9 @@ impl Filesystem for AdapterMut {
         });
     }
 
-    fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         self.serve(req, Operation::Open, move |core| {
-            files::open(core, ino.0, flags, reply);
+            files::open(core, ino.0, reply);
         });
     }
 

@@ -162,6 +162,25 @@ pub enum UmountError {
         /// The path.
         path: PathBuf,
     },
+    /// The last changes cannot be written, so it stays mounted.
+    #[error(
+        "{} stays mounted: its last changes cannot be written: {source}; --force unmounts it and loses them",
+        path.display()
+    )]
+    NotWritten {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It was unmounted although the last changes could not be written.
+    #[error("{} is unmounted, and its last changes are lost: {source}", path.display())]
+    ChangesLost {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Another mount is inside it.
     #[error("{} is mounted inside {}; unmount that first", inner.display(), path.display())]
     HoldsMount {

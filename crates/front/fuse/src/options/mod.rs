@@ -229,7 +229,8 @@ impl MountOptions {
     }
 
     /// Returns the values for attributes that a format lacks.
-    fn ownership(&self) -> Ownership {
+    #[must_use]
+    pub fn ownership(&self) -> Ownership {
         let default = Ownership::default();
         let mask = |own: Option<u16>, default| own.or(self.umask).unwrap_or(default);
         Ownership {

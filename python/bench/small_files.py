@@ -157,7 +157,7 @@ def server(image, _paths):
                 opened = forerun.open(address, cache_dir=cache)
                 lines = 0
                 for entry in opened.entries():
-                    lines += bool(f"{entry.stat().st_mode:o} {entry.stat().st_size} {entry.path}")
+                    lines += bool(f"{entry.stat(follow_symlinks=False).st_mode:o} {entry.stat(follow_symlinks=False).st_size} {entry.path}")
                 seconds = time.perf_counter() - start
             return seconds, lines
         finally:

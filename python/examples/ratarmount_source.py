@@ -51,11 +51,11 @@ class ForerunMountSource(MountSource):
             entries = list(self.image.scandir(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return {entry.name: self._info(posixpath.join(path, entry.name), entry.stat()) for entry in entries}
+        return {entry.name: self._info(posixpath.join(path, entry.name), entry.stat(follow_symlinks=False)) for entry in entries}
 
     def list_mode(self, path: str) -> Optional[Dict[str, int]]:
         try:
-            return {entry.name: entry.stat().st_mode for entry in self.image.scandir(self._absolute(path))}
+            return {entry.name: entry.stat(follow_symlinks=False).st_mode for entry in self.image.scandir(self._absolute(path))}
         except (FileNotFoundError, NotADirectoryError):
             return None
 

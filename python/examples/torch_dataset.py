@@ -3,16 +3,22 @@
 Each worker of a DataLoader opens the image itself, takes its share of the shuffled files, and reads ahead of the
 batches with `read_many`. Works with ``fork`` and ``spawn``.
 
-    loader = DataLoader(ImageFiles("train.sqsh", "/train/**.png", decode=decode), batch_size=256, num_workers=4)
+    data = ImageFiles("train.sqsh", "/train/**.png", decode=decode)
+    loader = DataLoader(data, batch_size=256, num_workers=4, persistent_workers=True)
     for epoch in range(10):
-        loader.dataset.epoch = epoch
+        data.epoch = epoch
         for batch in loader: ...
+
+In a distributed job each process takes its share of the files, all of the same length. Its rank is that of
+``torch.distributed``, or of the variables ``RANK`` and ``WORLD_SIZE``, when the data set is made.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import random
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Tuple
 
 import forerun
 
@@ -27,6 +33,17 @@ except ImportError:  # The classes work without PyTorch: they are an iterable an
 
 def as_it_is(path: str, contents: bytes) -> Any:
     return path, contents
+
+
+def place_in_job() -> Tuple[int, int]:
+    """Returns the rank of this process in a distributed job, and the number of processes."""
+    try:
+        from torch import distributed
+    except ImportError:
+        distributed = None  # type: ignore[assignment]
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
 class ImageFiles(IterableDataset):
@@ -44,19 +61,32 @@ class ImageFiles(IterableDataset):
         self.image = forerun.open(image)
         self.paths = self.image.glob(pattern)
         self.decode, self.seed, self.threads = decode, seed, threads
-        #: Set it before each epoch: it chooses the order.
-        self.epoch = 0
+        # Asked here: workers are processes of their own, which belong to no job.
+        self.rank, self.world = place_in_job()
+        # In shared memory: workers that persist see each new value.
+        self._epoch = multiprocessing.Value("q", 0)
+
+    @property
+    def epoch(self) -> int:
+        """Chooses the order. Set it before each epoch."""
+        return self._epoch.value
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self._epoch.value = epoch
 
     def __len__(self) -> int:
-        return len(self.paths)
+        # All processes of a job get the same number; which files are left over changes with the epoch.
+        return len(self.paths) // self.world
 
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
         index, count = (worker.id, worker.num_workers) if worker else (0, 1)
-        # The same order in all workers, of which each takes its share.
+        # The same order everywhere. Each process of the job takes its share, and each worker a share of that.
         paths = list(self.paths)
         random.Random(f"{self.seed} {self.epoch}").shuffle(paths)
-        for path, contents in self.image.read_many(paths[index::count], self.threads):
+        share = paths[self.rank :: self.world][: len(self)]
+        for path, contents in self.image.read_many(share[index::count], self.threads):
             yield self.decode(path, contents)
 
 

@@ -54,7 +54,7 @@ _BY_KIND = {
 }
 
 
-def _also(base: Type[OSError]) -> Type[Error]:
+def _also(base: Type[Exception]) -> Type[Error]:
     """Returns the class of errors that are of the builtin class too."""
     made = _COMBINED.get(base)
     if made is None:
@@ -65,6 +65,8 @@ def _also(base: Type[OSError]) -> Type[Error]:
 
 
 _COMBINED: dict = {}
+#: The builtin: `_also` puts a class of that name into this module.
+_MemoryError = MemoryError
 for _number in (
     _errno.ENOENT,
     _errno.EACCES,
@@ -76,6 +78,7 @@ for _number in (
     _errno.ECONNREFUSED,
 ):
     _also(type(OSError(_number, "")))
+_also(_MemoryError)
 
 
 def make(
@@ -87,7 +90,7 @@ def make(
 ) -> Error:
     """Makes the exception of an error in the library. Paths come as Python decodes names of files."""
     image, path = (None if name is None else str(name) for name in names)
-    builtin = type(OSError(errno, ""))
+    builtin = _MemoryError if errno == _errno.ENOMEM else type(OSError(errno, ""))
     cls = _BY_KIND.get(kind) or (Error if builtin is OSError else _also(builtin))
     error = cls(errno, text, path if path is not None else image)
     error.image, error.path, error.offset = image, path, offset

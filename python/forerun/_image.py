@@ -50,7 +50,7 @@ class Image(_forerun.Image):
         self = super().__new__(cls, source, **options)
         self._source, self._options = source, options
         if not hasattr(source, "read"):
-            self._source = self.name if not isinstance(source, list) else source
+            self._source = self.address() if not isinstance(source, list) else source
         return self
 
     def __enter__(self) -> "Image":
@@ -149,15 +149,22 @@ class Image(_forerun.Image):
             path = stack.pop()
             dirs: List[str] = []
             others: List[str] = []
+            links = set()
             try:
                 for entry in self.scandir(path):
-                    (dirs if entry.is_dir() else others).append(entry.name)
+                    try:
+                        is_dir = entry.is_dir()
+                    except OSError:  # A link that loops, which os.walk lists among the others.
+                        is_dir = False
+                    (dirs if is_dir else others).append(entry.name)
+                    if is_dir and entry.is_symlink():
+                        links.add(entry.name)
             except OSError as error:
                 if onerror is not None:
                     onerror(error)
                 continue
             yield path, dirs, others
-            stack.extend(posixpath.join(path, name) for name in reversed(dirs))
+            stack.extend(posixpath.join(path, name) for name in reversed(dirs) if name not in links)
 
     def path(self, path="/") -> ImagePath:
         """Returns a path as an object: an ``importlib.resources.abc.Traversable``, much like a ``pathlib.Path``."""
@@ -177,7 +184,7 @@ class Image(_forerun.Image):
     ) -> dict:
         """Extracts `paths` with all below them, or everything, below `directory`, which is made if it is missing.
 
-        `include` and `exclude` are patterns (``*.txt``, ``usr/**``). Nothing is ever written outside of the
+        `paths`, `include` and `exclude` are one or several; the latter two are patterns (``*.txt``, ``usr/**``). Nothing is ever written outside of the
         directory, and what is there is replaced only with `force`. Returns counts, with ``failures`` (texts) and
         ``losses`` (owners, devices and attributes that could not be set). ``progress=True`` shows a bar by tqdm,
         where that is installed; a function is called with bytes done and bytes in all.
@@ -185,9 +192,9 @@ class Image(_forerun.Image):
         with _report(progress) as report:
             return self.extract_to(
                 directory,
-                list(paths),
-                list(include),
-                list(exclude),
+                _listed(paths),
+                _listed(include),
+                _listed(exclude),
                 strip_components,
                 force,
                 threads,
@@ -205,11 +212,13 @@ class Image(_forerun.Image):
     ) -> int:
         """Writes a tar archive to a new file, or to a binary file object. Returns the number of entries.
 
+        A new file is removed again where writing fails.
+
         Raises the error of a file that cannot be read, and at the end an `Error` if entries had to be left out.
         """
         with _report(progress) as report:
             entries, failures = self.tar_to(
-                target, list(paths), list(include), list(exclude), report
+                target, _listed(paths), _listed(include), _listed(exclude), report
             )
         if failures:
             import errno
@@ -241,6 +250,11 @@ class Image(_forerun.Image):
         from ._show import image_html
 
         return image_html(self)
+
+
+def _listed(given) -> list:
+    """Returns one or several paths or patterns as a list: a text is one, not its letters."""
+    return [given] if isinstance(given, (str, bytes, os.PathLike)) else list(given)
 
 
 def _open_again(cls, source, options) -> Image:

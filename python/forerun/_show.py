@@ -46,7 +46,7 @@ class Tree:
             elif entry.kind == "symlink":
                 what = " -> " + shown(self._image.readlink(entry.path))
             yield indent + ("`-- " if is_last else "|-- ") + shown(entry.name) + what
-            if entry.is_dir() and level < self._depth:
+            if entry.kind == "directory" and level < self._depth:
                 yield from self._below(entry.path, indent + ("    " if is_last else "|   "), level + 1)
 
     def __str__(self) -> str:

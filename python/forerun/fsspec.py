@@ -7,6 +7,7 @@ protocol are given: then fsspec's file system is used.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Any, Dict, List, Optional
 
@@ -63,7 +64,9 @@ class ForerunFileSystem(AbstractFileSystem):
         # As the local file system of fsspec: what the link leads to, with where it leads.
         try:
             info = self._info(path, self.image.stat(path))
-        except FileNotFoundError:
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                raise
             info = self._info(path, lstat)
         return {**info, "islink": True, "destination": self.image.readlink(path)}
 
@@ -77,6 +80,19 @@ class ForerunFileSystem(AbstractFileSystem):
                 name = f"{path}/{entry.name}" if path else entry.name
                 infos.append(self.info(name) if entry.is_symlink() else self._info(name, entry.stat()))
         return infos if detail else [info["name"] for info in infos]
+
+    def walk(self, path, *args, followlinks=False, _below=False, **kwargs):
+        """As fsspec's; links to directories are entered only with `followlinks`, or where `path` is one."""
+        if _below and not followlinks and self.image.lstat(self._strip_protocol(path)).kind == "symlink":
+            return
+        yield from super().walk(path, *args, followlinks=followlinks, _below=True, **kwargs)
+
+    def get_file(self, rpath, lpath, **kwargs):
+        # `get` of a tree does not enter links to directories, and makes no empty directories of them.
+        path = self._strip_protocol(rpath)
+        if self.isdir(path) and self.image.lstat(path).kind == "symlink":
+            return
+        super().get_file(rpath, lpath, **kwargs)
 
     def exists(self, path, **kwargs):
         return self.image.exists(self._strip_protocol(path))

@@ -176,9 +176,9 @@ def packages_of(image: Image, path: str = "/") -> Sequence[str]:
     found = set()
     for entry in image.scandir(path):
         stem, suffix = posixpath.splitext(entry.name)
-        if entry.is_file(follow_symlinks=True) and suffix in (".py", ".pyc"):
+        if entry.is_file() and suffix in (".py", ".pyc"):
             found.add(stem)
-        elif entry.is_dir(follow_symlinks=True) and image.exists(
+        elif entry.is_dir() and image.exists(
             posixpath.join(path, entry.name, "__init__.py")
         ):
             found.add(entry.name)

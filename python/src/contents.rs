@@ -3,10 +3,13 @@
 //! A read releases that lock once: each time that a thread asks for it again, a program that computes in another
 //! thread has to stop.
 
+use std::io;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use forerun::{Data, NodeId, Reader, vfs};
+
+use crate::errors::ENOMEM;
 
 /// The longest part that is read at once: its length may be what only the image claims.
 const TRUSTED: u64 = 16 << 20;
@@ -45,7 +48,13 @@ pub fn read(
     if range.end.saturating_sub(range.start) <= TRUSTED {
         return short(range).map(Bytes::Data);
     }
+    let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
     let (mut bytes, mut at) = (Vec::new(), range.start);
+    // All of it at once, before hours are spent on a length that no memory holds.
+    if bytes.try_reserve_exact(len).is_err() {
+        let error = io::Error::from_raw_os_error(ENOMEM);
+        return Err(vfs::Error::io(range.start, len, error));
+    }
     while at < range.end {
         let want = usize::try_from(range.end - at).unwrap_or(STEP).min(STEP);
         let data = reader.read(node, at, want)?;

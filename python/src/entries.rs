@@ -17,8 +17,8 @@ use crate::stat::Stat;
 /// Entries that are taken at once, without the interpreter's lock.
 const BATCH: usize = 128;
 
-/// An entry of a directory, or a node that a walk has met. Like `os.DirEntry`, it follows no symbolic link unless
-/// asked to.
+/// An entry of a directory, or a node that a walk has met. Its methods follow symbolic links as those of `os.DirEntry`
+/// do: unless told otherwise.
 #[pyclass(frozen, module = "forerun")]
 pub struct Entry {
     handle: Arc<Handle>,
@@ -56,14 +56,14 @@ impl Entry {
         self.node
     }
 
-    /// Returns whether it is a directory, or a link to one with `follow_symlinks`.
-    #[pyo3(signature = (*, follow_symlinks=false))]
+    /// Returns whether it is a directory or, with `follow_symlinks`, a link to one.
+    #[pyo3(signature = (*, follow_symlinks=true))]
     fn is_dir(&self, py: Python<'_>, follow_symlinks: bool) -> PyResult<bool> {
         self.is(py, FileType::Directory, follow_symlinks)
     }
 
-    /// Returns whether it is a regular file, or a link to one with `follow_symlinks`.
-    #[pyo3(signature = (*, follow_symlinks=false))]
+    /// Returns whether it is a regular file or, with `follow_symlinks`, a link to one.
+    #[pyo3(signature = (*, follow_symlinks=true))]
     fn is_file(&self, py: Python<'_>, follow_symlinks: bool) -> PyResult<bool> {
         self.is(py, FileType::Regular, follow_symlinks)
     }
@@ -73,18 +73,17 @@ impl Entry {
         self.kind == FileType::Symlink
     }
 
-    /// Returns its metadata.
-    #[pyo3(signature = (*, follow_symlinks=false))]
+    /// Returns its metadata; with `follow_symlinks` that of what a link leads to.
+    #[pyo3(signature = (*, follow_symlinks=true))]
     fn stat(&self, py: Python<'_>, follow_symlinks: bool) -> PyResult<Stat> {
+        let follow = follow_symlinks && self.is_symlink();
         match &self.known {
-            Some(known) if !(follow_symlinks && self.is_symlink()) => {
-                Ok(Stat::new(known.clone(), self.node))
-            }
+            Some(known) if !follow => Ok(Stat::new(known.clone(), self.node)),
             _ => {
                 let held = self.handle.image(py)?;
-                let is_known = !follow_symlinks && self.process == std::process::id();
+                let is_known = !follow && self.process == std::process::id();
                 let node = is_known.then_some(self.node);
-                Ok(py.detach(|| stat(&held, &self.path, follow_symlinks, node))?)
+                Ok(py.detach(|| stat(&held, &self.path, follow, node))?)
             }
         }
     }

@@ -9,6 +9,9 @@ use forerun_fuse::errno_of;
 use pyo3::types::PyAnyMethods;
 use pyo3::{PyErr, Python};
 
+/// "Cannot allocate memory", which is a `MemoryError` in Python.
+pub const ENOMEM: i32 = 12;
+
 /// The result of work that is done without the interpreter's lock.
 pub type Result<T, E = Failed> = std::result::Result<T, E>;
 
@@ -90,7 +93,15 @@ impl From<&forerun::Error> for Failed {
         Self {
             kind,
             text,
-            errno: errno_of(error),
+            errno: match error.cause() {
+                // The table of mounts has no number for it, since the kernel expects none.
+                Cause::Image(vfs::Error::Io { source, .. })
+                    if source.raw_os_error() == Some(ENOMEM) =>
+                {
+                    ENOMEM
+                }
+                _ => errno_of(error),
+            },
             image: error.image().map(Path::to_path_buf),
             path: error.path().map(Path::to_path_buf),
             offset: match error.cause() {

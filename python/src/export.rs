@@ -1,7 +1,7 @@
 //! Files of an image to disk, and as an archive.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -111,17 +111,29 @@ pub fn to_tar(
     interruptible::run(py, report, &counts, &stop, || {
         let selection = wanted.selection()?;
         let options = TarWriteOptions::default();
-        let out: Box<dyn Write + Send> = match target {
+        let (out, made): (Box<dyn Write + Send>, _) = match target {
             Target::Path(path) => {
-                let made = File::create_new(&path);
-                Box::new(made.map_err(|error| Failed::of(&error).at(&path))?)
+                let file = File::create_new(&path);
+                let file = file.map_err(|error| Failed::of(&error).at(&path))?;
+                (Box::new(file), Some(path))
             }
-            Target::Object(object) => Box::new(BufWriter::with_capacity(CHUNK, Object(object))),
+            Target::Object(object) => {
+                let object = BufWriter::with_capacity(CHUNK, Object(object));
+                (Box::new(object), None)
+            }
         };
         let mut out = Stoppable { out, stop: &stop };
-        let written = write_tar(held.reader(), &selection, &mut out, &options, &counts);
-        let written = written.map_err(|error| Failed::of(&error))?;
-        out.flush().map_err(|error| Failed::of(&error))?;
+        let written = write_tar(held.reader(), &selection, &mut out, &options, &counts)
+            .map_err(|error| Failed::of(&error))
+            .and_then(|written| {
+                out.flush().map_err(|error| Failed::of(&error))?;
+                Ok(written)
+            });
+        if let (Err(_), Some(path)) = (&written, &made) {
+            // The first error is the one to report.
+            let _is_left = fs::remove_file(path);
+        }
+        let written = written?;
         let failures = written.failures.iter().map(ToString::to_string).collect();
         Ok((written.entries, failures))
     })

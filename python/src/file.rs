@@ -187,9 +187,10 @@ impl RawFile {
         let (offset, len) = {
             let mut state = self.state.lock().unpoisoned();
             let offset = state.position;
-            let left = usize::try_from(state.size.saturating_sub(offset)).unwrap_or(usize::MAX);
-            let len = len.unwrap_or(usize::MAX).min(left);
-            state.position = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+            let left = state.size.saturating_sub(offset);
+            let left = usize::try_from(left).unwrap_or(usize::MAX);
+            let len = len.unwrap_or(left).min(left);
+            state.position = offset + u64::try_from(len).unwrap_or(u64::MAX);
             (offset, len)
         };
         let read = self.bytes_at(py, offset, len);
@@ -245,7 +246,8 @@ pub fn read_path<'py>(
 /// Finds a file that is to be read whole.
 fn whole(held: &Held, path: &std::path::Path) -> Result<Part> {
     let file = held.file(path)?;
-    let (size, limit) = (file.metadata().size, held.reader().limits().read_bytes);
+    let size = file.metadata().size;
+    let limit = held.reader().limits().read_bytes;
     if size > limit {
         let what = format!("length of a file to read whole, {size} bytes,");
         let error = forerun::vfs::Error::limit(forerun::vfs::Bound::ReadBytes, what, limit);

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use forerun::remote::without_secrets;
 use forerun::vfs;
 use forerun::{OpenOptions, format_names as names};
 use forerun_export::expand;
@@ -94,9 +95,18 @@ impl Image {
         })
     }
 
-    /// Returns the path or address.
+    /// Returns the path or address, without passwords and signatures.
     #[getter]
     fn name(&self) -> Option<OsString> {
+        let name = self.name.as_ref()?;
+        match name.to_str() {
+            Some(text) if text.contains("://") => Some(without_secrets(text).into()),
+            _ => Some(name.clone()),
+        }
+    }
+
+    /// Returns the path or address by which the image is opened again.
+    fn address(&self) -> Option<OsString> {
         self.name.clone()
     }
 

@@ -2,6 +2,8 @@
 
 import doctest
 import importlib.util
+import itertools
+import multiprocessing
 import os
 import pathlib
 import stat
@@ -63,6 +65,12 @@ def load(name):
     return module
 
 
+def first_names(files, asked, answers):
+    """Runs in a worker: for each question, answers with the first names of an epoch."""
+    while asked.get():
+        answers.put([name for name, _ in itertools.islice(files, 5)])
+
+
 def test_a_data_set_yields_each_file_once_in_an_epoch(path, tree, monkeypatch):
     """Without PyTorch, which is too large for a test: its protocol is iteration, and who the worker is."""
     example = load("torch_dataset")
@@ -82,6 +90,29 @@ def test_a_data_set_yields_each_file_once_in_an_epoch(path, tree, monkeypatch):
         monkeypatch.setattr(example, "get_worker_info", Worker)
         shares += [name for name, _ in files]
     assert sorted(shares) == sorted(files.paths)
+
+    # Workers that persist see the epoch that their parent sets, and a job's processes share the files.
+    monkeypatch.undo()
+    context = multiprocessing.get_context("fork")
+    asked, answers = context.Queue(), context.Queue()
+    worker = context.Process(target=first_names, args=(files, asked, answers))
+    worker.start()
+    order = []
+    for files.epoch in (1, 2):
+        asked.put(True)
+        order.append(answers.get(timeout=60))
+    asked.put(False)
+    worker.join()
+    assert order[0] != order[1] and order[1] == [name for name, _ in itertools.islice(files, 5)]
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    ranks = []
+    for rank in range(3):
+        monkeypatch.setenv("RANK", str(rank))
+        share = example.ImageFiles(path, "/many/*")
+        ranks.append([name for name, _ in share])
+        assert len(share) == len(ranks[-1]) == 666
+    assert len({name for names in ranks for name in names}) == 1998
+    monkeypatch.undo()
 
     samples = example.ImageSamples(path, "/many/*")
     assert samples[5] == samples.__getitems__([9, 5])[1]

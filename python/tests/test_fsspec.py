@@ -117,6 +117,32 @@ def test_contents(fs, tree):
         fs.cat_ranges(["nope"], 0, 1, on_error="raise")
 
 
+def test_links_to_directories_are_not_entered(tmp_path):
+    root = tmp_path / "d"
+    (root / "data").mkdir(parents=True)
+    for name in "abc":
+        (root / f"data/{name}.csv").write_text("x,y\n")
+    (root / "data/self").symlink_to(".")
+    (root / "also").symlink_to("data")
+    (root / "data/loop").symlink_to("loop")
+    forerun.pack(root, tmp_path / "x.sqsh")
+    fs = fsspec.filesystem("forerun", fo=str(tmp_path / "x.sqsh"), skip_instance_cache=True)
+    rows = ["data/a.csv", "data/b.csv", "data/c.csv"]
+    assert fs.glob("**/*.csv") == fs.glob("data/*.csv") == rows
+    assert fs.find("") == ["data/a.csv", "data/b.csv", "data/c.csv", "data/loop"]
+    assert fs.du("", total=True) == 12 and fs.info("data/loop")["type"] == "link"
+    assert sorted(fs.ls("also", detail=False)) == [f"also/{name}" for name in ("a.csv", "b.csv", "c.csv", "loop", "self")]
+    # Those that are named are.
+    assert fs.glob("also/*.csv") == ["also/a.csv", "also/b.csv", "also/c.csv"]
+    assert [path for path, _, _ in fs.walk("also")] == ["also"]
+    (root / "data/loop").unlink()
+    forerun.pack(root, tmp_path / "y.sqsh")
+    fs = fsspec.filesystem("forerun", fo=str(tmp_path / "y.sqsh"), skip_instance_cache=True)
+    fs.get("", str(tmp_path / "all"), recursive=True)
+    got = [os.path.relpath(os.path.join(path, name), tmp_path / "all") for path, _, names in os.walk(tmp_path / "all") for name in names]
+    assert sorted(got) == rows and os.listdir(tmp_path / "all") == ["data"]
+
+
 def test_chains(path, server, tree, tmp_path):
     for url in (f"forerun://etc/hosts::file://{path}", f"forerun://etc/hosts::{path}"):
         with fsspec.open(url) as file:

@@ -1,7 +1,9 @@
 """Packing, extracting, archives."""
 
+import errno
 import io
 import os
+import resource
 import tarfile
 
 import pytest
@@ -55,6 +57,30 @@ def test_extraction(image, tree, tmp_path):
     assert len(again["failures"]) == 2
     with pytest.raises(FileNotFoundError):
         image.extract(tmp_path / "none", ["nope"])
+
+
+def test_one_pattern_or_path_is_not_its_letters(image, tmp_path):
+    report = image.extract(tmp_path / "out", exclude="*.txt", include="**")
+    assert report["files"] > 2000 and not (tmp_path / "out/deep/er/lines.txt").exists()
+    report = image.extract(tmp_path / "some", "deep", include="*.txt")
+    assert report["files"] == 1 and (tmp_path / "some/deep/er/lines.txt").exists()
+    report = image.extract(tmp_path / "bytes", b"byte\xff")
+    assert report["files"] == 1
+    archive = io.BytesIO()
+    image.tar(archive, "etc", exclude="passwd")
+    names = tarfile.open(fileobj=io.BytesIO(archive.getvalue())).getnames()
+    assert "etc/hosts" in names and "etc/passwd" not in names
+
+
+def test_an_archive_that_fails_leaves_no_file(path, tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        with forerun.open(path) as image, pytest.raises(OSError) as error:
+            image.tar(tmp_path / "x.tar")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert error.value.errno == errno.EFBIG and os.listdir(tmp_path) == []
 
 
 def test_archives(image, tree, tmp_path):

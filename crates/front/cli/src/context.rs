@@ -75,12 +75,15 @@ impl Context {
     }
 
     /// Saves for images that are fetched what dropping them would save: threads that serve until the
-    /// process ends hold them too, so that they are not dropped.
-    pub fn finish_remotes(&self) {
+    /// process ends hold them too, so that they are not dropped. Returns how the process is to end.
+    pub fn finish_remotes(&self, exit: Exit) -> Exit {
+        #[cfg(feature = "network")]
+        let mut exit = exit;
         #[cfg(feature = "network")]
         for image in self.remotes.borrow().iter() {
+            // The user has asked for it by --record.
             if let Err(error) = image.save_accesses() {
-                tracing::warn!("the access list could not be written: {error}");
+                exit = exit.and(self.report(&Failure::output(&error).of("--record")));
             }
             if let Err(error) = image.blob().flush() {
                 tracing::warn!("chunks could not be made durable: {error}");
@@ -88,6 +91,7 @@ impl Context {
             // A thread may hold the image to the end of the process.
             image.blob().remove_temporary();
         }
+        exit
     }
 
     /// Prints the counters, where they are wanted.

@@ -118,7 +118,7 @@ pub fn main() -> ExitCode {
         }
     };
     let exit = result.unwrap_or_else(|failure| context.report(&failure));
-    context.finish_remotes();
+    let exit = context.finish_remotes(exit);
     context.print_stats();
     ExitCode::from(status(exit))
 }

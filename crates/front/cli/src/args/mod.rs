@@ -16,7 +16,7 @@ use forerun::{EngineOptions, Limits, Locking, OpenOptions};
 use crate::size;
 
 #[cfg(feature = "network")]
-pub use remote::{CacheArgs, RemoteArgs, ServerArgs};
+pub use remote::{CacheArgs, Mirrors, RemoteArgs, ServerArgs};
 #[cfg(not(feature = "network"))]
 pub use without_network::LocalArgs as RemoteArgs;
 

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "snapshotter")]
 use std::ffi::OsString;
+use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use clap::{Args, ValueHint};
 use forerun::remote::registry::Platform;
 use forerun::remote::{Prefetch, Readahead, RemoteOptions};
 
+use crate::error::reason;
 use crate::size;
 
 /// How an image at a server is fetched.
@@ -83,8 +85,8 @@ pub struct ServerArgs {
     #[arg(
         help_heading = "Images at servers",
         long = "mirror",
-        value_name = "URL", value_parser = mirror)]
-    pub mirrors: Vec<String>,
+        value_name = "URL", value_parser = Mirrors::parse)]
+    pub mirrors: Vec<Mirrors>,
     /// Wait at most this long for bytes that are needed [default: 30]
     #[arg(help_heading = "Images at servers", long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: Option<u64>,
@@ -183,7 +185,7 @@ impl ServerArgs {
     #[cfg(feature = "snapshotter")]
     pub fn words(&self) -> Vec<OsString> {
         let mut words = PassedWords::default();
-        words.put("--mirror", &self.mirrors);
+        words.put("--mirror", self.mirrors.iter().map(|mirrors| &mirrors.word));
         words.put("--timeout", self.timeout.map(|it| it.to_string()));
         words.put("--retries", self.retries.map(|it| it.to_string()));
         words.put("--credentials-file", &self.credentials_file);
@@ -193,11 +195,29 @@ impl ServerArgs {
         words.0
     }
 
+    /// Reads the files of mirrors again.
+    ///
+    /// # Errors
+    /// Names the file that cannot be read; then the mirrors stay.
+    pub fn reread(&mut self) -> Result<(), String> {
+        let mut mirrors = self.mirrors.clone();
+        for named in &mut mirrors {
+            let Some(file) = named.file() else { continue };
+            let addresses = addresses_in(file);
+            named.addresses = addresses.map_err(|error| format!("{file}: {}", reason(&error)))?;
+        }
+        self.mirrors = mirrors;
+        Ok(())
+    }
+
     /// Converts the arguments into the library's options.
     pub fn options(&self) -> RemoteOptions {
-        let mirrors = self.mirrors.iter().flat_map(|text| mirrors(text));
+        let addresses = self
+            .mirrors
+            .iter()
+            .flat_map(|named| named.addresses.clone());
         let mut options = RemoteOptions {
-            mirrors: mirrors.collect(),
+            mirrors: addresses.collect(),
             ..RemoteOptions::default()
         };
         if let Some(seconds) = self.timeout {
@@ -216,34 +236,43 @@ impl ServerArgs {
     }
 }
 
-/// Parses a mirror: an address, or a file, whose path becomes absolute.
-fn mirror(text: &str) -> Result<String, String> {
-    let Some(file) = text.strip_prefix('@') else {
-        return Ok(text.to_string());
-    };
-    let path = absolute(Path::new(file)).into_os_string();
-    let path = path.into_string();
-    path.map(|path| format!("@{path}"))
-        .map_err(|_| "not UTF-8".to_string())
+/// The mirrors that one `--mirror` names.
+#[derive(Clone, Debug)]
+pub struct Mirrors {
+    /// An address, or `@` and the absolute path of a file with addresses.
+    word: String,
+    addresses: Vec<String>,
 }
 
-/// Returns the mirrors that a value of `--mirror` names.
-fn mirrors(text: &str) -> Vec<String> {
-    let Some(file) = text.strip_prefix('@') else {
-        return vec![text.to_string()];
-    };
-    let lines = match std::fs::read_to_string(file) {
-        Ok(lines) => lines,
-        Err(error) => {
-            tracing::warn!("no mirrors: {file}: {error}");
-            return Vec::new();
-        }
-    };
-    let lines = lines.lines().map(str::trim);
-    lines
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .map(String::from)
-        .collect()
+impl Mirrors {
+    fn parse(text: &str) -> Result<Self, String> {
+        let Some(file) = text.strip_prefix('@') else {
+            return Ok(Self {
+                word: text.to_string(),
+                addresses: vec![text.to_string()],
+            });
+        };
+        let path = absolute(Path::new(file)).into_os_string();
+        let path = path.into_string().map_err(|_| "not UTF-8".to_string())?;
+        let addresses = addresses_in(&path).map_err(|error| reason(&error))?;
+        Ok(Self {
+            word: format!("@{path}"),
+            addresses,
+        })
+    }
+
+    /// Returns the file with the addresses, where they are in one.
+    pub fn file(&self) -> Option<&str> {
+        self.word.strip_prefix('@')
+    }
+}
+
+/// Reads a file of mirrors: an address in each line that is not empty and no comment.
+fn addresses_in(file: &str) -> io::Result<Vec<String>> {
+    let text = std::fs::read_to_string(file)?;
+    let lines = text.lines().map(str::trim);
+    let addresses = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    Ok(addresses.map(String::from).collect())
 }
 
 /// Words of a command line.

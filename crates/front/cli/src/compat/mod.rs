@@ -92,7 +92,7 @@ fn mount(
         tell(&failure);
         failure.exit
     });
-    context.finish_remotes();
+    let exit = context.finish_remotes(exit);
     match is_in_background {
         // The process that waits for this one translates it.
         true => exit.code(),

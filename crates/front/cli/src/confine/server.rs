@@ -8,14 +8,14 @@ use forerun::remote::RemoteOptions;
 use forerun_sandbox::{Capabilities, Sandbox, Sockets};
 
 use super::{NAMES, directory_of};
-use crate::args::RemoteArgs;
+use crate::args::{Mirrors, RemoteArgs};
 
 /// Adds what reading an image at a server needs: the server, the cache, and files of mirrors.
 pub fn for_image_there(image: &Path, args: &RemoteArgs, sandbox: Sandbox) -> Sandbox {
     let sandbox = for_cache(args, sandbox);
     let mut sandbox = for_server(image, &args.options(), sandbox);
     let mirrors = &args.server.mirrors;
-    for file in mirrors.iter().filter_map(|text| text.strip_prefix('@')) {
+    for file in mirrors.iter().filter_map(Mirrors::file) {
         sandbox = sandbox.read(file);
     }
     sandbox

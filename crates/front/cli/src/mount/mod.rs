@@ -182,10 +182,9 @@ fn serve(
     let ended = mount.wait();
     succession.done();
     print_requests(context, &mount);
-    if let Some(Err(error)) = trace.map(|trace| trace.flush()) {
-        tracing::error!("the end of the trace is lost: {error}");
-    }
+    let traced = trace.map_or(Ok(()), |trace| trace.flush());
     ended.map_err(|error| mount_failure(&error, args))?;
+    traced.map_err(|error| Failure::output(&error).of("--trace"))?;
     Ok(Exit::Ok)
 }
 

@@ -23,9 +23,13 @@ pub struct Rereading {
 impl Rereading {
     /// Creates one for `images` with the options of their command line; nothing if there are none. It does not
     /// keep the images open.
-    pub fn of(images: &[Arc<RemoteImage>], args: RemoteArgs) -> Option<Self> {
+    pub fn of(images: &[Arc<RemoteImage>], mut args: RemoteArgs) -> Option<Self> {
         let weak: Vec<_> = images.iter().map(Arc::downgrade).collect();
         let reread = move || {
+            if let Err(error) = args.server.reread() {
+                tracing::error!("mirrors and credentials stay: {error}");
+                return;
+            }
             for image in weak.iter().filter_map(Weak::upgrade) {
                 match image.reopen(&args.options()) {
                     Ok(()) => tracing::info!("mirrors and credentials were read again"),

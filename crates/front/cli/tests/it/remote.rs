@@ -311,6 +311,30 @@ fn mirrors_are_read_again_on_sighup() {
 }
 
 #[test]
+fn a_file_that_the_user_named_and_that_fails_is_an_error() {
+    let place = Place::new();
+    let Some(nginx) = Nginx::serve(place.dir.path()) else {
+        return;
+    };
+    let url = nginx.url_of("image");
+    let refused = place.run(&["cat", "--mirror", "@nothing", &url, "/small"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("No such file"),
+        "{}",
+        refused.stderr
+    );
+    let unwritten = place.run(&["cat", "--record", "/dev/full", &url, "/small"]);
+    assert_eq!(unwritten.stdout, b"small\n");
+    assert_eq!(unwritten.code, Some(5), "{}", unwritten.stderr);
+    assert!(
+        unwritten.stderr.contains("--record"),
+        "{}",
+        unwritten.stderr
+    );
+}
+
+#[test]
 fn copies_of_files_without_a_version_are_gone_when_they_are_closed() {
     let place = Place::new();
     let options = NginxOptions {

@@ -11,7 +11,8 @@ use crate::ondisk::FIRST_CLUSTER;
 use crate::volume::Volume;
 
 /// Returns the clusters of an allocation, as many as its length takes. Does not read the FAT for a
-/// contiguous one. In a rescue, returns the clusters up to the first damage.
+/// contiguous one. An empty one has none, even if it names a first cluster. In a rescue, returns the
+/// clusters up to the first damage.
 ///
 /// # Errors
 /// `Corrupt` if it is not on the volume, the chain is too short or comes back to itself, `Limit`.
@@ -52,10 +53,7 @@ fn whole(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -> Re
     }
     let need = boot.clusters_for(len);
     if need == 0 {
-        return match data.first {
-            0 => Ok(Chain::default()),
-            cluster => fail(Check::UnusedClusters { cluster }),
-        };
+        return Ok(Chain::default());
     }
     if data.first == 0 {
         return fail(Check::NoCluster { len });

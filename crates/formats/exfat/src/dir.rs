@@ -14,8 +14,6 @@ use crate::volume::Volume;
 
 /// Bytes of a directory that are read at once.
 const WINDOW: u64 = 64 << 10;
-/// Entries examined behind the end of a directory: about as many as one read returns.
-pub const LOOKED_BEHIND: u32 = 2048;
 
 /// An item of a directory.
 pub enum Found {

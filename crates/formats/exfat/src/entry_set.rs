@@ -29,6 +29,14 @@ pub struct Allocation {
     pub contiguous: bool,
 }
 
+impl Allocation {
+    /// Returns the check that fails if it is empty and names a cluster.
+    pub fn unused(self) -> Option<Check> {
+        let cluster = self.first;
+        (self.len == 0 && cluster != 0).then_some(Check::UnusedClusters { cluster })
+    }
+}
+
 /// A sound set. Its checksum is that of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntrySet {

@@ -131,6 +131,14 @@ impl Session<'_> {
             _ => {
                 let node = self.load(id)?;
                 let data = node.set.data();
+                let is_directory = node.set.file_type() == FileType::Directory;
+                if is_directory
+                    && !self.volume.rescue
+                    && let Some(check) = data.unused()
+                {
+                    // Its entries are in clusters that the length leaves out.
+                    return Err(check.at(Some(id), node.at()));
+                }
                 clusters::chain(self.volume, Some(id), node.at(), data)?
             }
         };

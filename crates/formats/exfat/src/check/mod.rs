@@ -9,13 +9,14 @@ use forerun_io::u64_from;
 use forerun_vfs::{Bound, Error, FileType, NodeId, Problem, Result};
 
 use crate::chain::Chain;
-use crate::dir::{Found, LOOKED_BEHIND, Slots};
+use crate::dir::{Found, Slots};
 use crate::entry_set::EntrySet;
 use crate::error::Check;
 use crate::fat::Fat;
 use crate::name::is_allowed;
 use crate::nodes::ROOT;
 use crate::ondisk::{END_OF_CHAIN, ENTRY, attribute, flag, kind};
+use crate::place::Place;
 use crate::session::Session;
 use crate::volume::Volume;
 
@@ -60,6 +61,15 @@ pub fn node(session: &mut Session<'_>, id: NodeId, problems: &mut Vec<Problem>) 
         };
         is_directory = node.set.file_type() == FileType::Directory;
         set(session.volume, &node.set, node.at(), &mut report);
+        if !is_directory && let Some(check) = node.set.data().unused() {
+            report.add(true, check.at(Some(id), node.at()));
+        }
+        if let Some(place) = node.place
+            && is_stranded(session.volume, place)?
+        {
+            // An error: no other system sees the name.
+            report.add(true, Check::Stranded.at(Some(id), node.at()));
+        }
         if let Err(error) = session.chain(id) {
             report.damage(error)?;
             return Ok(());
@@ -73,6 +83,13 @@ pub fn node(session: &mut Session<'_>, id: NodeId, problems: &mut Vec<Problem>) 
         entries(session, id, &mut report)?;
     }
     Ok(())
+}
+
+/// Returns whether the set at `place` is marked unused, because it was on its way to another sector.
+fn is_stranded(volume: &Volume, place: Place) -> Result<bool> {
+    let mut kind = [0];
+    volume.read(place.offset, &mut kind)?;
+    Ok(kind == [kind::UNUSED])
 }
 
 fn set(volume: &Volume, set: &EntrySet, at: u64, report: &mut Report<'_>) {
@@ -187,16 +204,15 @@ fn entries(session: &mut Session<'_>, id: NodeId, report: &mut Report<'_>) -> Re
 
 /// Reports the first entry behind the end of a directory, which is at slot `end`.
 fn behind(slots: &mut Slots<'_>, end: u32, report: &mut Report<'_>) -> Result<()> {
-    for slot in end..end.saturating_add(LOOKED_BEHIND) {
-        let Some(entry) = slots.entry(slot)? else {
-            break;
-        };
+    let mut slot = end;
+    while let Some(entry) = slots.entry(slot)? {
         let found = entry[0];
         if found != kind::END {
             // An error: Linux refuses to create names in such a directory.
             report.add(true, slots.error(Check::BehindEnd { found }, slot));
             break;
         }
+        slot += 1;
     }
     Ok(())
 }

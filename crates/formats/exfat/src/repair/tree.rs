@@ -13,7 +13,7 @@ use super::salvage::{self, Read, SalvagedSet};
 use super::secondary;
 use super::work::Work;
 use crate::chain::Chain;
-use crate::dir::{Found, LOOKED_BEHIND, Slots};
+use crate::dir::{Found, Slots};
 use crate::entry_set::{EntrySet, primary_allocation};
 use crate::error::Check;
 use crate::moving::{self, POINTER_AT, POINTER_LEN};
@@ -316,15 +316,10 @@ impl Walk<'_> {
     /// Repairs the end of a directory, and clears entries behind it.
     fn end(&mut self, work: &mut Work<'_, '_>, end: u32) -> Result<Option<u32>> {
         let (mut slot, mut last, mut first) = (end + 1, None, None);
-        let mut clean = 0;
-        while clean < LOOKED_BEHIND
-            && let Some(entry) = self.slots.entry(slot)?
-        {
-            clean += 1;
+        while let Some(entry) = self.slots.entry(slot)? {
             if entry[0] != kind::END {
                 first = first.or(Some((slot, entry[0])));
                 last = Some(slot);
-                clean = 0;
                 if entry[0] == kind::FILE && self.is_orphan(work, slot)? {
                     return self.reopen(work, end, slot);
                 }

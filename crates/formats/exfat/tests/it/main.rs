@@ -10,6 +10,7 @@ mod changing;
 mod common;
 mod describe;
 mod failures;
+mod field;
 mod forgetting;
 mod fuzz_entries;
 mod geometries;

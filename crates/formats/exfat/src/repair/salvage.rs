@@ -181,14 +181,8 @@ fn loose(raw: &[u8], count: usize, in_use: usize) -> Option<(EntrySet, bool)> {
     let names = there.min(count.saturating_sub(1)).max(1);
     let len = name_len(raw, said, names)?;
     let mut bytes = first(raw, 2 + names);
-    // Entries in the place of further names are dropped: they are neither names nor another part.
-    let behind = 2 + names.max(name_entries(said));
-    let others = raw
-        .chunks_exact(ENTRY)
-        .take(in_use.min(count) + 1)
-        .skip(behind);
-    let is_benign = |entry: &&[u8]| entry.first().is_some_and(|kind| kind & kind::BENIGN != 0);
-    bytes.extend(others.filter(is_benign).flatten());
+    // Nothing vouches for further entries, whose type may be wrong, too.
+    bytes.truncate((2 + names) * ENTRY);
     seal(bytes, len).map(|set| (set, false))
 }
 

@@ -213,6 +213,8 @@ impl Walk<'_> {
                 // The set is not checked further, but it keeps its clusters.
                 return self.untouched(work, &before, next);
             }
+            // The place of its data may be wrong, and entries that it lost may have had clusters.
+            work.desk.gave_up |= taken.is_loose;
         }
         let set = self.arrived(work, before.clone(), at)?;
         let set = fields::name(work, &here, &mut self.names, set, doubt)?;

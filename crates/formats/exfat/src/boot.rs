@@ -104,6 +104,11 @@ impl Boot {
         1 << self.sector_bits
     }
 
+    /// Returns the entries of a directory in one sector.
+    pub const fn slots_per_sector(&self) -> u32 {
+        1 << (self.sector_bits - 5)
+    }
+
     /// Returns the bytes of one boot region.
     pub const fn region_len(&self) -> u64 {
         REGION_SECTORS << self.sector_bits

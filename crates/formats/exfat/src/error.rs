@@ -125,6 +125,13 @@ pub enum Check {
     CrossLinkOf { cluster: u32, path: String },
     #[error("{count} clusters from {first} on belong to nothing and are not free")]
     Leaked { first: u32, count: u32 },
+    #[error(
+        "{count} clusters from {first} on belong to nothing, and the volume has no room for a directory \
+         that keeps them"
+    )]
+    NoRoomToKeep { first: u32, count: u32 },
+    #[error("no {what} in the root directory, and no room for a new one")]
+    NoRoomFor { what: &'static str },
     #[error("the main boot region is none")]
     NoMainBoot,
     #[error("the main boot region is damaged; the backup is used")]

@@ -163,6 +163,11 @@ impl<'a> Used<'a> {
                 && matches!(entry[0], kind::BITMAP | kind::UPCASE)
             {
                 let at = slots.position(slot).unwrap_or(0);
+                if entry[0] == kind::BITMAP && entry[1] & 1 != 0 && volume.boot.fats < 2 {
+                    // It would belong to a second FAT.
+                    let what = "allocation bitmap";
+                    report.add(true, Check::Double { what }.at(None, at));
+                }
                 let data = crate::entry_set::secondary_allocation(&system_entry(entry));
                 if let Some(data) = data {
                     let what = match entry[0] {

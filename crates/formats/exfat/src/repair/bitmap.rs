@@ -5,7 +5,7 @@ use std::rc::Rc;
 use forerun_vfs::Result;
 
 use super::bits::Bits;
-use super::lost;
+use super::lost::{self, Lost};
 use super::report::Kind;
 use super::room::Free;
 use super::work::{FREE, Work, commit};
@@ -44,45 +44,71 @@ pub fn mark_used(work: &mut Work<'_, '_>) -> Result<()> {
 /// # Errors
 /// `Io`, `Write`, `Limit`.
 pub fn give_back(work: &mut Work<'_, '_>, root: &Chain) -> Result<()> {
-    let volume = Rc::clone(&work.volume);
-    let mut free = Free::new(&volume);
-    let keeps = work.keeps_lost || work.desk.gave_up;
-    let mut kept: Option<Bits> = None;
-    let mut at = FIRST_CLUSTER;
-    while let Some((first, count)) = next_run(work, &mut free, &mut at, true)? {
-        let check = Check::Leaked { first, count };
+    let is_certain = work.desk.is_certain();
+    let keeps = is_certain && (work.keeps_lost || work.desk.gave_up);
+    let has_room = !keeps || {
+        let lost = leaked(work, |_, _, _| Ok(true))?;
+        Lost::of(&Rc::clone(&work.volume), lost)?.has_room(work, root)?
+    };
+    // Damage that this round repairs may have hidden the room.
+    let is_settled = work.desk.repaired == 0 && !work.again;
+    if !has_room && !is_settled && !work.dry {
+        work.again = true;
+        return commit(&work.back, &[FREE]);
+    }
+    let has_room = has_room || !is_settled;
+    let mut kept = false;
+    let lost = leaked(work, |work, first, count| {
+        let check = match has_room {
+            true => Check::Leaked { first, count },
+            false => Check::NoRoomToKeep { first, count },
+        };
         let position = work.bit_at(first).map_or(0, |(at, _)| at);
-        if !work.desk.is_certain() {
-            // They may belong to a file or directory that could not be read.
+        if !is_certain || !has_room {
+            // Uncertain: they may belong to a file or directory that could not be read.
             work.leave(Kind::Leaked, None, check, position);
-            continue;
+            return Ok(false);
         }
         let remedy = match keeps {
             true => "keep them as files",
             false => "mark them free",
         };
-        if !work.ask(Kind::Leaked, None, (check, position), remedy) {
-            continue;
-        }
-        if keeps && kept.is_none() {
-            kept = Some(Bits::new(volume.boot.clusters)?);
-        }
-        for cluster in first..first + count {
-            match &mut kept {
-                Some(kept) => kept.set(cluster),
-                None => work.mark_cluster(cluster, false)?,
+        let yes = work.ask(Kind::Leaked, None, (check, position), remedy);
+        kept |= yes && keeps;
+        if yes && !keeps {
+            for cluster in first..first + count {
+                work.mark_cluster(cluster, false)?;
+            }
+            if work.back.dirty_bytes() > MOST_DIRTY {
+                commit(&work.back, &[FREE])?;
             }
         }
-        if work.back.dirty_bytes() > MOST_DIRTY {
-            commit(&work.back, &[FREE])?;
+        Ok(yes)
+    })?;
+    if kept {
+        let lost = Lost::of(&Rc::clone(&work.volume), lost)?;
+        if !lost::keep(work, root, &lost)? {
+            work.desk.undo(Kind::Leaked);
         }
     }
-    if let Some(kept) = kept
-        && !lost::keep(work, root, kept)?
-    {
-        work.desk.undo(Kind::Leaked);
-    }
     commit(&work.back, &[FREE])
+}
+
+/// Returns the clusters that are marked used and belong to nothing, of the runs that `wants` takes.
+fn leaked(
+    work: &mut Work<'_, '_>,
+    mut wants: impl FnMut(&mut Work<'_, '_>, u32, u32) -> Result<bool>,
+) -> Result<Bits> {
+    let volume = Rc::clone(&work.volume);
+    let mut free = Free::new(&volume);
+    let mut lost = Bits::new(volume.boot.clusters)?;
+    let mut at = FIRST_CLUSTER;
+    while let Some((first, count)) = next_run(work, &mut free, &mut at, true)? {
+        if wants(work, first, count)? {
+            (first..first + count).for_each(|cluster| lost.set(cluster));
+        }
+    }
+    Ok(lost)
 }
 
 /// Returns the next run of clusters that are marked used and belong to nothing (`leaked`), or of those

@@ -3,23 +3,28 @@
 //! A chain in the FAT becomes one file, and so do adjacent clusters without words in the FAT, as
 //! contiguous files leave them. A chain with entries of a directory becomes a directory again. Directories
 //! come first: most other lost clusters belong to files in them, which the next round finds. The new
-//! directory becomes visible by one entry, when all its entries are written.
+//! directory becomes visible by one entry, when all its entries are written. What a later round keeps
+//! goes into a longer copy of it, to which that entry then leads.
 
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use forerun_vfs::Result;
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{FileType, Result};
 
 use super::bits::Bits;
 use super::extent::holds_entries;
 use super::names;
 use super::salvage::{self, Read};
+use super::slots::Room;
+use super::unnamed::begins_as_directory;
 use super::work::{TAKE, Work, commit};
 use crate::chain::Chain;
-use crate::dir::Slots;
+use crate::clusters;
+use crate::dir::{Found, Slots};
 use crate::entry_set::{Allocation, EntrySet};
 use crate::fat::Fat;
-use crate::ondisk::{END_OF_CHAIN, ENTRY_LEN, attribute, kind};
+use crate::ondisk::{END_OF_CHAIN, ENTRY, ENTRY_LEN, MAX_DIRECTORY, attribute, kind};
 use crate::time::Stamp;
 use crate::volume::Volume;
 
@@ -30,64 +35,157 @@ const MOST: usize = 65_536;
 /// Entries of a set with a name of up to fifteen units.
 const ENTRIES_OF_SET: u32 = 3;
 
+/// The files and directories that lost clusters become.
+pub struct Lost {
+    chains: Vec<Chain>,
+    are_directories: bool,
+}
+
+impl Lost {
+    /// Sorts lost clusters into files, or into directories if they hold any.
+    ///
+    /// # Errors
+    /// `Io`, `Limit`.
+    pub fn of(volume: &Volume, lost: Bits) -> Result<Self> {
+        let chains = chains(volume, lost)?;
+        let directories = directories(volume, &chains)?;
+        let are_directories = !directories.is_empty();
+        Ok(Self {
+            chains: match are_directories {
+                true => directories,
+                false => chains,
+            },
+            are_directories,
+        })
+    }
+
+    /// Returns whether the volume has room for the directory that keeps them.
+    ///
+    /// # Errors
+    /// `Io`, `Limit`.
+    pub fn has_room(&self, work: &mut Work<'_, '_>, root: &Chain) -> Result<bool> {
+        let old = kept_before(work, root)?;
+        let grows = old.is_none() && work.room_in_root(root, ENTRIES_OF_SET)? == Room::Grown;
+        let kept = old.map_or(0, |old| old.entries.len());
+        let len = kept + self.chains.len() * ENTRY * saturating_usize(ENTRIES_OF_SET.into());
+        let Some(clusters) = clusters_of(&work.volume, len) else {
+            return Ok(false);
+        };
+        work.has_room(clusters + u32::from(grows))
+    }
+}
+
+/// The directory that an earlier round of this repair made.
+struct KeptBefore {
+    at: u64,
+    set: EntrySet,
+    chain: Chain,
+    entries: Vec<u8>,
+}
+
 /// Keeps the clusters, and returns whether there was room for that.
 ///
 /// # Errors
 /// `Io`, `Write`, `Limit`.
-pub fn keep(work: &mut Work<'_, '_>, root: &Chain, lost: Bits) -> Result<bool> {
+pub fn keep(work: &mut Work<'_, '_>, root: &Chain, lost: &Lost) -> Result<bool> {
     let volume = Rc::clone(&work.volume);
-    let mut chains = chains(&volume, lost)?;
-    let directories = directories(&volume, &chains)?;
-    let is_first = !directories.is_empty();
-    if is_first {
-        chains = directories;
-    }
     let now = Stamp::from_timestamp(work.now, 0);
-    let mut bytes = Vec::new();
-    for chain in &chains {
-        bytes.extend(file(&volume, chain, is_first, now).bytes());
+    let old = kept_before(work, root)?;
+    let mut bytes = old
+        .as_ref()
+        .map_or_else(Vec::new, |old| old.entries.clone());
+    for chain in &lost.chains {
+        bytes.extend(file(&volume, chain, lost.are_directories, now).bytes());
     }
-    let size = volume.boot.cluster_size();
-    let clusters = volume
-        .boot
-        .clusters_for(forerun_io::u64_from(bytes.len()) + 32);
-    let clusters = u32::try_from(clusters).unwrap_or(u32::MAX);
-    let name = names::fresh(&volume, root, &NAME.encode_utf16().collect::<Vec<_>>())?;
-    let mut set = EntrySet::new(&name, attribute::DIRECTORY, now, &volume.upcase);
-    let Some(at) = work.entries_for(root, ENTRIES_OF_SET)? else {
+    let Some(clusters) = clusters_of(&volume, bytes.len()) else {
         return Ok(false);
     };
-    let Some(directory) = work.take(clusters)? else {
+    let (at, mut set) = match &old {
+        Some(old) => (Some(old.at), old.set.clone()),
+        None => {
+            let units: Vec<u16> = NAME.encode_utf16().collect();
+            let name = names::fresh(&volume, root, &units)?;
+            let room = work.room_in_root(root, ENTRIES_OF_SET)?;
+            let at = work.entries_at(root, room, ENTRIES_OF_SET)?;
+            (
+                at,
+                EntrySet::new(&name, attribute::DIRECTORY, now, &volume.upcase),
+            )
+        }
+    };
+    let Some((at, directory)) = at.zip(work.take(clusters)?) else {
         return Ok(false);
     };
     for cluster in super::bits::clusters(&directory) {
         work.clear_cluster(cluster)?;
     }
-    let mut rest = bytes.as_slice();
-    let len = forerun_io::u64_from(bytes.len());
-    for (offset, len) in volume.pieces(&directory, 0, len) {
-        let (now, after) = rest
-            .split_at_checked(forerun_io::saturating_usize(len))
-            .unwrap_or_default();
-        work.write(TAKE, offset, now)?;
-        rest = after;
-    }
-    for chain in chains.iter().filter(|chain| !chain.is_contiguous()) {
-        let last = chain.last().unwrap_or(0);
-        work.write(TAKE, work.fat_at(last), &END_OF_CHAIN.to_le_bytes())?;
+    work.write_to(&directory, &bytes)?;
+    for chain in lost.chains.iter().filter(|chain| !chain.is_contiguous()) {
+        if let Some(last) = chain.last() {
+            work.write(TAKE, work.fat_at(last), &END_OF_CHAIN.to_le_bytes())?;
+        }
     }
     let data = Allocation {
         first: directory.first(),
-        len: u64::from(clusters) * size,
+        len: u64::from(clusters) * volume.boot.cluster_size(),
         contiguous: directory.is_contiguous(),
     };
     set.set_data(data, data.len);
     work.edit(at, set.bytes())?;
-    work.desk.summary.kept_in = Some(crate::name::to_bytes(&name));
+    work.desk.summary.kept_in = Some(crate::name::to_bytes(&set.name()));
     work.again = true;
     work.catch_up()?;
     commit(&work.back, super::GROUPS)?;
+    if let Some(old) = old {
+        for cluster in super::bits::clusters(&old.chain) {
+            work.mark_cluster(cluster, false)?;
+        }
+    }
     Ok(true)
+}
+
+/// Returns the number of clusters of a directory with these entries, or nothing if it would be too long.
+fn clusters_of(volume: &Volume, len: usize) -> Option<u32> {
+    // One entry more, for its end.
+    let len = u64_from(len) + ENTRY_LEN;
+    let clusters = volume.boot.clusters_for(len);
+    u32::try_from(clusters)
+        .ok()
+        .filter(|_| len <= MAX_DIRECTORY)
+}
+
+/// Finds the directory that an earlier round made.
+fn kept_before(work: &Work<'_, '_>, root: &Chain) -> Result<Option<KeptBefore>> {
+    let Some(name) = &work.desk.summary.kept_in else {
+        return Ok(None);
+    };
+    let volume = &work.volume;
+    let mut slots = Slots::new(volume, root, None);
+    let mut slot = 0;
+    while let Some((found, next)) = slots.next_item(slot)? {
+        if let Found::Set(set) = found
+            && set.file_type() == FileType::Directory
+            && crate::name::to_bytes(&set.name()) == *name
+            && let Some(at) = slots.position(slot)
+        {
+            let chain = clusters::chain(volume, None, at, set.data())?;
+            let mut entries = Vec::new();
+            let mut below = Slots::new(volume, &chain, None);
+            let mut slot = 0;
+            while let Some(entry) = below.entry(slot)?.filter(|entry| entry[0] != kind::END) {
+                entries.extend(entry);
+                slot += 1;
+            }
+            return Ok(Some(KeptBefore {
+                at,
+                set,
+                chain,
+                entries,
+            }));
+        }
+        slot = next;
+    }
+    Ok(None)
 }
 
 /// Returns the chains that hold entries of directories, without those that others of them refer to.
@@ -183,7 +281,10 @@ fn chain(
             && lost.has(neighbour)
             && !led_to.has(neighbour)
             && !is_link(fat, neighbour, lost)?
-            && !(is_directory && has_end(volume, cluster)?)
+            && !match is_directory {
+                true => has_end(volume, cluster)?,
+                false => begins_as_directory(volume, neighbour)?,
+            }
         {
             neighbour
         } else {

@@ -25,6 +25,7 @@ mod secondary;
 mod slots;
 mod system;
 mod tree;
+mod unnamed;
 mod work;
 
 use std::sync::Arc;

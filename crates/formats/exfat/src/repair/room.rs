@@ -78,6 +78,12 @@ impl Work<'_, '_> {
         self.claimed.has(cluster) || reach.is_some_and(|reach| reach.all.has(cluster))
     }
 
+    /// Returns the byte of eight clusters that something has, or refers to.
+    pub fn met_byte(&self, index: u64) -> u8 {
+        let reach = self.reach.as_ref();
+        self.claimed.byte(index) | reach.map_or(0, |reach| reach.all.byte(index))
+    }
+
     /// Returns whether something has a cluster, or more than one entry refers to it.
     pub fn is_disputed(&self, cluster: u32) -> bool {
         let reach = self.reach.as_ref();

@@ -10,17 +10,26 @@ use crate::dir::{Slots, position};
 use crate::moving;
 use crate::ondisk::{END_OF_CHAIN, ENTRY, kind};
 
+/// Unused entries of the root directory, in one sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// At this offset.
+    Within(u64),
+    /// From slot `start` on, behind the directory's end at `end`.
+    Behind { end: u32, start: u32 },
+    /// In a cluster that the directory grows by.
+    Grown,
+}
+
 impl Work<'_, '_> {
-    /// Returns the position of `count` unused entries of the root directory in one sector. Grows
-    /// the directory if it has none, and returns nothing if that fails. The caller writes the
-    /// entries before it asks for others.
+    /// Finds `count` unused entries. Changes nothing.
     ///
     /// # Errors
-    /// `Io`, `Limit`.
-    pub fn entries_for(&mut self, root: &Chain, count: u32) -> Result<Option<u64>> {
-        let volume = Rc::clone(&self.volume);
-        let per_sector = u32::try_from(volume.boot.sector_size() / 32).unwrap_or(16);
-        let mut slots = Slots::new(&volume, root, None);
+    /// `Io`.
+    pub fn room_in_root(&self, root: &Chain, count: u32) -> Result<Room> {
+        let volume = &self.volume;
+        let per_sector = volume.boot.slots_per_sector();
+        let mut slots = Slots::new(volume, root, None);
         let (mut slot, mut run) = (0_u32, 0_u32);
         let mut end = None;
         while let Some(entry) = slots.entry(slot)? {
@@ -32,27 +41,42 @@ impl Work<'_, '_> {
                 break;
             }
             let is_free = entry[0] & kind::IN_USE == 0;
-            run = match is_free && !moving::may_be_stranded(&volume, &entry) {
+            run = match is_free && !moving::may_be_stranded(volume, &entry) {
                 true => run + 1,
                 false => 0,
             };
             slot += 1;
-            if run == count {
-                return Ok(position(&volume, root, slot - count));
+            if run == count
+                && let Some(at) = position(volume, root, slot - count)
+            {
+                return Ok(Room::Within(at));
             }
         }
-        let total = volume.slots(root);
         if let Some(end) = end {
             let start = end - run;
             let start = match start % per_sector + count <= per_sector {
                 true => start,
                 false => end.div_ceil(per_sector) * per_sector,
             };
-            if start + count <= total {
-                return self.at_end(root, end, start, count);
+            if start + count <= volume.slots(root) {
+                return Ok(Room::Behind { end, start });
             }
         }
-        self.grow(root)
+        Ok(Room::Grown)
+    }
+
+    /// Returns the position of `count` entries that [`room_in_root`](Self::room_in_root) found. Grows
+    /// the directory if it has no room, and returns nothing if that fails. The caller writes the
+    /// entries before it asks for others.
+    ///
+    /// # Errors
+    /// `Io`, `Limit`.
+    pub fn entries_at(&mut self, root: &Chain, room: Room, count: u32) -> Result<Option<u64>> {
+        match room {
+            Room::Within(at) => Ok(Some(at)),
+            Room::Behind { end, start } => self.at_end(root, end, start, count),
+            Room::Grown => self.grow(root),
+        }
     }
 
     /// Moves the end of the directory behind entries that are about to be written.

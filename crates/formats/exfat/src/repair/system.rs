@@ -6,7 +6,9 @@ use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::Result;
 use zerocopy::IntoBytes;
 
+use super::bitmap_entry::FoundBitmap;
 use super::report::Kind;
+use super::slots::Room;
 use super::work::{TAKE, Work};
 use super::{bitmap_entry, extent};
 use crate::chain::Chain;
@@ -35,21 +37,47 @@ pub fn settle(work: &mut Work<'_, '_>) -> Result<Option<Chain>> {
     let Some(root) = root(work)? else {
         return Ok(None);
     };
-    let Some(bitmap) = bitmap_entry::settle(work, &root)? else {
-        return Ok(None);
+    let is_cut = is_cut(&work.volume, &root)?;
+    // Files that the lost part of the root directory named are kept.
+    work.desk.gave_up |= is_cut;
+    let at = match bitmap_entry::settle(work, &root)? {
+        FoundBitmap::Whole(bitmap) => {
+            work.claimed.set_all(&bitmap);
+            end_chain(work, bitmap_entry::NAME, &bitmap)?;
+            change(work, |volume| volume.bitmap = bitmap);
+            None
+        }
+        FoundBitmap::Lost(at) => Some(at),
+        FoundBitmap::Declined => return Ok(None),
     };
-    work.claimed.set_all(&bitmap);
-    end_chain(work, bitmap_entry::NAME, &bitmap)?;
-    change(work, |volume| volume.bitmap = bitmap);
     let Some(upcase) = table(work, &root)? else {
         return Ok(None);
     };
     change(work, |volume| volume.upcase = upcase);
+    if let Some(at) = at {
+        // The next round goes by the new bitmap.
+        bitmap_entry::rebuild(work, &root, at, is_cut)?;
+        return Ok(None);
+    }
     label(work, &root)?;
     Ok(Some(root))
 }
 
-fn change(work: &mut Work<'_, '_>, change: impl FnOnce(&mut Volume)) {
+/// Returns whether the start of the root directory is lost: all formatters put the entries of the
+/// bitmap and of the up-case table there.
+fn is_cut(volume: &Volume, root: &Chain) -> Result<bool> {
+    let mut is_there = false;
+    for wanted in [kind::BITMAP, kind::UPCASE] {
+        each(volume, root, wanted, &mut |_, _| {
+            is_there = true;
+            Ok(())
+        })?;
+    }
+    Ok(!is_there)
+}
+
+/// Changes what is known of the volume.
+pub fn change(work: &mut Work<'_, '_>, change: impl FnOnce(&mut Volume)) {
     // No other `Rc` exists yet.
     if let Some(volume) = Rc::get_mut(&mut work.volume) {
         change(volume);
@@ -172,8 +200,7 @@ pub fn only(
     Ok(best)
 }
 
-/// Visits the entries of a kind in the root directory; of the bitmaps, only the one for the first
-/// FAT.
+/// Visits the entries of a kind in the root directory.
 fn each(
     volume: &Volume,
     root: &Chain,
@@ -185,7 +212,6 @@ fn each(
     while let Some((found, next)) = slots.next_item(slot)? {
         if let Found::Other { entry } = found
             && entry[0] == wanted
-            && (wanted != kind::BITMAP || entry[1] & 1 == 0)
         {
             visit(slot, entry)?;
         }
@@ -293,15 +319,11 @@ fn table(work: &mut Work<'_, '_>, root: &Chain) -> Result<Option<Upcase>> {
         work.claimed.set_all(&chain);
         return Ok(Some(upcase));
     }
-    let at = match at {
-        Some(at) => Some(at),
-        None => work.entries_for(root, 1)?,
+    let room = match at {
+        Some(at) => Room::Within(at),
+        None => work.room_in_root(root, 1)?,
     };
-    let Some(at) = at else {
-        work.leave(Kind::UpcaseTable, None, check, 0);
-        return Ok(None);
-    };
-    new_table(work, at, entry, check)
+    new_table(work, (root, room), entry, check)
 }
 
 /// Returns the table if its bytes are right, and repairs its chain.
@@ -340,17 +362,29 @@ fn unchained(
 /// Writes the recommended table, in the clusters of the old one if nothing else has them.
 fn new_table(
     work: &mut Work<'_, '_>,
-    at: u64,
+    (root, room): (&Chain, Room),
     old: [u8; ENTRY],
     check: Check,
 ) -> Result<Option<Upcase>> {
     let table = default_upcase::compressed();
     let len = u64_from(table.len());
-    let need = u32::try_from(work.volume.boot.clusters_for(len)).unwrap_or(u32::MAX);
+    let at = match room {
+        Room::Within(at) => at,
+        Room::Behind { .. } | Room::Grown => 0,
+    };
     let mut fields: UpcaseEntry = zerocopy::transmute!(old);
-    let own = in_a_row(work, fields.first_cluster.get(), len)?;
-    if own.is_none() && !work.has_room(need)? {
-        work.leave(Kind::UpcaseTable, None, check, at);
+    let own = match fields.first_cluster.get() {
+        0 => behind_the_bitmap(work, &table)?,
+        first => in_a_row(work, first, len)?,
+    };
+    let need = match &own {
+        Some(_) => 0,
+        None => clusters_of_table(&work.volume, len),
+    };
+    let need = need + u32::from(room == Room::Grown);
+    if need > 0 && !work.has_room(need)? {
+        let what = "up-case table";
+        work.leave(Kind::UpcaseTable, None, Check::NoRoomFor { what }, at);
         return Ok(None);
     }
     let remedy = "write the table that the specification recommends";
@@ -358,25 +392,45 @@ fn new_table(
         return Ok(None);
     }
     let chain = match own {
-        Some(chain) => chain,
-        None => work.take(need)?.unwrap_or_default(),
+        Some(chain) => Some(chain),
+        None => work.take(clusters_of_table(&work.volume, len))?,
+    };
+    let Some(chain) = chain else {
+        work.desk.undo(Kind::UpcaseTable);
+        return Ok(None);
     };
     work.claimed.set_all(&chain);
+    let Some(at) = work.entries_at(root, room, 1)? else {
+        work.desk.undo(Kind::UpcaseTable);
+        return Ok(None);
+    };
     work.write_chain(&chain)?;
-    let mut rest = table.as_slice();
-    for (offset, len) in work.volume.pieces(&chain, 0, len) {
-        let (now, after) = rest
-            .split_at_checked(saturating_usize(len))
-            .unwrap_or_default();
-        work.write(TAKE, offset, now)?;
-        rest = after;
-    }
+    work.write_to(&chain, &table)?;
     fields.entry_type = kind::UPCASE;
     fields.table_checksum = upcase::checksum(&table).into();
     fields.first_cluster = chain.first().into();
     fields.data_length = len.into();
     work.edit(at, fields.as_bytes())?;
     Ok(Some(default_upcase::table()))
+}
+
+fn clusters_of_table(volume: &Volume, len: u64) -> u32 {
+    // A table has 5,836 bytes.
+    u32::try_from(volume.boot.clusters_for(len)).unwrap_or(u32::MAX)
+}
+
+/// Returns the clusters behind those of the bitmap, where formatters put the table, if they hold it and
+/// no entry refers to them.
+fn behind_the_bitmap(work: &mut Work<'_, '_>, table: &[u8]) -> Result<Option<Chain>> {
+    let Some(last) = work.volume.bitmap.last() else {
+        return Ok(None);
+    };
+    let Some(chain) = in_a_row(work, last + 1, u64_from(table.len()))? else {
+        return Ok(None);
+    };
+    let mut found = vec![0; table.len()];
+    work.volume.read_chain(&chain, 0, &mut found)?;
+    Ok((found == table).then_some(chain))
 }
 
 fn label(work: &mut Work<'_, '_>, root: &Chain) -> Result<()> {

@@ -20,7 +20,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use forerun_io::{CommitError, Group, WriteBack, u64_from};
+use forerun_io::{CommitError, Group, WriteBack, saturating_usize, u64_from};
 use forerun_vfs::repair::RepairOptions;
 use forerun_vfs::{Bound, Error, Result, Timestamp};
 
@@ -229,6 +229,22 @@ impl<'w, 'd> Work<'w, 'd> {
                 self.write(TAKE, self.fat_at(cluster), &(cluster + 1).to_le_bytes())?;
             }
             self.write(TAKE, self.fat_at(last), &next.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes to new clusters, from the first on.
+    ///
+    /// # Errors
+    /// `Io`, `Write`.
+    pub fn write_to(&mut self, chain: &Chain, bytes: &[u8]) -> Result<()> {
+        let volume = Rc::clone(&self.volume);
+        let mut rest = bytes;
+        for (offset, len) in volume.pieces(chain, 0, u64_from(bytes.len())) {
+            let (now, after) = rest.split_at(saturating_usize(len));
+            self.write(TAKE, offset, now)?;
+            rest = after;
+            self.breathe()?;
         }
         Ok(())
     }

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use forerun_build::{Content, NewNode, NodeKind, Tree};
-use forerun_exfat::repair::Kind;
+use forerun_exfat::repair::{Answer, Kind, RepairOptions};
 use forerun_exfat::write::ExfatOptions;
 use forerun_io::Observer;
 use forerun_vfs::{Changes, FileSystem, FileSystemMut};
 
 use crate::common::{Recorder, create, list, mkdir, open, open_mut, read, write};
-use crate::repairing::{Map, assert_clean, files, kinds, mend, put, seal_set, set_of, told};
+use crate::repairing::{
+    Files, Map, assert_clean, files, filled, kinds, mend, mend_with, packed, put, seal_set, set_of,
+    told, u32_of, u64_of,
+};
 
 /// Packs files into a volume of 16 MiB.
 fn volume(cluster: u32, names: &[(&str, usize)]) -> Vec<u8> {
@@ -131,6 +134,233 @@ fn free_of(image: &[u8]) -> u64 {
     open_mut(&device, |_| {}).space().unwrap().free
 }
 
+/// Returns the offset of the entry of a kind in the root's first cluster.
+fn entry(image: &[u8], map: &Map, kind: u8) -> usize {
+    let root = map.at(map.root);
+    let mut slots = (root..root + map.cluster).step_by(32);
+    slots.find(|&at| image[at] == kind).unwrap()
+}
+
+/// Returns the offset and the length of the allocation bitmap.
+fn bitmap(image: &[u8], map: &Map) -> (usize, usize) {
+    let at = entry(image, map, 0x81);
+    let len = u64_of(image, at + 24) as usize;
+    (map.at(u32_of(image, at + 20)), len)
+}
+
+#[test]
+fn a_bitmap_without_an_entry_is_found() {
+    for image in [Some(packed()), filled("512"), filled("4K")] {
+        let Some(image) = image else { return };
+        let map = Map::of(&image);
+        let at = entry(&image, &map, 0x81);
+        for first in [5, 0x01] {
+            let mut bytes = image.clone();
+            bytes[at..at + 32].fill(0);
+            bytes[at] = first;
+            let (after, kinds) = mended(bytes, "no entry");
+            assert_eq!(kinds, [Kind::BitmapEntry]);
+            assert!(after == image);
+        }
+    }
+}
+
+#[test]
+fn a_bitmap_is_made_from_the_tree() {
+    for image in [Some(packed()), filled("512"), filled("4K")] {
+        let Some(image) = image else { return };
+        let map = Map::of(&image);
+        let (at, (bits, len)) = (entry(&image, &map, 0x81), bitmap(&image, &map));
+        let before = files(&image);
+        let mut gone = image.clone();
+        gone[at..at + 32].fill(0);
+        gone[at] = 5;
+        gone[bits..bits + len].fill(0);
+        // Its entry leads into a file.
+        let mut astray = image.clone();
+        let of_file = u32_of(&image, set_of(&image, "whole.bin") + 52);
+        put(&mut astray, at + 20, &of_file.to_le_bytes());
+        for (bytes, what) in [
+            (gone, "no bitmap"),
+            (astray, "an entry that leads into a file"),
+        ] {
+            let dry = RepairOptions {
+                dry_run: true,
+                ..RepairOptions::default()
+            };
+            let (same, would, _) = mend_with(bytes.clone(), &dry, Answer::Yes);
+            let would = would.unwrap();
+            assert!(
+                same == bytes && would.repairs() > 0 && would.remains() == 0,
+                "{what}"
+            );
+            let (same, left, _) = mend_with(bytes.clone(), &RepairOptions::default(), Answer::No);
+            assert!(same == bytes && left.unwrap().remains() > 0, "{what}");
+            let (after, _) = mended(bytes, what);
+            assert!(files(&after) == before, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_full_volume_has_no_room_for_a_bitmap() {
+    let image = packed();
+    let map = Map::of(&image);
+    let (at, (bits, len)) = (entry(&image, &map, 0x81), bitmap(&image, &map));
+    let mut bytes = image.clone();
+    let first = u32_of(&bytes, at + 20);
+    for cluster in 2..map.clusters + 2 {
+        let bit = bits + (cluster as usize - 2) / 8;
+        if image[bit] >> ((cluster - 2) % 8) & 1 == 0 || cluster == first {
+            put(
+                &mut bytes,
+                map.word(cluster),
+                &0xFFFF_FFF7_u32.to_le_bytes(),
+            );
+        }
+    }
+    bytes[at..at + 32].fill(0);
+    bytes[at] = 5;
+    bytes[bits..bits + len].fill(0);
+    let (_, summary, findings) = mend(bytes);
+    let said: Vec<_> = findings
+        .iter()
+        .map(|finding| finding.error.to_string())
+        .collect();
+    assert!(
+        said.iter()
+            .any(|said| said.contains("no room for a new one")),
+        "{said:?}"
+    );
+    assert!(summary.remains() > 0);
+}
+
+/// Asserts that each file is where it was, or in the directory of what was lost.
+#[track_caller]
+fn assert_all_kept(before: &Files, after: &Files, what: &str) {
+    for (path, content) in before {
+        let is_there = after.get(path) == Some(content);
+        let name = path.split_once('/').map_or("", |(_, name)| name);
+        let below = name.split_once('/').map(|(_, below)| below);
+        let is_lost = after.iter().any(|(at, kept)| {
+            at.starts_with("/FORERUN.LOST/")
+                && match (below, content, kept) {
+                    (Some(below), ..) => at.ends_with(&format!("/{below}")) && kept == content,
+                    (None, Some(content), Some(kept)) => kept.starts_with(content),
+                    (None, None, kept) => kept.is_none(),
+                    _ => false,
+                }
+        });
+        let is_empty = content.as_ref().is_some_and(Vec::is_empty);
+        let paths = || after.keys().filter(|path| path.contains("LOST"));
+        let paths = || paths().collect::<Vec<_>>();
+        assert!(
+            is_there || is_lost || is_empty,
+            "{what}: {path} is lost: {:?}",
+            paths()
+        );
+    }
+}
+
+#[test]
+fn what_a_lost_start_of_the_root_named_is_kept() {
+    for cluster in ["512", "4K"] {
+        let Some(image) = filled(cluster) else { return };
+        let map = Map::of(&image);
+        let before = files(&image);
+        for fill in [0, 0xFF, 0x5A] {
+            let mut bytes = image.clone();
+            let root = map.at(map.root);
+            bytes[root..root + 512].fill(fill);
+            let what = format!("clusters of {cluster}, {fill:#x}");
+            let (after, kinds) = mended(bytes, &what);
+            assert!(kinds.contains(&Kind::BitmapEntry), "{what}");
+            assert_all_kept(&before, &files(&after), &what);
+        }
+    }
+}
+
+#[test]
+fn directories_without_a_name_are_found_without_a_bitmap() {
+    for cluster in ["512", "4K"] {
+        let Some(image) = filled(cluster) else { return };
+        let map = Map::of(&image);
+        let before = files(&image);
+        let mut bytes = image.clone();
+        let (bits, len) = bitmap(&image, &map);
+        bytes[bits..bits + len].fill(0);
+        let root = map.at(map.root);
+        bytes[root..root + 512].fill(0);
+        let (after, _) = mended(bytes, cluster);
+        // A file that only the lost sector named had its clusters in no other place.
+        let below = before
+            .into_iter()
+            .filter(|(path, _)| path.starts_with("/dir/"));
+        assert_all_kept(&below.collect(), &files(&after), cluster);
+    }
+}
+
+#[test]
+fn lost_clusters_on_a_full_volume_stay_and_the_reason_is_given() {
+    let image = volume(4 << 10, &[("lost", 9000), ("ok", 3)]);
+    let device = Recorder::new(&image);
+    let fs = open_mut(&device, |_| {});
+    let fill = create(&fs, fs.root(), "fill").unwrap();
+    let free = fs.space().unwrap().free;
+    fs.allocate(fill, 0..free * 4096, false).unwrap();
+    fs.finish().unwrap();
+    drop(fs);
+    let mut bytes = device.to_vec();
+    let at = set_of(&bytes, "lost");
+    for slot in 0..3 {
+        bytes[at + slot * 32] &= 0x7F;
+    }
+    let options = RepairOptions {
+        keep_lost: true,
+        ..RepairOptions::default()
+    };
+    let (after, summary, findings) = mend_with(bytes.clone(), &options, Answer::Yes);
+    let summary = summary.unwrap();
+    assert_eq!((summary.repairs(), summary.remains()), (0, 1));
+    let said = findings[0].error.to_string();
+    assert!(
+        said.contains("3 clusters") && said.contains("no room"),
+        "{said}"
+    );
+    assert!(findings[0].remedy.is_none() && after == bytes);
+    assert!(summary.kept_in.is_none());
+}
+
+#[test]
+fn one_repair_makes_one_directory_of_what_was_lost() {
+    let Some(image) = filled("512") else { return };
+    let before = files(&image);
+    let mut bytes = image.clone();
+    for path in ["dir", "whole.bin"] {
+        let at = set_of(&bytes, path);
+        for slot in 0..3 {
+            bytes[at + slot * 32] &= 0x7F;
+        }
+    }
+    let options = RepairOptions {
+        keep_lost: true,
+        ..RepairOptions::default()
+    };
+    let (after, summary, _) = mend_with(bytes, &options, Answer::Yes);
+    assert_eq!(
+        summary.unwrap().kept_in.as_deref(),
+        Some(&b"FORERUN.LOST"[..])
+    );
+    assert_clean(&after, "kept");
+    let after = files(&after);
+    assert_all_kept(&before, &after, "kept");
+    let made: Vec<_> = after
+        .keys()
+        .filter(|path| path.contains("LOST") && path.matches('/').count() == 1)
+        .collect();
+    assert_eq!(made, ["/FORERUN.LOST"]);
+}
+
 #[test]
 fn a_rename_that_was_cut_is_an_error_for_check() {
     let image = volume(512, &[("first", 900), ("second", 900)]);
@@ -165,4 +395,23 @@ fn a_rename_that_was_cut_is_an_error_for_check() {
         mended(bytes, "a rename that was cut");
     }
     assert!(found > 0);
+}
+
+#[test]
+fn a_set_mended_without_its_checksum_keeps_no_entry_that_nothing_vouches_for() {
+    let Some(image) = filled("512") else { return };
+    let map = Map::of(&image);
+    // The second name entry gets the type of an entry of a vendor, and an allocation.
+    let mut bytes = image.clone();
+    let at = set_of(&bytes, "directory 1 in the root");
+    put(&mut bytes, at + 35, &[15]);
+    put(&mut bytes, at + 96, &[0xE1, 1]);
+    put(&mut bytes, at + 116, &(map.clusters - 10).to_le_bytes());
+    put(&mut bytes, at + 120, &512_u64.to_le_bytes());
+    seal_set(&mut bytes, at);
+    bytes[at + 8] ^= 1;
+    let (after, kinds) = mended(bytes, "an entry of a vendor");
+    assert!(kinds.contains(&Kind::SetChecksum), "{kinds:?}");
+    let at = set_of(&after, "directory 1 in ");
+    assert_eq!((after[at + 1], after[at + 96] & 0x80), (2, 0));
 }

@@ -4,7 +4,7 @@ use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Error, NodeId, Result};
 
 use crate::chain::Chain;
-use crate::entry_set::EntrySet;
+use crate::entry_set::{Allocation, EntrySet, primary_allocation, secondary_allocation};
 use crate::error::Check;
 use crate::fat::Fat;
 use crate::moving;
@@ -24,8 +24,13 @@ pub enum Found {
     Stranded(EntrySet),
     /// The start of such a set that did arrive.
     Departed,
-    /// A primary entry of another kind; its secondary entries are left out.
+    /// A critical primary entry of another kind.
     Other { entry: [u8; ENTRY] },
+    /// A benign primary entry, with the allocations of its set.
+    Benign {
+        entry: [u8; ENTRY],
+        allocations: Vec<Allocation>,
+    },
     /// An entry that is not in use.
     Free,
     /// A set that fails a check, or an entry that belongs to none.
@@ -115,7 +120,12 @@ impl<'a> Slots<'a> {
             // Benign sets say how many entries belong to them; the critical ones are single.
             found if found & kind::BENIGN != 0 => {
                 let count = self.secondaries(slot, entry[1])?;
-                (Found::Other { entry }, next + count)
+                let mut allocations: Vec<_> = primary_allocation(&entry).into_iter().collect();
+                for slot in next..next + count {
+                    let secondary = self.entry(slot)?;
+                    allocations.extend(secondary.and_then(|entry| secondary_allocation(&entry)));
+                }
+                (Found::Benign { entry, allocations }, next + count)
             }
             _ => (Found::Other { entry }, next),
         }))

@@ -91,7 +91,7 @@ impl Index {
                         .damaged
                         .get_or_insert_with(|| slots.error(check, slot));
                 }
-                Found::Other { .. } => {}
+                Found::Other { .. } | Found::Benign { .. } => {}
             }
             if forerun_io::u64_from(index.names.len()) > limit {
                 return Err(Error::limit(

@@ -99,7 +99,7 @@ impl Volume {
                     break;
                 }
             };
-            if let Found::Other { entry } = found {
+            if let Found::Other { entry } | Found::Benign { entry, .. } = found {
                 let at = slots.position(slot).unwrap_or(0);
                 damage.extend(self.system_entry(&mut system, &entry, at).err());
             }

@@ -359,6 +359,7 @@ impl Session<'_> {
                 Found::Damaged(Check::Stray { .. })
                 | Found::Free
                 | Found::Departed
+                | Found::Benign { .. }
                 | Found::Other { .. } => {}
                 Found::Damaged(check) => damage(check),
             }

@@ -184,11 +184,11 @@ fn entries(session: &mut Session<'_>, id: NodeId, report: &mut Report<'_>) -> Re
                 let fatal = !matches!(check, Check::Stray { .. });
                 report.add(fatal, slots.error(check, slot));
             }
-            Found::Other { entry } if id != ROOT && entry[0] & kind::BENIGN == 0 => {
+            Found::Other { entry } if id != ROOT => {
                 let found = entry[0];
                 report.add(true, slots.error(Check::Misplaced { found }, slot));
             }
-            Found::Other { .. } | Found::Free | Found::Departed => {}
+            Found::Other { .. } | Found::Benign { .. } | Found::Free | Found::Departed => {}
         }
         if u64_from(names.len()) > limit {
             report.add(

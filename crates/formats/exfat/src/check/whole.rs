@@ -14,7 +14,7 @@ use crate::boot::PERCENT_UNKNOWN;
 use crate::chain::Chain;
 use crate::clusters;
 use crate::dir::{Found, Slots};
-use crate::entry_set::{Allocation, EntrySet, primary_allocation};
+use crate::entry_set::{Allocation, EntrySet};
 use crate::error::Check;
 use crate::fat::Fat;
 use crate::nodes::ROOT;
@@ -221,12 +221,14 @@ impl<'a> Used<'a> {
                         }
                         names += 1;
                     }
-                    Found::Other { entry } if entry[0] & kind::BENIGN != 0 => {
+                    Found::Benign { allocations, .. } => {
                         let path = || {
                             step.as_ref()
                                 .map_or_else(Vec::new, |step: &Rc<Step>| step.path())
                         };
-                        self.other((id, at), primary_allocation(&entry), &path, report)?;
+                        for data in allocations {
+                            self.other((id, at), data, &path, report)?;
+                        }
                     }
                     Found::Other { .. } | Found::Free | Found::Departed | Found::Damaged(_) => {}
                 }
@@ -262,7 +264,7 @@ impl<'a> Used<'a> {
             chain => self.take(chain, (Some(id), at), &path, report)?,
         };
         for data in set.other_allocations() {
-            self.other((id, at), Some(data), &path, report)?;
+            self.other((id, at), data, &path, report)?;
         }
         let enter = is_first && set.file_type() == FileType::Directory;
         Ok(entered.filter(|_| enter))
@@ -271,14 +273,12 @@ impl<'a> Used<'a> {
     fn other(
         &mut self,
         (id, at): (NodeId, u64),
-        data: Option<Allocation>,
+        data: Allocation,
         path: &dyn Fn() -> Vec<u8>,
         report: &mut Report<'_>,
     ) -> Result<()> {
-        if let Some(data) = data {
-            let chain = clusters::chain(self.volume, Some(id), at, data);
-            self.take(chain, (Some(id), at), path, report)?;
-        }
+        let chain = clusters::chain(self.volume, Some(id), at, data);
+        self.take(chain, (Some(id), at), path, report)?;
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use forerun_vfs::{Error, FileType, NodeId, Result};
 
 use crate::clusters;
 use crate::dir::{Found, Slots};
-use crate::entry_set::{Allocation, primary_allocation};
+use crate::entry_set::Allocation;
 use crate::session::{Node, Session};
 use crate::store::group;
 use crate::time::now;
@@ -102,15 +102,15 @@ impl Session<'_> {
         Ok(clusters)
     }
 
-    /// Returns the allocations of benign primary entries in an empty directory: these are freed with
-    /// the entries (8.2).
+    /// Returns the allocations of benign sets in an empty directory: these are freed with the entries
+    /// (8.2).
     fn allocations_within(&mut self, dir: NodeId) -> Result<Vec<Allocation>> {
         let chain = self.chain(dir)?;
         let mut slots = Slots::new(self.volume, &chain, Some(dir));
         let (mut slot, mut found) = (0, Vec::new());
         while let Some((item, next)) = slots.next_item(slot)? {
-            if let Found::Other { entry } = item {
-                found.extend(primary_allocation(&entry));
+            if let Found::Benign { allocations, .. } = item {
+                found.extend(allocations);
             }
             slot = next;
         }

@@ -12,8 +12,8 @@ use super::bits::Bits;
 use super::salvage::{self, Read};
 use super::work::{TAKE, Work};
 use crate::chain::Chain;
-use crate::dir::Slots;
-use crate::entry_set::{Allocation, EntrySet, primary_allocation};
+use crate::dir::{Found, Slots};
+use crate::entry_set::{Allocation, EntrySet};
 use crate::fat::Fat;
 use crate::follow::follow;
 use crate::ondisk::{BAD_CLUSTER, kind};
@@ -230,12 +230,20 @@ fn reach(volume: &Volume) -> Result<Reach> {
                     None => break,
                     set => set,
                 },
-                kind if kind & kind::IN_USE != 0 && kind & kind::BENIGN != 0 => {
-                    let chain = spread(volume, primary_allocation(&entry), &mut bits, &mut twice)?;
-                    files.set_all(&chain.unwrap_or_default());
-                    None
+                _ => {
+                    let set = salvage::with_type(&mut slots, slot)?;
+                    if set.is_none()
+                        && let Some((Found::Benign { allocations, .. }, behind)) =
+                            slots.next_item(slot)?
+                    {
+                        for data in allocations {
+                            let chain = spread(volume, Some(data), &mut bits, &mut twice)?;
+                            files.set_all(&chain.unwrap_or_default());
+                        }
+                        next = behind;
+                    }
+                    set
                 }
-                _ => salvage::with_type(&mut slots, slot)?,
             };
             if let Some(set) = set {
                 for data in set.other_allocations() {
@@ -270,7 +278,7 @@ fn stranded(volume: &Volume, slots: &mut Slots<'_>, slot: u32) -> Result<Option<
         return Ok(None);
     }
     Ok(match slots.next_item(slot)? {
-        Some((crate::dir::Found::Stranded(set), _)) => Some(set),
+        Some((Found::Stranded(set), _)) => Some(set),
         _ => None,
     })
 }

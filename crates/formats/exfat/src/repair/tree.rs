@@ -14,7 +14,7 @@ use super::secondary;
 use super::work::Work;
 use crate::chain::Chain;
 use crate::dir::{Found, Slots};
-use crate::entry_set::{EntrySet, primary_allocation};
+use crate::entry_set::EntrySet;
 use crate::error::Check;
 use crate::moving::{self, POINTER_AT, POINTER_LEN};
 use crate::ondisk::{ENTRY, kind};
@@ -152,7 +152,7 @@ impl Walk<'_> {
                 Some((Kind::LostEntry, Check::Stray { found }))
             }
             found if found & kind::BENIGN != 0 => {
-                return self.benign(work, slot, &entry).map(Some);
+                return self.benign(work, slot).map(Some);
             }
             kind::BITMAP | kind::UPCASE | kind::LABEL if self.is_root => None,
             found if self.is_root => Some((Kind::Unknown, Check::UnknownEntry { found })),
@@ -243,14 +243,18 @@ impl Walk<'_> {
     }
 
     /// Repairs a benign primary entry with its secondary entries.
-    fn benign(&mut self, work: &mut Work<'_, '_>, slot: u32, entry: &[u8; ENTRY]) -> Result<u32> {
-        let next = self.slots.next_item(slot)?;
-        let next = next.map_or(slot + 1, |(_, next)| next);
-        let Some(data) = primary_allocation(entry) else {
-            return Ok(next);
+    fn benign(&mut self, work: &mut Work<'_, '_>, slot: u32) -> Result<u32> {
+        let Some((Found::Benign { allocations, .. }, next)) = self.slots.next_item(slot)? else {
+            return Ok(slot + 1);
         };
         let path = self.path.clone();
-        if secondary::claim(work, self.volume, data, &path, self.at(slot))? {
+        let mut is_wrong = false;
+        for &data in &allocations {
+            is_wrong |= secondary::claim(work, self.volume, data, &path, self.at(slot))?;
+        }
+        if is_wrong {
+            // The other allocations belong to nothing from now on.
+            work.desk.gave_up |= allocations.len() > 1;
             self.mark_unused(work, slot, next - slot)?;
         }
         Ok(next)

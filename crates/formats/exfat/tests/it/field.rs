@@ -415,3 +415,23 @@ fn a_set_mended_without_its_checksum_keeps_no_entry_that_nothing_vouches_for() {
     let at = set_of(&after, "directory 1 in ");
     assert_eq!((after[at + 1], after[at + 96] & 0x80), (2, 0));
 }
+
+#[test]
+fn clusters_of_an_unknown_benign_set_belong_to_it() {
+    let Some(image) = filled("512") else { return };
+    let map = Map::of(&image);
+    let mut bytes = image.clone();
+    let at = set_of(&bytes, "empty");
+    let cluster = map.clusters - 10;
+    bytes[at..at + 96].fill(0);
+    put(&mut bytes, at, &[0xA8, 1]);
+    put(&mut bytes, at + 32, &[0xE1, 3]);
+    put(&mut bytes, at + 52, &cluster.to_le_bytes());
+    put(&mut bytes, at + 56, &512_u64.to_le_bytes());
+    bytes[at + 64] = 0x41;
+    let (bits, _) = bitmap(&bytes, &map);
+    bytes[bits + (cluster as usize - 2) / 8] |= 1 << ((cluster - 2) % 8);
+    assert_eq!(told(&bytes), [""; 0]);
+    let (after, summary, _) = mend(bytes.clone());
+    assert!(after == bytes && summary.repairs() == 0);
+}

@@ -44,7 +44,7 @@ pub fn warnings(volume: &Volume) -> Vec<String> {
         .collect();
     if flags & volume_flag::VOLUME_DIRTY != 0 {
         let text = "the volume is marked dirty: it was not unmounted, or is damaged; \
-                    forerun check --repair mends it";
+                    run forerun check --repair";
         all.push(text.into());
     }
     if flags & volume_flag::MEDIA_FAILURE != 0 {

@@ -465,7 +465,7 @@ pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
         forerun::vfs::Error::Corrupt(check) if forerun::repair::is_possible(check.format()) => {
             let repair = repair_command(options);
             failure.hint(format!(
-                "{repair} mends it; forerun mount -o rescue shows what it still has"
+                "{repair} --dry-run says what it would mend; forerun mount -o rescue shows what the volume still has"
             ))
         }
         forerun::vfs::Error::Corrupt(_) => failure.hint(match options.rescue {

@@ -118,6 +118,8 @@ pub fn repair(
         };
         let found = *flags.get_or_insert(boot.flags);
         let Some(mut work) = begin(&back, &mut desk, boot, found, options)? else {
+            // A boot region may have been repaired.
+            commit(&back, &[BOOT])?;
             break;
         };
         one_round(&mut work)?;

@@ -42,6 +42,34 @@ fn yes_repairs_and_says_so() {
     forerun(at, &["check", "--repair", "--yes", "image"]).ok();
 }
 
+/// Finds the entry of the allocation bitmap in the root directory of a volume with small sectors.
+fn bitmap_entry(image: &[u8]) -> usize {
+    let word = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize;
+    let root = word(88) * 512 + (word(96) - 2) * (512 << image[109]);
+    let mut slots = (root..).step_by(32);
+    slots.find(|&at| image[at] == 0x81).unwrap()
+}
+
+#[test]
+fn a_volume_without_a_bitmap_is_repaired_and_no_hint_promises_it() {
+    let dir = damaged(|image| {
+        let at = bitmap_entry(image);
+        image[at..at + 32].fill(0);
+        image[at] = 5;
+    });
+    let at = dir.path();
+    forerun(at, &["ls", "image"]).fails(
+        1,
+        "forerun: image: damaged exfat image: offset 0x0: no allocation bitmap in the root directory\n  \
+         hint: forerun check --repair image --dry-run says what it would mend; forerun mount -o rescue \
+         shows what the volume still has",
+    );
+    let ran = forerun(at, &["check", "--repair", "--yes", "image"]);
+    assert_eq!(ran.code, Some(8), "{}", ran.text());
+    forerun(at, &["check", "image"]).ok();
+    assert_eq!(forerun(at, &["ls", "image"]).ok().text(), "file\n");
+}
+
 #[test]
 fn nothing_is_written_without_a_yes() {
     let dir = damaged(|image| image[100] ^= 1);

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{Advice, FallocateFlags, OFlags};
@@ -55,7 +55,7 @@ impl FileDevice {
             (metadata.len(), 512)
         } else if metadata.file_type().is_block_device() {
             let len = file.seek(SeekFrom::End(0))?;
-            (len, logical_block_size(metadata.rdev()).unwrap_or(512))
+            (len, rustix::fs::ioctl_blksszget(&file)?)
         } else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -156,18 +156,6 @@ impl FileDevice {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// Returns the block size of a block device, or of the disk that a partition is on, as the kernel
-/// reports it.
-fn logical_block_size(device: u64) -> Option<u32> {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let dir = format!("/sys/dev/block/{major}:{minor}");
-    ["queue", "../queue"].iter().find_map(|queue| {
-        let text = std::fs::read_to_string(format!("{dir}/{queue}/logical_block_size")).ok()?;
-        let size = text.trim().parse::<u32>().ok()?;
-        (size.is_power_of_two() && size >= 512).then_some(size)
-    })
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
     let priorities = Priorities::from_files(&args.sort)?;
     let mut writer = args
         .format
-        .writer(format, priorities, changes.want_xattrs())?;
+        .writer(format, priorities, changes.want_xattrs(), output)?;
     let exclude = args.exclude.patterns()?;
     let image_args = args.image_args();
     interrupt::defer();

@@ -120,7 +120,7 @@ fn in_file(context: &Context, args: &MkfsArgs, len: Option<u64>) -> Result {
             return Err(failure.hint("--size BYTES, as in --size 32G"));
         }
     };
-    let writer = writer(args, size)?;
+    let writer = writer(args, size, ExfatOptions::default().sector_size)?;
     let mut target = Target::create(&args.output, len.is_some(), "a volume")?;
     context.confine(&target.sandbox(Sandbox::new()));
     write(context, &writer, target.file()).map_err(|failure| failure.of(&target.name))?;
@@ -138,7 +138,7 @@ fn on_device(context: &Context, args: &MkfsArgs) -> Result {
             "--size {size} reaches past the end at {len}"
         )));
     }
-    let writer = writer(args, size)?;
+    let writer = writer(args, size, device.sector_size())?;
     context.confine(&Sandbox::new());
     let mut out = DeviceOutput {
         device: &device,
@@ -151,13 +151,13 @@ fn on_device(context: &Context, args: &MkfsArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-fn writer(args: &MkfsArgs, size: u64) -> Result<Writer> {
+fn writer(args: &MkfsArgs, size: u64, sector: u32) -> Result<Writer> {
     let VolumeFormat::Exfat = args.format;
     let cluster = ClusterArgs {
         cluster_size: args.cluster_size,
         label: args.label.clone(),
     };
-    let options = args.volume.options(&cluster)?;
+    let options = args.volume.options(&cluster, sector)?;
     let options = ExfatOptions {
         size: Some(size),
         serial: options.serial.or_else(serial_of_now),

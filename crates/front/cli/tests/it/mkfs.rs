@@ -149,3 +149,89 @@ fn mkfs_on_a_device_clears_what_the_volume_uses_and_locks_the_file_behind_it() {
     assert_eq!(disk.len(), 80 << 20);
     assert!(disk.ends_with(&[0xa5; 4096]), "free space was written");
 }
+
+/// A loop device with sectors of 4,096 bytes.
+struct Device(String);
+
+impl Device {
+    fn new(losetup: &Path, file: &Path) -> Self {
+        let attached = Command::new(losetup)
+            .args(["--find", "--show", "--sector-size", "4096"])
+            .arg(file)
+            .output()
+            .unwrap();
+        let name = String::from_utf8(attached.stdout.clone()).unwrap();
+        assert!(name.starts_with("/dev/loop"), "{attached:?}");
+        Self(name.trim().to_string())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _status = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_volume_has_the_sectors_of_its_device() {
+    let Some(losetup) = require::program("losetup") else {
+        return;
+    };
+    if !require::root() {
+        return;
+    }
+    let dir = temp_dir("mkfs-4kn");
+    let at = dir.path();
+    let file = fs::File::create(at.join("disk")).unwrap();
+    file.set_len(80 << 20).unwrap();
+    fs::create_dir(at.join("tree")).unwrap();
+    let device = Device::new(&losetup, &at.join("disk"));
+    let sectors = || {
+        let image = fs::read(at.join("disk")).unwrap();
+        1 << image[108]
+    };
+    let makers: [&[&str]; 3] = [
+        &["mkfs", "exfat", "--force", &device.0],
+        &[
+            "mkfs",
+            "exfat",
+            "--force",
+            "--sector-size",
+            "4096",
+            &device.0,
+        ],
+        &[
+            "pack",
+            "--format",
+            "exfat",
+            "--volume-size",
+            "80M",
+            "--force",
+            "tree",
+            &device.0,
+        ],
+    ];
+    for maker in makers {
+        forerun(at, maker).ok();
+        assert_eq!(sectors(), 4096, "{maker:?}");
+        assert_sound(Path::new(&device.0));
+        forerun(at, &["check", &device.0]).ok();
+    }
+    let before = fs::read(at.join("disk")).unwrap();
+    let hint = "hint: no system could mount a volume with smaller ones";
+    let message = "--sector-size 512: the device has sectors of 4096 bytes";
+    for maker in makers {
+        let refused = [&["--sector-size", "512"], &maker[maker.len() - 1..]].concat();
+        let refused = [&maker[..maker.len() - 1], &refused].concat();
+        if !maker.contains(&"--sector-size") {
+            let ran = forerun(at, &refused);
+            assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+            assert!(
+                ran.stderr.contains(message) && ran.stderr.contains(hint),
+                "{}",
+                ran.stderr
+            );
+        }
+    }
+    assert!(fs::read(at.join("disk")).unwrap() == before);
+}

@@ -1,5 +1,8 @@
 //! The options of exFAT.
 
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
 use clap::Args;
 use forerun::ExfatOptions;
 
@@ -54,7 +57,7 @@ pub struct ExfatArgs {
 /// Options of a volume, whatever it will hold.
 #[derive(Args, Debug)]
 pub struct VolumeArgs {
-    /// Bytes of a sector: 512, 1024, 2048 or 4096 [default: 512]
+    /// Bytes of a sector: 512, 1024, 2048 or 4096 [default: that of the device, 512 in a file]
     #[arg(help_heading = "exFAT", long, value_name = "BYTES", value_parser = size::parse)]
     sector_size: Option<u64>,
     /// Start the FAT and the clusters at multiples of this, a power of two [default: 1M for volumes
@@ -71,13 +74,13 @@ pub struct VolumeArgs {
 
 impl ExfatArgs {
     /// Converts the arguments into the library's options.
-    pub fn options(&self, cluster: &ClusterArgs) -> Result<ExfatOptions> {
+    pub fn options(&self, cluster: &ClusterArgs, output: &Path) -> Result<ExfatOptions> {
         Ok(ExfatOptions {
             size: self.volume_size,
             free: self.free.unwrap_or(0),
             keep_last_dots: self.keep_last_dots,
             sparse_tails: self.sparse_tails,
-            ..self.volume.options(cluster)?
+            ..self.volume.options(cluster, sector_of(output)?)?
         })
     }
 
@@ -107,18 +110,25 @@ impl VolumeArgs {
         }
     }
 
-    /// Converts the arguments into the library's options.
-    pub fn options(&self, cluster: &ClusterArgs) -> Result<ExfatOptions> {
+    /// Converts the arguments into the library's options. `sector` are the bytes of a sector of the device
+    /// that is to hold the volume.
+    pub fn options(&self, cluster: &ClusterArgs, sector: u32) -> Result<ExfatOptions> {
         let short = |flag: &str, value: Option<u64>| match value.map(u32::try_from) {
             None => Ok(None),
             Some(Ok(value)) => Ok(Some(value)),
             Some(Err(_)) => Err(Failure::usage(format!("{flag}: too large"))),
         };
         let defaults = ExfatOptions::default();
-        let sector_size = short("--sector-size", self.sector_size)?;
+        let sector_size = short("--sector-size", self.sector_size)?.unwrap_or(sector);
+        if sector_size < sector {
+            let message =
+                format!("--sector-size {sector_size}: the device has sectors of {sector} bytes");
+            let failure = Failure::usage(message);
+            return Err(failure.hint("no system could mount a volume with smaller ones"));
+        }
         Ok(ExfatOptions {
             cluster_size: short("--cluster-size", cluster.cluster_size)?,
-            sector_size: sector_size.unwrap_or(defaults.sector_size),
+            sector_size,
             align: short("--boundary", self.boundary)?,
             label: cluster.label.clone().unwrap_or_default().into_bytes(),
             serial: self.serial,
@@ -126,6 +136,17 @@ impl VolumeArgs {
             ..defaults
         })
     }
+}
+
+/// Returns the bytes of a sector of the device at `output`; of a file, 512.
+fn sector_of(output: &Path) -> Result<u32> {
+    let is_device = |metadata: std::fs::Metadata| metadata.file_type().is_block_device();
+    if !output.metadata().is_ok_and(is_device) {
+        return Ok(ExfatOptions::default().sector_size);
+    }
+    let file = std::fs::File::open(output);
+    let sector = file.and_then(|file| Ok(rustix::fs::ioctl_blksszget(file)?));
+    sector.map_err(|error| Failure::output(&error).of(output.display()))
 }
 
 /// Converts a GUID to its form on the volume. The first three fields are numbers, with the low byte

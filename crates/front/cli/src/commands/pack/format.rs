@@ -202,6 +202,7 @@ impl FormatArgs {
         chosen: NewFormat,
         priorities: Priorities,
         xattrs: bool,
+        output: &Path,
     ) -> Result<Writer> {
         self.refuse_others(chosen, !priorities.is_empty())?;
         let threads = self.threads.map_or(0, usize::from);
@@ -222,7 +223,7 @@ impl FormatArgs {
                 Ok(Writer::Composefs(options))
             }
             NewFormat::Exfat => {
-                let options = self.exfat.options(&self.erofs.clusters)?;
+                let options = self.exfat.options(&self.erofs.clusters, output)?;
                 options.validate().map_err(unfit)?;
                 Ok(Writer::Exfat(options))
             }

@@ -116,7 +116,7 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
     let xattrs = changes.want_xattrs();
     let mut writer = match app {
         Some(_) => args.format.appimage_writer(priorities, xattrs)?,
-        None => args.format.writer(format, priorities, xattrs)?,
+        None => args.format.writer(format, priorities, xattrs, output)?,
     };
     let exclude = args.exclude.patterns()?;
     interrupt::defer();

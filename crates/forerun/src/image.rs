@@ -84,6 +84,13 @@ impl Image {
         }
     }
 
+    /// Returns the driver, for what only its format has, if it is of this type. An image of several layers has
+    /// none.
+    #[must_use]
+    pub fn driver<D: 'static>(&self) -> Option<&D> {
+        self.reader.fs().driver()?.downcast_ref()
+    }
+
     /// Returns the reader of its files.
     #[must_use]
     pub const fn reader(&self) -> &Reader {

@@ -147,6 +147,8 @@ pub use forerun_engine::{
 };
 #[cfg(all(feature = "erofs", feature = "write"))]
 pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFragments};
+#[cfg(feature = "exfat")]
+pub use forerun_exfat as exfat;
 #[cfg(all(feature = "exfat", feature = "write"))]
 pub use forerun_exfat::write::ExfatOptions;
 pub use forerun_io::{

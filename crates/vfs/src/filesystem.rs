@@ -1,5 +1,6 @@
 //! The trait that a format driver implements.
 
+use std::any::Any;
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -127,6 +128,12 @@ pub struct Problem {
 pub trait FileSystem: Send + Sync {
     /// Returns the properties of the image as a whole.
     fn volume(&self) -> VolumeInfo;
+
+    /// Returns the driver itself, for a caller that knows its type and asks for more than other formats have.
+    /// Nothing by default, and where several images are one tree.
+    fn driver(&self) -> Option<&dyn Any> {
+        None
+    }
 
     /// Returns the root directory.
     fn root(&self) -> NodeId;

@@ -9,6 +9,7 @@
 //! The inodes of a directory may be interleaved with data all over the image. Where the driver can
 //! tell their places from the listing, all are requested before the walk waits for the first.
 
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
@@ -177,6 +178,10 @@ fn expect_inodes(fs: &dyn FileSystem, metadata: &MetadataSource, dir: NodeId) ->
 impl FileSystem for WalkAhead {
     fn volume(&self) -> VolumeInfo {
         self.fs.volume()
+    }
+
+    fn driver(&self) -> Option<&dyn Any> {
+        self.fs.driver()
     }
 
     fn root(&self) -> NodeId {

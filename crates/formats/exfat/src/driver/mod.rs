@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 #[cfg(not(test))]
@@ -94,6 +95,12 @@ impl Exfat {
         Ok(Self::with(volume, Some(store)))
     }
 
+    /// Returns the serial number of the volume.
+    #[must_use]
+    pub const fn serial(&self) -> u32 {
+        self.volume.boot.serial
+    }
+
     fn with(volume: Volume, store: Option<Store>) -> Self {
         let mut state = State::default();
         state.pending.flags = volume.boot.flags;
@@ -173,6 +180,10 @@ fn regions(volume: &Volume) -> Vec<(Range<u64>, Structure)> {
 }
 
 impl FileSystem for Exfat {
+    fn driver(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn volume(&self) -> VolumeInfo {
         let boot = &self.volume.boot;
         let block = u32::try_from(boot.cluster_size()).unwrap_or(u32::MAX);

@@ -2,12 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 
+use forerun::exfat::Exfat;
+
 use super::{begin, can_open, image_args, print_version, tell, usage};
 use crate::commands::label::{self, LabelArgs};
 use crate::compat::complain;
 use crate::compat::getopt::{OptNames, Takes, split};
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::escape::escape;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -86,18 +88,14 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
 
 fn show(context: &Context, device: &OsString, serial: bool) -> Result<()> {
     let image = context.open(&image_args(device))?;
-    let fs = image.reader().fs();
     let mut out = Output::stdout()?;
     if serial {
-        let fields = fs.describe(None)?.into_iter();
-        let mut fields = fields.filter(|(key, _)| *key == "VolumeSerialNumber");
-        let serial = fields.next().map(|(_, value)| value).unwrap_or_default();
+        let volume = image.driver::<Exfat>();
+        let volume = volume.ok_or_else(|| Failure::usage("is no exFAT volume"))?;
         // The other program prints no zeros before the number.
-        let digits = serial.trim_start_matches("0x").trim_start_matches('0');
-        let digits = if digits.is_empty() { "0" } else { digits };
-        out.line(format!("volume serial : 0x{digits}"))?;
+        out.line(format!("volume serial : {:#x}", volume.serial()))?;
     } else {
-        let label = fs.volume().label;
+        let label = image.reader().fs().volume().label;
         if !label.is_empty() {
             out.line(format!("label: {}", escape(&label)))?;
         }

@@ -62,11 +62,6 @@ use exit::Exit;
 /// Runs the command, with the arguments of the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    // The second process of a mount that the kernel reads on demand.
-    #[cfg(feature = "network")]
-    if let Some(code) = forerun_kernel::run_guard() {
-        return code;
-    }
     // The second process of a command in an image's namespace, which stays outside of that.
     if let Some(code) = run::run_map_writer() {
         return code;

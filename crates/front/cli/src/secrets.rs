@@ -43,56 +43,13 @@ pub fn arguments() -> &'static [OsString] {
     })
 }
 
-/// The arguments of this process, for another process of this program.
-pub struct PassedOn {
-    /// The arguments as they may be seen, without the program's name.
-    pub shown: Vec<OsString>,
-    /// The hidden ones, to be read from a pipe.
-    pub secret: Vec<u8>,
-}
-
-impl PassedOn {
-    /// The variable that says to the process whose child it is and which descriptor the pipe is:
-    /// `PID:NUMBER`.
-    #[cfg(feature = "network")]
-    pub const VARIABLE: &str = FROM;
-
-    /// Creates it from the arguments of this process.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for more than a pipe holds.
-    pub fn new() -> io::Result<Self> {
-        let (mut shown, mut secret) = (Vec::new(), Vec::new());
-        // What follows is the command that `mount` runs, once; other programs' names take none.
-        let is_forerun = called_as::program(arguments()).is_none();
-        let words = arguments().iter();
-        let words = words.take_while(|word| !is_forerun || *word != "--");
-        for (index, word) in words.enumerate().skip(1) {
-            let Some(hidden) = hidden(word) else {
-                shown.push(word.clone());
-                continue;
-            };
-            shown.push(hidden);
-            secret.extend_from_slice(index.to_string().as_bytes());
-            secret.push(0);
-            secret.extend_from_slice(word.as_bytes());
-            secret.push(0);
-        }
-        if secret.len() > ROOM {
-            let text = "the addresses on the command line are too long to be passed on";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        Ok(Self { shown, secret })
-    }
-}
-
 /// Adds the arguments of this process to `command`, which starts this program anew. What this returns
 /// has to live until the process was started.
 ///
 /// # Errors
 /// What the system reports; [`io::ErrorKind::InvalidInput`] for more than a pipe holds.
 pub fn pass_on(command: &mut Command) -> io::Result<Option<OwnedFd>> {
-    let PassedOn { shown, secret } = PassedOn::new()?;
+    let (shown, secret) = split()?;
     command.args(shown).env_remove(FROM);
     if secret.is_empty() {
         return Ok(None);
@@ -108,6 +65,32 @@ pub fn pass_on(command: &mut Command) -> io::Result<Option<OwnedFd>> {
         format!("{}:{}", std::process::id(), reader.as_raw_fd()),
     );
     Ok(Some(reader))
+}
+
+/// Returns the arguments of this process as they may be seen, without the program's name, and the hidden ones as a
+/// pipe passes them on.
+fn split() -> io::Result<(Vec<OsString>, Vec<u8>)> {
+    let (mut shown, mut secret) = (Vec::new(), Vec::new());
+    // What follows is the command that `mount` runs, once; other programs' names take none.
+    let is_forerun = called_as::program(arguments()).is_none();
+    let words = arguments().iter();
+    let words = words.take_while(|word| !is_forerun || *word != "--");
+    for (index, word) in words.enumerate().skip(1) {
+        let Some(hidden) = hidden(word) else {
+            shown.push(word.clone());
+            continue;
+        };
+        shown.push(hidden);
+        secret.extend_from_slice(index.to_string().as_bytes());
+        secret.push(0);
+        secret.extend_from_slice(word.as_bytes());
+        secret.push(0);
+    }
+    if secret.len() > ROOM {
+        let text = "the addresses on the command line are too long to be passed on";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok((shown, secret))
 }
 
 /// Warns of passwords in the arguments of this process, once for each.

@@ -63,10 +63,6 @@ const DRIVERS: [Driver; 4] = [
     },
 ];
 
-/// The row of the one format whose images are mounted while they are being fetched.
-#[cfg(feature = "network")]
-pub const ON_DEMAND: Driver = EROFS;
-
 /// The kernel's name of the filesystem that shows the objects of a store as files.
 pub const OVERLAY: &str = "overlay";
 

@@ -98,34 +98,6 @@ pub enum Error {
         /// An object of the store.
         object: PathBuf,
     },
-    /// An image that the kernel cannot read while parts of it are missing.
-    #[error("the kernel cannot mount this image while it is being fetched: {reason}")]
-    NotOnDemand {
-        /// The property of the image that prevents it.
-        reason: &'static str,
-    },
-    /// The kernel sends no events before it reads.
-    #[error(
-        "the kernel tells of no reads of the cache's file before they happen: that takes Linux 6.14 and a cache on ext4, btrfs or XFS"
-    )]
-    NoPreContent,
-    /// The image at the server has changed since another process began to fill the mount.
-    #[error("the image at the server is not the one that is mounted any more")]
-    OtherImage,
-    /// The metadata of an image at a server cannot all be read.
-    #[error("reading all metadata of the image: {source}")]
-    Metadata {
-        /// The error of our driver.
-        source: forerun::vfs::Error,
-    },
-    /// A resource for filling the cache on demand is missing.
-    #[error("{what}: {source}")]
-    OnDemand {
-        /// It.
-        what: &'static str,
-        /// Why.
-        source: io::Error,
-    },
     /// Everything is ready, but cannot be attached to the directory.
     #[error("mounting on {}: {source}", path.display())]
     Attach {
@@ -165,14 +137,6 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-}
-
-impl Error {
-    #[cfg(feature = "network")]
-    pub(crate) fn on_demand(what: &'static str, source: impl Into<io::Error>) -> Self {
-        let source = source.into();
-        Self::OnDemand { what, source }
-    }
 }
 
 /// The kernel's answer to one attempt.

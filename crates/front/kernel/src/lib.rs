@@ -7,9 +7,6 @@
 //! of it uses the new mount API, so that only the finished mount is ever seen, and a failure leaves
 //! nothing behind. [`umount`](fn@umount) takes such mounts down.
 //!
-//! With the feature `network`, `mount_remote` has the kernel mount an EROFS image of which only a part was fetched. Then a
-//! process stays, which gets an event before the kernel reads, until everything is here (`OnDemand`).
-//!
 //! This crate parses no image, and knows formats only by the names of the kernel's drivers. Loop
 //! devices are set up by losetup(8), which needs no unsafe code here. The kernel's drivers trust
 //! images more than ours do: untrusted images are better mounted through FUSE.
@@ -18,11 +15,6 @@ mod context;
 mod direct;
 mod drivers;
 mod error;
-#[cfg(feature = "network")]
-mod filler;
-#[cfg(feature = "network")]
-#[doc(hidden)]
-pub mod fuzzing;
 mod kernel_log;
 mod loop_device;
 mod mark;
@@ -36,11 +28,6 @@ mod umount;
 mod verity;
 
 pub use error::{Error, Refusal};
-#[cfg(feature = "network")]
-pub use filler::{
-    Asked, Ended, FillMonitor, FillerCommand, GuardArgs, OnDemand, Resumed, mount_remote,
-    resume_remote, resumed, run_guard,
-};
 pub use mark::{image_of, is_ours};
 pub use mount::{Mounted, Way, mount};
 pub use options::{Options, Route};

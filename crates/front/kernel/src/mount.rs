@@ -51,15 +51,11 @@ pub enum Way {
     Device,
     /// Through a loop device, which goes with the mount.
     Loop(PathBuf),
-    /// From the file in the cache that is filled before it is read.
-    OnDemand,
-    /// From the file in the cache, in which everything is.
-    Cache,
 }
 
 impl Mounted {
     /// Returns a mount by that driver, without anything on top.
-    pub(crate) const fn by(driver: &Driver, way: Way, prefetched: u64) -> Self {
+    const fn by(driver: &Driver, way: Way, prefetched: u64) -> Self {
         Self {
             fstype: driver.fstype,
             way,
@@ -78,8 +74,6 @@ impl fmt::Display for Mounted {
             Way::File => f.write_str(" from the file")?,
             Way::Device => f.write_str(" from the device")?,
             Way::Loop(device) => write!(f, " through {}", device.display())?,
-            Way::OnDemand => f.write_str(" from the cache, on demand")?,
-            Way::Cache => f.write_str(" from the cache, where all of it is")?,
         }
         if self.overlay {
             f.write_str(", overlayfs with the objects on top")?;

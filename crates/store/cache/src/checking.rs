@@ -27,12 +27,6 @@ impl CachedBlob {
         self.unchecked.load(Ordering::Acquire) == 0
     }
 
-    /// Returns whether this process has verified all of `chunks`, so that reading them needs no hashing.
-    #[must_use]
-    pub fn are_checked(&self, chunks: Range<u64>) -> bool {
-        self.is_checked() || self.checked.all(chunks)
-    }
-
     /// Counts the chunks that were found altered and dropped since the blob was opened.
     #[must_use]
     pub fn altered_chunks(&self) -> u64 {
@@ -60,64 +54,6 @@ impl CachedBlob {
         let each = u64::from(self.geometry().chunk_size());
         let done = cores::for_each(rest.len(), each, work);
         done.map_err(CacheError::io("read", &self.files.dir))
-    }
-
-    /// Verifies those of `chunks` that are present and not verified yet, in requests to `reader` that fill
-    /// `buffer`. Drops altered ones. A buffer that holds no chunk makes each chunk a request of its own.
-    ///
-    /// # Errors
-    /// Those of the disk, and of a table that cannot tell. Chunks that came before are verified.
-    pub fn check_some(
-        &self,
-        reader: &dyn ReadData,
-        chunks: Range<u64>,
-        buffer: &mut [u8],
-    ) -> io::Result<()> {
-        let most = (u64_from(buffer.len()) / self.geometry().size()).max(1);
-        let present = self.present.runs(chunks, true).into_iter();
-        for run in present.flat_map(|run| self.checked.runs(run, false)) {
-            let mut at = run.start;
-            while at < run.end {
-                let step = at..run.end.min(at + most);
-                at = step.end;
-                self.check_together(reader, step, buffer)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Verifies chunks with one request, as far as `buffer` holds them.
-    fn check_together(
-        &self,
-        reader: &dyn ReadData,
-        chunks: Range<u64>,
-        buffer: &mut [u8],
-    ) -> io::Result<()> {
-        let geometry = self.geometry();
-        let place = geometry.bytes_of(&chunks);
-        let bytes = buffer.get_mut(..saturating_usize(place.end - place.start));
-        let is_read = match bytes.map(|bytes| reader.read(place.start, bytes)) {
-            Some(Ok(())) => true,
-            // Chunk by chunk it turns out which one it was.
-            Some(Err(error)) if is_lost(&error) => false,
-            Some(Err(error)) => return Err(error),
-            None => false,
-        };
-        let recorded = self.recorded(chunks.clone())?;
-        for chunk in chunks {
-            let of_chunk = geometry.bytes_of(&(chunk..chunk + 1));
-            let at = saturating_usize(of_chunk.start - place.start);
-            let end = saturating_usize(of_chunk.end - place.start);
-            let bytes = buffer.get(at..end).filter(|_| is_read);
-            let is_right = bytes.map(|bytes| self.is_right(chunk, bytes, recorded.of(chunk)));
-            match is_right.transpose()? {
-                Some(true) => self.note_checked(chunk),
-                // A chunk may have been dropped and stored again during the read, so one that differs is
-                // read once more.
-                Some(false) | None => _ = self.read_checked(chunk, 0, &mut [])?,
-            }
-        }
-        Ok(())
     }
 
     /// Fills `out` from `offset` on; all of its chunks are present. Verifies chunks that were not verified

@@ -424,7 +424,7 @@ impl RemoteImage {
     }
 
     /// Does what a read that found all of its bytes here leaves to do.
-    pub(crate) fn found_here(&self, bytes: &Range<u64>) {
+    fn found_here(&self, bytes: &Range<u64>) {
         self.scheduler.let_go_if_checked();
         if !self.blob.is_complete() {
             let chunks = self.blob.geometry().chunks_of(bytes);

@@ -21,7 +21,6 @@ mod beside_memory;
 #[cfg(feature = "network")]
 mod beside_parts;
 #[cfg(feature = "network")]
-mod check_ahead;
 #[cfg(feature = "network")]
 pub mod client;
 #[cfg(feature = "network")]
@@ -122,7 +121,6 @@ mod exports {
     pub use crate::answer::Body;
     pub use crate::beside::push_beside;
     pub use crate::beside_parts::Beside;
-    pub use crate::check_ahead::CheckAhead;
     pub use crate::container::{ContainerLayer, ContainerManifest, container_manifest};
     pub use crate::credentials::CredentialFiles;
     pub use crate::far_file::{FarFile, Link};

@@ -30,16 +30,3 @@ pub const REPEATED_READ: Duration = Duration::from_secs(1);
 pub const REPEATED_WAIT: Duration = Duration::from_millis(200);
 /// Failed reads that are remembered: more than a mount has readers that wait.
 pub const FAILED_READS: usize = 256;
-/// Bytes that one thread verifies at a time, of what the cache had: a request that the disk is good at, and
-/// a multiple of every length of chunks.
-pub const CHECK_PIECE: u64 = 1 << 20;
-/// Most threads that verify ahead: as many as make a fast disk the slower part.
-pub const CHECK_THREADS: usize = 4;
-/// Bytes that are verified at once ahead of a reader that has begun to read in order.
-pub const CHECK_AHEAD_FIRST: u64 = 4 << 20;
-/// Most bytes that are verified at once ahead of a reader.
-pub const CHECK_AHEAD_MOST: u64 = 16 << 20;
-/// Bytes behind a reader in order that stay in the page cache: more than the reads that the kernel has under way.
-pub const CHECK_BEHIND: u64 = 8 << 20;
-/// Pieces that may wait to be verified: more than the windows of two fast readers.
-pub const CHECK_PIECES_QUEUED: usize = 64;

@@ -12,12 +12,6 @@ use crate::{RemoteError, Result};
 const WAIT: Duration = Duration::from_millis(200);
 
 impl RemoteImage {
-    /// Returns whether all of it is here, and this process has verified each chunk or was told to trust the cache.
-    #[must_use]
-    pub fn is_verified_whole(&self) -> bool {
-        self.blob.is_complete() && self.blob.is_checked()
-    }
-
     /// Waits until all of it is here, and was compared with its digest where it has no table. Returns
     /// false if that takes longer than `timeout` or the comparison fails.
     #[must_use]

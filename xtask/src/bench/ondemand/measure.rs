@@ -11,7 +11,6 @@ use anyhow::{Context, Result, bail, ensure};
 use forerun_measure::mount::{Mounted, Other};
 use forerun_measure::programs::find_program;
 use forerun_measure::run::{Run, timed};
-use forerun_testkit::{TempDir, temp_dir};
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 
@@ -24,26 +23,15 @@ use crate::bench::work::{drop_all, own};
 use crate::process;
 
 /// Returns why a competitor cannot take part, if it cannot.
-pub fn missing(
-    inputs: &OndemandInputs,
-    row: OndemandRow,
-    contender: OndemandContender,
-) -> Option<String> {
+pub fn missing(row: OndemandRow, contender: OndemandContender) -> Option<String> {
     if row.image() == OndemandImage::Local && find_program("fio").is_none() {
         return Some("fio is not installed".to_string());
     }
     if contender == OndemandContender::Mirror && find_program("bindfs").is_none() {
         return Some("bindfs is not installed".to_string());
     }
-    match (row, contender) {
-        (_, OndemandContender::Nydus | OndemandContender::NydusVerifying) => nydus::missing(),
-        (OndemandRow::Kernel | OndemandRow::WebKernel, OndemandContender::Forerun) => {
-            let tried = via_kernel(inputs, row, contender)
-                .and_then(|(_dir, point)| unmount(inputs, &point));
-            let error = tried.err()?;
-            let said = format!("{error:#}").replace('\n', "; ");
-            Some(format!("mount --via kernel: {said}"))
-        }
+    match contender {
+        OndemandContender::Nydus | OndemandContender::NydusVerifying => nydus::missing(),
         _ => None,
     }
 }
@@ -55,15 +43,6 @@ pub fn measure(
     contender: OndemandContender,
 ) -> Result<Run> {
     match (row, contender) {
-        (
-            OndemandRow::Kernel | OndemandRow::WebKernel,
-            OndemandContender::Forerun | OndemandContender::Trusting,
-        ) => {
-            let (_dir, point) = via_kernel(inputs, row, contender)?;
-            let run = pages(row, contender, &point.join("file"));
-            unmount(inputs, &point)?;
-            run
-        }
         (
             OndemandRow::Sequential
             | OndemandRow::SequentialWarm
@@ -105,7 +84,7 @@ pub fn measure(
 /// Reads a file in pages, by the program that people do so with.
 fn pages(row: OndemandRow, contender: OndemandContender, file: &Path) -> Result<Run> {
     match row {
-        OndemandRow::Web | OndemandRow::WebKernel => by_dd(file),
+        OndemandRow::Web => by_dd(file),
         _ => by_fio(row, contender, file),
     }
 }
@@ -259,33 +238,10 @@ fn trust(contender: OndemandContender) -> Option<&'static str> {
     (contender == OndemandContender::Trusting).then_some("--trust-cache")
 }
 
-/// Mounts by the kernel an image that is all here.
-fn via_kernel(
-    inputs: &OndemandInputs,
-    row: OndemandRow,
-    contender: OndemandContender,
-) -> Result<(TempDir, PathBuf)> {
-    fill(inputs, row.image())?;
-    let dir = temp_dir("bench");
-    let point = dir.path().join("mnt");
-    std::fs::create_dir(&point)?;
-    let mut command = Command::new(&inputs.forerun);
-    command.args(["mount", "--via", "kernel"]);
-    command.args(trust(contender));
-    command.arg("--cache-dir").arg(inputs.complete_cache());
-    command.arg(inputs.address(row.image()));
-    process::output(command.arg(&point))?;
-    Ok((dir, point))
-}
-
 /// Mounts a directory through another filesystem in userspace.
 fn mirror(dir: &Path) -> Result<Other> {
     let options = ["-f", "-r", "--no-allow-other"].map(OsStr::new);
     Other::daemon("bindfs", &[&options[..], &[dir.as_os_str()]].concat())
-}
-
-fn unmount(inputs: &OndemandInputs, point: &Path) -> Result<()> {
-    process::run(Command::new(&inputs.forerun).arg("umount").arg(point))
 }
 
 /// Prepares a cache on the same disk as everything else, which is removed when dropped.

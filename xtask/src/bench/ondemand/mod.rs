@@ -80,7 +80,7 @@ pub fn run(root: &Path, options: &OndemandOptions) -> Result<BenchOutcome> {
     let rows = or_all(&options.rows);
     let inputs = OndemandInputs::prepare(root, options, rows)?;
     let host = Host::look(&inputs.forerun, &[], PROGRAMS);
-    let missing = |row, contender| measure::missing(&inputs, row, contender);
+    let missing = measure::missing;
     let measure = |row, contender| measure::measure(&inputs, row, contender);
     let series = rounds(rows, options.rounds, missing, measure);
     Ok(Report {

@@ -11,12 +11,8 @@ pub enum OndemandRow {
     Sequential,
     /// The same with all of it in memory
     SequentialWarm,
-    /// The same as the first through `mount --via kernel`
-    Kernel,
     /// A file of an image from a web server, all here, nothing in memory, read by `dd bs=4k`
     Web,
-    /// The same through `mount --via kernel`
-    WebKernel,
     /// The large file in pages at random places, the image all here and in memory
     Random,
     /// A file read for the first time, through the link
@@ -78,9 +74,7 @@ impl crate::bench::comparison::Row for OndemandRow {
         match self {
             Self::Sequential => "all here: 4 KiB sequential, cold",
             Self::SequentialWarm => "all here: 4 KiB sequential, warm",
-            Self::Kernel => "all here: 4 KiB sequential, cold, --via kernel",
             Self::Web => "all here, of a web server: dd bs=4k of 250 MB, cold",
-            Self::WebKernel => "all here, of a web server: dd bs=4k of 250 MB, cold, --via kernel",
             Self::Random => "all here: 4 KiB random, warm",
             Self::First => "first read through the link",
             Self::Start => "start of an interpreter through the link",
@@ -98,20 +92,12 @@ impl crate::bench::comparison::Row for OndemandRow {
                 (OndemandContender::Backing, 1.08),
                 (OndemandContender::SinglePages, 1.08),
             ],
-            Self::Kernel => &[
-                (OndemandContender::Backing, 1.03),
-                (OndemandContender::Trusting, 1.05),
-            ],
             // Where a filesystem in userspace stands that copies the bytes and verifies nothing: the limit.
             Self::Web => &[
                 (OndemandContender::Backing, 1.10),
                 (OndemandContender::Mirror, 1.10),
                 (OndemandContender::Nydus, 0.90),
                 (OndemandContender::NydusVerifying, 0.90),
-                (OndemandContender::Trusting, 1.05),
-            ],
-            Self::WebKernel => &[
-                (OndemandContender::Backing, 1.05),
                 (OndemandContender::Trusting, 1.05),
             ],
             Self::Random => &[
@@ -149,10 +135,8 @@ impl OndemandRow {
     /// Returns the image that is read.
     pub const fn image(self) -> OndemandImage {
         match self {
-            Self::Sequential | Self::SequentialWarm | Self::Kernel | Self::Random => {
-                OndemandImage::Local
-            }
-            Self::Web | Self::WebKernel => OndemandImage::Web,
+            Self::Sequential | Self::SequentialWarm | Self::Random => OndemandImage::Local,
+            Self::Web => OndemandImage::Web,
             Self::First => OndemandImage::Coming,
             Self::Start => OndemandImage::Interpreter,
         }

@@ -59,20 +59,14 @@ pub fn run(context: &Context, args: &RestartArgs) -> Result {
 /// Restarts the mount on `dir`, and returns the number of the new process.
 fn restart(dir: &Path) -> Result<u64> {
     let entry = entry(dir)?;
+    if forerun_kernel::is_ours(&entry.fstype, &entry.source) {
+        return Err(failure("the kernel serves it, and no process"));
+    }
     let path = entry.mount_point.display().to_string();
     let (major, minor) = entry.device;
     let device = format!("{major}:{minor}");
     let asked = ask_all(ANSWER_TIMEOUT);
     let all = &asked.answers;
-    if forerun_kernel::is_ours(&entry.fstype, &entry.source) {
-        let mut all = all.iter();
-        return Err(failure(
-            match all.any(|told| text(&told.mount, "device") == device) {
-                true => "the kernel serves it; the process that fetches for it cannot be replaced",
-                false => "the kernel serves it, and no process",
-            },
-        ));
-    }
     for old in all.iter().filter(|old| text(&old.mount, "dir") == path) {
         let answer = ask(&old.socket, &device, RESTART_TIMEOUT);
         let answer = answer.map_err(|error| failure(format!("its process: {}", reason(&error))))?;

@@ -129,28 +129,14 @@ fn lines(mount: &Value, verbose: bool) -> Vec<String> {
         let line = format!("{place}  pid {pid}  not answering for {seconds} s");
         return vec![printable(&line).to_string()];
     }
-    let via = match mount.get("kernel_reads") {
-        Some(Value::Object(_)) => "  by the kernel",
-        _ => "",
-    };
-    let line = format!("{dir}  {image}{via}  pid {pid}  {memory}");
+    let line = format!("{dir}  {image}  pid {pid}  {memory}");
     let mut lines = vec![printable(&line).to_string()];
     lines.extend(budget(mount, verbose));
     lines.extend(sandbox(mount, verbose));
     let Some(remote) = mount.get("remote").filter(|remote| !remote.is_null()) else {
         return lines;
     };
-    let mut line = fetched(remote);
-    if let Some(reads) = mount.get("kernel_reads").filter(|reads| !reads.is_null()) {
-        let failed = number(reads, "failed");
-        if failed > 0 {
-            line += &format!(", {failed} reads failed");
-        }
-        if reads.get("guard").is_none_or(Value::is_null) {
-            line.push_str(", no guard");
-        }
-    }
-    lines.push(line);
+    lines.push(fetched(remote));
     lines.extend(last_error(remote));
     let layers = mount.get("remote_layers").and_then(Value::as_array);
     for layer in layers.into_iter().flatten() {
@@ -218,8 +204,7 @@ pub fn total(mounts: &[Value]) -> String {
     total
 }
 
-/// Counts the mounts that we made and that no process of ours serves: those of local images, and of
-/// images whose last chunk has been fetched.
+/// Counts the mounts that we made and that no process of ours serves.
 fn by_the_kernel_alone(served: &[Value]) -> usize {
     let all = forerun_fuse::mounts().unwrap_or_default();
     let alone = all.iter().filter(|entry| {

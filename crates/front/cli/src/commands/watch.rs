@@ -58,12 +58,11 @@ impl Amounts {
         let counter = |name: &str| number(part("counters"), name);
         let of_fuse = part("fuse_requests").as_object().into_iter();
         let of_fuse = of_fuse.flat_map(Map::values).filter_map(Value::as_u64);
-        let by_kernel = number(part("kernel_reads"), "asked");
         let hits = sum([counter("cache_hits"), counter("metadata_hits")]);
         let misses = [counter("cache_misses"), counter("metadata_misses")];
         let waits = counter("cache_waits");
         Self {
-            requests: float(sum(of_fuse.chain([by_kernel]))),
+            requests: float(sum(of_fuse)),
             served_bytes: float(counter("served_bytes")),
             source_requests: float(counter("source_requests")),
             source_bytes: float(counter("source_bytes")),

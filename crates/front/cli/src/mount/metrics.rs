@@ -4,7 +4,6 @@ use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
 use forerun::remote::RemoteStatus;
-use forerun_fuse::RequestCounts;
 
 use super::MountArgs;
 use super::report::{Report, memory};
@@ -28,7 +27,7 @@ pub fn begin(report: &Arc<Report>, args: &MountArgs, is_successor: bool) -> Resu
 
 /// Formats the report in the text format of Prometheus.
 fn page(report: &Report) -> String {
-    let Some(counted) = report.shown.counted() else {
+    let Some((engine, requests)) = report.shown.monitor.counters() else {
         return String::new();
     };
     let mut page = Page {
@@ -36,18 +35,12 @@ fn page(report: &Report) -> String {
         label: format!("image=\"{}\"", escaped(&report.image)),
     };
     page.put("memory_bytes", "gauge", memory());
-    for (counter, value) in counted.engine.iter() {
+    for (counter, value) in engine.iter() {
         page.put(&format!("{}_total", counter.name()), "counter", value);
     }
-    for (operation, count) in counted.requests.iter().flat_map(RequestCounts::iter) {
+    for (operation, count) in requests.iter() {
         let kind = format!("kind=\"{}\"", operation.name());
         page.put_labelled("fuse_requests_total", "counter", &kind, count);
-    }
-    if let Some(asked) = counted.reads {
-        page.put("kernel_reads_total", "counter", asked.events);
-        page.put("kernel_reads_fetched_total", "counter", asked.fetched);
-        page.put("kernel_reads_failed_total", "counter", asked.failed);
-        page.put("kernel_guards", "gauge", u64::from(asked.guard.is_some()));
     }
     let layers = report.remotes.iter().map(|image| image.status());
     if let Some(all) = RemoteStatus::of_all(layers) {

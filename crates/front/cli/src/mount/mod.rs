@@ -13,8 +13,6 @@ mod idle;
 mod keeper;
 #[cfg(feature = "network")]
 mod metrics;
-#[cfg(feature = "network")]
-mod on_demand;
 mod outside;
 mod partition;
 mod present;
@@ -93,12 +91,6 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
         };
     }
     let kept = handover::kept()?;
-    #[cfg(feature = "network")]
-    if kept.is_none()
-        && let Some(exit) = on_demand::run(context, args, &options, via)?
-    {
-        return Ok(exit);
-    }
     let in_background = kept.is_some() || daemon::is_child();
     if !in_background {
         present::refuse(&args.dir, via)?;
@@ -217,7 +209,7 @@ fn tell(
     succession: &Arc<Succession>,
     (is_successor, socket): (bool, io::Result<Unnamed>),
 ) -> Result<Option<Telling>> {
-    let shown = Shown::Fuse {
+    let shown = Shown {
         monitor: mount.monitor(),
         device: succession.device(),
         keeper: succession.keeper(),

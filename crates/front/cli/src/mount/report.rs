@@ -6,13 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-#[cfg(feature = "network")]
-use forerun::Observer;
+use forerun::MemoryUse;
 use forerun::remote::{RemoteImage, RemoteStatus};
-use forerun::{MemoryUse, StatsSnapshot};
-use forerun_fuse::{Monitor, RequestCounts};
-#[cfg(feature = "network")]
-use forerun_kernel::{Asked, FillMonitor};
+use forerun_fuse::Monitor;
 use serde_json::{Map, Value, json};
 
 use super::MountArgs;
@@ -42,88 +38,13 @@ pub struct Report {
 }
 
 /// The server of a mount.
-pub enum Shown {
-    /// A process of ours, through FUSE.
-    Fuse {
-        /// Its counters.
-        monitor: Monitor,
-        /// Number of the filesystem.
-        device: (u32, u32),
-        /// The process that keeps the mount, where there is one.
-        keeper: Option<i32>,
-    },
-    /// The kernel, from what a process of ours fetches.
-    #[cfg(feature = "network")]
-    Kernel {
-        /// The kernel's requests.
-        monitor: FillMonitor,
-        /// Of the driver that has looked at the metadata.
-        observer: Arc<Observer>,
-    },
-}
-
-/// The counters of a mount.
-pub struct Counted {
-    pub engine: StatsSnapshot,
-    pub requests: Option<RequestCounts>,
-    #[cfg(feature = "network")]
-    pub reads: Option<Asked>,
-}
-
-impl Shown {
-    /// Returns the counters; nothing once the mount has ended.
-    pub fn counted(&self) -> Option<Counted> {
-        Some(match self {
-            Self::Fuse { monitor, .. } => {
-                let (engine, requests) = monitor.counters()?;
-                Counted {
-                    engine,
-                    requests: Some(requests),
-                    #[cfg(feature = "network")]
-                    reads: None,
-                }
-            }
-            #[cfg(feature = "network")]
-            Self::Kernel { monitor, observer } => Counted {
-                engine: observer.stats().snapshot(),
-                requests: None,
-                reads: Some(monitor.asked()?),
-            },
-        })
-    }
-
-    /// Returns how many bytes of blocks are cached, where this process caches any.
-    fn cached(&self) -> Option<u64> {
-        match self {
-            Self::Fuse { monitor, .. } => monitor.cached_bytes(),
-            #[cfg(feature = "network")]
-            Self::Kernel { .. } => None,
-        }
-    }
-
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Fuse { .. } => "fuse",
-            #[cfg(feature = "network")]
-            Self::Kernel { .. } => "kernel",
-        }
-    }
-
-    const fn keeper(&self) -> Option<i32> {
-        match self {
-            Self::Fuse { keeper, .. } => *keeper,
-            #[cfg(feature = "network")]
-            Self::Kernel { .. } => None,
-        }
-    }
-
-    const fn device(&self) -> (u32, u32) {
-        match self {
-            Self::Fuse { device, .. } => *device,
-            #[cfg(feature = "network")]
-            Self::Kernel { monitor, .. } => monitor.device(),
-        }
-    }
+pub struct Shown {
+    /// Its counters.
+    pub monitor: Monitor,
+    /// Number of the filesystem.
+    pub device: (u32, u32),
+    /// The process that keeps the mount, where there is one.
+    pub keeper: Option<i32>,
 }
 
 impl Report {
@@ -150,48 +71,39 @@ impl Report {
 
     /// Returns the whole report; nothing once the mount has ended.
     pub fn json(&self) -> Option<Value> {
-        let counted = self.shown.counted()?;
-        let counters: Map<_, _> = counted
-            .engine
+        let Shown {
+            monitor,
+            device: (major, minor),
+            keeper,
+        } = &self.shown;
+        let (engine, requests) = monitor.counters()?;
+        let counters: Map<_, _> = engine
             .iter()
             .filter(|(_, value)| *value > 0)
             .map(|(counter, value)| (counter.name().to_string(), value.into()))
             .collect();
-        let requests = counted.requests.iter().flat_map(RequestCounts::iter);
         let requests: Map<_, _> = requests
+            .iter()
             .map(|(kind, count)| (kind.name().to_string(), count.into()))
             .collect();
-        #[cfg(not(feature = "network"))]
-        let reads = Value::Null;
-        #[cfg(feature = "network")]
-        let reads = counted.reads.map(|asked| {
-            json!({
-                "asked": asked.events,
-                "fetched": asked.fetched,
-                "failed": asked.failed,
-                "guard": asked.guard,
-            })
-        });
         let layers: Vec<_> = self.remotes.iter().map(|image| image.status()).collect();
         let of_each = || layers.iter().map(remote::to_json).collect::<Vec<_>>();
-        let (major, minor) = self.shown.device();
         let limit = &self.memory.limit;
         Some(json!({
             "pid": std::process::id(),
-            "keeper": self.shown.keeper(),
+            "keeper": keeper,
             "dir": self.dir.display().to_string(),
             "device": format!("{major}:{minor}"),
-            "via": self.shown.name(),
+            "via": "fuse",
             "image": self.image,
             "since": self.since,
             "memory_bytes": memory(),
             "cache_bytes": self.memory.cache,
-            "cached_bytes": self.shown.cached(),
+            "cached_bytes": monitor.cached_bytes(),
             "memory_limit_bytes": limit.bytes(),
             "memory_limit_by": limit.is_imposed().then(|| limit.set_by().to_string()),
             "sandbox": self.sandbox,
             "fuse_requests": requests,
-            "kernel_reads": reads,
             "counters": counters,
             "remote": RemoteStatus::of_all(layers.clone()).map(|all| remote::to_json(&all)),
             "remote_layers": (layers.len() > 1).then(of_each),

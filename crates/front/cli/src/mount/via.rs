@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
 use crate::interrupt::OnInterrupt;
-use crate::{size, umount};
+use crate::{remote, size, umount};
 
 /// Why the kernel cannot show several layers as one tree.
 const CONTAINER: &str = "this is a container image, whose layers the kernel's drivers do not merge";
@@ -31,14 +31,7 @@ pub enum Via {
     /// A process of forerun, for every format, with or without root (default)
     #[default]
     Fuse,
-    #[cfg_attr(
-        feature = "network",
-        doc = "The kernel's own driver, as root; a process stays only to fetch what is at a server"
-    )]
-    #[cfg_attr(
-        not(feature = "network"),
-        doc = "The kernel's own driver, as root; no process stays"
-    )]
+    /// The kernel's own driver, as root, for images on this machine; no process stays
     Kernel,
 }
 
@@ -74,8 +67,10 @@ pub fn by_kernel(
     if via == Via::Fuse {
         return Ok(None);
     }
-    if via == Via::Auto && crate::remote::is_remote(&args.image) {
-        // By the kernel it is not the same: missing chunks have to be requested.
+    if remote::is_remote(&args.image) {
+        if via == Via::Kernel {
+            return Err(at_server(args));
+        }
         context.note("mounting through FUSE: the image is at a server");
         return Ok(None);
     }
@@ -137,20 +132,14 @@ fn told(context: &Context, mounted: &Mounted, via: Via) {
     }
 }
 
-/// Returns the failure for the layers of a container image, or of `--layer`.
-#[cfg(feature = "network")]
-pub fn refuse_layers() -> Failure {
-    Failure::usage(CONTAINER).hint("leave it out, or use --via fuse")
-}
-
-/// Refuses options that only FUSE can honour.
-#[cfg(feature = "network")]
-pub fn refuse_fuse_only(args: &MountArgs, options: &MountOptions) -> Result<()> {
-    let Some(option) = for_fuse_only(args, options) else {
-        return Ok(());
-    };
-    let message = format!("{option} has no meaning for a mount by the kernel");
-    Err(Failure::usage(message).hint("leave it out, or use --via fuse"))
+/// Returns the failure for an image at a server.
+fn at_server(args: &MountArgs) -> Failure {
+    let image = remote::shown(&args.image);
+    let hint = format!(
+        "forerun pull {image} FILE fetches the image, and mount FILE mounts it; --via fuse fetches what is read"
+    );
+    let message = "the image is at a server, and the kernel's drivers fetch nothing";
+    Failure::usage(message).of(image).hint(hint)
 }
 
 /// Returns the first given option that only a process of ours can honour.
@@ -198,7 +187,7 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
 
 /// Converts the options for a mount by the kernel. Every such mount has `allow_other` and
 /// `default_permissions`; the image knows offset and size.
-pub fn kernel_options(options: &MountOptions) -> Options {
+fn kernel_options(options: &MountOptions) -> Options {
     let mut kernel = Options::default();
     kernel.devices.clone_from(&options.devices);
     kernel.objects.clone_from(&options.objects);
@@ -217,7 +206,7 @@ const fn is_of_place(error: &Error) -> bool {
     )
 }
 
-pub fn failure(error: &Error, args: &MountArgs) -> Failure {
+fn failure(error: &Error, args: &MountArgs) -> Failure {
     let failure = Failure::new(Exit::Mount, "mount", without_errno(&error.to_string()));
     match error {
         Error::Mountpoint { source, .. } if source.kind() == ErrorKind::NotFound => {
@@ -232,9 +221,6 @@ pub fn failure(error: &Error, args: &MountArgs) -> Failure {
         Error::NotPermitted { .. } => failure.hint("--via fuse needs no root"),
         Error::NoDriver { .. } => failure.of(args.image.display()).hint(WITHOUT),
         Error::NoVerity { .. } => failure.hint("--via fuse computes the digests itself"),
-        Error::NoPreContent | Error::NotOnDemand { .. } => {
-            failure.of(crate::remote::shown(&args.image)).hint(WITHOUT)
-        }
         Error::UnknownFormat { .. } | Error::Refused(_) => {
             failure.of(args.image.display()).hint(WITHOUT)
         }

@@ -277,3 +277,29 @@ fn without_privileges_the_kernel_is_not_asked() {
     );
     place.unmount("erofs");
 }
+
+#[test]
+fn an_image_at_a_server_is_not_mounted_by_the_kernel() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("via-server");
+    for image in [
+        "oci://localhost:1/app:1",
+        "https://u:secret@localhost:1/image",
+    ] {
+        let refused = place.run(&["mount", "--via", "kernel", image, "mnt"]);
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        let shown = image.replace("u:secret@", "");
+        let told = format!(
+            "forerun: {shown}: the image is at a server, and the kernel's drivers fetch nothing\n  hint: forerun pull {shown} FILE "
+        );
+        assert!(refused.stderr.contains(&told), "{}", refused.stderr);
+        assert_eq!(place.mounted(), None);
+        // Nothing answers there either, but FUSE is what was tried.
+        let auto = place.run(&["mount", "--via", "auto", image, "mnt"]);
+        let told = "mounting through FUSE: the image is at a server";
+        assert!(auto.stderr.contains(told), "{}", auto.stderr);
+        assert_ne!(auto.code, Some(0));
+    }
+}

@@ -35,7 +35,6 @@ mod mkfs;
 mod mount_command;
 mod namespaces;
 mod old_squashfs;
-mod on_demand;
 mod packing;
 mod packing_mistakes;
 mod pictures;

@@ -152,7 +152,7 @@ fn a_mount_fetches_what_is_read_and_tells_of_itself() {
     assert_eq!(remote["complete"], false, "{remote}");
     assert_eq!(status[0]["via"], "fuse", "{status}");
     let requests = status[0]["fuse_requests"].as_object().unwrap();
-    assert!(!requests.is_empty() && status[0]["kernel_reads"].is_null());
+    assert!(!requests.is_empty());
     assert_eq!(
         (&remote["verified"], &remote["errors"]),
         (&true.into(), &0.into())

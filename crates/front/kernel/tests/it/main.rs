@@ -3,7 +3,4 @@
 
 mod common;
 mod erofs;
-mod on_demand;
-mod on_demand_support;
-mod on_demand_whole;
 mod others;

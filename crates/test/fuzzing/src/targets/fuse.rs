@@ -124,19 +124,6 @@ fn request(requests: &mut Vec<u8>, opcode: u8, node: u8, arguments: &[u8]) {
     requests.extend_from_slice(arguments);
 }
 
-/// Takes bytes as the reads that the kernel announces to a filler, and as those that a dead filler has
-/// left.
-pub fn kernel_reads(bytes: &[u8]) {
-    forerun_kernel::fuzzing::reads(bytes);
-}
-
-pub fn kernel_read_seeds() -> Made {
-    let seeds = (0..).zip(forerun_kernel::fuzzing::seeds());
-    Ok(named(seeds.map(|(number, seed): (u8, _)| {
-        (format!("reads-{number}"), seed)
-    })))
-}
-
 pub fn message_seeds() -> Made {
     let seeds = (0..).zip(fuzzing::message_seeds());
     Ok(named(seeds.map(|(number, seed): (u8, _)| {

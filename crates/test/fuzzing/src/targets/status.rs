@@ -24,10 +24,10 @@ pub fn question_seeds() -> Made {
 /// Returns the answers for a mount of each kind.
 pub fn answer_seeds() -> Made {
     let local = r#"{"pid":1,"dir":"/mnt","image":"a.sqfs","memory_bytes":4096,"cache_bytes":1048576,
-        "memory_limit_bytes":8388608,"memory_limit_by":"the cgroup","kernel_reads":null,
+        "memory_limit_bytes":8388608,"memory_limit_by":"the cgroup",
         "sandbox":{"files":{"state":"partly","detail":"Linux 5.13"}},"remote":null}"#;
     let remote = r#"{"pid":2,"dir":"/b","image":"https://h/b","memory_limit_by":null,
-        "kernel_reads":{"failed":3,"guard":null},"remote":{"bytes":100,"local_bytes":50,
+        "remote":{"bytes":100,"local_bytes":50,
         "complete":false,"bytes_per_second":7,"queued":1,"queued_ahead":2,"queued_background":3,
         "in_flight":4,"verified":false,"errors":1,"last_error":"no route"}}"#;
     let line = |text: &str| text.replace('\n', " ");

@@ -21,7 +21,6 @@ mod beside_memory;
 #[cfg(feature = "network")]
 mod beside_parts;
 #[cfg(feature = "network")]
-#[cfg(feature = "network")]
 pub mod client;
 #[cfg(feature = "network")]
 mod container;

@@ -136,6 +136,7 @@ impl Context {
             }
         }
         for hint in hints {
+            let hint = crate::escape::printable(&hint);
             let _ = writeln!(std::io::stderr(), "  hint: {hint}");
         }
     }

@@ -120,7 +120,7 @@ impl fmt::Display for Failure {
         }
         f.write_str(&printable(&self.message))?;
         if let Some(hint) = &self.hint {
-            write!(f, "\n  hint: {hint}")?;
+            write!(f, "\n  hint: {}", printable(hint))?;
         }
         Ok(())
     }

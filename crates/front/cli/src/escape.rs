@@ -5,6 +5,9 @@
 //! written as C writes them, as `ls -b` does; where a program reads, they stay as they are.
 
 use std::fmt::Write as _;
+use std::io;
+
+use forerun::remote::is_plain;
 
 /// Escapes everything in `name` that is not plain text: `\n`, `\t`, `\\`, else `\ooo` per byte.
 pub fn escape(name: &[u8]) -> String {
@@ -48,11 +51,30 @@ fn octal(text: &mut String, bytes: &[u8]) {
     }
 }
 
-fn is_plain(char: char) -> bool {
-    // Besides control characters: line and paragraph separators, and the marks that set the
-    // direction of text, with which a name can pretend to be another.
-    let tricky = matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    !char.is_control() && !tricky
+/// Standard error for the log, each line of which is escaped: texts in it come from images and servers.
+pub struct LogOutput;
+
+impl io::Write for LogOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::stderr().write_all(log(bytes).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// Escapes what is not plain text, but the ends of lines, tabs and the log's own colours.
+fn log(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for char in String::from_utf8_lossy(bytes).chars() {
+        match char {
+            '\n' | '\t' | '\u{1b}' => text.push(char),
+            char => push(&mut text, char),
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -72,6 +94,7 @@ mod tests {
         ] {
             assert_eq!(escape(name), expected, "{name:?}");
         }
+        assert_eq!(log("a\u{202e}b\n".as_bytes()), "a\\342\\200\\256b\n");
         for (message, expected) in [
             ("a \\ b\u{7}", "a \\ b\\007"),
             ("/a\nb: damaged\r", "/a\\nb: damaged\\r"),

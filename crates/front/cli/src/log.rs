@@ -2,6 +2,8 @@
 
 use tracing::level_filters::LevelFilter;
 
+use crate::escape::LogOutput;
+
 /// Starts it: warnings always, more with each `-v`. Without colours if standard error will be
 /// `to_file` later. Lines have a time, but on the terminal of a command in the foreground: the user sees when
 /// they come.
@@ -15,7 +17,7 @@ pub fn init(verbose: u8, to_file: bool, in_background: bool) {
     let is_terminal = !to_file && std::io::IsTerminal::is_terminal(&std::io::stderr());
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(|| LogOutput)
         .with_ansi(is_terminal)
         .with_target(false)
         // To standard error, which is what failed: that would be a panic.

@@ -44,7 +44,23 @@ pub fn has_password(text: &str) -> bool {
 
 /// Hides secrets as [`without_secrets`] does, and cuts the text to a length that fits a message.
 pub(crate) fn for_message(text: &str) -> String {
-    without_secrets(text).chars().take(LONGEST).collect()
+    plain(&without_secrets(text), LONGEST)
+}
+
+/// Returns whether a character shows as itself: no control character, no separator of lines, no mark that sets the direction
+/// of text, with which a text can pretend to be another.
+#[must_use]
+pub fn is_plain(c: char) -> bool {
+    let tricky = matches!(
+        c,
+        '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+    );
+    !c.is_control() && !tricky
+}
+
+/// Makes text of a server or a document safe to print, and cuts it to `most` characters.
+pub(crate) fn plain(text: &str, most: usize) -> String {
+    text.chars().filter(|c| is_plain(*c)).take(most).collect()
 }
 
 fn is_slash(c: char) -> bool {
@@ -66,6 +82,13 @@ pub fn place_of(url: &Url) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_of_servers_shows_as_itself() {
+        let text = "a\u{202e}b\u{1b}[31m\u{61c}\u{2066}c\u{e9}\nd";
+        assert_eq!(plain(text, 100), "ab[31mc\u{e9}d");
+        assert_eq!(plain(text, 2), "ab");
+    }
 
     #[test]
     fn secrets_are_removed_wherever_a_parser_finds_them() {

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use forerun_cache::Digest;
 use url::Url;
 
+use crate::hide::plain;
 use crate::{RemoteError, Result};
 
 /// Longest name that is accepted: host, repository and digest together.
@@ -84,11 +85,7 @@ fn shown(text: &str) -> String {
     let slash = rest.find('/').unwrap_or(rest.len());
     let (host, path) = rest.split_at(slash);
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    format!("{scheme}{host}{path}")
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(200)
-        .collect()
+    plain(&format!("{scheme}{host}{path}"), 200)
 }
 
 fn parse(text: &str) -> std::result::Result<ImageName, &'static str> {

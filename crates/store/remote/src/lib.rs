@@ -106,7 +106,7 @@ mod without_network;
 
 pub use contents::LayerContents;
 pub use error::{RemoteError, Result};
-pub use hide::{has_password, without_secrets};
+pub use hide::{has_password, is_plain, without_secrets};
 pub use options::{DownloadReport, Prefetch, Readahead, RemoteOptions};
 pub use progress::Progress;
 pub use status::RemoteStatus;

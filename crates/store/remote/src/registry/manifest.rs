@@ -14,6 +14,7 @@ use crate::LayerContents;
 /// Longest manifest that is read, the usual limit of registries.
 pub(super) const MAX_MANIFEST: usize = 4 << 20;
 pub(super) use crate::contents::MAX_LAYERS;
+use crate::hide::plain;
 /// Most layers of an image in our form, and most entries of an index, that are accepted.
 const MAX_ENTRIES: usize = 8192;
 
@@ -217,7 +218,7 @@ fn entry(mut raw: RawDescriptor) -> Result<Entry, BadDocument> {
 
 /// Makes text of a document safe to print.
 pub(super) fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(120).collect()
+    plain(text, 120)
 }
 
 #[cfg(test)]

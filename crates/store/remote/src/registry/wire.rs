@@ -7,6 +7,7 @@ use futures_util::StreamExt as _;
 use reqwest::{RequestBuilder, Response};
 use serde::Deserialize;
 
+use crate::hide::plain;
 use crate::{RemoteError, Result, answer, client};
 
 /// Most bytes of an error's text that are read.
@@ -105,10 +106,5 @@ async fn text_of(response: Response, place: &str, patience: Duration) -> String 
     if text.is_empty() {
         return String::new();
     }
-    let shown: String = text
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(MAX_SHOWN)
-        .collect();
-    format!(": {shown}")
+    format!(": {}", plain(&text, MAX_SHOWN))
 }

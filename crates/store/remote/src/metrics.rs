@@ -3,6 +3,7 @@
 //! It serves one page, for every path. Each connection gets one answer and is closed; a client that does
 //! not send its request in time is cut off.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +14,14 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
 
 use crate::{RemoteError, Result, runtime};
 
 /// Longest time for which a connection lasts.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections at a time; further ones wait.
-const CONNECTIONS: usize = 8;
+/// Connections at a time. A further one ends the oldest, which has not sent its request.
+const CONNECTIONS: usize = 64;
 
 /// Serves the text of `page` at `address` (`127.0.0.1:9000`; port 0 takes any), as long as the
 /// process lives. Returns the address with its port.
@@ -47,19 +49,21 @@ pub fn serve_metrics(
 }
 
 async fn accept(listener: TcpListener, page: Arc<dyn Fn() -> String + Send + Sync>) {
-    let room = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS));
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
-            return;
-        };
         let Ok((stream, _)) = listener.accept().await else {
             // The process is probably out of file descriptors; other threads may close some.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let page = Arc::clone(&page);
-        tokio::spawn(async move {
-            let _held_until_the_end = place;
+        open.retain(|connection| !connection.is_finished());
+        if open.len() >= CONNECTIONS
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.abort();
+        }
+        let connection = tokio::spawn(async move {
             let answer = hyper::service::service_fn(move |request| {
                 let answer = answer(&request, &*page);
                 async { Ok::<_, std::convert::Infallible>(answer) }
@@ -70,6 +74,7 @@ async fn accept(listener: TcpListener, page: Arc<dyn Fn() -> String + Send + Syn
             // A client that sends a bad request, or none in time, gets nothing.
             let _gone = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
         });
+        open.push_back(connection.abort_handle());
     }
 }
 
@@ -112,6 +117,20 @@ mod tests {
         );
         assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
         assert!(ask(bound, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    }
+
+    #[test]
+    fn connections_that_ask_for_nothing_keep_no_client_from_its_answer() {
+        let bound = serve_metrics("127.0.0.1:0", || "a 1\n".to_owned()).unwrap();
+        let idle: Vec<_> = (0..200)
+            .map(|_| std::net::TcpStream::connect(bound).unwrap())
+            .collect();
+        let answer = ask(bound, "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n");
+        assert!(answer.ends_with("\r\n\r\na 1\n"), "{answer}");
+        // None of those that came last has ended by itself.
+        idle[199].set_nonblocking(true).unwrap();
+        let left = (&idle[199]).read(&mut [0]);
+        assert_eq!(left.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     }
 
     #[test]

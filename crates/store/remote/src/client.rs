@@ -13,6 +13,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 
+use crate::inward::{self, LeadsInward};
 use crate::{RemoteError, Result, proxies};
 
 /// A file of certificates in PEM form that are trusted besides those of the system.
@@ -67,6 +68,7 @@ pub fn build(options: &ClientOptions) -> Result<reqwest::Client> {
     builder
         .tls_backend_preconfigured(tls)
         .redirect(redirects)
+        .dns_resolver(inward::Resolver)
         .user_agent(concat!("forerun/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(options.connect_timeout)
         .tcp_keepalive(Duration::from_secs(30))
@@ -154,13 +156,20 @@ pub fn describe(error: &reqwest::Error) -> String {
 pub fn failure(place: &str, error: &reqwest::Error) -> RemoteError {
     let place = place.to_owned();
     let reason = describe(error);
-    if error.is_redirect() || error.is_builder() {
+    if error.is_redirect() || error.is_builder() || leads_inward(error) {
         return RemoteError::Refused { place, reason };
     }
     if let Some(reason) = untrusted(error) {
         return RemoteError::Untrusted { place, reason };
     }
     RemoteError::Network { place, reason }
+}
+
+/// Returns whether no connection was made because the name of a redirect leads to this machine.
+fn leads_inward(error: &reqwest::Error) -> bool {
+    let first = std::error::Error::source(error);
+    let mut causes = std::iter::successors(first, |cause| cause.source());
+    causes.any(|cause| cause.is::<LeadsInward>())
 }
 
 /// Returns what is wrong with the server's certificate, if that is what failed.

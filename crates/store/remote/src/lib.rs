@@ -44,6 +44,8 @@ mod image_index;
 #[cfg(feature = "network")]
 mod image_name;
 #[cfg(feature = "network")]
+mod inward;
+#[cfg(feature = "network")]
 mod layer_facts;
 #[cfg(feature = "network")]
 mod layer_table;

@@ -5,6 +5,8 @@
 
 use reqwest::{ClientBuilder, NoProxy, Proxy};
 
+use crate::inward;
+
 /// This machine, as `NO_PROXY` lists hosts.
 const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 
@@ -26,6 +28,11 @@ pub fn set(builder: ClientBuilder) -> reqwest::Result<ClientBuilder> {
     // In a program that a web server runs, HTTP_PROXY is the header `Proxy` of a client.
     let is_cgi = std::env::var_os("REQUEST_METHOD").is_some();
     let mut builder = builder.no_proxy();
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        if let Some(url) = variable(name).and_then(|proxy| proxy.parse().ok()) {
+            inward::allow(&url);
+        }
+    }
     if let Some(url) = variable("HTTP_PROXY").filter(|_| !is_cgi) {
         builder = builder.proxy(Proxy::http(url)?.no_proxy(except()));
     }

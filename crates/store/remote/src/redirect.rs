@@ -1,13 +1,13 @@
 //! Rules for redirects.
 //!
-//! A redirect is not followed from https to http, nor from another machine to this one, whose servers
-//! may trust local clients, nor if its address contains credentials.
+//! A redirect is not followed from https to http, nor from another machine to this one (`inward.rs`), nor if its address
+//! contains credentials.
 
 use url::Url;
 
 use crate::hide::place_of;
 use crate::site::Site;
-use crate::{RemoteError, Result};
+use crate::{RemoteError, Result, inward};
 
 /// Resolves `location` against `from`, if the redirect may be followed.
 pub fn follow(from: &Url, location: &str) -> Result<Url> {
@@ -30,8 +30,12 @@ pub fn check(from: &Url, to: &Url) -> std::result::Result<(), &'static str> {
     if old.is_secure() && !new.is_secure() {
         return Err("a redirect from https to http is not followed");
     }
-    if new.is_loopback() && !old.is_loopback() {
+    if new.is_inward() && !old.is_inward() {
         return Err("a redirect to this machine is not followed");
+    }
+    // What may lead inward may have a name that does.
+    if old.is_inward() {
+        inward::allow(to);
     }
     if !to.username().is_empty() || to.password().is_some() {
         return Err("a redirect with credentials in it is not followed");
@@ -63,6 +67,24 @@ mod tests {
                 Some("http://127.0.0.1:2/x"),
             ),
             ("http://10.0.0.1/", "http://[::1]/x", None),
+            ("http://a.org/", "http://0.0.0.0/x", None),
+            ("http://a.org/", "http://0/x", None),
+            ("http://a.org/", "http://0x7f.1/x", None),
+            ("http://a.org/", "http://[::ffff:127.0.0.1]/x", None),
+            ("http://a.org/", "http://169.254.169.254/latest/", None),
+            ("http://a.org/", "http://[fe80::1]/x", None),
+            ("http://a.org/", "http://localhost./x", None),
+            ("http://a.org/", "http://a.localhost/x", None),
+            (
+                "http://127.0.0.1:1/",
+                "http://[::1]:2/x",
+                Some("http://[::1]:2/x"),
+            ),
+            (
+                "http://a.org/",
+                "http://10.0.0.2/x",
+                Some("http://10.0.0.2/x"),
+            ),
         ] {
             let from = Url::parse(from).unwrap();
             let url = follow(&from, location).ok().map(|url| url.to_string());

@@ -21,7 +21,7 @@ use crate::registry::{FoundContainer, FoundInRegistry, Mirror, Registry};
 use crate::site::check_plain;
 use crate::{
     Description, HttpOrigin, Identity, Layout, Origin, Pinned, Reference, RemoteBlob, RemoteError,
-    RemoteOptions, Result, S3Origin, runtime,
+    RemoteOptions, Result, S3Origin, inward, runtime,
 };
 
 /// Pause before the second request; doubled each time.
@@ -208,6 +208,7 @@ fn candidate(reference: &Reference, options: &RemoteOptions) -> Result<Candidate
         }
         Reference::S3 { bucket, key } => {
             if let Some(Ok(endpoint)) = S3Settings::endpoint_of_user().map(|url| Url::parse(&url)) {
+                inward::allow(&endpoint);
                 check_plain(&endpoint, plain)?;
             }
             // A store's redirect leads to another endpoint, which the session token that goes with

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use url::Url;
 
 use crate::hide::place_of;
-use crate::{RemoteError, Result};
+use crate::{RemoteError, Result, inward};
 
 /// Scheme, host and port: the server that credentials are for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,6 +43,15 @@ impl Site {
     pub fn is_loopback(&self) -> bool {
         is_loopback(&self.host)
     }
+
+    /// Returns whether the host is inward: this machine, or what only its link reaches. Other names are resolved later.
+    pub fn is_inward(&self) -> bool {
+        let name = self.host.trim_end_matches('.');
+        name == "localhost"
+            || name.ends_with(".localhost")
+            || number(&self.host).is_some_and(inward::is_inward)
+            || inward::is_known(&self.host)
+    }
 }
 
 impl fmt::Display for Site {
@@ -53,8 +62,12 @@ impl fmt::Display for Site {
 
 /// Returns whether `host` (no port) is this machine.
 pub fn is_loopback(host: &str) -> bool {
+    host == "localhost" || number(host).is_some_and(|ip| ip.is_loopback())
+}
+
+fn number(host: &str) -> Option<IpAddr> {
     let number = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || number.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    number.parse().ok()
 }
 
 /// Refuses a URL of plain HTTP, unless it leads to this machine or to one of `allowed`: hosts as

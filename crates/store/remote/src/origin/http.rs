@@ -25,7 +25,7 @@ use url::Url;
 use crate::answer::{ContentRange, endless, header, partial, refusal, whole};
 use crate::client::failure;
 use crate::hide::place_of;
-use crate::{Body, Description, Origin, RemoteError, Result};
+use crate::{Body, Description, Origin, RemoteError, Result, inward};
 
 /// Prefix of versions that are dates of change rather than ETags.
 const MODIFIED: &str = "modified ";
@@ -51,6 +51,7 @@ impl HttpOrigin {
     /// # Errors
     /// [`RemoteError::Reference`] for credentials that cannot be sent.
     pub fn new(client: Client, mut url: Url) -> Result<Self> {
+        inward::allow(&url);
         let place = place_of(&url);
         let authorization = basic(&url).ok_or_else(|| RemoteError::Reference {
             text: place.clone(),

@@ -35,7 +35,7 @@ pub(super) fn trust(realm: &Url, endpoint: &Endpoint, options: &RegistryOptions)
         return Trust::Never;
     }
     let registry = &endpoint.site;
-    if registry.is_loopback() != site.is_loopback() && site.is_loopback() {
+    if site.is_inward() && !registry.is_inward() {
         return Trust::Never;
     }
     let listed = |list: &[String]| {
@@ -103,6 +103,9 @@ mod tests {
             ("a.org", "http://a.org/", Never),
             ("a.org", "http://localhost/", Never),
             ("a.org", "https://127.0.0.1/", Never),
+            ("a.org", "https://0.0.0.0/", Never),
+            ("a.org", "https://[::ffff:127.0.0.1]/", Never),
+            ("a.org", "https://169.254.169.254/", Never),
             ("a.org", "https://u:p@a.org/", Never),
             ("a.org", "ftp://a.org/", Never),
             ("localhost:5000", "http://localhost:5001/token", Credentials),

@@ -102,6 +102,7 @@ impl Growth {
 
     /// Reads all of the layer, and compares it with its digest.
     fn read(&self, order: &Arc<Order>, passed_on: &Arc<AtomicBool>) -> Result<()> {
+        let begun_anew = self.server.begun_anew();
         self.server.prefetch_all();
         let source = Coming {
             inner: Arc::<MetadataSource>::clone(&self.found.opened.metadata),
@@ -125,6 +126,10 @@ impl Growth {
             _ => self.verify(),
         };
         let read = verified.and(read)?;
+        if self.server.begun_anew() != begun_anew {
+            let error = "the cache had wrong bytes of the layer while it was read";
+            return Err(Error::io(0, 0, io::Error::other(error)));
+        }
         if let Some(index) = &self.index {
             index.keep();
         }

@@ -48,6 +48,16 @@ pub struct Entry {
 }
 
 impl Cache {
+    /// Returns the identities of all blobs. Broken ones are left out.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub fn identities(&self) -> Result<Vec<String>> {
+        let dirs = self.shared.layout.blob_dirs()?.into_iter();
+        let infos = dirs.filter_map(|dir| Info::read(&dir.join("info")));
+        Ok(infos.map(|info| info.identity).collect())
+    }
+
     /// Lists all blobs, the most recently used first. Broken ones are left out; the next collection that
     /// needs the space removes them.
     ///

@@ -73,7 +73,8 @@ pub fn start_using_with_others(
         start(&image, options, None);
     }
     if let Some(facts) = facts {
-        memory::remember(cache, reference, &facts, &image.identity);
+        let (contents, key) = (image.contents.as_ref(), image.blob.identity());
+        memory::remember(cache, reference, contents, &facts, key);
     }
     Ok(image)
 }
@@ -96,6 +97,7 @@ pub fn assemble(
     } = resolved;
     let counters = Arc::new(Counters::default());
     let patience = patience(options);
+    let proof = of_layer.proof(layout.contents.as_ref());
     let LayerFacts {
         table,
         keep,
@@ -113,7 +115,8 @@ pub fn assemble(
     let is_sent_whole = layout.is_sent_whole();
     let chunk_size = chunk_size.unwrap_or(options.chunk_len);
     let patient = (patience, &counters);
-    let (blob, table) = cached(cache, &layout, chunk_size, patient, table)?;
+    let key = layout.identity.by_table(proof);
+    let (blob, table) = cached(cache, key, &layout, chunk_size, patient, table)?;
     let geometry = blob.geometry();
     let chunk_len = geometry.chunk_size();
     let scheduler = Scheduler::new(Work {
@@ -122,6 +125,7 @@ pub fn assemble(
         fetcher: Fetcher::new(layout.parts, chunk_len, patience, Arc::clone(&counters)),
         table,
         digest: layout.identity.digest(),
+        is_by_table: proof.is_some(),
         keep,
         requests: options.requests,
         window: options.window,
@@ -192,6 +196,7 @@ fn start(image: &RemoteImage, options: &RemoteOptions, list: Option<AccessList>)
 /// Opens the image's part of the cache, and the source of its table.
 fn cached(
     cache: &Cache,
+    key: String,
     layout: &Layout,
     mut chunk_size: u32,
     (patience, counters): (Patience, &Arc<Counters>),
@@ -221,7 +226,7 @@ fn cached(
         table = Some(Arc::new(verified));
     }
     let blob = cache.blob(BlobSpec {
-        identity: layout.identity.to_string(),
+        identity: key,
         len: layout.len,
         chunk_size,
         table,

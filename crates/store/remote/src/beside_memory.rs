@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::beside_parts::{self, Beside};
 use crate::contents::{MAX_LAYERS, as_text, of_text};
 use crate::memory;
-use crate::{Identity, LayerContents, Reference, RemoteOptions};
+use crate::{LayerContents, Reference, RemoteOptions};
 
 /// The record of the artifacts that were found beside an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ pub fn remember(
     cache: &Cache,
     reference: &Reference,
     options: &RemoteOptions,
-    (facts, lowest): (&BesideFacts, &Identity),
+    (facts, lowest): (&BesideFacts, &str),
 ) {
     // Digests and numbers: that cannot fail.
     let text = serde_json::to_vec(facts).unwrap_or_default();

@@ -39,6 +39,18 @@ pub enum LayerContents {
     },
 }
 
+impl LayerContents {
+    /// Returns the digest of the table.
+    #[must_use]
+    pub const fn digest(&self) -> Digest {
+        match self {
+            Self::EStargz { digest }
+            | Self::ZstdChunked { digest, .. }
+            | Self::Soci { digest, .. } => *digest,
+        }
+    }
+}
+
 /// Writes a digest as text.
 pub(crate) fn as_text<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(digest)

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use forerun_cache::{ChunkTable, Digest, Geometry, TableTrust};
 
-use crate::LayerIndex;
 use crate::image::RemoteImage;
 use crate::layer_table::LayerTable;
 use crate::record::Listing;
+use crate::{LayerContents, LayerIndex};
 
 /// The facts of a layer that its manifest does not have.
 #[derive(Default)]
@@ -42,6 +42,18 @@ impl LayerFacts {
                 tracing::debug!(%error, "the digests of the chunks of a layer are not kept");
                 Self::default()
             }
+        }
+    }
+
+    /// Returns the digest of the table that proves parts of the layer, `contents` or another one, where nothing proves them
+    /// by the digest of the layer.
+    pub fn proof(&self, contents: Option<&LayerContents>) -> Option<Digest> {
+        match (contents, &self.table, &self.soci) {
+            (_, Some((_, TableTrust::Proven | TableTrust::Made)), _) => None,
+            (Some(contents), _, _) => Some(contents.digest()),
+            (None, Some((table, TableTrust::Claimed)), _) => Some(table.root()),
+            (None, None, Some(soci)) => soci.identity.digest(),
+            (None, None, None) => None,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{Description, LayerContents, Origin};
 /// Most parts of an image.
 pub const MAX_PARTS: u64 = 4096;
 
-/// The name of an image in the cache. Its text is stable.
+/// The name of an image. Its text is stable, and names it in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// The root of its table.
@@ -34,7 +34,26 @@ impl Identity {
             Self::Root(_) | Self::Version { .. } => None,
         }
     }
+
+    /// Returns its name in the cache while its parts are proven by a table only. Bytes that one table proves may be
+    /// wrong for another one, whose image has copied the digest.
+    pub(crate) fn by_table(&self, table: Option<Digest>) -> String {
+        match table.filter(|_| self.digest().is_some()) {
+            Some(table) => format!("{self}{BY}{table}"),
+            None => self.to_string(),
+        }
+    }
+
+    /// Returns whether `name` is its name in the cache, by whatever table.
+    #[must_use]
+    pub fn is_named(&self, name: &str) -> bool {
+        let rest = name.strip_prefix(&self.to_string());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(BY))
+    }
 }
+
+/// What is between the digests of a layer and of its table.
+const BY: &str = " by ";
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -16,29 +16,41 @@ use crate::layout::TableLayout;
 use crate::origin::Absent;
 use crate::resolve::{self, FromMemory, Resolved};
 use crate::{
-    Description, Identity, Layout, Origin, Part, Pinned, Reference, RemoteBlob, RemoteError,
-    RemoteOptions, Result,
+    Description, Identity, LayerContents, Layout, Origin, Part, Pinned, Reference, RemoteBlob,
+    RemoteError, RemoteOptions, Result,
 };
 
 /// Age at which a remembered answer is written again even if it has not changed.
 const RENEWED: Duration = Duration::from_secs(60);
 
-/// Records the image that `reference` names. Its blob is in the cache already.
-pub(crate) fn remember(cache: &Cache, reference: &Reference, facts: &Facts, identity: &Identity) {
-    keep(cache, &key(reference), &facts.encode(), identity);
+/// Records the image that `reference` names, a layer with its table of contents. Its blob is in the cache already, as `identity`.
+pub(crate) fn remember(
+    cache: &Cache,
+    reference: &Reference,
+    contents: Option<&LayerContents>,
+    facts: &Facts,
+    identity: &str,
+) {
+    keep(
+        cache,
+        &key_by(reference, contents),
+        &facts.encode(),
+        identity,
+    );
 }
 
 /// Records the layers of the container image that `reference` names with the platform of `options`. The blob of the first
-/// is in the cache already. Each layer is remembered by its digest: a later opening compares the cached bytes with it.
+/// is in the cache already, as `lowest`. Each layer is remembered by its digest: a later opening compares the cached bytes with it.
 pub(crate) fn remember_layers(
     cache: &Cache,
     reference: &Reference,
     options: &RemoteOptions,
     layers: &[Layout],
+    lowest: &str,
 ) {
-    if let (Some(facts), Some(lowest)) = (Facts::of_layers(layers), layers.first()) {
+    if let Some(facts) = Facts::of_layers(layers) {
         let key = key_of_layers(reference, options);
-        keep(cache, &key, &facts.encode(), &lowest.identity);
+        keep(cache, &key, &facts.encode(), lowest);
     }
 }
 
@@ -74,7 +86,7 @@ pub(crate) fn recall_layers(
         let digest = digest(&layer.blob.digest).map_err(|_| contradiction(reference))?;
         let contents = layer.table;
         let layer = Reference::Oci(name.with_digest(digest));
-        match recall(cache, &layer, &of_layer, reason.cloned())? {
+        match recall(cache, &layer, contents.as_ref(), &of_layer, reason.cloned())? {
             Some(mut resolved) => {
                 resolved.layout.place = reference.place();
                 resolved.layout.contents = contents;
@@ -94,8 +106,7 @@ pub(crate) fn recall_layers(
 }
 
 /// Records facts under a key, unless they were recorded just now.
-pub(crate) fn keep(cache: &Cache, key: &str, facts: &[u8], identity: &Identity) {
-    let identity = identity.to_string();
+pub(crate) fn keep(cache: &Cache, key: &str, facts: &[u8], identity: &str) {
     let known = cache.recall(key).filter(|known| {
         let is_new = known.at.elapsed().is_ok_and(|age| age < RENEWED);
         is_new && known.facts == facts && known.identity == identity
@@ -103,12 +114,13 @@ pub(crate) fn keep(cache: &Cache, key: &str, facts: &[u8], identity: &Identity) 
     if known.is_some() {
         return;
     }
-    if let Err(error) = cache.remember(key, &identity, facts) {
+    if let Err(error) = cache.remember(key, identity, facts) {
         tracing::debug!(%error, "what the server said is not remembered");
     }
 }
 
-/// Returns the image that `reference` named when its server was asked last, if it is in the cache.
+/// Returns the image that `reference` named when its server was asked last, a layer with its table of contents, if it is in
+/// the cache.
 /// `reason` is why the server is not asked now. Returns nothing, too, where the memory makes no sense.
 ///
 /// # Errors
@@ -116,10 +128,11 @@ pub(crate) fn keep(cache: &Cache, key: &str, facts: &[u8], identity: &Identity) 
 pub(crate) fn recall(
     cache: &Cache,
     reference: &Reference,
+    contents: Option<&LayerContents>,
     options: &RemoteOptions,
     reason: Option<RemoteError>,
 ) -> Result<Option<Resolved>> {
-    let Some(known) = cache.recall(&key(reference)) else {
+    let Some(known) = cache.recall(&key_by(reference, contents)) else {
         return Ok(None);
     };
     let facts = match Facts::decode(&known.facts) {
@@ -132,9 +145,11 @@ pub(crate) fn recall(
     if matches!(facts.shape, Shape::Layers { .. }) {
         return Ok(None);
     }
-    let Some(identity) = facts.identity().ok().filter(|identity| {
-        identity.to_string() == known.identity && facts.len == known.geometry.len()
-    }) else {
+    let Some(identity) = facts
+        .identity()
+        .ok()
+        .filter(|identity| identity.is_named(&known.identity) && facts.len == known.geometry.len())
+    else {
         return Ok(None);
     };
     let is_proven = matches!(facts.shape, Shape::Parts { .. });
@@ -319,6 +334,15 @@ fn key(reference: &Reference) -> String {
     match reference {
         Reference::Oci(name) => key_of(name),
         Reference::Http(_) | Reference::S3 { .. } => resolve::address(reference),
+    }
+}
+
+/// Returns the key of a layer by a table of contents.
+fn key_by(reference: &Reference, contents: Option<&LayerContents>) -> String {
+    let key = key(reference);
+    match contents {
+        Some(contents) => format!("{key} by {}", contents.digest()),
+        None => key,
     }
 }
 

@@ -122,13 +122,14 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
         opened.insert(identity, Arc::clone(&image));
         images.push(image);
     }
-    if is_new {
-        tidy(&cache);
-        memory::remember_layers(&cache, reference, options, &layouts);
-    }
-    if let (Some(facts), Some(lowest)) = (&facts, layouts.first()) {
-        let facts = (facts, &lowest.identity);
-        beside_memory::remember(&cache, reference, options, facts);
+    if let Some(lowest) = images.first().map(|lowest| lowest.blob.identity()) {
+        if is_new {
+            tidy(&cache);
+            memory::remember_layers(&cache, reference, options, &layouts, lowest);
+        }
+        if let Some(facts) = &facts {
+            beside_memory::remember(&cache, reference, options, (facts, lowest));
+        }
     }
     Ok(Opened::Layers(images))
 }
@@ -225,7 +226,7 @@ fn facts_of_layer(
 
 /// Returns an image that is in the cache.
 fn offline(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
-    let known = memory::recall(cache, reference, options, None)?;
+    let known = memory::recall(cache, reference, None, options, None)?;
     known.ok_or_else(|| RemoteError::Offline {
         place: reference.place(),
     })
@@ -240,7 +241,7 @@ fn recalled(
 ) -> Result<Resolved> {
     match resolved {
         Err(error) if error.is_no_answer() => {
-            let recalled = memory::recall(cache, reference, options, Some(error.clone()))?;
+            let recalled = memory::recall(cache, reference, None, options, Some(error.clone()))?;
             recalled.ok_or(error)
         }
         outcome => outcome,

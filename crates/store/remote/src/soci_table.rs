@@ -35,7 +35,7 @@ pub fn soci_table(
         Some(registry) => registry
             .blob_layout(name, digest, len)
             .map(|layout| Some(resolve::of_registry(layout, Arc::clone(registry)))),
-        None => memory::recall(cache, &by_digest, &unproven(options), None),
+        None => memory::recall(cache, &by_digest, None, &unproven(options), None),
     };
     let facts = LayerFacts {
         listing: Some(Listing {

@@ -20,6 +20,8 @@ pub const FIRST_LOOK: Duration = Duration::from_millis(2);
 pub const LONGEST_LOOK: Duration = Duration::from_millis(20);
 /// How often a part of the table that does not lead to the root is requested.
 pub const TABLE_TRIES: usize = 3;
+/// How often an image is fetched again from its beginning because other processes have stored wrong bytes of it.
+pub const ANEW: u32 = 3;
 /// How long background chunks are left alone after they could not be fetched.
 pub const BACKGROUND_PAUSE: Duration = Duration::from_secs(2);
 /// Time after a read has failed in which another one of the same bytes counts as repeated. The kernel

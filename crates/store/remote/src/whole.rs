@@ -69,6 +69,13 @@ impl RemoteImage {
         }
     }
 
+    /// Returns how often all of it was dropped, since another process had stored wrong bytes, and fetched again: what was
+    /// read before may have been wrong.
+    #[must_use]
+    pub fn begun_anew(&self) -> u32 {
+        self.scheduler.begun_anew()
+    }
+
     /// Fails if chunks are missing and no server is to be asked for them.
     fn ensure_obtainable(&self) -> Result<()> {
         if !self.is_offline() || self.blob.is_complete() {

@@ -30,6 +30,11 @@ impl Marks {
         }
     }
 
+    /// Returns whether all of `chunks` are marked.
+    pub fn all(&self, chunks: &Range<u64>) -> bool {
+        chunks.clone().all(|chunk| self.any(&(chunk..chunk + 1)))
+    }
+
     /// Returns whether one of `chunks` is marked.
     pub fn any(&self, chunks: &Range<u64>) -> bool {
         let mut chunk = chunks.start;
@@ -91,6 +96,7 @@ mod tests {
         ] {
             assert_eq!(marks.any(&chunks), expected, "{chunks:?}");
         }
+        assert!(marks.all(&(63..65)) && marks.all(&(7..7)) && !marks.all(&(62..65)));
         marks.clear(&(0..300));
         assert!(!marks.any(&(0..300)));
     }

@@ -10,7 +10,7 @@ mod queue;
 mod request;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::registry::Registry;
 use crate::stats::Counters;
 use crate::status::RemoteStatus;
 use crate::table::TableSource;
-use crate::tuning::{FIRST_WINDOW, STREAMS};
+use crate::tuning::{ANEW, FIRST_WINDOW, STREAMS};
 use crate::{RemoteError, Result, runtime};
 
 use marks::Marks;
@@ -44,6 +44,8 @@ pub struct Work {
     pub table: Option<Arc<TableSource>>,
     /// The digest of the image, where it is known and there is no table.
     pub digest: Option<Digest>,
+    /// Whether a table proves what is read before all of it is here.
+    pub is_by_table: bool,
     /// Where the digests of its chunks are kept once the whole had that digest.
     pub keep: Option<LayerTable>,
     /// Requests in flight from which on only those begin that a reader waits for.
@@ -86,6 +88,7 @@ pub(super) struct Shared {
     registry: Mutex<Option<Arc<Registry>>>,
     table: Option<Arc<TableSource>>,
     digest: Option<Digest>,
+    is_by_table: bool,
     keep: Option<LayerTable>,
     patience: Duration,
     counters: Arc<Counters>,
@@ -93,6 +96,10 @@ pub(super) struct Shared {
     streams: Mutex<SequentialStreams<()>>,
     rules: WindowRules,
     marks: Marks,
+    /// The chunks that this process has fetched itself.
+    own: Marks,
+    /// How often all of it was dropped and begun anew.
+    begun_anew: AtomicU32,
     runtime: &'static Handle,
     closed: AtomicBool,
     /// The network is no longer needed.
@@ -134,6 +141,7 @@ impl Scheduler {
             registry: Mutex::new(work.registry),
             table: work.table,
             digest: work.digest,
+            is_by_table: work.is_by_table,
             keep: work.keep,
             patience: work.patience,
             counters: work.counters,
@@ -141,6 +149,8 @@ impl Scheduler {
             streams: Mutex::new(SequentialStreams::new(STREAMS)),
             rules: rules(chunk, work.window),
             marks: Marks::new(geometry.chunks()),
+            own: Marks::new(geometry.chunks()),
+            begun_anew: AtomicU32::new(0),
             runtime: runtime::handle()?,
             closed: AtomicBool::new(false),
             let_go: AtomicBool::new(false),
@@ -233,6 +243,11 @@ impl Scheduler {
     /// Returns why the image as a whole is not what it should be, once that is known.
     pub fn broken(&self) -> Option<RemoteError> {
         self.shared.broken().clone()
+    }
+
+    /// Returns how often all of it was dropped and fetched again.
+    pub fn begun_anew(&self) -> u32 {
+        self.shared.begun_anew.load(Ordering::Relaxed)
     }
 
     /// Releases the network as soon as this process has verified every chunk. Costs two loads.
@@ -390,10 +405,35 @@ impl Shared {
         }
     }
 
-    fn finish(&self) {
+    /// Begins anew if the wrong bytes, which have been dropped, may have come from another process: one that uses
+    /// another image with the digests of this one, at another server. Returns whether it does.
+    fn begins_anew(self: &Arc<Self>) -> bool {
+        let all = 0..self.blob.geometry().chunks();
+        if !self.is_by_table
+            || self.own.all(&all)
+            || self.begun_anew.fetch_add(1, Ordering::Relaxed) >= ANEW
+        {
+            return false;
+        }
+        tracing::warn!(
+            place = self.place,
+            "the cache had wrong bytes of it; all of it is fetched again"
+        );
+        self.own.clear(&all);
+        let mut queue = self.queue();
+        queue.background(all);
+        self.pump(&mut queue);
+        true
+    }
+
+    fn finish(self: &Arc<Self>) {
         if let Some(digest) = self.digest.filter(|_| !self.blob.is_verified())
             && let Err(error) = self.verify_whole(digest)
         {
+            let is_wrong = matches!(error, forerun_cache::CacheError::WrongWhole { .. });
+            if is_wrong && self.begins_anew() {
+                return;
+            }
             tracing::error!(%error, place = self.place, "the whole image is not what it should be");
             let error = match error {
                 forerun_cache::CacheError::WrongWhole { .. } => RemoteError::WrongDigest {

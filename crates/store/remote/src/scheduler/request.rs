@@ -160,6 +160,7 @@ async fn take(shared: Arc<Shared>, chunk: u64, bytes: Vec<u8>) -> ChunkOutcome {
     };
     match shared.runtime.spawn_blocking(work).await {
         Ok(Ok(())) => {
+            shared.own.set(chunk);
             shared.queue().landed(chunk);
             ChunkOutcome::Kept
         }

@@ -135,10 +135,17 @@ impl Images for MountedImages {
                 return layers;
             }
         };
+        let names = match cache.identities() {
+            Ok(names) => names,
+            Err(error) => {
+                tracing::warn!("{}", without_errno(&error.to_string()));
+                return layers;
+            }
+        };
         let start = Instant::now();
         let mut left = layers;
         loop {
-            left.retain(|layer| is_in_use(&cache, layer));
+            left.retain(|layer| is_in_use(&cache, &names, layer));
             if left.is_empty() || start.elapsed() > ENDING {
                 // What is known of names whose layers are gone goes too.
                 if let Err(error) = cache.shrink_to(u64::MAX) {
@@ -151,19 +158,21 @@ impl Images for MountedImages {
     }
 }
 
-/// Removes a layer from the cache. Returns whether a process still uses it.
-fn is_in_use(cache: &Cache, layer: &str) -> bool {
+/// Removes a layer from the cache, which has it under some of `names`. Returns whether a process still uses it.
+fn is_in_use(cache: &Cache, names: &[String], layer: &str) -> bool {
     let Ok(digest) = layer.parse() else {
         return false;
     };
-    match cache.remove(&Identity::Blob(digest).to_string()) {
-        Err(CacheError::InUse { .. }) => true,
-        Ok(()) | Err(CacheError::Unknown { .. }) => false,
-        Err(error) => {
-            tracing::warn!("{}", without_errno(&error.to_string()));
-            false
+    let identity = Identity::Blob(digest);
+    let mut is_used = false;
+    for name in names.iter().filter(|name| identity.is_named(name)) {
+        match cache.remove(name) {
+            Err(CacheError::InUse { .. }) => is_used = true,
+            Ok(()) | Err(CacheError::Unknown { .. }) => {}
+            Err(error) => tracing::warn!("{}", without_errno(&error.to_string())),
         }
     }
+    is_used
 }
 
 /// Reads what `__layers` prints.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use forerun::cache::Digest;
 use forerun::remote::{
-    ContainerLayer, Identity, LayerContents, Opened, Prefetch, Reference, RemoteImage,
-    RemoteOptions, container_manifest, open_all,
+    ContainerLayer, Identity, Opened, Prefetch, Reference, RemoteImage, RemoteOptions,
+    container_manifest, open_all,
 };
 use forerun::{Image, container_layers};
 use serde_json::json;
@@ -83,11 +83,7 @@ fn opened(
 
 /// Returns the digest of the table of contents that the manifest vouches for.
 fn table(layer: &ContainerLayer) -> Option<String> {
-    layer.contents.map(|contents| match contents {
-        LayerContents::EStargz { digest }
-        | LayerContents::ZstdChunked { digest, .. }
-        | LayerContents::Soci { digest, .. } => digest.to_string(),
-    })
+    layer.contents.map(|contents| contents.digest().to_string())
 }
 
 /// Returns the digest of the table or index of a layer that only refers to its image.

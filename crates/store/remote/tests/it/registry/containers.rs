@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use forerun_cache::{Cache, CacheOptions, Digest};
 use forerun_io::ReadAt as _;
 use forerun_remote::registry::{NoPlatform, Platform};
 use forerun_remote::{
-    LayerContents, Opened, Reference, RemoteError, RemoteImage, RemoteOptions, Result, open,
-    open_all,
+    Identity, LayerContents, Opened, Reference, RemoteError, RemoteImage, RemoteOptions, Result,
+    open, open_all,
 };
 use forerun_testkit::{TempDir, eventually, temp_dir};
 use serde_json::{Value, json};
@@ -224,7 +225,7 @@ fn what_cannot_be_merged_is_refused_by_name() {
 }
 
 /// Serves an image `v1` with one layer of eStargz, whose table has this digest.
-fn place_of_estargz(bytes: &[u8], digest: forerun_cache::Digest) -> Place {
+fn place_of_estargz(bytes: &[u8], digest: Digest) -> Place {
     let mut store = Store::default();
     let config = store.blob(CONFIG, b"{}");
     let mut layer = store.blob(GZIP, bytes);
@@ -240,7 +241,7 @@ fn place_of_estargz(bytes: &[u8], digest: forerun_cache::Digest) -> Place {
 #[test]
 fn wrong_bytes_are_fetched_again_while_the_request_that_brought_them_ends() {
     let bytes = image(300_000);
-    let place = place_of_estargz(&bytes, forerun_cache::Digest::of(b"table"));
+    let place = place_of_estargz(&bytes, Digest::of(b"table"));
     let mut options = place.options();
     options.readahead = forerun_remote::Readahead::Off;
     let layers = place.layers("v1", &options).unwrap();
@@ -255,7 +256,7 @@ fn wrong_bytes_are_fetched_again_while_the_request_that_brought_them_ends() {
 #[test]
 fn tables_of_contents_come_from_the_annotations_of_a_layer() {
     let bytes = image(300_000);
-    let digest = forerun_cache::Digest::of(b"table");
+    let digest = Digest::of(b"table");
     let place = place_of_estargz(&bytes, digest);
     let mut options = place.options();
     options.readahead = forerun_remote::Readahead::Off;
@@ -282,4 +283,79 @@ fn tables_of_contents_come_from_the_annotations_of_a_layer() {
     let all = layers[0].status().fetched_bytes;
     layers[0].distrust(0..300_000);
     assert_eq!(read(70_000), all, "all of it was proven");
+}
+
+/// Returns a registry that sends `sent` where the layer `layer` is asked for, with that table of contents.
+fn with_table(layer: &[u8], sent: &[u8], table: &[u8]) -> Store {
+    const TOC: &str = "containerd.io/snapshot/stargz/toc.digest";
+    let mut store = Store::default();
+    let config = store.blob(CONFIG, b"{}");
+    let mut named = store.blob(GZIP, layer);
+    named["annotations"] = json!({ TOC: Digest::of(table).to_string() });
+    let document = json!({
+        "schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": [named]
+    });
+    store.manifest("v1", OCI_MANIFEST, &document);
+    store.blobs.insert(Digest::of(layer), sent.to_vec());
+    store
+}
+
+/// Opens the layer of an honest registry, after another one with the same digest and the table `theirs` has stored other
+/// bytes in the same cache. Returns it with its bytes.
+fn after_another(theirs: &[u8]) -> (Arc<RemoteImage>, Vec<u8>, TempDir) {
+    let bytes = image(200_000);
+    let mut others = bytes.clone();
+    others[123_456] ^= 1;
+    let honest = with_table(&bytes, &bytes, b"table");
+    let honest = Place::new(move |request| honest.answer(request));
+    let other = with_table(&bytes, &others, theirs);
+    let other = Place::new(move |request| other.answer(request));
+    let options = honest.options();
+    let theirs = other.layers("v1", &options).unwrap();
+    let mut read = vec![0; 150_000];
+    theirs[0].read_exact_at(0, &mut read).unwrap();
+    assert!(read == others[..150_000]);
+    let ours = honest.layers("v1", &options).unwrap().remove(0);
+    ours.ensure_whole(&mut || ()).unwrap();
+    let mut read = vec![0; bytes.len()];
+    ours.read_exact_at(0, &mut read).unwrap();
+    assert!(read == bytes);
+    (ours, bytes, honest.cache)
+}
+
+#[test]
+fn bytes_that_another_table_proves_are_not_those_of_a_layer() {
+    let (ours, bytes, cache) = after_another(b"another table");
+    assert_eq!(ours.begun_anew(), 0);
+    let name = ours.blob().identity().to_owned();
+    let digest = Digest::of(&bytes);
+    assert_eq!(name, format!("blob {digest} by {}", Digest::of(b"table")));
+    // Whoever removes a layer removes it by all tables.
+    let cache = Cache::open(cache.path(), CacheOptions::default()).unwrap();
+    let names = cache.identities().unwrap();
+    let identity = Identity::Blob(digest);
+    assert_eq!(
+        names.iter().filter(|name| identity.is_named(name)).count(),
+        2
+    );
+}
+
+#[test]
+fn wrong_bytes_that_another_process_stored_are_dropped_and_fetched_again() {
+    let (ours, ..) = after_another(b"table");
+    assert_eq!(ours.begun_anew(), 1);
+    assert!(ours.status().verified);
+}
+
+#[test]
+fn a_registry_whose_layer_is_wrong_is_not_asked_for_ever() {
+    let bytes = image(200_000);
+    let mut others = bytes.clone();
+    others[0] ^= 1;
+    let store = with_table(&bytes, &others, b"table");
+    let place = Place::new(move |request| store.answer(request));
+    let layers = place.layers("v1", &place.options()).unwrap();
+    let error = layers[0].ensure_whole(&mut || ()).unwrap_err();
+    assert!(matches!(error, RemoteError::WrongDigest { .. }), "{error}");
+    assert_eq!(layers[0].begun_anew(), 0);
 }

@@ -19,6 +19,8 @@ pub struct ManifestFacts {
 pub struct LayerFacts {
     /// Its digest.
     pub digest: String,
+    /// The name that containerd gives its snapshot, by the configuration of the image.
+    pub chain: String,
     /// The digest of the table of contents by which it can be read before all of it is here. The table was fetched and
     /// is sound.
     pub table: Option<String>,

@@ -5,18 +5,37 @@ use std::collections::BTreeMap;
 /// The name under which the committed snapshot is looked for. containerd's unpacker sets it for each layer.
 pub const TARGET: &str = "containerd.io/snapshot.ref";
 
-/// Names of the image and of the layer: by containerd's own handler, which its CRI plugin uses, and by that of the
-/// stargz snapshotter, which `ctr-remote` uses.
-const NAMES: [(&str, &str); 2] = [
-    (
-        "containerd.io/snapshot/cri.image-ref",
-        "containerd.io/snapshot/cri.layer-digest",
-    ),
-    (
-        "containerd.io/snapshot/remote/stargz.reference",
-        "containerd.io/snapshot/remote/stargz.digest",
-    ),
-];
+/// A family of labels that name the image and the layer.
+///
+/// containerd also makes labels of annotations that the author of an image has written. The client replaces those of its
+/// own family only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelFamily {
+    /// Those of containerd's own handler, which its CRI plugin uses.
+    Cri,
+    /// Those of the stargz snapshotter, which `ctr-remote` uses.
+    Stargz,
+}
+
+impl LabelFamily {
+    const ALL: [Self; 2] = [Self::Cri, Self::Stargz];
+
+    const fn image(self) -> &'static str {
+        match self {
+            Self::Cri => "containerd.io/snapshot/cri.image-ref",
+            Self::Stargz => "containerd.io/snapshot/remote/stargz.reference",
+        }
+    }
+
+    const fn layer(self) -> &'static str {
+        match self {
+            Self::Cri => "containerd.io/snapshot/cri.layer-digest",
+            Self::Stargz => "containerd.io/snapshot/remote/stargz.digest",
+        }
+    }
+}
+
+/// The digest of the manifest, in the family of the CRI plugin.
 const MANIFEST: &str = "containerd.io/snapshot/cri.manifest-digest";
 
 /// A layer, by the labels of a request.
@@ -31,21 +50,46 @@ pub struct NamedLayer {
 }
 
 impl NamedLayer {
-    /// Reads labels. Returns nothing where they name no layer of an image.
-    pub fn of(labels: &BTreeMap<String, String>) -> Option<Self> {
-        let target = labels.get(TARGET).filter(|target| !target.is_empty())?;
-        let (reference, digest) = NAMES
-            .iter()
-            .find_map(|(image, layer)| Some((labels.get(*image)?, labels.get(*layer)?)))?;
-        let image = match labels.get(MANIFEST) {
-            Some(manifest) => by_digest(reference, manifest),
-            None => format!("oci://{reference}"),
+    /// Reads the labels of one family, or of all. Returns nothing where they name no layer of an image.
+    ///
+    /// # Errors
+    /// The reason, where two families name different images or layers: one of them is not the client's.
+    pub fn of(
+        labels: &BTreeMap<String, String>,
+        family: Option<LabelFamily>,
+    ) -> Result<Option<Self>, &'static str> {
+        let Some(target) = labels.get(TARGET).filter(|target| !target.is_empty()) else {
+            return Ok(None);
         };
-        Some(Self {
-            target: target.clone(),
-            image,
-            digest: digest.clone(),
-        })
+        let families = LabelFamily::ALL.into_iter();
+        let families: Vec<_> = families
+            .filter(|it| family.is_none_or(|family| family == *it))
+            .collect();
+        let is_one = |name: fn(LabelFamily) -> &'static str| {
+            let mut values = families
+                .iter()
+                .filter_map(|family| labels.get(name(*family)));
+            let first = values.next();
+            values.all(|value| Some(value) == first)
+        };
+        if !is_one(LabelFamily::image) || !is_one(LabelFamily::layer) {
+            return Err("its labels name two images, and one of them may be the author's choice");
+        }
+        let named = families.into_iter().find_map(|family| {
+            let reference = labels.get(family.image())?;
+            let digest = labels.get(family.layer())?;
+            let manifest = labels.get(MANIFEST);
+            let manifest = manifest.filter(|_| family == LabelFamily::Cri);
+            Some(Self {
+                target: target.clone(),
+                image: match manifest {
+                    Some(manifest) => by_digest(reference, manifest),
+                    None => format!("oci://{reference}"),
+                },
+                digest: digest.clone(),
+            })
+        });
+        Ok(named)
     }
 }
 
@@ -76,37 +120,62 @@ mod tests {
             .collect()
     }
 
+    fn named(image: &str) -> Option<NamedLayer> {
+        Some(NamedLayer {
+            target: "sha256:chain".to_owned(),
+            image: image.to_owned(),
+            digest: "sha256:layer".to_owned(),
+        })
+    }
+
+    /// Labels of a family.
+    fn of_family(family: LabelFamily, image: &'static str) -> [(&'static str, &'static str); 3] {
+        [
+            (TARGET, "sha256:chain"),
+            (family.image(), image),
+            (family.layer(), "sha256:layer"),
+        ]
+    }
+
     #[test]
     fn both_kinds_of_labels_name_a_layer() {
-        let of = |image: &str| {
-            Some(NamedLayer {
-                target: "sha256:chain".to_owned(),
-                image: image.to_owned(),
-                digest: "sha256:layer".to_owned(),
-            })
-        };
-        let cri = [
-            (TARGET, "sha256:chain"),
-            (NAMES[0].0, "h:5000/a/b:1"),
-            (NAMES[0].1, "sha256:layer"),
-        ];
-        assert_eq!(NamedLayer::of(&labels(&cri)), of("oci://h:5000/a/b:1"));
+        let of = |pairs: &[(&str, &str)]| NamedLayer::of(&labels(pairs), None);
+        let cri = of_family(LabelFamily::Cri, "h:5000/a/b:1");
+        assert_eq!(of(&cri), Ok(named("oci://h:5000/a/b:1")));
         let pinned = [&cri[..], &[(MANIFEST, "sha256:m")]].concat();
-        assert_eq!(
-            NamedLayer::of(&labels(&pinned)),
-            of("oci://h:5000/a/b@sha256:m")
-        );
-        let stargz = [
-            (TARGET, "sha256:chain"),
-            (NAMES[1].0, "h/a@sha256:x"),
-            (NAMES[1].1, "sha256:layer"),
-        ];
-        assert_eq!(NamedLayer::of(&labels(&stargz)), of("oci://h/a@sha256:x"));
+        assert_eq!(of(&pinned), Ok(named("oci://h:5000/a/b@sha256:m")));
+        let stargz = of_family(LabelFamily::Stargz, "h/a@sha256:x");
+        assert_eq!(of(&stargz), Ok(named("oci://h/a@sha256:x")));
         for lacking in 0..3 {
             let mut some = cri.to_vec();
             some.remove(lacking);
-            assert_eq!(NamedLayer::of(&labels(&some)), None);
+            assert_eq!(of(&some), Ok(None));
         }
+    }
+
+    #[test]
+    fn labels_that_disagree_name_no_layer_and_one_family_is_taken_alone() {
+        let theirs = of_family(LabelFamily::Stargz, "h/own:1");
+        let authors = of_family(LabelFamily::Cri, "private/app:1");
+        let both = labels(&[&theirs[..], &authors[..]].concat());
+        assert!(NamedLayer::of(&both, None).is_err());
+        for (family, image) in [
+            (LabelFamily::Stargz, "oci://h/own:1"),
+            (LabelFamily::Cri, "oci://private/app:1"),
+        ] {
+            assert_eq!(NamedLayer::of(&both, Some(family)), Ok(named(image)));
+        }
+        // One label is enough to disagree, and another family's manifest counts for nothing.
+        let one = labels(&[&theirs[..], &authors[1..2]].concat());
+        assert!(NamedLayer::of(&one, None).is_err());
+        let another_layer = (LabelFamily::Cri.layer(), "sha256:other");
+        let one = labels(&[&theirs[..], &[another_layer]].concat());
+        assert!(NamedLayer::of(&one, None).is_err());
+        let pinned = labels(&[&theirs[..], &[(MANIFEST, "sha256:m")]].concat());
+        assert_eq!(NamedLayer::of(&pinned, None), Ok(named("oci://h/own:1")));
+        let agreed = of_family(LabelFamily::Cri, "h/own:1");
+        let agreed = labels(&[&theirs[..], &agreed[..]].concat());
+        assert_eq!(NamedLayer::of(&agreed, None), Ok(named("oci://h/own:1")));
     }
 
     #[test]

@@ -27,5 +27,6 @@ mod trees;
 pub use api::{Stopped, Stopper, serve};
 pub use error::{Error, Result};
 pub use images::{Images, LayerFacts, ManifestFacts};
+pub use labels::LabelFamily;
 pub use notify::tell_ready;
 pub use snapshotter::Snapshotter;

@@ -1,7 +1,5 @@
 //! Decides whether a layer can be a snapshot without files.
 
-use std::collections::BTreeMap;
-
 use crate::labels::{NamedLayer, by_digest, repository_of};
 use crate::manifests::Manifests;
 use crate::record::{RemoteLayer, Snapshot};
@@ -16,16 +14,15 @@ pub struct Wanted {
     pub layer: RemoteLayer,
 }
 
-/// Returns the layer that the labels name, if its image can be mounted in the place of being unpacked: at least one of
+/// Returns the layer that labels name, if its image can be mounted in the place of being unpacked: at least one of
 /// its layers has a table of contents, or layers are used while they are fetched; and all layers below are such
 /// snapshots too, as one mount shows them all.
 pub fn wanted(
     images: &dyn Images,
     manifests: &Manifests,
     parent: Option<&Snapshot>,
-    labels: &BTreeMap<String, String>,
+    named: NamedLayer,
 ) -> Option<Wanted> {
-    let named = NamedLayer::of(labels)?;
     let below = match parent {
         None => 0,
         Some(parent) => parent.layer.as_ref()?.digests.len(),
@@ -69,6 +66,10 @@ fn layer_at(
     if layer.digest != named.digest {
         return Err("the image has another layer there");
     }
+    // The labels may come from the author of another image, who then cannot name this one's layers.
+    if layer.chain != named.target {
+        return Err("the configuration of the image names other layers");
+    }
     Ok(RemoteLayer {
         image: by_digest(&named.image, &manifest.digest),
         digests: layers.iter().map(|layer| layer.digest.clone()).collect(),
@@ -86,6 +87,7 @@ mod tests {
     fn a_layer_must_be_the_one_that_the_manifest_has_there() {
         let layer = |digest: &str, table: Option<&str>| LayerFacts {
             digest: digest.to_owned(),
+            chain: format!("chain of {digest}"),
             table: table.map(str::to_owned),
             is_claimed: false,
         };
@@ -97,7 +99,7 @@ mod tests {
         let mixed = manifest(vec![layer("a", None), layer("b", Some("t"))]);
         let plain = manifest(vec![layer("a", None)]);
         let named = |digest: &str| NamedLayer {
-            target: "chain".to_owned(),
+            target: format!("chain of {digest}"),
             image: "oci://h/i:1".to_owned(),
             digest: digest.to_owned(),
         };
@@ -130,6 +132,11 @@ mod tests {
         };
         assert!(found.is_same(&newer) && !found.is_same(&elsewhere));
         assert!(!found.is_same(&expected) && !expected.is_same(&found));
+        let other = NamedLayer {
+            target: "chain of another image".to_owned(),
+            ..named("b")
+        };
+        assert!(layer_at(&mixed, 1, &other).is_err());
         for (manifest, below, digest) in [
             (&plain, 0, "a"),
             (&mixed, 0, "b"),

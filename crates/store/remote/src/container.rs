@@ -1,6 +1,7 @@
 //! The manifest of a container image, for callers that open no layer.
 
 use forerun_cache::Digest;
+use serde::Deserialize;
 
 use crate::resolve::{self, ResolvedName};
 use crate::{Identity, LayerContents, Reference, RemoteError, RemoteOptions, Result};
@@ -12,6 +13,19 @@ pub struct ContainerManifest {
     pub digest: Digest,
     /// The layers, the lowest first.
     pub layers: Vec<ContainerLayer>,
+    /// The digests of the layers as they are unpacked, by the configuration of the image.
+    pub diff_ids: Vec<Digest>,
+}
+
+/// What is read of the configuration of an image.
+#[derive(Deserialize)]
+struct Configuration {
+    rootfs: Root,
+}
+
+#[derive(Deserialize)]
+struct Root {
+    diff_ids: Vec<String>,
 }
 
 /// A layer of a container image.
@@ -23,7 +37,7 @@ pub struct ContainerLayer {
     pub contents: Option<LayerContents>,
 }
 
-/// Reads the manifest of the container image that `reference` names.
+/// Reads the manifest and the configuration of the container image that `reference` names.
 ///
 /// # Errors
 /// Those of the registry; [`RemoteError::Refused`] for what is no container image.
@@ -31,22 +45,39 @@ pub fn container_manifest(
     reference: &Reference,
     options: &RemoteOptions,
 ) -> Result<ContainerManifest> {
-    let refused = || RemoteError::Refused {
+    let refused = |reason: String| RemoteError::Refused {
         place: reference.place(),
-        reason: "it is no container image in a registry".to_owned(),
+        reason,
     };
-    let ResolvedName::Container(found, _) = resolve::named(reference, options)? else {
-        return Err(refused());
+    let no_image = || refused("it is no container image in a registry".to_owned());
+    let (Reference::Oci(name), ResolvedName::Container(found, registry)) =
+        (reference, resolve::named(reference, options)?)
+    else {
+        return Err(no_image());
     };
+    let config = resolve::config(reference, name, (&found, &registry), options)?;
+    let config: Configuration = serde_json::from_slice(&config)
+        .map_err(|error| refused(format!("its configuration: {error}")))?;
+    let diff_ids = config.rootfs.diff_ids.iter().map(|id| id.parse());
+    let diff_ids: Vec<Digest> = diff_ids
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|error| refused(format!("its configuration: {error}")))?;
+    let (count, ids) = (found.layers.len(), diff_ids.len());
+    if count != ids {
+        return Err(refused(format!(
+            "it has {count} layers, and its configuration names {ids}"
+        )));
+    }
     let layers = found.layers.iter().map(|layer| match layer.identity {
         Identity::Blob(digest) => Ok(ContainerLayer {
             digest,
             contents: layer.contents,
         }),
-        Identity::Root(_) | Identity::Version { .. } => Err(refused()),
+        Identity::Root(_) | Identity::Version { .. } => Err(no_image()),
     });
     Ok(ContainerManifest {
         digest: Digest::of(&found.manifest),
         layers: layers.collect::<Result<_>>()?,
+        diff_ids,
     })
 }

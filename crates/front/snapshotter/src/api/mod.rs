@@ -3,21 +3,23 @@
 mod convert;
 mod messages;
 mod service;
+mod turns;
 
+use std::io;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tonic::codegen::tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
 use crate::{Error, Result, Snapshotter};
 use service::Service;
+use turns::Turns;
 
 /// Threads that take requests. The work itself is done on others, which wait for disks and processes.
 const THREADS: usize = 2;
-/// Most requests that are worked on at once.
-const REQUESTS: usize = 64;
 
 /// Ends the service when it is told to, or dropped.
 #[derive(Debug)]
@@ -42,7 +44,16 @@ impl Stopper {
     }
 }
 
-/// Serves until it is stopped.
+fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .max_blocking_threads(Turns::THREADS)
+        .thread_name("snapshots")
+        .enable_all()
+        .build()
+}
+
+/// Serves until it is stopped. First it deletes what a killed process has left in the trash.
 ///
 /// # Errors
 /// [`Error::Serve`] where the system gives no threads, or the socket fails.
@@ -52,15 +63,11 @@ pub fn serve(
     stopped: Stopped,
 ) -> Result<()> {
     let failed = |error: &dyn std::fmt::Display| Error::Serve(error.to_string());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .max_blocking_threads(REQUESTS)
-        .thread_name("snapshots")
-        .enable_all()
-        .build();
-    let runtime = runtime.map_err(|error| failed(&error))?;
+    let runtime = runtime().map_err(|error| failed(&error))?;
     let unblocked = listener.set_nonblocking(true);
     unblocked.map_err(|error| failed(&error))?;
+    let left = Arc::clone(&snapshotter);
+    drop(runtime.spawn_blocking(move || service::delete_removed(&left)));
     runtime.block_on(async {
         let listener = tokio::net::UnixListener::from_std(listener);
         let listener = listener.map_err(|error| failed(&error))?;

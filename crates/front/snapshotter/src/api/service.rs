@@ -14,6 +14,7 @@ use super::messages::{
     CleanupRequest, CommitRequest, Empty, InfoMessage, InfoResponse, KeyRequest, ListRequest,
     ListResponse, MountsResponse, PrepareRequest, UpdateRequest, UsageResponse,
 };
+use super::turns::{Kind as Turned, Turn, Turns};
 use crate::record::Kind;
 use crate::{Result, Snapshotter};
 
@@ -24,12 +25,14 @@ const PAGE: usize = 16;
 #[derive(Clone, Debug)]
 pub struct Service {
     snapshotter: Arc<Snapshotter>,
+    turns: Turns,
 }
 
 impl Service {
     /// Creates one.
     pub fn new(snapshotter: Arc<Snapshotter>) -> Self {
-        Self { snapshotter }
+        let turns = Turns::new();
+        Self { snapshotter, turns }
     }
 }
 
@@ -43,39 +46,36 @@ impl tonic::codegen::Service<http::Request<Body>> for Service {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let with = Arc::clone(&self.snapshotter);
+        let with = self.clone();
         let path = request.uri().path();
         let name = path.strip_prefix("/containerd.services.snapshots.v1.Snapshots/");
         match name.unwrap_or_default() {
-            "Prepare" => unary(with, request, |it, ask: PrepareRequest| {
-                it.prepare(&ask.key, &ask.parent, ask.labels, Kind::Active)
+            "Prepare" => answered(Prepare { with }, request),
+            "View" => unary(with, Turned::Mounts, request, |it, ask: PrepareRequest| {
+                it.prepare(&ask.key, &ask.parent, ask.labels, Kind::View, None)
                     .map(MountsResponse::from)
             }),
-            "View" => unary(with, request, |it, ask: PrepareRequest| {
-                it.prepare(&ask.key, &ask.parent, ask.labels, Kind::View)
-                    .map(MountsResponse::from)
-            }),
-            "Mounts" => unary(with, request, |it, ask: KeyRequest| {
+            "Mounts" => unary(with, Turned::Mounts, request, |it, ask: KeyRequest| {
                 it.mounts(&ask.key).map(MountsResponse::from)
             }),
-            "Commit" => unary(with, request, |it, ask: CommitRequest| {
+            "Commit" => unary(with, Turned::Files, request, |it, ask: CommitRequest| {
                 it.commit(&ask.name, &ask.key, ask.labels).map(Empty::from)
             }),
-            "Remove" => unary(with, request, remove),
-            "Stat" => unary(with, request, |it, ask: KeyRequest| {
+            "Remove" => unary(with, Turned::Files, request, remove),
+            "Stat" => unary(with, Turned::Files, request, |it, ask: KeyRequest| {
                 it.stat(&ask.key).map(InfoResponse::from)
             }),
-            "Update" => unary(with, request, |it, ask: UpdateRequest| {
+            "Update" => unary(with, Turned::Files, request, |it, ask: UpdateRequest| {
                 let info = ask.info.unwrap_or_default();
                 let fields = ask.update_mask.unwrap_or_default().paths;
                 it.update(&info.name, &info.labels, &fields)
                     .map(InfoResponse::from)
             }),
             "List" => list(with, request),
-            "Usage" => unary(with, request, |it, ask: KeyRequest| {
+            "Usage" => unary(with, Turned::Files, request, |it, ask: KeyRequest| {
                 it.usage(&ask.key).map(UsageResponse::from)
             }),
-            "Cleanup" => unary(with, request, |it, _: CleanupRequest| {
+            "Cleanup" => unary(with, Turned::Files, request, |it, _: CleanupRequest| {
                 it.clean_up().map(Empty::from)
             }),
             _ => Box::pin(async { Ok(Status::unimplemented("no such call").into_http()) }),
@@ -87,20 +87,28 @@ impl tonic::codegen::Service<http::Request<Body>> for Service {
 fn remove(snapshotter: &Arc<Snapshotter>, ask: KeyRequest) -> Result<Empty> {
     snapshotter.remove(&ask.key)?;
     let snapshotter = Arc::clone(snapshotter);
-    tokio::task::spawn_blocking(move || {
-        if let Err(error) = snapshotter.delete_removed() {
-            tracing::warn!("{error}");
-        }
-    });
+    tokio::task::spawn_blocking(move || delete_removed(&snapshotter));
     Ok(Empty {})
 }
 
-/// Does the work of a request on a thread that may wait.
+/// Deletes what was removed. What stays is deleted the next time.
+pub fn delete_removed(snapshotter: &Snapshotter) {
+    if let Err(error) = snapshotter.delete_removed() {
+        tracing::warn!("{error}");
+    }
+}
+
+/// Does the work of a request that has its turn, on a thread that may wait.
 async fn work<T: Send + 'static>(
     snapshotter: Arc<Snapshotter>,
+    turn: Turn,
     work: impl FnOnce(&Arc<Snapshotter>) -> Result<T> + Send + 'static,
 ) -> std::result::Result<T, Status> {
-    let done = tokio::task::spawn_blocking(move || work(&snapshotter)).await;
+    let work = move || {
+        let _until_the_end = turn;
+        work(&snapshotter)
+    };
+    let done = tokio::task::spawn_blocking(work).await;
     let done = done.map_err(|error| Status::internal(error.to_string()))?;
     done.map_err(|error| {
         tracing::debug!("{error}");
@@ -108,9 +116,46 @@ async fn work<T: Send + 'static>(
     })
 }
 
+/// The call that may ask a registry.
+struct Prepare {
+    with: Service,
+}
+
+impl UnaryService<PrepareRequest> for Prepare {
+    type Response = MountsResponse;
+    type Future = BoxFuture<Response<MountsResponse>, Status>;
+
+    fn call(&mut self, request: Request<PrepareRequest>) -> Self::Future {
+        let (with, ask) = (self.with.clone(), request.into_inner());
+        Box::pin(async move {
+            let mut named = with.snapshotter.named_layer(&ask.labels);
+            let mut turn = None;
+            if let Some(layer) = &named {
+                turn = with.turns.to_ask().await;
+                if turn.is_none() {
+                    let image = layer.image.as_str();
+                    tracing::warn!(
+                        image,
+                        "the layer is unpacked: too many registries are waited for"
+                    );
+                    named = None;
+                }
+            }
+            if turn.is_none() {
+                turn = with.turns.of(Turned::Mounts).await;
+            }
+            let done = work(with.snapshotter, turn, move |it| {
+                it.prepare(&ask.key, &ask.parent, ask.labels, Kind::Active, named)
+            });
+            Ok(Response::new(done.await?.into()))
+        })
+    }
+}
+
 /// A call with one message as its answer.
 struct Unary<F> {
-    snapshotter: Arc<Snapshotter>,
+    with: Service,
+    kind: Turned,
     work: F,
 }
 
@@ -124,17 +169,19 @@ where
     type Future = BoxFuture<Response<R>, Status>;
 
     fn call(&mut self, request: Request<A>) -> Self::Future {
-        let (snapshotter, run) = (Arc::clone(&self.snapshotter), self.work);
+        let (with, kind, run) = (self.with.clone(), self.kind, self.work);
         let ask = request.into_inner();
         Box::pin(async move {
-            let done = work(snapshotter, move |it| run(it, ask)).await;
+            let turn = with.turns.of(kind).await;
+            let done = work(with.snapshotter, turn, move |it| run(it, ask)).await;
             done.map(Response::new)
         })
     }
 }
 
 fn unary<F, A, R>(
-    snapshotter: Arc<Snapshotter>,
+    with: Service,
+    kind: Turned,
     request: http::Request<Body>,
     work: F,
 ) -> BoxFuture<http::Response<Body>, Infallible>
@@ -143,15 +190,27 @@ where
     A: Message + Default + 'static,
     R: Message + 'static,
 {
+    answered(Unary { with, kind, work }, request)
+}
+
+fn answered<S, A, R>(
+    service: S,
+    request: http::Request<Body>,
+) -> BoxFuture<http::Response<Body>, Infallible>
+where
+    S: UnaryService<A, Response = R, Future = BoxFuture<Response<R>, Status>> + Send + 'static,
+    A: Message + Default + 'static,
+    R: Message + 'static,
+{
     Box::pin(async move {
         let mut grpc = Grpc::new(ProstCodec::<R, A>::default());
-        Ok(grpc.unary(Unary { snapshotter, work }, request).await)
+        Ok(grpc.unary(service, request).await)
     })
 }
 
 /// The call with many messages as its answer.
 struct List {
-    snapshotter: Arc<Snapshotter>,
+    with: Service,
 }
 
 type Pages = tokio_stream::Iter<std::vec::IntoIter<std::result::Result<ListResponse, Status>>>;
@@ -162,10 +221,11 @@ impl ServerStreamingService<ListRequest> for List {
     type Future = BoxFuture<Response<Pages>, Status>;
 
     fn call(&mut self, request: Request<ListRequest>) -> Self::Future {
-        let snapshotter = Arc::clone(&self.snapshotter);
+        let with = self.with.clone();
         let filters = request.into_inner().filters;
         Box::pin(async move {
-            let found = work(snapshotter, move |it| it.list(&filters)).await?;
+            let turn = with.turns.of(Turned::Files).await;
+            let found = work(with.snapshotter, turn, move |it| it.list(&filters)).await?;
             let found: Vec<_> = found.into_iter().map(InfoMessage::from).collect();
             let pages = found.chunks(PAGE).map(|page| {
                 let info = page.to_vec();
@@ -178,11 +238,14 @@ impl ServerStreamingService<ListRequest> for List {
 }
 
 fn list(
-    snapshotter: Arc<Snapshotter>,
+    with: Service,
     request: http::Request<Body>,
 ) -> BoxFuture<http::Response<Body>, Infallible> {
     Box::pin(async move {
         let mut grpc = Grpc::new(ProstCodec::<ListResponse, ListRequest>::default());
-        Ok(grpc.server_streaming(List { snapshotter }, request).await)
+        Ok(grpc.server_streaming(List { with }, request).await)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::chains::Chains;
 use crate::filter::Filters;
+use crate::labels::{LabelFamily, NamedLayer};
 use crate::manifests::Manifests;
 use crate::overlay::{self, Directories, Mount};
 use crate::place::{Place, ids, make_private};
@@ -27,6 +28,8 @@ pub struct Snapshotter {
     chains: Chains,
     manifests: Manifests,
     images: Arc<dyn Images>,
+    /// The labels that name images; nothing for all.
+    family: Option<LabelFamily>,
     /// The layers whose snapshots were removed, as far as they are still kept.
     unused: Mutex<BTreeSet<String>>,
     /// Held while what was removed is deleted: one thread does it.
@@ -65,6 +68,7 @@ impl Snapshotter {
             chains: Chains::default(),
             manifests: Manifests::default(),
             images,
+            family: None,
             unused: Mutex::default(),
             deleting: Mutex::new(()),
             has_index: overlay::has_index(),
@@ -73,12 +77,30 @@ impl Snapshotter {
         Ok(snapshotter)
     }
 
+    /// Takes names of images from the labels of this family only.
+    #[must_use]
+    pub const fn with_labels(mut self, family: Option<LabelFamily>) -> Self {
+        self.family = family;
+        self
+    }
+
+    /// Returns the layer of an image that the labels name.
+    pub(crate) fn named_layer(&self, labels: &Labels) -> Option<NamedLayer> {
+        match NamedLayer::of(labels, self.family) {
+            Ok(named) => named,
+            Err(reason) => {
+                tracing::warn!("a layer is unpacked: {reason}");
+                None
+            }
+        }
+    }
+
     fn store(&self) -> MutexGuard<'_, Store> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates a snapshot on `parent`, to be written to or to be viewed, and returns its mounts. A layer that needs no
-    /// unpacking is committed at once.
+    /// Creates a snapshot on `parent`, to be written to or to be viewed, and returns its mounts. The layer `named`, if it
+    /// needs no unpacking, is committed at once.
     ///
     /// # Errors
     /// [`Error::Exists`] for a layer that is committed; [`Error::NotFound`] for the parent; [`Error::State`] for a parent
@@ -89,6 +111,7 @@ impl Snapshotter {
         parent: &str,
         labels: Labels,
         kind: Kind,
+        named: Option<NamedLayer>,
     ) -> Result<Vec<Mount>> {
         check_name(key)?;
         let below = {
@@ -98,8 +121,8 @@ impl Snapshotter {
             }
             parent_named(&store, parent)?
         };
-        if kind == Kind::Active {
-            let wanted = remote::wanted(&*self.images, &self.manifests, below.as_ref(), &labels);
+        if let Some(named) = named.filter(|_| kind == Kind::Active) {
+            let wanted = remote::wanted(&*self.images, &self.manifests, below.as_ref(), named);
             if let Some(wanted) = wanted
                 && let Some(target) = self.commit_layer(wanted, parent, &labels)?
             {

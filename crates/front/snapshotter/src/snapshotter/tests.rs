@@ -61,9 +61,10 @@ fn images() -> Arc<NotedImages> {
         digest: "sha256:m".to_owned(),
         layers: tables
             .iter()
-            .zip(["l0", "l1"])
-            .map(|(table, digest)| LayerFacts {
+            .zip([("l0", "c0"), ("l1", "c1")])
+            .map(|(table, (digest, chain))| LayerFacts {
                 digest: digest.to_owned(),
+                chain: chain.to_owned(),
                 table: table.map(str::to_owned),
                 is_claimed: false,
             })
@@ -93,12 +94,18 @@ fn labels(image: &str, target: &str, layer: &str) -> Labels {
     labels.into_iter().collect()
 }
 
+/// Prepares a snapshot as the service does.
+fn prepare(it: &Snapshotter, key: &str, parent: &str, labels: Labels) -> Result<Vec<Mount>> {
+    let named = it.named_layer(&labels);
+    it.prepare(key, parent, labels, Kind::Active, named)
+}
+
 /// Prepares the layers of an image, as containerd's unpacker does. Returns whether each was committed at once.
 fn pull(it: &Snapshotter, image: &str) -> [bool; 2] {
     let mut parent = String::new();
     [("c0", "l0"), ("c1", "l1")].map(|(target, layer)| {
         let key = format!("extract {image} {target}");
-        match it.prepare(&key, &parent, labels(image, target, layer), Kind::Active) {
+        match prepare(it, &key, &parent, labels(image, target, layer)) {
             Err(Error::Exists(name)) => {
                 parent = name;
                 true
@@ -126,11 +133,15 @@ fn a_chain_is_mounted_while_a_container_stands_on_it() {
     let it = open();
     assert_eq!(pull(&it, "h/lazy:1"), [true, true]);
     assert_eq!(images.mounted.lock().unwrap().len(), 0);
-    let mounts = it.prepare("a", "c1", Labels::new(), Kind::Active).unwrap();
+    let mounts = it
+        .prepare("a", "c1", Labels::new(), Kind::Active, None)
+        .unwrap();
     let options = mounts[0].options.join(",");
     let lower = format!("lowerdir={}", at("chains/2").display());
     assert!(options.ends_with(&lower), "{options}");
-    let viewed = it.prepare("v", "c1", Labels::new(), Kind::View).unwrap();
+    let viewed = it
+        .prepare("v", "c1", Labels::new(), Kind::View, None)
+        .unwrap();
     assert_eq!(viewed[0].source, at("chains/2").display().to_string());
     assert!(matches!(it.remove("c1"), Err(Error::State { .. })));
     it.remove("v").unwrap();
@@ -161,7 +172,7 @@ fn layers_that_no_table_vouches_for_are_unpacked() {
     }
     // Unpacked layers below are none of a mount.
     let upper = labels("h/lazy:1", "c1", "l1");
-    assert!(it.prepare("k", "h/plain:1/c0", upper, Kind::Active).is_ok());
+    assert!(prepare(&it, "k", "h/plain:1/c0", upper).is_ok());
     let mounts = it.mounts("k").unwrap();
     assert!(mounts[0].options.join(",").ends_with("snapshots/1/fs"));
 }
@@ -181,7 +192,7 @@ fn a_container_whose_layers_cannot_be_mounted_leaves_nothing_behind() {
     let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
     let it = Snapshotter::open(dir.path(), images).unwrap();
     assert_eq!(pull(&it, "h/broken:1"), [true, true]);
-    let failed = it.prepare("a", "c1", Labels::new(), Kind::Active);
+    let failed = it.prepare("a", "c1", Labels::new(), Kind::Active, None);
     let failed = failed.unwrap_err().to_string();
     assert_eq!(failed, "oci://h/broken@sha256:m: the layer is altered");
     assert!(matches!(it.stat("a"), Err(Error::NotFound(_))));
@@ -196,15 +207,17 @@ fn snapshots_are_committed_listed_updated_and_counted() {
     let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
     let it = Snapshotter::open(dir.path(), images).unwrap();
     let label = |value: &str| Labels::from([("k".to_owned(), value.to_owned())]);
-    it.prepare("a", "", label("1"), Kind::Active).unwrap();
+    it.prepare("a", "", label("1"), Kind::Active, None).unwrap();
     fs::write(dir.path().join("snapshots/1/fs/file"), vec![1; 10_000]).unwrap();
     let used = it.usage("a").unwrap();
     assert!(used.inodes == 2 && used.bytes >= 10_000, "{used:?}");
     for refused in [
-        it.prepare("b", "a", Labels::new(), Kind::Active).err(),
-        it.prepare("b", "none", Labels::new(), Kind::View).err(),
-        it.prepare("a", "", Labels::new(), Kind::Active).err(),
-        it.prepare("", "", Labels::new(), Kind::Active).err(),
+        it.prepare("b", "a", Labels::new(), Kind::Active, None)
+            .err(),
+        it.prepare("b", "none", Labels::new(), Kind::View, None)
+            .err(),
+        it.prepare("a", "", Labels::new(), Kind::Active, None).err(),
+        it.prepare("", "", Labels::new(), Kind::Active, None).err(),
         it.commit("n", "none", Labels::new()).err(),
         it.update("a", &label("2"), &["parent".to_owned()]).err(),
     ] {
@@ -213,7 +226,8 @@ fn snapshots_are_committed_listed_updated_and_counted() {
     it.commit("n", "a", label("2")).unwrap();
     assert!(matches!(it.mounts("n"), Err(Error::State { .. })));
     assert!(it.usage("n").unwrap().bytes >= 10_000);
-    it.prepare("v", "n", Labels::new(), Kind::View).unwrap();
+    it.prepare("v", "n", Labels::new(), Kind::View, None)
+        .unwrap();
     assert_eq!(it.stat("v").unwrap().parent, "n");
     let listed = it
         .list(&["kind==committed,labels.k==2".to_owned()])
@@ -228,3 +242,20 @@ fn snapshots_are_committed_listed_updated_and_counted() {
     let second = Snapshotter::open(dir.path(), self::images());
     assert!(matches!(second, Err(Error::Root { .. })));
 }
+
+#[test]
+fn an_image_with_the_labels_of_another_one_is_unpacked() {
+    let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
+    let it = Snapshotter::open(dir.path(), images).unwrap();
+    // The name of its snapshot comes from the configuration of the image that is pulled.
+    let stolen = labels("h/lazy:1", "chain of the author's image", "l0");
+    prepare(&it, "a", "", stolen).unwrap();
+    let mut both = labels("h/lazy:1", "c0", "l0");
+    let theirs = "containerd.io/snapshot/remote/stargz.reference";
+    both.insert(theirs.to_owned(), "h/own:1".to_owned());
+    prepare(&it, "b", "", both.clone()).unwrap();
+    // Whoever says which family the client has is not kept from it.
+    let it = it.with_labels(Some(LabelFamily::Cri));
+    assert!(matches!(prepare(&it, "c", "", both), Err(Error::Exists(name)) if name == "c0"));
+}
+

@@ -181,6 +181,7 @@ fn facts(told: &Value) -> Option<ManifestFacts> {
     let layers = told["layers"].as_array()?.iter().map(|layer| {
         Some(LayerFacts {
             digest: text(&layer["digest"])?,
+            chain: text(&layer["chain"])?,
             table: text(&layer["table"]),
             is_claimed: layer["claimed"].as_bool()?,
         })

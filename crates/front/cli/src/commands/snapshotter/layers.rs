@@ -41,13 +41,14 @@ pub fn run(context: &Context, args: &ImageArgs) -> Result {
         true => opened(args, &pinned, &options)?,
         false => Vec::new(),
     };
-    let layers = manifest.layers.iter().enumerate();
-    let layers = layers.map(|(number, layer)| {
+    let layers = manifest.layers.iter().zip(chain_ids(&manifest.diff_ids));
+    let layers = layers.enumerate().map(|(number, (layer, chain))| {
         let claimed = opened.get(number).and_then(|image| beside(image));
         // Without a table, one that refers to the image may be used when it is mounted.
         let is_claimed = options.referrers && layer.contents.is_none();
         json!({
             "digest": layer.digest.to_string(),
+            "chain": chain.to_string(),
             "table": table(layer).or(claimed),
             "claimed": is_claimed,
         })
@@ -60,6 +61,21 @@ pub fn run(context: &Context, args: &ImageArgs) -> Result {
     }))?;
     out.finish()?;
     Ok(Exit::Ok)
+}
+
+/// Returns the names that containerd gives the snapshots of layers, the lowest first: the digests of the unpacked layer and of
+/// all below it.
+fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
+    let mut below: Option<Digest> = None;
+    let chain = diff_ids.iter().map(|id| {
+        let chain = match below {
+            None => *id,
+            Some(below) => Digest::of(format!("{below} {id}").as_bytes()),
+        };
+        below = Some(chain);
+        chain
+    });
+    chain.collect()
 }
 
 /// Opens the layers, and reads the tables of contents of those that have some: an image is mounted only if these are sound.

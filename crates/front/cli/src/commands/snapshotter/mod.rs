@@ -7,8 +7,8 @@ mod socket;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::{Args, ValueHint};
-use forerun_snapshotter::{Error, Snapshotter, Stopper};
+use clap::{Args, ValueEnum, ValueHint};
+use forerun_snapshotter::{Error, LabelFamily, Snapshotter, Stopper};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -48,10 +48,32 @@ pub struct SnapshotterArgs {
     /// and all their reads fail from then on
     #[arg(long)]
     pub while_streaming: bool,
+    /// Take the names of images from the labels of this client only. Without it, a layer whose labels name two images is
+    /// unpacked
+    #[arg(long, value_name = "CLIENT")]
+    pub labels: Option<Labels>,
     #[command(flatten)]
     pub cache: CacheArgs,
     #[command(flatten)]
     pub server: ServerArgs,
+}
+
+/// The client whose labels are taken.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Labels {
+    /// The CRI plugin of containerd, with disable_snapshot_annotations = false
+    Cri,
+    /// ctr-remote
+    Stargz,
+}
+
+impl From<Labels> for LabelFamily {
+    fn from(labels: Labels) -> Self {
+        match labels {
+            Labels::Cri => Self::Cri,
+            Labels::Stargz => Self::Stargz,
+        }
+    }
 }
 
 /// Runs it. Returns when a signal has ended it.
@@ -67,7 +89,8 @@ pub fn run(context: &Context, args: &SnapshotterArgs) -> Result {
         .get_or_insert_with(|| args.root.join("cache"));
     let images = MountedImages::new(args, &cache, context.global.no_sandbox);
     let snapshotter = Snapshotter::open(&args.root, Arc::new(images));
-    let snapshotter = Arc::new(snapshotter.map_err(|error| failure(&error))?);
+    let snapshotter = snapshotter.map_err(|error| failure(&error))?;
+    let snapshotter = Arc::new(snapshotter.with_labels(args.labels.map(Into::into)));
     let socket = Socket::bind(&args.address)?;
     let signals = Signals::new([SIGTERM, SIGINT]);
     let signals = signals.map_err(|error| Failure::usage(reason(&error)))?;

@@ -6,6 +6,7 @@ mod while_streaming;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use forerun::cache::Digest;
 use forerun_testkit::indexed::{estargz, zstd_chunked};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -127,4 +128,61 @@ fn containers_read_on_when_the_snapshotter_and_the_server_of_their_mount_are_kil
     node.ctr("ctr", &["tasks", "rm", "--force", &name]);
     node.ctr("ctr", &["containers", "rm", &name]);
     node.remove_all();
+}
+
+#[test]
+fn annotations_of_an_image_do_not_lead_to_another_one() {
+    let Some(mut node) = Node::start() else {
+        return;
+    };
+    std::fs::create_dir(node.path("p")).unwrap();
+    std::fs::write(node.path("p/SECRET"), "private").unwrap();
+    let archive = Command::new("tar")
+        .args(["-C", "p", "-cf", "p.tar", "."])
+        .current_dir(node.path("."))
+        .status();
+    assert!(archive.unwrap().success());
+    let private = node.push("private", &[node.lazy_layer("p", "private", estargz)]);
+    let digest = Digest::of(&std::fs::read(node.path("p.private")).unwrap()).to_string();
+    let families = [
+        ("cri.image-ref", "cri.layer-digest"),
+        ("remote/stargz.reference", "remote/stargz.digest"),
+    ];
+    for (tag, (reference, layer)) in ["a", "b"].into_iter().zip(families) {
+        let mut layers = ["l0", "l1"].map(|name| node.lazy_layer(name, tag, estargz));
+        for (name, value) in [(reference, &private), (layer, &digest)] {
+            let name = format!("containerd.io/snapshot/{name}");
+            layers[0]["annotations"][name] = value.as_str().into();
+        }
+        let image = node.push(tag, &layers);
+        let asked = |node: &Node| {
+            let log = node.proxy.log();
+            let mut entries = log.entries.iter();
+            entries.any(|entry| entry.path.ends_with("/manifests/private"))
+        };
+        // The client's labels are of one kind, and the author's of the other.
+        node.proxy.forget();
+        node.pull("ctr-remote", &["images", "rpull"], &image);
+        assert_eq!(node.run(&image, tag), PRINTS);
+        assert!(!asked(&node), "{tag}");
+        node.remove_all();
+        // A client that sets none leaves the author's alone.
+        node.pull("ctr", &["images", "pull"], &image);
+        assert_eq!(node.run(&image, tag), PRINTS);
+        node.remove_all();
+        // Where the operator says whose labels count, the image is mounted as ever.
+        node.kill_snapshotter();
+        node.start_snapshotter(&["--labels", "stargz"]);
+        node.wait_for_containerd();
+        node.proxy.forget();
+        node.pull("ctr-remote", &["images", "rpull"], &image);
+        let layers = ["l0", "l1"].map(|name| node.path(&format!("{name}.{tag}")));
+        assert!(node.proxy.log().sent() < len_of(&layers) / 3, "{tag}");
+        assert_eq!(node.run(&image, tag), PRINTS);
+        assert!(!asked(&node), "{tag}");
+        node.remove_all();
+        node.kill_snapshotter();
+        node.start_snapshotter(&[]);
+        node.wait_for_containerd();
+    }
 }

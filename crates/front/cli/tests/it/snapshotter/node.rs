@@ -1,5 +1,6 @@
 //! A containerd of its own with a registry, and a snapshotter between them.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -245,17 +246,25 @@ impl Node {
         tag: &str,
         make: fn(&[u8], &IndexedOptions) -> IndexedArchive,
     ) -> String {
-        let layers = ["l0", "l1"].map(|name| {
-            let plain = fs::read(self.path(&format!("{name}.tar"))).unwrap();
-            let made = make(&plain, &IndexedOptions::default());
-            let file = format!("{name}.{tag}");
-            fs::write(self.path(&file), &made.blob).unwrap();
-            let annotations = made.annotations.into_iter();
-            let annotations = annotations.map(|(name, value)| (name, Value::from(value)));
-            let annotations: serde_json::Map<String, Value> = annotations.collect();
-            json!({"file": file, "mediaType": made.media_type, "annotations": annotations})
-        });
+        let layers = ["l0", "l1"].map(|name| self.lazy_layer(name, tag, make));
         self.push(tag, &layers)
+    }
+
+    /// Makes a layer with a table of contents of an archive, as `NAME.TAG`.
+    pub fn lazy_layer(
+        &self,
+        name: &str,
+        tag: &str,
+        make: fn(&[u8], &IndexedOptions) -> IndexedArchive,
+    ) -> Value {
+        let plain = fs::read(self.path(&format!("{name}.tar"))).unwrap();
+        let made = make(&plain, &IndexedOptions::default());
+        let file = format!("{name}.{tag}");
+        fs::write(self.path(&file), &made.blob).unwrap();
+        let annotations = made.annotations.into_iter();
+        let annotations = annotations.map(|(name, value)| (name, Value::from(value)));
+        let annotations: serde_json::Map<String, Value> = annotations.collect();
+        json!({"file": file, "mediaType": made.media_type, "annotations": annotations})
     }
 
     /// Pushes an image whose layers have indexes. Returns its name, and the bytes of its layers.
@@ -410,9 +419,15 @@ impl Drop for Node {
     }
 }
 
-/// Counts the bytes of blobs that were sent again. Manifests are read by containerd and by forerun.
+/// Counts the bytes of layers that were sent again. Manifests and configurations are read by containerd and by forerun.
 pub fn layers_sent_twice(log: &Log) -> u64 {
-    let is_blob = |entry: &&Exchange| entry.path.contains("/blobs/");
-    let entries = log.entries.iter().filter(is_blob).cloned().collect();
+    /// Bytes that a configuration has at most.
+    const CONFIGURATION: u64 = 1000;
+    let is_long = |entry: &Exchange| entry.start + entry.sent > CONFIGURATION;
+    let long = log.entries.iter().filter(|entry| is_long(entry));
+    let long: HashSet<&str> = long.map(|entry| entry.path.as_str()).collect();
+    let is_layer =
+        |entry: &&Exchange| entry.path.contains("/blobs/") && long.contains(entry.path.as_str());
+    let entries = log.entries.iter().filter(is_layer).cloned().collect();
     Log { entries }.all_sent_twice()
 }

@@ -95,6 +95,11 @@ impl Place {
         self.root.join("logs").join(id.to_string())
     }
 
+    /// Returns the directories whose entries have the numbers of snapshots.
+    pub fn numbered(&self) -> [PathBuf; 3] {
+        [self.snapshots(), self.chains(), self.root.join("logs")]
+    }
+
     /// Returns the directory of what is being removed.
     pub fn trash(&self) -> PathBuf {
         self.root.join("trash")

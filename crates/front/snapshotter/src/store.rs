@@ -87,6 +87,12 @@ impl Store {
         id
     }
 
+    /// Gives no snapshot one of these numbers from now on, nor a smaller one.
+    pub fn skip(&mut self, used: &[Id]) {
+        let last = used.iter().map(|id| id.0).max();
+        self.next = self.next.max(last.map_or(0, |last| last.saturating_add(1)));
+    }
+
     /// Returns the snapshot with a number.
     pub fn get(&self, id: Id) -> Option<&Snapshot> {
         self.snapshots.get(&id)

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -88,6 +89,13 @@ pub fn empty(trash: &Path) -> io::Result<()> {
     }
 }
 
+/// Moves a directory into the trash.
+pub fn discard(dir: &Path, trash: &Path) -> io::Result<()> {
+    let trash = open(CWD, trash)?;
+    let name = CString::new(dir.as_os_str().as_bytes())?;
+    move_in(CWD, &name, trash.as_fd()).map_err(Into::into)
+}
+
 /// Removes an entry of the trash, whose directories become entries of the trash themselves.
 fn remove(trash: BorrowedFd<'_>, name: &CString) -> rustix::io::Result<()> {
     let dir = match open(trash, name) {
@@ -110,12 +118,17 @@ fn remove(trash: BorrowedFd<'_>, name: &CString) -> rustix::io::Result<()> {
     }
 }
 
-/// Moves a directory into the trash, under a name that is free there.
+/// Moves a directory into the trash, unless it is empty and can be removed.
 fn move_up(dir: BorrowedFd<'_>, name: &CString, trash: BorrowedFd<'_>) -> rustix::io::Result<()> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
     if rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR).is_ok() {
         return Ok(());
     }
+    move_in(dir, name, trash)
+}
+
+/// Moves a directory into the trash, under a name that is free there: an earlier process may have left some.
+fn move_in(dir: BorrowedFd<'_>, name: &CString, trash: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
         let new = format!("d{}", NEXT.fetch_add(1, Ordering::Relaxed));
         match rustix::fs::renameat_with(dir, name, trash, new, RenameFlags::NOREPLACE) {

@@ -61,7 +61,12 @@ impl Snapshotter {
     /// [`Error::Root`] for a directory that another snapshotter uses; [`Error::Record`] for damage.
     pub fn open(root: &Path, images: Arc<dyn Images>) -> Result<Self> {
         let place = Place::open(root)?;
-        let store = Mutex::new(Store::open(place.records())?);
+        let mut store = Store::open(place.records())?;
+        // What a killed process has left may have a number that no record has.
+        for dir in place.numbered() {
+            store.skip(&ids(&dir, "")?);
+        }
+        let store = Mutex::new(store);
         let snapshotter = Self {
             place,
             store,
@@ -73,7 +78,9 @@ impl Snapshotter {
             deleting: Mutex::new(()),
             has_index: overlay::has_index(),
         };
-        snapshotter.sweep()?;
+        if let Err(error) = snapshotter.sweep() {
+            tracing::warn!("what a killed process has left stays until the next cleanup: {error}");
+        }
         Ok(snapshotter)
     }
 
@@ -350,8 +357,7 @@ impl Snapshotter {
     /// Moves the directory of a snapshot to where it is deleted.
     fn throw_away(&self, id: Id) -> Result<()> {
         let dir = self.place.snapshot(id);
-        let removed = fs::rename(&dir, self.place.trash().join(format!("s{id}")));
-        match removed {
+        match trees::discard(&dir, &self.place.trash()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed.map_err(Error::io(&dir)),
         }
@@ -389,19 +395,21 @@ impl Snapshotter {
         self.delete_removed()
     }
 
+    /// Goes on after an error, and returns the last one.
     fn sweep(&self) -> Result<()> {
+        let mut swept = Ok(());
         {
             let store = self.store();
             for id in ids(&self.place.snapshots(), "")? {
                 if store.get(id).is_none() {
-                    self.throw_away(id)?;
+                    swept = self.throw_away(id).and(swept);
                 }
             }
         }
         for id in ids(&self.place.chains(), "")? {
             self.release(id);
         }
-        Ok(())
+        swept
     }
 
     /// Returns a snapshot.

@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 use std::collections::HashSet;
+use std::process::Command;
 
-use forerun_testkit::memory_dir;
+use forerun_testkit::{memory_dir, require};
 
 use super::*;
 use crate::labels::TARGET;
@@ -259,3 +260,55 @@ fn an_image_with_the_labels_of_another_one_is_unpacked() {
     assert!(matches!(prepare(&it, "c", "", both), Err(Error::Exists(name)) if name == "c0"));
 }
 
+#[test]
+fn what_a_killed_process_was_deleting_is_in_the_way_of_nothing() {
+    let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
+    let at = |name: &str| dir.path().join(name);
+    let open = || Snapshotter::open(dir.path(), Arc::<NotedImages>::clone(&images)).unwrap();
+    let new = |it: &Snapshotter, key: &str| {
+        it.prepare(key, "", Labels::new(), Kind::Active, None)
+            .unwrap();
+        let record = it.stat(key).unwrap().snapshot;
+        fs::write(it.place.files(record.id).join("file"), "x").unwrap();
+    };
+    // Each process is killed before it deletes what it has removed.
+    for round in 1..4 {
+        let it = open();
+        new(&it, "a");
+        it.remove("a").unwrap();
+        assert_eq!(names_in(&at("trash")), 2 * round - 1);
+        // Without a record, and with another number than the next process would give.
+        fs::create_dir_all(at(&format!("snapshots/{}/fs/dir", 100 * round))).unwrap();
+    }
+    let it = open();
+    assert_eq!(names_in(&at("snapshots")), 0);
+    new(&it, "a");
+    assert_eq!(it.stat("a").unwrap().snapshot.id, Id(301));
+    it.clean_up().unwrap();
+    assert_eq!((names_in(&at("trash")), names_in(&at("snapshots"))), (0, 1));
+}
+
+#[test]
+fn what_cannot_be_swept_does_not_end_the_start() {
+    let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
+    if !require::root() {
+        return;
+    }
+    let stuck = dir.path().join("snapshots/7");
+    fs::create_dir_all(&stuck).unwrap();
+    let mount = |program: &str, arguments: &[&str]| {
+        let status = Command::new(program).args(arguments).arg(&stuck).status();
+        assert!(status.unwrap().success());
+    };
+    // The place of a mount cannot be moved.
+    mount("mount", &["-t", "tmpfs", "none"]);
+    let opened = Snapshotter::open(dir.path(), images);
+    let cleaned = opened.as_ref().map(Snapshotter::clean_up);
+    mount("umount", &[]);
+    assert!(cleaned.unwrap().is_err());
+    let it = opened.unwrap();
+    it.prepare("a", "", Labels::new(), Kind::Active, None)
+        .unwrap();
+    it.clean_up().unwrap();
+    assert!(!stuck.exists());
+}

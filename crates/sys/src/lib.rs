@@ -2,3 +2,9 @@
 //!
 //! All other crates forbid `unsafe`. Each module here wraps one interface of the kernel, states why its blocks are sound, and has
 //! a test. Nothing here knows about images, mounts or forerun.
+
+mod mount_attributes;
+mod terminal_input;
+
+pub use mount_attributes::set_mount_attributes;
+pub use terminal_input::refuse_terminal_input;

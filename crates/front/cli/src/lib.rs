@@ -69,8 +69,8 @@ pub fn main() -> ExitCode {
     // The pipe with these is inherited, and is to be read before inherited descriptors are looked at.
     let argv = secrets::arguments();
     inherited::close_on_exec(mount::is_in_background());
-    // The first process of that namespace.
-    if let Some(code) = run::run_init() {
+    // The first process of that namespace, and the one that becomes the command.
+    if let Some(code) = run::run_init().or_else(run::become_command) {
         return code;
     }
     // The process that keeps the connection of a mount.

@@ -4,12 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use forerun::mounts;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, openat2, statvfs};
+use forerun_sys::set_mount_attributes;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags,
-    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_remount,
-    move_mount, open_tree,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
 /// Longest message of the kernel about a filesystem that it does not mount.
@@ -66,6 +65,13 @@ pub fn tree(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
     Ok(open_tree(CWD, path.as_ref(), flags)?)
 }
 
+/// Makes a read-only copy of the mounts at and below `path`, attached nowhere.
+pub fn read_only_tree(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
+    let copy = tree(path)?;
+    set_mount_attributes(&copy, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+    Ok(copy)
+}
+
 /// Attaches a mount to a file or directory.
 pub fn attach(mount: impl AsFd, place: impl AsFd) -> io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
@@ -87,27 +93,4 @@ pub fn path_of(file: &impl AsFd) -> io::Result<PathBuf> {
 /// Returns a path that leads to an open file in this process.
 pub fn by_descriptor(file: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
-}
-
-/// Makes the mount whose root `place` is, and those below it, read-only. The kernel wants the flags that a mount of the
-/// system has to be said again.
-pub fn make_read_only(place: &impl AsFd) -> io::Result<()> {
-    let path = path_of(place)?;
-    let below = mounts()?.into_iter().map(|entry| entry.mount_point);
-    for mount in below.filter(|mount| mount.starts_with(&path)) {
-        let has = statvfs(&mount)?.f_flag;
-        let mut flags = MountFlags::RDONLY | MountFlags::BIND;
-        for (is, flag) in [
-            (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
-            (StatVfsMountFlags::NODEV, MountFlags::NODEV),
-            (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
-            (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
-            (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
-            (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
-        ] {
-            flags.set(flag, has.contains(is));
-        }
-        mount_remount(&mount, flags, "")?;
-    }
-    Ok(())
 }

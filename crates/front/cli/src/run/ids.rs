@@ -1,4 +1,9 @@
-//! The user namespace of a run, and the users and groups that it has.
+//! The user namespaces of a run, and the users and groups that they have.
+//!
+//! There are two. The outer one has the process that serves the image and process 1, which makes the mounts. The command
+//! lives in the inner one, with a mount namespace that it owns. What is mounted there was inherited from a mount
+//! namespace with more rights, so the kernel locks it: the command can neither unmount it nor make it writable. Both
+//! have the same users.
 //!
 //! An ordinary user is root there, and there is no one else. Root is root, and all others are themselves: the command
 //! can change owners and become other users. The kernel takes a map of more than one user from a process outside of
@@ -8,11 +13,13 @@
 use std::env;
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use forerun_fuse::Channel;
 use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{Mode, OFlags, open, openat};
 use rustix::process::{getegid, geteuid};
 
 use crate::error::Result;
@@ -41,7 +48,7 @@ impl MapWriter {
         let process = Command::new(program())
             .arg0_forerun()
             .env(WRITER, std::process::id().to_string())
-            .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -70,7 +77,10 @@ pub fn run_map_writer() -> Option<ExitCode> {
     let channel = stdin.as_fd().try_clone_to_owned().map(Channel::from);
     let asked = channel.and_then(|channel| channel.receive());
     let written = match asked {
-        Ok(Some(_)) => MAPS.into_iter().try_for_each(|map| copy(map, parent)),
+        Ok(Some(_)) => {
+            let maps = OwnMaps::read();
+            maps.and_then(|maps| maps.give(&in_proc(&parent.to_string())?))
+        }
         // The parent has ended.
         Ok(None) | Err(_) => return Some(ExitCode::FAILURE),
     };
@@ -80,10 +90,56 @@ pub fn run_map_writer() -> Option<ExitCode> {
     })
 }
 
-/// Gives a process the users or groups that this one has, under the same numbers.
-fn copy(map: &str, process: u32) -> io::Result<()> {
-    let own = fs::read_to_string(format!("/proc/self/{map}"))?;
-    fs::write(format!("/proc/{process}/{map}"), same(&own))
+/// The users and groups of this process, under the same numbers.
+pub struct OwnMaps(Vec<(&'static str, String)>);
+
+impl OwnMaps {
+    /// Reads them.
+    pub fn read() -> io::Result<Self> {
+        let maps = MAPS.into_iter();
+        let read = |map| Ok((map, same(&fs::read_to_string(format!("/proc/self/{map}"))?)));
+        Ok(Self(maps.map(read).collect::<io::Result<_>>()?))
+    }
+
+    /// Gives them to the process with this directory of `/proc`, which has none.
+    pub fn give(&self, process: &impl AsFd) -> io::Result<()> {
+        for (map, numbers) in &self.0 {
+            let file = openat(
+                process,
+                *map,
+                OFlags::WRONLY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?;
+            // The kernel takes a map in one piece.
+            rustix::io::write(file, numbers.as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// Opens the directory of a process in `/proc`.
+pub fn in_proc(process: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(open(
+        Path::new("/proc").join(process),
+        flags,
+        Mode::empty(),
+    )?)
+}
+
+/// Returns whether root of this user namespace is the system's, which owns its settings.
+pub fn is_root_of_system() -> io::Result<bool> {
+    let map = fs::read_to_string("/proc/self/uid_map")?;
+    let mut owners = map
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1));
+    Ok(owners.any(|first| first == "0"))
+}
+
+/// Returns whether this user namespace has one user only, so that no program can become another one.
+pub fn is_one_user() -> io::Result<bool> {
+    let map = fs::read_to_string("/proc/self/uid_map")?;
+    Ok(map.split_whitespace().skip(2).eq(["1"]))
 }
 
 /// Returns a map of the numbers that a map has onto themselves.

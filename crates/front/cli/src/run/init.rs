@@ -1,4 +1,4 @@
-//! Process 1 of a run: makes the root directory, starts the command, and waits for its end.
+//! Process 1 of a run: makes the root directory, has the command run there, and waits for its end.
 //!
 //! The kernel ends every process of a PID namespace when its process 1 has ended. Signals that a process 1 does not
 //! handle do not reach it, those of a terminal neither, so what is typed ends the command only.
@@ -8,9 +8,10 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use forerun_fuse::Channel;
+use nix::sched::{CloneFlags, unshare};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, wait};
@@ -18,18 +19,16 @@ use signal_hook::consts::SIGCHLD;
 
 use crate::args::Global;
 use crate::context::Context;
-use crate::error::{Failure, Result, reason};
+use crate::error::{Failure, Result};
 use crate::exit::Exit;
-use crate::inherited;
 
+use super::command::Becoming;
+use super::ids::is_root_of_system;
 use super::plan::RunPlan;
-use super::{failed, root};
+use super::{failed, namespace_failure, root};
 
 /// Says to a process 1 that it is one.
 pub const INIT: &str = "FORERUN_RUN_INIT";
-/// Exit codes of shells for a command that cannot be run, and one that is not there.
-const CANNOT_RUN: u8 = 126;
-const NOT_FOUND: u8 = 127;
 /// The status after SIGKILL, as shells report it.
 const KILLED: u8 = 128 + 9;
 
@@ -51,6 +50,8 @@ fn run(words: impl Iterator<Item = OsString>) -> Result {
     let talking = |error: io::Error| failed("the process that serves the image", &error);
     let socket = io::stdin().as_fd().try_clone_to_owned();
     let channel = Channel::from(socket.map_err(talking)?);
+    leave_namespaces()?;
+    let becoming = Becoming::start(&plan)?;
     let place = root::prepare(&plan)?;
     let Some(received) = channel.receive().map_err(talking)? else {
         // It has said why.
@@ -58,34 +59,23 @@ fn run(words: impl Iterator<Item = OsString>) -> Result {
     };
     let [mount, stdin] = <[OwnedFd; 2]>::try_from(received.descriptors)
         .map_err(|_| talking(io::ErrorKind::InvalidData.into()))?;
-    rustix::stdio::dup2_stdin(&stdin).map_err(|error| talking(error.into()))?;
-    drop(stdin);
     root::enter(&plan, place, mount)?;
     let (children, notice) = UnixStream::pair().map_err(talking)?;
     signal_hook::low_level::pipe::register(SIGCHLD, notice).map_err(talking)?;
     children.set_nonblocking(true).map_err(talking)?;
-    let command = start(&plan)?;
+    let starting = |error| failed("starting the command", &error);
+    let command = becoming.finish(stdin).map_err(starting)?;
     watch(command, &channel, children).map_err(talking)
 }
 
-/// Starts the command.
-fn start(plan: &RunPlan) -> Result<Pid> {
-    let (program, words) = plan
-        .command
-        .split_first()
-        .ok_or_else(|| Failure::usage("no command"))?;
-    let mut command = Command::new(program);
-    command.args(words).env_remove(INIT);
-    let started = inherited::pass_on(|| command.spawn());
-    let child = started.map_err(|error| {
-        let code = match error.kind() {
-            io::ErrorKind::NotFound => NOT_FOUND,
-            _ => CANNOT_RUN,
-        };
-        let failure = Failure::new(Exit::OfCommand(code), "command", reason(&error));
-        failure.of(program.display())
-    })?;
-    Ok(Pid::from_child(&child))
+/// Leaves the mounts to the process that serves the image. Root of the system leaves its shared memory and queues as
+/// well, which it could use without a capability.
+fn leave_namespaces() -> Result<()> {
+    let mut left = CloneFlags::CLONE_NEWNS;
+    if is_root_of_system().map_err(|error| failed("process 1", &error))? {
+        left |= CloneFlags::CLONE_NEWIPC;
+    }
+    unshare(left).map_err(|error| namespace_failure("making a mount namespace", &error.into()))
 }
 
 /// Waits for the end of the command, passes signals on to it, and waits for processes whose parents have ended.

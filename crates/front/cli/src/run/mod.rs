@@ -2,14 +2,17 @@
 //!
 //! Three processes take part. This one opens the image and serves it, as `mount -f` does. The second is process 1
 //! of a PID namespace ([`init`]): it makes the root directory out of the served image, an overlayfs and what the
-//! system has to offer ([`root`]), and starts the third, the command. All of them live in a user namespace, so the
-//! kernel lets every user do it. When the command ends, process 1 ends, and the kernel ends with it whatever the
+//! system has to offer ([`root`]), and starts the third, which becomes the command ([`command`]). All of them live in
+//! a user namespace, so the kernel lets every user do it. The command has one of its own below it, in which it can
+//! change none of the mounts. When the command ends, process 1 ends, and the kernel ends with it whatever the
 //! command left running, and all mounts. If this process dies, process 1 finds its socket closed and ends too.
 //!
-//! The mounts are in a mount namespace of process 1. No other process ever sees them.
+//! The mounts are in the mount namespaces of process 1 and of the command. No other process ever sees them.
 
 mod attach;
+mod changes;
 mod child;
+mod command;
 mod ids;
 mod init;
 mod plan;
@@ -35,10 +38,12 @@ use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::{objects, remote};
 
+use changes::OverlayDir;
 use child::Child;
 use ids::{MapWriter, Namespace};
-use plan::{Overlay, OverlayDir, RunPlan};
+use plan::{Overlay, RunPlan};
 
+pub use command::become_command;
 pub use ids::run_map_writer;
 pub use init::run_init;
 

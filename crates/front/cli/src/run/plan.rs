@@ -3,27 +3,15 @@
 //! Process 1 is this program, started anew, so the plan travels as the words of its command line.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{DirBuilder, Permissions};
-use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use forerun_sandbox::Sandbox;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use rustix::io::Errno;
-
 use crate::error::{Failure, Result};
-use crate::exit::Exit;
 
 use super::RunArgs;
 
 /// The word for an overlay in memory. A directory of that name is `./tmpfs`.
 const TMPFS: &str = "tmpfs";
-/// The directories of an overlay: what was changed, and what overlayfs needs beside it.
-pub const UPPER: &str = "upper";
-pub const WORK: &str = "work";
 
 /// Where changes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,57 +169,6 @@ pub fn split(word: &OsStr, separator: u8) -> Vec<OsString> {
     parts
         .map(|part| OsStr::from_bytes(part).to_owned())
         .collect()
-}
-
-/// The directory of an overlay, locked: two overlays on one directory would destroy each other's work.
-pub struct OverlayDir {
-    dir: PathBuf,
-    _lock: OwnedFd,
-}
-
-impl OverlayDir {
-    /// Makes the directory and those in it, as far as they are not there. Only its owner may enter: the command can make
-    /// set-user-id files in it.
-    pub fn open(dir: &Path) -> Result<Self> {
-        let failure = |error: &io::Error| Failure::output(error).of(dir.display());
-        let make = |path: &Path, mode| match DirBuilder::new().mode(mode).create(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            made => made,
-        };
-        make(dir, 0o700).map_err(|error| failure(&error))?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let lock = open(dir, flags, Mode::empty()).map_err(|error| failure(&error.into()))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::AGAIN) => {
-                let message = "another command of forerun run keeps its changes there";
-                return Err(Failure::new(Exit::Output, "output", message).of(dir.display()));
-            }
-            locked => locked.map_err(|error| failure(&error.into()))?,
-        }
-        make(&dir.join(UPPER), 0o755).map_err(|error| failure(&error))?;
-        make(&dir.join(WORK), 0o700).map_err(|error| failure(&error))?;
-        Ok(Self {
-            dir: dir.to_path_buf(),
-            _lock: lock,
-        })
-    }
-
-    /// Allows to remove what overlayfs needed beside the changes.
-    pub fn sandbox(&self, sandbox: Sandbox) -> Sandbox {
-        let sandbox = sandbox.write_below(self.dir.join(WORK));
-        sandbox.remove_directories_in(&self.dir)
-    }
-
-    /// Removes it. It has files that hide those of the image, and a directory without permissions.
-    pub fn close(self) {
-        let work = self.dir.join(WORK);
-        let open = Permissions::from_mode(0o700);
-        let removed = std::fs::set_permissions(work.join(WORK), open)
-            .and_then(|()| std::fs::remove_dir_all(&work));
-        if let Err(error) = removed {
-            tracing::debug!("{}: {error}", work.display());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,15 +8,16 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{Mode, OFlags, mkdirat, open};
 use rustix::mount::{MountAttrFlags, UnmountFlags, unmount};
 use rustix::process::{fchdir, pivot_root};
 
 use crate::error::{Failure, Result};
 
-use super::attach::{attach, by_descriptor, filesystem, inside, make_read_only, tree};
-use super::plan::{Bind, Overlay, RunPlan, UPPER, WORK};
+use super::attach::{attach, by_descriptor, filesystem, inside, read_only_tree, tree};
+use super::changes::{Layers, UPPER, WORK};
+use super::ids::is_one_user;
+use super::plan::{Bind, Overlay, RunPlan};
 use super::skeleton::{self, Skeleton, TargetKind};
 use super::system::{DIRECTORIES, System, make_in_memory, memory};
 use super::{failed, namespace_failure};
@@ -35,24 +36,23 @@ pub struct Place {
     scratch: OwnedFd,
     system: System,
     binds: Vec<OwnedFd>,
-    /// The directory for changes.
-    overlay: Option<OwnedFd>,
+    /// The directories for changes.
+    overlay: Option<Layers>,
 }
 
 /// Opens all that the plan names, and makes the place for the root directory.
 pub fn prepare(plan: &RunPlan) -> Result<Place> {
     let making = |error: io::Error| namespace_failure("making the root directory", &error);
-    unshare(CloneFlags::CLONE_NEWNS)
-        .map_err(|error| namespace_failure("making a mount namespace", &error.into()))?;
     let binds = plan.binds.iter().map(|bind| {
-        tree(&bind.from).map_err(|error| Failure::source(&error).of(bind.from.display()))
+        let opened = match bind.read_only {
+            true => read_only_tree(&bind.from),
+            false => tree(&bind.from),
+        };
+        opened.map_err(|error| Failure::source(&error).of(bind.from.display()))
     });
     let binds = binds.collect::<Result<_>>()?;
     let overlay = match &plan.overlay {
-        Overlay::Directory(dir) => {
-            let opened = open(dir, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-            Some(opened.map_err(|error| Failure::output(&error.into()).of(dir.display()))?)
-        }
+        Overlay::Directory(dir) => Some(Layers::open(dir)?),
         Overlay::None | Overlay::Memory => None,
     };
     let system = System::take().map_err(making)?;
@@ -110,9 +110,7 @@ pub fn enter(plan: &RunPlan, place: Place, mount: OwnedFd) -> Result<()> {
     };
     fchdir(&root).map_err(moving)?;
     pivot_root(".", ".").map_err(moving)?;
-    unmount(".", UnmountFlags::DETACH).map_err(moving)?;
-    std::env::set_current_dir(&plan.chdir)
-        .map_err(|error| failed(&format!("--chdir {}", plan.chdir.display()), &error))
+    unmount(".", UnmountFlags::DETACH).map_err(moving)
 }
 
 /// Fills the layer between the image and the changes.
@@ -149,10 +147,9 @@ fn overlay(plan: &RunPlan, place: &Place) -> Result<OwnedFd> {
     let path = |name: &str| base.join(name).display().to_string();
     let lower = format!("{}:{}", path(SKELETON), path(IMAGE));
     let (upper, work) = match &place.overlay {
-        Some(dir) => {
-            let dir = by_descriptor(dir);
-            let path = |name: &str| dir.join(name).display().to_string();
-            (path(UPPER), path(WORK))
+        Some(Layers { upper, work }) => {
+            let path = |dir| by_descriptor(dir).display().to_string();
+            (path(upper), path(work))
         }
         None => (path(UPPER), path(WORK)),
     };
@@ -167,8 +164,11 @@ fn overlay(plan: &RunPlan, place: &Place) -> Result<OwnedFd> {
             ("workdir", Some(work.as_str())),
         ]);
     }
-    let made = filesystem("overlay", &options, MountAttrFlags::MOUNT_ATTR_NODEV);
-    made.map_err(|error| {
+    let mut attributes = MountAttrFlags::MOUNT_ATTR_NODEV;
+    if is_one_user().map_err(|error| failed("overlayfs", &error))? {
+        attributes |= MountAttrFlags::MOUNT_ATTR_NOSUID;
+    }
+    filesystem("overlay", &options, attributes).map_err(|error| {
         let failure = failed("overlayfs", &error);
         match (error.kind(), &plan.overlay) {
             (io::ErrorKind::PermissionDenied, _) => {
@@ -192,9 +192,5 @@ fn show(bind: &Bind, tree: &OwnedFd, root: &OwnedFd) -> io::Result<()> {
         }
         target => target?,
     };
-    attach(tree, &target)?;
-    if bind.read_only {
-        make_read_only(&inside(root, &bind.to)?)?;
-    }
-    Ok(())
+    attach(tree, &target)
 }

@@ -3,12 +3,16 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, symlink};
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 
+use forerun::mounts;
+use forerun_sys::set_mount_attributes;
 use rustix::mount::MountAttrFlags;
 
-use super::attach::{attach, by_descriptor, filesystem, inside, make_read_only, tree};
+use super::attach::{attach, by_descriptor, filesystem, inside, read_only_tree, tree};
+use super::ids::is_root_of_system;
+use super::skeleton::TargetKind;
 
 /// Directories that are there for each command.
 pub const DIRECTORIES: [&str; 4] = ["/proc", "/dev", "/sys", "/tmp"];
@@ -23,27 +27,39 @@ const LINKS: [(&str, &str); 6] = [
     ("/proc/kcore", "core"),
     ("pts/ptmx", "ptmx"),
 ];
-/// Settings of the whole system in /proc, which root may change even without the rights of root.
-const SETTINGS: [&str; 4] = ["sys", "sysrq-trigger", "irq", "bus"];
+/// Mounts below /sys that the command sees: programs read there how much memory they may use. All others are for
+/// administration, and show root what no other user may read.
+const CGROUPS: &str = "/sys/fs/cgroup";
+/// How many namespaces of control groups a user namespace may have.
+const CGROUP_NAMESPACES: &str = "sys/user/max_cgroup_namespaces";
 
 /// Mounts of the system that the command gets, copied before its root directory hides them.
 #[derive(Debug)]
 pub struct System {
     devices: Vec<(&'static str, OwnedFd)>,
     sys: Option<OwnedFd>,
+    /// Mounts below /sys that are hidden.
+    hidden: Vec<PathBuf>,
     proc: OwnedFd,
 }
 
 impl System {
     /// Takes it.
     pub fn take() -> io::Result<Self> {
-        let devices = DEVICES.into_iter();
-        let devices =
-            devices.filter_map(|name| Some((name, tree(Path::new("/dev").join(name)).ok()?)));
+        // A device that is mounted read-only can be written to. Its owner and permissions, which are the system's, cannot
+        // be changed.
+        let device = |name| Some((name, read_only_tree(Path::new("/dev").join(name)).ok()?));
+        let mut hidden = Vec::new();
+        if is_root_of_system()? {
+            let below = mounts()?.into_iter().map(|entry| entry.mount_point);
+            hidden.extend(below.filter(|mount| mount.starts_with("/sys") && mount != "/sys"));
+            hidden.retain(|mount| !mount.starts_with(CGROUPS));
+        }
         Ok(Self {
-            devices: devices.collect(),
+            devices: DEVICES.into_iter().filter_map(device).collect(),
             // A container may have none.
-            sys: tree("/sys").ok(),
+            sys: read_only_tree("/sys").ok(),
+            hidden,
             proc: proc()?,
         })
     }
@@ -52,19 +68,14 @@ impl System {
     pub fn attach(self, root: &OwnedFd) -> io::Result<()> {
         let place = |path: &str| inside(root, path);
         attach(&self.proc, place("/proc")?)?;
-        let is_root = is_root_of_system();
-        for name in SETTINGS {
-            let path = format!("/proc/{name}");
-            if let Ok(setting) = place(&path)
-                && is_root
-            {
-                attach(tree(by_descriptor(&setting))?, &setting)?;
-                make_read_only(&place(&path)?)?;
-            }
+        if is_root_of_system()? {
+            protect_settings(&place("/proc")?)?;
         }
         if let Some(sys) = self.sys {
             attach(sys, place("/sys")?)?;
-            make_read_only(&place("/sys")?)?;
+        }
+        for mount in self.hidden {
+            hide(root, &mount)?;
         }
         attach(memory("1777")?, place("/tmp")?)?;
         attach(memory("755")?, place("/dev")?)?;
@@ -80,22 +91,51 @@ impl System {
         for (name, mode) in [("shm", 0o1777), ("pts", 0o755)] {
             let mut builder = fs::DirBuilder::new();
             builder.mode(mode).create(path.join(name))?;
-            fs::set_permissions(
-                path.join(name),
-                std::os::unix::fs::PermissionsExt::from_mode(mode),
-            )?;
+            fs::set_permissions(path.join(name), PermissionsExt::from_mode(mode))?;
         }
         attach(terminals()?, inside(&dev, "pts")?)
     }
 }
 
-/// Returns whether root of the user namespace is the system's, which owns its settings.
-fn is_root_of_system() -> bool {
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let mut owners = map
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(1));
-    owners.any(|first| first == "0")
+/// Takes settings of the whole system from root of the system: it owns them, so it could change them without a
+/// capability.
+fn protect_settings(proc: &OwnedFd) -> io::Result<()> {
+    let path = by_descriptor(proc);
+    // In a namespace of control groups of its own a command could mount their filesystem, writable.
+    match fs::write(path.join(CGROUP_NAMESPACES), "0") {
+        // The /proc of a container, where these settings are protected already.
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
+        written => written?,
+    }
+    for entry in fs::read_dir(&path)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_of_process = name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        let kind = entry.file_type()?;
+        if is_of_process || !(kind.is_dir() || kind.is_file()) {
+            continue;
+        }
+        if kind.is_dir() || entry.metadata()?.permissions().mode() & 0o222 != 0 {
+            let setting = inside(proc, &name)?;
+            attach(read_only_tree(by_descriptor(&setting))?, &setting)?;
+        }
+    }
+    Ok(())
+}
+
+/// Hides a mount of the system with an empty directory.
+fn hide(root: &OwnedFd, mount: &Path) -> io::Result<()> {
+    match inside(root, mount) {
+        // A mount above it is hidden.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(place) if TargetKind::of(&place)? == TargetKind::File => Ok(()),
+        Ok(place) => {
+            let empty = memory("555")?;
+            set_mount_attributes(&empty, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+            attach(empty, place)
+        }
+    }
 }
 
 /// Makes a filesystem in memory.

@@ -49,6 +49,8 @@ mod restart_failures;
 mod restarting;
 mod resuming;
 mod run;
+mod run_escapes;
+mod run_overlays;
 mod salvaging;
 mod sandbox;
 mod scanning;

@@ -11,18 +11,18 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{Ran, command, ran};
 
-const NOBODY: u32 = 65534;
+pub const NOBODY: u32 = 65534;
 /// Directories with the programs of a Debian system.
 const PROGRAMS: [&str; 4] = ["/usr", "/bin", "/lib", "/lib64"];
 
 /// A directory with an image, and the user that runs commands in it.
-struct Place {
+pub struct Place {
     dir: TempDir,
-    is_root: bool,
+    pub is_root: bool,
 }
 
 impl Place {
-    fn new(is_root: bool) -> Option<Self> {
+    pub fn new(is_root: bool) -> Option<Self> {
         let possible = require::root()
             && require::fuse_for_users()
             && require::kernel_filesystem("overlay")
@@ -40,6 +40,7 @@ impl Place {
         chown(tree.join("data/file"), Some(1000), Some(1000)).unwrap();
         std::os::unix::fs::symlink("/run/no/resolv.conf", tree.join("etc/resolv.conf")).unwrap();
         std::os::unix::fs::symlink("real", tree.join("alias")).unwrap();
+        std::os::unix::fs::symlink("/proc/self/exe", tree.join("itself")).unwrap();
         fs::create_dir(place.path("upper")).unwrap();
         fs::write(place.path("upper/added"), "above\n").unwrap();
         for (input, output) in [("tree", "a.sqsh"), ("upper", "b.sqsh")] {
@@ -57,16 +58,16 @@ impl Place {
     }
 
     /// Returns one for root and one for a user without privileges.
-    fn of_each() -> impl Iterator<Item = Self> {
+    pub fn of_each() -> impl Iterator<Item = Self> {
         [true, false].into_iter().filter_map(Self::new)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     /// Returns `forerun run` with these options, the programs of the system, and a command.
-    fn command(&self, options: &[&str], words: &[&str]) -> Command {
+    pub fn command(&self, options: &[&str], words: &[&str]) -> Command {
         let program = command(&["x"]);
         let program = program.get_program().to_str().unwrap();
         let mut all = vec![
@@ -92,11 +93,11 @@ impl Place {
         command
     }
 
-    fn run(&self, options: &[&str], words: &[&str]) -> Ran {
+    pub fn run(&self, options: &[&str], words: &[&str]) -> Ran {
         ran(children::output(&mut self.command(options, words)).unwrap())
     }
 
-    fn sh(&self, options: &[&str], script: &str) -> Ran {
+    pub fn sh(&self, options: &[&str], script: &str) -> Ran {
         self.run(options, &["sh", "-c", script])
     }
 

@@ -1,0 +1,160 @@
+//! The process that becomes the command.
+//!
+//! Process 1 starts it, out of this program, before it changes the root directory, and gives it its users: a process
+//! cannot map more than one for itself. It then enters the inner namespaces ([`ids`](super::ids)) and turns into the
+//! command. Process 1 stays in the outer ones, out of the reach of the command.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use forerun_fuse::Channel;
+use nix::sched::{CloneFlags, unshare};
+use rustix::fs::fstat;
+use rustix::process::{Pid, getppid};
+
+use crate::args::Global;
+use crate::context::Context;
+use crate::error::{Failure, Result, reason};
+use crate::exit::Exit;
+use crate::inherited;
+use crate::mount::program;
+
+use super::attach::{by_descriptor, read_only_tree};
+use super::ids::{Arg0, OwnMaps, in_proc};
+use super::init::INIT;
+use super::plan::RunPlan;
+use super::{failed, namespace_failure};
+
+/// Says to a process that it becomes the command.
+const BECOMES: &str = "FORERUN_RUN_BECOMES";
+/// Exit codes of shells for a command that cannot be run, and one that is not there.
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// The process, as process 1 sees it.
+pub struct Becoming {
+    process: Child,
+    channel: Channel,
+    maps: OwnMaps,
+}
+
+impl Becoming {
+    /// Starts it. It waits until the root directory is made.
+    pub fn start(plan: &RunPlan) -> Result<Self> {
+        let starting = |error: io::Error| failed("starting the command", &error);
+        let maps = OwnMaps::read().map_err(starting)?;
+        let (channel, theirs) = Channel::pair().map_err(starting)?;
+        let file = protected();
+        let path = file.as_ref().map_or_else(program, by_descriptor);
+        let mut command = Command::new(path);
+        command
+            .arg0_forerun()
+            .args(plan.words())
+            .env_remove(INIT)
+            .env(BECOMES, "")
+            .stdin(Stdio::from(OwnedFd::from(theirs)));
+        let process = inherited::pass_on(|| command.spawn()).map_err(starting)?;
+        Ok(Self {
+            process,
+            channel,
+            maps,
+        })
+    }
+
+    /// Lets it become the command. Returns its number. If it fails, it says why itself, and its exit status is that of
+    /// the run.
+    pub fn finish(self, stdin: OwnedFd) -> io::Result<Pid> {
+        let pid = Pid::from_child(&self.process);
+        // Where it has ended already, so has its socket.
+        let sent = self
+            .channel
+            .send(b"the root directory is made", &[stdin.as_fd()]);
+        if sent.is_ok()
+            && let Some(entered) = self.channel.receive()?
+        {
+            let process = entered.descriptors.first();
+            self.maps.give(process.ok_or(io::ErrorKind::InvalidData)?)?;
+            let _has_ended = self.channel.send(b"the users are mapped", &[]);
+        }
+        Ok(pid)
+    }
+}
+
+/// Opens this program on a mount that nothing can be changed through. The command finds it as `/proc/self/exe` when it
+/// begins as a link or a script that leads there, and root could give the file of the system other permissions.
+fn protected() -> Option<OwnedFd> {
+    let file = read_only_tree(program()).ok()?;
+    // A program that was replaced since it was started has no name by which anyone would run it.
+    let running = std::fs::metadata("/proc/self/exe").ok()?;
+    let found = fstat(&file).ok()?;
+    ((found.st_dev, found.st_ino) == (running.dev(), running.ino())).then_some(file)
+}
+
+/// Runs this process as the one that becomes the command, if it is that.
+pub fn become_command() -> Option<ExitCode> {
+    env::var_os(BECOMES)?;
+    let stdin = io::stdin();
+    let peer = rustix::net::sockopt::socket_peercred(&stdin).ok()?;
+    if getppid() != Some(Pid::INIT) || peer.pid != Pid::INIT {
+        return None;
+    }
+    let context = Context::new(Global::default());
+    let become_it = || {
+        let channel = Channel::from(stdin.as_fd().try_clone_to_owned()?);
+        let plan = RunPlan::from_words(env::args_os().skip(1));
+        let plan = plan.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(enter(&channel, &plan))
+    };
+    let ended = become_it().unwrap_or_else(|error| Err(failed("process 1", &error)));
+    let exit = match ended {
+        Ok(()) => Exit::OfCommand(CANNOT_RUN),
+        Err(failure) => context.report(&failure),
+    };
+    Some(ExitCode::from(exit.code()))
+}
+
+/// Enters the namespaces, and becomes the command. Returns only if that fails, or process 1 has failed.
+fn enter(channel: &Channel, plan: &RunPlan) -> Result<()> {
+    let talking = |error: io::Error| failed("process 1", &error);
+    // Found before the root directory changes: the command may have something else at /proc.
+    let process = in_proc("self").map_err(talking)?;
+    let Some(received) = channel.receive().map_err(talking)? else {
+        return Ok(());
+    };
+    let stdin = received.descriptors.into_iter().next();
+    let stdin = stdin.ok_or_else(|| talking(io::ErrorKind::InvalidData.into()))?;
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).map_err(|error| {
+        namespace_failure("making the user namespace of the command", &error.into())
+    })?;
+    let sent = channel.send(b"entered", &[process.as_fd()]);
+    sent.map_err(talking)?;
+    if channel.receive().map_err(talking)?.is_none() {
+        return Ok(());
+    }
+    let protecting = forerun_sys::refuse_terminal_input();
+    protecting.map_err(|error| failed("protecting the terminal", &error))?;
+    env::set_current_dir(&plan.chdir)
+        .map_err(|error| failed(&format!("--chdir {}", plan.chdir.display()), &error))?;
+    rustix::stdio::dup2_stdin(&stdin).map_err(|error| talking(error.into()))?;
+    drop(stdin);
+    let (program, words) = plan
+        .command
+        .split_first()
+        .ok_or_else(|| Failure::usage("no command"))?;
+    let mut command = Command::new(program);
+    command.args(words).env_remove(BECOMES);
+    let error = inherited::pass_on(|| command.exec());
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND,
+        _ => CANNOT_RUN,
+    };
+    let failure = Failure::new(Exit::OfCommand(code), "command", reason(&error));
+    let program = PathBuf::from(OsString::from(program));
+    Err(failure.of(program.display()))
+}

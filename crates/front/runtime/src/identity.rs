@@ -2,11 +2,13 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, Metadata};
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rustix::process::geteuid;
 
 use crate::failure::Failure;
 
@@ -21,6 +23,8 @@ pub struct Identity {
     pub opened: PathBuf,
     /// The name by which the user started it.
     pub argv0: OsString,
+    /// Variables that name directories beside the file.
+    portable: Vec<(&'static str, PathBuf)>,
 }
 
 impl Identity {
@@ -40,6 +44,7 @@ impl Identity {
                 path,
                 opened,
                 argv0,
+                portable: Vec::new(),
             });
         }
         let opened = PathBuf::from("/proc/self/exe");
@@ -49,6 +54,7 @@ impl Identity {
             path,
             opened,
             argv0,
+            portable: Vec::new(),
         })
     }
 
@@ -68,16 +74,21 @@ impl Identity {
     /// Makes a directory beside the file for the program's own files. Returns its path.
     ///
     /// # Errors
-    /// Those of mkdir(2), unless it is there.
+    /// Those of mkdir(2), unless it is there; that what is there is no directory of the user.
     pub fn make_portable(&self, portable: Portable) -> Result<PathBuf, Failure> {
         let path = self.beside(portable.suffix());
         match DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                Err(Failure::io(&format!("making {}", path.display()), &error))
+                return Err(Failure::io(&format!("making {}", path.display()), &error));
             }
-            _ if path.is_dir() => Ok(path),
-            _ => Err(Failure::new(format!("{} is no directory", path.display()))),
+            _ => {}
         }
+        let what = match portable_at(&path) {
+            Found::Usable => return Ok(path),
+            Found::OfAnother => "belongs to another user",
+            Found::Nothing => "is no directory",
+        };
+        Err(Failure::new(format!("{} {what}", path.display())))
     }
 
     /// Creates the command that runs `AppRun` of the directory with what the program expects in its environment.
@@ -93,13 +104,43 @@ impl Identity {
         if let Ok(here) = env::current_dir() {
             command.env("OWD", here);
         }
+        command.envs(self.portable.iter().cloned());
+        command
+    }
+
+    /// Finds the directories beside the file that belong to it. A user namespace, which mounting may lead to, would hide
+    /// whose they are.
+    pub fn find_portable(&mut self) {
         for portable in [Portable::Home, Portable::Config] {
             let path = self.beside(portable.suffix());
-            if path.is_dir() {
-                command.env(portable.variable(), path);
+            match portable_at(&path) {
+                Found::Usable => self.portable.push((portable.variable(), path)),
+                Found::OfAnother => crate::say(&format!(
+                    "{} belongs to another user, and is not used",
+                    path.display()
+                )),
+                Found::Nothing => {}
             }
         }
-        command
+    }
+}
+
+/// What is found where a directory beside an AppImage can be.
+enum Found {
+    Usable,
+    /// A directory of another user, who could have put there what programs read or run, or a link that this one made.
+    OfAnother,
+    Nothing,
+}
+
+fn portable_at(path: &Path) -> Found {
+    let is_own = |metadata: &Metadata| metadata.uid() == geteuid().as_raw();
+    match (path.symlink_metadata(), path.metadata()) {
+        (Ok(named), Ok(found)) if found.is_dir() => match is_own(&named) && is_own(&found) {
+            true => Found::Usable,
+            false => Found::OfAnother,
+        },
+        _ => Found::Nothing,
     }
 }
 

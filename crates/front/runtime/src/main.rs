@@ -52,7 +52,10 @@ fn main() -> ExitCode {
 
 fn run() -> Result<u8, Failure> {
     let action = Action::parse(std::env::args_os().skip(1).collect())?;
-    let identity = Identity::find()?;
+    let mut identity = Identity::find()?;
+    if let Action::Run(_) | Action::ExtractAndRun(_) = action {
+        identity.find_portable();
+    }
     match action {
         Action::Run(arguments) => return program::run(&identity, &arguments),
         Action::ExtractAndRun(arguments) => return program::extract_and_run(&identity, &arguments),

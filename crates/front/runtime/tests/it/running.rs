@@ -1,7 +1,9 @@
 //! A program in an AppImage gets arguments and environment, and its exit status is that of the AppImage.
 
 use std::fs;
+use std::os::unix::fs::{chown, lchown, symlink};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 
 use crate::common::{Fixture, RUNTIME, WAYS, errors, text};
 
@@ -94,6 +96,45 @@ fn portable_directories_replace_those_of_the_user() {
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines[4..6], made);
     fixture.becomes_clean("portable");
+}
+
+#[test]
+fn portable_directories_of_another_user_are_not_used() {
+    let Some(fixture) = Fixture::new("gzip") else {
+        return;
+    };
+    let name = |suffix: &str| PathBuf::from(format!("{}{suffix}", fixture.image.display()));
+    // The user of the command, root or nobody, owns neither. Nor does root own the link, which leads to its directory.
+    let (home, config) = (name(".home"), name(".config"));
+    fs::create_dir(&home).unwrap();
+    chown(&home, Some(1000), Some(1000)).unwrap();
+    symlink(fixture.temp.path(), &config).unwrap();
+    lchown(&config, Some(1000), Some(1000)).unwrap();
+    for (way, is_root) in WAYS {
+        let mut command = fixture.command(is_root);
+        command
+            .arg("env")
+            .env("FORERUN_RUNTIME_WAYS", way)
+            .env("HOME", "/home/user")
+            .env_remove("XDG_CONFIG_HOME");
+        let output = command.output().unwrap();
+        let text = text(&output);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[4..6], ["/home/user", ""], "{way}");
+        for path in [&home, &config] {
+            let warning = format!(
+                "AppImage: {} belongs to another user, and is not used\n",
+                path.display()
+            );
+            assert!(errors(&output).contains(&warning), "{}", errors(&output));
+        }
+    }
+    let option = "--appimage-portable-home";
+    let output = fixture.command(true).arg(option).output().unwrap();
+    assert!(!output.status.success());
+    let error = format!("AppImage: {} belongs to another user\n", home.display());
+    assert_eq!(errors(&output), error);
+    fixture.becomes_clean("portable directories of another user");
 }
 
 #[test]

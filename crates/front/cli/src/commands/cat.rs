@@ -46,6 +46,9 @@ pub struct CatArgs {
     /// A path that is not there may be a pattern: '/etc/*.conf', quoted for the shell.
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<OsString>,
+    /// Replace the file of --report if it exists
+    #[arg(long, requires = "report")]
+    pub force: bool,
     #[command(flatten)]
     pub salvage: ReportArgs,
 }
@@ -58,7 +61,7 @@ pub fn run(context: &Context, args: &CatArgs) -> Result {
         return Err(failure.hint("name a file: --report FILE"));
     }
     let prepared = context.prepare(&args.image)?;
-    let target = args.salvage.target(&args.image)?;
+    let target = args.salvage.target(&args.image, args.force)?;
     let sandbox = prepared.sandbox();
     context.confine(&match &target {
         Some(target) => target.sandbox(sandbox),

@@ -52,6 +52,7 @@ pub struct CheckArgs {
         long,
         value_name = "FILE",
         value_hint = ValueHint::FilePath,
+        group = "forced",
         conflicts_with = "change",
         hide_short_help = true
     )]
@@ -94,12 +95,12 @@ pub struct CheckArgs {
         long,
         value_name = "FILE",
         value_hint = ValueHint::FilePath,
-        group = "change",
+        groups = ["change", "forced"],
         conflicts_with = "quick"
     )]
     pub undo: Option<PathBuf>,
-    /// Take a repair back although the volume has changed since
-    #[arg(help_heading = "Repair", long, requires = "undo")]
+    /// Take a repair back although the volume has changed since; with --report, replace FILE if it exists
+    #[arg(help_heading = "Repair", long, requires = "forced")]
     pub force: bool,
     /// Repair or take back although other processes read the volume; they may read inconsistent data
     #[arg(
@@ -191,7 +192,7 @@ fn report_target(args: &CheckArgs) -> Result<Option<Target>> {
         let failure = Failure::usage("the image and the report are the same file");
         return Err(failure.of(path.display()));
     }
-    Target::create(Path::new(path), true, "a report").map(Some)
+    Target::create(Path::new(path), args.force, "a report").map(Some)
 }
 
 /// Prints a finding as text.

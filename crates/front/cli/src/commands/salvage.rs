@@ -36,7 +36,7 @@ pub struct ReportArgs {
 
 impl ReportArgs {
     /// Opens the report, before the rights to do so are given up.
-    pub fn target(&self, image: &ImageArgs) -> Result<Option<Target>> {
+    pub fn target(&self, image: &ImageArgs, force: bool) -> Result<Option<Target>> {
         let Some(path) = &self.report else {
             return Ok(None);
         };
@@ -44,7 +44,7 @@ impl ReportArgs {
             let failure = Failure::usage("the image and the report are the same file");
             return Err(failure.of(path.display()));
         }
-        Target::create(Path::new(path), true, "a report").map(Some)
+        Target::create(Path::new(path), force, "a report").map(Some)
     }
 }
 

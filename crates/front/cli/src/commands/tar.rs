@@ -37,7 +37,7 @@ pub struct TarArgs {
     /// The archive to write; - for standard output
     #[arg(short, long, value_name = "FILE", default_value = "-", hide_default_value = true, value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
-    /// Replace FILE if it exists
+    /// Replace FILE if it exists, and the file of --report
     #[arg(long)]
     pub force: bool,
     /// Write holes as zeros, for programs that know no sparse files
@@ -67,7 +67,7 @@ pub fn run(context: &Context, args: &TarArgs) -> Result {
     interrupt::defer();
     let prepared = context.prepare(&args.image)?;
     let mut target = Target::create(&args.output, args.force, "an archive")?;
-    let told = args.salvage.target(&args.image)?;
+    let told = args.salvage.target(&args.image, args.force)?;
     let sandbox = target.sandbox(prepared.sandbox());
     context.confine(
         &told

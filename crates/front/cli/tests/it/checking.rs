@@ -42,7 +42,11 @@ fn a_report_has_what_json_prints() {
         (&finding["path"], &finding["kind"], &finding["offset"]),
         (&"/tail".into(), &"corrupt".into(), &0x21f.into())
     );
-    let printed = run(&dir, &["check", "--json", "--report", "report", "image"]);
+    let again = ["check", "--json", "--report", "report", "image"];
+    let refused = run(&dir, &again);
+    assert_eq!((refused.code, refused.text()), (Some(5), ""));
+    fs::write(dir.path().join("report"), "old").unwrap();
+    let printed = run(&dir, &[&again[..], &["--force"]].concat());
     assert_eq!(printed.code, Some(1));
     assert_eq!(printed.json(), told);
     assert_eq!(report(&dir), told, "the file is replaced");
@@ -72,6 +76,7 @@ fn mistakes_with_reports() {
         &["check", "--report", "image", "image"][..],
         &["check", "--report", "-", "image"],
         &["check", "--report", "report", "--repair", "image"],
+        &["check", "--force", "image"],
     ] {
         let refused = run(&dir, args);
         assert_eq!(refused.code, Some(2), "{args:?}: {}", refused.stderr);

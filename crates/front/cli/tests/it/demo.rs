@@ -196,6 +196,12 @@ fn a_page_that_cannot_be_written_fails_before_anything_is_measured() {
     let nowhere = dir.path().join("missing/demo.html");
     let failed = demo(dir.path(), &["--html", nowhere.to_str().unwrap()], "C");
     assert_eq!((failed.code, failed.text()), (Some(5), ""));
+    let other = temp_dir("demo-page");
+    let page = other.path().join("demo.html");
+    std::fs::write(&page, "mine").unwrap();
+    let failed = demo(dir.path(), &["--html", page.to_str().unwrap()], "C");
+    assert_eq!((failed.code, failed.text()), (Some(5), ""));
+    assert_eq!(std::fs::read(page).unwrap(), b"mine");
     let failed = demo(dir.path(), &["--html", "-"], "C");
     assert_eq!((failed.code, failed.text()), (Some(2), ""));
 }

@@ -334,6 +334,36 @@ fn cat_writes_nothing_of_a_file_of_which_there_is_nothing() {
 }
 
 #[test]
+fn a_report_replaces_a_file_only_with_force() {
+    let fixture = Fixture::tree();
+    let made = run(&fixture, &["pack", "-q", "tree", "a.sqsh"]);
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let salvage = ["--salvage", "--report", "mine", "a.sqsh"];
+    for words in [
+        &["extract", "-C", "into"][..],
+        &["tar", "-o", "archive.tar"],
+        &["cat", "/big"],
+    ] {
+        fs::write(fixture.path("mine"), "mine").unwrap();
+        let mut all = vec![words[0]];
+        all.extend(salvage);
+        all.extend(&words[1..]);
+        let refused = run(&fixture, &all);
+        assert_eq!(refused.code, Some(5), "{words:?}: {}", refused.stderr);
+        let expected = "forerun: mine: exists already\n  hint: --force replaces it\n";
+        assert_eq!(refused.stderr, expected);
+        assert_eq!(fs::read(fixture.path("mine")).unwrap(), b"mine");
+        assert!(!fixture.path("into").exists() && !fixture.path("archive.tar").exists());
+        all.push("--force");
+        let replaced = run(&fixture, &all);
+        assert_eq!(replaced.code, Some(0), "{words:?}: {}", replaced.stderr);
+        assert!(fs::read(fixture.path("mine")).unwrap().starts_with(b"{"));
+        let _made_by_extract = fs::remove_dir_all(fixture.path("into"));
+        let _made_by_tar = fs::remove_file(fixture.path("archive.tar"));
+    }
+}
+
+#[test]
 fn cat_takes_no_report_without_a_salvage_nor_to_standard_output() {
     let fixture = Fixture::tree();
     for args in [

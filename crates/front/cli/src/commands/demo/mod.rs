@@ -54,6 +54,9 @@ pub struct DemoArgs {
     /// Write the results to a page for a browser too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
+    /// Replace FILE if it exists
+    #[arg(long, requires = "html")]
+    pub force: bool,
     /// Where to put the files meanwhile [default: TMPDIR or /tmp; /var/tmp where that is in memory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
@@ -124,7 +127,7 @@ fn page_target(args: &DemoArgs) -> Result<Option<Target>> {
             let failure = Failure::usage("--html takes the name of a file");
             Err(failure.hint("standard output has the tables, or JSON with --json"))
         }
-        Some(path) => Target::create(path, true, "a page").map(Some),
+        Some(path) => Target::create(path, args.force, "a page").map(Some),
     }
 }
 

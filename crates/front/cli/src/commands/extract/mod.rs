@@ -72,7 +72,7 @@ pub struct ExtractArgs {
             "gid_map", "check_case_collisions", "skip_existing", "sync", "report"]
     )]
     pub to_stdout: bool,
-    /// Replace what is there already
+    /// Replace what is there already, and the file of --report
     #[arg(long)]
     pub force: bool,
     /// Go on after an extraction that ended early: skip files that are there with the size and time of
@@ -146,7 +146,13 @@ pub fn run(context: &Context, args: &ExtractArgs) -> Result {
     let prepared = context.prepare(&args.image)?;
     let place = make_place(&args.directory).map_err(|error| report::named(error.into(), &name))?;
     options.is_new = place.is_new();
-    let target = args.salvage.target(&args.image)?;
+    let target = match args.salvage.target(&args.image, args.force) {
+        Ok(target) => target,
+        Err(failure) => {
+            place.take_back();
+            return Err(failure);
+        }
+    };
     let sandbox = place.sandbox(prepared.sandbox());
     let sandbox = target
         .iter()

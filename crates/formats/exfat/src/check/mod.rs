@@ -87,6 +87,9 @@ pub fn node(session: &mut Session<'_>, id: NodeId, problems: &mut Vec<Problem>) 
 
 /// Returns whether the set at `place` is marked unused, because it was on its way to another sector.
 fn is_stranded(volume: &Volume, place: Place) -> Result<bool> {
+    if !volume.recovers {
+        return Ok(false);
+    }
     let mut kind = [0];
     volume.read(place.offset, &mut kind)?;
     Ok(kind == [kind::UNUSED])

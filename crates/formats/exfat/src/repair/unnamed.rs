@@ -24,7 +24,7 @@ use crate::volume::Volume;
 /// # Errors
 /// `Io`, `Limit`.
 pub fn find(volume: &Volume, root: &Chain, used: &mut Bits) -> Result<()> {
-    // The clusters of what has a name.
+    // The clusters of what has a name, and of directories that were passed over.
     let mut named = Bits::new(volume.boot.clusters)?;
     let all = used.all();
     all.clone()
@@ -34,6 +34,7 @@ pub fn find(volume: &Volume, root: &Chain, used: &mut Bits) -> Result<()> {
     let mut fat = Fat::new(volume);
     for cluster in all {
         if used.has(cluster)
+            || named.has(cluster)
             || !begins_as_directory(volume, cluster)?
             || fat.next(cluster)? == BAD_CLUSTER
         {
@@ -43,6 +44,9 @@ pub fn find(volume: &Volume, root: &Chain, used: &mut Bits) -> Result<()> {
         if is_apart(volume, &chain, &named)? {
             used.set_all(&chain);
             below(volume, chain, used)?;
+        } else {
+            // Not looked at again: a damaged FAT may lead there from many clusters.
+            named.set_all(&chain);
         }
     }
     Ok(())

@@ -207,7 +207,7 @@ impl Allocator<'_> {
         let mut at = from;
         while at < to {
             let page = at / PAGE;
-            let end = (page + 1).saturating_mul(PAGE).min(to);
+            let end = page_end(at, to);
             if self.page_free(page)? > 0 {
                 let bytes = self.page(page)?;
                 if let Some(found) = next_bit(&bytes, at % PAGE, end - page * PAGE, false) {
@@ -221,11 +221,11 @@ impl Allocator<'_> {
 
     /// Returns how many clusters from `from` on are free, up to `most`.
     fn free_from(&mut self, from: u32, most: u32) -> Result<u32> {
-        let to = from.saturating_add(most).min(self.volume.boot.clusters);
+        let to = from + most.min(self.volume.boot.clusters - from);
         let mut at = from;
         while at < to {
             let page = at / PAGE;
-            let end = (page + 1).saturating_mul(PAGE).min(to);
+            let end = page_end(at, to);
             if self.page_free(page)? == 0 {
                 break;
             }
@@ -235,7 +235,7 @@ impl Allocator<'_> {
             }
             at = end;
         }
-        Ok(at.saturating_sub(from))
+        Ok(at - from)
     }
 
     /// Returns the first of these clusters that is marked free.
@@ -243,8 +243,8 @@ impl Allocator<'_> {
     /// # Errors
     /// `Io`.
     pub fn first_free_in(&mut self, cluster: u32, count: u32) -> Result<Option<u32>> {
-        let from = cluster.saturating_sub(FIRST_CLUSTER);
-        let found = self.find_free(from, from.saturating_add(count))?;
+        let from = cluster - FIRST_CLUSTER;
+        let found = self.find_free(from, from + count)?;
         Ok(found.map(|index| index + FIRST_CLUSTER))
     }
 
@@ -257,8 +257,8 @@ impl Allocator<'_> {
         clusters: std::ops::Range<u32>,
         visit: &mut dyn FnMut(u32, u32) -> Result<()>,
     ) -> Result<()> {
-        let to = clusters.end.saturating_sub(FIRST_CLUSTER);
-        let mut at = clusters.start.saturating_sub(FIRST_CLUSTER);
+        let to = clusters.end - FIRST_CLUSTER;
+        let mut at = clusters.start - FIRST_CLUSTER;
         while let Some(start) = self.find_free(at, to)? {
             let len = self.free_from(start, to - start)?;
             visit(start + FIRST_CLUSTER, len)?;
@@ -296,12 +296,12 @@ impl Allocator<'_> {
         used: bool,
         group: forerun_io::Group,
     ) -> Result<()> {
-        let from = cluster.saturating_sub(FIRST_CLUSTER);
-        let to = from.saturating_add(count).min(self.volume.boot.clusters);
+        let from = cluster - FIRST_CLUSTER;
+        let to = from + count;
         let mut at = from;
         while at < to {
             let page = at / PAGE;
-            let end = (page + 1).saturating_mul(PAGE).min(to);
+            let end = page_end(at, to);
             let (first, last) = (at % PAGE, end - page * PAGE);
             let byte = u64::from(page) * PAGE_BYTES + u64::from(first / 8);
             // At most a page.
@@ -316,16 +316,18 @@ impl Allocator<'_> {
                 .volume
                 .pieces(&self.volume.bitmap, byte, u64_from(bytes.len()));
             for (offset, len) in pieces {
-                let (now, then) = rest
-                    .split_at_checked(saturating_usize(len))
-                    .unwrap_or_default();
+                let (now, then) = rest.split_at(saturating_usize(len));
                 let written = self.store.back.write(group, offset, now);
                 written.map_err(|error| Error::io(offset, now.len(), error))?;
                 rest = then;
             }
             let slot = self.bitmap.free.get_mut(saturating_usize(page.into()));
-            if let Some(Some(free)) = slot {
-                *free = (*free + before).saturating_sub(after);
+            if let Some(known) = slot {
+                // Read again if something else has changed the bitmap, in a cluster that both have.
+                let most = (self.volume.boot.clusters - page * PAGE).min(PAGE);
+                *known = known
+                    .and_then(|free| (free + before).checked_sub(after))
+                    .filter(|&free| free <= most);
             }
             at = end;
         }
@@ -333,7 +335,7 @@ impl Allocator<'_> {
     }
 
     fn position(&self, cluster: u32) -> u64 {
-        let byte = u64::from(cluster.saturating_sub(FIRST_CLUSTER) / 8);
+        let byte = u64::from((cluster - FIRST_CLUSTER) / 8);
         let pieces = self.volume.pieces(&self.volume.bitmap, byte, 1);
         pieces.first().map_or(0, |&(offset, _)| offset)
     }
@@ -360,14 +362,16 @@ impl Allocator<'_> {
         self.volume
             .read_chain(&self.volume.bitmap, start, &mut bytes)?;
         let chunks = bytes.chunks(saturating_usize(PAGE_BYTES));
-        for (page, chunk) in (first..last).zip(chunks) {
-            let clusters = (self.volume.boot.clusters - page * PAGE).min(PAGE);
-            let free = self.bitmap.free.get_mut(saturating_usize(page.into()));
-            if let Some(free) = free {
-                *free = Some(zeros(chunk, clusters));
+        let mut free = 0;
+        for (number, chunk) in (first..last).zip(chunks) {
+            let clusters = (self.volume.boot.clusters - number * PAGE).min(PAGE);
+            let zeros = zeros(chunk, clusters);
+            self.bitmap.free[saturating_usize(number.into())] = Some(zeros);
+            if number == page {
+                free = zeros;
             }
         }
-        Ok(self.bitmap.free.get(index).copied().flatten().unwrap_or(0))
+        Ok(free)
     }
 
     fn len(&self) -> u64 {
@@ -377,11 +381,16 @@ impl Allocator<'_> {
     fn page(&self, page: u32) -> Result<Vec<u8>> {
         let start = u64::from(page) * PAGE_BYTES;
         let end = (start + PAGE_BYTES).min(self.len());
-        let mut bytes = vec![0; saturating_usize(end.saturating_sub(start))];
+        let mut bytes = vec![0; saturating_usize(end - start)];
         self.volume
             .read_chain(&self.volume.bitmap, start, &mut bytes)?;
         Ok(bytes)
     }
+}
+
+/// Returns the end of the page of cluster `at`, or `to` if that comes before it.
+fn page_end(at: u32, to: u32) -> u32 {
+    at + (PAGE - at % PAGE).min(to - at)
 }
 
 fn ones(bytes: &[u8]) -> u32 {
@@ -390,11 +399,10 @@ fn ones(bytes: &[u8]) -> u32 {
 
 /// Counts the zeros among the first `bits`.
 fn zeros(bytes: &[u8], bits: u32) -> u32 {
-    let whole = bytes.get(..saturating_usize((bits / 8).into()));
-    let whole = whole.unwrap_or(bytes);
-    let rest = bytes.get(whole.len()).copied().unwrap_or(0xFF);
-    let mask = (1_u8 << (bits % 8)).wrapping_sub(1);
-    (whole.iter().map(|byte| byte.count_zeros()).sum::<u32>()) + (!rest & mask).count_ones()
+    let (whole, rest) = bytes.split_at(saturating_usize((bits / 8).into()));
+    let mask = (1_u8 << (bits % 8)) - 1;
+    let rest = rest.first().map_or(0, |rest| (!rest & mask).count_ones());
+    whole.iter().map(|byte| byte.count_zeros()).sum::<u32>() + rest
 }
 
 /// Returns the first bit in `from..to` that is as `wanted`.
@@ -419,7 +427,7 @@ fn set_bits(bytes: &mut [u8], from: u32, to: u32, value: bool) {
     for (index, byte) in (0_u32..).zip(bytes.iter_mut()) {
         let low = from.saturating_sub(index * 8).min(8);
         let high = to.saturating_sub(index * 8).min(8);
-        let below = |bits: u32| u8::try_from((1_u16 << bits) - 1).unwrap_or(u8::MAX);
+        let below = |bits: u32| !u8::MAX.checked_shl(bits).unwrap_or(0);
         let mask = below(high) & !below(low);
         match value {
             true => *byte |= mask,

@@ -121,8 +121,8 @@ impl Boot {
 
     /// Returns the offset of a cluster, which the volume must have.
     pub fn cluster_at(&self, cluster: u32) -> u64 {
-        let index = u64::from(cluster.saturating_sub(FIRST_CLUSTER));
-        self.heap_offset.saturating_add(index << self.cluster_bits)
+        let index = u64::from(cluster - FIRST_CLUSTER);
+        self.heap_offset + (index << self.cluster_bits)
     }
 
     /// Returns the cluster that holds the byte at `offset`, if there is one.
@@ -136,7 +136,7 @@ impl Boot {
     pub const fn active_fat(&self) -> u64 {
         match self.flags & volume_flag::ACTIVE_FAT {
             0 => self.fat_offset,
-            _ => self.fat_offset.saturating_add(self.fat_len),
+            _ => self.fat_offset + self.fat_len,
         }
     }
 

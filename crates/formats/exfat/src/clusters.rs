@@ -58,8 +58,9 @@ fn whole(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -> Re
     if data.first == 0 {
         return fail(Check::NoCluster { len });
     }
-    // At most as many as the volume has.
-    let need = u32::try_from(need).unwrap_or(u32::MAX);
+    let Ok(need) = u32::try_from(need) else {
+        return fail(Check::DataLen { len, most });
+    };
     if !data.contiguous {
         return follow(volume, node, at, data.first, Some(need));
     }

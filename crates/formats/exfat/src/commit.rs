@@ -264,7 +264,7 @@ impl<'a> Session<'a> {
         let Some(free) = free else {
             return Ok(PERCENT_UNKNOWN);
         };
-        let used = clusters.saturating_sub(free);
+        let used = clusters - free;
         Ok(u8::try_from(used * 100 / clusters.max(1)).unwrap_or(PERCENT_UNKNOWN))
     }
 

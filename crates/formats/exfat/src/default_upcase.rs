@@ -59,7 +59,7 @@ pub fn compressed() -> Vec<u8> {
     let mut map: Vec<u16> = (0..=u16::MAX).collect();
     for &(first, count, step, distance) in RUNS {
         for index in 0..count {
-            let unit = first.saturating_add(index.saturating_mul(step));
+            let unit = first + index * step;
             if let Some(upper) = map.get_mut(usize::from(unit)) {
                 *upper = unit.wrapping_add_signed(distance);
             }

@@ -154,8 +154,7 @@ fn guid_text(guid: &[u8; 16]) -> String {
         if matches!(place, 4 | 6 | 8 | 10) {
             text.push('-');
         }
-        let byte = guid.get(index).copied().unwrap_or(0);
-        text += &format!("{byte:02x}");
+        text += &format!("{:02x}", guid[index]);
     }
     text
 }

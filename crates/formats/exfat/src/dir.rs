@@ -76,8 +76,8 @@ impl<'a> Slots<'a> {
         if let Some(entry) = self.buffered(slot) {
             return Ok(Some(entry));
         }
-        let from = u64::from(slot) * ENTRY_LEN;
-        let from = from - from % self.volume.boot.sector_size();
+        let start = slot - slot % self.volume.boot.slots_per_sector();
+        let from = u64::from(start) * ENTRY_LEN;
         // Only one contiguous piece: clusters apart cost a request each anyway.
         let pieces = self.volume.pieces(self.chain, from, WINDOW);
         let Some(&(offset, len)) = pieces.first() else {
@@ -86,7 +86,7 @@ impl<'a> Slots<'a> {
         // At most WINDOW.
         let mut window = vec![0; saturating_usize(len)];
         self.volume.read(offset, &mut window)?;
-        self.start = u32::try_from(from / ENTRY_LEN).unwrap_or(u32::MAX);
+        self.start = start;
         self.window = window;
         Ok(self.buffered(slot))
     }
@@ -228,11 +228,11 @@ pub fn set_pieces(
         if left > 0 {
             let next = match place.far {
                 true => fat.next(cluster)?,
-                false => cluster.saturating_add(1),
+                false => cluster + 1,
             };
             if !boot.has_cluster(next) {
                 let count = u8::try_from(entries - 1).unwrap_or(u8::MAX);
-                let found = saturating_usize(now / ENTRY_LEN).saturating_sub(1);
+                let found = saturating_usize(now / ENTRY_LEN) - 1;
                 return Err(Check::SetCut { count, found }.at(Some(node), place.offset));
             }
             offset = boot.cluster_at(next);
@@ -263,7 +263,7 @@ pub fn read_set(volume: &Volume, node: NodeId, place: Place) -> Result<EntrySet>
     for (offset, len) in set_pieces(volume, node, place, entries)? {
         let from = bytes.len();
         bytes.resize(from + saturating_usize(len), 0);
-        volume.read(offset, bytes.get_mut(from..).unwrap_or_default())?;
+        volume.read(offset, &mut bytes[from..])?;
     }
     if is_stranded {
         return moving::restored(bytes).ok_or_else(stale);

@@ -92,7 +92,7 @@ impl EntrySet {
             return Err(Check::SetShort { count });
         }
         if entries != usize::from(count) + 1 || !bytes.len().is_multiple_of(ENTRY) {
-            let found = entries.saturating_sub(1);
+            let found = entries - 1;
             return Err(Check::SetCut { count, found });
         }
         for (index, entry) in bytes.chunks_exact(ENTRY).enumerate() {
@@ -122,8 +122,7 @@ impl EntrySet {
         if found != actual {
             return Err(Check::SetChecksum { found, actual });
         }
-        let rest = bytes.get(ENTRY..).unwrap_or_default();
-        let Ok((stream, _)) = StreamEntry::read_from_prefix(rest) else {
+        let Ok((stream, _)) = StreamEntry::read_from_prefix(&bytes[ENTRY..]) else {
             return Err(Check::SetCut { count, found: 0 });
         };
         let set = Self {
@@ -169,7 +168,7 @@ impl EntrySet {
     /// Returns the same set with another name. Other secondary entries are kept.
     #[must_use]
     pub fn renamed(&self, name: &[u16], upcase: &Upcase) -> Self {
-        let name = name.get(..name.len().min(MAX_NAME)).unwrap_or_default();
+        let name = &name[..name.len().min(MAX_NAME)];
         let others = self.bytes.chunks_exact(ENTRY).skip(2);
         let others = others.filter(|entry| entry.first() != Some(&kind::NAME));
         let mut bytes = vec![0; 2 * ENTRY];
@@ -217,7 +216,7 @@ impl EntrySet {
 
     /// Returns the bytes of the file entry and the stream extension. Only renames change others.
     pub fn head(&self) -> &[u8] {
-        self.bytes.get(..2 * ENTRY).unwrap_or_default()
+        &self.bytes[..2 * ENTRY]
     }
 
     /// Returns the number of entries.
@@ -239,7 +238,7 @@ impl EntrySet {
     pub fn name(&self) -> Vec<u16> {
         let entries = self.bytes.chunks_exact(ENTRY).skip(2);
         let entries = entries.take_while(|entry| entry.first() == Some(&kind::NAME));
-        let units = entries.flat_map(|entry| entry.get(2..).unwrap_or_default().chunks_exact(2));
+        let units = entries.flat_map(|entry| entry[2..].chunks_exact(2));
         let units = units.map(|unit| unit.try_into().map_or(0, u16::from_le_bytes));
         units.take(self.stream.0.name_length.into()).collect()
     }
@@ -401,8 +400,7 @@ impl EntrySet {
 
 /// Returns `Reserved2` of a file entry as a number.
 pub fn pointer(entry: &[u8]) -> u64 {
-    let bytes = entry.get(25..32).unwrap_or_default();
-    let bytes = bytes.iter().rev();
+    let bytes = entry[25..32].iter().rev();
     bytes.fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 

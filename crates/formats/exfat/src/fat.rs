@@ -39,13 +39,12 @@ impl<'a> Fat<'a> {
         let start = at - at % WINDOW;
         let end = (start + WINDOW).min(boot.fat_len);
         // At most a window.
-        let mut window = vec![0; saturating_usize(end.saturating_sub(start))];
+        let mut window = vec![0; saturating_usize(end - start)];
         self.volume.read(boot.active_fat() + start, &mut window)?;
-        let word = window.get(saturating_usize(at - start)..);
-        let word = word.and_then(|word| word.first_chunk::<4>());
-        let word = word.map_or(0, |word| u32::from_le_bytes(*word));
+        let inside = saturating_usize(at - start);
+        let word = window[inside..inside + 4].try_into();
         self.start = start;
         self.window = window;
-        Ok(word)
+        Ok(word.map_or(0, u32::from_le_bytes))
     }
 }

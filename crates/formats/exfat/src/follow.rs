@@ -121,7 +121,7 @@ fn cut_loop(chain: &mut Chain) -> Option<u32> {
     let mut seen = BTreeMap::new();
     let mut found = None;
     for run in chain.runs() {
-        let end = run.cluster.saturating_add(run.count);
+        let end = run.cluster + run.count;
         let before = seen.range(..=run.cluster).next_back();
         let at = match before {
             Some((_, &seen_end)) if seen_end > run.cluster => Some(run.cluster),

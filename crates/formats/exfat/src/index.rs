@@ -137,9 +137,9 @@ impl Index {
 
     /// Marks slots free.
     pub fn release(&mut self, slot: u32, count: u32) {
-        let (mut slot, end) = (slot, slot.saturating_add(count));
+        let (mut slot, end) = (slot, slot + count);
         while slot < end {
-            let border = (slot / self.per_sector + 1).saturating_mul(self.per_sector);
+            let border = (slot / self.per_sector + 1) * self.per_sector;
             let now = border.min(end);
             self.release_in_sector(slot, now);
             slot = now;
@@ -173,7 +173,7 @@ impl Index {
 
     /// Marks slots used.
     pub fn take(&mut self, slot: u32, count: u32) {
-        let end = slot.saturating_add(count);
+        let end = slot + count;
         let overlapping = |(&start, &len): (&u32, &u32)| (start, len);
         while let Some((start, len)) = self.free.range(..end).next_back().map(overlapping)
             && start + len > slot
@@ -197,9 +197,7 @@ impl Index {
     /// Returns a run of `count` free slots in the sector of `slot`.
     pub fn fit_in_sector(&self, slot: u32, count: u32) -> Option<u32> {
         let first = slot / self.per_sector * self.per_sector;
-        let mut runs = self
-            .free
-            .range(first..first.saturating_add(self.per_sector));
+        let mut runs = self.free.range(first..first + self.per_sector);
         runs.find(|&(_, &len)| len >= count)
             .map(|(&start, _)| start)
     }
@@ -215,7 +213,7 @@ impl Index {
             };
             if let Some((first, end)) = run {
                 let start = self.start_of_set(first, count);
-                if end.saturating_sub(start) >= count {
+                if end >= start + count {
                     return Some(start);
                 }
             }

@@ -34,7 +34,7 @@ impl Nodes {
             return Some(*place);
         }
         let is_place = id.0 & NUMBERED == 0 && !self.gone.contains(&id);
-        is_place.then(|| Place::of(id))
+        Place::of(id).filter(|_| is_place)
     }
 
     /// Returns the id of the node at a place, which must have one.

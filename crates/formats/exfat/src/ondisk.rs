@@ -18,6 +18,8 @@ pub const BAD_CLUSTER: u32 = 0xFFFF_FFF7;
 pub const MAX_CLUSTERS: u32 = 0xFFFF_FFF5;
 /// Longest directory, in bytes (7.6.7).
 pub const MAX_DIRECTORY: u64 = 256 << 20;
+/// The same, in entries.
+pub const MAX_SLOTS: u32 = 8 << 20;
 /// Longest file name, in UTF-16 units (7.6.3).
 pub const MAX_NAME: usize = 255;
 /// Longest volume label, in UTF-16 units (7.3.2).

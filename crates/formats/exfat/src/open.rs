@@ -199,7 +199,10 @@ impl Volume {
         if found != actual {
             return Err(Check::UpcaseChecksum { found, actual }.at(None, at));
         }
-        let start = self.boot.cluster_at(chain.first());
+        let start = chain
+            .runs()
+            .first()
+            .map_or(at, |run| self.boot.cluster_at(run.cluster));
         Upcase::parse(&table).map_err(|check| check.at(None, start))
     }
 }

@@ -26,7 +26,7 @@ impl Place {
     /// Returns the place that such a pointer names.
     pub const fn of_pointer(pointer: u64) -> Self {
         Self {
-            offset: (pointer & (Self::FAR_POINTER - 1)).saturating_mul(ENTRY_LEN),
+            offset: (pointer & (Self::FAR_POINTER - 1)) * ENTRY_LEN,
             far: pointer & Self::FAR_POINTER != 0,
         }
     }
@@ -37,11 +37,10 @@ impl Place {
         NodeId((self.offset / ENTRY_LEN) | far)
     }
 
-    /// Returns the place that an id names.
-    pub const fn of(id: NodeId) -> Self {
-        Self {
-            offset: (id.0 & (Self::FAR - 1)).saturating_mul(ENTRY_LEN),
-            far: id.0 & Self::FAR != 0,
-        }
+    /// Returns the place that an id names; nothing for an id that no volume has.
+    pub fn of(id: NodeId) -> Option<Self> {
+        let offset = (id.0 & (Self::FAR - 1)).checked_mul(ENTRY_LEN)?;
+        let far = id.0 & Self::FAR != 0;
+        Some(Self { offset, far })
     }
 }

@@ -17,10 +17,10 @@ const STEP: usize = 64 << 10;
 /// `Io` if the bitmap cannot be read.
 pub fn visit(volume: &Volume, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
     let boot = &volume.boot;
-    let fats = boot.fat_len.saturating_mul(boot.fats.into());
+    let fats = boot.fat_len * u64::from(boot.fats);
     let mut system = vec![
         Region::metadata("boot", 0..2 * boot.region_len()),
-        Region::metadata("fat", boot.fat_offset..boot.fat_offset.saturating_add(fats)),
+        Region::metadata("fat", boot.fat_offset..boot.fat_offset + fats),
     ];
     let len = u64::from(boot.clusters).div_ceil(8);
     for (offset, len) in volume.pieces(&volume.bitmap, 0, len) {
@@ -54,19 +54,19 @@ impl FreeRuns<'_> {
         let (mut at, mut cluster) = (0, 0_u32);
         while at < len {
             let now = saturating_usize(len - at).min(STEP);
-            let now = bytes.get_mut(..now).unwrap_or_default();
+            let now = &mut bytes[..now];
             self.volume.read_chain(&self.volume.bitmap, at, now)?;
-            at += u64_from(now.len()).max(1);
+            at += u64_from(now.len());
             for &byte in &*now {
                 // Most bytes are the same as those before them.
                 let is_all_as_before = match self.start {
                     Some(_) => byte == 0,
                     None => byte == u8::MAX,
                 };
-                let next = cluster.saturating_add(8);
+                let next = cluster + 8;
                 if !is_all_as_before || next > clusters {
                     for bit in 0..8 {
-                        let number = cluster.saturating_add(bit).min(clusters);
+                        let number = (cluster + bit).min(clusters);
                         let is_used = number == clusters || byte >> bit & 1 == 1;
                         if self.step(number, is_used).is_break() {
                             return Ok(());
@@ -85,10 +85,7 @@ impl FreeRuns<'_> {
             (None, false) => self.start = Some(cluster),
             (Some(start), true) => {
                 self.start = None;
-                let place = |cluster: u32| {
-                    let index = cluster.saturating_add(FIRST_CLUSTER);
-                    self.volume.boot.cluster_at(index)
-                };
+                let place = |cluster: u32| self.volume.boot.cluster_at(cluster + FIRST_CLUSTER);
                 let range = place(start)..place(cluster);
                 return (self.visit)(Region {
                     range,

@@ -151,7 +151,7 @@ impl Session<'_> {
     pub fn keep_chain(&mut self, id: NodeId, chain: Arc<Chain>, pinned: bool) {
         self.drop_chain(id);
         let runs = weight(&chain);
-        if self.state.chain_runs.saturating_add(runs) > CHAIN_RUNS {
+        if self.state.chain_runs + runs > CHAIN_RUNS {
             let left = &mut self.state.chain_runs;
             self.state.chains.retain(|_, known| {
                 if !known.pinned {
@@ -247,12 +247,12 @@ impl Session<'_> {
             .values()
             .map(|(index, _)| index.weight())
             .sum::<usize>();
-        while all.saturating_add(weight) > budget {
+        while all + weight > budget {
             let oldest = indexes.iter().min_by_key(|(_, (_, used))| *used);
             let Some((&dir, (index, _))) = oldest else {
                 return;
             };
-            all -= index.weight().min(all);
+            all -= index.weight();
             indexes.remove(&dir);
         }
     }
@@ -271,7 +271,7 @@ impl Session<'_> {
             return Ok(Some(found));
         }
         let dots = units.iter().rev().take_while(|&&unit| unit == 0x2E).count();
-        let kept = units.get(..units.len() - dots).unwrap_or_default();
+        let kept = &units[..units.len() - dots];
         match dots == 0 || kept.is_empty() || keeps_dots {
             true => Ok(None),
             false => self.find_units(dir, kept),
@@ -435,7 +435,7 @@ fn weight(chain: &Chain) -> usize {
 fn pieces_end(volume: &Volume, chain: &Chain, start: u64) -> u64 {
     let index = u32::try_from(start >> volume.boot.cluster_bits).unwrap_or(u32::MAX);
     let after = chain.runs().partition_point(|run| run.index <= index);
-    let run = chain.runs().get(after.saturating_add(PIECES));
+    let run = chain.runs().get(after + PIECES);
     run.map_or(u64::MAX, |run| {
         u64::from(run.index) << volume.boot.cluster_bits
     })

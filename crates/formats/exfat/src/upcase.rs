@@ -45,7 +45,7 @@ impl Upcase {
             }
         }
         for unit in 0..128_u8 {
-            let found = map.get(usize::from(unit)).copied().unwrap_or(0);
+            let found = map[usize::from(unit)];
             if found != u16::from(unit.to_ascii_uppercase()) {
                 let unit = u16::from(unit);
                 return Err(Check::UpcaseMandatory { unit, found });
@@ -56,7 +56,7 @@ impl Upcase {
 
     /// Returns the upper case of one UTF-16 unit.
     pub fn unit(&self, unit: u16) -> u16 {
-        self.map.get(usize::from(unit)).copied().unwrap_or(unit)
+        self.map[usize::from(unit)]
     }
 
     /// Returns a name in upper case.

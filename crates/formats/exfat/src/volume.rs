@@ -10,7 +10,7 @@ use forerun_vfs::{Error, Ownership, Result};
 use crate::boot::Boot;
 use crate::chain::Chain;
 use crate::name;
-use crate::ondisk::{MAX_DIRECTORY, volume_flag};
+use crate::ondisk::{ENTRY_LEN, MAX_SLOTS, volume_flag};
 use crate::upcase::Upcase;
 
 /// The state that all parts of the driver share.
@@ -82,7 +82,7 @@ impl Volume {
             return name.to_vec();
         };
         let dots = units.iter().rev().take_while(|&&unit| unit == 0x2E).count();
-        match units.get(..units.len() - dots).unwrap_or_default() {
+        match &units[..units.len() - dots] {
             [] => name.to_vec(),
             kept => name::to_bytes(&self.upcase.name(kept)),
         }
@@ -93,7 +93,7 @@ impl Volume {
     pub fn pieces(&self, chain: &Chain, from: u64, len: u64) -> Vec<(u64, u64)> {
         let size = self.boot.cluster_size();
         let mut pieces = Vec::new();
-        let (mut at, end) = (from, from.saturating_add(len));
+        let (mut at, end) = (from, from + len);
         while at < end {
             let index = u32::try_from(at / size).ok();
             let Some((cluster, count)) = index.and_then(|index| chain.locate(index)) else {
@@ -115,9 +115,7 @@ impl Volume {
     pub fn read_chain(&self, chain: &Chain, from: u64, out: &mut [u8]) -> Result<()> {
         let mut out = out;
         for (offset, len) in self.pieces(chain, from, u64_from(out.len())) {
-            let (now, rest) = out
-                .split_at_mut_checked(saturating_usize(len))
-                .unwrap_or_default();
+            let (now, rest) = out.split_at_mut(saturating_usize(len));
             self.read(offset, now)?;
             out = rest;
         }
@@ -127,8 +125,7 @@ impl Volume {
     /// Returns the number of entries that a directory with these clusters has room for.
     pub fn slots(&self, chain: &Chain) -> u32 {
         let len = u64::from(chain.clusters()) << self.boot.cluster_bits;
-        let len = len.min(MAX_DIRECTORY);
-        u32::try_from(len / crate::ondisk::ENTRY_LEN).unwrap_or(u32::MAX)
+        u32::try_from(len / ENTRY_LEN).map_or(MAX_SLOTS, |slots| slots.min(MAX_SLOTS))
     }
 
     /// Counts the clusters that are marked free.
@@ -138,14 +135,20 @@ impl Volume {
         let mut bytes = vec![0; saturating_usize(len.min(1 << 20))];
         while at < len {
             let now = saturating_usize((len - at).min(1 << 20));
-            let now = bytes.get_mut(..now).unwrap_or_default();
+            let now = &mut bytes[..now];
             self.read_chain(&self.bitmap, at, now)?;
+            if at + u64_from(now.len()) == len
+                && let (inside @ 1.., Some(last)) = (self.boot.clusters % 8, now.last_mut())
+            {
+                // Bits behind the last cluster mean nothing.
+                *last &= (1_u8 << inside) - 1;
+            }
             used += now
                 .iter()
                 .map(|byte| u64::from(byte.count_ones()))
                 .sum::<u64>();
-            at += u64_from(now.len()).max(1);
+            at += u64_from(now.len());
         }
-        Ok(u64::from(self.boot.clusters).saturating_sub(used))
+        Ok(u64::from(self.boot.clusters) - used)
     }
 }

@@ -135,7 +135,7 @@ impl<'a> Used<'a> {
         let mut double = None;
         for run in chain.runs() {
             for cluster in run.cluster..run.cluster + run.count {
-                let index = cluster.saturating_sub(FIRST_CLUSTER);
+                let index = cluster - FIRST_CLUSTER;
                 let mask = 1_u8 << (index % 8);
                 if let Some(byte) = self.bits.get_mut(saturating_usize((index / 8).into())) {
                     if *byte & mask != 0 {

@@ -163,11 +163,11 @@ impl Exfat {
 /// structures count as those of directories.
 fn regions(volume: &Volume) -> Vec<(Range<u64>, Structure)> {
     let boot = &volume.boot;
-    let fats = boot.fat_len.saturating_mul(boot.fats.into());
+    let fats = boot.fat_len * u64::from(boot.fats);
     let mut regions = vec![
         (0..2 * boot.region_len(), Structure::named("boot")),
         (
-            boot.fat_offset..boot.fat_offset.saturating_add(fats),
+            boot.fat_offset..boot.fat_offset + fats,
             Structure::named("fat"),
         ),
     ];
@@ -186,7 +186,7 @@ impl FileSystem for Exfat {
 
     fn volume(&self) -> VolumeInfo {
         let boot = &self.volume.boot;
-        let block = u32::try_from(boot.cluster_size()).unwrap_or(u32::MAX);
+        let block = 1_u32 << boot.cluster_bits;
         let mut info = VolumeInfo::new("exfat", boot.volume_len, block);
         let label = self.session(|session| session.label());
         // The root was readable when the volume was opened. After a failure now there is no label.
@@ -337,7 +337,8 @@ fn visit_all(
 impl FileSystemMut for Exfat {
     fn usage(&self, node: NodeId) -> Result<Usage> {
         self.session(|session| {
-            let size = self.volume.boot.cluster_size();
+            let boot = &self.volume.boot;
+            let size = boot.cluster_size();
             if node == ROOT {
                 let clusters = u64::from(session.chain(ROOT)?.clusters());
                 return Ok(Usage {
@@ -351,12 +352,13 @@ impl FileSystemMut for Exfat {
             // removable.
             let clusters = match session.is_ahead(node) {
                 true => session.chain(node)?.clusters().into(),
-                false => self.volume.boot.clusters_for(set.data().len),
+                // A longer one fails the check of its metadata.
+                false => boot.clusters_for(set.data().len.min(boot.heap_len())),
             };
             Ok(Usage {
                 accessed: self.timestamp(set.accessed()),
                 created: self.timestamp(set.created()),
-                allocated: clusters.saturating_mul(size),
+                allocated: clusters * size,
             })
         })
     }
@@ -469,7 +471,7 @@ impl FileSystemMut for Exfat {
             }
         })?;
         Ok(Space {
-            block_size: u32::try_from(boot.cluster_size()).unwrap_or(u32::MAX),
+            block_size: 1 << boot.cluster_bits,
             blocks: boot.clusters.into(),
             free,
         })

@@ -104,7 +104,7 @@ impl Session<'_> {
         // Also commits the length of a directory that has grown.
         self.commit_before()?;
         while at < slots.end {
-            let next = (at / per + 1).saturating_mul(per).min(slots.end);
+            let next = ((at / per + 1) * per).min(slots.end);
             self.write_slots(dir, at, &unused(next - at), group::ENTRIES, group::ENTRIES)?;
             self.commit_before()?;
             at = next;
@@ -142,7 +142,7 @@ impl Session<'_> {
         let count = slots.div_ceil(per_cluster);
         let chain = self.chain(dir)?;
         let len = u64::from(chain.clusters() + count) << boot.cluster_bits;
-        if len > crate::ondisk::MAX_DIRECTORY.saturating_sub(PAGE) {
+        if len > crate::ondisk::MAX_DIRECTORY - PAGE {
             return Err(Error::NoSpace);
         }
         // Small clusters are added by the page, so that a directory grows in fewer steps.
@@ -218,7 +218,7 @@ impl Session<'_> {
             }
         };
         let goal = old.last().and_then(|last| last.checked_add(1));
-        let runs = self.take(clusters.saturating_sub(old.clusters()), goal)?;
+        let runs = self.take(clusters - old.clusters(), goal)?;
         let mut chain = old.as_ref().clone();
         for &(cluster, count) in &runs {
             chain.push(cluster, count);

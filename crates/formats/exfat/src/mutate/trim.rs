@@ -25,7 +25,8 @@ impl Session<'_> {
             } else {
                 inside / size
             };
-            let index = u32::try_from(index).unwrap_or(u32::MAX).min(boot.clusters);
+            let index =
+                u32::try_from(index).map_or(boot.clusters, |index| index.min(boot.clusters));
             index + FIRST_CLUSTER
         };
         let clusters = cluster(range.start, true)..cluster(range.end, false);

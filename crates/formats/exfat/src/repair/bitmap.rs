@@ -127,7 +127,7 @@ fn next_run(
         if run.is_none() && index.is_multiple_of(8) {
             let byte = u64::from(index / 8);
             if work.claimed.byte(byte) == free.byte(byte)? {
-                *at = cluster.saturating_add(8);
+                *at = cluster + 8;
                 continue;
             }
         }
@@ -140,7 +140,7 @@ fn next_run(
             (None, true) => run = Some((cluster, 1)),
             (None, false) => {}
         }
-        *at = cluster.saturating_add(1);
+        *at = cluster + 1;
     }
     Ok(run)
 }

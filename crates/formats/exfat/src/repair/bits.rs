@@ -33,23 +33,23 @@ impl Bits {
 
     /// Returns whether a cluster is in the set. One that the volume does not have never is.
     pub fn has(&self, cluster: u32) -> bool {
-        let (byte, mask) = place(cluster);
-        self.bytes.get(byte).is_some_and(|bits| bits & mask != 0)
+        place(cluster).is_some_and(|(byte, mask)| {
+            let bits = self.bytes.get(byte);
+            bits.is_some_and(|bits| bits & mask != 0)
+        })
     }
 
-    /// Adds a cluster.
+    /// Adds a cluster of the volume.
     pub fn set(&mut self, cluster: u32) {
-        let (byte, mask) = place(cluster);
-        if let Some(bits) = self.bytes.get_mut(byte) {
-            *bits |= mask;
+        if let Some((byte, mask)) = place(cluster) {
+            self.bytes[byte] |= mask;
         }
     }
 
-    /// Removes a cluster.
+    /// Removes a cluster of the volume.
     pub fn clear(&mut self, cluster: u32) {
-        let (byte, mask) = place(cluster);
-        if let Some(bits) = self.bytes.get_mut(byte) {
-            *bits &= !mask;
+        if let Some((byte, mask)) = place(cluster) {
+            self.bytes[byte] &= !mask;
         }
     }
 
@@ -60,24 +60,22 @@ impl Bits {
 
     /// Returns the byte of eight clusters.
     pub fn byte(&self, index: u64) -> u8 {
-        let byte = self.bytes.get(saturating_usize(index));
-        byte.copied().unwrap_or(0)
+        self.bytes[saturating_usize(index)]
     }
 
     /// Returns all clusters of the volume, in the set or not.
     pub const fn all(&self) -> std::ops::Range<u32> {
-        FIRST_CLUSTER..FIRST_CLUSTER.saturating_add(self.clusters)
+        FIRST_CLUSTER..FIRST_CLUSTER + self.clusters
     }
 }
 
 /// Returns the clusters of a chain, in its order.
 pub fn clusters(chain: &Chain) -> impl Iterator<Item = u32> {
     let runs = chain.runs().iter();
-    runs.flat_map(|run| run.cluster..run.cluster.saturating_add(run.count))
+    runs.flat_map(|run| run.cluster..run.cluster + run.count)
 }
 
-fn place(cluster: u32) -> (usize, u8) {
-    // Clusters 0 and 1 do not exist, and get a place far behind the end.
-    let index = cluster.checked_sub(FIRST_CLUSTER).unwrap_or(u32::MAX);
-    (saturating_usize((index / 8).into()), 1 << (index % 8))
+fn place(cluster: u32) -> Option<(usize, u8)> {
+    let index = cluster.checked_sub(FIRST_CLUSTER)?;
+    Some((saturating_usize((index / 8).into()), 1 << (index % 8)))
 }

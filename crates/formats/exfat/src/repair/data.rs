@@ -214,7 +214,7 @@ fn length(
 
 /// Returns how many clusters a length takes, but not more than the volume has.
 fn clusters_on_the_volume(boot: &Boot, len: u64) -> u32 {
-    u32::try_from(boot.clusters_for(len).min(boot.clusters.into())).unwrap_or(u32::MAX)
+    u32::try_from(boot.clusters_for(len)).map_or(boot.clusters, |count| count.min(boot.clusters))
 }
 
 /// Returns the clusters of a set, at most as many as its length takes, and what is wrong with them.
@@ -232,8 +232,8 @@ fn followed_to_length(
         return Ok((followed, check));
     }
     let wanted = boot.clusters_for(data.len);
-    let end = boot.clusters.saturating_add(FIRST_CLUSTER);
-    let count = need.min(end.saturating_sub(data.first));
+    let end = boot.clusters + FIRST_CLUSTER;
+    let count = need.min(end - data.first);
     let check = (u64::from(count) < wanted).then_some(Check::RunRange {
         first: data.first,
         count: wanted,
@@ -368,18 +368,16 @@ fn duplicate(work: &mut Work<'_, '_>, from: &Chain, to: &Chain, len: u64) -> Res
     let mut at = 0;
     while at < len {
         let now = saturating_usize((len - at).min(COPIED));
-        let bytes = buffer.get_mut(..now).unwrap_or_default();
+        let bytes = &mut buffer[..now];
         volume.read_chain(from, at, bytes)?;
         let mut rest: &[u8] = bytes;
         for (offset, len) in volume.pieces(to, at, u64_from(now)) {
-            let (piece, after) = rest
-                .split_at_checked(saturating_usize(len))
-                .unwrap_or_default();
+            let (piece, after) = rest.split_at(saturating_usize(len));
             work.write(TAKE, offset, piece)?;
             rest = after;
         }
         work.breathe()?;
-        at += u64_from(now).max(1);
+        at += u64_from(now);
     }
     Ok(())
 }

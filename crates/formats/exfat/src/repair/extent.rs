@@ -126,8 +126,9 @@ pub fn used_of_directory(volume: &Volume, chain: &Chain) -> Result<u32> {
 }
 
 fn count_of(volume: &Volume, chain: &Chain, len: u64) -> u32 {
-    let count = u32::try_from(volume.boot.clusters_for(len)).unwrap_or(u32::MAX);
-    count.clamp(1, chain.clusters().max(1))
+    let most = chain.clusters().max(1);
+    let count = u32::try_from(volume.boot.clusters_for(len));
+    count.map_or(most, |count| count.clamp(1, most))
 }
 
 /// Returns a damaged set as that of a file or of a directory, by the contents of its first cluster.

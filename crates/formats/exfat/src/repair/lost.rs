@@ -273,7 +273,7 @@ fn chain(
     let mut cluster = first;
     loop {
         let next = fat.next(cluster)?;
-        let neighbour = cluster.saturating_add(1);
+        let neighbour = cluster + 1;
         let next = if lost.has(next) {
             next
         } else if next != END_OF_CHAIN

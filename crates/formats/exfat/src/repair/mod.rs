@@ -214,6 +214,6 @@ fn percent_in_use(work: &Work<'_, '_>) -> Result<u8> {
     }
     let clusters = u64::from(work.volume.boot.clusters);
     let free = work.volume.count_free()?;
-    let percent = clusters.saturating_sub(free) * 100 / clusters.max(1);
+    let percent = (clusters - free) * 100 / clusters;
     Ok(u8::try_from(percent).unwrap_or(PERCENT_UNKNOWN))
 }

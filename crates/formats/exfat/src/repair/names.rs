@@ -132,14 +132,14 @@ fn all(volume: &Volume, chain: &Chain) -> Result<HashMap<u32, u32>> {
     let mut slots = Slots::new(volume, chain, None);
     let (mut keys, mut slot) = (HashMap::new(), 0_u32);
     while let Some(entry) = slots.entry(slot)? {
-        let mut next = slot.saturating_add(1);
+        let mut next = slot + 1;
         match entry[0] {
             kind::END => break,
             kind::FILE => {
                 if let Read::Set(taken) = salvage::read(&mut slots, slot)? {
                     let key = volume.name_key(&taken.set.name());
                     *keys.entry(key).or_insert(0_u32) += 1;
-                    next = slot.saturating_add(taken.entries);
+                    next = slot + taken.entries;
                 }
             }
             _ => {}
@@ -158,7 +158,7 @@ fn numbered(units: &[u16], number: u64) -> Vec<u16> {
     let dot = dot.filter(|&dot| dot > 0 && units.len() - dot + mark.len() < room);
     let (stem, end) = units.split_at(dot.unwrap_or(units.len()));
     let keep = room.saturating_sub(end.len() + mark.len()).min(stem.len());
-    let stem = stem.get(..keep).unwrap_or_default();
+    let stem = &stem[..keep];
     [stem, &mark, end].concat()
 }
 

@@ -281,9 +281,9 @@ impl<'a> Desk<'a> {
     /// Counts a repair as left, because it did not reach the device after all.
     pub fn undo(&mut self, kind: Kind) {
         if let Some(count) = self.summary.repaired.get_mut(&kind) {
-            *count = count.saturating_sub(1);
+            *count -= 1;
         }
-        self.repaired = self.repaired.saturating_sub(1);
+        self.repaired -= 1;
         *self.summary.left.entry(kind).or_default() += 1;
     }
 }

@@ -162,7 +162,7 @@ impl<'a> Free<'a> {
             return Ok(byte);
         }
         let len = u64::from(self.volume.boot.clusters).div_ceil(8);
-        let len = saturating_usize(len.saturating_sub(index)).min(WINDOW);
+        let len = saturating_usize(len - index).min(WINDOW);
         let mut window = vec![0; len];
         let bitmap = &self.volume.bitmap;
         self.volume.read_chain(bitmap, index, &mut window)?;
@@ -176,7 +176,7 @@ impl<'a> Free<'a> {
     /// # Errors
     /// `Io`.
     pub fn is_used(&mut self, cluster: u32) -> Result<bool> {
-        let index = cluster.saturating_sub(crate::ondisk::FIRST_CLUSTER);
+        let index = cluster - crate::ondisk::FIRST_CLUSTER;
         let byte = self.byte(u64::from(index / 8))?;
         Ok(byte >> (index % 8) & 1 == 1)
     }
@@ -216,11 +216,11 @@ fn reach(volume: &Volume) -> Result<Reach> {
         let mut slots = Slots::new(volume, &directory, None);
         let mut slot = 0_u32;
         while let Some(entry) = slots.entry(slot)? {
-            let mut next = slot.saturating_add(1);
+            let mut next = slot + 1;
             let set = match entry[0] {
                 kind::FILE => match salvage::read(&mut slots, slot)? {
                     Read::Set(taken) => {
-                        next = slot.saturating_add(taken.entries.max(1));
+                        next = slot + taken.entries;
                         Some(taken.set)
                     }
                     Read::Lost(_) => None,
@@ -309,11 +309,11 @@ fn spread(
 /// `Io`.
 pub fn lenient(volume: &Volume, data: Allocation) -> Result<Chain> {
     let boot = &volume.boot;
-    let need = boot.clusters_for(data.len).clamp(1, boot.clusters.into());
-    let need = u32::try_from(need).unwrap_or(u32::MAX);
+    let need = u32::try_from(boot.clusters_for(data.len));
+    let need = need.map_or(boot.clusters, |need| need.clamp(1, boot.clusters));
     if data.contiguous {
-        let end = boot.clusters.saturating_add(crate::ondisk::FIRST_CLUSTER);
-        let count = need.min(end.saturating_sub(data.first));
+        let end = boot.clusters + crate::ondisk::FIRST_CLUSTER;
+        let count = need.min(end - data.first);
         return Ok(Chain::contiguous(data.first, count));
     }
     Ok(follow(volume, data.first, Some(need))?.chain)

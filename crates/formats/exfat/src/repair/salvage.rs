@@ -82,7 +82,7 @@ pub fn read(slots: &mut Slots<'_>, slot: u32) -> Result<Read> {
 /// # Errors
 /// `Io`.
 pub fn with_type(slots: &mut Slots<'_>, slot: u32) -> Result<Option<EntrySet>> {
-    let next = slots.entry(slot.saturating_add(1))?;
+    let next = slots.entry(slot + 1)?;
     if next.is_none_or(|next| next[0] != kind::STREAM) {
         return Ok(None);
     }
@@ -123,14 +123,13 @@ fn raw(slots: &mut Slots<'_>, slot: u32) -> Result<Vec<u8>> {
             break;
         }
         raw.extend(entry);
-        at = at.saturating_add(1);
+        at += 1;
     }
     Ok(raw)
 }
 
 fn first(raw: &[u8], entries: usize) -> Vec<u8> {
-    let len = entries.saturating_mul(ENTRY).min(raw.len());
-    raw.get(..len).unwrap_or_default().to_vec()
+    raw[..(entries * ENTRY).min(raw.len())].to_vec()
 }
 
 /// Counts the secondary entries in use behind the first entry.
@@ -190,7 +189,7 @@ fn loose(raw: &[u8], count: usize, in_use: usize) -> Option<(EntrySet, bool)> {
 /// otherwise the number of units before the first zero.
 fn name_len(raw: &[u8], said: usize, names: usize) -> Option<u8> {
     let units = raw.chunks_exact(ENTRY).skip(2).take(names);
-    let units = units.flat_map(|entry| entry.get(2..).unwrap_or_default().chunks_exact(2));
+    let units = units.flat_map(|entry| entry[2..].chunks_exact(2));
     let units: Vec<bool> = units.map(|unit| unit != [0, 0]).collect();
     let padding = units.get(said..).unwrap_or_default();
     let fits = said > 0 && name_entries(said) == names && !padding.contains(&true);

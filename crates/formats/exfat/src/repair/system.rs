@@ -244,7 +244,9 @@ pub fn disguised(
 
 /// Returns the clusters of a bitmap or a table, if its chain is sound.
 pub fn system_chain(volume: &Volume, first: u32, len: u64) -> Result<Option<Chain>> {
-    let need = u32::try_from(volume.boot.clusters_for(len)).unwrap_or(u32::MAX);
+    let Ok(need) = u32::try_from(volume.boot.clusters_for(len)) else {
+        return Ok(None);
+    };
     if !volume.boot.has_cluster(first) || need == 0 || need > volume.boot.clusters {
         return Ok(None);
     }
@@ -256,9 +258,11 @@ pub fn system_chain(volume: &Volume, first: u32, len: u64) -> Result<Option<Chai
 /// entry refers to them.
 pub fn in_a_row(work: &mut Work<'_, '_>, first: u32, len: u64) -> Result<Option<Chain>> {
     let boot = &work.volume.boot;
-    let need = u32::try_from(boot.clusters_for(len)).unwrap_or(u32::MAX);
-    let end = boot.clusters.saturating_add(FIRST_CLUSTER);
-    if !boot.has_cluster(first) || need > end.saturating_sub(first) {
+    let Ok(need) = u32::try_from(boot.clusters_for(len)) else {
+        return Ok(None);
+    };
+    let end = boot.clusters + FIRST_CLUSTER;
+    if !boot.has_cluster(first) || need > end - first {
         return Ok(None);
     }
     let chain = Chain::contiguous(first, need);

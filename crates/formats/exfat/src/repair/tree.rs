@@ -191,7 +191,7 @@ impl Walk<'_> {
 
     /// Repairs a set, and returns the slot of the next entry.
     fn set(&mut self, work: &mut Work<'_, '_>, slot: u32, taken: SalvagedSet) -> Result<u32> {
-        let (at, next) = (self.at(slot), slot + taken.entries.max(1));
+        let (at, next) = (self.at(slot), slot + taken.entries);
         let directory = self.path.clone();
         let here = SetPlace {
             chain: self.chain,
@@ -395,7 +395,7 @@ impl Walk<'_> {
     }
 
     fn mark_unused(&self, work: &mut Work<'_, '_>, slot: u32, entries: u32) -> Result<()> {
-        for slot in slot..slot.saturating_add(entries) {
+        for slot in slot..slot + entries {
             let Some(at) = self.slots.position(slot) else {
                 continue;
             };
@@ -420,7 +420,10 @@ impl Walk<'_> {
             }
             at += 1;
         }
-        let end = slot.saturating_add(entries);
-        self.mark_unused(work, at, end.saturating_sub(at))
+        let end = slot + entries;
+        match at < end {
+            true => self.mark_unused(work, at, end - at),
+            false => Ok(()),
+        }
     }
 }

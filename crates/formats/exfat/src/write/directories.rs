@@ -76,7 +76,7 @@ impl Directories {
             false => item.len,
         };
         let data = Allocation {
-            first: self.first.get(index).copied().unwrap_or(0),
+            first: self.first[index],
             len,
             contiguous: true,
         };
@@ -99,8 +99,8 @@ impl Directories {
             _ => Cow::Owned(Vec::new()),
         }
         .into_owned();
-        let children = plan.children.get(number).cloned().unwrap_or_default();
-        for set in self.sets.get(children).unwrap_or_default().iter().flatten() {
+        let children = plan.children[number].clone();
+        for set in self.sets[children].iter().flatten() {
             bytes.extend_from_slice(set.bytes());
         }
         bytes

@@ -68,7 +68,7 @@ pub fn emit(
     let mut complete = emitter.out.finish()?;
     if shorter {
         for (number, &item) in plan.directories.iter().enumerate() {
-            let first = directories.first.get(item).copied().unwrap_or(0);
+            let first = directories.first[item];
             let entries = directories.entries(plan, number);
             complete.patch(geometry.offset(first), &entries)?;
         }
@@ -78,7 +78,7 @@ pub fn emit(
 
 impl Emitter<'_, '_> {
     fn start_of(&mut self, item: usize, directories: &Directories) -> Result<(), BuildError> {
-        let first = directories.first.get(item).copied().unwrap_or(0);
+        let first = directories.first[item];
         self.start(first)
     }
 

@@ -65,15 +65,18 @@ impl Geometry {
         cluster: u64,
     ) -> Result<Self, BuildError> {
         let fixed = upcase.div_ceil(cluster);
-        let fixed = fixed.saturating_add(plan.all_clusters(cluster));
+        let all = plan.all_clusters(cluster).ok_or_else(too_long)?;
+        let fixed = fixed.checked_add(all).ok_or_else(too_long)?;
         let geometry = match options.size {
             Some(size) => Self::of_length(options, cluster, size)?,
             None => {
-                let wanted = fixed.saturating_add(options.free.div_ceil(cluster));
+                let free = options.free.div_ceil(cluster);
+                let wanted = fixed.checked_add(free).ok_or_else(too_long)?;
                 Self::for_clusters(options, cluster, wanted)?
             }
         };
-        let used = fixed.saturating_add(geometry.bitmap_clusters);
+        let used = fixed.checked_add(geometry.bitmap_clusters);
+        let used = used.ok_or_else(too_long)?;
         if used > u64::from(geometry.clusters) {
             let wanted = Self::for_clusters(options, cluster, fixed)?.volume;
             let volume = geometry.volume;
@@ -94,7 +97,7 @@ impl Geometry {
         // The bitmap covers itself.
         loop {
             let bitmap = clusters.div_ceil(8).div_ceil(cluster);
-            let all = wanted.saturating_add(bitmap);
+            let all = wanted.checked_add(bitmap).ok_or_else(too_long)?;
             if all <= clusters {
                 break;
             }
@@ -105,7 +108,8 @@ impl Geometry {
         }
         let bytes = clusters.checked_mul(cluster).ok_or_else(too_long)?;
         let align = align(options, cluster, bytes);
-        let volume = heap_at(options, align, clusters).saturating_add(bytes);
+        let heap = heap_at(options, align, clusters);
+        let volume = heap.checked_add(bytes).ok_or_else(too_long)?;
         if volume < SMALLEST {
             return Self::of_length(options, cluster, SMALLEST);
         }
@@ -173,13 +177,13 @@ impl Geometry {
 
     /// Returns the offset of a cluster.
     pub fn offset(&self, cluster: u32) -> u64 {
-        let index = u64::from(cluster.saturating_sub(FIRST_CLUSTER));
-        self.heap.saturating_add(index.saturating_mul(self.cluster))
+        self.heap + u64::from(cluster - FIRST_CLUSTER) * self.cluster
     }
 
     /// Returns the number of the cluster with that index in the heap.
     pub fn number(index: u64) -> u32 {
-        u32::try_from(index).map_or(u32::MAX, |index| index.saturating_add(FIRST_CLUSTER))
+        // The heap has no more clusters.
+        FIRST_CLUSTER + u32::try_from(index).unwrap_or(u32::MAX)
     }
 
     /// Returns the first cluster of the root directory.

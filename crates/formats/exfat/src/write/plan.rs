@@ -137,10 +137,10 @@ impl Plan {
         len.div_ceil(cluster)
     }
 
-    /// Returns the number of clusters of all items.
-    pub fn all_clusters(&self, cluster: u64) -> u64 {
-        let clusters = self.items.iter().map(|item| Self::clusters(item, cluster));
-        clusters.fold(0, u64::saturating_add)
+    /// Returns the number of clusters of all items; nothing if it has no 64 bits.
+    pub fn all_clusters(&self, cluster: u64) -> Option<u64> {
+        let mut clusters = self.items.iter().map(|item| Self::clusters(item, cluster));
+        clusters.try_fold(0, u64::checked_add)
     }
 }
 

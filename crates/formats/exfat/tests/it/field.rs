@@ -435,3 +435,16 @@ fn clusters_of_an_unknown_benign_set_belong_to_it() {
     let (after, summary, _) = mend(bytes.clone());
     assert!(after == bytes && summary.repairs() == 0);
 }
+
+#[test]
+fn bits_behind_the_last_cluster_of_the_bitmap_mean_nothing() {
+    let mut image = volume(4 << 10, &[("a", 9)]);
+    let map = Map::of(&image);
+    assert_ne!(map.clusters % 8, 0);
+    let read_only = |image: &[u8]| open(image).space().unwrap().free;
+    let before = (read_only(&image), free_of(&image));
+    let (bits, len) = bitmap(&image, &map);
+    image[bits + len - 1] |= !((1 << (map.clusters % 8)) - 1);
+    assert_eq!((read_only(&image), free_of(&image)), before);
+    assert_eq!(before.0, before.1);
+}

@@ -4,6 +4,7 @@
 //! kernel reads ahead, several threads serve it, and decoded blocks are kept for the requests that follow in the
 //! same block.
 
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ impl Contents {
     /// # Errors
     /// Those of the driver, of decoding and of reading. `out` then has bytes that must not be used.
     pub fn read(&self, node: NodeId, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<()> {
-        let range = offset..offset.saturating_add(u64::from(len));
+        let range = offset..offset + u64::from(len);
         let mut at = offset;
         let mut failed = None;
         self.driver.map(node, range.clone(), &mut |extent| {
@@ -71,22 +72,24 @@ impl Contents {
     fn append(&self, extent: &Extent, skip: u64, len: u64, out: &mut Vec<u8>) -> Result<()> {
         let (before, count) = (out.len(), saturating_usize(len));
         match &extent.place {
-            Place::Zero => out.resize(before.saturating_add(count), 0),
+            Place::Zero => out.resize(before + count, 0),
             Place::Stored { blob, offset } => {
                 only_image(*blob)?;
-                out.resize(before.saturating_add(count), 0);
-                let place = out.get_mut(before..).unwrap_or_default();
-                self.read_source(offset.saturating_add(skip), place)?;
+                out.resize(before + count, 0);
+                let at = offset.checked_add(skip);
+                let at =
+                    at.ok_or_else(|| Error::io(*offset, count, ErrorKind::UnexpectedEof.into()))?;
+                self.read_source(at, &mut out[before..])?;
             }
             Place::Encoded { block, skip: first } => {
                 let decoded = self.decoded(block)?;
-                let start = saturating_usize(skip.saturating_add(u64::from(*first)));
-                let part = decoded.get(start..start.saturating_add(count));
+                let start = saturating_usize(skip + u64::from(*first));
+                let part = decoded.get(start..start + count);
                 out.extend_from_slice(part.ok_or_else(|| short(block))?);
             }
             Place::Inline(bytes) => {
                 let start = saturating_usize(skip);
-                let part = bytes.get(start..start.saturating_add(count));
+                let part = bytes.get(start..start + count);
                 out.extend_from_slice(part.ok_or(Error::NotAFile)?);
             }
         }
@@ -109,7 +112,8 @@ impl Contents {
         let mut out = vec![0; saturating_usize(most.into())];
         let len = block.decode(&stored, &mut out);
         let len = len.map_err(|error| damaged(block, &error.to_string()))?;
-        Ok(Arc::from(out.get(..len).unwrap_or_default()))
+        let out = out.get(..len).ok_or_else(|| short(block))?;
+        Ok(Arc::from(out))
     }
 
     fn read_source(&self, offset: u64, out: &mut [u8]) -> Result<()> {
@@ -131,6 +135,6 @@ fn short(block: &EncodedBlock) -> Error {
 }
 
 fn damaged(block: &EncodedBlock, reason: &str) -> Error {
-    let error = std::io::Error::new(std::io::ErrorKind::InvalidData, reason.to_string());
+    let error = std::io::Error::new(ErrorKind::InvalidData, reason.to_string());
     Error::io(block.offset, saturating_usize(block.len.into()), error)
 }

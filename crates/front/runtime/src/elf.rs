@@ -30,7 +30,7 @@ pub struct Elf {
 
 /// A section's place in the file.
 struct Section {
-    name: u32,
+    name: u64,
     offset: u64,
     len: u64,
 }
@@ -43,7 +43,7 @@ impl Elf {
     pub fn read(file: &dyn ReadAt) -> Result<Self, Failure> {
         let mut head = [0; HEADER];
         let len = HEADER.min(forerun_io::saturating_usize(file.len()));
-        let start = head.get_mut(..len).unwrap_or_default();
+        let start = &mut head[..len];
         file.read_exact_at(0, start)
             .map_err(|error| Failure::io("reading the ELF header", &error))?;
         let elf = Self::parse(&head).ok_or_else(|| Failure::new("not an ELF program"))?;
@@ -88,7 +88,7 @@ impl Elf {
     /// Returns the offset of the first byte behind the section headers.
     pub const fn end(&self) -> u64 {
         // Checked when the header was parsed.
-        self.sections.saturating_add(self.table_len())
+        self.sections + self.table_len()
     }
 
     const fn table_len(&self) -> u64 {
@@ -123,9 +123,9 @@ impl Elf {
 
     fn header(&self, file: &dyn ReadAt, index: u16) -> Result<Section, Failure> {
         let mut bytes = [0; 64];
-        let bytes = bytes.get_mut(..self.section_len()).unwrap_or_default();
+        let bytes = &mut bytes[..self.section_len()];
         let at = u64::from(index) * u64::from(self.entry_len);
-        let read = file.read_exact_at(self.sections.saturating_add(at), bytes);
+        let read = file.read_exact_at(self.sections + at, bytes);
         read.map_err(|error| Failure::io("reading the section headers", &error))?;
         let number = |at, len| number(bytes, at, len, self.is_big).unwrap_or(0);
         let (offset, len) = match self.is_64 {
@@ -133,7 +133,7 @@ impl Elf {
             false => (number(0x10, 4), number(0x14, 4)),
         };
         Ok(Section {
-            name: u32::try_from(number(0, 4)).unwrap_or(u32::MAX),
+            name: number(0, 4),
             offset,
             len,
         })

@@ -198,7 +198,7 @@ impl<'e> Extraction<'e> {
             }
             file.write_all(&piece)
                 .map_err(|error| Failure::io(&path.display().to_string(), &error))?;
-            at = at.saturating_add(forerun_io::u64_from(piece.len()));
+            at += forerun_io::u64_from(piece.len());
         }
         self.set_attributes(&file, node, path)?;
         rustix::fs::fchmod(&file, mode(metadata)).map_err(failed)?;

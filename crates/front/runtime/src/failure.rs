@@ -64,7 +64,7 @@ impl From<forerun_vfs::Error> for Failure {
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
-        Some(end) => text.get(..end).unwrap_or_default().to_string(),
+        Some(end) => text[..end].to_string(),
         None => text,
     }
 }

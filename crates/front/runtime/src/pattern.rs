@@ -8,7 +8,7 @@ pub fn matches(pattern: &[u8], path: &[u8]) -> bool {
     pattern.is_empty()
         || above
             .chain([path.len()])
-            .any(|end| whole(pattern, path.get(..end).unwrap_or_default()))
+            .any(|end| whole(pattern, &path[..end]))
 }
 
 /// Returns a pattern without what stands for the root of the image, and without slashes at its end.
@@ -30,7 +30,7 @@ fn whole(pattern: &[u8], text: &[u8]) -> bool {
     // Behind the last star, and the first byte that it does not cover.
     let mut star: Option<(usize, usize)> = None;
     loop {
-        let rest = pattern.get(at..).unwrap_or_default();
+        let rest = &pattern[at..];
         let byte = text.get(place).copied();
         if rest.first() == Some(&b'*') {
             at += 1;

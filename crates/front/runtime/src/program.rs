@@ -134,7 +134,7 @@ fn wait(mut child: Child, mut signals: Signals) -> Result<u8, Failure> {
 fn exit_code(status: ExitStatus) -> u8 {
     let code = match (status.code(), status.signal()) {
         (Some(code), _) => code,
-        (None, signal) => signal.unwrap_or(0).saturating_add(128),
+        (None, signal) => signal.unwrap_or(0) + 128,
     };
     u8::try_from(code).unwrap_or(u8::MAX)
 }

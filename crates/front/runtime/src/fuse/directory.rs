@@ -47,7 +47,7 @@ impl Listing<'_> {
                 false => None,
             };
             let full = full.map(|metadata| entry(&self.numbers, found.node, &metadata));
-            let next = found.next.0.saturating_add(dots);
+            let next = found.next.0 + dots;
             self.push(
                 number,
                 next,
@@ -70,7 +70,7 @@ impl Listing<'_> {
     ) -> ControlFlow<()> {
         let head = if self.plus { size_of::<EntryOut>() } else { 0 };
         let len = (head + size_of::<Dirent>() + name.len()).next_multiple_of(8);
-        let end = out.len().saturating_add(len);
+        let end = out.len() + len;
         let Ok(namelen) = u32::try_from(name.len()) else {
             return ControlFlow::Break(());
         };

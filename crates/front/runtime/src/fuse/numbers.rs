@@ -24,7 +24,7 @@ impl Numbers {
         if node.0 == self.root.0 {
             return ROOT;
         }
-        node.0.saturating_add(FIRST)
+        node.0 + FIRST
     }
 
     /// Returns the node of an inode number that [`number`](Self::number) returned; nothing for others.

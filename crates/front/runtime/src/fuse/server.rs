@@ -91,7 +91,7 @@ impl Server {
             Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => return true,
             Err(_) => return false,
         };
-        let request = buffer.get(..len).unwrap_or_default();
+        let request = &buffer[..len];
         let Ok((header, body)) = InHeader::read_from_prefix(request) else {
             return false;
         };
@@ -280,12 +280,10 @@ fn send(connection: BorrowedFd<'_>, unique: u64, answer: Result<Vec<u8>, Errno>)
         Ok(body) => (body, 0),
         Err(errno) => (Vec::new(), -errno.raw_os_error()),
     };
-    let len = size_of::<OutHeader>().saturating_add(body.len());
-    let header = OutHeader {
-        len: u32::try_from(len).unwrap_or(u32::MAX),
-        error,
-        unique,
+    let Ok(len) = u32::try_from(size_of::<OutHeader>() + body.len()) else {
+        return send(connection, unique, Err(Errno::IO));
     };
+    let header = OutHeader { len, error, unique };
     let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(&body)];
     match rustix::io::writev(connection, &parts) {
         // A request that was interrupted takes no answer.

@@ -130,7 +130,7 @@ fn random_letters() -> Result<String, Failure> {
     let mut bytes = [0; 6];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     filled.map_err(|error| Failure::io("choosing a name", &error.into()))?;
-    let letter = |byte: &u8| LETTERS.get(usize::from(byte % 32)).copied().unwrap_or(b'A');
+    let letter = |byte: &u8| LETTERS[usize::from(byte % 32)];
     Ok(bytes.iter().map(letter).map(char::from).collect())
 }
 

@@ -60,7 +60,7 @@ fn the_environment_names_the_appimage() {
         return;
     };
     let link = fixture.temp.path().join("link");
-    std::os::unix::fs::symlink(&fixture.image, &link).unwrap();
+    symlink(&fixture.image, &link).unwrap();
     let output = fixture
         .command_of(&link, true)
         .env("HOME", "/home/user")

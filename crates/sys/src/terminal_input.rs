@@ -26,6 +26,11 @@ const REQUEST: u32 = if cfg!(target_endian = "little") {
     28
 };
 
+/// Codes of instructions: `BPF_LD | BPF_W | BPF_ABS`, `BPF_JMP | BPF_JEQ | BPF_K` and `BPF_RET | BPF_K`.
+const LOAD: u16 = 0x20;
+const JUMP_IF_EQUAL: u16 = 0x15;
+const RETURN: u16 = 0x06;
+
 /// Refuses TIOCSTI and TIOCLINUX to this thread, and to all that it starts or becomes. It takes `CAP_SYS_ADMIN` in the
 /// user namespace of the thread.
 ///
@@ -71,23 +76,15 @@ fn filter() -> Vec<libc::sock_filter> {
 }
 
 const fn load(offset: u32) -> libc::sock_filter {
-    instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (0, 0), offset)
+    instruction(LOAD, (0, 0), offset)
 }
 
 const fn unless(value: u32, skipped: u8) -> libc::sock_filter {
-    instruction(
-        libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-        (0, skipped),
-        value,
-    )
+    instruction(JUMP_IF_EQUAL, (0, skipped), value)
 }
 
 const fn jump_if(value: u32, skipped: u8) -> libc::sock_filter {
-    instruction(
-        libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-        (skipped, 0),
-        value,
-    )
+    instruction(JUMP_IF_EQUAL, (skipped, 0), value)
 }
 
 const fn refuse() -> libc::sock_filter {
@@ -95,21 +92,11 @@ const fn refuse() -> libc::sock_filter {
 }
 
 const fn returning(action: u32) -> libc::sock_filter {
-    instruction(libc::BPF_RET | libc::BPF_K, (0, 0), action)
+    instruction(RETURN, (0, 0), action)
 }
 
-#[allow(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    reason = "codes of instructions have 16 bits"
-)]
-const fn instruction(code: u32, (jt, jf): (u8, u8), k: u32) -> libc::sock_filter {
-    libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    }
+const fn instruction(code: u16, (jt, jf): (u8, u8), k: u32) -> libc::sock_filter {
+    libc::sock_filter { code, jt, jf, k }
 }
 
 #[cfg(test)]
@@ -123,8 +110,8 @@ mod tests {
         loop {
             let step = filter[at];
             at += 1;
-            let skipped = match u32::from(step.code) {
-                code if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS => {
+            let skipped = match step.code {
+                LOAD => {
                     loaded = match step.k {
                         NUMBER => number,
                         ARCHITECTURE => architecture,
@@ -133,9 +120,7 @@ mod tests {
                     };
                     0
                 }
-                code if code == libc::BPF_RET | libc::BPF_K => {
-                    return step.k != libc::SECCOMP_RET_ALLOW;
-                }
+                RETURN => return step.k != libc::SECCOMP_RET_ALLOW,
                 _ if loaded == step.k => step.jt,
                 _ => step.jf,
             };

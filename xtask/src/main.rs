@@ -10,6 +10,7 @@ mod ci;
 mod deny;
 mod features;
 mod figures;
+mod fuse_device;
 mod fuzz;
 mod guest;
 mod packages;
@@ -43,7 +44,7 @@ enum Command {
     /// Licences, sources, duplicates and known vulnerabilities of the dependencies (cargo-deny, installed if missing)
     Deny,
     /// Install the Debian packages that the tests use, where they are missing: asks first, or takes
-    /// FORERUN_INSTALL=yes (upgrade: packages they depend on may be upgraded)
+    /// FORERUN_INSTALL=yes
     Packages,
     /// Unpack the kernel of the guest tests from its Debian package into target/guest; installs nothing
     GuestKernel,

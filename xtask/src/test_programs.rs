@@ -5,9 +5,10 @@
 //! which use one core, run beside them.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
 use std::fs;
-use std::io::{Read, Seek, Write};
+use std::io::{Read, Seek, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
@@ -18,7 +19,7 @@ use forerun_io::Unpoisoned;
 use forerun_testkit::{PROGRAM, memory, require};
 use serde_json::Value;
 
-use crate::process;
+use crate::{fuse_device, process};
 
 /// The choice of packages and features in every step; with another, cargo would build most crates anew.
 const WHOLE: [&str; 3] = ["--locked", "--workspace", "--all-features"];
@@ -59,7 +60,16 @@ struct TestProgram {
     dir: PathBuf,
 }
 
+/// The end of a test program.
+#[derive(Debug, Default)]
+struct Ended {
+    /// The names of the tests that were skipped, by the reason.
+    skipped: BTreeMap<String, Vec<String>>,
+    failed: Option<Failed>,
+}
+
 /// A test program whose tests failed.
+#[derive(Debug)]
 struct Failed {
     name: String,
     /// Its output about the failures.
@@ -85,16 +95,19 @@ pub fn run(root: &Path) -> Result<()> {
         program: &program,
         memory: memory(ROOM).filter(|_| is_free),
     };
-    let (failed, examples) = thread::scope(|scope| {
+    fuse_device::provide().context("/dev/fuse for every user")?;
+    let (ended, examples) = thread::scope(|scope| {
         let examples = scope.spawn(|| run_examples(root));
-        let failed = run_in_lanes(programs, &|test| surroundings.run_one(test));
-        (failed, examples.join())
+        let ended = run_in_lanes(programs, &|test| surroundings.run_one(test));
+        (ended, examples.join())
     });
-    let mut failed = failed?;
+    let mut ended = ended?;
     match examples {
-        Ok(examples) => failed.extend(examples?),
+        Ok(examples) => ended.push(examples?),
         Err(_) => bail!("the thread that runs the tests of the documentation panicked"),
     }
+    print!("{}", all_skipped(&ended));
+    let failed: Vec<_> = ended.into_iter().filter_map(|ended| ended.failed).collect();
     let names: Vec<_> = failed.iter().map(|failed| failed.name.as_str()).collect();
     // Once more, as the last lines: thousands of lines may lie between a failure and the end.
     for Failed { name, printed } in &failed {
@@ -104,17 +117,15 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of the documentation. Returns them if some failed.
-fn run_examples(root: &Path) -> Result<Option<Failed>> {
+/// Runs the tests of the documentation.
+fn run_examples(root: &Path) -> Result<Ended> {
     let mut cargo = process::cargo(root);
     cargo.args(["test", "--doc", "--no-fail-fast"]).args(WHOLE);
     let (status, printed) = captured(&mut process::niced(&cargo))?;
     let mut out = std::io::stdout().lock();
     out.write_all(&printed)?;
-    Ok((!status.success()).then(|| Failed {
-        name: "the tests of the documentation".to_string(),
-        printed: failures(&String::from_utf8_lossy(&printed)).to_owned(),
-    }))
+    let name = "the tests of the documentation".to_string();
+    Ok(Ended::new(name, status, &printed))
 }
 
 /// Runs a command to its end. Returns what it printed.
@@ -168,15 +179,15 @@ fn parse(line: &str) -> Result<Option<TestProgram>> {
 }
 
 /// Runs the programs in two lanes: those that run one at a time in the first, which then helps with the
-/// others. Returns those that failed.
+/// others.
 fn run_in_lanes(
     programs: Vec<TestProgram>,
-    run_one: &(dyn Fn(&TestProgram) -> Result<Option<Failed>> + Sync),
-) -> Result<Vec<Failed>> {
+    run_one: &(dyn Fn(&TestProgram) -> Result<Ended> + Sync),
+) -> Result<Vec<Ended>> {
     let (first, second): (VecDeque<_>, VecDeque<_>) =
         programs.into_iter().partition(TestProgram::runs_alone);
     let (first, second) = (Mutex::new(first), Mutex::new(second));
-    let failed = Mutex::new(Vec::new());
+    let all_ended = Mutex::new(Vec::new());
     let run_all = |queues: &[&Mutex<VecDeque<TestProgram>>]| -> Result<()> {
         while let Some(test) = queues
             .iter()
@@ -184,7 +195,7 @@ fn run_in_lanes(
         {
             // Not with the lock held: the other lane would wait for it.
             let ended = run_one(&test)?;
-            failed.lock().unpoisoned().extend(ended);
+            all_ended.lock().unpoisoned().push(ended);
         }
         Ok(())
     };
@@ -196,7 +207,7 @@ fn run_in_lanes(
             Err(_) => bail!("a thread that runs tests panicked"),
         }
     })?;
-    Ok(failed.into_inner().unpoisoned())
+    Ok(all_ended.into_inner().unpoisoned())
 }
 
 impl TestProgram {
@@ -219,9 +230,8 @@ struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// Runs one test program and then prints what it printed, so that the lines of two do not mix. Returns
-    /// the program if tests failed.
-    fn run_one(&self, test: &TestProgram) -> Result<Option<Failed>> {
+    /// Runs one test program and then prints what it printed, so that the lines of two do not mix.
+    fn run_one(&self, test: &TestProgram) -> Result<Ended> {
         // Those that run alone go by time more than the others, which compute: these make room for them.
         let mut command = Command::new("nice");
         command.args(["-n", if test.runs_alone() { "0" } else { "5" }]);
@@ -248,14 +258,53 @@ impl Surroundings<'_> {
         let dir = test.dir.strip_prefix(self.root).unwrap_or(&test.dir);
         writeln!(out, "     Running {} ({})", dir.display(), shown.display())?;
         out.write_all(&text)?;
-        if status.success() {
-            return Ok(None);
-        }
         let name = shown.display().to_string();
-        writeln!(out, "{name}: {status}")?;
-        let printed = failures(&String::from_utf8_lossy(&text)).to_owned();
-        Ok(Some(Failed { name, printed }))
+        if !status.success() {
+            writeln!(out, "{name}: {status}")?;
+        }
+        Ok(Ended::new(name, status, &text))
     }
+}
+
+impl Ended {
+    fn new(name: String, status: ExitStatus, printed: &[u8]) -> Self {
+        let printed = String::from_utf8_lossy(printed);
+        let mut skipped = BTreeMap::<_, Vec<_>>::new();
+        for line in printed.lines() {
+            if let Some((test, reason)) = require::skipped(line) {
+                skipped
+                    .entry(reason.to_owned())
+                    .or_default()
+                    .push(test.to_owned());
+            }
+        }
+        let failed = (!status.success()).then(|| Failed {
+            name,
+            printed: failures(&printed).to_owned(),
+        });
+        Self { skipped, failed }
+    }
+}
+
+/// Lists the skipped tests of all programs: a run that ends well has shown nothing about them.
+fn all_skipped(ended: &[Ended]) -> String {
+    let mut all = BTreeMap::<&str, Vec<&str>>::new();
+    for (reason, tests) in ended.iter().flat_map(|ended| &ended.skipped) {
+        let of_reason = all.entry(reason).or_default();
+        of_reason.extend(tests.iter().map(String::as_str));
+    }
+    let mut lines = String::new();
+    for (reason, mut tests) in all {
+        tests.sort_unstable();
+        tests.dedup();
+        let _to_memory = writeln!(
+            lines,
+            "SKIPPED: {} tests, as {reason}: {}",
+            tests.len(),
+            tests.join(" ")
+        );
+    }
+    lines
 }
 
 /// Returns the part of a test program's output that tells of failures: from their heading on, or the last
@@ -313,16 +362,36 @@ mod tests {
             let _guard = test.runs_alone().then(|| alone.try_lock().unwrap());
             count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             let fails = test.path.ends_with("7") || test.path.ends_with("8");
-            Ok(fails.then(|| Failed {
+            let failed = fails.then(|| Failed {
                 name: test.path.display().to_string(),
                 printed: String::new(),
-            }))
+            });
+            Ok(Ended {
+                failed,
+                ..Ended::default()
+            })
         });
         let failed = failed.unwrap().into_iter();
+        let failed = failed.filter_map(|ended| ended.failed);
         let mut failed: Vec<_> = failed.map(|failed| failed.name).collect();
         failed.sort();
         assert_eq!(failed, ["/a/crates/front/kernel/7", "/a/crates/io/8"]);
         assert_eq!(count.into_inner(), 40);
+    }
+
+    #[test]
+    fn skipped_tests_are_listed_by_what_the_machine_lacks() {
+        let success = ExitStatus::default();
+        let first = "SKIP: b::c: this machine lacks root\ntest b::c ... ok\n\
+                     SKIP: a: this machine lacks root\nSKIP: a: this machine lacks root\n";
+        let second = "SKIP: d: this machine lacks the program zip\nno SKIP: e: this\n";
+        let ended = [first, second].map(|text| Ended::new(String::new(), success, text.as_bytes()));
+        assert_eq!(
+            all_skipped(&ended),
+            "SKIPPED: 2 tests, as this machine lacks root: a b::c\n\
+             SKIPPED: 1 tests, as this machine lacks the program zip: d\n"
+        );
+        assert_eq!(all_skipped(&[]), "");
     }
 
     #[test]

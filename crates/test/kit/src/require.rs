@@ -69,7 +69,8 @@ pub fn fuse_for_users() -> bool {
     let is_open = |metadata: std::fs::Metadata| metadata.permissions().mode() & 0o006 == 0o006;
     let device = Path::new("/dev/fuse");
     fuse()
-        && (device.metadata().is_ok_and(is_open) || missing("/dev/fuse for every user (mode 666)"))
+        && (device.metadata().is_ok_and(is_open)
+            || missing("/dev/fuse for every user (mode 666; as root, `make test` brings one)"))
 }
 
 /// Returns whether the kernel has a driver for filesystems of that type, loading it where it is a module.
@@ -118,6 +119,14 @@ fn missing(what: &str) -> bool {
     let test = thread.name().unwrap_or("a test");
     assert!(!in_ci(), "{test} needs {what}, and CI may not skip it");
     // Not with eprintln, which the test harness keeps to itself unless the test fails.
-    let _best_effort = writeln!(std::io::stderr(), "SKIP: {test}: this machine lacks {what}");
+    let _best_effort = writeln!(std::io::stderr(), "{SKIP}{test}: this machine lacks {what}");
     false
+}
+
+const SKIP: &str = "SKIP: ";
+
+/// Returns the test that a line says was skipped, and why.
+#[must_use]
+pub fn skipped(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix(SKIP)?.split_once(": ")
 }

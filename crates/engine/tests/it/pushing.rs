@@ -15,7 +15,7 @@ use crate::common::{Opened, open, pattern};
 
 const FILES: u64 = 400;
 const LEN: usize = 3000;
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Keeps what it is given, and breaks once it has `room` files.
 struct Kept {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::{children, eventually};
 
 /// After this long, a reader will not end.
-const READER_TIMEOUT: Duration = Duration::from_secs(30);
+const READER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The processes. Dropped, they are killed.
 #[derive(Debug)]

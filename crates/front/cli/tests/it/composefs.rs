@@ -285,7 +285,7 @@ fn a_file_of_absurd_size_ends_every_command_at_once() {
             let start = Instant::now();
             let ran = forerun(at, &[args, objects].concat());
             let took = start.elapsed();
-            assert!(took < Duration::from_secs(10), "{args:?} took {took:?}");
+            assert!(took < Duration::from_secs(60), "{args:?} took {took:?}");
             assert!(matches!(ran.code, Some(1 | 4 | 6)), "{args:?}: {ran:?}");
         }
     }

@@ -377,11 +377,14 @@ fn a_keeper_is_small() {
 }
 
 #[test]
-fn a_mount_answers_again_within_a_second() {
+fn a_mount_answers_again_within_a_second_or_the_time_of_a_mount() {
     let Some(scene) = Scene::new("erofs") else {
         return;
     };
+    let begin = Instant::now();
     scene.mount(&["-o", "restarts=10"]);
+    // Longer on a busy machine, where a process takes long to start.
+    let limit = (2 * begin.elapsed()).max(Duration::from_secs(1));
     let pauses: Vec<Duration> = (0..5)
         .map(|_| {
             kill_process(scene.server(), Signal::KILL).unwrap();
@@ -393,6 +396,6 @@ fn a_mount_answers_again_within_a_second() {
     // Other tests run beside this one; the median is not theirs to spoil.
     let mut sorted = pauses.clone();
     sorted.sort_unstable();
-    assert!(sorted[2] < Duration::from_secs(1), "{pauses:?}");
+    assert!(sorted[2] < limit, "{pauses:?}, {limit:?}");
     scene.run(&["umount", "mnt"]).ok();
 }

@@ -22,7 +22,7 @@ fn an_image_is_read_on_demand_and_each_byte_comes_once() {
     for at in (0..LEN).step_by(4096) {
         read(&image, bytes, at, 4096.min(LEN - at));
     }
-    assert!(image.wait_complete(support::TIMEOUT));
+    assert!(image.wait_complete(support::PATIENT));
     let log = proxy.log();
     assert_eq!(log.union("/image"), [0..bytes.len() as u64]);
     assert_eq!(log.sent_twice("/image"), 0);
@@ -106,7 +106,7 @@ fn an_image_that_changes_is_not_mixed_with_what_it_was() {
     // nginx tells versions by length and second.
     let new = noise(LEN + 1, 6);
     served.replace(&new);
-    let error = try_read(&image, old, LEN - 1000, 1000, support::TIMEOUT).unwrap_err();
+    let error = try_read(&image, old, LEN - 1000, 1000, support::PATIENT).unwrap_err();
     assert!(error.contains("changed"), "{error}");
     // What came before is still that.
     assert!(local < LEN);

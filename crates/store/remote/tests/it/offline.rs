@@ -10,7 +10,8 @@ use forerun_testkit::temp_dir;
 use forerun_testkit_servers::fault_proxy::{Fault, FaultProxy, Network};
 
 use crate::support::{
-    PATIENT, Proxied, TIMEOUT, name_at, noise, options, push_to, pushed, read, try_open, try_read,
+    PATIENT, Proxied, TIMEOUT, impatient, name_at, noise, options, push_to, pushed, read,
+    read_at_last, try_open, try_read,
 };
 
 const LEN: usize = 1_000_001;
@@ -64,17 +65,16 @@ fn what_is_missing_is_an_error_until_the_server_is_back() {
     let Some(served) = Proxied::new(LEN, 2) else {
         return;
     };
-    let mut options = brief(served.options());
-    options.timeout = Duration::from_secs(2);
+    let options = brief(served.options());
     let image = served.open(&options);
     read(&image, served.bytes(), 0, 300_000);
     drop(image);
-    for network in [Network::Refused, Network::Silent] {
+    for network in [Network::Silent, Network::Refused] {
         served.proxy.set_network(network);
-        let image = served.open(&options);
+        let image = served.open(&impatient(options.clone()));
         assert_from_memory(&image);
         read(&image, served.bytes(), 0, 300_000);
-        let late = try_read(&image, served.bytes(), LEN - 10, 10, options.timeout);
+        let late = try_read(&image, served.bytes(), LEN - 10, 10, TIMEOUT);
         assert!(late.is_err(), "{network:?}");
         drop(image);
     }
@@ -88,7 +88,7 @@ fn what_is_missing_is_an_error_until_the_server_is_back() {
     let new = noise(LEN + 1, 3);
     served.served.replace(&new);
     served.proxy.set_network(Network::Up);
-    let error = try_read(&image, served.bytes(), 500_000, 10, TIMEOUT).unwrap_err();
+    let error = try_read(&image, served.bytes(), 500_000, 10, PATIENT).unwrap_err();
     assert!(error.contains("changed"), "{error}");
     read(&image, served.bytes(), 0, 300_000);
     drop(image);
@@ -116,7 +116,7 @@ fn only_want_of_an_answer_is_made_up_for() {
     ] {
         let of_proxy = fault.clone();
         served.proxy.faults(move |_| Some(of_proxy.clone()));
-        let image = served.open(&options);
+        let image = served.open(&impatient(options.clone()));
         assert!(!assert_from_memory(&image).is_empty(), "{fault:?}");
         read(&image, served.bytes(), 0, 200_000);
     }
@@ -143,7 +143,7 @@ fn offline_no_server_is_asked() {
     assert_eq!(assert_from_memory(&image), "");
     assert_eq!(image.len(), LEN as u64);
     read(&image, served.bytes(), 0, 300_000);
-    let error = try_read(&image, served.bytes(), LEN - 10, 10, TIMEOUT).unwrap_err();
+    let error = try_read(&image, served.bytes(), LEN - 10, 10, PATIENT).unwrap_err();
     assert!(error.contains("servers are not asked"), "{error}");
     image.reopen(&options).unwrap();
     drop(image);
@@ -168,7 +168,6 @@ fn a_registry_that_is_gone_is_not_needed() {
     let proxy = FaultProxy::start(&registry.url());
     let cache = temp_dir("cache");
     let mut options = brief(options(cache.path()));
-    options.registry.timeout = PATIENT;
     let tag = name_at(&proxy.authority());
     let by_digest = tag.replace(":v1", &format!("@{digest}"));
     for name in [&tag, &by_digest] {
@@ -180,7 +179,11 @@ fn a_registry_that_is_gone_is_not_needed() {
     push_to(&registry.authority(), &new);
     proxy.set_network(Network::Refused);
     for (name, certain, missing) in [(&tag, false, LEN - 10), (&by_digest, true, 600_000)] {
-        let image = try_open(name, &options).unwrap();
+        let hasty = RemoteOptions {
+            timeout: TIMEOUT,
+            ..options.clone()
+        };
+        let image = try_open(name, &hasty).unwrap();
         assert!(!assert_from_memory(&image).is_empty());
         assert_eq!(image.from_memory().unwrap().by_digest, certain);
         assert!(image.status().verified);
@@ -188,7 +191,7 @@ fn a_registry_that_is_gone_is_not_needed() {
         try_read(&image, &bytes, missing, 10, TIMEOUT).unwrap_err();
         // What is missing is asked for by digest, so it is of the old one.
         proxy.set_network(Network::Up);
-        read(&image, &bytes, missing, 10);
+        read_at_last(&image, &bytes, missing, 10);
         proxy.set_network(Network::Refused);
     }
     options.require_verified = true;

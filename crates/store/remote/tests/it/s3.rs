@@ -14,7 +14,7 @@ use forerun_testkit::temp_dir;
 use forerun_testkit_servers::fault_proxy::{Fault, FaultProxy};
 use forerun_testkit_servers::{Nginx, NginxOptions, S3Server};
 
-use crate::support::{self, noise, options, read, try_open};
+use crate::support::{self, impatient, noise, options, read, try_open};
 
 const LEN: usize = 1_000_001;
 /// Set where the test is the second one.
@@ -67,7 +67,7 @@ fn an_object_is_read_on_demand() {
         for (at, len) in [(LEN - 1, 1), (65_535, 2), (0, LEN)] {
             read(&image, &bytes, at, len);
         }
-        assert!(image.wait_complete(support::TIMEOUT));
+        assert!(image.wait_complete(support::PATIENT));
         let error = try_open("s3://images/none", &options(cache.path())).unwrap_err();
         assert!(error.contains("not found"), "{error}");
         return;
@@ -209,7 +209,7 @@ fn no_proxy_is_asked_for_servers_on_this_machine() {
         let image = try_open(&url, &options(cache.path())).unwrap();
         read(&image, &noise(1000, 1), 0, 1000);
         // Other hosts are reached by it.
-        let mut options = options(cache.path());
+        let mut options = impatient(options(cache.path()));
         options.registry.insecure = vec!["192.0.2.1".to_owned()];
         options.retries = 0;
         let _nothing_is_answered = try_open("http://192.0.2.1/outside", &options);

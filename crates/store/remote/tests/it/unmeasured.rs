@@ -7,7 +7,7 @@ use forerun_remote::{DownloadReport, Reference, pull_to};
 use forerun_testkit::temp_dir;
 use forerun_testkit_servers::{Ending, EndlessServer};
 
-use crate::support::{TIMEOUT, noise, options, read, try_open};
+use crate::support::{PATIENT, TIMEOUT, noise, options, read, try_open};
 
 const LEN: usize = 1_300_003;
 
@@ -67,6 +67,7 @@ fn a_chunked_answer_without_its_last_chunk_is_never_taken_as_whole() {
     assert!(!output.exists());
 
     server.end_with(Ending::LastChunk);
+    options.timeout = PATIENT;
     let image = try_open(&server.url(), &options).unwrap();
     read(&image, &bytes, 0, LEN);
 }

@@ -10,7 +10,7 @@ use forerun_remote::{DownloadReport, Reference, pull_to};
 use forerun_testkit_servers::NginxOptions;
 use forerun_testkit_servers::fault_proxy::{Exchange, Fault};
 
-use crate::support::{self, Proxied, Served, noise, options, read, try_open};
+use crate::support::{Proxied, Served, noise, options, read, try_open};
 
 const LEN: usize = 1_500_001;
 
@@ -203,7 +203,6 @@ fn bodies_of_another_length_are_errors() {
     let cache = forerun_testkit::temp_dir("cache");
     let mut options = options(cache.path());
     options.retries = 1;
-    options.timeout = support::TIMEOUT;
     // Less than announced.
     let (url, requests) = answering(
         "etag: \"1\"\r\ncontent-length: 200000\r\n",

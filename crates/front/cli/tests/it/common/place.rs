@@ -75,7 +75,7 @@ impl Mounted<'_> {
             let ended = self.child.try_wait().unwrap();
             let log = fs::read_to_string(self.place.path("log")).unwrap();
             assert!(ended.is_none(), "{what}: {ended:?}: {log}");
-            assert!(start.elapsed() < Duration::from_secs(30), "{what}: {log}");
+            assert!(start.elapsed() < Duration::from_secs(60), "{what}: {log}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -20,7 +20,7 @@ pub const PART: u64 = 64 << 10;
 pub fn options() -> RegistryOptions {
     RegistryOptions {
         auth_files: Some(Vec::new()),
-        timeout: Duration::from_secs(20),
+        timeout: crate::support::PATIENT,
         backoff: Duration::from_millis(1),
         ..RegistryOptions::default()
     }

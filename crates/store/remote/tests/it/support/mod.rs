@@ -10,17 +10,16 @@ use std::time::Duration;
 
 use forerun_io::ReadAt;
 use forerun_remote::{Reference, RemoteImage, RemoteOptions, open};
+use forerun_testkit::eventually;
 use forerun_testkit::rng::Rng;
 
-pub use clock::{while_running, worked};
+pub use clock::worked;
 pub use served::{Proxied, Served, name_at, push_to, pushed};
 
-/// Longest time a reader waits. Machines that test are busy: faults of half a second must fit several
-/// times.
+/// Time limit of readers where no bytes come: the tests use it up.
 pub const TIMEOUT: Duration = Duration::from_secs(4);
-/// Patience where a fault comes once and must be mended: more than a busy machine can use up. Where
-/// faults do not end it is [`TIMEOUT`], which they do use up.
-pub const PATIENT: Duration = Duration::from_secs(20);
+/// Time limit where bytes come: more than a busy machine can use up.
+pub const PATIENT: Duration = Duration::from_secs(60);
 /// Extra time that a busy machine may take.
 pub const SLACK: Duration = Duration::from_secs(6);
 
@@ -35,18 +34,28 @@ pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Returns options with a cache of the test's own.
+/// Returns options with a cache of the test's own, and with time limits that only a defect reaches.
 pub fn options(cache: &Path) -> RemoteOptions {
     let mut options = RemoteOptions {
         cache_dir: Some(cache.to_path_buf()),
-        timeout: TIMEOUT,
-        stall: Duration::from_millis(500),
-        connect_timeout: Duration::from_millis(500),
+        timeout: PATIENT,
+        stall: PATIENT,
+        connect_timeout: PATIENT,
         ..RemoteOptions::default()
     };
     options.registry.auth_files = Some(Vec::new());
-    options.registry.timeout = Duration::from_millis(500);
+    options.registry.timeout = PATIENT;
     options.registry.backoff = Duration::from_millis(20);
+    options
+}
+
+/// Shortens the time limits, for servers that never answer.
+pub fn impatient(mut options: RemoteOptions) -> RemoteOptions {
+    let brief = Duration::from_millis(500);
+    options.timeout = TIMEOUT;
+    options.stall = brief;
+    options.connect_timeout = brief;
+    options.registry.timeout = brief;
     options
 }
 
@@ -92,7 +101,14 @@ pub fn try_read(
 
 /// Reads and compares, where nothing may fail.
 pub fn read(image: &RemoteImage, bytes: &[u8], at: usize, len: usize) {
-    if let Err(error) = while_running(|| try_read(image, bytes, at, len, TIMEOUT)) {
+    if let Err(error) = try_read(image, bytes, at, len, PATIENT) {
         panic!("{len} bytes at {at}: {error}");
     }
+}
+
+/// Reads and compares until that succeeds: a chunk that has just failed is waited for only a moment.
+pub fn read_at_last(image: &RemoteImage, bytes: &[u8], at: usize, len: usize) {
+    eventually("the bytes come", || {
+        try_read(image, bytes, at, len, PATIENT).is_ok()
+    });
 }

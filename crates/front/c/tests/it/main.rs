@@ -135,6 +135,24 @@ fn every_function_works_and_leaks_nothing() {
 }
 
 #[test]
+fn programs_with_the_library_run_under_valgrind() {
+    let Some(valgrind) = require::program("valgrind") else {
+        return;
+    };
+    let (dir, image) = image();
+    let program = dir.path().join("ls");
+    compile(&source().join("examples/ls.c"), &program, &[]);
+    let plain = run(started(&program).arg(&image));
+    let mut watched = started(&valgrind);
+    watched
+        .args(["--quiet", "--error-exitcode=99"])
+        .arg(&program)
+        .arg(&image);
+    watched.env("LD_LIBRARY_PATH", dir.path());
+    assert_eq!(run(&mut watched).stdout, plain.stdout);
+}
+
+#[test]
 fn the_examples_do_what_they_say() {
     let (dir, image) = image();
     let program = |name: &str| {

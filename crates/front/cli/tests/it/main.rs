@@ -60,6 +60,7 @@ mod status;
 mod tls;
 mod trace_pages;
 mod unprivileged;
+mod valgrind;
 mod volumes;
 mod waiting;
 mod watching;

@@ -1,0 +1,27 @@
+//! The program under valgrind, which hides the vDSO from it.
+
+use std::process::Command;
+
+use forerun_testkit::require;
+
+use crate::common::{Fixture, command, ran};
+
+#[test]
+fn the_program_runs_under_valgrind() {
+    let (Some(valgrind), Some(fixture)) = (require::program("valgrind"), Fixture::new()) else {
+        return;
+    };
+    let plain = fixture.run(&["ls", "-R", "a.img"]).ok();
+    let program = command(&["ls"]);
+    let watched = Command::new(valgrind)
+        .args(["--quiet", "--error-exitcode=99"])
+        .arg(program.get_program())
+        // Valgrind calls the kernel from within the process.
+        .args(["--no-sandbox", "ls", "-R", "a.img"])
+        .current_dir(fixture.dir.path())
+        .output()
+        .unwrap();
+    let watched = ran(watched);
+    assert_eq!(watched.code, Some(0), "{}", watched.stderr);
+    assert_eq!(watched.stdout, plain.stdout);
+}

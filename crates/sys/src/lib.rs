@@ -3,8 +3,21 @@
 //! All other crates forbid `unsafe`. Each module here wraps one interface of the kernel, states why its blocks are sound, and has
 //! a test. Nothing here knows about images, mounts or forerun.
 
+pub mod descriptor;
+pub mod inherited;
 mod mount_attributes;
+pub mod table;
 mod terminal_input;
+
+use std::io;
 
 pub use mount_attributes::set_mount_attributes;
 pub use terminal_input::refuse_terminal_input;
+
+/// Returns what a system call of libc returned, or its error.
+fn checked(returned: libc::c_int) -> io::Result<libc::c_int> {
+    match returned {
+        ..0 => Err(io::Error::last_os_error()),
+        returned => Ok(returned),
+    }
+}

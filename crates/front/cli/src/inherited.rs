@@ -5,17 +5,12 @@
 //! at the next execve(2), the one that makes the process in the background included. Left open are those
 //! that the command line names, as `/dev/fd/7` does: the process in the background opens these names, and
 //! then closes the descriptors. The command of `mount IMAGE DIR -- CMD` gets all of them.
-//!
-//! close_range(2) takes numbers, which no crate wraps without `unsafe`: what it closes may belong to a
-//! value. Marking numbers and closing them one by one are safe functions of an older `nix`. Here they are
-//! right because the numbers are read before this program has opened anything.
 
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-use nix_numbers::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix_numbers::unistd::close;
+use forerun_sys::inherited;
 
 /// Numbers of the descriptors that the command line names.
 static NAMED: OnceLock<Vec<RawFd>> = OnceLock::new();
@@ -27,7 +22,7 @@ static MARKED: OnceLock<Vec<RawFd>> = OnceLock::new();
 /// exception.
 pub fn close_on_exec(is_last: bool) {
     let (mut named, mut marked) = (Vec::new(), Vec::new());
-    for number in inherited() {
+    for number in inherited::numbers() {
         let is_named = is_named(number);
         if is_named {
             named.push(number);
@@ -36,42 +31,24 @@ pub fn close_on_exec(is_last: bool) {
             marked.push(number);
         }
     }
-    mark(&marked, FdFlag::FD_CLOEXEC);
+    inherited::set_close_on_exec(&marked, true);
     let _set_once = (NAMED.set(named), MARKED.set(marked));
 }
 
 /// Runs `start`, which starts a program of the user's: that one gets all inherited descriptors.
 pub fn pass_on<T>(start: impl FnOnce() -> T) -> T {
     let marked = MARKED.get().map(Vec::as_slice).unwrap_or_default();
-    mark(marked, FdFlag::empty());
+    inherited::set_close_on_exec(marked, false);
     let started = start();
-    mark(marked, FdFlag::FD_CLOEXEC);
+    inherited::set_close_on_exec(marked, true);
     started
-}
-
-fn mark(numbers: &[RawFd], flag: FdFlag) {
-    for &number in numbers {
-        let _closed_meanwhile = fcntl(number, FcntlArg::F_SETFD(flag));
-    }
 }
 
 /// Closes the inherited descriptors that the command line names.
 pub fn close_named() {
     for &number in NAMED.get().into_iter().flatten() {
-        let _closed_already = close(number);
+        drop(inherited::take(number));
     }
-}
-
-/// Lists the descriptors that survived an execve(2). This program's own, the listing's among them, are
-/// marked from the beginning.
-fn inherited() -> Vec<RawFd> {
-    let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
-    let numbers = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let is_inherited = |number: &RawFd| {
-        let flags = fcntl(*number, FcntlArg::F_GETFD).map(FdFlag::from_bits_truncate);
-        *number > 2 && flags.is_ok_and(|flags| !flags.contains(FdFlag::FD_CLOEXEC))
-    };
-    numbers.filter(is_inherited).collect()
 }
 
 fn is_named(number: RawFd) -> bool {

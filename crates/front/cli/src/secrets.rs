@@ -9,14 +9,14 @@
 //! The arguments of the first process cannot be hidden: [`warn`] says so.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
 use std::sync::OnceLock;
 
 use forerun::remote::{has_password, without_secrets};
-use nix_numbers::unistd;
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::called_as;
@@ -126,16 +126,12 @@ fn inherited() -> Vec<(usize, OsString)> {
         (Some((pid, number)), Some(parent)) if pid == parent => number.parse().ok(),
         _ => None,
     };
-    // The standard files are other things.
-    let Some(number) = number.filter(|number| *number > 2) else {
+    let Some(pipe) = number.and_then(forerun_sys::inherited::take) else {
         return Vec::new();
     };
     let mut bytes = Vec::new();
-    let mut piece = [0; 4096];
-    while let Ok(count @ 1..) = unistd::read(number, &mut piece) {
-        bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
-    }
-    let _closed = unistd::close(number);
+    // What an error leaves out is a missing argument, which the command line reports.
+    let _read = File::from(pipe).read_to_end(&mut bytes);
     decoded(&bytes)
 }
 

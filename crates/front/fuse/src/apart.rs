@@ -4,22 +4,16 @@
 //! waits for that cannot be killed. When the process is killed, a request may be in flight that only
 //! the next server answers. That server waits until this process has released its files: the volume
 //! with its lock, and its sockets. A process's files stay open as long as one of its threads exists. So
-//! this thread gets a descriptor table of its own, with nothing in it but the connection to the kernel.
-//!
-//! A descriptor that another thread opened later has no meaning in this thread, and one that this
-//! thread opened has none in others. So it receives and drops nothing but bytes.
+//! this thread gets a descriptor table of its own, with nothing in it but the connection to the kernel. It receives and drops
+//! nothing but bytes.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use forerun_io::{Unpoisoned, threads};
-use nix_numbers::sched::{CloneFlags, unshare};
-use nix_numbers::sys::signal::SigSet;
-use nix_numbers::unistd::close;
-
-use crate::channel::Channel;
+use nix::sys::signal::SigSet;
 
 /// Number of the message.
 const NOTIFY_INVAL_ENTRY: u32 = 3;
@@ -37,13 +31,11 @@ impl Apart {
     /// # Errors
     /// Those of threads and sockets.
     pub fn start(connection: BorrowedFd<'_>) -> io::Result<Self> {
-        let (here, there) = Channel::pair()?;
-        here.send(b"connection", &[connection])?;
         let (messages, asked) = channel::<Vec<u8>>();
         let (tell, taken) = channel();
         // Dropped last, and so closed, by this thread: the other one has its number in another table.
-        let there = Arc::new(there);
-        let inherited = Arc::clone(&there);
+        let ours = Arc::new(connection.try_clone_to_owned()?);
+        let inherited = Arc::clone(&ours);
         threads::spawn_with_stack("forerun-names", 128 << 10, move || {
             let connection = go_apart(&inherited);
             drop(inherited);
@@ -58,7 +50,7 @@ impl Apart {
             }
         })?;
         let began = taken.recv();
-        drop((here, there));
+        drop(ours);
         began.map_err(|_| io::Error::other("a thread has no files of its own"))?;
         Ok(Self {
             messages,
@@ -77,27 +69,11 @@ impl Apart {
     }
 }
 
-/// Replaces the calling thread's table of descriptors by one that holds only the descriptor that comes
-/// through `socket`, and returns that. This thread handles no signals: handlers write to descriptors.
-fn go_apart(socket: &Channel) -> io::Result<OwnedFd> {
+/// Gives the calling thread a table of descriptors with nothing but the connection in it. This thread handles no signals:
+/// handlers write to descriptors.
+fn go_apart(connection: &OwnedFd) -> io::Result<OwnedFd> {
     SigSet::all().thread_block()?;
-    unshare(CloneFlags::CLONE_FILES)?;
-    let received = socket.receive()?;
-    let connection = received.and_then(|received| received.descriptors.into_iter().next());
-    let connection = connection.ok_or(io::ErrorKind::UnexpectedEof)?;
-    for number in numbers()? {
-        if number != connection.as_raw_fd() {
-            let _was_of_the_listing = close(number);
-        }
-    }
-    Ok(connection)
-}
-
-/// Lists the descriptors of the calling thread.
-fn numbers() -> io::Result<Vec<RawFd>> {
-    let listed = std::fs::read_dir("/proc/thread-self/fd")?;
-    let numbers = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    Ok(numbers.collect())
+    forerun_sys::table::leave(connection)
 }
 
 /// Builds the message that has the kernel drop a name of a directory.

@@ -4,13 +4,11 @@
 //! mount with rights that their servers are not to have do this. Opening the name would open the device
 //! anew, without the mount, so the descriptor is duplicated.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use nix_numbers::fcntl::OFlag;
 use rustix::fs::{fstat, major, minor};
 
 use crate::MountError;
@@ -46,18 +44,20 @@ pub fn connection(dir: &Path) -> Result<Option<OwnedFd>, MountError> {
 
 /// Returns another descriptor of the same open file.
 fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
-    let slot = OwnedFd::from(File::options().write(true).open("/dev/null")?);
-    nix_numbers::unistd::dup3(number, slot.as_raw_fd(), OFlag::O_CLOEXEC)?;
-    let device = fstat(&slot)?.st_rdev;
+    let connection = forerun_sys::descriptor::duplicate(number)?;
+    let device = fstat(&connection)?.st_rdev;
     if (major(device), minor(device)) != DEVICE {
         let text = "the descriptor is not of /dev/fuse";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
-    Ok(slot)
+    Ok(connection)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
     use super::*;
 
     #[test]

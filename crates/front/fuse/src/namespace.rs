@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use forerun::{MountEntry, mounts};
 use forerun_io::threads;
-use nix_numbers::sched::{CloneFlags, setns, unshare};
+use nix::sched::{CloneFlags, setns, unshare};
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 
 use crate::FSTYPE;

@@ -5,17 +5,12 @@
 //! was agreed before and nothing else. Its answer is dropped, and the connection replaces the socket
 //! under the same descriptor number before anything else is read.
 //!
-//! That takes dup3(2) onto a descriptor that `fuser` owns and keeps to itself, which only a function
-//! that takes plain numbers can do. Version 0.29 of nix is the last to have one that is not `unsafe`.
-//! It is sound here: the session exists, no thread uses the descriptor meanwhile, and the owner of the
-//! number stays the owner, of another file. No other way was found: `fuser` does not return the
-//! descriptor in a form that rustix or the standard library could replace.
+//! `fuser` owns the descriptor and lends it only, so this takes dup3(2) onto a borrowed one.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use fuser::{Config, Filesystem, InitFlags, KernelConfig, Session, SessionACL};
-use nix_numbers::fcntl::OFlag;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 /// Number of the INIT request.
@@ -74,8 +69,7 @@ pub fn session<F: Filesystem>(
     )?;
     rustix::io::write(&kernel, &request(negotiated))?;
     let session = Session::from_fd(adapter, ours, SessionACL::All, config)?;
-    let number = session.as_fd().as_raw_fd();
-    nix_numbers::unistd::dup3(connection.as_raw_fd(), number, OFlag::O_CLOEXEC)?;
+    forerun_sys::descriptor::replace(&session, connection)?;
     Ok(session)
 }
 
@@ -102,6 +96,7 @@ pub fn request(negotiated: Negotiated) -> Vec<u8> {
 mod tests {
     use std::fs::File;
     use std::io::{Read, Seek};
+    use std::os::fd::AsFd;
     use std::sync::{Arc, Mutex};
 
     use super::*;

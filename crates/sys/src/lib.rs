@@ -8,6 +8,7 @@ pub mod inherited;
 mod mount_attributes;
 pub mod table;
 mod terminal_input;
+pub mod verity;
 
 use std::io;
 

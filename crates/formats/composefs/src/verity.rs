@@ -4,9 +4,6 @@
 //! concatenated, are again cut into blocks, and so on until there is a single hash. The digest is
 //! the hash of a descriptor of 256 bytes, which holds this root hash and the file's length. There
 //! is no salt. The method is described in the kernel's Documentation/filesystems/fsverity.rst.
-//!
-//! It is computed here even if the kernel protects a file and knows its digest: asking for that
-//! takes an ioctl that no safe library wraps.
 
 use std::io::{self, Read};
 

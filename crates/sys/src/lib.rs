@@ -4,6 +4,7 @@
 //! a test. Nothing here knows about images, mounts or forerun.
 
 pub mod descriptor;
+pub mod fuse;
 pub mod inherited;
 mod mount_attributes;
 pub mod table;

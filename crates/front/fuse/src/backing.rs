@@ -7,11 +7,9 @@
 //! server.
 //!
 //! A registration belongs to the connection and not to the process, so the next server continues with
-//! those of the old one. It cannot tell which of them the kernel still uses: a number is valid for an
-//! inode with open handles and for one without. It keeps them all until the mount ends, because only an
-//! ioctl(2) without a safe wrapper gives back a number that another process was given.
+//! those of the old one. It gives a number back when the last handle of the ledger that uses it is released.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -46,8 +44,10 @@ pub struct Backings {
 struct Files {
     /// Registered by this process and open, by inode number.
     open: HashMap<u64, OpenFile>,
-    /// Registered by earlier servers, by inode number.
-    earlier: HashMap<u64, Vec<Registration>>,
+    /// Registered by earlier servers, by inode number and by the kernel's. An inode has several where its object was replaced.
+    earlier: HashMap<u64, HashMap<u32, EarlierFile>>,
+    /// Numbers that earlier servers were given are kept: the ledger may lack handles that use them.
+    keeps_earlier: bool,
     /// The connection to answer on with a registration of an earlier server, if there was one.
     connection: Option<Arc<OwnedFd>>,
     /// Nothing where no other process can take the mount over.
@@ -58,9 +58,19 @@ struct Files {
 struct OpenFile {
     backing: Arc<BackingId>,
     file: HostFile,
-    slot: Option<RegistrationSlot>,
-    /// By number: a RELEASE can come twice, or be of a handle that an earlier server opened.
-    handles: HashSet<u64>,
+    /// The kernel's number; nothing where no other process can take the mount over.
+    id: Option<u32>,
+    handles: Handles,
+}
+
+/// The handles that use a number, and their slots in the ledger. By number: a RELEASE can come twice, or be of a
+/// handle that an earlier server opened under another number.
+type Handles = HashMap<u64, Option<RegistrationSlot>>;
+
+#[derive(Debug)]
+struct EarlierFile {
+    file: HostFile,
+    handles: Handles,
 }
 
 /// How a handle is served.
@@ -101,9 +111,20 @@ impl Backings {
             self.wanted.store(false, Ordering::Relaxed);
         }
         let mut files = self.lock();
-        for registration in earlier.registrations {
-            let of_inode = files.earlier.entry(registration.number).or_default();
-            of_inode.push(registration);
+        files.keeps_earlier = earlier.has_stopped;
+        for (registration, slot) in earlier.registrations {
+            let Registration {
+                number,
+                file,
+                id,
+                handle,
+            } = registration;
+            let of_inode = files.earlier.entry(number).or_default();
+            let known = of_inode.entry(id).or_insert_with(|| EarlierFile {
+                file,
+                handles: Handles::new(),
+            });
+            known.handles.insert(handle, Some(slot));
         }
         files.connection = Some(Arc::new(connection));
         files.ledger = Some(ledger);
@@ -157,7 +178,8 @@ impl Backings {
         (number, handle): (u64, u64),
         reply: &ReplyOpen,
     ) -> Result<Way> {
-        let mut files = self.lock();
+        let mut guard = self.lock();
+        let files = &mut *guard;
         let is_wanted = self.wanted.load(Ordering::Relaxed);
         let is_known = files.open.contains_key(&number) || files.earlier.contains_key(&number);
         if !is_wanted && !is_known {
@@ -174,18 +196,26 @@ impl Backings {
             if open.file != file {
                 return Err(Error::io(0, 0, io::Error::other(REPLACED)));
             }
-            open.handles.insert(handle);
-            return Ok(Way::Kernel(Arc::clone(&open.backing)));
+            let backing = Arc::clone(&open.backing);
+            let id = open.id;
+            let (handles, ledger) = (&mut open.handles, &mut files.ledger);
+            let noted = note(handles, ledger, (number, file, handle), id);
+            self.stop_after(noted, files);
+            return Ok(Way::Kernel(backing));
         }
         // If the object was replaced while the kernel still reads the old one, the kernel refuses the
         // new one: EIO, as above.
-        let earlier = files.earlier.get(&number);
-        let earlier = earlier.and_then(|all| all.iter().find(|earlier| earlier.file == file));
-        if let (Some(earlier), Some(connection)) = (earlier, &files.connection) {
-            return Ok(Way::Earlier(earlier.id, Arc::clone(connection)));
+        let earlier = files.earlier.get_mut(&number);
+        let earlier = earlier.and_then(|all| all.iter_mut().find(|(_, known)| known.file == file));
+        if let (Some((&id, known)), Some(connection)) = (earlier, &files.connection) {
+            let connection = Arc::clone(connection);
+            let (handles, ledger) = (&mut known.handles, &mut files.ledger);
+            let noted = note(handles, ledger, (number, file, handle), Some(id));
+            self.stop_after(noted, files);
+            return Ok(Way::Earlier(id, connection));
         }
         match is_wanted {
-            true => Ok(self.register(&mut files, &object, (number, handle), reply, file)),
+            true => Ok(self.register(files, &object, (number, handle), reply, file)),
             false => Ok(Way::Here),
         }
     }
@@ -200,21 +230,23 @@ impl Backings {
         file: HostFile,
     ) -> Way {
         let registered = reply.open_backing(object).and_then(|backing| {
-            let Some(ledger) = &mut files.ledger else {
-                return Ok((backing, None));
-            };
-            let id = id_of(&backing)?;
-            let slot = ledger.add(&Registration { number, file, id })?;
-            Ok((backing, Some(slot)))
+            let id = files
+                .ledger
+                .is_some()
+                .then(|| id_of(&backing))
+                .transpose()?;
+            let mut handles = Handles::new();
+            note(&mut handles, &mut files.ledger, (number, file, handle), id)?;
+            Ok((backing, id, handles))
         });
         match registered {
-            Ok((backing, slot)) => {
+            Ok((backing, id, handles)) => {
                 let backing = Arc::new(backing);
                 let open = OpenFile {
                     backing: Arc::clone(&backing),
                     file,
-                    slot,
-                    handles: HashSet::from([handle]),
+                    id,
+                    handles,
                 };
                 files.open.insert(number, open);
                 Way::Kernel(backing)
@@ -227,29 +259,90 @@ impl Backings {
         }
     }
 
-    /// Removes a handle. With the last one, the registration is given back.
-    pub fn release(&self, number: u64, handle: FileHandle) {
-        let mut files = self.lock();
-        let Some(open) = files.open.get_mut(&number) else {
-            return;
-        };
-        open.handles.remove(&handle.0);
-        if !open.handles.is_empty() {
-            return;
-        }
-        let Some(OpenFile { backing, slot, .. }) = files.open.remove(&number) else {
-            return;
-        };
-        let removed = match (&mut files.ledger, slot) {
-            (Some(ledger), Some(slot)) => ledger.remove(slot),
-            _ => Ok(()),
-        };
-        if let Err(error) = removed {
+    /// Stops after an error of the ledger. Later servers keep all numbers then.
+    fn stop_after(&self, noted: io::Result<()>, files: &Files) {
+        if let Err(error) = noted {
             tracing::error!("writing to the ledger of open files: {error}");
-            // The next server may use the number.
-            std::mem::forget(backing);
+            self.stop(files);
         }
     }
+
+    /// Removes a handle. With the last one, the registration is given back.
+    pub fn release(&self, number: u64, handle: FileHandle) {
+        let mut guard = self.lock();
+        let files = &mut *guard;
+        if let Some(open) = files.open.get_mut(&number)
+            && let Some(slot) = open.handles.remove(&handle.0)
+        {
+            let cleared = clear(&mut files.ledger, slot);
+            if open.handles.is_empty()
+                && let Some(OpenFile { backing, .. }) = files.open.remove(&number)
+                && !cleared
+            {
+                // The next server may use the number.
+                std::mem::forget(backing);
+            }
+            return;
+        }
+        let Some(of_inode) = files.earlier.get_mut(&number) else {
+            return;
+        };
+        let mut all = of_inode.iter_mut();
+        let found = all.find_map(|(id, known)| {
+            let slot = known.handles.remove(&handle.0)?;
+            Some((*id, slot, known.handles.is_empty()))
+        });
+        let Some((id, slot, is_last)) = found else {
+            return;
+        };
+        let cleared = clear(&mut files.ledger, slot);
+        if !is_last || !cleared || files.keeps_earlier {
+            return;
+        }
+        of_inode.remove(&id);
+        if of_inode.is_empty() {
+            files.earlier.remove(&number);
+        }
+        if let Some(connection) = &files.connection
+            && let Err(error) = forerun_sys::fuse::close_backing(connection, id)
+        {
+            tracing::debug!(%error, id, "the kernel keeps an object");
+        }
+    }
+}
+
+/// Adds a handle that uses a number, and writes it to the ledger if there is one. An OPEN that is sent again has been added.
+fn note(
+    handles: &mut Handles,
+    ledger: &mut Option<Registered>,
+    (number, file, handle): (u64, HostFile, u64),
+    id: Option<u32>,
+) -> io::Result<()> {
+    if handles.contains_key(&handle) {
+        return Ok(());
+    }
+    handles.insert(handle, None);
+    if let (Some(ledger), Some(id)) = (ledger, id) {
+        let registration = Registration {
+            number,
+            file,
+            id,
+            handle,
+        };
+        handles.insert(handle, Some(ledger.add(&registration)?));
+    }
+    Ok(())
+}
+
+/// Clears the slot of a handle. Returns whether no later server reads of it.
+fn clear(ledger: &mut Option<Registered>, slot: Option<RegistrationSlot>) -> bool {
+    let (Some(ledger), Some(slot)) = (ledger, slot) else {
+        return true;
+    };
+    let removed = ledger.remove(slot);
+    removed
+        .inspect_err(|error| tracing::error!("writing to the ledger of open files: {error}"))
+        .is_ok()
 }
 
 /// Returns the kernel's number of a registration. `fuser` shows it to `Debug` only, or to a caller that

@@ -43,6 +43,11 @@ fn a_replaced_object_is_read_when_files_opened_before_a_restart_are_closed() {
 }
 
 #[test]
+fn objects_that_the_kernel_reads_are_given_back_by_a_later_server() {
+    passthrough::given_back(|scene| drop(scene.restart().ok()));
+}
+
+#[test]
 fn without_root() {
     let Some(scene) = Scene::new("squashfs").and_then(Scene::served_without_root) else {
         return;

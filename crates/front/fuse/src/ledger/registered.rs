@@ -1,10 +1,11 @@
 //! The files of the host that the kernel reads by itself for a mount (FUSE passthrough).
 //!
-//! The kernel numbers these files, and keeps them for the life of the connection. All handles of an inode
-//! must be opened with the same number, so the next server needs the numbers of the old one. Each number
-//! has a slot in a file in memory that the keeper holds too. A server writes the slot before it answers
-//! the OPEN, and clears it before it gives the number back. So a number in a slot is always valid; a
-//! server that is killed in between leaves at most a number that is not used again.
+//! The kernel numbers these files, and keeps them until the number is given back. All handles of an inode
+//! must be opened with the same number, so the next server needs the numbers of the old one, and which handles use
+//! them. Each handle has a slot in a file in memory that the keeper holds too. A server writes the slot before it answers
+//! the OPEN, and clears it when the handle is released, before it gives the number back. So a number in a slot is always
+//! valid; a server that is killed in between leaves at most a slot of a handle that the kernel does not know, and its number
+//! is kept until the mount ends.
 //!
 //! A slot has a checksum: one that was cut short when the server was killed counts as empty, and the
 //! OPEN that it was for was not answered. The first slot says whether files may be registered at all.
@@ -22,7 +23,7 @@ const SLOT: usize = 64;
 /// Slots, the first included: 16 MiB at the most.
 const MAX: u64 = 1 << 18;
 /// The numbers in a slot, without the checksum.
-const NUMBERS: usize = 4;
+const NUMBERS: usize = 5;
 const WORD: usize = 8;
 
 /// A file of the host.
@@ -32,7 +33,7 @@ pub struct HostFile {
     pub inode: u64,
 }
 
-/// A file that is registered with the kernel for an inode of the mount.
+/// A handle of an inode whose file is registered with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// The inode number.
@@ -40,6 +41,8 @@ pub struct Registration {
     pub file: HostFile,
     /// The kernel's number of the registration.
     pub id: u32,
+    /// The number of the handle.
+    pub handle: u64,
 }
 
 /// Where a registration is written.
@@ -58,7 +61,7 @@ pub struct Registered {
 /// The state that earlier servers have left.
 #[derive(Debug)]
 pub struct Earlier {
-    pub registrations: Vec<Registration>,
+    pub registrations: Vec<(Registration, RegistrationSlot)>,
     /// No more files are to be registered.
     pub has_stopped: bool,
 }
@@ -92,7 +95,7 @@ impl Registered {
         let (mut registrations, mut free, mut end) = (Vec::new(), Vec::new(), 1);
         for slot in slots {
             match decode(slot) {
-                Some(registration) => registrations.push(registration),
+                Some(registration) => registrations.push((registration, RegistrationSlot(end))),
                 None => free.push(end),
             }
             end += 1;
@@ -170,8 +173,13 @@ fn length(file: &OwnedFd) -> io::Result<usize> {
 }
 
 fn encode(registration: &Registration) -> [u8; SLOT] {
-    let Registration { number, file, id } = registration;
-    let numbers = [*number, file.device, file.inode, u64::from(*id)];
+    let Registration {
+        number,
+        file,
+        id,
+        handle,
+    } = registration;
+    let numbers = [*number, file.device, file.inode, u64::from(*id), *handle];
     let numbers = numbers.map(u64::to_ne_bytes);
     let sum = record::checksum(numbers.as_flattened()).to_ne_bytes();
     let mut slot = [0; SLOT];
@@ -189,7 +197,7 @@ fn decode(slot: &[u8]) -> Option<Registration> {
         return None;
     }
     let (words, _) = numbers.as_chunks::<WORD>();
-    let [number, device, inode, id] = *words.first_chunk::<NUMBERS>()?;
+    let [number, device, inode, id, handle] = *words.first_chunk::<NUMBERS>()?;
     Some(Registration {
         number: u64::from_ne_bytes(number),
         file: HostFile {
@@ -197,6 +205,7 @@ fn decode(slot: &[u8]) -> Option<Registration> {
             inode: u64::from_ne_bytes(inode),
         },
         id: u64::from_ne_bytes(id).try_into().ok()?,
+        handle: u64::from_ne_bytes(handle),
     })
 }
 
@@ -210,12 +219,19 @@ mod tests {
             inode: number * 3,
         };
         let id = u32::try_from(number).unwrap() + 1;
-        Registration { number, file, id }
+        Registration {
+            number,
+            file,
+            id,
+            handle: number * 7,
+        }
     }
 
     fn inherited(table: &Registered) -> (Registered, Vec<Registration>, bool) {
         let (next, earlier) = Registered::inherit(table.share().unwrap()).unwrap();
-        (next, earlier.registrations, earlier.has_stopped)
+        let registrations = earlier.registrations.into_iter();
+        let registrations = registrations.map(|(registration, _)| registration);
+        (next, registrations.collect(), earlier.has_stopped)
     }
 
     #[test]

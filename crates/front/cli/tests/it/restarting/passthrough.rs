@@ -3,9 +3,11 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use forerun_testkit::generate;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use super::{BIG, Scene, eventually};
 
@@ -132,12 +134,10 @@ pub fn replaced_object(replace: impl Fn(&Scene)) {
     let big = generate::bytes(1, BIG);
     let mut held = open(&scene, "big");
     replace(&scene);
-    let objects = walk(&scene.path("store"));
-    let object = objects.iter().find(|path| fs::read(path).unwrap() == big);
-    let object = object.unwrap();
+    let object = object_of_big(&scene);
     let copy = object.with_extension("copy");
-    fs::copy(object, &copy).unwrap();
-    fs::rename(&copy, object).unwrap();
+    fs::copy(&object, &copy).unwrap();
+    fs::rename(&copy, &object).unwrap();
     // The kernel goes on to read the old file for the handle that is there.
     for _ in 0..3 {
         let refused = File::open(scene.path("mnt/big")).unwrap_err();
@@ -159,6 +159,37 @@ pub fn replaced_object(replace: impl Fn(&Scene)) {
     assert_eq!(requests(&scene, "read"), 0);
     drop(held);
     end(&scene);
+}
+
+/// Replaces the server while the kernel reads an object, which is removed: the kernel closes it with the last handle.
+pub fn given_back(replace: impl Fn(&Scene)) {
+    let Some(scene) = scene("") else {
+        return;
+    };
+    let first = open(&scene, "big");
+    replace(&scene);
+    // Under the number that the server before has registered.
+    let second = open(&scene, "big");
+    let object = object_of_big(&scene);
+    let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+    // A file without a name is deleted when it is closed.
+    inotify::add_watch(&events, &object, WatchFlags::DELETE_SELF).unwrap();
+    fs::remove_file(&object).unwrap();
+    let is_deleted = || rustix::io::read(&events, &mut [0; 64]).is_ok();
+    drop(first);
+    replace(&scene);
+    is_whole(&scene, "big", &second);
+    assert!(!is_deleted());
+    drop(second);
+    eventually("the kernel has closed the object", is_deleted);
+    end(&scene);
+}
+
+/// Returns the object with the contents of `big`.
+fn object_of_big(scene: &Scene) -> PathBuf {
+    let big = generate::bytes(1, BIG);
+    let mut objects = walk(&scene.path("store")).into_iter();
+    objects.find(|path| fs::read(path).unwrap() == big).unwrap()
 }
 
 /// Lists the files below a directory.

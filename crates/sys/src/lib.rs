@@ -5,7 +5,9 @@
 
 pub mod descriptor;
 pub mod fuse;
+pub mod fuse_device;
 pub mod inherited;
+pub mod loop_device;
 mod mount_attributes;
 pub mod table;
 mod terminal_input;

@@ -15,7 +15,6 @@
 mod held;
 mod holders;
 mod in_use;
-mod losetup;
 mod uses;
 mod writer;
 

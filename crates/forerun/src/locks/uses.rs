@@ -8,12 +8,12 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::in_use::By;
-use super::losetup::{FileId, file_behind};
 use forerun_io::{MountEntry, mounts};
 
 /// Most levels of devices built on other devices.
@@ -21,6 +21,9 @@ const DEPTH: u32 = 4;
 /// Unit of sizes in `/sys`, in bytes.
 const SECTOR: u64 = 512;
 const DELETED: &[u8] = b" (deleted)";
+
+/// Device number and inode of a file.
+type FileId = ((u32, u32), u64);
 
 /// A block device as `/sys` shows it.
 #[derive(Clone, Debug)]
@@ -249,6 +252,17 @@ fn is_behind(sys: &Path, file: &FileId) -> bool {
             file_behind(&Path::new("/dev").join(name)).as_ref() == Some(file)
         }
     }
+}
+
+/// Asks a loop device for its file, which may be deleted, or in another mount namespace, while it has other names. Only root and
+/// the group `disk` may.
+fn file_behind(device: &Path) -> Option<FileId> {
+    let device = File::open(device).ok()?;
+    let (number, inode) = forerun_sys::loop_device::file_behind(device.as_fd()).ok()?;
+    Some((
+        (rustix::fs::major(number), rustix::fs::minor(number)),
+        inode,
+    ))
 }
 
 /// Returns the path of the file behind a loop device as `/sys` reports it.

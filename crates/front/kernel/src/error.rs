@@ -66,12 +66,12 @@ pub enum Error {
         path: PathBuf,
     },
     /// The loop device could not be set up.
-    #[error("loop device for {}: {reason}", path.display())]
+    #[error("loop device for {}: {source}", path.display())]
     Loop {
         /// The file.
         path: PathBuf,
-        /// The message of losetup, or the reason why it did not run.
-        reason: String,
+        /// Why.
+        source: io::Error,
     },
     /// A loop device would not show all of the image.
     #[error(

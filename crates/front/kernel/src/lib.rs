@@ -7,8 +7,7 @@
 //! of it uses the new mount API, so that only the finished mount is ever seen, and a failure leaves
 //! nothing behind. [`umount`](fn@umount) takes such mounts down.
 //!
-//! This crate parses no image, and knows formats only by the names of the kernel's drivers. Loop
-//! devices are set up by losetup(8), which needs no unsafe code here. The kernel's drivers trust
+//! This crate parses no image, and knows formats only by the names of the kernel's drivers. These trust
 //! images more than ours do: untrusted images are better mounted through FUSE.
 
 mod context;
@@ -16,7 +15,6 @@ mod direct;
 mod drivers;
 mod error;
 mod kernel_log;
-mod loop_device;
 mod mark;
 mod mount;
 mod named;

@@ -4,17 +4,17 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use forerun::{Image, MountEntry, Mountpoint, mount_of};
+use forerun_sys::loop_device::{LoopDevice, Part};
 use rustix::io::Errno;
 
 use crate::context::{Context, check_permission};
 use crate::drivers::{Driver, for_format};
 use crate::error::{Error, Refusal};
-use crate::loop_device::LoopDevice;
 use crate::mark::marked;
 use crate::named::Named;
 use crate::options::{Options, Route};
@@ -238,18 +238,14 @@ impl<'i> Source<'i> {
             });
         }
         let context = self.context("loop device")?;
-        let device = LoopDevice::attach(path, self.image.offset(), self.size)?;
-        let context = context.set("source", &*marked(device.path()))?;
-        let way = Way::Loop(device.path().to_path_buf());
+        let LoopDevice { device, path } = loop_device(&self.file, self.image.offset(), self.size)?;
+        let context = context.set("source", &*marked(&path))?;
+        let way = Way::Loop(path);
         let (context, held) = self.set_devices(context, options, &way)?;
         let mount = context.mount(options)?;
-        let prefetched = match (self.driver.bypasses_device_cache, device.open()) {
-            (true, _) => self.prefetch(&self.file.file, self.image.offset(), options),
-            (_, Ok(device)) => self.prefetch(&device, 0, options),
-            (_, Err(error)) => {
-                tracing::info!("{}: {error}", device.path().display());
-                0
-            }
+        let prefetched = match self.driver.bypasses_device_cache {
+            true => self.prefetch(&self.file.file, self.image.offset(), options),
+            false => self.prefetch(&device, 0, options),
         };
         drop(held);
         drop(device);
@@ -273,8 +269,8 @@ impl<'i> Source<'i> {
             let named = Named::open(path)?;
             let is_file = named.file.metadata().is_ok_and(|of| of.is_file());
             if is_file && *way != Way::File {
-                let device = LoopDevice::attach(&named.path, 0, None)?;
-                context = context.set("device", device.path())?;
+                let device = loop_device(&named, 0, None)?;
+                context = context.set("device", &*device.path)?;
                 held.push(Held::Loop(device));
             } else {
                 let name = named.name();
@@ -292,6 +288,21 @@ impl<'i> Source<'i> {
             false => 0,
         }
     }
+}
+
+/// Shows `size` bytes of a file from `offset` on, or all the rest, as a device for reading. It detaches itself when the last
+/// mount and descriptor of it have gone, so that nothing is left behind when this process is killed.
+fn loop_device(named: &Named, offset: u64, size: Option<u64>) -> Result<LoopDevice, Error> {
+    let part = Part {
+        offset,
+        size: size.unwrap_or(0),
+        ..Part::default()
+    };
+    let attached = forerun_sys::loop_device::attach(named.file.as_fd(), part);
+    attached.map_err(|source| Error::Loop {
+        path: named.path.clone(),
+        source,
+    })
 }
 
 /// Returns whether the kernel may still take the image from a block device: it reads EROFS from no

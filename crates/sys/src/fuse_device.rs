@@ -1,0 +1,40 @@
+//! Open files of `/dev/fuse`.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// By include/uapi/linux/fuse.h.
+const FUSE_DEV_IOC_CLONE: libc::c_ulong = 0x8004_e500;
+
+/// Makes `new`, a file of `/dev/fuse` that is of no connection yet, a second file of the connection of `connected`.
+///
+/// # Errors
+/// EINVAL where one of them is no such file; those of ioctl(2).
+pub fn join(new: BorrowedFd<'_>, connected: BorrowedFd<'_>) -> io::Result<()> {
+    let number = connected.as_raw_fd().cast_unsigned();
+    // SAFETY: the kernel reads one u32 from the address, which is of a u32, and keeps no pointer.
+    let done = unsafe { libc::ioctl(new.as_raw_fd(), FUSE_DEV_IOC_CLONE as _, &raw const number) };
+    match done {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn what_has_no_connection_is_refused() {
+        let null = File::open("/dev/null").unwrap();
+        assert!(join(null.as_fd(), null.as_fd()).is_err());
+        // Without a mount there is no connection; the crate of FUSE mounts has the test with one.
+        let device = || File::options().read(true).write(true).open("/dev/fuse");
+        if let (Ok(new), Ok(other)) = (device(), device()) {
+            assert!(join(new.as_fd(), other.as_fd()).is_err());
+        }
+    }
+}

@@ -15,12 +15,13 @@ mod runtime_dir;
 mod silent;
 
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, Permissions};
+use std::fs::Permissions;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -29,7 +30,7 @@ use serde_json::Value;
 use tempfile::TempPath;
 
 use crate::confine::directory_of;
-use runtime_dir::{Directory, directory};
+use runtime_dir::Directory;
 pub use silent::Silent;
 
 /// Limit for a program that asks and does not read.
@@ -63,8 +64,7 @@ pub struct Unnamed {
 
 /// Makes the socket, for a process that may make none later.
 pub fn open() -> io::Result<Unnamed> {
-    let dir = directory();
-    DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+    let dir = runtime_dir::place().make()?;
     let opened = Directory::open(dir.clone());
     opened.map_err(|error| io::Error::other(format!("{}: {error}", dir.display())))?;
     listen(&dir)
@@ -182,26 +182,29 @@ pub struct Asked {
     pub answers: Vec<StatusAnswer>,
     /// The processes that did not answer in time.
     pub silent: Vec<Silent>,
+    /// Numbers of the processes that were killed: their sockets were left over, and are removed.
+    pub gone: Vec<u64>,
 }
 
 /// Asks all processes that serve, each for `patience` at most. Sockets at which no process listens are removed.
 pub fn ask_all(patience: Duration) -> Asked {
-    ask_all_in(directory(), patience)
+    ask_all_in(runtime_dir::place().all(), patience)
 }
 
-fn ask_all_in(path: PathBuf, patience: Duration) -> Asked {
-    let name = path.display().to_string();
-    match Directory::open(path) {
-        Ok(dir) => ask_all_of(&dir, patience),
-        Err(error) if error.kind() == ErrorKind::NotFound => Asked::default(),
-        Err(error) => {
-            tracing::warn!("{name} is ignored: {error}");
-            Asked::default()
+fn ask_all_in(paths: Vec<PathBuf>, patience: Duration) -> Asked {
+    let mut asked = Asked::default();
+    for path in paths {
+        let name = path.display().to_string();
+        match Directory::open(path) {
+            Ok(dir) => ask_all_of(&dir, patience, &mut asked),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => tracing::warn!("{name} is ignored: {error}"),
         }
     }
+    asked
 }
 
-fn ask_all_of(dir: &Directory, patience: Duration) -> Asked {
+fn ask_all_of(dir: &Directory, patience: Duration, asked: &mut Asked) {
     let mut sockets = Vec::new();
     let entries = std::fs::read_dir(dir.at(OsStr::new("."))).into_iter();
     for entry in entries.flatten().flatten() {
@@ -215,14 +218,20 @@ fn ask_all_of(dir: &Directory, patience: Duration) -> Asked {
             sockets.push((by_descriptor, socket));
         }
     }
-    let mut asked = Asked::default();
     // Together: one that does not answer delays the others not at all.
     for sockets in sockets.chunks(ASKED_AT_ONCE) {
         let outcomes: Vec<_> = std::thread::scope(|scope| {
-            let ask = |socket| scope.spawn(move || ask_patiently(socket, patience));
-            let threads: Vec<_> = sockets.iter().map(|(socket, _)| ask(socket)).collect();
-            let outcomes = threads.into_iter().map(|thread| thread.join());
-            outcomes.map(Result::ok).collect()
+            let ask = |socket| {
+                let thread = std::thread::Builder::new().name("asking".to_string());
+                let asking = thread.spawn_scoped(scope, move || ask_patiently(socket, patience));
+                // At the limit of processes this thread asks, one after the other.
+                asking.map_or_else(
+                    |_| Asking::Done(ask_patiently(socket, patience)),
+                    Asking::Thread,
+                )
+            };
+            let asking: Vec<_> = sockets.iter().map(|(socket, _)| ask(socket)).collect();
+            asking.into_iter().map(Asking::outcome).collect()
         });
         for ((by_descriptor, socket), outcome) in sockets.iter().zip(outcomes) {
             let Some(answer) = outcome else { continue };
@@ -233,6 +242,7 @@ fn ask_all_of(dir: &Directory, patience: Duration) -> Asked {
                 }),
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                     let _gone_already = std::fs::remove_file(by_descriptor);
+                    asked.gone.push(silent::pid_of(socket));
                 }
                 // Its process has just ended.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -243,7 +253,21 @@ fn ask_all_of(dir: &Directory, patience: Duration) -> Asked {
             }
         }
     }
-    asked
+}
+
+/// A question that is being asked.
+enum Asking<'scope> {
+    Thread(ScopedJoinHandle<'scope, io::Result<String>>),
+    Done(io::Result<String>),
+}
+
+impl Asking<'_> {
+    fn outcome(self) -> Option<io::Result<String>> {
+        match self {
+            Self::Thread(thread) => thread.join().ok(),
+            Self::Done(outcome) => Some(outcome),
+        }
+    }
 }
 
 /// Asks for the status, again where the process ended between the question and the answer: the socket of a
@@ -335,7 +359,7 @@ mod tests {
             let (mut asker, _) = listener.accept().unwrap();
             asker.write_all(b"{\"pid\":1}\n").unwrap();
         });
-        let told = ask_all_in(dir.path().to_path_buf(), ANSWER_TIMEOUT).answers;
+        let told = ask_all_in(vec![dir.path().to_path_buf()], ANSWER_TIMEOUT).answers;
         answering.join().unwrap();
         assert_eq!(told.len(), 1);
         assert_eq!(
@@ -395,7 +419,7 @@ mod tests {
             let (mut asker, _) = listener.accept().unwrap();
             asker.write_all(b"{\"pid\":1}\n").unwrap();
         });
-        let asked = ask_all_in(dir.path().to_path_buf(), Duration::from_millis(500));
+        let asked = ask_all_in(vec![dir.path().to_path_buf()], Duration::from_millis(500));
         answering.join().unwrap();
         assert_eq!((asked.answers.len(), asked.silent.len()), (1, 5));
         for process in &asked.silent {
@@ -421,7 +445,7 @@ mod tests {
                     poll(&mut asked, None).unwrap();
                 }
             });
-            let asked = ask_all_in(dir.path().to_path_buf(), ANSWER_TIMEOUT);
+            let asked = ask_all_in(vec![dir.path().to_path_buf()], ANSWER_TIMEOUT);
             assert!(asked.answers.is_empty() && asked.silent.is_empty());
             ending.join().unwrap();
             assert!(!socket.exists());

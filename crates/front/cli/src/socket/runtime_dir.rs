@@ -1,12 +1,14 @@
 //! The directory of this user's sockets.
 //!
 //! Its name is known, and one that lies in /tmp may have been made by another user. So it is opened
-//! without following a link, and used only if this user owns it and no other can write to it.
+//! without following a link, and used only if this user owns it and no other can write to it. Where one in /tmp is another
+//! user's, one whose name cannot be foreseen takes its place; all that are this user's are looked into.
 
 use std::ffi::OsStr;
+use std::fs::{DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
@@ -14,9 +16,22 @@ use rustix::fs::{Mode, OFlags};
 /// The bits of a mode that let users other than the owner write.
 const WRITABLE: u32 = 0o022;
 
-/// Returns the path of the directory: `$XDG_RUNTIME_DIR/forerun` where that is this user's,
-/// `/run/forerun` for root, else one in /tmp that is this user's alone.
-pub fn directory() -> PathBuf {
+/// Where the directory is.
+pub enum Place {
+    /// Here, and nowhere else: `$XDG_RUNTIME_DIR/forerun` where that is this user's, `/run/forerun` for root.
+    At(PathBuf),
+    /// Somewhere in a directory that all users can write to.
+    In(Shared),
+}
+
+/// A directory for temporary files, and how those that are this user's begin.
+pub struct Shared {
+    dir: PathBuf,
+    name: String,
+}
+
+/// Returns the place of this user's directory.
+pub fn place() -> Place {
     let uid = rustix::process::getuid();
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let is_own = |dir: &PathBuf| {
@@ -24,7 +39,7 @@ pub fn directory() -> PathBuf {
         metadata.is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == uid.as_raw())
     };
     if let Some(dir) = given.filter(|dir| dir.is_absolute() && is_own(dir)) {
-        return dir.join("forerun");
+        return Place::At(dir.join("forerun"));
     }
     // The root of a user namespace may have no right to write to /run.
     let run = PathBuf::from("/run/forerun");
@@ -32,13 +47,75 @@ pub fn directory() -> PathBuf {
         |_| rustix::fs::access("/run", rustix::fs::Access::WRITE_OK).is_ok(),
         |metadata| metadata.uid() == uid.as_raw(),
     );
-    match uid.is_root() && is_ours {
-        true => run,
-        false => {
-            let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-            let uid = outside_uid(uid.as_raw(), &map);
-            std::env::temp_dir().join(format!("forerun-{uid}"))
+    if uid.is_root() && is_ours {
+        return Place::At(run);
+    }
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let uid = outside_uid(uid.as_raw(), &map);
+    Place::In(Shared {
+        dir: std::env::temp_dir(),
+        name: format!("forerun-{uid}"),
+    })
+}
+
+impl Place {
+    /// Returns the directories in which there may be sockets.
+    pub fn all(self) -> Vec<PathBuf> {
+        match self {
+            Self::At(dir) => vec![dir],
+            Self::In(shared) => shared.own(),
         }
+    }
+
+    /// Returns the directory for another socket, which is made where it is missing.
+    pub fn make(self) -> io::Result<PathBuf> {
+        match self {
+            Self::At(dir) => make(dir),
+            Self::In(shared) => shared.make(),
+        }
+    }
+}
+
+fn make(dir: PathBuf) -> io::Result<PathBuf> {
+    DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+    Ok(dir)
+}
+
+impl Shared {
+    /// Returns the directories that are this user's: the one of the well-known name, and those whose name another user could not
+    /// foresee.
+    fn own(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name());
+        let is_named = |name: &std::ffi::OsString| {
+            let rest = name.to_str().and_then(|name| name.strip_prefix(&self.name));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        let dirs = names.filter(is_named).map(|name| self.dir.join(name));
+        let mut dirs: Vec<_> = dirs
+            .filter(|dir| Directory::open(dir.clone()).is_ok())
+            .collect();
+        dirs.sort();
+        dirs
+    }
+
+    /// Returns one of them. Another user may have made one of the well-known name first; then that of a new one ends at random.
+    fn make(&self) -> io::Result<PathBuf> {
+        if let Some(dir) = self.own().into_iter().next() {
+            return Ok(dir);
+        }
+        let known = make(self.dir.join(&self.name));
+        if let Some(dir) = known
+            .ok()
+            .filter(|dir| Directory::open(dir.clone()).is_ok())
+        {
+            return Ok(dir);
+        }
+        let made = tempfile::Builder::new()
+            .prefix(&format!("{}-", self.name))
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(&self.dir)?;
+        Ok(made.keep())
     }
 }
 
@@ -93,7 +170,47 @@ impl Directory {
 
 #[cfg(test)]
 mod tests {
+    use forerun_testkit::temp_dir;
+
     use super::*;
+
+    #[test]
+    fn a_name_that_another_user_has_taken_keeps_nobody_from_having_sockets() {
+        let temp = temp_dir("runtime-dir");
+        let shared = |name: &str| Shared {
+            dir: temp.path().to_path_buf(),
+            name: name.to_string(),
+        };
+        let at = |name: &str| temp.path().join(name);
+        assert_eq!(shared("forerun-7").own(), Vec::<PathBuf>::new());
+        assert_eq!(shared("forerun-7").make().unwrap(), at("forerun-7"));
+        // Of another user, as far as anybody can tell.
+        std::fs::create_dir(at("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", at("forerun-8")).unwrap();
+        std::fs::write(at("forerun-9"), "").unwrap();
+        for name in ["forerun-8", "forerun-9"] {
+            let made = shared(name).make().unwrap();
+            assert!(
+                made.starts_with(temp.path()) && made != at(name),
+                "{}",
+                made.display()
+            );
+            let mode = made.metadata().unwrap().mode();
+            assert_eq!(mode & 0o777, 0o700);
+            assert_eq!(shared(name).make().unwrap(), made);
+            assert_eq!(shared(name).own(), [made]);
+        }
+        if rustix::process::geteuid().is_root() {
+            std::fs::create_dir(at("forerun-6")).unwrap();
+            std::os::unix::fs::chown(at("forerun-6"), Some(65534), None).unwrap();
+            let made = shared("forerun-6").make().unwrap();
+            assert_ne!(made, at("forerun-6"));
+            assert_eq!(shared("forerun-6").own(), [made]);
+        }
+        // Of the user 77.
+        std::fs::create_dir(at("forerun-77")).unwrap();
+        assert_eq!(shared("forerun-7").own(), [at("forerun-7")]);
+    }
 
     #[test]
     fn users_of_a_namespace_have_numbers_outside() {

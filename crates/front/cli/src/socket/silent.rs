@@ -27,9 +27,7 @@ pub struct SilentMount {
 impl Silent {
     /// Finds out what is known of the process behind a socket.
     pub fn at(socket: &Path) -> Self {
-        let name = socket.file_name().unwrap_or_default().to_string_lossy();
-        let number = name.split('-').next().unwrap_or_default();
-        let pid = number.parse().unwrap_or_default();
+        let pid = pid_of(socket);
         let connections = connections(pid);
         let all = forerun_fuse::mounts().unwrap_or_default();
         let mounts = all.into_iter().filter_map(|entry| {
@@ -67,6 +65,13 @@ impl Silent {
             mounts => mounts.iter().map(|mount| row(Some(mount))).collect(),
         }
     }
+}
+
+/// Returns the number of the process that made a socket, by the socket's name; 0 where that has none.
+pub fn pid_of(socket: &Path) -> u64 {
+    let name = socket.file_name().unwrap_or_default().to_string_lossy();
+    let number = name.split(['-', '.']).next().unwrap_or_default();
+    number.parse().unwrap_or_default()
 }
 
 /// Returns the FUSE connections that a process holds. Only newer kernels say which.

@@ -202,6 +202,19 @@ impl VisibleMount {
         flags.set(UnmountFlags::DETACH, lazy);
         rustix::mount::unmount(descriptor_path(&self.parent).join(&self.name), flags)
     }
+
+    /// Has the filesystem fail all of its requests (`MNT_FORCE`). It stays mounted: a descriptor keeps it busy.
+    ///
+    /// # Errors
+    /// The errors of open(2) and umount(2).
+    pub fn fail_requests(&self) -> io::Result<()> {
+        let _kept_busy = open_path(&self.parent, Path::new(&self.name), OFlags::NOFOLLOW)?;
+        let path = descriptor_path(&self.parent).join(&self.name);
+        match rustix::mount::unmount(path, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW) {
+            Ok(()) | Err(Errno::BUSY) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 /// Returns the mount whose root is open as `opened`.

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use forerun_fuse::{MountEntry, UmountError, UmountOptions};
+use forerun_fuse::{
+    FSTYPE, Liveness, MountEntry, UmountError, UmountOptions, liveness_of, user_of,
+};
 
 use crate::context::Context;
-use crate::error::{Failure, Result, without_errno};
+use crate::error::{Failure, Result, reason, without_errno};
 use crate::exit::Exit;
 use crate::json;
 use crate::patience::until_unused;
@@ -17,28 +19,61 @@ use crate::socket::{ANSWER_TIMEOUT, Silent, ask_all};
 #[command(after_help = "\
 Examples:
   forerun umount /mnt
-  forerun umount --lazy /mnt          a program still uses it")]
+  forerun umount --lazy /mnt          a program still uses it
+  forerun umount --dead               all mounts whose process was killed")]
 pub struct UmountArgs {
     /// If it is in use, hide it now and end it when the last user is gone
     #[arg(short, long)]
     pub lazy: bool,
     /// Unmount even if it is not one of forerun's mounts, or has other mounts inside
+    ///
+    /// If it is in use, what its users wait for fails, and so does all that they read from then on.
     #[arg(long)]
     pub force: bool,
+    /// Unmount all mounts that no process serves any more
+    #[arg(long, conflicts_with = "dirs")]
+    pub dead: bool,
     /// Where it is mounted
-    #[arg(required = true, value_hint = ValueHint::DirPath)]
+    #[arg(required_unless_present = "dead", value_hint = ValueHint::DirPath)]
     pub dirs: Vec<PathBuf>,
 }
 
 /// Unmounts all of them, as far as possible.
 pub fn run(context: &Context, args: &UmountArgs) -> Result {
     let mut exit = Exit::Ok;
-    for dir in &args.dirs {
+    let dead = match args.dead {
+        true => dead_mounts(&[])?,
+        false => Vec::new(),
+    };
+    let dead = dead.iter().map(|entry| &entry.mount_point);
+    for dir in args.dirs.iter().chain(dead) {
         if let Err(failure) = unmount(dir, args) {
             exit = exit.and(context.report(&failure));
         }
     }
     Ok(exit)
+}
+
+/// The number of a user that has none in this namespace.
+const UNKNOWN_USER: u32 = 65534;
+
+/// Returns the mounts of this user, or for root of all, that no process serves. Those of the devices in `served` are not asked.
+pub fn dead_mounts(served: &[String]) -> Result<Vec<MountEntry>> {
+    let all = forerun_fuse::mounts();
+    let mut all = all.map_err(|error| {
+        Failure::new(Exit::Mount, "umount", reason(&error)).of("/proc/self/mountinfo")
+    })?;
+    let caller = rustix::process::geteuid();
+    let is_callers =
+        |user: u32| user == caller.as_raw() || caller.is_root() && user != UNKNOWN_USER;
+    all.retain(|entry| {
+        let (major, minor) = entry.device;
+        entry.fstype == FSTYPE
+            && user_of(entry).is_some_and(is_callers)
+            && !served.contains(&format!("{major}:{minor}"))
+            && liveness_of(entry) == Liveness::Dead
+    });
+    Ok(all)
 }
 
 /// Unmounts one directory.

@@ -1,6 +1,6 @@
 //! Requests as operations on the engine: no kernel, no threads, no replies.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use forerun::Reader;
 use forerun_engine::Data;
@@ -14,6 +14,7 @@ use crate::connection::Negotiated;
 use crate::counts::{Counts, Operation};
 use crate::failures::Failures;
 use crate::inode::Inodes;
+use crate::under_way::UnderWay;
 
 /// One image under one set of mount options.
 pub struct Core {
@@ -23,6 +24,8 @@ pub struct Core {
     pub volume: VolumeInfo,
     /// Requests so far.
     pub counts: Counts,
+    /// READs that are not answered yet.
+    pub under_way: Arc<UnderWay>,
     /// Open files, where opening them means something.
     pub backings: Backings,
     /// Nodes as inode numbers.
@@ -85,6 +88,7 @@ impl Core {
             owners: Ownership::new(options, &volume),
             backings: Backings::new(options, volume.opens),
             counts: Counts::default(),
+            under_way: Arc::default(),
             failures: Failures::default(),
             negotiated: OnceLock::new(),
             reader,

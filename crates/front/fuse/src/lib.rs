@@ -11,6 +11,7 @@
 //! RELEASE, FLUSH, and requests for attributes that no node has. [`mount_volume`] is for volumes that
 //! do change, through an adapter of their own.
 
+mod abort;
 mod about_to_read;
 mod adapter;
 mod adapter_mut;
@@ -39,6 +40,7 @@ mod helper;
 mod id_map;
 mod inode;
 mod ledger;
+mod lifeline;
 mod liveness;
 mod mount;
 mod mountpoint;
@@ -47,6 +49,7 @@ mod open;
 mod options;
 mod outside;
 mod page_cache;
+mod page_store;
 mod parked;
 mod place;
 mod push;
@@ -61,10 +64,12 @@ mod streams;
 mod take_over;
 mod tuning;
 mod umount;
+mod under_way;
 mod unmounter;
 mod workers;
 mod written;
 
+pub use abort::{Abort, Connections};
 pub use attach::{Detached, detached};
 pub use channel::{Channel, timespec};
 pub use counts::{Operation, RequestCounts};
@@ -74,6 +79,8 @@ pub use error::{HandoverError, MountError, UmountError};
 pub use forerun::{Image, MountEntry, Reader, Volume, VolumeMut, is_mounted_for_writing, mounts};
 pub use handover::{FromKeeper, FromServer, Giver, Inherited, Kept, Turn};
 pub use ledger::LedgerFile;
+pub use lifeline::lifeline;
+pub use liveness::{Liveness, liveness_of};
 pub use mount::{Mount, mount, mount_reader, mount_volume};
 pub use namespace::MountNamespace;
 pub use options::{MountOptions, OptionError, option_words, parse_size};
@@ -87,6 +94,7 @@ pub use take_over::{take_over, take_over_volume};
 pub use umount::{UmountOptions, Unmounted, umount};
 pub use unmounter::Unmounter;
 pub use workers::Waiting;
+pub use written::user_of;
 
 /// Filesystem type of our mounts in `/proc/self/mountinfo`, unless `subtype=` says otherwise.
 pub const FSTYPE: &str = "fuse.forerun";

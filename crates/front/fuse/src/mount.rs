@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use forerun::{EngineOptions, Image, MemoryLimit, Reader, StatsSnapshot, Volume};
+use forerun::{EngineOptions, Image, MemoryLimit, Reader, StatsSnapshot, Volume, wait};
 use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
 
 use crate::adapter::Adapter;
@@ -18,6 +18,7 @@ use crate::error::{HandoverError, MountError, UmountError};
 use crate::handover::Giver;
 use crate::ledger::Ledger;
 use crate::page_cache::PageCache;
+use crate::page_store::PageStore;
 use crate::place::{Place, attach_here, place};
 use crate::push::Pusher;
 use crate::request_threads::RequestThreads;
@@ -96,6 +97,10 @@ pub fn mount_reader(
     dir: &Path,
     options: &MountOptions,
 ) -> Result<Mount, MountError> {
+    // The root of what is still being read may have to be waited for.
+    if let Some(Err(error)) = wait::attempt(|| reader.fs().metadata(reader.fs().root())) {
+        return Err(MountError::Root(error));
+    }
     let place = place(dir, options)?;
     show(reader, options, |adapter, served| {
         let workers = adapter.workers();
@@ -127,13 +132,19 @@ pub fn show(
     );
     let served = Served::Image(Arc::clone(&core));
     let (mut mount, notifier) = begin(adapter, served)?;
-    page_cache.connect(&core, notifier.clone());
+    page_cache.connect(&core, notifier, mount.unmounter());
     if reads_ahead {
         let readahead = core.reader.options().readahead;
         mount.lifted = options.lift_readahead && lift(options, &mount, readahead);
         if options.push {
-            let started = Pusher::start(core, notifier, !mount.lifted);
-            let is_there = started.is_some_and(|started| pusher.set(started).is_ok());
+            let store = mount.unmounter.second().and_then(|kernel| {
+                let kernel = Apart::start(kernel.as_fd())?;
+                Ok(PageStore::new(Arc::clone(&core.under_way), kernel))
+            });
+            let started = store.and_then(|store| Pusher::start(core, store, !mount.lifted));
+            let started =
+                started.inspect_err(|error| tracing::debug!("nothing is pushed: {error}"));
+            let is_there = started.is_ok_and(|started| pusher.set(started).is_ok());
             mount.pushing = is_there && !mount.lifted;
         }
     }
@@ -175,10 +186,9 @@ pub fn show_volume(
     let adapter = AdapterMut::new(Arc::clone(&core), request_threads(options));
     let served = Served::Volume(Arc::clone(&core));
     let (mut mount, _notifier) = begin(adapter, served)?;
-    if core.info.folds_case
-        && let (Some(connection), _) = mount.unmounter.share().map_err(MountError::Serve)?
-    {
-        match Apart::start(connection.as_fd()) {
+    if core.info.folds_case {
+        let kernel = mount.unmounter.second();
+        match kernel.and_then(|kernel| Apart::start(kernel.as_fd())) {
             Ok(kernel) => {
                 let stale = Stale::start(kernel, Arc::downgrade(&core));
                 let _is_set_once = stale.map(|stale| core.stale.set(stale));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use forerun::Mountpoint;
 
-use crate::liveness::{is_dead, is_fuse};
+use crate::liveness::{Liveness, is_fuse, of_opened};
 use crate::umount::take_down;
 use crate::{FSTYPE, MountEntry, MountError, UmountError, UmountOptions};
 
@@ -22,7 +22,8 @@ pub fn prepare(dir: &Path) -> Result<Mountpoint, MountError> {
     };
     let path = place.path().to_path_buf();
     let ours = entry.fstype == FSTYPE;
-    let is_dead = is_fuse(&entry) && is_dead(place.as_fd().try_clone_to_owned());
+    let alive = || of_opened(place.as_fd().try_clone_to_owned());
+    let is_dead = is_fuse(&entry) && alive() == Liveness::Dead;
     match (is_dead, ours) {
         (true, true) => {
             drop(place);

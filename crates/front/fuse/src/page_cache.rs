@@ -1,37 +1,38 @@
 //! The kernel's page cache, which takes small files before they are opened (FUSE_NOTIFY_STORE).
 //!
-//! A store waits for pages that a request in flight has locked. The engine takes care that such a
-//! request is answered by another thread: there always is one ([`Workers`](crate::workers::Workers)).
-//! Files that the kernel has not heard of, or has forgotten, are left alone; any other error ends the
-//! pushing, and reading goes on without it.
+//! Files that are being read are left alone (see [`crate::page_store`]), and so are those that the kernel has not heard of, or has
+//! forgotten. Any other error ends the pushing, and reading goes on without it.
 
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock, Weak};
 
 use forerun_engine::Sink;
+use forerun_io::u64_from;
 use forerun_vfs::NodeId;
 use fuser::{INodeNo, Notifier};
 
 use crate::core::Core;
 use crate::counts::Operation;
+use crate::page_store::is_free;
+use crate::unmounter::Unmounter;
 
 /// The page cache behind one mount. Takes nothing before it is connected.
 #[derive(Default)]
 pub struct PageCache {
-    mount: OnceLock<(Weak<Core>, Notifier)>,
+    mount: OnceLock<(Weak<Core>, Notifier, Unmounter)>,
 }
 
 impl PageCache {
     /// Stores files of `core` through `notifier` from now on.
-    pub fn connect(&self, core: &Arc<Core>, notifier: Notifier) {
-        let _is_set_once = self.mount.set((Arc::downgrade(core), notifier));
+    pub fn connect(&self, core: &Arc<Core>, notifier: Notifier, unmounter: Unmounter) {
+        let _is_set_once = self.mount.set((Arc::downgrade(core), notifier, unmounter));
     }
 }
 
 impl Sink for PageCache {
     fn store(&self, file: NodeId, data: &[u8]) -> ControlFlow<()> {
-        let Some((core, notifier)) = self.mount.get() else {
+        let Some((core, notifier, unmounter)) = self.mount.get() else {
             return ControlFlow::Continue(());
         };
         let Some(core) = core.upgrade() else {
@@ -40,6 +41,10 @@ impl Sink for PageCache {
         let Ok(number) = core.number(file) else {
             return ControlFlow::Continue(());
         };
+        let all = 0..u64_from(data.len());
+        if !is_free(|| unmounter.has_requests(), &core.under_way, number, &all) {
+            return ControlFlow::Continue(());
+        }
         core.counts.add(Operation::Store);
         match notifier.store(INodeNo(number), 0, data) {
             Ok(()) => ControlFlow::Continue(()),

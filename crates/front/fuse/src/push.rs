@@ -10,9 +10,9 @@
 //! Compressed blocks that are read at random places are stored too, also where the kernel reads ahead as much as it is
 //! told: a read of 4 KiB has all of its block decoded, and later reads of that need no request.
 //!
-//! A store waits for pages that are locked by a request under way for the same file. It is therefore
-//! never done by a thread that answers requests: one thread of its own does nothing else. Any error
-//! of the kernel, but that it has forgotten the file, turns the pusher off for good; reading goes on without it.
+//! A store may wait for a request under way (see [`crate::page_store`]). It is therefore never done by a thread that answers
+//! requests: one thread of its own does nothing else. Any error of the kernel, but that it has forgotten the file, turns the
+//! pusher off for good; reading goes on without it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,14 +21,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun_io::{Unpoisoned, saturating_usize, threads, u64_from};
-use fuser::{INodeNo, Notifier};
+use forerun_io::{Unpoisoned, saturating_usize, threads};
 
 use crate::core::Core;
 use crate::counts::Operation;
+use crate::page_store::PageStore;
 use crate::scattered::Scattered;
 use crate::streams::{GAP, Streams};
-use crate::tuning::{KEPT_GAPS, PIECE, STORE_WINDOW, WAITING_PIECES};
+use crate::tuning::{KEPT_GAPS, STORE_WINDOW, WAITING_PIECES};
 
 /// Bytes of a page of the kernel, or a part of one.
 const PAGE: u64 = 4096;
@@ -71,9 +71,11 @@ struct PushShared {
 }
 
 impl Pusher {
-    /// Starts the thread, which stores what sequential readers will want where that is `ahead` of the kernel. Nothing
-    /// where it cannot be started: it is not needed for correctness.
-    pub fn start(core: Arc<Core>, notifier: Notifier, ahead: bool) -> Option<Self> {
+    /// Starts the thread, which stores what sequential readers will want where that is `ahead` of the kernel.
+    ///
+    /// # Errors
+    /// That it cannot be started: it is not needed for correctness.
+    pub fn start(core: Arc<Core>, store: PageStore, ahead: bool) -> io::Result<Self> {
         let window = STORE_WINDOW.min(core.reader.options().readahead);
         let (pieces, waiting) = sync_channel(WAITING_PIECES);
         let shared = Arc::new(PushShared {
@@ -88,9 +90,9 @@ impl Pusher {
             shared: Arc::clone(&shared),
             pieces,
         };
-        let body = move || shared.work(&waiting, &notifier);
+        let body = move || shared.work(&waiting, &store);
         let started = threads::spawn("forerun-fuse-push", body);
-        started.ok().map(|_| pusher)
+        started.map(|_| pusher)
     }
 
     /// Returns the page between two pieces, if that is what the kernel asks for.
@@ -140,7 +142,7 @@ impl PushShared {
         self.gaps.lock().unpoisoned()
     }
 
-    fn work(&self, waiting: &Receiver<Piece>, notifier: &Notifier) {
+    fn work(&self, waiting: &Receiver<Piece>, store: &PageStore) {
         while let Ok(piece) = waiting.recv() {
             if self.off.load(Ordering::Relaxed) {
                 continue;
@@ -149,9 +151,9 @@ impl PushShared {
                 Part::Range => {
                     // Unlocked before the store: the threads that answer what a store waits for take the same lock.
                     let ahead = self.streams().still_ahead(piece.file, &piece.range);
-                    ahead.map_or(Ok(()), |range| self.push(notifier, piece.file, range))
+                    ahead.map_or(Ok(()), |range| self.push(store, piece.file, range))
                 }
-                Part::Block => self.push_block(notifier, piece.file, piece.range),
+                Part::Block => self.push_block(store, piece.file, piece.range),
             };
             if let Err(error) = stored {
                 self.off.store(true, Ordering::Relaxed);
@@ -161,33 +163,23 @@ impl PushShared {
     }
 
     /// Stores the block in which `range` lies, from the first page that is all in it.
-    fn push_block(&self, notifier: &Notifier, file: u64, range: Range<u64>) -> io::Result<()> {
+    fn push_block(&self, store: &PageStore, file: u64, range: Range<u64>) -> io::Result<()> {
         let node = self.core.node(file);
         let reader = &self.core.reader;
         let stored = reader.keep_rest_of_block(node, range, |start, data| {
-            self.store_pages(notifier, file, start, data)
+            self.store_pages(store, file, start, data)
         });
         self.scattered().looked(file, stored.is_some());
         stored.unwrap_or(Ok(()))
     }
 
-    fn store_pages(
-        &self,
-        notifier: &Notifier,
-        file: u64,
-        start: u64,
-        data: &[u8],
-    ) -> io::Result<()> {
-        let mut at = start.next_multiple_of(PAGE);
+    fn store_pages(&self, store: &PageStore, file: u64, start: u64, data: &[u8]) -> io::Result<()> {
+        let at = start.next_multiple_of(PAGE);
         let pages = data.get(saturating_usize(at - start)..).unwrap_or_default();
-        for piece in pages.chunks(saturating_usize(PIECE)) {
-            self.store(notifier, file, at, piece)?;
-            at += u64_from(piece.len());
-        }
-        Ok(())
+        self.store(store, file, at, pages.to_vec())
     }
 
-    fn push(&self, notifier: &Notifier, file: u64, range: Range<u64>) -> io::Result<()> {
+    fn push(&self, store: &PageStore, file: u64, range: Range<u64>) -> io::Result<()> {
         let len = u32::try_from(range.end - range.start).unwrap_or(0);
         // A bad block is for the reader to find, if it ever gets there.
         let Ok(data) = self.core.read(file, range.start, len) else {
@@ -213,15 +205,13 @@ impl PushShared {
         if stored.is_empty() {
             return Ok(());
         }
-        self.store(notifier, file, range.start, stored)
+        self.store(store, file, range.start, stored.to_vec())
     }
 
-    fn store(&self, notifier: &Notifier, file: u64, at: u64, data: &[u8]) -> io::Result<()> {
-        self.core.counts.add(Operation::Store);
-        match notifier.store(INodeNo(file), at, data) {
-            // The kernel has forgotten the file.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            stored => stored,
+    fn store(&self, store: &PageStore, file: u64, at: u64, data: Vec<u8>) -> io::Result<()> {
+        if store.store(file, at, data)? {
+            self.core.counts.add(Operation::Store);
         }
+        Ok(())
     }
 }

@@ -6,7 +6,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::abort::{Abort, abort};
 use crate::attach::{Attached, attach};
+use crate::connection::second;
 use crate::guardian::Guardian;
 use crate::mountpoint::prepare;
 use crate::namespace::{forget, within};
@@ -25,6 +30,10 @@ struct ServedMounts<'s> {
     options: &'s MountOptions,
     /// Set once, when the mount is made or taken over.
     mount: Option<MountEntry>,
+    /// Aborts the connection of the mount; nothing where this process may not.
+    abort: Option<Abort>,
+    /// Is readable once the server is dead, and its connection must be aborted.
+    lifeline: Option<OwnedFd>,
 }
 
 /// The word of an answer, its text and its descriptors.
@@ -40,8 +49,17 @@ pub fn serve_outside(socket: &OwnedFd, dir: &Path, options: &MountOptions) -> io
         dir: dir.to_path_buf(),
         options,
         mount: None,
+        abort: None,
+        lifeline: None,
     };
-    while let Some(request) = packet::receive(socket)? {
+    loop {
+        if serving.waits_in_vain(socket)? {
+            serving.abort();
+            continue;
+        }
+        let Some(request) = packet::receive(socket)? else {
+            break;
+        };
         let answer = serving.answer(request);
         let (word, text, descriptors) =
             answer.unwrap_or_else(|why| (word::FAILED, why.into_bytes(), Vec::new()));
@@ -68,6 +86,8 @@ impl ServedMounts<'_> {
             word::UNMOUNT_UNUSED => self.unmount(request.descriptors, Unmounter::unmount_unused),
             word::ANSWERS => self.answers(),
             word::LIFT => self.lift(&request.text),
+            word::WATCH => self.watch(request.descriptors),
+            word::SECOND => second_of(&request.descriptors),
             word::CALL => call_of(&request.text).map_or_else(|error| Err(error.to_string()), done),
             _ => Err("not a request".to_string()),
         }
@@ -90,7 +110,7 @@ impl ServedMounts<'_> {
             forget(mount.device).map_err(|error| error.to_string())?;
         }
         let answer = place(mount.device, &mount.mount_point);
-        self.mount = Some(mount);
+        self.look_after(Some(mount));
         Ok((word::DONE, answer, descriptors))
     }
 
@@ -103,8 +123,55 @@ impl ServedMounts<'_> {
         let all = within(self.options.namespace.as_ref(), mounts);
         let all = all.flatten().map_err(|error| error.to_string())?;
         // One that was detached lazily is in no table, and need not be unmounted.
-        self.mount = all.into_iter().rfind(is_it);
+        self.look_after(all.into_iter().rfind(is_it));
         done("")
+    }
+
+    fn look_after(&mut self, mount: Option<MountEntry>) {
+        let opened = mount.as_ref().map(|mount| Abort::of(mount.device));
+        self.abort = opened.and_then(|opened| {
+            let told = opened.inspect_err(|error| tracing::debug!("no file to abort: {error}"));
+            told.ok()
+        });
+        self.mount = mount;
+    }
+
+    fn watch(&mut self, descriptors: Vec<OwnedFd>) -> OutsideAnswer {
+        self.lifeline = descriptors.into_iter().next();
+        done("")
+    }
+
+    /// Waits for a request or the end of the server. Returns whether the server is dead. Its socket may stay open then:
+    /// a thread that waits in the kernel for the answer to a request holds all of its files.
+    fn waits_in_vain(&mut self, socket: &OwnedFd) -> io::Result<bool> {
+        let Some(lifeline) = &self.lifeline else {
+            return Ok(false);
+        };
+        let mut fds = [socket, lifeline].map(|fd| PollFd::new(fd, PollFlags::IN));
+        while let Err(error) = poll(&mut fds, None) {
+            if error != Errno::INTR {
+                return Err(error.into());
+            }
+        }
+        let is_dead = fds[0].revents().is_empty();
+        if is_dead {
+            self.lifeline = None;
+        }
+        Ok(is_dead)
+    }
+
+    /// Fails the requests that the server has left. The mount stays: a directory that looks empty would mislead its users.
+    fn abort(&self) {
+        let aborted = match (&self.abort, &self.mount) {
+            (Some(abort), _) => abort.abort(),
+            (None, Some(mount)) => {
+                within(self.options.namespace.as_ref(), || abort(mount)).flatten()
+            }
+            (None, None) => Ok(()),
+        };
+        if let Err(error) = aborted {
+            tracing::debug!("the connection of a dead server stays: {error}");
+        }
     }
 
     fn unmount(
@@ -166,8 +233,72 @@ fn make(
     Ok((mount, descriptors))
 }
 
+fn second_of(descriptors: &[OwnedFd]) -> OutsideAnswer {
+    let connection = descriptors.first().ok_or("no connection")?;
+    let second = second(connection.as_fd()).map_err(|error| error.to_string())?;
+    Ok((word::DONE, Vec::new(), vec![second]))
+}
+
 /// Reads from `/proc` which system call a thread is in.
 fn call_of(thread: &str) -> io::Result<String> {
     let thread: u32 = thread.parse().map_err(io::Error::other)?;
     fs::read_to_string(format!("/proc/{thread}/syscall"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::BorrowedFd;
+
+    use forerun::{Sight, find_mount, mount_at};
+    use forerun_testkit::{children, require, temp_dir};
+    use rustix::mount::UnmountFlags;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+    use crate::connection::is_connected;
+
+    /// A killed server whose thread waits for an answer keeps its socket open, as this test does.
+    #[test]
+    fn what_a_dead_server_has_left_unanswered_fails_and_its_mount_stays() {
+        if !require::root() || !require::fuse() {
+            return;
+        }
+        let _mounts_are_free = children::forbid();
+        let temp = temp_dir("outside");
+        let dir = temp.path().canonicalize().unwrap();
+        let flags = SocketFlags::CLOEXEC;
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let (server, outside) = pair.unwrap();
+        let place = dir.clone();
+        let serving = std::thread::spawn(move || {
+            serve_outside(&outside, &place, &MountOptions::default()).unwrap();
+        });
+        let ask = |word: &str, descriptors: &[BorrowedFd<'_>]| {
+            packet::send(&server, word.as_bytes(), descriptors).unwrap();
+            let answer = packet::receive(&server).unwrap().unwrap();
+            assert_eq!(answer.word, word::DONE, "{}", answer.text);
+            answer.descriptors
+        };
+        let attached = ask("attach ro", &[]);
+        let connection = attached.first().unwrap();
+        // It reads no more than the first file does.
+        let second = ask("second", &[connection.as_fd()]);
+        assert!(is_connected(second.first().unwrap()));
+        let (lifeline, alive) = io::pipe().unwrap();
+        ask("watch", &[lifeline.as_fd()]);
+        let waits = dir.join("file");
+        let waiting = std::thread::spawn(move || fs::metadata(waits));
+        assert!(is_connected(connection));
+        drop(alive);
+        waiting.join().unwrap().unwrap_err();
+        assert!(!is_connected(connection));
+        let entry = mount_at(&dir).unwrap().unwrap();
+        let is_there = matches!(find_mount(&entry), Ok(Sight::Visible(_)));
+        rustix::mount::unmount(&dir, UnmountFlags::DETACH).unwrap();
+        assert!(is_there);
+        // It still answers.
+        ask("unmount", &[connection.as_fd()]);
+        drop((server, second));
+        serving.join().unwrap();
+    }
 }

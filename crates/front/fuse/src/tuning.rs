@@ -15,6 +15,12 @@ pub const STORED_FILES: usize = 32;
 pub const STORE_WINDOW: u64 = 4 << 20;
 /// Pieces that may wait to be stored; more are dropped, and the reader asks for them itself.
 pub const WAITING_PIECES: usize = 16;
+/// Bytes that are stored at once. While they are, a READ of their pages may begin, and holds the store up.
+pub const STORE_LEN: usize = 16 << 10;
+/// Looks at the requests before a store is given up.
+pub const STORE_ATTEMPTS: u32 = 8;
+/// The time between two of them.
+pub const STORE_PAUSE: Duration = Duration::from_micros(20);
 /// Pages between pieces that are kept, the oldest forgotten first.
 pub const KEPT_GAPS: usize = 128;
 /// Length up to which a read may be one at a random place: the kernel reads ahead more of what is read in order.

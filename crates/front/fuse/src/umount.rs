@@ -1,14 +1,14 @@
 //! Taking a mount down from outside, also after its server has died.
 
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use forerun::{Mountpoint, Sight, find_mount, mount_at};
+use forerun::{Sight, find_mount, mount_at};
 use rustix::io::Errno;
 
+use crate::abort::abort;
 use crate::helper::{find_helper, without_name};
-use crate::liveness::{is_dead, is_fuse};
+use crate::liveness::{Liveness, is_fuse, liveness_of};
 use crate::{FSTYPE, MountEntry, UmountError, written};
 
 /// How to unmount.
@@ -16,7 +16,8 @@ use crate::{FSTYPE, MountEntry, UmountError, written};
 pub struct UmountOptions {
     /// Detach now, end when the last user is gone.
     pub lazy: bool,
-    /// Even if it is not one of forerun's mounts, and with the mounts inside it.
+    /// Even if it is not one of forerun's mounts, and with the mounts inside it. Of a FUSE mount that is in use, all requests
+    /// fail from then on.
     pub force: bool,
 }
 
@@ -69,9 +70,20 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
         lazy: true,
         ..options
     };
+    if options.force && is_fuse(&entry) && liveness_of(&entry) == Liveness::Silent {
+        fail_requests(&entry);
+    }
     match take_down(&entry, options) {
-        Err(UmountError::Busy { .. }) if is_fuse(&entry) && is_left_behind(&entry) => {
-            take_down(&entry, lazily)
+        Err(UmountError::Busy { path }) if is_fuse(&entry) && !options.lazy => {
+            match liveness_of(&entry) {
+                Liveness::Dead => take_down(&entry, lazily),
+                _ if options.force => {
+                    fail_requests(&entry);
+                    take_down(&entry, lazily)
+                }
+                Liveness::Silent => Err(UmountError::Unserved { path }),
+                Liveness::Alive => Err(UmountError::Busy { path }),
+            }
         }
         Ok(()) if changes && !options.lazy => {
             written::wait(&entry);
@@ -81,15 +93,10 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
     }
 }
 
-/// Returns whether the server of this mount has died. What is seen in its place now may be another one.
-fn is_left_behind(entry: &MountEntry) -> bool {
-    let opened = Mountpoint::open(&entry.mount_point).ok();
-    let opened = opened.filter(|opened| {
-        opened
-            .mounted()
-            .is_ok_and(|now| now.as_ref() == Some(entry))
-    });
-    opened.is_some_and(|opened| is_dead(opened.as_fd().try_clone_to_owned()))
+fn fail_requests(entry: &MountEntry) {
+    if let Err(error) = abort(entry) {
+        tracing::warn!("what waits for its server still waits: {error}");
+    }
 }
 
 /// Unmounts just this mount, wherever it has been moved. Leaves it alone where another one covers it.

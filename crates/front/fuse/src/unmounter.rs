@@ -4,14 +4,15 @@
 //! or covered. So the number and the device of the mount decide.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun::{Sight, find_mount, mounts};
 use forerun_io::Unpoisoned;
 
-use crate::connection::is_connected;
+use crate::abort::abort;
+use crate::connection::{has_requests, is_connected, second};
 use crate::guardian::Guardian;
 use crate::namespace::within;
 use crate::outside::{MountedOutside, Outside};
@@ -253,6 +254,33 @@ impl Unmounter {
         // Not under the lock: this waits for the guardian.
         let guardian = self.lock().guardian.take();
         drop(guardian);
+    }
+
+    /// Returns another descriptor of the connection for [`Apart`](crate::apart::Apart): of a second file, where one can be opened.
+    pub(crate) fn second(&self) -> io::Result<OwnedFd> {
+        let (connection, _) = self.share()?;
+        let connection = connection.ok_or(io::ErrorKind::NotConnected)?;
+        let opened = match &self.outside {
+            Some(outside) => outside.second(connection.as_fd()),
+            None => second(connection.as_fd()),
+        };
+        Ok(opened.unwrap_or_else(|error| {
+            tracing::debug!("the connection has no second file: {error}");
+            connection
+        }))
+    }
+
+    /// Fails all requests. The mount stays where it is.
+    pub(crate) fn abort(&self) -> io::Result<()> {
+        match self.mount.as_deref().filter(|_| self.is_connected()) {
+            Some(mount) => within(self.namespace.as_ref(), || abort(mount))?,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether the kernel has requests that no thread has taken.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.lock().connection.as_ref().is_some_and(has_requests)
     }
 
     fn is_connected(&self) -> bool {

@@ -84,7 +84,8 @@ pub fn wait(gone: &MountEntry) {
 }
 
 /// Returns the user that made a FUSE mount, as the kernel shows it.
-fn user_of(mount: &MountEntry) -> Option<u32> {
+#[must_use]
+pub fn user_of(mount: &MountEntry) -> Option<u32> {
     let mut words = mount.options.split(',');
     words.find_map(|word| word.strip_prefix("user_id=")?.parse().ok())
 }

@@ -30,9 +30,6 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
 /// Puts characters into the input of a terminal, where a shell would read them as typed.
 const TERMINAL_INPUT: [u64; 2] = [0x5412, 0x541C];
 
-/// pidfd_open(2): the descriptor is of one thread, by include/uapi/linux/pidfd.h.
-const PIDFD_THREAD: u64 = 0o200;
-
 /// Permitted options of prctl(2): names of threads and of memory, what the kernel tells each program
 /// (PR_GET_AUXV); and before a filter is installed.
 const PRCTL: [libc::c_int; 5] = [
@@ -108,9 +105,6 @@ fn allow(sockets: Sockets, programs: bool, writes: bool) -> Result<SyscallRules,
         rules.insert(libc::SYS_socketpair, vec![argument(0, local)?]);
     }
     if sockets >= Sockets::Open {
-        // A server sends its keeper a descriptor of a thread, which the keeper polls. What could be
-        // done with the descriptor here, such as taking files or signalling, is refused.
-        rules.insert(libc::SYS_pidfd_open, vec![argument(1, PIDFD_THREAD)?]);
         // A thread of a server that the kernel may hold up has descriptors of its own.
         let files = u64::from(libc::CLONE_FILES.cast_unsigned());
         rules.insert(libc::SYS_unshare, vec![argument(0, files)?]);
@@ -126,7 +120,6 @@ fn refuse(sockets: Sockets, programs: bool, writes: bool) -> Result<SyscallRules
         rules.remove(&libc::SYS_socketpair);
     }
     if sockets >= Sockets::Open {
-        rules.remove(&libc::SYS_pidfd_open);
         rules.remove(&libc::SYS_unshare);
     }
     let inputs = TERMINAL_INPUT.map(|request| argument(1, request));

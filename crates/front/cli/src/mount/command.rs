@@ -4,9 +4,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 
+use forerun_fuse::Unmounter;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
@@ -47,11 +51,27 @@ pub fn run(context: &Context, args: &MountArgs, program: &OsStr, words: &[OsStri
     Ok(exit.and(unmount(context, args)?))
 }
 
+/// Starts a thread that unmounts when the caller has ended: one that was killed has not. Files that are open are served
+/// until they are closed.
+pub fn end_with(caller: OwnedFd, unmounter: Unmounter) -> Result<()> {
+    let thread = std::thread::Builder::new().name("caller".to_string());
+    let watching = thread.stack_size(128 << 10).spawn(move || {
+        let mut caller = [PollFd::new(&caller, PollFlags::IN)];
+        while let Err(Errno::INTR) = poll(&mut caller, None) {}
+        if let Err(error) = unmounter.unmount() {
+            tracing::error!("{error}");
+        }
+    });
+    watching.map_err(|error| failed("watching the caller", &error))?;
+    Ok(())
+}
+
 /// Unmounts. What the command left running keeps its open files.
 fn unmount(context: &Context, args: &MountArgs) -> Result {
     let options = |lazy| UmountArgs {
         lazy,
         force: false,
+        dead: false,
         dirs: vec![args.dir.clone()],
     };
     match umount::unmount(&args.dir, &options(false)) {

@@ -18,6 +18,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use forerun_fuse::{MountNamespace, MountOptions};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::io::Errno;
+use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::{MountArgs, failed};
 use crate::error::{Failure, Result};
@@ -38,6 +39,8 @@ const NAMESPACE: &str = "FORERUN_MOUNT_NAMESPACE";
 /// Has a keeper stay in its mount namespace, or leave it.
 const STAY: &str = "stay";
 const LEAVE: &str = "leave";
+/// Has the mount of a keeper end with the caller.
+const WITH_CALLER: &str = "with-caller";
 const READY: &[u8] = b".";
 
 /// Returns whether the caller's process has started this one, to be in the background.
@@ -57,7 +60,12 @@ pub fn is_in_background() -> bool {
 
 fn names_parent(variable: &str) -> bool {
     let value = std::env::var(variable);
-    value.is_ok_and(|pid| is_parent(&pid))
+    value.is_ok_and(|value| value.split(' ').next().is_some_and(is_parent))
+}
+
+/// Returns whether the mount of this process is to end with the process that has started it, without a keeper.
+pub fn ends_with_caller() -> bool {
+    is_child() && std::env::var(PARENT).is_ok_and(|value| value.ends_with(WITH_CALLER))
 }
 
 fn is_parent(pid: &str) -> bool {
@@ -76,6 +84,8 @@ pub struct KeeperArgs {
     pub log: Option<PathBuf>,
     /// As [`used_devices`] returns it.
     pub used: Option<Vec<(u32, u32)>>,
+    /// Whether the mount is to end with the caller.
+    pub ends_with_caller: bool,
 }
 
 impl KeeperArgs {
@@ -90,6 +100,7 @@ impl KeeperArgs {
             restarts: words.next()?.parse().ok()?,
             verbose: words.next()?.parse().ok()?,
             used: parse_used(words.next()?)?,
+            ends_with_caller: words.next() == Some(WITH_CALLER),
             log: std::env::var_os(LOG).map(PathBuf::from),
         })
     }
@@ -97,7 +108,8 @@ impl KeeperArgs {
     fn tell(&self, command: &mut Command) {
         let (pid, restarts, verbose) = (std::process::id(), self.restarts, self.verbose);
         let used = print_used(self.used.as_deref());
-        command.env(KEEP, format!("{pid} {restarts} {verbose} {used}"));
+        let end = end(self.ends_with_caller);
+        command.env(KEEP, format!("{pid} {restarts} {verbose} {used} {end}"));
         if let Some(log) = &self.log {
             command.env(LOG, log);
         }
@@ -122,6 +134,10 @@ pub fn used_devices(args: &MountArgs, options: &MountOptions) -> Option<Vec<(u32
     Some(metadata.map(|metadata| device(metadata.dev())).collect())
 }
 
+const fn end(with_caller: bool) -> &'static str {
+    if with_caller { WITH_CALLER } else { "" }
+}
+
 /// Encodes what [`used_devices`] returns: `stay`, or `leave,0:45,8:1`.
 fn print_used(used: Option<&[(u32, u32)]>) -> String {
     let Some(used) = used else {
@@ -144,6 +160,14 @@ fn parse_used(text: &str) -> Option<Option<Vec<(u32, u32)>>> {
         LEAVE => words.map(device).collect::<Option<_>>().map(Some),
         _ => None,
     }
+}
+
+/// Returns a descriptor of the process that has started this one, which is readable once that process has ended. Returns nothing
+/// where it has ended, which [`ready`] finds out, and before Linux 5.3.
+pub fn caller() -> Option<OwnedFd> {
+    let parent = rustix::process::getppid()?;
+    let opened = pidfd_open(parent, PidfdFlags::empty()).ok();
+    opened.filter(|_| rustix::process::getppid() == Some(parent))
 }
 
 /// Moves this process to a copy of its mount namespace, where the mount is to end with the programs of the
@@ -172,12 +196,15 @@ pub fn name_namespace(command: &mut Command, namespace: Option<&MountNamespace>)
 
 /// Starts it, and returns when its mount answers, or it has failed. With `keeper` it is a keeper, and
 /// starts the process that serves.
-pub fn start(keeper: Option<&KeeperArgs>) -> Result {
+pub fn start(keeper: Option<&KeeperArgs>, ends_with_caller: bool) -> Result {
     let starting = |error| failed("starting the process that serves the mount", &error);
     let (mut command, secrets) = command(program()).map_err(starting)?;
     match keeper {
         Some(keeper) => keeper.tell(&mut command),
-        None => drop(command.env(PARENT, std::process::id().to_string())),
+        None => {
+            let pid = std::process::id();
+            command.env(PARENT, format!("{pid} {}", end(ends_with_caller)));
+        }
     }
     let mut child = command
         .stdin(Stdio::null())

@@ -11,20 +11,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 
 use forerun::DiskImage;
 use forerun::remote::RemoteImage;
 use forerun_fuse::{Channel, FromKeeper, FromServer, Giver, Inherited, Mount, MountOptions};
-use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::{MountArgs, daemon};
 use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
-
-/// PIDFD_THREAD of pidfd_open(2): the descriptor is of one thread.
-const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(0o200);
 
 /// The first message from a keeper to a process that it has started.
 pub struct Kept {
@@ -58,37 +53,6 @@ pub fn kept() -> Result<Option<Kept>> {
         keeper: Arc::new(keeper),
         inherited,
     }))
-}
-
-/// Starts a thread that does nothing and ends with this process, and has the keeper watch it. The
-/// caller has entered the sandbox: earlier threads would be outside.
-///
-/// When this process is killed while a thread of it stores pages in the kernel, that thread may wait
-/// for a page until the next server has answered another request, and the process ends only then. Linux
-/// reports the end of the main thread just as late.
-pub fn be_watched(keeper: &Channel) -> Result<()> {
-    let watched = start_watched(keeper);
-    watched.map_err(|error| super::failed("a thread for the keeper to watch", &error))
-}
-
-fn start_watched(keeper: &Channel) -> io::Result<()> {
-    let (number, told) = sync_channel(1);
-    let thread = std::thread::Builder::new().name("watched".to_string());
-    thread.stack_size(64 << 10).spawn(move || {
-        let _is_received = number.send(rustix::thread::gettid());
-        loop {
-            std::thread::park();
-        }
-    })?;
-    let number = told.recv().map_err(io::Error::other)?;
-    match pidfd_open(number, PIDFD_THREAD) {
-        Ok(thread) => FromServer::thread(keeper, thread.as_fd()),
-        // Before Linux 6.9, where no mount is kept.
-        Err(error) => {
-            tracing::debug!("pidfd_open(2) of a thread: {error}");
-            Ok(())
-        }
-    }
 }
 
 /// The handover of this process's mount to another process.

@@ -33,7 +33,7 @@ Mount options (-o, and the fourth field of /etc/fstab):
   default_permissions    the kernel enforces the image's permissions for you too
   auto_unmount           unmount when the serving processes die, however they die
   restarts=N             replace a serving process that dies, up to N times a minute (2);
-                         0: the mount ends with the process
+                         0: none is, and the mount is dead then
   objects=DIR            object store of a composefs image
   verity=MODE            check objects before they are used: off, on or require
   digest=HEX             refuse a composefs image with another fs-verity digest

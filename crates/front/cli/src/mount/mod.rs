@@ -26,12 +26,15 @@ mod words;
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use forerun::remote::RemoteImage;
 use forerun::{Locking, MemoryUse, OutputFile};
-use forerun_fuse::{Channel, Ending, Mount, MountError, MountOptions, Unmounted, Unmounter};
+use forerun_fuse::{
+    Channel, Ending, FromServer, Mount, MountError, MountOptions, Unmounted, Unmounter,
+};
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -108,8 +111,9 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
             verbose: context.global.verbose,
             log: args.log.clone(),
             used: daemon::used_devices(args, &options),
+            ends_with_caller: !args.command.is_empty(),
         });
-        return daemon::start(keeper.as_ref());
+        return daemon::start(keeper.as_ref(), !args.command.is_empty());
     }
     serve(context, args, options, kept, in_background)
 }
@@ -134,6 +138,7 @@ fn serve(
     // Before the mount: a signal that comes in between must not leave one behind.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|error| failed("handling signals", &error))?;
+    let caller = daemon::ends_with_caller().then(daemon::caller).flatten();
     let trace = args.trace.as_deref().map(volume::trace).transpose()?;
     if options.fsname.is_none() {
         options.fsname = Some(fsname(args));
@@ -148,11 +153,22 @@ fn serve(
     let kept = (keeper.is_some(), inherited);
     let (trace_to, log_to) = (trace.as_ref(), log.as_ref());
     let open = sandbox::open(context, args, &mut options, trace_to, log_to, kept, &socket)?;
+    let lifeline = forerun_fuse::lifeline();
+    let lifeline = lifeline.map_err(|error| failed("a thread for others to watch", &error))?;
     if let Some((keeper, _)) = &keeper {
-        handover::be_watched(keeper)?;
+        let told = FromServer::lifeline(keeper, lifeline.as_fd());
+        told.map_err(|error| failed("the socket of the keeper", &error))?;
     }
     let mounted = mount_open(context, args, &options, open, keeper, log_to)?;
     let (mut mount, succession) = mounted;
+    if let (None, Some(outside)) = (succession.keeper(), &options.outside) {
+        let watched = outside.watch(lifeline.as_fd());
+        watched.map_err(|error| failed("the process that mounts", &error))?;
+    }
+    drop(lifeline);
+    if let Some(caller) = caller {
+        command::end_with(caller, mount.unmounter())?;
+    }
     let remotes = context.remotes();
     watch(
         signals,
@@ -325,6 +341,9 @@ fn mount_failure(error: &MountError, args: &MountArgs) -> Failure {
         MountError::Mountpoint { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             failure.hint(format!("make it first: mkdir {}", args.dir.display()))
         }
+        MountError::Root(error) => Failure::from(error.clone())
+            .of(args.image.display())
+            .at(b"/"),
         _ => failure,
     }
 }

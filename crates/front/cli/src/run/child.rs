@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::{io, process, thread};
 
-use forerun_fuse::Channel;
+use forerun_fuse::{Abort, Channel};
 use nix::sched::{CloneFlags, unshare};
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
@@ -71,6 +71,21 @@ impl Child {
             Some(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(failed("passing the mount on", &error))
             }
+            // It has ended, and its status says why.
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Has it abort the connection of the mount once this process is dead: a thread of it may wait for the answer to a request
+    /// that no process gives then, and so would the command.
+    pub fn watch_over(&self, abort: Option<Abort>) -> Result<()> {
+        let watching = |error: io::Error| failed("being watched by process 1", &error);
+        let lifeline = forerun_fuse::lifeline().map_err(watching)?;
+        let descriptors = std::iter::once(lifeline.as_fd());
+        let descriptors: Vec<_> = descriptors.chain(abort.as_ref().map(AsFd::as_fd)).collect();
+        let sent = self.channel.as_ref();
+        match sent.map(|channel| channel.send(&[0], &descriptors)) {
+            Some(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(watching(error)),
             // It has ended, and its status says why.
             Some(_) | None => Ok(()),
         }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-use forerun_fuse::Channel;
+use forerun_fuse::{Abort, Channel};
 use nix::sched::{CloneFlags, unshare};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -80,21 +80,34 @@ fn leave_namespaces() -> Result<()> {
 
 /// Waits for the end of the command, passes signals on to it, and waits for processes whose parents have ended.
 fn watch(command: Pid, channel: &Channel, mut children: UnixStream) -> io::Result<Exit> {
+    let (mut lifeline, mut abort): (Option<OwnedFd>, Option<Abort>) = (None, None);
     loop {
         while let Some((pid, status)) = ended()? {
             if pid == command {
                 return Ok(Exit::OfCommand(code(status)));
             }
         }
-        let mut fds = [
+        let mut fds = vec![
             PollFd::new(channel, PollFlags::IN),
             PollFd::new(&children, PollFlags::IN),
         ];
+        fds.extend(
+            lifeline
+                .as_ref()
+                .map(|pipe| PollFd::new(pipe, PollFlags::IN)),
+        );
         match poll(&mut fds, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let is_told = !fds[0].revents().is_empty();
+        if fds.get(2).is_some_and(|pipe| !pipe.revents().is_empty()) {
+            // The server is dead, though a thread of it may hold its socket open.
+            if let Some(abort) = abort {
+                abort.abort()?;
+            }
+            return Ok(Exit::OfCommand(KILLED));
+        }
         let mut noticed = [0; 64];
         while matches!(children.read(&mut noticed), Ok(1..)) {}
         if is_told {
@@ -102,6 +115,11 @@ fn watch(command: Pid, channel: &Channel, mut children: UnixStream) -> io::Resul
                 // Without a server the files of the image are gone.
                 return Ok(Exit::OfCommand(KILLED));
             };
+            let mut descriptors = told.descriptors.into_iter();
+            if let Some(pipe) = descriptors.next() {
+                lifeline = Some(pipe);
+                abort = descriptors.next().map(Abort::inherited);
+            }
             for number in told.text {
                 if let Some(signal) = Signal::from_named_raw(number.into()) {
                     // It was not waited for since it was found running, so its number is its own.

@@ -100,6 +100,8 @@ pub fn run(context: &Context, args: &RunArgs) -> Result {
         Overlay::Directory(dir) => Some(OverlayDir::open(dir)?),
         Overlay::None | Overlay::Memory => None,
     };
+    // In the user namespace this process could not mount them.
+    let connections = forerun_fuse::Connections::open().ok();
     Namespace::enter(writer)?;
     let options = mount_options(&plan);
     let Detached { connection, mount } = forerun_fuse::detached(
@@ -107,6 +109,7 @@ pub fn run(context: &Context, args: &RunArgs) -> Result {
         &options,
     )
     .map_err(|error| namespace_failure("mounting the image", &error))?;
+    let abort = connections.and_then(|connections| connections.abort_of_mount(&mount).ok());
     let mut child = Child::start(&plan)?;
     context.confine(&prepared.with_index(sandbox(&image, changes.as_ref())));
     let opened = context.open_prepared(prepared, None)?;
@@ -124,6 +127,7 @@ pub fn run(context: &Context, args: &RunArgs) -> Result {
     })?;
     drop(connection);
     child.begin(mount.as_fd())?;
+    child.watch_over(abort)?;
     // The mount ends with its last user.
     drop(mount);
     let ended = child.wait(&mut signals);

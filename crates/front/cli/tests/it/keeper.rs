@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use forerun_testkit::generate;
+use forerun_testkit::rng::Rng;
 use forerun_testkit_servers::Nginx;
 use forerun_testkit_servers::fault_proxy::{FaultProxy, Link};
 use rustix::process::{Signal, kill_process};
@@ -196,7 +198,7 @@ fn drops_and_kills(args: &[&str], times: usize) {
 }
 
 #[test]
-fn three_deaths_in_a_minute_end_in_a_clean_unmount() {
+fn after_three_deaths_in_a_minute_every_access_fails_until_it_is_unmounted_or_mounted_again() {
     let Some(scene) = Scene::new("squashfs") else {
         return;
     };
@@ -210,16 +212,37 @@ fn three_deaths_in_a_minute_end_in_a_clean_unmount() {
         assert_eq!(scene.keeper(), keeper);
     }
     kill_process(scene.server(), Signal::KILL).unwrap();
-    eventually("it is unmounted", || !scene.is_mounted());
     eventually("the keeper has ended", || !is_running(keeper));
+    is_dead(&scene);
     let log = fs::read_to_string(scene.path("log")).unwrap();
     assert!(
         log.contains("died (signal: 9 (SIGKILL)); another one takes its place"),
         "{log}"
     );
     let last = log.lines().next_back().unwrap();
-    let expected = "3 processes that served the mount have died within a minute: unmounted";
+    let expected =
+        "3 processes that served the mount have died within a minute: every access fails";
     assert!(last.contains(expected), "{log}");
+    scene.mount(&[]);
+    scene.answers();
+    scene.kill_all();
+    is_dead(&scene);
+    scene.run(&["umount", "mnt"]).ok();
+    assert!(!scene.is_mounted());
+}
+
+/// Checks that a directory does not look empty: a program that lists its files would go on with none.
+#[track_caller]
+fn is_dead(scene: &Scene) {
+    assert!(scene.is_mounted());
+    for name in [".", "d5", "missing"] {
+        let error = fs::read_dir(scene.path("mnt").join(name)).map(|_| ());
+        assert_eq!(
+            error.unwrap_err().kind(),
+            std::io::ErrorKind::NotConnected,
+            "{name}"
+        );
+    }
 }
 
 #[test]
@@ -262,7 +285,7 @@ fn a_mount_goes_on_without_its_keeper() {
 }
 
 #[test]
-fn a_server_that_cannot_be_replaced_ends_in_a_clean_unmount() {
+fn a_server_that_cannot_be_replaced_leaves_a_dead_mount() {
     let Some(scene) = Scene::new("squashfs") else {
         return;
     };
@@ -271,13 +294,14 @@ fn a_server_that_cannot_be_replaced_ends_in_a_clean_unmount() {
     let server = scene.server();
     fs::rename(scene.path("image"), scene.path("moved")).unwrap();
     kill_process(server, Signal::KILL).unwrap();
-    eventually("it is unmounted", || !scene.is_mounted());
     eventually("the keeper has ended", || !is_running(keeper));
+    is_dead(&scene);
     let log = fs::read_to_string(scene.path("log")).unwrap();
     assert!(
-        log.contains("No such file") && log.contains("unmounted"),
+        log.contains("No such file") && log.contains("every access fails"),
         "{log}"
     );
+    scene.run(&["umount", "mnt"]).ok();
 }
 
 #[test]
@@ -398,4 +422,54 @@ fn a_mount_answers_again_within_a_second_or_the_time_of_a_mount() {
     sorted.sort_unstable();
     assert!(sorted[2] < limit, "{pauses:?}, {limit:?}");
     scene.run(&["umount", "mnt"]).ok();
+}
+
+/// Kills every process of a mount while others read its file at random places, and the server stores what they will want.
+#[test]
+fn killed_processes_under_random_readers_leave_nothing_that_cannot_end() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    let len = 16 << 20;
+    fs::write(scene.path("tree/text"), generate::text(len)).unwrap();
+    scene.pack("squashfs");
+    for options in [&[][..], &["-o", "restarts=0"]] {
+        for _ in 0..5 {
+            scene.mount(options);
+            let connection = Connection::of(&scene);
+            let mut pids = vec![scene.server()];
+            if options.is_empty() {
+                pids.push(scene.keeper());
+            }
+            let file = File::open(scene.path("mnt/text")).unwrap();
+            let read_at_random = |seed| {
+                let mut rng = Rng::new(seed);
+                let pages = u64::try_from(len).unwrap() / 4096;
+                while file
+                    .read_at(&mut [0; 4096], rng.below(pages) * 4096)
+                    .is_ok()
+                {}
+            };
+            std::thread::scope(|scope| {
+                for seed in 0..8 {
+                    scope.spawn(move || read_at_random(seed));
+                }
+                std::thread::sleep(Duration::from_millis(100));
+                for pid in &pids {
+                    kill_process(*pid, Signal::KILL).unwrap();
+                }
+                let ended = std::panic::catch_unwind(|| {
+                    eventually("they have ended", || {
+                        !pids.iter().any(|pid| is_running(*pid))
+                    });
+                });
+                if let Err(panic) = ended {
+                    connection.abort();
+                    std::panic::resume_unwind(panic);
+                }
+            });
+            drop(file);
+            scene.run(&["umount", "mnt"]).ok();
+        }
+    }
 }

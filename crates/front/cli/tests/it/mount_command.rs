@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use forerun_testkit::{eventually, require};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::Fixture;
@@ -93,6 +94,75 @@ fn signals_go_to_the_command_of_a_mount() {
         );
         assert!(!is_mounted(&fixture.path("mnt")));
         fs::remove_file(started).unwrap();
+    }
+}
+
+/// Kills the process that has made the mount and waits for the command, which goes on.
+#[test]
+fn a_mount_ends_with_its_launcher_when_that_is_killed() {
+    let Some(fixture) = fixture() else {
+        return;
+    };
+    let mnt = fixture.path("mnt");
+    for options in [&[][..], &["-o", "restarts=0"]] {
+        let script = "cd mnt && echo $$ > ../pid && exec sleep 1000";
+        let words = [
+            &["mount"],
+            options,
+            &["a.sqsh", "mnt", "--", "sh", "-c", script],
+        ]
+        .concat();
+        let mut launcher = fixture.command(&words).spawn().unwrap();
+        let pid = || {
+            fs::read_to_string(fixture.path("pid"))
+                .ok()?
+                .trim()
+                .parse::<i32>()
+                .ok()
+        };
+        eventually("the command runs", || pid().is_some());
+        assert!(is_mounted(&mnt));
+        launcher.kill().unwrap();
+        launcher.wait().unwrap();
+        eventually("it is unmounted", || !is_mounted(&mnt));
+        let command = pid().unwrap();
+        // Its directory is served for as long as it is used.
+        let file = format!("/proc/{command}/cwd/etc/passwd");
+        assert_eq!(fs::read_to_string(file).unwrap(), "root:x:0:0\n");
+        kill_process(Pid::from_raw(command).unwrap(), Signal::KILL).unwrap();
+        eventually("no process serves it", || {
+            let told = fixture.run(&["status", "--json"]).ok().json();
+            let dir = mnt.canonicalize().unwrap();
+            let mut all = told.as_array().unwrap().iter();
+            !all.any(|mount| mount["dir"].as_str() == dir.to_str())
+        });
+        fs::remove_file(fixture.path("pid")).unwrap();
+    }
+}
+
+#[test]
+fn an_image_whose_root_cannot_be_read_is_not_mounted() {
+    let Some(fixture) = fixture() else {
+        return;
+    };
+    fixture
+        .run(&["pack", "--format", "erofs", "tree", "a.erofs"])
+        .ok();
+    // The root's place in the superblock.
+    for (image, at, place) in [
+        ("a.sqsh", 32, &[0, 0, 0xff, 0xff, 0, 0, 0, 0][..]),
+        ("a.erofs", 1024 + 14, &[0xff, 0x7f]),
+    ] {
+        let mut bytes = fs::read(fixture.path(image)).unwrap();
+        bytes[at..at + place.len()].copy_from_slice(place);
+        fs::write(fixture.path(image), bytes).unwrap();
+        let told = fixture.run(&["mount", image, "mnt"]);
+        assert_ne!(told.code, Some(0), "{image}");
+        assert!(
+            !is_mounted(&fixture.path("mnt")),
+            "{image}: {}",
+            told.stderr
+        );
     }
 }
 

@@ -292,6 +292,9 @@ impl Filesystem for Adapter {
         let pusher = Arc::clone(&self.pusher);
         let asks = RequestSize::of_read(size, req.pid());
         let of_gaps = Arc::clone(&pusher);
+        // It has locked its pages until it is answered.
+        let range = offset..offset.saturating_add(size.into());
+        let reading = self.core.under_way.begin(ino.0, range);
         let find = move |core: &Core| {
             let gap = of_gaps.get().and_then(|p| p.gap(ino.0, offset, size));
             match gap {
@@ -302,6 +305,7 @@ impl Filesystem for Adapter {
         let asked = (asks, Operation::Read, ino.0);
         self.serve_as(req, asked, find, move |_, bytes| {
             let pushed = |bytes: &[u8]| {
+                drop(reading);
                 if let Some(pusher) = pusher.get() {
                     pusher.on_read(ino.0, offset, bytes);
                 }

@@ -4,24 +4,34 @@
 mod init;
 mod resend;
 
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 pub use init::{Negotiated, request as init_request, session};
 pub use resend::{RESENT, resend};
 
+/// Opens a second file of a connection. When the first one is closed, the kernel fails the requests that were read from that.
+pub fn second(connection: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let new = OwnedFd::from(File::options().read(true).write(true).open("/dev/fuse")?);
+    forerun_sys::fuse_device::join(new.as_fd(), connection)?;
+    Ok(new)
+}
+
+/// Returns whether the kernel has requests that no thread has taken.
+pub fn has_requests(connection: &OwnedFd) -> bool {
+    happens(connection, PollFlags::IN)
+}
+
 /// Returns whether the connection still has a mount. FUSE signals an error on one that has none any more.
 pub fn is_connected(connection: &OwnedFd) -> bool {
-    let mut connection = [PollFd::new(connection, PollFlags::empty())];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    match poll(&mut connection, Some(&at_once)) {
-        Ok(_) => connection
-            .iter()
-            .all(|fd| !fd.revents().contains(PollFlags::ERR)),
-        Err(_) => true,
-    }
+    !happens(connection, PollFlags::ERR)
+}
+
+fn happens(connection: &OwnedFd, what: PollFlags) -> bool {
+    let mut connection = [PollFd::new(connection, what)];
+    let polled = poll(&mut connection, Some(&Timespec::default()));
+    polled.is_ok() && connection[0].revents().contains(what)
 }

@@ -104,6 +104,9 @@ pub enum MountError {
         /// The error of the first request.
         source: io::Error,
     },
+    /// The root of the image cannot be read.
+    #[error("the root directory: {0}")]
+    Root(#[source] forerun_vfs::Error),
     /// The threads that answer could not be started, or ended with an error.
     #[error("serving the mount: {0}")]
     Serve(#[source] io::Error),
@@ -180,6 +183,15 @@ pub enum UmountError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// Programs use it, and its server does not answer.
+    #[error(
+        "{} is in use, and no process serves it: its process was killed, or is stopped; --force fails what its users wait for, and unmounts it",
+        path.display()
+    )]
+    Unserved {
+        /// The path.
+        path: PathBuf,
     },
     /// Another mount is inside it.
     #[error("{} is mounted inside {}; unmount that first", inner.display(), path.display())]

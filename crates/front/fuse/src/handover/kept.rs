@@ -82,6 +82,14 @@ impl Kept {
         is_connected(&self.descriptors.connection)
     }
 
+    /// Fails all requests, from now on. The mount stays where it is.
+    ///
+    /// # Errors
+    /// That it cannot be aborted. It ends with the last process that holds its connection.
+    pub fn abort(&self) -> io::Result<()> {
+        self.unmounter.abort()
+    }
+
     /// Takes the mount down. Requests that wait fail when this is dropped.
     ///
     /// # Errors

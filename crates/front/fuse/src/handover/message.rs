@@ -23,8 +23,8 @@ pub enum FromServer {
     Keep(Box<Kept>),
     /// Nothing is to be kept: the server goes on alone.
     Alone,
-    /// This is a descriptor of one of the server's threads, by pidfd_open(2), which ends with the server.
-    Thread(OwnedFd),
+    /// This is the [`lifeline`](crate::lifeline()) of the server.
+    Lifeline(OwnedFd),
     /// The successor has all it needs to serve the mount.
     Ready,
     /// Start a successor, and let the process at the other end of this socket know.
@@ -60,7 +60,7 @@ impl FromServer {
     /// Begins the message with the mount to be kept.
     pub const KEEP: &[u8] = b"keep";
     const ALONE: &[u8] = b"alone";
-    const THREAD: &[u8] = b"thread";
+    const LIFELINE: &[u8] = b"thread";
     const READY: &[u8] = b"ready";
     const RESTART: &[u8] = b"restart";
     const LEAVING: &[u8] = b"leaving";
@@ -75,14 +75,12 @@ impl FromServer {
         keeper.send(Self::ALONE, &[])
     }
 
-    /// Sends a thread of this process that ends with it. The keeper then sees the end of that thread even
-    /// while another thread, which waits in the kernel for the next server, delays the end of the
-    /// process.
+    /// Passes on the lifeline of this process.
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn thread(keeper: &Channel, thread: BorrowedFd<'_>) -> std::io::Result<()> {
-        keeper.send(Self::THREAD, &[thread])
+    pub fn lifeline(keeper: &Channel, lifeline: BorrowedFd<'_>) -> std::io::Result<()> {
+        keeper.send(Self::LIFELINE, &[lifeline])
     }
 
     /// Says that this process can take over.
@@ -137,9 +135,9 @@ impl FromServer {
         Ok(match &word[..] {
             Self::KEEP => Self::Keep(Box::new(Kept::new(&text, descriptors)?)),
             Self::ALONE => Self::Alone,
-            Self::THREAD => {
-                let thread = descriptors.into_iter().next();
-                Self::Thread(thread.ok_or(HandoverError::Version)?)
+            Self::LIFELINE => {
+                let lifeline = descriptors.into_iter().next();
+                Self::Lifeline(lifeline.ok_or(HandoverError::Version)?)
             }
             Self::READY => Self::Ready,
             Self::RESTART => {

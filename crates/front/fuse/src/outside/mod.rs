@@ -29,6 +29,8 @@ pub mod word {
     pub const ANSWERS: &str = "answers";
     pub const LIFT: &str = "lift";
     pub const CALL: &str = "call";
+    pub const WATCH: &str = "watch";
+    pub const SECOND: &str = "second";
     /// Answers.
     pub const DONE: &str = "done";
     pub const IN_USE: &str = "in-use";
@@ -138,6 +140,24 @@ impl Outside {
     pub(crate) fn call_of(&self, thread: u32) -> io::Result<String> {
         let request = format!("{} {thread}", word::CALL);
         Ok(self.done(request.as_bytes(), &[])?.text)
+    }
+
+    /// Opens a second file of the connection.
+    pub(crate) fn second(&self, connection: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        let answer = self.done(word::SECOND.as_bytes(), &[connection])?;
+        let mut descriptors = answer.descriptors.into_iter();
+        descriptors
+            .next()
+            .ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Has the process abort the connection once this server is dead, which the end of `lifeline` says. No other
+    /// process serves the mount then.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn watch(&self, lifeline: BorrowedFd<'_>) -> io::Result<()> {
+        self.done(word::WATCH.as_bytes(), &[lifeline]).map(drop)
     }
 
     fn done(&self, request: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<Packet> {

@@ -118,6 +118,7 @@ impl Images for MountedImages {
     fn unmount(&self, dir: &Path) -> Result<(), String> {
         let args = UmountArgs {
             lazy: true,
+            dead: false,
             force: false,
             dirs: Vec::new(),
         };

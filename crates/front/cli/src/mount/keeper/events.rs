@@ -1,6 +1,7 @@
 //! The events that a keeper waits for: signals, and what its processes say.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
@@ -34,6 +35,8 @@ pub enum Role {
 pub enum Event {
     Signal(Signal),
     Said(Role, FromServer),
+    /// The process that is to have the mount only as long as it lives has ended.
+    CallerEnded,
     TimeOut,
 }
 
@@ -57,6 +60,7 @@ impl Signals {
 pub fn wait(
     signals: &Signals,
     processes: &[(Role, &Process)],
+    caller: Option<&OwnedFd>,
     until: Option<Instant>,
 ) -> Result<Event> {
     let pipes = signals.0.iter();
@@ -68,6 +72,7 @@ pub fn wait(
         let signs = process.signs(lingers(role)).into_iter();
         fds.extend(signs.map(|sign| PollFd::from_borrowed_fd(sign, PollFlags::IN)));
     }
+    fds.extend(caller.map(|caller| PollFd::new(caller, PollFlags::IN)));
     let at = loop {
         let left = until.map(|until| timespec(until.saturating_duration_since(Instant::now())));
         match poll(&mut fds, left.as_ref()) {
@@ -98,5 +103,5 @@ pub fn wait(
         }
         next += count;
     }
-    Ok(Event::TimeOut)
+    Ok(Event::CallerEnded)
 }

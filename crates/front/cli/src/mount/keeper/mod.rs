@@ -5,8 +5,8 @@
 //! requests that were not answered. It opens no image and parses nothing, so what kills a server does
 //! not kill it.
 //!
-//! If servers die too often, the mount ends: a new process would serve that image, or on that machine,
-//! no better. On `forerun restart` the server asks the keeper for a successor.
+//! If servers die too often, the mount stays without one, and every access fails: a new process would serve that image, or on
+//! that machine, no better. On `forerun restart` the server asks the keeper for a successor.
 
 mod events;
 mod server;
@@ -14,6 +14,7 @@ mod successor;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
@@ -50,6 +51,8 @@ struct Keeper {
     successor: Option<Successor>,
     /// Servers that were told to leave and have not ended.
     lingering: Vec<Process>,
+    /// The process that made the mount for as long as its command runs. The mount ends with it, however it ends.
+    caller: Option<OwnedFd>,
 }
 
 /// The process that serves the mount.
@@ -93,22 +96,29 @@ pub fn run_keeper() -> Option<ExitCode> {
 /// ended, when the server goes on alone, or with the exit code of a server that made no mount.
 fn run(args: &KeeperArgs) -> Result<ExitCode> {
     daemon::leave_job()?;
-    let log = args.log.as_deref().map(open_log).transpose()?;
+    let mut log = args.log.as_deref().map(open_log).transpose()?;
     let origin = Origin {
         namespace: daemon::leave_namespace(args.used.as_deref())?,
         directory: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
     };
     let signals = Signals::new().map_err(|error| failed("handling signals", &error))?;
+    let mut caller = args.ends_with_caller.then(daemon::caller).flatten();
     let mut process = Process::first(&origin)
         .map_err(|error| failed("starting the process that serves", &error))?;
     // The caller's pipe must end with the server.
     daemon::close_stdout()?;
     let mut kept = loop {
-        match wait(&signals, &[(Role::Server, &process)], None)? {
+        match wait(&signals, &[(Role::Server, &process)], caller.as_ref(), None)? {
             Event::Signal(signal) => process.kill(signal),
-            Event::Said(_, FromServer::Thread(thread)) => process.thread = Some(thread),
+            Event::CallerEnded => {
+                caller = None;
+                process.kill(Signal::TERM);
+            }
+            Event::Said(_, FromServer::Lifeline(pipe)) => process.lifeline = Some(pipe),
             Event::Said(_, FromServer::Keep(kept)) => break *kept,
-            Event::Said(_, FromServer::Alone) => return Ok(ExitCode::SUCCESS),
+            Event::Said(_, FromServer::Alone) if caller.is_none() => return Ok(ExitCode::SUCCESS),
+            // It ends with the caller.
+            Event::Said(_, FromServer::Alone) => daemon::settle_keeper(log.take())?,
             Event::Said(_, FromServer::End) => return first_ended(process.wait()),
             // There is nothing to be done about the others yet.
             Event::Said(..) | Event::TimeOut => {}
@@ -124,6 +134,7 @@ fn run(args: &KeeperArgs) -> Result<ExitCode> {
         server: Some(Serving::new(process)),
         successor: None,
         lingering: Vec::new(),
+        caller,
     };
     keeper.keep(&signals)
 }
@@ -168,12 +179,13 @@ impl Keeper {
         processes.extend(successor.map(|process| (Role::Successor, process)));
         let lingering = self.lingering.iter().enumerate();
         processes.extend(lingering.map(|(at, process)| (Role::Lingering(at), process)));
-        wait(signals, &processes, until)
+        wait(signals, &processes, self.caller.as_ref(), until)
     }
 
     fn react(&mut self, event: Event) -> Next {
         match event {
             Event::Signal(signal) => self.pass_on(signal),
+            Event::CallerEnded => self.caller_ended(),
             Event::Said(Role::Server, said) => self.server_said(said),
             Event::Said(Role::Successor, said) => self.successor_said(said),
             Event::Said(Role::Lingering(at), FromServer::End) => self.reap(at),
@@ -195,6 +207,17 @@ impl Keeper {
         }
     }
 
+    /// Unmounts, if the caller has not: it was killed. Files that are open are served until they are closed.
+    fn caller_ended(&mut self) -> Next {
+        self.caller = None;
+        if self.kept.is_connected()
+            && let Err(error) = self.kept.unmount()
+        {
+            tracing::error!("{error}");
+        }
+        Next::Wait
+    }
+
     fn server_said(&mut self, said: FromServer) -> Next {
         let Some(server) = &mut self.server else {
             return Next::Wait;
@@ -209,7 +232,7 @@ impl Keeper {
             }
             FromServer::Done => server.is_done = true,
             // One that has taken a volume over says so when the volume is open.
-            FromServer::Thread(thread) => server.process.thread = Some(thread),
+            FromServer::Lifeline(pipe) => server.process.lifeline = Some(pipe),
             FromServer::End => return self.server_ended(),
             // No server says these when its mount is kept.
             FromServer::Keep(_) | FromServer::Alone | FromServer::Ready => {}
@@ -259,7 +282,7 @@ impl Keeper {
         self.succeed()
     }
 
-    /// Counts another death. Ends the mount where that was one too many.
+    /// Counts another death. Gives the mount up where that was one too many.
     fn died(&mut self) -> Next {
         let now = Instant::now();
         self.deaths.push_back(now);
@@ -275,10 +298,22 @@ impl Keeper {
         }
         tracing::error!(
             path = %self.kept.path().display(),
-            "{} processes that served the mount have died within a minute: unmounted",
+            "{} processes that served the mount have died within a minute: every access fails until it is unmounted \
+             or mounted again",
             self.deaths.len()
         );
-        self.unmount()
+        self.give_up()
+    }
+
+    /// Leaves a dead mount: a directory that looks empty would mislead its users.
+    fn give_up(&mut self) -> Next {
+        if let Err(error) = self.kept.abort() {
+            tracing::warn!("requests fail once all processes of the mount have ended: {error}");
+        }
+        if let Some(successor) = self.successor.take() {
+            successor.refuse("the mount has ended");
+        }
+        Next::End
     }
 
     fn unmount(&mut self) -> Next {
@@ -338,9 +373,9 @@ impl Keeper {
 
     fn successor_said(&mut self, said: FromServer) -> Next {
         match said {
-            FromServer::Thread(thread) => {
+            FromServer::Lifeline(pipe) => {
                 if let Some(successor) = &mut self.successor {
-                    successor.process.thread = Some(thread);
+                    successor.process.lifeline = Some(pipe);
                 }
                 Next::Wait
             }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::super::daemon;
 
-/// How long a process may take to end after one of its threads has.
+/// How long a process may take to end after its lifeline has.
 const SOON: Duration = Duration::from_millis(50);
 
 /// The circumstances that each server of a mount is started in.
@@ -39,9 +39,9 @@ pub struct Process {
     child: Child,
     /// The keeper's end of the socket.
     pub channel: Channel,
-    /// Readable when a thread of it has ended that ends with it. Another thread may be held up in the
-    /// kernel until the mount is served again, and the socket ends with the last one only.
-    pub thread: Option<OwnedFd>,
+    /// Readable when it is dead. A thread of it may be held up in the kernel until the mount is served again, and the socket
+    /// ends with the last one only.
+    pub lifeline: Option<OwnedFd>,
     /// Readable when all of it has ended. Nothing before Linux 5.3.
     whole: Option<OwnedFd>,
 }
@@ -70,7 +70,7 @@ impl Process {
         Ok(Self {
             child,
             channel,
-            thread: None,
+            lifeline: None,
             whole,
         })
     }
@@ -83,8 +83,8 @@ impl Process {
             (true, Some(whole)) => vec![whole.as_fd()],
             (true, None) => vec![channel],
             (false, _) => {
-                let thread = self.thread.as_ref().map(AsFd::as_fd);
-                std::iter::once(channel).chain(thread).collect()
+                let lifeline = self.lifeline.as_ref().map(AsFd::as_fd);
+                std::iter::once(channel).chain(lifeline).collect()
             }
         }
     }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use forerun_fuse::Abort;
 pub use forerun_testkit::eventually;
 use forerun_testkit::{TempDir, generate, require, temp_dir};
 use rustix::fs::{Advice, fadvise};
@@ -29,18 +30,18 @@ pub struct Scene {
 }
 
 /// The kernel's side of a mount.
-pub struct Connection(PathBuf);
+pub struct Connection(Abort);
 
 impl Connection {
     pub fn of(scene: &Scene) -> Self {
         let device = fs::metadata(scene.path("mnt")).unwrap().dev();
-        let minor = rustix::fs::minor(device);
-        Self(format!("/sys/fs/fuse/connections/{minor}").into())
+        let device = (rustix::fs::major(device), rustix::fs::minor(device));
+        Self(Abort::of(device).unwrap())
     }
 
     /// Fails all requests, also those of processes that nothing else ends.
     pub fn abort(&self) {
-        fs::write(self.0.join("abort"), "1").unwrap();
+        self.0.abort().unwrap();
     }
 }
 

@@ -1,0 +1,161 @@
+//! Stores into the kernel's page cache (FUSE_NOTIFY_STORE), only of pages that no READ has locked.
+//!
+//! A READ that the kernel has queued and no thread has taken counts as well: which file it is of is not known. So before
+//! each store the queue must be empty, and no READ that was taken may touch the pages. If that does not come about within a
+//! moment, the bytes are dropped, and the reader asks for them itself.
+//!
+//! A READ that a thread has just taken is known a moment later, and another may begin during the store, which then waits for
+//! its answer. That answer never depends on the thread that stores. If the process is killed meanwhile, no thread gives it. So the
+//! thread that stores holds no file of the process, and writes to a file of the connection of its own: the kernel closes the
+//! other one then, and fails what was taken from that.
+
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread;
+
+use rustix::io::{Errno, writev};
+
+use crate::apart::Apart;
+use crate::connection::has_requests;
+use crate::tuning::{STORE_ATTEMPTS, STORE_LEN, STORE_PAUSE};
+use crate::under_way::UnderWay;
+
+/// Number of the message.
+const NOTIFY_STORE: u32 = 4;
+
+/// The thread that stores.
+pub struct PageStore {
+    under_way: Arc<UnderWay>,
+    kernel: Apart,
+}
+
+impl PageStore {
+    /// Creates it for the mount of these READs, to which `kernel` leads.
+    pub const fn new(under_way: Arc<UnderWay>, kernel: Apart) -> Self {
+        Self { under_way, kernel }
+    }
+
+    /// Stores `data` of `file` from `at` on, as far as its pages are not being read. A file that the kernel does not know is
+    /// left alone. Returns whether anything was stored.
+    ///
+    /// # Errors
+    /// Those of write(2).
+    pub fn store(&self, file: u64, at: u64, data: Vec<u8>) -> io::Result<bool> {
+        let under_way = Arc::clone(&self.under_way);
+        let stored = self
+            .kernel
+            .run(move |connection| store(connection, &under_way, (file, at), &data));
+        stored.unwrap_or_else(|| Err(io::ErrorKind::BrokenPipe.into()))
+    }
+}
+
+fn store(
+    connection: &OwnedFd,
+    under_way: &UnderWay,
+    (file, mut at): (u64, u64),
+    data: &[u8],
+) -> io::Result<bool> {
+    let mut is_stored = false;
+    for piece in data.chunks(STORE_LEN) {
+        let end = at + forerun_io::u64_from(piece.len());
+        if !is_free(|| has_requests(connection), under_way, file, &(at..end)) {
+            break;
+        }
+        let header = header(file, at, piece)?;
+        match writev(connection, &[IoSlice::new(&header), IoSlice::new(piece)]) {
+            Err(Errno::NOENT) => break,
+            written => written?,
+        };
+        is_stored = true;
+        at = end;
+    }
+    Ok(is_stored)
+}
+
+/// Returns the message before its data.
+fn header(file: u64, at: u64, data: &[u8]) -> io::Result<Vec<u8>> {
+    let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let size = u32::try_from(data.len()).map_err(too_long)?;
+    let mut message = [16 + 24 + size, NOTIFY_STORE]
+        .map(u32::to_ne_bytes)
+        .concat();
+    // No request has this number: the message is a notification.
+    for word in [0, file, at] {
+        message.extend_from_slice(&u64::to_ne_bytes(word));
+    }
+    for word in [size, 0] {
+        message.extend_from_slice(&u32::to_ne_bytes(word));
+    }
+    Ok(message)
+}
+
+/// Waits a moment until no READ that is known or queued can have locked the pages. Returns whether that came about.
+pub fn is_free(
+    has_requests: impl Fn() -> bool,
+    under_way: &UnderWay,
+    file: u64,
+    range: &Range<u64>,
+) -> bool {
+    (0..STORE_ATTEMPTS).any(|attempt| {
+        match attempt {
+            0 => {}
+            _ if attempt < STORE_ATTEMPTS / 2 => thread::yield_now(),
+            _ => thread::sleep(STORE_PAUSE),
+        }
+        // In this order: a READ goes from the queue to those under way.
+        !has_requests() && !under_way.touches(file, range)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn pages_that_are_being_read_are_not_stored() {
+        let (mut kernel, connection) = UnixStream::pair().unwrap();
+        let under_way = Arc::new(UnderWay::default());
+        let apart = Apart::start(connection.as_fd()).unwrap();
+        let store = PageStore::new(Arc::clone(&under_way), apart);
+        drop(connection);
+        let len = u64::try_from(STORE_LEN).unwrap();
+        let reading = under_way.begin(7, len..2 * len);
+        assert!(!store.store(7, len, vec![1; STORE_LEN]).unwrap());
+        assert!(store.store(8, len, vec![1; STORE_LEN]).unwrap());
+        let mut said = vec![0; 40 + STORE_LEN];
+        kernel.read_exact(&mut said).unwrap();
+        let total = u32::try_from(said.len()).unwrap();
+        assert_eq!(
+            said[..8],
+            [total, NOTIFY_STORE].map(u32::to_ne_bytes).concat()
+        );
+        assert_eq!(said[8..32], [0, 8, len].map(u64::to_ne_bytes).concat());
+        assert_eq!(said[40..], vec![1; STORE_LEN]);
+        // As far as its pages are not being read.
+        assert!(store.store(7, 0, vec![2; 2 * STORE_LEN]).unwrap());
+        kernel.read_exact(&mut said).unwrap();
+        assert_eq!(said[40..], vec![2; STORE_LEN]);
+        drop(reading);
+        assert!(store.store(7, len, vec![3; STORE_LEN]).unwrap());
+        kernel.read_exact(&mut said).unwrap();
+        assert_eq!(said[40..], vec![3; STORE_LEN]);
+    }
+
+    #[test]
+    fn nothing_is_stored_while_requests_are_queued() {
+        use std::io::Write;
+        let (mut kernel, connection) = UnixStream::pair().unwrap();
+        let under_way = Arc::new(UnderWay::default());
+        let store = PageStore::new(under_way, Apart::start(connection.as_fd()).unwrap());
+        kernel.write_all(b"a request").unwrap();
+        assert!(!store.store(7, 0, vec![1; STORE_LEN]).unwrap());
+        (&connection).read_exact(&mut [0; 9]).unwrap();
+        assert!(store.store(7, 0, vec![1; STORE_LEN]).unwrap());
+    }
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use forerun_fuse::MountEntry;
 use serde_json::{Value, json};
 
 use crate::at_server::at_server;
@@ -15,6 +16,7 @@ use crate::output::Output;
 use crate::remote::human;
 use crate::size::{count_of, counted};
 use crate::socket::{ANSWER_TIMEOUT, Silent, ask_all};
+use crate::umount::dead_mounts;
 
 use super::watch;
 
@@ -56,6 +58,7 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result {
     let silent = asked.silent.iter().flat_map(Silent::rows);
     let answers = asked.answers.into_iter().map(|told| told.mount);
     let mut mounts: Vec<_> = answers.chain(silent).collect();
+    mounts.extend(dead(&mounts)?);
     let shown = report(&mut mounts, context.global.verbose > 0);
     let mut out = Output::stdout()?;
     if context.global.json {
@@ -66,8 +69,31 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result {
         }
     }
     out.finish()?;
+    for pid in asked.gone {
+        context.note(&format!(
+            "process {pid}, which served a mount, was killed; its socket was removed"
+        ));
+    }
     context.note(&total(&mounts));
     Ok(Exit::Ok)
+}
+
+/// Returns the mounts whose process was killed, as the table of mounts shows them.
+fn dead(served: &[Value]) -> Result<Vec<Value>> {
+    let served: Vec<_> = served
+        .iter()
+        .map(|mount| text(mount, "device").to_string())
+        .collect();
+    let row = |entry: MountEntry| {
+        let (major, minor) = entry.device;
+        json!({
+            "dir": entry.mount_point.display().to_string(),
+            "image": entry.source.display().to_string(),
+            "device": format!("{major}:{minor}"),
+            "dead": true,
+        })
+    };
+    Ok(dead_mounts(&served)?.into_iter().map(row).collect())
 }
 
 /// Sorts the mounts, and returns the lines that show them.
@@ -127,6 +153,12 @@ fn lines(mount: &Value, verbose: bool) -> Vec<String> {
         };
         let seconds = ANSWER_TIMEOUT.as_secs();
         let line = format!("{place}  pid {pid}  not answering for {seconds} s");
+        return vec![printable(&line).to_string()];
+    }
+    if is(mount, "dead") {
+        let line = format!(
+            "{dir}  {image}  dead: no process serves it (forerun umount --dead removes it)"
+        );
         return vec![printable(&line).to_string()];
     }
     let line = format!("{dir}  {image}  pid {pid}  {memory}");

@@ -1,7 +1,7 @@
 //! `forerun status` of processes whose numbers are the same, or were those of other processes before.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -53,7 +53,16 @@ impl Place {
 
     fn status(&self) -> Vec<Value> {
         let mounts = self.run(&["status", "--json"]).ok().json();
-        mounts.as_array().unwrap().clone()
+        let mut mounts = mounts.as_array().unwrap().clone();
+        // Other tests may have dead mounts.
+        let here = self.path("");
+        mounts.retain(|mount| {
+            mount["dir"]
+                .as_str()
+                .unwrap()
+                .starts_with(here.to_str().unwrap())
+        });
+        mounts
     }
 
     fn sockets(&self) -> Vec<String> {
@@ -188,8 +197,27 @@ fn sockets_of_processes_that_are_gone() {
     let gone = place.sockets();
     let old = place.status()[0]["pid"].as_i64().unwrap();
     let old = Pid::from_raw(old.try_into().unwrap()).unwrap();
+    let device = place.status()[0]["device"].clone();
     kill_process(old, Signal::KILL).unwrap();
-    eventually("no mount is listed", || place.status().is_empty());
+    eventually("no process serves", || {
+        fs::read_dir(place.path("one")).is_err_and(|error| error.kind() == ErrorKind::NotConnected)
+    });
+    let told = place.run(&["status"]);
+    let number = old.as_raw_nonzero();
+    let note =
+        format!("process {number}, which served a mount, was killed; its socket was removed");
+    assert!(told.stderr.contains(&note), "{}", told.stderr);
+    let line = format!(
+        "{}  {}  dead: ",
+        place.path("one").display(),
+        place.path("image").display()
+    );
+    assert!(told.text().contains(&line), "{}", told.text());
+    let told = place.status();
+    assert_eq!(
+        (told.len(), &told[0]["dead"], &told[0]["device"]),
+        (1, &true.into(), &device)
+    );
     assert_eq!(place.sockets(), Vec::<String>::new());
     place.run(&["umount", "one"]).ok();
 
@@ -210,4 +238,95 @@ fn sockets_of_processes_that_are_gone() {
     assert_ne!(told[0]["pid"], pid);
     assert_ne!(place.sockets(), own);
     place.run(&["umount", "one"]).ok();
+}
+
+#[test]
+fn dead_mounts_are_cleared_and_no_others() {
+    let Some(place) = Place::new() else { return };
+    for dir in ["one", "two"] {
+        place.run(&["mount", "-o", "restarts=0", "image", dir]).ok();
+    }
+    let told = place.status();
+    let pid = told[0]["pid"].as_i64().unwrap().try_into().unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    eventually("its mount is dead", || place.status()[0]["dead"] == true);
+    assert_eq!(place.status().len(), 2);
+    // Another test may clear it, and this one that of another test.
+    place.run(&["umount", "--dead"]);
+    let told = place.status();
+    assert_eq!(
+        (told.len(), &told[0]["dir"]),
+        (1, &place.path("two").to_str().unwrap().into())
+    );
+    assert!(place.path("two/file").exists());
+    place.run(&["umount", "two"]).ok();
+    assert_eq!(place.run(&["umount", "--dead", "one"]).code, Some(2));
+    assert_eq!(place.run(&["umount"]).code, Some(2));
+}
+
+#[test]
+fn status_is_told_at_the_limit_of_processes() {
+    let Some(place) = Place::new() else { return };
+    if [require::program("setpriv"), require::program("prlimit")].contains(&None) {
+        return;
+    }
+    // A number that no process has.
+    let user = 61_234;
+    let dir = place.path("run/forerun");
+    fs::create_dir(&dir).unwrap();
+    let listener = UnixListener::bind(dir.join("7-00000000.sock")).unwrap();
+    fs::set_permissions(place.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    for path in [place.path("run"), dir.clone()] {
+        std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap();
+    }
+    let socket = dir.join("7-00000000.sock");
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
+    let program = command(&["status"]);
+    let user = user.to_string();
+    let mut limited = Command::new("setpriv");
+    limited
+        .args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"])
+        .args(["prlimit", "--nproc=1:1"])
+        .arg(program.get_program())
+        .arg("status");
+    let told = ran(place.with(limited).output().unwrap());
+    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    // It was asked all the same.
+    assert!(
+        told.stderr
+            .contains("a process of another user listens there"),
+        "{}",
+        told.stderr
+    );
+    drop(listener);
+}
+
+#[test]
+fn a_stopped_server_is_told_of_and_force_fails_what_waits_for_it() {
+    let Some(place) = Place::new() else { return };
+    place
+        .run(&["mount", "-o", "restarts=0", "image", "one"])
+        .ok();
+    let told = place.status();
+    let pid: i32 = told[0]["pid"].as_i64().unwrap().try_into().unwrap();
+    let pid = Pid::from_raw(pid).unwrap();
+    let opened = fs::File::open(place.path("one")).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    let busy = place.run(&["umount", "one"]);
+    let missing = place.path("one/missing");
+    let waiting = std::thread::spawn(move || fs::metadata(missing));
+    let forced = place.run(&["umount", "--force", "one"]);
+    let answer = waiting.join().unwrap();
+    kill_process(pid, Signal::CONT).unwrap();
+    drop(opened);
+    assert_eq!(busy.code, Some(7), "{}", busy.stderr);
+    assert!(
+        busy.stderr.contains("no process serves it"),
+        "{}",
+        busy.stderr
+    );
+    assert_eq!(forced.code, Some(0), "{}", forced.stderr);
+    assert_ne!(answer.unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(!place.path("one/file").exists());
+    eventually("its process has ended", || place.status().is_empty());
 }

@@ -1,5 +1,6 @@
 //! Taking a mount down from outside, also after its server has died.
 
+use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -54,13 +55,25 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
         });
     }
     let changes = is_fuse(&entry) && !entry.is_read_only();
-    let written = if changes {
-        written::sync(&entry.mount_point, options.lazy || options.force)
-    } else {
+    let gives_up = options.lazy || options.force;
+    let written = if !changes {
         Ok(())
+    } else {
+        match liveness_of(&entry) {
+            Liveness::Alive => written::sync(&entry.mount_point, gives_up),
+            // It may be slow, or stopped. Where it is in use as well, the error says that no process serves it.
+            Liveness::Silent if !options.force => {
+                let synced = written::sync(&entry.mount_point, true);
+                synced.or_else(|error| match error.kind() {
+                    io::ErrorKind::TimedOut => Ok(()),
+                    _ => Err(error),
+                })
+            }
+            Liveness::Silent | Liveness::Dead => Ok(()),
+        }
     };
     if let Err(source) = written {
-        if !options.lazy && !options.force {
+        if !gives_up {
             return Err(UmountError::NotWritten { path, source });
         }
         take_down(&entry, options)?;

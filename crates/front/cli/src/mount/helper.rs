@@ -60,6 +60,7 @@ fn parse_umount(argv: &[OsString]) -> Result<UmountArgs> {
     let mut args = UmountArgs {
         lazy: false,
         force: false,
+        dead: false,
         dirs: Vec::new(),
     };
     let mut words = argv.iter();

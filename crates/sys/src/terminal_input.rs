@@ -46,7 +46,7 @@ pub fn refuse_terminal_input() -> io::Result<()> {
     let done = unsafe {
         libc::prctl(
             libc::PR_SET_SECCOMP,
-            libc::SECCOMP_MODE_FILTER,
+            libc::c_ulong::from(libc::SECCOMP_MODE_FILTER),
             &raw const program,
         )
     };

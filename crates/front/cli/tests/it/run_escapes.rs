@@ -229,6 +229,23 @@ impl Drop for MessageQueue {
 }
 
 #[test]
+fn root_does_not_see_what_is_mounted_below_sys() {
+    let Some(place) = Place::new(true) else {
+        return;
+    };
+    let looking = "ls /sys/firmware; umount -l /sys/firmware; ls /sys/firmware; test -e /sys/fs/cgroup; echo $?";
+    let inner = place.command(&["../a.sqsh"], &["sh", "-c", looking]);
+    let mounting =
+        "mount -t tmpfs tmpfs /sys/firmware && echo secret > /sys/firmware/secret && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "--propagation", "private", "sh", "-c", mounting, "sh"]);
+    command.arg(inner.get_program()).args(inner.get_args());
+    command.current_dir(place.path("work")).stdin(Stdio::null());
+    let ran = children::output(&mut command).unwrap();
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "0\n", "{ran:?}");
+}
+
+#[test]
 fn a_command_may_mount_and_make_namespaces_of_its_own() {
     for place in Place::of_each() {
         let mut script = "set -e; mkdir /tmp/a /tmp/b; mount -t tmpfs tmpfs /tmp/a; mount --bind /data /tmp/b; cat /tmp/b/file; \

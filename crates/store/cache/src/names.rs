@@ -15,6 +15,7 @@ use crate::geometry::Geometry;
 use crate::info::Info;
 use crate::layout::{ABANDONED, Layout, list};
 use crate::lock::open_existing;
+use crate::opening::whole;
 use crate::{CacheError, Digest, Result, store};
 
 const HEAD: &str = "forerun cached name 1";
@@ -83,6 +84,12 @@ impl Cache {
             geometry: info.geometry,
             facts: record.facts.to_vec(),
         })
+    }
+
+    /// Returns whether all of the blob `identity` was found to have this digest, and no chunk was dropped since.
+    #[must_use]
+    pub fn is_whole(&self, identity: &str, digest: Digest) -> bool {
+        whole(&self.shared.layout.blob(identity)) == Some(digest)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forerun_cache::{
-    AccessList, BlobSpec, Cache, CacheError, CachedBlob, ChunkTable, Geometry, TableTrust,
+    AccessList, BlobSpec, Cache, CacheError, CachedBlob, ChunkTable, Digest, Geometry, TableTrust,
     VerifiedTable,
 };
 use forerun_io::FileSource;
@@ -115,8 +115,14 @@ pub fn assemble(
     let is_sent_whole = layout.is_sent_whole();
     let chunk_size = chunk_size.unwrap_or(options.chunk_len);
     let patient = (patience, &counters);
-    let key = layout.identity.by_table(proof);
-    let (blob, table) = cached(cache, key, &layout, chunk_size, patient, table)?;
+    let (blob, table) = cached(
+        cache,
+        (proof, is_layer),
+        &layout,
+        chunk_size,
+        patient,
+        table,
+    )?;
     let geometry = blob.geometry();
     let chunk_len = geometry.chunk_size();
     let scheduler = Scheduler::new(Work {
@@ -125,7 +131,7 @@ pub fn assemble(
         fetcher: Fetcher::new(layout.parts, chunk_len, patience, Arc::clone(&counters)),
         table,
         digest: layout.identity.digest(),
-        is_by_table: proof.is_some(),
+        is_layer,
         keep,
         requests: options.requests,
         window: options.window,
@@ -196,7 +202,7 @@ fn start(image: &RemoteImage, options: &RemoteOptions, list: Option<AccessList>)
 /// Opens the image's part of the cache, and the source of its table.
 fn cached(
     cache: &Cache,
-    key: String,
+    (proof, is_layer): (Option<Digest>, bool),
     layout: &Layout,
     mut chunk_size: u32,
     (patience, counters): (Patience, &Arc<Counters>),
@@ -225,8 +231,18 @@ fn cached(
         source = Some(from);
         table = Some(Arc::new(verified));
     }
+    let mut by_index = None;
+    let mut identity = layout.identity.by_table(proof);
+    if let (Some(digest), true) = (layout.identity.digest(), is_layer) {
+        let name = format!("indexed {digest}");
+        if proof.is_none() {
+            identity = whole_copy(cache, &name, layout, (digest, chunk_size)).unwrap_or(identity);
+        } else if trust == TableTrust::Claimed {
+            by_index = Some(name);
+        }
+    }
     let blob = cache.blob(BlobSpec {
-        identity: key,
+        identity,
         len: layout.len,
         chunk_size,
         table,
@@ -234,7 +250,41 @@ fn cached(
         label: layout.place.clone(),
         temporary: layout.is_unversioned(),
     });
-    Ok((blob.map_err(|error| cache_error(&error))?, source))
+    let blob = blob.map_err(|error| cache_error(&error))?;
+    if let Some(name) = by_index
+        && let Err(error) = cache.remember(&name, blob.identity(), &[])
+    {
+        tracing::debug!(%error, "without its index, a layer is fetched again");
+    }
+    Ok((blob, source))
+}
+
+/// Returns the name in the cache of a layer that came by an index from elsewhere, if all of it has the digest of the layer:
+/// the index then has the digests of its chunks, and no process that uses it can store others.
+fn whole_copy(
+    cache: &Cache,
+    name: &str,
+    layout: &Layout,
+    (digest, chunk_size): (Digest, u32),
+) -> Option<String> {
+    let known = cache.recall(name)?;
+    let shape = (known.geometry.len(), known.geometry.chunk_size());
+    if shape != (layout.len, chunk_size) || !layout.identity.is_named(&known.identity) {
+        return None;
+    }
+    if !cache.is_whole(&known.identity, digest) {
+        let copy = cache.blob(BlobSpec {
+            identity: known.identity.clone(),
+            len: layout.len,
+            chunk_size,
+            table: None,
+            trust: TableTrust::Proven,
+            label: layout.place.clone(),
+            temporary: false,
+        });
+        copy.ok()?.verify_whole(digest).ok()?;
+    }
+    Some(known.identity)
 }
 
 pub fn cache_error(error: &CacheError) -> RemoteError {

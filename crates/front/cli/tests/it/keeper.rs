@@ -2,14 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forerun_testkit::generate;
 use forerun_testkit::rng::Rng;
-use forerun_testkit_servers::Nginx;
-use forerun_testkit_servers::fault_proxy::{FaultProxy, Link};
 use rustix::process::{Signal, kill_process};
 
 use crate::restarting::load::{kills_under_load, usual_kills};
@@ -317,59 +314,6 @@ fn without_root_a_mount_outlives_its_server() {
     });
     scene.run(&["umount", "mnt"]).ok();
     eventually("the keeper has ended", || !is_running(keeper));
-}
-
-/// Kills the process that fetches what the kernel reads; the guard replaces it.
-#[test]
-fn a_mount_by_the_kernel_outlives_the_process_that_fetches() {
-    let Some(scene) = Scene::new("erofs") else {
-        return;
-    };
-    let Some(nginx) = Nginx::serve(scene.dir.path()) else {
-        return;
-    };
-    let proxy = FaultProxy::start(&nginx.url());
-    proxy.set_link(Link {
-        rtt: Duration::from_millis(5),
-        bytes_per_second: Some(10_000_000),
-    });
-    let url = proxy.url_of("image");
-    let words = ["mount", "--via", "kernel", "--log", "log", "--cache-dir"];
-    let more = ["cache", "--fetch-ahead", "off", "-v", &url, "mnt"];
-    let mounted = scene.run(&[&words[..], &more[..]].concat());
-    assert_eq!(mounted.code, Some(0), "{}", mounted.stderr);
-    let expected = fs::read(scene.path("tree/big")).unwrap();
-    let file = File::open(scene.path("mnt/big")).unwrap();
-    let mut bytes = vec![0; expected.len()];
-    let third = expected.len() / 3;
-    let read = |bytes: &mut [u8], piece: std::ops::Range<usize>| {
-        let at = u64::try_from(piece.start).unwrap();
-        file.read_exact_at(&mut bytes[piece], at).unwrap();
-    };
-    read(&mut bytes, 0..third);
-    let server = scene.server();
-    kill_process(server, Signal::KILL).unwrap();
-    read(&mut bytes, third..2 * third);
-    eventually("another process tells of the mount", || {
-        let told = scene.run(&["status", "--json"]).json();
-        told[0]["pid"]
-            .as_i64()
-            .is_some_and(|pid| pid != i64::from(server.as_raw_nonzero().get()))
-    });
-    read(&mut bytes, 2 * third..expected.len());
-    assert!(bytes == expected);
-    drop(file);
-    scene.run(&["umount", "mnt"]).ok();
-    eventually("no process serves", || {
-        scene
-            .run(&["status", "--json"])
-            .json()
-            .as_array()
-            .unwrap()
-            .is_empty()
-    });
-    let log = fs::read_to_string(scene.path("log")).unwrap();
-    assert!(log.contains("reads that waited were answered"), "{log}");
 }
 
 #[test]

@@ -112,19 +112,11 @@ fn every_command_refuses_plain_http_to_other_machines_in_the_same_way() {
         &["mount", url, "mnt"],
         &["mount", "-f", url, "mnt"],
         &["mount", "--via", "auto", url, "mnt"],
-        &["mount", "--via", "kernel", url, "mnt"],
         &["pull", url, "pulled"],
         &["cache", "prefetch", url],
         &["ls", mirror, "https://127.0.0.1:1/image"],
         &["ls", mirror, "oci://127.0.0.1:1/a/b:1"],
-        &[
-            "mount",
-            "--via",
-            "kernel",
-            mirror,
-            "oci://127.0.0.1:1/a/b:1",
-            "mnt",
-        ],
+        &["mount", mirror, "oci://127.0.0.1:1/a/b:1", "mnt"],
     ] {
         let ran = place.run(args);
         assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.stderr);

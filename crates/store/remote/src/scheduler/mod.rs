@@ -44,8 +44,8 @@ pub struct Work {
     pub table: Option<Arc<TableSource>>,
     /// The digest of the image, where it is known and there is no table.
     pub digest: Option<Digest>,
-    /// Whether a table proves what is read before all of it is here.
-    pub is_by_table: bool,
+    /// Whether it is a layer: what is used of one before all of it is here was proven by a table.
+    pub is_layer: bool,
     /// Where the digests of its chunks are kept once the whole had that digest.
     pub keep: Option<LayerTable>,
     /// Requests in flight from which on only those begin that a reader waits for.
@@ -88,7 +88,7 @@ pub(super) struct Shared {
     registry: Mutex<Option<Arc<Registry>>>,
     table: Option<Arc<TableSource>>,
     digest: Option<Digest>,
-    is_by_table: bool,
+    is_layer: bool,
     keep: Option<LayerTable>,
     patience: Duration,
     counters: Arc<Counters>,
@@ -141,7 +141,7 @@ impl Scheduler {
             registry: Mutex::new(work.registry),
             table: work.table,
             digest: work.digest,
-            is_by_table: work.is_by_table,
+            is_layer: work.is_layer,
             keep: work.keep,
             patience: work.patience,
             counters: work.counters,
@@ -409,7 +409,7 @@ impl Shared {
     /// another image with the digests of this one, at another server. Returns whether it does.
     fn begins_anew(self: &Arc<Self>) -> bool {
         let all = 0..self.blob.geometry().chunks();
-        if !self.is_by_table
+        if !self.is_layer
             || self.own.all(&all)
             || self.begun_anew.fetch_add(1, Ordering::Relaxed) >= ANEW
         {

@@ -285,13 +285,15 @@ fn tables_of_contents_come_from_the_annotations_of_a_layer() {
     assert_eq!(read(70_000), all, "all of it was proven");
 }
 
-/// Returns a registry that sends `sent` where the layer `layer` is asked for, with that table of contents.
-fn with_table(layer: &[u8], sent: &[u8], table: &[u8]) -> Store {
+/// Returns a registry that sends `sent` where the layer `layer` is asked for, with that table of contents, if any.
+fn with_table(layer: &[u8], sent: &[u8], table: Option<&[u8]>) -> Store {
     const TOC: &str = "containerd.io/snapshot/stargz/toc.digest";
     let mut store = Store::default();
     let config = store.blob(CONFIG, b"{}");
     let mut named = store.blob(GZIP, layer);
-    named["annotations"] = json!({ TOC: Digest::of(table).to_string() });
+    if let Some(table) = table {
+        named["annotations"] = json!({ TOC: Digest::of(table).to_string() });
+    }
     let document = json!({
         "schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": [named]
     });
@@ -300,13 +302,16 @@ fn with_table(layer: &[u8], sent: &[u8], table: &[u8]) -> Store {
     store
 }
 
-/// Opens the layer of an honest registry, after another one with the same digest and the table `theirs` has stored other
-/// bytes in the same cache. Returns it with its bytes.
-fn after_another(theirs: &[u8]) -> (Arc<RemoteImage>, Vec<u8>, TempDir) {
+/// Opens a layer with the table `table` of an honest registry, after another one with the same digest and the table `theirs`
+/// has stored other bytes in the same cache. Returns it with its bytes.
+fn after_another(
+    table: Option<&[u8]>,
+    theirs: Option<&[u8]>,
+) -> (Arc<RemoteImage>, Vec<u8>, TempDir) {
     let bytes = image(200_000);
     let mut others = bytes.clone();
     others[123_456] ^= 1;
-    let honest = with_table(&bytes, &bytes, b"table");
+    let honest = with_table(&bytes, &bytes, table);
     let honest = Place::new(move |request| honest.answer(request));
     let other = with_table(&bytes, &others, theirs);
     let other = Place::new(move |request| other.answer(request));
@@ -325,7 +330,7 @@ fn after_another(theirs: &[u8]) -> (Arc<RemoteImage>, Vec<u8>, TempDir) {
 
 #[test]
 fn bytes_that_another_table_proves_are_not_those_of_a_layer() {
-    let (ours, bytes, cache) = after_another(b"another table");
+    let (ours, bytes, cache) = after_another(Some(b"table"), Some(b"another table"));
     assert_eq!(ours.begun_anew(), 0);
     let name = ours.blob().identity().to_owned();
     let digest = Digest::of(&bytes);
@@ -342,9 +347,11 @@ fn bytes_that_another_table_proves_are_not_those_of_a_layer() {
 
 #[test]
 fn wrong_bytes_that_another_process_stored_are_dropped_and_fetched_again() {
-    let (ours, ..) = after_another(b"table");
-    assert_eq!(ours.begun_anew(), 1);
-    assert!(ours.status().verified);
+    for table in [Some(&b"table"[..]), None] {
+        let (ours, ..) = after_another(table, table);
+        assert_eq!(ours.begun_anew(), 1);
+        assert!(ours.status().verified);
+    }
 }
 
 #[test]
@@ -352,7 +359,7 @@ fn a_registry_whose_layer_is_wrong_is_not_asked_for_ever() {
     let bytes = image(200_000);
     let mut others = bytes.clone();
     others[0] ^= 1;
-    let store = with_table(&bytes, &others, b"table");
+    let store = with_table(&bytes, &others, Some(b"table"));
     let place = Place::new(move |request| store.answer(request));
     let layers = place.layers("v1", &place.options()).unwrap();
     let error = layers[0].ensure_whole(&mut || ()).unwrap_err();

@@ -53,7 +53,7 @@ impl Store {
                 return Err(damaged("another record has the same name"));
             }
             store.snapshots.insert(id, snapshot);
-            store.next = store.next.max(id.0.saturating_add(1));
+            store.skip(&[id])?;
         }
         let parents = store.snapshots.values().filter_map(|it| it.parent);
         if let Some(missing) = parents.into_iter().find(|id| store.get(*id).is_none()) {
@@ -83,14 +83,20 @@ impl Store {
     /// Returns a number that no snapshot has, greater than all before.
     pub fn next_id(&mut self) -> Id {
         let id = Id(self.next);
-        self.next = self.next.saturating_add(1);
+        self.next += 1;
         id
     }
 
     /// Gives no snapshot one of these numbers from now on, nor a smaller one.
-    pub fn skip(&mut self, used: &[Id]) {
-        let last = used.iter().map(|id| id.0).max();
-        self.next = self.next.max(last.map_or(0, |last| last.saturating_add(1)));
+    pub fn skip(&mut self, used: &[Id]) -> Result<()> {
+        if let Some(last) = used.iter().max() {
+            let next = last.0.checked_add(1).ok_or_else(|| Error::Record {
+                path: self.path(*last),
+                reason: "no number comes after its own".to_owned(),
+            })?;
+            self.next = self.next.max(next);
+        }
+        Ok(())
     }
 
     /// Returns the snapshot with a number.
@@ -239,6 +245,11 @@ mod tests {
             ("1.json", good(2, None), "another snapshot"),
             ("7.json", good(7, Some(7)), "not older"),
             ("7.json", good(7, Some(3)), "missing"),
+            (
+                "18446744073709551615.json",
+                good(u64::MAX, None),
+                "no number",
+            ),
         ] {
             let dir = temp_dir("damaged-records");
             fs::write(dir.path().join(file), text).unwrap();

@@ -34,7 +34,7 @@ pub fn usage(dir: &Path) -> io::Result<Usage> {
         }
         if !is_known {
             let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
-            usage.bytes = usage.bytes.saturating_add(blocks.saturating_mul(512));
+            usage.bytes += blocks * 512;
             usage.inodes += 1;
         }
         is_dir

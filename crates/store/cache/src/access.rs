@@ -89,7 +89,7 @@ impl AccessList {
                 )?);
                 (begin, before) = (at, lines);
             }
-            at = at.saturating_add(line.len());
+            at += line.len();
             lines += 1;
         }
         lists.push(Self::parse_at(
@@ -110,7 +110,7 @@ impl AccessList {
     /// Reads a list that has `before` lines before it.
     fn parse_at(text: &[u8], before: usize) -> Result<Self> {
         let refuse = |line: usize, reason| {
-            let line = line.saturating_add(before);
+            let line = line + before;
             Err(CacheError::List { line, reason })
         };
         if text.len() > LIMIT {

@@ -65,7 +65,7 @@ impl Bitmap {
 
     /// Sets all bits of a word that are set in `bits`, as far as they exist.
     pub(crate) fn set_word(&self, index: u64, bits: u64) {
-        let start = index.saturating_mul(64);
+        let start = index * 64;
         let exist = match self.len.saturating_sub(start) {
             0 => 0,
             left @ 1..64 => u64::MAX >> (64 - left),
@@ -103,7 +103,7 @@ impl Bitmap {
         while bit < end {
             let word = self.words.get(saturating_usize(bit / 64));
             let word = word.map_or(0, |word| word.load(Ordering::Acquire));
-            let word_end = (bit / 64 + 1).saturating_mul(64).min(end);
+            let word_end = ((bit / 64 + 1) * 64).min(end);
             let uniform = if wanted { 0 } else { u64::MAX };
             if word == uniform {
                 bit = word_end;

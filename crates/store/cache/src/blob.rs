@@ -181,7 +181,7 @@ impl CachedBlob {
     pub fn local_bytes(&self) -> u64 {
         let geometry = self.geometry();
         let chunks = geometry.chunks() - self.missing.load(Ordering::Acquire);
-        chunks.saturating_mul(geometry.size()).min(geometry.len())
+        (chunks * geometry.size()).min(geometry.len())
     }
 
     /// Returns the sparse file of the image's bytes. It must not be written, and it has only the chunks
@@ -222,7 +222,7 @@ impl CachedBlob {
         let geometry = self.geometry();
         past_end(offset, out.len(), geometry.len())?;
         if !self.is_complete() {
-            let end = offset.saturating_add(u64_from(out.len()));
+            let end = offset + u64_from(out.len());
             let chunks = geometry.chunks_of(&(offset..end));
             if !self.present.all(chunks.clone()) && !self.look_for(chunks)? {
                 return Ok(false);
@@ -240,7 +240,7 @@ impl CachedBlob {
         if self.read_if_present(offset, out)? {
             return Ok(());
         }
-        let end = offset.saturating_add(u64_from(out.len()));
+        let end = offset + u64_from(out.len());
         let chunks = self.geometry().chunks_of(&(offset..end));
         let missing = self.present.runs(chunks.clone(), false);
         let chunk = missing.first().map_or(chunks.start, |run| run.start);

@@ -65,7 +65,7 @@ impl CachedBlob {
         out: &mut [u8],
     ) -> io::Result<bool> {
         let geometry = self.geometry();
-        let end = offset.saturating_add(u64_from(out.len()));
+        let end = offset + u64_from(out.len());
         let chunks = geometry.chunks_of(&(offset..end));
         // Before the read: a chunk that is verified during it may have been altered when it was read.
         let unchecked = match self.is_checked() {

@@ -41,7 +41,7 @@ impl Digest {
             let bytes = buffer.get_mut(..len).unwrap_or_default();
             source.read_exact_at(at, bytes)?;
             hasher.update(bytes);
-            at = at.saturating_add(u64_from(len));
+            at += u64_from(len);
         }
         Ok(Self(hasher.finalize().into()))
     }

@@ -53,7 +53,7 @@ impl Flusher {
         let shared = &self.shared;
         let mut told = shared.told();
         let was = told.dirty;
-        told.dirty = was.saturating_add(bytes);
+        told.dirty = was + bytes;
         if !told.running {
             let ours = Arc::clone(shared);
             // Without a thread, chunks become durable when the blob is dropped.

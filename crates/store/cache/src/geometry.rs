@@ -119,7 +119,7 @@ impl Geometry {
     /// Returns the length of one chunk; 0 behind the end.
     #[must_use]
     pub fn len_of(&self, chunk: u64) -> u64 {
-        let range = self.bytes_of(&(chunk..chunk.saturating_add(1)));
+        let range = self.bytes_of(&(chunk..chunk + 1));
         range.end - range.start
     }
 

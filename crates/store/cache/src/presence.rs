@@ -23,7 +23,7 @@ impl CachedBlob {
         if self.present.get(chunk) {
             return Ok(true);
         }
-        let chunks = chunk..chunk.saturating_add(1);
+        let chunks = chunk..chunk + 1;
         let looked = self.look_for(chunks);
         looked.map_err(CacheError::io("read", &self.files.dir))
     }

@@ -92,7 +92,7 @@ pub(crate) struct Records {
 impl Records {
     /// Returns the length of the file for so many chunks.
     pub(crate) const fn file_len(chunks: u64) -> u64 {
-        chunks.saturating_mul(LEN)
+        chunks * LEN
     }
 
     pub(crate) const fn new(file: File) -> Self {
@@ -111,7 +111,7 @@ impl Records {
         while at < range.end {
             let step = STEP.min(range.end - at);
             buffer.resize(saturating_usize(step * LEN), 0);
-            let got = read_up_to(&self.file, &mut buffer, at.saturating_mul(LEN))?;
+            let got = read_up_to(&self.file, &mut buffer, at * LEN)?;
             let (records, _torn) = buffer.get(..got).unwrap_or_default().as_chunks::<8>();
             for (chunk, bytes) in (at..).zip(records) {
                 let record = Record(u64::from_le_bytes(*bytes));
@@ -133,7 +133,7 @@ impl Records {
             .iter()
             .flat_map(|record| record.0.to_le_bytes())
             .collect();
-        self.file.write_all_at(&bytes, first.saturating_mul(LEN))
+        self.file.write_all_at(&bytes, first * LEN)
     }
 
     /// Makes the records durable.
@@ -148,7 +148,7 @@ pub(crate) fn read_up_to(file: &File, out: &mut [u8], offset: u64) -> io::Result
     while let Some(rest) = out.get_mut(got..)
         && !rest.is_empty()
     {
-        match file.read_at(rest, offset.saturating_add(u64_from(got))) {
+        match file.read_at(rest, offset + u64_from(got)) {
             Ok(0) => break,
             Ok(n) => got += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

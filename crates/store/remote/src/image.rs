@@ -405,7 +405,7 @@ impl RemoteImage {
         is_step: bool,
     ) -> io::Result<()> {
         past_end(offset, out.len(), self.len())?;
-        let bytes = offset..offset.saturating_add(u64_from(out.len()));
+        let bytes = offset..offset + u64_from(out.len());
         if bytes.is_empty() {
             return Ok(());
         }

@@ -151,7 +151,7 @@ async fn once(
     let mut body = patient(origin, options, origin.fetch_whole(version)).await??;
     while let Some(piece) = patient(origin, options, body.next()).await? {
         let piece = piece?;
-        len = len.saturating_add(u64_from(piece.len()));
+        len += u64_from(piece.len());
         if len > room.capacity {
             return Err(RemoteError::TooMuch {
                 place: origin.place().to_owned(),

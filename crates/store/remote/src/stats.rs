@@ -85,7 +85,7 @@ impl Counters {
         self.fetched.fetch_add(bytes, Ordering::Relaxed);
         let mut rate = self.rate();
         if let Some(slot) = rate.current() {
-            *slot = slot.saturating_add(bytes);
+            *slot += bytes;
         }
     }
 

@@ -71,7 +71,7 @@ impl ReadAt for TableSource {
         if again {
             fetcher.distrust(offset);
         }
-        let end = offset.saturating_add(u64_from(out.len()));
+        let end = offset + u64_from(out.len());
         let mut got = Vec::with_capacity(out.len());
         let take = |at: u64, bytes: Vec<u8>| {
             // Pieces come in order; a repeated one replaces everything from its offset on.

@@ -64,7 +64,7 @@ impl Snapshotter {
         let mut store = Store::open(place.records())?;
         // What a killed process has left may have a number that no record has.
         for dir in place.numbered() {
-            store.skip(&ids(&dir, "")?);
+            store.skip(&ids(&dir, "")?)?;
         }
         let store = Mutex::new(store);
         let snapshotter = Self {

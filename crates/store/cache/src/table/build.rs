@@ -172,7 +172,7 @@ impl TableBuilder {
     /// # Errors
     /// [`BadGeometry::TooLong`].
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), BadGeometry> {
-        self.len = self.len.saturating_add(u64_from(bytes.len()));
+        self.len += u64_from(bytes.len());
         let geometry = Geometry::new(self.len, self.chunk_size)?;
         let size = saturating_usize(geometry.size());
         if !self.partial.is_empty() {

@@ -70,7 +70,7 @@ impl Health {
 
     /// Records that a request to mirror `index` succeeded.
     pub fn succeeded(&self, index: usize) {
-        let mut mirrors = self.lock(index.saturating_add(1));
+        let mut mirrors = self.lock(index + 1);
         if let Some(mirror) = mirrors.get_mut(index) {
             mirror.failures = 0;
             mirror.demoted = None;
@@ -81,7 +81,7 @@ impl Health {
     /// Records that a request to mirror `index` failed with `error`.
     pub fn failed(&self, index: usize, error: &RemoteError) {
         let now = Instant::now();
-        let mut mirrors = self.lock(index.saturating_add(1));
+        let mut mirrors = self.lock(index + 1);
         let Some(mirror) = mirrors.get_mut(index) else {
             return;
         };

@@ -291,7 +291,7 @@ impl Fetcher {
         let mut bytes = 0_u64;
         while let Some(piece) = self.patient(ask, *deadline, body.next()).await? {
             let piece = piece?;
-            bytes = bytes.saturating_add(forerun_io::u64_from(piece.len()));
+            bytes += forerun_io::u64_from(piece.len());
             self.counters.received(piece.len());
             if piece.is_empty() {
                 // Bytes of the file before the range came and were skipped.

@@ -71,11 +71,11 @@ pub(crate) fn pull(
         };
         let before = whole;
         fetch(layer, digest, &blobs, &of_layer, &mut |part| {
-            whole.done = before.done.saturating_add(part.done);
-            whole.transferred = before.transferred.saturating_add(part.transferred);
+            whole.done = before.done + part.done;
+            whole.transferred = before.transferred + part.transferred;
             progress(whole);
         })?;
-        whole.done = before.done.saturating_add(layer.len);
+        whole.done = before.done + layer.len;
         progress(whole);
     }
     let manifest = in_types_of_oci(&image.manifest).map_err(|reason| refused(dir, reason))?;

@@ -211,7 +211,7 @@ fn pieces(missing: &[Range<u64>], geometry: Geometry) -> Vec<Range<u64>> {
         let mut at = run.start;
         while at < run.end {
             // Pieces end at multiples of the step, so that they are the same in each pull.
-            let end = (at / step).saturating_add(1).saturating_mul(step);
+            let end = (at / step + 1) * step;
             let end = end.min(run.end);
             pieces.push(at..end);
             at = end;
@@ -254,9 +254,9 @@ async fn transfer(
         };
         let moved =
             outcome.unwrap_or_else(|_| Err(sink.unwritable("fetching a piece broke off")))?;
-        counted = counted.saturating_add(moved.done);
+        counted += moved.done;
         progress.done = progress.done.max(counted);
-        progress.transferred = progress.transferred.saturating_add(moved.transferred);
+        progress.transferred += moved.transferred;
         report(progress);
     }
 }
@@ -287,17 +287,17 @@ async fn fetch(fetcher: Arc<Fetcher>, sink: Arc<Sink>, piece: Range<u64>) -> Res
         false => missing,
     };
     let geometry = sink.blob.geometry();
-    let len = |bytes: Range<u64>| bytes.end.saturating_sub(bytes.start);
+    let len = |bytes: Range<u64>| bytes.end - bytes.start;
     let mut transferred = 0_u64;
     for run in missing {
         let bytes = geometry.bytes_of(&run);
-        transferred = transferred.saturating_add(len(bytes.clone()));
+        transferred += len(bytes.clone());
         let take = |at, bytes| sink.take(at, bytes);
         match fetcher.fetch(bytes.clone(), take).await {
             Err(error @ RemoteError::NoRanges { .. }) => {
                 let parts = fetcher.parts_of(&bytes);
                 // The sink skips chunks that are here already.
-                if len(parts.clone()) > PIECE.saturating_mul(2) {
+                if len(parts.clone()) > PIECE * 2 {
                     return Err(error);
                 }
                 fetcher.fetch(parts, take).await?;

@@ -129,7 +129,7 @@ pub fn push(
         part_len: plan.part_len,
         parts: plan.len.div_ceil(plan.part_len),
         uploaded: sending.uploaded,
-        uploaded_bytes: sending.progress.transferred.saturating_add(table_bytes),
+        uploaded_bytes: sending.progress.transferred + table_bytes,
     })
 }
 
@@ -279,10 +279,10 @@ impl Sending<'_> {
     }
 
     fn done(&mut self, len: u64, sent: bool) {
-        self.progress.done = self.progress.done.saturating_add(len);
+        self.progress.done += len;
         if sent {
-            self.uploaded = self.uploaded.saturating_add(1);
-            self.progress.transferred = self.progress.transferred.saturating_add(len);
+            self.uploaded += 1;
+            self.progress.transferred += len;
         }
         (self.report)(self.progress);
     }

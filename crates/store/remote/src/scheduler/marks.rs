@@ -42,7 +42,7 @@ impl Marks {
             let Some(word) = self.word(chunk) else {
                 return false;
             };
-            let next = (chunk / 64).saturating_add(1).saturating_mul(64);
+            let next = (chunk / 64 + 1) * 64;
             let mut wanted = u64::MAX << (chunk % 64);
             if chunks.end < next {
                 wanted &= bit(chunks.end).wrapping_sub(1);

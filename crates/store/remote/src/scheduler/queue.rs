@@ -142,7 +142,7 @@ impl Queue {
         for chunk in job.chunks.clone() {
             self.slots.entry(chunk).or_default().flying = true;
         }
-        self.in_flight = self.in_flight.saturating_add(1);
+        self.in_flight += 1;
         Some(job)
     }
 
@@ -155,7 +155,7 @@ impl Queue {
             if self.slots.get(&first).is_none_or(|slot| slot.flying) {
                 continue;
             }
-            if !view.present(first..first.saturating_add(1)).is_empty() {
+            if !view.present(first..first + 1).is_empty() {
                 settle(
                     self.slots.remove(&first).and_then(|slot| slot.pending),
                     Ok(()),
@@ -238,7 +238,7 @@ impl Queue {
                 if let Some(run) = here.iter().find(|run| run.contains(&at)) {
                     at = run.end;
                 } else if flying(&at) || present(&at) {
-                    at = at.saturating_add(1);
+                    at += 1;
                 } else {
                     break;
                 }
@@ -264,7 +264,7 @@ impl Queue {
         view: &dyn View,
         wanted: impl Fn(&Self, u64) -> bool,
     ) -> Range<u64> {
-        let next = first.saturating_add(1);
+        let next = first + 1;
         let limit = limit.min(view.part_end(first)).max(next);
         let here = view.present(next..limit);
         let limit = here.first().map_or(limit, |run| run.start.min(limit));
@@ -316,7 +316,7 @@ impl Queue {
 
     /// Records that a request ended, with or without success.
     pub const fn ended(&mut self) {
-        self.in_flight = self.in_flight.saturating_sub(1);
+        self.in_flight -= 1;
     }
 
     /// Fails everything in the queue with `error`.

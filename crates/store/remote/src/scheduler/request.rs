@@ -122,7 +122,7 @@ async fn claim(shared: &Arc<Shared>, chunks: Range<u64>) -> Result<(Claim, Vec<R
             let adopted = this.blob.adopt(claim.mine())?;
             for run in adopted {
                 let bytes = this.blob.geometry().bytes_of(&run);
-                this.counters.adopted(bytes.end.saturating_sub(bytes.start));
+                this.counters.adopted(bytes.end - bytes.start);
             }
         }
         let mut mine = Vec::new();
@@ -153,7 +153,7 @@ async fn take(shared: Arc<Shared>, chunk: u64, bytes: Vec<u8>) -> ChunkOutcome {
         store(&this.blob, chunk, &bytes)?;
         // The verdict drops what was stored before it.
         if this.broken().is_some() {
-            let run = chunk..chunk.saturating_add(1);
+            let run = chunk..chunk + 1;
             this.drop_part(&this.blob.geometry().bytes_of(&run));
         }
         Ok(())
@@ -204,7 +204,7 @@ async fn elsewhere(mut flight: Flight) {
         let error = match looked {
             Ok(Ok(Waited::Present)) => {
                 shared.queue().landed(first);
-                first = first.saturating_add(1);
+                first += 1;
                 // It has landed: a reader that asks for it again waits for another flight.
                 if let Some(run) = flight.runs.first_mut() {
                     run.start = first;

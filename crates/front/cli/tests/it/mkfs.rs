@@ -222,7 +222,7 @@ fn a_volume_has_the_sectors_of_its_device() {
     let message = "--sector-size 512: the device has sectors of 4096 bytes";
     for maker in makers {
         let refused = [&["--sector-size", "512"], &maker[maker.len() - 1..]].concat();
-        let refused = [&maker[..maker.len() - 1], &refused].concat();
+        let refused = [&maker[..maker.len() - 1], &refused[..]].concat();
         if !maker.contains(&"--sector-size") {
             let ran = forerun(at, &refused);
             assert_eq!(ran.code, Some(2), "{}", ran.stderr);

@@ -74,13 +74,13 @@ fn names() -> Option<Names> {
     Some(names)
 }
 
-/// The result of a command line: its output, and what unsquashfs finds in the image.
+/// The result of a command line: its output, and what unsquashfs finds in the image. The output is without blank lines, in which
+/// the other program ends its progress bar: how often that is there depends on the time.
 #[derive(Debug, PartialEq, Eq)]
 struct Made {
     code: Option<i32>,
     stderr: String,
-    /// Without sizes, which depend on the encoder, and blank lines, in which the other program ends its progress
-    /// bar: the more of them, the longer it takes.
+    /// Without sizes, which depend on the encoder.
     stdout: Vec<String>,
     superblock: Vec<String>,
     tree: BTreeMap<String, String>,
@@ -96,6 +96,11 @@ fn without_now(text: &str) -> String {
         _ => word.to_string(),
     });
     words.collect::<Vec<_>>().join(" ")
+}
+
+fn without_blank_lines(text: &str) -> String {
+    let lines = text.split_inclusive('\n');
+    lines.filter(|line| *line != "\n").collect()
 }
 
 /// The starts of lines about the progress, and about sizes, which depend on the encoder.
@@ -140,7 +145,7 @@ fn made(names: &Names, by: By, line: &Line) -> Made {
     let (ran, stdout) = run(names, by, line);
     let mut result = Made {
         code: ran.code,
-        stderr: ran.stderr,
+        stderr: without_blank_lines(&ran.stderr),
         stdout,
         superblock: Vec::new(),
         tree: BTreeMap::new(),

@@ -15,6 +15,7 @@ use fuser::{INodeNo, Notifier};
 use crate::core::Core;
 use crate::counts::Operation;
 use crate::page_store::is_free;
+use crate::tuning::STORE_ATTEMPTS;
 use crate::unmounter::Unmounter;
 
 /// The page cache behind one mount. Takes nothing before it is connected.
@@ -41,8 +42,9 @@ impl Sink for PageCache {
         let Ok(number) = core.number(file) else {
             return ControlFlow::Continue(());
         };
-        let all = 0..u64_from(data.len());
-        if !is_free(|| unmounter.has_requests(), &core.under_way, number, &all) {
+        let all = (number, 0..u64_from(data.len()));
+        let has_requests = || unmounter.has_requests();
+        if !is_free(STORE_ATTEMPTS, has_requests, &core.under_way, &all) {
             return ControlFlow::Continue(());
         }
         core.counts.add(Operation::Store);

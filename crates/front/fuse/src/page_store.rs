@@ -19,7 +19,7 @@ use rustix::io::{Errno, writev};
 
 use crate::apart::Apart;
 use crate::connection::has_requests;
-use crate::tuning::{STORE_ATTEMPTS, STORE_LEN, STORE_PAUSE};
+use crate::tuning::{PATIENT_ATTEMPTS, STORE_LEN, STORE_PAUSE};
 use crate::under_way::UnderWay;
 
 /// Number of the message.
@@ -60,7 +60,13 @@ fn store(
     let mut is_stored = false;
     for piece in data.chunks(STORE_LEN) {
         let end = at + forerun_io::u64_from(piece.len());
-        if !is_free(|| has_requests(connection), under_way, file, &(at..end)) {
+        let read = (file, at..end);
+        if !is_free(
+            PATIENT_ATTEMPTS,
+            || has_requests(connection),
+            under_way,
+            &read,
+        ) {
             break;
         }
         let header = header(file, at, piece)?;
@@ -93,19 +99,19 @@ fn header(file: u64, at: u64, data: &[u8]) -> io::Result<Vec<u8>> {
 
 /// Waits a moment until no READ that is known or queued can have locked the pages. Returns whether that came about.
 pub fn is_free(
+    attempts: u32,
     has_requests: impl Fn() -> bool,
     under_way: &UnderWay,
-    file: u64,
-    range: &Range<u64>,
+    (file, range): &(u64, Range<u64>),
 ) -> bool {
-    (0..STORE_ATTEMPTS).any(|attempt| {
+    (0..attempts).any(|attempt| {
         match attempt {
             0 => {}
-            _ if attempt < STORE_ATTEMPTS / 2 => thread::yield_now(),
+            1..4 => thread::yield_now(),
             _ => thread::sleep(STORE_PAUSE),
         }
         // In this order: a READ goes from the queue to those under way.
-        !has_requests() && !under_way.touches(file, range)
+        !has_requests() && !under_way.touches(*file, range)
     })
 }
 

@@ -17,8 +17,9 @@ pub const STORE_WINDOW: u64 = 4 << 20;
 pub const WAITING_PIECES: usize = 16;
 /// Bytes that are stored at once. While they are, a READ of their pages may begin, and holds the store up.
 pub const STORE_LEN: usize = 16 << 10;
-/// Looks at the requests before a store is given up.
+/// Looks at the requests before a store is given up: by threads that answer requests, and by the one that only stores.
 pub const STORE_ATTEMPTS: u32 = 8;
+pub const PATIENT_ATTEMPTS: u32 = 32;
 /// The time between two of them.
 pub const STORE_PAUSE: Duration = Duration::from_micros(20);
 /// Pages between pieces that are kept, the oldest forgotten first.

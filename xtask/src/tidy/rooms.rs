@@ -13,6 +13,8 @@ pub enum Room {
     Codec,
     /// `crates/vfs`: the seam between drivers and engine.
     Vfs,
+    /// `crates/disk`: disks inside files.
+    Disk,
     /// `crates/spans`: compressed streams, cut into blocks.
     Spans,
     /// `crates/build`: what writers of images share.
@@ -54,6 +56,7 @@ impl Room {
             ["crates", "io", ..] => (Self::Io, 2),
             ["crates", "codec", ..] => (Self::Codec, 2),
             ["crates", "vfs", ..] => (Self::Vfs, 2),
+            ["crates", "disk", ..] => (Self::Disk, 2),
             ["crates", "spans", ..] => (Self::Spans, 2),
             ["crates", "build", ..] => (Self::Build, 2),
             ["crates", "engine", ..] => (Self::Engine, 2),
@@ -93,11 +96,12 @@ impl Room {
         match self {
             Self::Sys | Io | Codec | Sandbox => false,
             Vfs => matches!(on, Io | Codec),
+            Self::Disk => matches!(on, Io | Vfs),
             Build | Engine | Spans | Self::Layers => matches!(on, Io | Codec | Vfs),
             Format => matches!(on, Io | Codec | Vfs | Build | Spans),
             Cache => on == Io,
             Remote => matches!(on, Io | Cache),
-            Library => is_base || matches!(on, Self::Layers | Format | Cache | Remote),
+            Library => is_base || matches!(on, Self::Layers | Self::Disk | Format | Cache | Remote),
             Front => is_base || on == Library,
             Self::Runtime => matches!(on, Io | Codec | Vfs | Format),
             Self::Program => is_base || matches!(on, Library | Front | Sandbox),

@@ -4,6 +4,7 @@ mod cache;
 mod codec;
 mod composefs;
 mod cramfs;
+mod disk;
 mod erofs;
 mod exfat;
 mod exfat_model;
@@ -111,6 +112,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("cache_directory", cache::directory, cache::directory_seeds),
     Target::new("undo_file", undo::file, undo::file_seeds),
     Target::new("undo_changes", undo::changes, undo::change_seeds),
+    Target::new("disk_map", disk::run, disk::seeds),
     Target::new("scan", scan::run, scan::seeds),
     Target::new("fuse_image", fuse::image, fuse::request_seeds),
     Target::new("fuse_volume", fuse::volume, fuse::request_seeds),

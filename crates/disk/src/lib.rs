@@ -1,0 +1,113 @@
+//! Disks inside files: containers that store the blocks of a disk in an order of their own.
+//!
+//! [`Disk::read`] reads the map of an Android sparse image or of a UBI flash dump, and [`Disk::over`] shows the disk as
+//! a source. The volumes of UBI lie behind one another on that disk, like partitions. Containers of virtual machines
+//! are only recognised ([`Foreign`]).
+//!
+//! Every field of a map is hostile: each number is checked before it is used, and memory is bounded by
+//! [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes).
+
+mod error;
+mod foreign;
+#[doc(hidden)]
+pub mod fuzzing;
+mod map;
+mod sparse;
+#[cfg(test)]
+mod tests;
+mod ubi;
+
+use forerun_io::{ReadAt, saturating_usize};
+use forerun_vfs::{Error, Limits, Result};
+
+pub use foreign::Foreign;
+pub use map::Mapped;
+
+use map::Map;
+
+/// Bytes from the start of a file that tell its kind.
+pub const PROBE_LEN: usize = 68;
+
+/// The kind of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DiskKind {
+    /// An Android sparse image.
+    AndroidSparse,
+    /// The physical blocks of flash that UBI manages.
+    Ubi,
+}
+
+impl DiskKind {
+    /// Returns the kind of a file that starts with `head`.
+    #[must_use]
+    pub fn of(head: &[u8]) -> Option<Self> {
+        match head {
+            _ if sparse::is_header(head) => Some(Self::AndroidSparse),
+            _ if ubi::is_header(head) => Some(Self::Ubi),
+            _ => None,
+        }
+    }
+}
+
+/// The map of a disk.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    /// The kind of container.
+    pub kind: DiskKind,
+    /// Bytes of the file that the container takes.
+    pub stored_len: u64,
+    /// The volumes of UBI, by number. Nothing for other disks.
+    pub volumes: Vec<Volume>,
+    map: Map,
+}
+
+/// A volume of UBI, as a part of the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// Its number, from 0 on.
+    pub number: u32,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Offset in the disk.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Whether its data never changes, and has checksums.
+    pub is_static: bool,
+    /// Whether an update of it was interrupted.
+    pub is_torn: bool,
+}
+
+impl Disk {
+    /// Reads the map of the disk at the start of `source`. Returns nothing for other files.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Limit`] for a map that takes too much memory, [`Error::Io`].
+    pub fn read(source: &dyn ReadAt, limits: &Limits) -> Result<Option<Self>> {
+        let mut head = vec![0; PROBE_LEN.min(saturating_usize(source.len()))];
+        read(source, 0, &mut head)?;
+        match DiskKind::of(&head) {
+            Some(DiskKind::AndroidSparse) => sparse::open(source, limits).map(Some),
+            Some(DiskKind::Ubi) => ubi::open(source, limits).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the length of the disk in bytes.
+    #[must_use]
+    pub const fn disk_len(&self) -> u64 {
+        self.map.len()
+    }
+
+    /// Shows the disk. `source` is the file whose map this is.
+    #[must_use]
+    pub fn over<S: ReadAt>(self, source: S) -> Mapped<S> {
+        Mapped::new(source, self.map)
+    }
+}
+
+fn read(source: &dyn ReadAt, offset: u64, out: &mut [u8]) -> Result<()> {
+    let read = source.read_exact_at(offset, out);
+    read.map_err(|error| Error::io(offset, out.len(), error))
+}

@@ -1,0 +1,198 @@
+//! Disks made by hand, and their mutations.
+
+#![allow(clippy::unwrap_used)]
+
+use forerun_io::{MemorySource, ReadAt as _};
+use forerun_vfs::Limits;
+
+use crate::fuzzing::{flash, sparse_image, sum_headers, walk};
+use crate::{Disk, DiskKind, Foreign};
+
+fn open(bytes: &[u8]) -> forerun_vfs::Result<Option<Disk>> {
+    Disk::read(&MemorySource::new(bytes), &Limits::default())
+}
+
+fn contents(bytes: &[u8]) -> Vec<u8> {
+    let disk = open(bytes).unwrap().unwrap();
+    let mut all = vec![0; usize::try_from(disk.disk_len()).unwrap()];
+    let disk = disk.over(MemorySource::new(bytes));
+    disk.read_exact_at(0, &mut all).unwrap();
+    all
+}
+
+#[test]
+fn chunks_are_stored_filled_and_left_out() {
+    let image = sparse_image();
+    let expected = [&[b'a'; 16][..], b"fillfill", &[0; 8], &[b'b'; 8]].concat();
+    assert_eq!(contents(&image), expected);
+    let disk = open(&[&image[..], b"behind"].concat()).unwrap().unwrap();
+    assert_eq!(
+        (disk.kind, disk.stored_len),
+        (DiskKind::AndroidSparse, image.len() as u64)
+    );
+}
+
+#[test]
+fn damaged_sparse_images_are_refused_with_the_reason() {
+    let image = sparse_image();
+    for (at, value, expected) in [
+        (
+            8,
+            27,
+            "the headers are 27 and 12 bytes long; at least 28 and 12 are needed",
+        ),
+        (
+            10,
+            11,
+            "the headers are 28 and 11 bytes long; at least 28 and 12 are needed",
+        ),
+        (
+            12,
+            0,
+            "blocks of 0 bytes: the length must be a multiple of 4 and not 0",
+        ),
+        (
+            12,
+            9,
+            "blocks of 9 bytes: the length must be a multiple of 4 and not 0",
+        ),
+        (16, 6, "the chunks have 5 blocks; the header says 6"),
+        (16, 4, "the chunks have 5 blocks; the header says 4"),
+        (20, 5, "chunk 4 ends at 116; the file is 104 bytes long"),
+        (28, 0xc5, "chunk 0 has the unknown type 0xcac5"),
+        (36, 29, "chunk 0 takes 29 bytes; its 2 blocks need 28"),
+        (32, 1, "chunk 0 takes 28 bytes; its 1 blocks need 20"),
+    ] {
+        let mut image = image.clone();
+        image[at] = value;
+        let error = open(&image).unwrap_err().to_string();
+        assert!(error.ends_with(expected), "{at}: {error}");
+    }
+    let error = open(&image[..image.len() - 1]).unwrap_err().to_string();
+    assert!(
+        error.ends_with("chunk 3 ends at 104; the file is 103 bytes long"),
+        "{error}"
+    );
+}
+
+#[test]
+fn volumes_lie_behind_one_another() {
+    let flash = flash();
+    let disk = open(&flash).unwrap().unwrap();
+    let volumes: Vec<_> = disk
+        .volumes
+        .iter()
+        .map(|it| (it.number, &it.name[..], it.offset, it.len, it.is_static))
+        .collect();
+    let leb = 1024 - 128;
+    let expected = [
+        (0, &b"fixed"[..], 0, leb + 5, true),
+        (2, b"grows", leb + 5, 3 * leb, false),
+    ];
+    assert_eq!(volumes, expected);
+    let all = contents(&flash);
+    let leb = usize::try_from(leb).unwrap();
+    assert_eq!(all[..leb], vec![b'0'; leb]);
+    assert_eq!(&all[leb..leb + 5], b"11111");
+    let grows = &all[leb + 5..];
+    assert_eq!(grows[..leb], vec![0xff; leb], "not written yet");
+    assert_eq!(grows[leb..2 * leb], vec![b'n'; leb], "the newer copy");
+    assert_eq!(
+        grows[2 * leb..],
+        vec![b'o'; leb],
+        "the newer copy was cut off"
+    );
+}
+
+#[test]
+fn a_static_volume_with_a_wrong_byte_is_an_error_and_a_dynamic_one_has_no_sums() {
+    let mut flash = flash();
+    let at = flash.iter().rposition(|&byte| byte == b'0').unwrap();
+    flash[at] ^= 1;
+    let disk = open(&flash)
+        .unwrap()
+        .unwrap()
+        .over(MemorySource::new(&flash[..]));
+    let error = disk.read_exact_at(0, &mut [0; 4]).unwrap_err();
+    assert!(error.to_string().contains("has the CRC-32"), "{error}");
+    disk.read_exact_at(1024 - 128, &mut [0; 5]).unwrap();
+}
+
+#[test]
+fn a_missing_block_of_a_static_volume_is_an_error_and_no_zeros() {
+    let mut flash = flash();
+    let at = flash.iter().position(|&byte| byte == b'0').unwrap() / 1024 * 1024;
+    flash[at + 64..at + 1024].fill(0xff);
+    let disk = open(&flash)
+        .unwrap()
+        .unwrap()
+        .over(MemorySource::new(&flash[..]));
+    let error = disk.read_exact_at(0, &mut [0; 4]).unwrap_err();
+    assert!(error.to_string().contains("is not in the file"), "{error}");
+}
+
+#[test]
+fn the_second_copy_of_the_volume_table_counts_if_the_first_is_damaged() {
+    let mut flash = flash();
+    flash[128] ^= 1;
+    assert_eq!(open(&flash).unwrap().unwrap().volumes.len(), 2);
+    flash[1024 + 128] ^= 1;
+    let error = open(&flash).unwrap_err().to_string();
+    assert!(
+        error.ends_with("no sound copy of the volume table was found"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_bad_block_and_another_flash_behind_it_are_told_apart() {
+    let mut other = flash();
+    let mut first = flash();
+    // A block without any header, as flash goes bad, and one that is erased.
+    first.extend_from_slice(&[0x5a; 1024]);
+    first.extend_from_slice(&[0xff; 1024]);
+    for block in other.chunks_mut(1024) {
+        block[27] = 9;
+    }
+    sum_headers(&mut other);
+    let len = first.len() as u64;
+    let both = [first, other].concat();
+    assert_eq!(open(&both).unwrap().unwrap().stored_len, len - 2048);
+}
+
+#[test]
+fn mutated_disks_are_read_or_refused() {
+    walk(&sparse_image());
+    walk(&flash());
+    for seed in [sparse_image(), flash()] {
+        for at in (0..seed.len()).filter(|at| at % 1024 < 500) {
+            for change in [0x01, 0x80, 0xff] {
+                let mut bytes = seed.clone();
+                bytes[at] ^= change;
+                walk(&bytes);
+                sum_headers(&mut bytes);
+                walk(&bytes);
+            }
+        }
+        for len in 0..seed.len() {
+            walk(&seed[..len]);
+        }
+    }
+}
+
+#[test]
+fn disks_of_virtual_machines_are_named() {
+    let mut vdi = vec![0; 68];
+    vdi[64..].copy_from_slice(&[0x7f, 0x10, 0xda, 0xbe]);
+    for (bytes, expected) in [
+        (&b"QFI\xfb"[..], Some("qcow2")),
+        (b"KDMV", Some("vmdk")),
+        (&vdi, Some("vdi")),
+        (b"conectix", Some("vhd")),
+        (b"vhdxfile", Some("vhdx")),
+        (b"vhdxfil", None),
+        (b"", None),
+    ] {
+        assert_eq!(Foreign::of(bytes).map(Foreign::name), expected);
+    }
+}

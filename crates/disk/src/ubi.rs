@@ -1,0 +1,372 @@
+//! UBI: the physical erase blocks of flash, each with the number of its volume and of its place in it.
+//!
+//! Linux's `drivers/mtd/ubi` is the definition. Of several copies of a block the one with the highest sequence number
+//! counts, unless it is a copy that was cut off.
+
+use std::collections::BTreeMap;
+
+use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_vfs::{Held, Limits, Result, on_disk};
+use zerocopy::FromBytes;
+use zerocopy::big_endian::{U16, U32, U64};
+
+use crate::error::Check;
+use crate::map::{Map, Place};
+use crate::{Disk, DiskKind, Volume, read};
+
+on_disk! {
+    /// The erase counter header, at the start of each erase block.
+    EcHeader, 64 {
+        magic: [u8; 4],
+        version: u8,
+        padding1: [u8; 3],
+        ec: U64,
+        vid_hdr_offset: U32,
+        data_offset: U32,
+        image_seq: U32,
+        padding2: [u8; 32],
+        hdr_crc: U32,
+    }
+}
+
+on_disk! {
+    /// The volume identifier header.
+    VidHeader, 64 {
+        magic: [u8; 4],
+        version: u8,
+        vol_type: u8,
+        copy_flag: u8,
+        compat: u8,
+        vol_id: U32,
+        lnum: U32,
+        padding1: [u8; 4],
+        data_size: U32,
+        used_ebs: U32,
+        data_pad: U32,
+        data_crc: U32,
+        padding2: [u8; 4],
+        sqnum: U64,
+        padding3: [u8; 12],
+        hdr_crc: U32,
+    }
+}
+
+on_disk! {
+    /// A record of the volume table.
+    Record, 172 {
+        reserved_pebs: U32,
+        alignment: U32,
+        data_pad: U32,
+        vol_type: u8,
+        upd_marker: u8,
+        name_len: U16,
+        name: [u8; 128],
+        flags: u8,
+        padding: [u8; 23],
+        crc: U32,
+    }
+}
+
+const STATIC: u8 = 2;
+const DYNAMIC: u8 = 1;
+/// The volume with the volume table: two copies of it.
+const LAYOUT: u32 = 0x7fff_efff;
+/// Most volumes.
+const VOLUMES: usize = 128;
+/// Longest erase block.
+const PEB_MAX: u64 = 16 << 20;
+/// Erase blocks lie at multiples of this.
+const STEP: u64 = 512;
+/// Headers that tell the length of erase blocks: one of them may be missing, as blocks of flash go bad.
+const SAMPLES: usize = 4;
+/// Erase blocks one after the other without a header, behind which no further one is looked for.
+const STRANGE: u64 = 1024;
+const FORMAT: &str = "ubi";
+
+/// Computes the CRC-32 as UBI has it: without the last inversion.
+pub fn crc(bytes: &[u8]) -> u32 {
+    !libdeflater::crc32(bytes)
+}
+
+/// Parses a header that ends with its CRC-32.
+fn summed<T: FromBytes>(bytes: &[u8]) -> Option<T> {
+    let bytes = bytes.get(..size_of::<T>())?;
+    let (body, sum) = bytes.split_last_chunk::<4>()?;
+    (crc(body) == u32::from_be_bytes(*sum)).then(|| T::read_from_bytes(bytes).ok())?
+}
+
+fn ec_header(bytes: &[u8]) -> Option<EcHeader> {
+    let header: EcHeader = summed(bytes)?;
+    (header.magic == *b"UBI#" && header.version == 1).then_some(header)
+}
+
+fn vid_header(bytes: &[u8]) -> Option<VidHeader> {
+    let header: VidHeader = summed(bytes)?;
+    (header.magic == *b"UBI!" && header.version == 1).then_some(header)
+}
+
+/// Returns whether bytes are the start of an erase block.
+pub fn is_header(head: &[u8]) -> bool {
+    ec_header(head).is_some()
+}
+
+/// Reads the headers of all erase blocks and the volume table.
+///
+/// # Errors
+/// `Corrupt`, `Limit`, `Io`.
+pub fn open(source: &dyn ReadAt, limits: &Limits) -> Result<Disk> {
+    let mut held = Held::new(limits);
+    let flash = Flash::of(source)?;
+    let blocks = flash.blocks(&mut held)?;
+    let records = flash.table(&blocks)?;
+    let mut map = Map::new([0xff; 4]);
+    let mut volumes = Vec::new();
+    for (number, record) in records {
+        let volume = flash.volume(number, &record, &blocks.by_place, &mut map, &mut held)?;
+        volumes.push(volume);
+    }
+    Ok(Disk {
+        kind: DiskKind::Ubi,
+        stored_len: blocks.end,
+        volumes,
+        map,
+    })
+}
+
+/// The geometry of the flash.
+struct Flash<'s> {
+    source: &'s dyn ReadAt,
+    peb: u64,
+    first: EcHeader,
+}
+
+/// A logical block, and where it is.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// Offset of its data.
+    data: u64,
+    vid: VidHeader,
+}
+
+/// The logical blocks that were found.
+#[derive(Default)]
+struct Blocks {
+    by_place: BTreeMap<(u32, u32), Block>,
+    /// End of the last erase block.
+    end: u64,
+}
+
+impl<'s> Flash<'s> {
+    /// Finds the length of the erase blocks: the least distance of the first headers.
+    fn of(source: &'s dyn ReadAt) -> Result<Self> {
+        let mut head = [0; 64];
+        read(source, 0, &mut head)?;
+        let first = ec_header(&head).ok_or_else(|| Check::OneBlock.at(FORMAT, 0))?;
+        let key = |header: &EcHeader| (header.vid_hdr_offset, header.data_offset, header.image_seq);
+        let (mut at, mut last, mut peb) = (STEP, 0, None::<u64>);
+        let mut left = SAMPLES;
+        while left > 0 && at - last <= PEB_MAX && at + 64 <= source.len() {
+            read(source, at, &mut head)?;
+            if head.starts_with(b"UBI#")
+                && ec_header(&head).is_some_and(|it| key(&it) == key(&first))
+            {
+                peb = Some(peb.map_or(at, |peb| peb.min(at - last)));
+                (last, left) = (at, left - 1);
+            }
+            at += STEP;
+        }
+        let peb = peb.ok_or_else(|| Check::OneBlock.at(FORMAT, 0))?;
+        let (vid, data) = (first.vid_hdr_offset.get(), first.data_offset.get());
+        let is_valid = vid >= 64 && u64::from(vid) + 64 <= u64::from(data) && u64::from(data) < peb;
+        match is_valid {
+            true => Ok(Self { source, peb, first }),
+            false => Err(Check::Geometry { peb, vid, data }.at(FORMAT, 0)),
+        }
+    }
+
+    /// Returns the bytes of data in an erase block.
+    fn leb(&self) -> u64 {
+        self.peb - u64::from(self.first.data_offset.get())
+    }
+
+    /// Reads the headers of all erase blocks, up to where another flash or other bytes begin.
+    fn blocks(&self, held: &mut Held) -> Result<Blocks> {
+        let mut found = Blocks::default();
+        let (vid_at, data_at) = (self.first.vid_hdr_offset, self.first.data_offset);
+        let seq = self.first.image_seq;
+        let mut at = 0;
+        while at + self.peb <= self.source.len() && at - found.end <= STRANGE * self.peb {
+            let mut head = [0; 64];
+            read(self.source, at, &mut head)?;
+            let header = ec_header(&head);
+            if let Some(header) = header {
+                if header.image_seq != seq && header.image_seq != 0 && seq != 0 {
+                    break;
+                }
+                if (header.vid_hdr_offset, header.data_offset) != (vid_at, data_at) {
+                    let (vid, data) = (header.vid_hdr_offset.get(), header.data_offset.get());
+                    return Err(Check::OtherGeometry { vid, data }.at(FORMAT, at));
+                }
+            }
+            let is_erased = head == [0xff; 64] && found.end == at;
+            let mut vid = [0; 64];
+            read(self.source, at + u64::from(vid_at.get()), &mut vid)?;
+            // The erase counter may be lost, and the volume header sound.
+            let vid = vid_header(&vid);
+            if header.is_some() || vid.is_some() || is_erased {
+                found.end = at + self.peb;
+            }
+            if let Some(vid) = vid {
+                let data = at + u64::from(data_at.get());
+                self.add(Block { data, vid }, &mut found, held)?;
+            }
+            at += self.peb;
+        }
+        Ok(found)
+    }
+
+    /// Adds a block, or replaces an older copy of it.
+    fn add(&self, block: Block, found: &mut Blocks, held: &mut Held) -> Result<()> {
+        let place = (block.vid.vol_id.get(), block.vid.lnum.get());
+        let Some(other) = found.by_place.get(&place).copied() else {
+            // A node of the tree has about twice its entries.
+            held.add(2 * size_of::<(u32, u32, Block)>())?;
+            found.by_place.insert(place, block);
+            return Ok(());
+        };
+        let (newer, older) = match block.vid.sqnum.get() > other.vid.sqnum.get() {
+            true => (block, other),
+            false => (other, block),
+        };
+        // A copy that wear-levelling made counts only if all of it was written.
+        let is_whole = newer.vid.copy_flag == 0 || self.has_crc(&newer)?;
+        found
+            .by_place
+            .insert(place, if is_whole { newer } else { older });
+        Ok(())
+    }
+
+    /// Returns whether the data of a block has its CRC-32.
+    fn has_crc(&self, block: &Block) -> Result<bool> {
+        let len = u64::from(block.vid.data_size.get());
+        if len > self.leb() {
+            return Ok(false);
+        }
+        let mut bytes = vec![0; saturating_usize(len)];
+        read(self.source, block.data, &mut bytes)?;
+        Ok(crc(&bytes) == block.vid.data_crc.get())
+    }
+
+    /// Reads the volume table: the records that are in use, by number.
+    fn table(&self, blocks: &Blocks) -> Result<Vec<(u32, Record)>> {
+        let len = size_of::<Record>();
+        let slots = saturating_usize(self.leb() / u64_from(len)).min(VOLUMES);
+        for copy in 0..2 {
+            let Some(block) = blocks.by_place.get(&(LAYOUT, copy)) else {
+                continue;
+            };
+            let mut bytes = vec![0; slots * len];
+            read(self.source, block.data, &mut bytes)?;
+            let records: Option<Vec<Record>> = bytes.chunks_exact(len).map(summed).collect();
+            if let Some(records) = records {
+                let records = (0..).zip(records);
+                return Ok(records.filter(|(_, it)| it.reserved_pebs != 0).collect());
+            }
+        }
+        Err(Check::NoTable.at(FORMAT, 0))
+    }
+
+    /// Adds a volume to the map, behind those before it.
+    fn volume(
+        &self,
+        number: u32,
+        record: &Record,
+        blocks: &BTreeMap<(u32, u32), Block>,
+        map: &mut Map,
+        held: &mut Held,
+    ) -> Result<Volume> {
+        let wrong = |field, value: u64| {
+            let volume = number;
+            Err(Check::Record {
+                volume,
+                field,
+                value,
+            }
+            .at(FORMAT, 0))
+        };
+        let pad = u64::from(record.data_pad.get());
+        let name_len = record.name_len.get();
+        let Some(leb) = self.leb().checked_sub(pad).filter(|&leb| leb > 0) else {
+            return wrong("padding", pad);
+        };
+        let Some(name) = record.name.get(..usize::from(name_len)) else {
+            return wrong("the length of the name", name_len.into());
+        };
+        let own = || blocks.range((number, 0)..=(number, u32::MAX));
+        let is_static = match record.vol_type {
+            STATIC => true,
+            DYNAMIC => false,
+            other => return wrong("the type", other.into()),
+        };
+        let count = match own().next() {
+            Some((_, first)) if is_static => first.vid.used_ebs.get(),
+            None if is_static => 0,
+            _ => record.reserved_pebs.get(),
+        };
+        let offset = map.len();
+        let too_long = || Check::TooLong.at(FORMAT, 0);
+        // Fewer than 2^32 blocks of less than 2^24 bytes.
+        let most = u64::from(count) * leb;
+        offset.checked_add(most).ok_or_else(too_long)?;
+        let (mut next, mut end) = (0, offset);
+        for (&(_, lnum), block) in own() {
+            let at = block.data;
+            if lnum >= count {
+                let (volume, leb, most) = (number, lnum, u64::from(count));
+                return Err(Check::Outside { volume, leb, most }.at(FORMAT, at));
+            }
+            let start = offset + u64::from(lnum) * leb;
+            if !is_static {
+                map.add(start..start + leb, Place::Stored(at), held)?;
+                continue;
+            }
+            let (one, other) = (count, block.vid.used_ebs.get());
+            if one != other {
+                let volume = number;
+                return Err(Check::Count { volume, one, other }.at(FORMAT, at));
+            }
+            let len = u64::from(block.vid.data_size.get());
+            let is_last = lnum + 1 == count;
+            if len > leb || (len < leb && !is_last) {
+                let (volume, found) = (number, block.vid.data_size.get());
+                let check = Check::DataLen {
+                    volume,
+                    leb: lnum,
+                    found,
+                    expected: leb,
+                };
+                return Err(check.at(FORMAT, at));
+            }
+            map.add(offset + u64::from(next) * leb..start, Place::Missing, held)?;
+            let crc = block.vid.data_crc.get();
+            map.add(start..start + len, Place::Summed { offset: at, crc }, held)?;
+            (next, end) = (lnum + 1, start + len);
+        }
+        if is_static && next < count {
+            map.add(end..offset + most, Place::Missing, held)?;
+            end = offset + most;
+        }
+        if !is_static {
+            end = offset + most;
+        }
+        map.extend(end);
+        Ok(Volume {
+            number,
+            name: name.to_vec(),
+            offset,
+            len: end - offset,
+            is_static,
+            is_torn: record.upd_marker != 0,
+        })
+    }
+}

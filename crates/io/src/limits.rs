@@ -22,8 +22,7 @@ pub struct Limits {
     pub tree_entries: u64,
     /// Bytes that one extraction or archive may write.
     pub total_bytes: u64,
-    /// Bytes that a compressed archive may decode to while it is opened, beside a hundred times its
-    /// own length.
+    /// Bytes that a compressed file may decode to while it is opened, beside fifty times what was read of it.
     pub stream_bytes: u64,
     /// Length of a file that one call reads into memory whole.
     pub read_bytes: u64,
@@ -47,7 +46,7 @@ impl Default for Limits {
             dir_entries: 16 << 20,
             tree_entries: 64 << 20,
             total_bytes: u64::MAX,
-            stream_bytes: 4 << 30,
+            stream_bytes: 2 << 30,
             read_bytes: 1 << 30,
             block_len: 16 << 20,
             dir_index_bytes: 64 << 20,

@@ -74,10 +74,4 @@ impl Compression {
             Self::Deflate => "deflate",
         }
     }
-
-    /// Returns whether decoding it may need a spool.
-    #[must_use]
-    pub const fn may_spool(self) -> bool {
-        matches!(self, Self::Zstd | Self::Xz | Self::Bzip2)
-    }
 }

@@ -13,8 +13,9 @@ use crate::options::IndexOptions;
 use crate::spans::{Span, SpanSource};
 use crate::spool::{Spool, SpoolWriter};
 
-/// Bytes that each byte of a stream may decode to, beside [`Limits::stream_bytes`]. Text comes to 5 or 10.
-const EXPANSION: u64 = 100;
+/// Bytes that each byte of a stream may decode to, beside [`Limits::stream_bytes`]. Text comes to 5 or 10. Only bytes
+/// that were read count, or a long bomb would be allowed more than a short one.
+const EXPANSION: u64 = 50;
 
 /// The receiver of the decoded bytes, in order.
 pub type Sink<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
@@ -25,34 +26,38 @@ pub struct Cutter<'a> {
     pub block_len: u64,
     spans: Vec<Span>,
     held: Held,
-    /// Decoded bytes so far, and the most that there may be.
+    /// Decoded bytes so far, and the most that there may be before any was read.
     decoded: u64,
     allowed: u64,
+    /// Offset of the stream in its source.
+    start: u64,
     sink: &'a mut Sink<'a>,
     make_spool: Option<&'a dyn MakeSpool>,
     spool: Option<SpoolWriter>,
+    spool_all: bool,
     growing: Option<&'a GrowingSpans>,
 }
 
 impl<'a> Cutter<'a> {
     pub fn new(
         compression: Compression,
-        stored_len: u64,
+        start: u64,
         options: &'a IndexOptions,
         sink: &'a mut Sink<'a>,
     ) -> Self {
         let limits = &options.limits;
-        let allowed = stored_len.saturating_mul(EXPANSION);
         Self {
             compression,
             block_len: u64::from(limits.block_len),
             spans: Vec::new(),
             held: Held::new(limits),
             decoded: 0,
-            allowed: allowed.saturating_add(limits.stream_bytes),
+            allowed: limits.stream_bytes,
+            start,
             sink,
             make_spool: options.spool.as_deref(),
             spool: None,
+            spool_all: options.spool_all,
             growing: options.growing.as_deref(),
         }
     }
@@ -62,18 +67,22 @@ impl<'a> Cutter<'a> {
         self.decoded
     }
 
-    /// Takes decoded bytes: counts them and gives them to the caller of the pass.
+    /// Takes the bytes that the source decodes to up to `position`: counts them and gives them to the caller of the pass.
     ///
     /// # Errors
     /// `Limit` if there are too many; the errors of the caller.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<()> {
+    pub fn take(&mut self, bytes: &[u8], position: u64) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.decoded = self.decoded.saturating_add(u64_from(bytes.len()));
-        if self.decoded > self.allowed {
-            let what = "what the compressed archive decodes to, in bytes,";
+        self.decoded += u64_from(bytes.len());
+        let of_read = (position - self.start).saturating_mul(EXPANSION);
+        if self.decoded > self.allowed.saturating_add(of_read) {
+            let what = "what the compressed file decodes to, in bytes,";
             return Err(Error::limit(Bound::StreamBytes, what, self.allowed));
+        }
+        if self.spool_all {
+            self.write(bytes, 0)?;
         }
         (self.sink)(bytes)
     }
@@ -89,7 +98,7 @@ impl<'a> Cutter<'a> {
         codec: Codec,
         history: Option<History>,
     ) -> Result<()> {
-        if decoded.is_empty() {
+        if decoded.is_empty() || self.spool_all {
             return Ok(());
         }
         let offset = stored.start;
@@ -120,7 +129,7 @@ impl<'a> Cutter<'a> {
     /// # Errors
     /// `Limit`.
     pub fn check_len(&self, offset: u64, len: u64) -> Result<()> {
-        if len <= self.block_len {
+        if len <= self.block_len || self.spool_all {
             return Ok(());
         }
         let name = self.compression.name();
@@ -134,9 +143,13 @@ impl<'a> Cutter<'a> {
     /// `Unsupported`, at this offset of the stream, if there may be none; `Spool` if it
     /// cannot be written.
     pub fn spool(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
-        if bytes.is_empty() {
+        if bytes.is_empty() || self.spool_all {
             return Ok(());
         }
+        self.write(bytes, offset)
+    }
+
+    fn write(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
         if self.spool.is_none() {
             let Some(make) = self.make_spool else {
                 let name = self.compression.name();
@@ -163,7 +176,7 @@ impl<'a> Cutter<'a> {
     /// # Errors
     /// `Limit` if there is no more memory for spans; `Spool` if the spool cannot be written.
     pub fn spooled(&mut self, decoded: Range<u64>) -> Result<()> {
-        if decoded.is_empty() {
+        if decoded.is_empty() || self.spool_all {
             return Ok(());
         }
         let len = decoded.end - decoded.start;

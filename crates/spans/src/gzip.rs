@@ -204,7 +204,7 @@ impl<'p, 'a> Pass<'p, 'a> {
             self.input.consume(step.used);
             let decoded = self.decoder.decoded();
             crc.update(decoded);
-            self.cutter.take(decoded)?;
+            self.cutter.take(decoded, self.input.position())?;
             let stored = self.input.position();
             let len = self.cutter.decoded() - open.start;
             match step.place {

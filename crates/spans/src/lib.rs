@@ -39,7 +39,7 @@ pub use growing::GrowingSpans;
 pub use head::head;
 pub use kept::KeptSpans;
 pub use options::IndexOptions;
-pub use pass::{Indexed, index, index_part};
+pub use pass::{Indexed, decode, index, index_part};
 pub use spans::{SPOOL, Spans};
 pub use spool::Spool;
 pub use zran::{ZranSpans, zran_spans};

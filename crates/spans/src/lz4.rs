@@ -294,7 +294,7 @@ impl Frames<'_, '_> {
         if let Some(hash) = &mut frame.checksum {
             hash.write(decoded);
         }
-        self.cutter.take(decoded)?;
+        self.cutter.take(decoded, self.input.position())?;
         self.input.consume(whole);
         Ok(())
     }

@@ -26,6 +26,8 @@ pub struct IndexOptions {
     pub span_len: u64,
     /// Bytes of one read.
     pub chunk: usize,
+    /// Spools everything, also what could be decoded from within: there are no spans then.
+    pub spool_all: bool,
     /// Gets each span as soon as it is complete.
     pub growing: Option<Arc<GrowingSpans>>,
 }
@@ -38,6 +40,7 @@ impl Default for IndexOptions {
             spool: None,
             span_len: SPAN_LEN,
             chunk: CHUNK,
+            spool_all: false,
             growing: None,
         }
     }

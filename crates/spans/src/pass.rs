@@ -1,9 +1,10 @@
 //! The first pass over a stream.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use forerun_codec::StreamFormat;
-use forerun_io::ReadAt;
+use forerun_io::{MemorySource, ReadAt};
 use forerun_vfs::{Error, Result};
 
 use crate::cutter::{Cutter, Sink};
@@ -51,6 +52,21 @@ pub fn index<'a>(
     index_part(source, 0..source.len(), compression, options, sink)
 }
 
+/// Decodes all of `source` into a temporary file, and returns what that holds.
+///
+/// # Errors
+/// The errors of [`index`].
+pub fn decode(
+    source: &dyn ReadAt,
+    compression: Compression,
+    mut options: IndexOptions,
+) -> Result<Spool> {
+    options.spool_all = true;
+    let indexed = index(source, compression, &options, &mut |_| Ok(()))?;
+    let empty = || -> Spool { Arc::new(MemorySource::new(Vec::new())) };
+    Ok(indexed.spool.unwrap_or_else(empty))
+}
+
 /// Reads a part of `source` as [`index`] reads all of it: a stream that lies among other bytes. The spans have
 /// offsets in `source`.
 ///
@@ -63,9 +79,9 @@ pub fn index_part<'a>(
     options: &'a IndexOptions,
     sink: &'a mut Sink<'a>,
 ) -> Result<Indexed> {
-    let len = part.end.saturating_sub(part.start);
+    let start = part.start;
     let mut input = Input::new(source, part, options.chunk.max(1));
-    let mut cutter = Cutter::new(compression, len, options, sink);
+    let mut cutter = Cutter::new(compression, start, options, sink);
     let read = match compression {
         Compression::Gzip => gzip::read(&mut input, &mut cutter, options.span_len),
         Compression::Deflate => gzip::read_bare(&mut input, &mut cutter, options.span_len),

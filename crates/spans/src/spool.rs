@@ -12,6 +12,8 @@ use forerun_vfs::MakeSpool;
 /// The spooled bytes, for reads.
 pub type Spool = Arc<dyn ReadAt>;
 
+/// Zeros that are left out, in bytes.
+const HOLE: usize = 16 << 10;
 /// Bytes that are written before they reach the file.
 const BUFFER: usize = 1 << 20;
 
@@ -59,6 +61,8 @@ impl SpoolWriter {
     /// Brings all to the file.
     pub fn flush(&mut self) -> io::Result<()> {
         self.file.flush()?;
+        // The end may be a hole.
+        self.file.get_ref().set_len(self.start + self.len)?;
         if let Some(written) = &self.written {
             written.len.store(self.len, Ordering::Release);
         }
@@ -71,12 +75,20 @@ impl SpoolWriter {
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
+        // Images of disks are mostly holes.
+        match bytes.len() >= HOLE && bytes.iter().all(|&byte| byte == 0) {
+            true => {
+                let len = i64::try_from(bytes.len()).map_err(io::Error::other)?;
+                self.file.seek(SeekFrom::Current(len))?;
+            }
+            false => self.file.write_all(bytes)?,
+        }
         self.len = self.len.saturating_add(u64_from(bytes.len()));
         Ok(())
     }
 
-    pub fn finish(self) -> io::Result<Spool> {
+    pub fn finish(mut self) -> io::Result<Spool> {
+        self.flush()?;
         let file = self
             .file
             .into_inner()

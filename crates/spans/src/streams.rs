@@ -92,7 +92,7 @@ impl Stream {
             let step = step.map_err(damaged)?;
             input.consume(step.used);
             let decoded = decoder.decoded();
-            cutter.take(decoded)?;
+            cutter.take(decoded, input.position())?;
             self.keep(decoded, input.position(), cutter)?;
             wanted = 1;
             if step.place == StreamPlace::End {

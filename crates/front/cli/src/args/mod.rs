@@ -179,7 +179,7 @@ pub struct LimitArgs {
     /// Bytes that a walk or a listing may hold in memory [default: 128M]
     #[arg(help_heading = "Limits on what the image may ask for", long, value_name = "BYTES", value_parser = size::parse)]
     pub max_walk_memory: Option<u64>,
-    /// Bytes that a compressed archive may decode to [default: 4G, and 100 times its length]
+    /// Bytes that a compressed file may decode to [default: 2G, and 50 times what was read of it]
     #[arg(help_heading = "Limits on what the image may ask for", long, value_name = "BYTES", value_parser = size::parse)]
     pub max_decoded: Option<u64>,
 }

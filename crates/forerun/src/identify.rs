@@ -1,5 +1,6 @@
 //! Finds the format of the first bytes, and describes bytes of no known format.
 
+use forerun_disk::Foreign;
 use forerun_io::{ReadAt, saturating_usize};
 use forerun_vfs::{Error, Format};
 
@@ -74,6 +75,7 @@ pub fn unknown(
 ) -> Error {
     let (what, advice) = describe(head);
     let mut found = match container {
+        Some(container @ Container::VirtualDisk(_)) => container.to_string(),
         Some(container) => format!("{container} that holds {what}"),
         None if offset == 0 && head.starts_with(ELF) => {
             format!("{what} without an image behind it")
@@ -107,7 +109,15 @@ fn describe(head: &[u8]) -> (String, Option<&'static str>) {
         (b"\x1f\x8b", "a gzip file", UNPACK),
         (b"\xfd7zXZ", "an xz file", UNPACK),
         (b"\x28\xb5\x2f\xfd", "a zstd file", UNPACK),
+        (b"\x31\x18\x10\x06", "a UBIFS filesystem", None),
     ];
+    if let Some(foreign) = Foreign::of(head) {
+        let what = format!("a {} image", foreign.name());
+        return (
+            what,
+            Some("convert it: qemu-img convert -O raw IMAGE IMAGE.raw"),
+        );
+    }
     if head.is_empty() {
         return ("no bytes at all".to_string(), None);
     }

@@ -68,6 +68,7 @@ mod digest;
 mod each_layer;
 mod entries;
 mod error;
+mod expanded;
 mod file;
 mod files;
 #[cfg(feature = "write")]
@@ -131,6 +132,7 @@ pub use containers::{container_layers, image_index};
 pub use contents::contents;
 pub use entries::{DirEntry, ReadDir, Walk};
 pub use error::{Cause, Error, Result};
+pub use expanded::disk_len;
 pub use file::File;
 /// Chunks of remote images on disk.
 #[cfg(any(feature = "layouts", feature = "remote"))]

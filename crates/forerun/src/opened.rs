@@ -8,6 +8,7 @@ use forerun_vfs::{Error, FileSystem, Format, OpenWith, Result};
 
 use crate::devices::{self, Devices};
 use crate::digest;
+use crate::expanded::{self, Expanded};
 use crate::identify::{
     find_by_tail, find_format, named, probe_len, tail_len, unknown, with_objects,
 };
@@ -59,45 +60,27 @@ impl FoundImage {
         options: &OpenOptions,
         observer: &Arc<Observer>,
     ) -> Result<Self> {
-        let wanted = options.format.as_deref();
-        let place = (options.offset, options.size);
-        let whole = Opened::new(source, blob, place, options, observer)?;
-        let is_kept = options.index.as_ref().is_some_and(|index| index.is_kept());
-        let is_indexed = options.table.is_some() || (is_kept && !options.rescue);
-        if let Some(format) = named(Some(wanted.unwrap_or(INDEXED))).filter(|_| is_indexed) {
-            // The caller knows what it is: nothing but the table or the index is read.
-            return Ok(Self {
-                format,
-                container: None,
-                opened: whole,
-            });
+        match look(source, blob, options, observer, NESTED)? {
+            Looked::Found(found) => Ok(found),
+            Looked::Inside(inside) => inside.open(blob, options, observer),
         }
-        let head = whole.head()?;
-        let (format, container, opened) = match find_format(&head, wanted) {
-            // A composefs image may lack its header. Where the caller names a store, the image is one.
-            Some(format) if options.objects.is_some() && wanted.is_none() => {
-                (with_objects(format), None, whole)
-            }
-            Some(format) => (format, None, whole),
-            None => match find_payload(source, blob, &whole, options, observer) {
-                Ok(Some((format, container, part))) => (format, Some(container), part),
-                found => match (whole.format_of_tail(wanted)?, named(wanted), found) {
-                    (Some(format), ..) => (format, None, whole),
-                    // A format that the user names is opened whatever its magic; the driver reports
-                    // what is wrong.
-                    (None, Some(format), Ok(_)) => (format, None, whole),
-                    (None, _, Err(error)) => return Err(error),
-                    (None, None, Ok(_)) => {
-                        return Err(unknown(wanted, &head, None, options.offset));
-                    }
-                },
-            },
-        };
-        Ok(Self {
-            format,
-            container,
-            opened,
-        })
+    }
+
+    /// Finds an image as [`of_blob`](Self::of_blob) does, unless it is compressed and would have to be decoded.
+    ///
+    /// # Errors
+    /// Those of [`of`](Self::of).
+    #[cfg(all(feature = "remote", feature = "tar"))]
+    pub fn of_stored(
+        source: &Arc<dyn ReadAt>,
+        blob: BlobId,
+        options: &OpenOptions,
+        observer: &Arc<Observer>,
+    ) -> Result<Option<Self>> {
+        match look(source, blob, options, observer, NESTED)? {
+            Looked::Found(found) => Ok(Some(found)),
+            Looked::Inside(_) => Ok(None),
+        }
     }
 
     /// Returns the first bytes of an archive that may be read while it is fetched; nothing for other images.
@@ -185,6 +168,163 @@ impl FoundImage {
             ),
         })
     }
+}
+
+/// Files that stand for other bytes, in one another: a compressed disk that holds a compressed image.
+const NESTED: u32 = 3;
+
+/// A look at the first bytes of a source.
+enum Looked {
+    Found(FoundImage),
+    Inside(Inside),
+}
+
+/// An image in bytes that a file stands for.
+enum Inside {
+    Disk(Expanded, u32),
+    #[cfg(feature = "tar")]
+    Stream(Arc<dyn ReadAt>, forerun_spans::Compression, u32),
+}
+
+impl Inside {
+    /// Finds the image.
+    fn open(
+        self,
+        blob: BlobId,
+        options: &OpenOptions,
+        observer: &Arc<Observer>,
+    ) -> Result<FoundImage> {
+        let (expanded, left) = match self {
+            Self::Disk(expanded, left) => (expanded, left),
+            #[cfg(feature = "tar")]
+            Self::Stream(source, compression, left) => {
+                (expanded::decode(&*source, compression, options)?, left)
+            }
+        };
+        let mut inner = options.clone();
+        (inner.index, inner.table) = (None, None);
+        let mut failed = None;
+        for (offset, len) in expanded.places() {
+            (inner.offset, inner.size) = (offset, len);
+            let looked = look(&expanded.source, blob, &inner, observer, left);
+            let found = looked.and_then(|looked| match looked {
+                Looked::Found(found) => Ok(found),
+                Looked::Inside(inside) => inside.open(blob, &inner, observer),
+            });
+            match found {
+                Ok(found) => {
+                    return Ok(FoundImage {
+                        container: Some(expanded.container),
+                        ..found
+                    });
+                }
+                Err(error @ Error::UnknownFormat { .. }) => {
+                    failed.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(failed.unwrap_or_else(|| {
+            unknown(options.format.as_deref(), &[], Some(expanded.container), 0)
+        }))
+    }
+}
+
+/// Looks for the image in a source: the source itself, the part that the options name, or the contents of a container.
+/// `left` files may stand for other bytes.
+fn look(
+    source: &Arc<dyn ReadAt>,
+    blob: BlobId,
+    options: &OpenOptions,
+    observer: &Arc<Observer>,
+    left: u32,
+) -> Result<Looked> {
+    let place = (options.offset, options.size);
+    // Offsets in such a file are those in the disk.
+    let disk = match place {
+        (0, None) => None,
+        _ => expanded::whole_disk(source, &options.limits)?,
+    };
+    if let Some(disk) = disk {
+        let whole = Opened::new(&disk.source, blob, place, options, observer)?;
+        let container = Some(disk.container);
+        let looked = look_at(whole, &disk.source, blob, options, observer, left);
+        return looked.map(|looked| match looked {
+            Looked::Found(found) => Looked::Found(FoundImage { container, ..found }),
+            inside => inside,
+        });
+    }
+    let whole = Opened::new(source, blob, place, options, observer)?;
+    look_at(whole, source, blob, options, observer, left)
+}
+
+fn look_at(
+    whole: Opened,
+    source: &Arc<dyn ReadAt>,
+    blob: BlobId,
+    options: &OpenOptions,
+    observer: &Arc<Observer>,
+    left: u32,
+) -> Result<Looked> {
+    let wanted = options.format.as_deref();
+    let is_kept = options.index.as_ref().is_some_and(|index| index.is_kept());
+    let is_indexed = options.table.is_some() || (is_kept && !options.rescue);
+    if let Some(format) = named(Some(wanted.unwrap_or(INDEXED))).filter(|_| is_indexed) {
+        // The caller knows what it is: nothing but the table or the index is read.
+        return Ok(Looked::Found(FoundImage {
+            format,
+            container: None,
+            opened: whole,
+        }));
+    }
+    let head = whole.head()?;
+    if let Some(inside) = inside(&whole, &head, options, left)? {
+        return Ok(Looked::Inside(inside));
+    }
+    let (format, container, opened) = match find_format(&head, wanted) {
+        // A composefs image may lack its header. Where the caller names a store, the image is one.
+        Some(format) if options.objects.is_some() && wanted.is_none() => {
+            (with_objects(format), None, whole)
+        }
+        Some(format) => (format, None, whole),
+        None => match find_payload(source, blob, &whole, options, observer) {
+            Ok(Some((format, container, part))) => (format, Some(container), part),
+            found => match (whole.format_of_tail(wanted)?, named(wanted), found) {
+                (Some(format), ..) => (format, None, whole),
+                // A format that the user names is opened whatever its magic; the driver reports
+                // what is wrong.
+                (None, Some(format), Ok(_)) => (format, None, whole),
+                (None, _, Err(error)) => return Err(error),
+                (None, None, Ok(_)) => {
+                    return Err(unknown(wanted, &head, None, options.offset));
+                }
+            },
+        },
+    };
+    Ok(Looked::Found(FoundImage {
+        format,
+        container,
+        opened,
+    }))
+}
+
+/// Returns what a source that starts with `head` stands for, if it stands for other bytes and `left` of them may.
+fn inside(whole: &Opened, head: &[u8], options: &OpenOptions, left: u32) -> Result<Option<Inside>> {
+    let Some(left) = left.checked_sub(1) else {
+        return Ok(None);
+    };
+    let disk = expanded::disk(&*whole.metadata, &whole.part, &options.limits)?;
+    if let Some(disk) = disk {
+        return Ok(Some(Inside::Disk(disk, left)));
+    }
+    #[cfg(feature = "tar")]
+    if let Some(compression) =
+        expanded::image_inside(&*whole.metadata, head, options.format.as_deref())
+    {
+        let source: Arc<dyn ReadAt> = Arc::<MetadataSource>::clone(&whole.metadata);
+        return Ok(Some(Inside::Stream(source, compression, left)));
+    }
+    Ok(None)
 }
 
 impl Opened {

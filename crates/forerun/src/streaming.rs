@@ -58,7 +58,10 @@ pub fn begin(
     let Some(server) = &source.server else {
         return Ok(None);
     };
-    let found = FoundImage::of_blob(&source.source, blob, &options, observer)?;
+    let found = FoundImage::of_stored(&source.source, blob, &options, observer)?;
+    let Some(found) = found else {
+        return Ok(None);
+    };
     let Some(head) = found.archive_head()? else {
         return Ok(None);
     };

@@ -26,6 +26,14 @@ pub enum Container {
     Elf,
     /// A file in the Singularity Image Format.
     Sif,
+    /// An Android sparse image.
+    AndroidSparse,
+    /// A flash dump with volumes of UBI.
+    Ubi,
+    /// A compressed file, with the name of the compression.
+    Compressed(&'static str),
+    /// The disk of a virtual machine, with the name of its format. Images in it are not read.
+    VirtualDisk(&'static str),
 }
 
 impl Container {
@@ -36,13 +44,26 @@ impl Container {
             Self::AppImage => "appimage",
             Self::Elf => "elf",
             Self::Sif => "sif",
+            Self::AndroidSparse => "android-sparse",
+            Self::Ubi => "ubi",
+            Self::Compressed(name) | Self::VirtualDisk(name) => name,
         }
+    }
+
+    /// Returns whether the bytes of the image lie in the file one after the other.
+    #[must_use]
+    pub const fn is_contiguous(self) -> bool {
+        matches!(self, Self::AppImage | Self::Elf | Self::Sif)
     }
 }
 
 impl fmt::Display for Container {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Compressed(name) => return write!(f, "{name} file"),
+            Self::VirtualDisk(name) => return write!(f, "{name} image"),
+            Self::AndroidSparse => "Android sparse image",
+            Self::Ubi => "UBI flash dump",
             Self::AppImage => "AppImage (type 2)",
             Self::Elf => "ELF executable",
             Self::Sif => "SIF (Singularity Image Format)",
@@ -81,6 +102,12 @@ pub fn find(file: &dyn ReadAt) -> Result<Vec<Payload>> {
             found => found,
         },
     }
+}
+
+/// Returns whether a file that starts with `head` may be a container.
+#[cfg(feature = "tar")]
+pub fn may_contain(head: &[u8]) -> bool {
+    sif::is_sif(head) || !matches!(elf::kind(head), elf::ProgramKind::Other)
 }
 
 /// Returns where an ELF program ends, which is where an AppImage has its image. Returns nothing for other files, and

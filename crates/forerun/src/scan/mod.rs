@@ -3,7 +3,9 @@
 //! [`scan`] reads the file forward once, in pieces of 4 MiB, and looks for the magic numbers of all formats at every
 //! byte: a search of 1 GiB takes under a second, and payloads of firmware lie at odd offsets. A magic number
 //! is a candidate only. The driver validates its superblock ([`Format::measure`](forerun_vfs::Format::measure)), a header its checksum.
-//! Partition tables and containers are looked for at the start of the file.
+//! Partition tables and containers are looked for at the start of the file. A file that is the map of a disk as a whole (an
+//! Android sparse image, UBI) is searched through its map, and findings have offsets in the disk. Nothing is searched in
+//! the blocks of other such maps.
 //!
 //! Every field of a candidate may be a lie. Memory is bounded by two pieces and [`MOST_FINDINGS`], and a piece full of
 //! candidates that fail costs 4096 validations at odd offsets.
@@ -20,12 +22,14 @@ mod tests;
 
 use std::sync::Arc;
 
-use forerun_io::{BlobId, Counted, Observer, ReadAt, u64_from};
-use forerun_vfs::{Format, Measured, Result};
+use forerun_disk::{Disk, DiskKind, Foreign};
+use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, saturating_usize, u64_from};
+use forerun_vfs::{Error, Format, Limits, Measured, Result};
 
 pub use partitions::{PartitionTable, TableKind, TablePartition, partition_table};
 
 use crate::Container;
+use crate::expanded::whole_disk;
 use crate::payload::{self, Payload};
 use follow::{FirstMember, Followed};
 use headers::FirmwareHeader;
@@ -48,6 +52,10 @@ const STEP: u64 = 512;
 pub struct ScanOptions {
     /// Searches images for further images.
     pub all: bool,
+    /// Searches from here on.
+    pub offset: u64,
+    /// Searches this many bytes; to the end if not given.
+    pub size: Option<u64>,
 }
 
 /// The kind of a finding.
@@ -145,18 +153,25 @@ pub struct Scanned {
 /// ```
 ///
 /// # Errors
-/// [`Error::Io`](forerun_vfs::Error::Io) if the source cannot be read.
+/// [`Error::Io`] if the source cannot be read, or has no such part; [`Error::Corrupt`] for a damaged map of a disk.
 pub fn scan(
     source: &Arc<dyn ReadAt>,
     options: ScanOptions,
     observer: &Arc<Observer>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Scanned> {
-    let source = &CountedSource(Counted::new(
-        Arc::clone(source),
-        BlobId::IMAGE,
-        Arc::clone(observer),
-    ));
+    let foreign = foreign(&**source)?;
+    let disk = match foreign {
+        Some(_) => None,
+        None => whole_disk(source, &Limits::default())?,
+    };
+    let mut source = Arc::clone(disk.as_ref().map_or(source, |disk| &disk.source));
+    let is_whole = options.offset == 0 && options.size.is_none();
+    if !is_whole {
+        let window = Window::new(source, options.offset, options.size);
+        source = Arc::new(window.map_err(|error| Error::io(options.offset, 0, error))?);
+    }
+    let source = &CountedSource(Counted::new(source, BlobId::IMAGE, Arc::clone(observer)));
     let mut search = Search {
         options,
         signs: Signs::new(),
@@ -166,10 +181,30 @@ pub fn scan(
         followed: Followed::default(),
         is_cut: false,
     };
-    search.start(source)?;
+    let container = match (&disk, foreign) {
+        (Some(disk), _) => Some(disk.container),
+        (None, Some(foreign)) => Some(Container::VirtualDisk(foreign.name())),
+        (None, None) => None,
+    };
+    let has_volumes = disk
+        .as_ref()
+        .is_some_and(|disk| disk.table.is_some() && is_whole);
+    if let Some(container) = container.filter(|_| !has_volumes) {
+        let kind = ScanKind::Container(container);
+        search.push(ScanFinding::new(0, Some(source.len()), kind));
+    }
+    let table = match disk.and_then(|disk| disk.table).filter(|_| is_whole) {
+        Some(table) => Some(table),
+        None => partition_table(source)?,
+    };
+    // What is stored in the disk of a virtual machine is no part of the disk where it is found.
+    let is_searched = foreign.is_none();
+    if is_searched {
+        search.start(source, table)?;
+    }
     let mut piece = Piece::new(source);
     let mut start = 0;
-    while start < source.len() && !search.is_cut {
+    while is_searched && start < source.len() && !search.is_cut {
         piece.load(start)?;
         let end = start.saturating_add(PIECE).min(source.len());
         search.piece(&piece, start, end);
@@ -181,6 +216,9 @@ pub fn scan(
         progress(start.min(source.len()));
     }
     search.followed.finish(&mut search.findings);
+    for finding in &mut search.findings {
+        finding.offset += options.offset;
+    }
     nest::nest(&mut search.findings);
     Ok(Scanned {
         findings: search.findings,
@@ -202,11 +240,14 @@ struct Search {
 
 impl Search {
     /// Looks at the start of the source: for a partition table and containers.
-    fn start(&mut self, source: &dyn ReadAt) -> Result<()> {
+    fn start(&mut self, source: &dyn ReadAt, table: Option<PartitionTable>) -> Result<()> {
         let len = Some(source.len());
-        if let Some(table) = partition_table(source)? {
+        if let Some(table) = table {
             let mut finding = ScanFinding::new(0, len, ScanKind::Table(table.kind));
-            finding.details = counted(table.partitions.len());
+            finding.details = match table.kind {
+                TableKind::Ubi => counted_volumes(table.partitions.len()),
+                _ => counted(table.partitions.len()),
+            };
             if table.from_backup {
                 finding.details += ", from the copy at the end";
             }
@@ -328,6 +369,22 @@ impl Search {
                 }
                 Err(_) => return false,
             },
+            Meaning::Disk => match Disk::read(&candidate, &Limits::default()) {
+                Ok(Some(disk)) => {
+                    let container = match disk.kind {
+                        DiskKind::Ubi => Container::Ubi,
+                        _ => Container::AndroidSparse,
+                    };
+                    let end = offset + disk.stored_len;
+                    let len = Some(disk.stored_len);
+                    let mut finding = ScanFinding::new(offset, len, ScanKind::Container(container));
+                    finding.details = counted_volumes(disk.volumes.len());
+                    // The blocks of the disk lie in another order.
+                    self.images_end = self.images_end.max(end);
+                    self.push(finding);
+                }
+                _ => return false,
+            },
             Meaning::Uimage => match headers::uimage(bytes, left) {
                 Some(header) => self.header(offset, ScanKind::Uimage, header),
                 None => return false,
@@ -378,6 +435,14 @@ impl Search {
     }
 }
 
+/// Returns the kind of disk of a virtual machine that a file is.
+fn foreign(source: &dyn ReadAt) -> Result<Option<Foreign>> {
+    let mut head = vec![0; forerun_disk::PROBE_LEN.min(saturating_usize(source.len()))];
+    let read = source.read_exact_at(0, &mut head);
+    read.map_err(|error| Error::io(0, head.len(), error))?;
+    Ok(Foreign::of(&head))
+}
+
 /// Returns whether a valid image is at a place in a container.
 fn is_image(source: &dyn ReadAt, place: &Payload) -> bool {
     let piece = Piece::new(source);
@@ -387,6 +452,14 @@ fn is_image(source: &dyn ReadAt, place: &Payload) -> bool {
     };
     let mut formats = crate::formats().iter();
     formats.any(|format| (format.measure)(&candidate).is_ok())
+}
+
+fn counted_volumes(volumes: usize) -> String {
+    match volumes {
+        0 => String::new(),
+        1 => "1 volume".to_string(),
+        n => format!("{n} volumes"),
+    }
 }
 
 fn counted(partitions: usize) -> String {

@@ -17,6 +17,8 @@ pub enum Meaning {
     Archive(&'static Format, &'static ArchiveSearch),
     /// A compressed archive.
     Compressed(&'static Format),
+    /// The map of a disk.
+    Disk,
     Uimage,
     Trx,
 }
@@ -60,7 +62,9 @@ impl Signs {
             bytes: archive.member.bytes,
             step: archive.step.max(1),
         });
-        let headers = [
+        let headers: [(u64, &[u8], Meaning); 4] = [
+            (0, &[0x3a, 0xff, 0x26, 0xed], Meaning::Disk),
+            (0, b"UBI#", Meaning::Disk),
             (0, headers::UIMAGE, Meaning::Uimage),
             (0, headers::TRX, Meaning::Trx),
         ];

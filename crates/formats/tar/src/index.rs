@@ -30,6 +30,8 @@ pub struct Facts {
     pub label: Vec<u8>,
     /// Members, those left out too.
     pub members: u64,
+    /// Members that are no part of the tree.
+    pub left_out: u64,
     /// Deviations that the tree was built in spite of, with the offsets of their headers.
     pub warnings: Vec<(u64, Check)>,
     /// Further deviations.
@@ -37,6 +39,12 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Notes a member that is no part of the tree.
+    pub fn leave_out(&mut self, at: u64, check: Check) {
+        self.left_out += 1;
+        self.warn(at, check);
+    }
+
     /// Notes a deviation.
     pub fn warn(&mut self, at: u64, check: Check) {
         match self.warnings.len() < WARNINGS_MAX {
@@ -83,6 +91,11 @@ impl Pass {
         self.parser.wants()
     }
 
+    /// Returns whether there was any header so far.
+    pub const fn has_headers(&self) -> bool {
+        self.parser.has_headers()
+    }
+
     /// Builds the tree.
     pub fn finish(self, damage: Option<Error>) -> Index {
         Index {
@@ -122,7 +135,7 @@ impl Pass {
                     return Err(Check::Cut { end, len }.at(header));
                 }
                 if let Some(check) = self.tree.add(*member)? {
-                    self.warn(header, check);
+                    self.facts.leave_out(header, check);
                 }
             }
             Found::End { end, trailing } => {

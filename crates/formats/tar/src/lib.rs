@@ -50,7 +50,8 @@ pub const FORMAT: Format = Format {
 /// ([`OpenWith::spool`](forerun_vfs::OpenWith::spool)).
 #[must_use]
 pub fn may_spool(head: &[u8]) -> bool {
-    Compression::of(head).is_some_and(Compression::may_spool)
+    // Also of what has spans: it may be the image of another format, which is decoded as a whole.
+    Compression::of(head).is_some()
 }
 
 /// Returns whether opening a file that starts with `head` makes an index that may be kept

@@ -121,6 +121,8 @@ pub struct Parser {
     extended: u64,
     /// Blocks of zeros since the last header.
     zeros: u64,
+    /// Whether there was any header.
+    has_headers: bool,
     /// Most numbers of a sparse map.
     map_max: usize,
 }
@@ -136,6 +138,7 @@ impl Parser {
             long_link: None,
             extended: 0,
             zeros: 0,
+            has_headers: false,
             map_max: saturating_usize(limits.walk_bytes / 64),
         }
     }
@@ -152,6 +155,11 @@ impl Parser {
     pub fn may_end(&self) -> (bool, bool) {
         let between = matches!(self.state, State::Header) && self.extended == 0;
         (between, self.zeros >= 2)
+    }
+
+    /// Returns whether there was any header so far.
+    pub const fn has_headers(&self) -> bool {
+        self.has_headers
     }
 
     /// Takes the bytes that [`wants`](Self::wants) named.
@@ -197,6 +205,7 @@ impl Parser {
             self.globals = Records::default();
         }
         self.zeros = 0;
+        self.has_headers = true;
         self.at = next;
         let fail = |check: Check| check.at(at);
         match header.kind() {
@@ -258,7 +267,8 @@ impl Parser {
 
     fn member(&mut self, header: &Header<'_>) -> Result<Found, Check> {
         let (path, link) = (self.long_path.take(), self.long_link.take());
-        let records = self.forget().over(&self.globals);
+        let mut records = self.forget().over(&self.globals);
+        let refused_acl = records.lacking_acl();
         let path = records.path.or(path).unwrap_or_else(|| header.path());
         let (kind, unknown) = kind_of(header.kind(), &path);
         let stored = match (&kind, header.kind()) {
@@ -299,7 +309,7 @@ impl Parser {
             data: self.at,
             pieces: None,
             xattrs: records.xattrs,
-            refused_acl: records.refused_acl,
+            refused_acl,
             unknown,
             end: self.at,
         };

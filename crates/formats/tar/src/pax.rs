@@ -21,8 +21,8 @@ pub struct Records {
     pub gid: Option<u32>,
     pub mtime: Option<Timestamp>,
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Why an access control list is not among the attributes.
-    pub refused_acl: Option<AclError>,
+    /// Why the text of an access control list, which would be this attribute, is not among the attributes.
+    pub refused_acl: Option<(&'static [u8], AclError)>,
     pub sparse: Sparse,
 }
 
@@ -114,15 +114,22 @@ impl Records {
     }
 
     /// Sets the attribute of an access control list, which the record has as text.
-    fn acl(&mut self, name: &[u8], text: &[u8]) -> Option<()> {
+    fn acl(&mut self, name: &'static [u8], text: &[u8]) -> Option<()> {
         match PosixAcl::parse(text) {
             Ok(acl) if name == ACL_ACCESS && acl.is_mode() => Some(()),
             Ok(acl) => self.xattr(name.to_vec(), acl.to_bytes()),
             Err(error) => {
-                self.refused_acl = Some(error);
+                self.refused_acl = Some((name, error));
                 Some(())
             }
         }
+    }
+
+    /// Returns why the member lacks an access control list. One that is there as an attribute as well is not lacking.
+    pub fn lacking_acl(&mut self) -> Option<AclError> {
+        let (name, error) = self.refused_acl.take()?;
+        let is_there = self.xattrs.iter().any(|(other, _)| other == name);
+        (!is_there).then_some(error)
     }
 
     /// Returns these records, with those of `globals` where these say nothing.

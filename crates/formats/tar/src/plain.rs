@@ -1,6 +1,6 @@
 //! Archives that are not compressed: the headers are read once, in order, and data is skipped.
 
-use forerun_io::{ReadAt, u64_from};
+use forerun_io::{ReadAt, saturating_usize, u64_from};
 use forerun_vfs::{Error, KeepIndex, OpenWith, Result};
 
 use crate::index::{Index, Pass, Progress};
@@ -39,6 +39,12 @@ fn run(pass: &mut Pass, source: &dyn ReadAt, head: &[u8], recorder: &mut Recorde
         let (at, len) = pass.wants();
         let end = at.saturating_add(u64_from(len));
         if end > source_len {
+            let mut rest = vec![0; saturating_usize(source_len.saturating_sub(at))];
+            let read = source.read_exact_at(at.min(source_len), &mut rest);
+            read.map_err(|error| Error::io(at, rest.len(), error))?;
+            if !pass.has_headers() && rest.iter().any(|&byte| byte != 0) {
+                return Err(no_archive());
+            }
             return pass.end_of_source(source_len);
         }
         if at == 0 && head.len() == len {
@@ -52,7 +58,20 @@ fn run(pass: &mut Pass, source: &dyn ReadAt, head: &[u8], recorder: &mut Recorde
         let progress = pass.take(&bytes, source_len)?;
         recorder.record(&bytes);
         if progress == Progress::Ended {
-            return Ok(());
+            // Zeros before something else are no archive.
+            let is_archive = pass.has_headers() || pass.wants().0 >= source_len;
+            return match is_archive {
+                true => Ok(()),
+                false => Err(no_archive()),
+            };
         }
+    }
+}
+
+/// Creates the error of a file whose zeros stand before something else.
+fn no_archive() -> Error {
+    Error::UnknownFormat {
+        expected: "tar".to_string(),
+        found: "zeros, and other data behind them".to_string(),
     }
 }

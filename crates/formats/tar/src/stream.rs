@@ -77,6 +77,7 @@ pub fn read(
         partial: Vec::new(),
         last: (0, 0),
         state: Within::Open,
+        no_zeros: false,
         rescue: options.rescue,
         compression,
     };
@@ -114,6 +115,8 @@ struct Feed {
     /// Offset of the header of the last member, and the end of its data.
     last: (u64, u64),
     state: Within,
+    /// Whether something else than zeros follows the end.
+    no_zeros: bool,
     rescue: bool,
     compression: Compression,
 }
@@ -128,6 +131,9 @@ enum Within {
 
 impl Feed {
     fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
+        if let Within::Ended = self.state {
+            self.no_zeros |= bytes.iter().any(|&byte| byte != 0);
+        }
         while let (Within::Open, false) = (&self.state, bytes.is_empty()) {
             let (from, len) = self.pass.wants();
             let (skip, missing) = match self.partial.is_empty() {
@@ -141,7 +147,11 @@ impl Feed {
             self.at = self.at.saturating_add(u64_from(skip + taken.len()));
             bytes = rest;
             if self.partial.len() >= len {
+                let is_zero = self.partial.iter().all(|&byte| byte == 0);
                 self.take()?;
+                if let Within::Ended = self.state {
+                    self.no_zeros = !is_zero || bytes.iter().any(|&byte| byte != 0);
+                }
             }
         }
         Ok(())
@@ -165,7 +175,9 @@ impl Feed {
 
     /// Ends the archive where the stream has ended, after `len` bytes. Returns its damage, in a rescue.
     fn finish(&mut self, len: u64) -> Result<Option<Error>> {
-        if len == 0 {
+        // Zeros before something else are no archive.
+        let no_zeros = self.no_zeros || self.partial.iter().any(|&byte| byte != 0);
+        if len == 0 || (no_zeros && !self.pass.has_headers()) {
             return Err(self.no_archive());
         }
         let (header, end) = self.last;

@@ -45,8 +45,8 @@ pub fn find(source: &dyn ReadAt, number: u32) -> Result<TablePartition> {
     };
     let mut partitions = table.partitions.iter();
     match partitions.find(|partition| partition.number == number) {
-        Some(partition) if partition.offset.saturating_add(partition.len) > source.len() => {
-            let end = size::exact(source.len());
+        Some(partition) if partition.offset.saturating_add(partition.len) > table.disk_len => {
+            let end = size::exact(table.disk_len);
             let message = format!("partition {number} reaches past the end at {end}");
             Err(Failure::new(Exit::Image, "partition", message)
                 .hint("it may be an incomplete copy: compare its size, or copy it again"))

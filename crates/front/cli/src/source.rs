@@ -419,11 +419,12 @@ fn cannot_open(path: &Path, error: &io::Error) -> Failure {
 }
 
 fn check_range(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
-    let len = source.len();
-    let end = match options.size {
-        Some(size) => options.offset.checked_add(size),
-        None => Some(options.offset),
+    let end = match (options.offset, options.size) {
+        (0, None) => return Ok(()),
+        (offset, Some(size)) => offset.checked_add(size),
+        (offset, None) => Some(offset),
     };
+    let len = forerun::disk_len(source);
     if end.is_some_and(|end| end <= len) {
         return Ok(());
     }

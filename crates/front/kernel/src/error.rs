@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use forerun::Container;
+
 /// Why there is no mount, or why it stays.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -64,6 +66,14 @@ pub enum Error {
     NotFromFile {
         /// The file.
         path: PathBuf,
+    },
+    /// The image does not lie in the file as it is.
+    #[error("{}: the kernel cannot read an image in this kind of file: {container}", path.display())]
+    Scattered {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        container: Container,
     },
     /// The loop device could not be set up.
     #[error("loop device for {}: {source}", path.display())]

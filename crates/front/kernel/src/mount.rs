@@ -150,6 +150,10 @@ struct Source<'i> {
 
 impl<'i> Source<'i> {
     fn open(image: &'i Image, path: &Path, driver: &'static Driver) -> Result<Self, Error> {
+        if let Some(container) = image.container().filter(|it| !it.is_contiguous()) {
+            let path = path.to_path_buf();
+            return Err(Error::Scattered { path, container });
+        }
         let file = Named::open(path)?;
         let metadata = file.file.metadata().map_err(|source| Error::File {
             path: path.to_path_buf(),

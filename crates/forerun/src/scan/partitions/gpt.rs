@@ -42,6 +42,7 @@ pub fn read(source: &dyn ReadAt) -> Result<Option<PartitionTable>> {
                     kind: TableKind::Gpt,
                     partitions,
                     from_backup: place != 1,
+                    disk_len: source.len(),
                 }));
             }
         }

@@ -8,8 +8,13 @@ mod mbr;
 #[cfg(test)]
 mod tests;
 
+use std::io;
+
+use forerun_disk::Disk;
 use forerun_io::{ReadAt, past_end, u64_from};
 use forerun_vfs::{Error, Result};
+
+use crate::expanded::whole_map;
 
 /// The kind of a partition table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +24,8 @@ pub enum TableKind {
     Mbr,
     /// A GUID partition table.
     Gpt,
+    /// The volume table of UBI.
+    Ubi,
 }
 
 impl TableKind {
@@ -28,6 +35,7 @@ impl TableKind {
         match self {
             Self::Mbr => "mbr",
             Self::Gpt => "gpt",
+            Self::Ubi => "ubi",
         }
     }
 }
@@ -41,12 +49,41 @@ pub struct PartitionTable {
     pub partitions: Vec<TablePartition>,
     /// Whether only the copy at the end of the disk is valid.
     pub from_backup: bool,
+    /// Bytes of the disk: of the file, or of what the map of a disk in it says.
+    pub disk_len: u64,
+}
+
+impl PartitionTable {
+    /// Returns the volumes of UBI as partitions.
+    pub(crate) fn of_volumes(disk: &Disk) -> Option<Self> {
+        let volumes = disk.volumes.iter().map(|volume| {
+            let kind = match (volume.is_torn, volume.is_static) {
+                (true, _) => "volume, its update was interrupted",
+                (false, true) => "static volume",
+                (false, false) => "dynamic volume",
+            };
+            TablePartition {
+                number: volume.number,
+                offset: volume.offset,
+                len: volume.len,
+                type_name: kind.to_string(),
+                label: String::from_utf8_lossy(&volume.name).into_owned(),
+            }
+        });
+        let partitions: Vec<_> = volumes.collect();
+        (!partitions.is_empty()).then(|| Self {
+            kind: TableKind::Ubi,
+            partitions,
+            from_backup: false,
+            disk_len: disk.disk_len(),
+        })
+    }
 }
 
 /// A partition of a table. It starts in the source; a truncated source ends before it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TablePartition {
-    /// Its number, from 1 on.
+    /// Its number, from 1 on; from 0 on in UBI.
     pub number: u32,
     /// Offset of its first byte.
     pub offset: u64,
@@ -58,11 +95,32 @@ pub struct TablePartition {
     pub label: String,
 }
 
-/// Reads the partition table at the start of `source`. Returns nothing where there is no valid one.
+/// Reads the partition table at the start of `source`, or of the disk that all of it is the map of: an Android sparse
+/// image, or UBI, whose volumes are the partitions. Returns nothing where there is no valid one.
 ///
 /// # Errors
-/// [`Error::Io`] if the source cannot be read.
+/// [`Error::Io`] if the source cannot be read, [`Error::Corrupt`] for a damaged map.
 pub fn partition_table(source: &dyn ReadAt) -> Result<Option<PartitionTable>> {
+    match whole_map(source)? {
+        Some(disk) if !disk.volumes.is_empty() => Ok(PartitionTable::of_volumes(&disk)),
+        Some(disk) => of_disk(&disk.over(Borrowed(source))),
+        None => of_disk(source),
+    }
+}
+
+struct Borrowed<'s>(&'s dyn ReadAt);
+
+impl ReadAt for Borrowed<'_> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(offset, out)
+    }
+}
+
+fn of_disk(source: &dyn ReadAt) -> Result<Option<PartitionTable>> {
     let mbr = mbr::read(source)?;
     if mbr.as_ref().is_none_or(|mbr| mbr.protects) {
         // A disk whose first sector was overwritten may have its GPT still.
@@ -74,6 +132,7 @@ pub fn partition_table(source: &dyn ReadAt) -> Result<Option<PartitionTable>> {
         kind: TableKind::Mbr,
         partitions: mbr.partitions,
         from_backup: false,
+        disk_len: source.len(),
     }))
 }
 

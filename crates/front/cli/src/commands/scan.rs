@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use forerun::scan::{ScanFinding, ScanKind, ScanOptions, Scanned, scan};
-use forerun::{Observer, ReadAt, Window};
+use forerun::{Container, Observer};
 use serde_json::{Map, Value};
 
 use crate::args::{ImageArgs, RemoteArgs, SourceArgs};
@@ -69,18 +69,17 @@ pub fn run(context: &Context, args: &ScanArgs) -> Result {
     let prepared = context.prepare(&image_args)?;
     context.confine(&prepared.sandbox());
     let (source, options) = prepared.into_source(context)?;
-    let failed = |error: forerun::vfs::Error| Failure::from(error).of(&name);
-    let window = Window::new(source, options.offset, options.size);
-    let window =
-        window.map_err(|error| failed(forerun::vfs::Error::io(options.offset, 0, error)))?;
-    let source: Arc<dyn ReadAt> = Arc::new(window);
     let observer = Arc::new(Observer::default());
     context.observe(&observer);
     let progress = Progress::new(context, "searching", source.len());
     let mut done = 0;
     let scanned = scan(
         &source,
-        ScanOptions { all: args.all },
+        ScanOptions {
+            all: args.all,
+            offset: options.offset,
+            size: options.size,
+        },
         &observer,
         &mut |bytes| {
             progress.add(bytes.saturating_sub(done));
@@ -88,10 +87,7 @@ pub fn run(context: &Context, args: &ScanArgs) -> Result {
         },
     );
     drop(progress);
-    let mut scanned = scanned.map_err(failed)?;
-    for finding in &mut scanned.findings {
-        finding.offset = finding.offset.saturating_add(options.offset);
-    }
+    let scanned = scanned.map_err(|error| Failure::from(error).of(&name))?;
     let shown = ShownImage {
         name: &name,
         at_start: options.offset == 0,
@@ -151,19 +147,29 @@ impl ShownImage<'_> {
 
     /// Returns the command that lists an image.
     fn command(&self, finding: &ScanFinding) -> Option<String> {
-        let ScanKind::Image(_) = finding.kind else {
-            return None;
+        let file = match self.name {
+            "standard input" => "-".to_string(),
+            name => quoted(name),
         };
+        match finding.kind {
+            ScanKind::Image(_) => {}
+            // What a file holds that is such a disk as a whole has commands of its own.
+            ScanKind::Container(Container::AndroidSparse | Container::Ubi)
+                if finding.inside.is_some() || finding.offset > 0 || !self.at_start => {}
+            ScanKind::Container(Container::VirtualDisk(_)) => {
+                return Some(format!(
+                    "qemu-img convert -O raw {file} {}",
+                    quoted(&format!("{}.raw", self.name))
+                ));
+            }
+            _ => return None,
+        }
         let place = match self.outer(finding) {
             Some(outer) if outer.offset == finding.offset && self.at_start => match outer.kind {
                 ScanKind::Partition(number) => format!("--partition {number} "),
                 _ => offset(finding),
             },
             _ => offset(finding),
-        };
-        let file = match self.name {
-            "standard input" => "-".to_string(),
-            name => quoted(name),
         };
         Some(format!("forerun ls {place}{file}"))
     }

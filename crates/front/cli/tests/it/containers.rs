@@ -346,3 +346,84 @@ fn random_container_images_are_as_umoci_unpacks_them() {
         );
     }
 }
+
+/// Makes a layout of an image of two layers: EROFS as containerd 2.3 stores it, compressed or not.
+const EROFS: &str = r#"
+import hashlib, json, os
+os.makedirs('erofs/blobs/sha256')
+def put(data):
+    digest = hashlib.sha256(data).hexdigest()
+    open('erofs/blobs/sha256/' + digest, 'wb').write(data)
+    return {'digest': 'sha256:' + digest, 'size': len(data)}
+read = lambda name: open(name, 'rb').read()
+layers = [
+    {'mediaType': 'application/vnd.erofs.layer.v1+zstd', **put(read('0.erofs.zst'))},
+    {'mediaType': 'application/vnd.erofs.layer.v1', **put(read('1.erofs'))},
+]
+config = {'mediaType': 'application/vnd.oci.image.config.v1+json', **put(b'{}')}
+kind = 'application/vnd.oci.image.manifest.v1+json'
+manifest = {'schemaVersion': 2, 'mediaType': kind, 'config': config, 'layers': layers}
+manifest = {'mediaType': kind, **put(json.dumps(manifest).encode())}
+json.dump({'schemaVersion': 2, 'manifests': [manifest]}, open('erofs/index.json', 'w'))
+json.dump({'imageLayoutVersion': '1.0.0'}, open('erofs/oci-layout', 'w'))
+"#;
+
+#[test]
+fn layers_of_compressed_erofs_are_read() {
+    if require::program("python3").is_none() || require::program("zstd").is_none() {
+        return;
+    }
+    let place = Place::new();
+    for (number, name) in ["lower", "upper"].into_iter().enumerate() {
+        fs::create_dir_all(place.path(&format!("{number}/etc"))).unwrap();
+        fs::write(
+            place.path(&format!("{number}/etc/{name}")),
+            name.repeat(5000),
+        )
+        .unwrap();
+        fs::create_dir_all(place.path("expected/etc")).unwrap();
+        fs::write(
+            place.path(&format!("expected/etc/{name}")),
+            name.repeat(5000),
+        )
+        .unwrap();
+        let args = ["pack", "-q", "--format", "erofs"];
+        let (tree, image) = (number.to_string(), format!("{number}.erofs"));
+        place.run(&[&args[..], &[&tree, &image]].concat()).ok();
+    }
+    assert!(run("zstd", &["-q", "0.erofs"], &place.path(".")));
+    assert!(run("python3", &["-c", EROFS], &place.path(".")));
+    place
+        .run(&["extract", "-q", "-C", "out", "oci-layout:erofs"])
+        .ok();
+    assert!(run("diff", &["-r", "expected", "out"], &place.path(".")));
+    place
+        .run(&["convert", "-q", "oci-layout:erofs", "whole.sqsh"])
+        .ok();
+    place
+        .run(&["extract", "-q", "-C", "again", "whole.sqsh"])
+        .ok();
+    assert!(run("diff", &["-r", "expected", "again"], &place.path(".")));
+    let Some(registry) = DockerRegistry::start(Auth::None) else {
+        return;
+    };
+    let base = format!("docker://{}/app:1", registry.authority());
+    let args = ["copy", "-q", "--dest-tls-verify=false", "oci:erofs", &base];
+    if require::program("skopeo").is_none() || !run("skopeo", &args, &place.path(".")) {
+        return;
+    }
+    let name = format!("oci://{}/app:1", registry.authority());
+    for more in [&[][..], &["--while-streaming"]] {
+        let mut args = vec!["extract", "-q", "-C", "fetched"];
+        args.extend(more);
+        args.push(&name);
+        place.run(&args).ok();
+        assert!(run(
+            "diff",
+            &["-r", "expected", "fetched"],
+            &place.path(".")
+        ));
+        fs::remove_dir_all(place.path("fetched")).unwrap();
+        fs::remove_dir_all(place.path("cache")).unwrap();
+    }
+}

@@ -1,7 +1,10 @@
 //! `forerun scan`, and the partitions that it numbers.
 
 use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
+
+use forerun_testkit::require;
 
 use crate::common::{Fixture, Ran, big};
 
@@ -226,4 +229,180 @@ fn the_hint_at_a_repair_says_where_the_volume_is() {
     ];
     assert_eq!(fixture.run(&repair).code, Some(8));
     fixture.run(&["ls", "--offset", "1M", "zeroed"]).ok();
+}
+
+/// Runs a program in the directory of a fixture. Returns whether it succeeded; nothing where it is missing.
+fn host(fixture: &Fixture, program: &str, args: &[&str]) -> Option<bool> {
+    let mut command = Command::new(require::program(program)?);
+    let output = command.args(args).current_dir(fixture.dir.path()).output();
+    Some(output.unwrap().status.success())
+}
+
+/// Makes an image whose blocks no tool stores in one piece: data, a long hole, and data.
+fn image_with_holes(fixture: &Fixture) {
+    let big = big();
+    let mut file = big[..40_000].to_vec();
+    file.resize(440_000, 0);
+    file.extend_from_slice(&big[50_000..90_000]);
+    fs::create_dir(fixture.path("holes")).unwrap();
+    fs::write(fixture.path("holes/a"), file).unwrap();
+    fs::write(fixture.path("holes/b"), "t").unwrap();
+    let args = ["pack", "-q", "--compressor", "none", "holes", "h.erofs"];
+    fixture.run(&args).ok();
+    let image = fs::File::options()
+        .write(true)
+        .open(fixture.path("h.erofs"));
+    image.unwrap().set_len(1 << 20).unwrap();
+    let image = fs::read(fixture.path("h.erofs")).unwrap();
+    fs::write(fixture.path("raw"), [&image[..], &image].concat()).unwrap();
+}
+
+/// Extracts as the command `forerun ls` of a finding opens, and compares with the tree.
+fn assert_same(fixture: &Fixture, command: &str, tree: &str) {
+    let place = command.strip_prefix("forerun ls ").unwrap();
+    let _ = fs::remove_dir_all(fixture.path("out"));
+    let mut args = vec!["extract", "-q", "-C", "out"];
+    args.extend(place.split(' '));
+    fixture.run(&args).ok();
+    assert_eq!(host(fixture, "diff", &["-r", tree, "out"]), Some(true));
+    args.splice(..4, ["check", "-q"]);
+    fixture.run(&args).ok();
+}
+
+#[test]
+fn an_android_sparse_image_is_read_through_its_map() {
+    let fixture = Fixture::tree();
+    image_with_holes(&fixture);
+    if host(&fixture, "img2simg", &["raw", "simg"]).is_none() {
+        return;
+    }
+    let ran = fixture.run(&["scan", "--json", "simg"]).ok();
+    let findings = found(&ran);
+    let expected = [
+        (0, "android-sparse", None),
+        (0, "erofs", Some("forerun ls simg")),
+        (1 << 20, "erofs", Some("forerun ls --offset 1048576 simg")),
+    ];
+    let expected =
+        expected.map(|(at, kind, command)| (at, kind.to_string(), command.map(str::to_string)));
+    assert_eq!(findings, expected);
+    for command in findings.iter().filter_map(|(.., command)| command.as_ref()) {
+        assert_same(&fixture, command, "holes");
+    }
+    assert_eq!(
+        fixture.run(&["info", "--json", "simg"]).json()["container"],
+        "android-sparse"
+    );
+    let message = "forerun: simg: --offset 4194304 lies past the end at 2.0 MiB (2097152 bytes)";
+    fixture
+        .run(&["ls", "--offset", "4M", "simg"])
+        .fails(2, message);
+    // Behind other bytes, where no offset in it can be given.
+    let behind = [
+        &[7; 512][..],
+        &fs::read(fixture.path("simg")).unwrap(),
+        &[7; 9000],
+    ]
+    .concat();
+    fs::write(fixture.path("behind"), behind).unwrap();
+    let findings = found(&fixture.run(&["scan", "--json", "behind"]).ok());
+    let [(512, kind, Some(command))] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    assert_eq!(kind, "android-sparse");
+    assert_same(&fixture, command, "holes");
+    let cut = fs::read(fixture.path("simg")).unwrap();
+    fs::write(fixture.path("cut"), &cut[..cut.len() - 1]).unwrap();
+    let ran = fixture.run(&["ls", "cut"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    if require::fuse() && require::root() {
+        fs::create_dir(fixture.path("mnt")).unwrap();
+        fixture.run(&["mount", "simg", "mnt"]).ok();
+        let same = host(&fixture, "diff", &["-r", "holes", "mnt"]);
+        fixture.run(&["umount", "mnt"]).ok();
+        assert_eq!(same, Some(true));
+        let ran = fixture.run(&["mount", "--via", "kernel", "simg", "mnt"]);
+        assert_ne!(ran.code, Some(0), "the kernel reads no map");
+    }
+}
+
+#[test]
+fn the_volumes_of_a_flash_dump_are_partitions_and_their_sums_are_compared() {
+    let fixture = Fixture::tree();
+    image_with_holes(&fixture);
+    let config = "[a]\nmode=ubi\nimage=raw\nvol_id=1\nvol_type=static\nvol_name=first\n\
+                  [b]\nmode=ubi\nimage=h.erofs\nvol_id=4\nvol_size=4MiB\nvol_type=dynamic\nvol_name=second\n";
+    fs::write(fixture.path("ubi.ini"), config).unwrap();
+    for (name, page, block) in [("nand", "2048", "128KiB"), ("nor", "1", "64KiB")] {
+        let args = ["-o", name, "-m", page, "-p", block, "ubi.ini"];
+        if host(&fixture, "ubinize", &args).is_none() {
+            return;
+        }
+        let findings = found(&fixture.run(&["scan", "--json", name]).ok());
+        let kinds: Vec<_> = findings.iter().map(|(_, kind, _)| kind.as_str()).collect();
+        let expected = ["ubi", "partition", "erofs", "erofs", "partition", "erofs"];
+        assert_eq!(kinds, expected);
+        for command in findings.iter().filter_map(|(.., command)| command.as_ref()) {
+            assert_same(&fixture, command, "holes");
+        }
+        assert_same(
+            &fixture,
+            &format!("forerun ls --partition 4 {name}"),
+            "holes",
+        );
+        assert_same(&fixture, &format!("forerun ls {name}"), "holes");
+        let message = format!(
+            "forerun: {name}: has no partition 0; there are 1 (static volume, 2.0 MiB at 0), \
+             4 (dynamic volume, "
+        );
+        let ran = fixture.run(&["ls", "--partition", "0", name]);
+        assert!(ran.stderr.starts_with(&message), "{}", ran.stderr);
+    }
+    let mut dump = fs::read(fixture.path("nand")).unwrap();
+    let wanted = &big()[100..164];
+    let data = dump.windows(64).position(|part| part == wanted);
+    dump[data.unwrap()] ^= 1;
+    fs::write(fixture.path("flipped"), dump).unwrap();
+    for args in [
+        ["check", "-q", "flipped"],
+        ["cat", "flipped", "a"],
+        ["extract", "-q", "flipped"],
+    ] {
+        let ran = fixture.run(&args);
+        assert_ne!(ran.code, Some(0), "{args:?}");
+        assert!(format!("{}{}", ran.stderr, ran.text()).contains("CRC-32"));
+    }
+}
+
+#[test]
+fn the_disks_of_virtual_machines_are_named_with_what_converts_them() {
+    let fixture = Fixture::tree();
+    image_with_holes(&fixture);
+    for (format, kind) in [
+        ("qcow2", "qcow2"),
+        ("vmdk", "vmdk"),
+        ("vdi", "vdi"),
+        ("vpc", "vhd"),
+        ("vhdx", "vhdx"),
+    ] {
+        let args = ["convert", "-f", "raw", "-O", format, "raw", "disk"];
+        if host(&fixture, "qemu-img", &args).is_none() {
+            return;
+        }
+        let findings = found(&fixture.run(&["scan", "--json", "disk"]).ok());
+        let convert = "qemu-img convert -O raw disk disk.raw";
+        let expected = vec![(0, kind.to_string(), Some(convert.to_string()))];
+        assert_eq!(findings, expected);
+        for offset in ["0", "4096"] {
+            let ran = fixture.run(&["ls", "--offset", offset, "disk"]);
+            assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+            let hint = ran
+                .stderr
+                .contains("hint: convert it: qemu-img convert -O raw");
+            assert!(hint && ran.stderr.contains(kind), "{}", ran.stderr);
+        }
+        let converted: Vec<_> = convert.split(' ').skip(1).collect();
+        host(&fixture, "qemu-img", &converted);
+        assert_same(&fixture, "forerun ls disk.raw", "holes");
+    }
 }

@@ -14,11 +14,14 @@ use super::{Made, named};
 pub fn run(bytes: &[u8]) {
     let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(bytes));
     let scanned = [false, true].map(|all| {
-        let options = ScanOptions { all };
+        let options = ScanOptions {
+            all,
+            ..ScanOptions::default()
+        };
         scan(&source, options, &Arc::default(), &mut |_| {}).unwrap_or_default()
     });
     for (index, finding) in scanned.iter().flat_map(|scan| (0..).zip(&scan.findings)) {
-        assert!(finding.offset < source.len(), "{finding:?}");
+        assert!(finding.offset < forerun::disk_len(&source), "{finding:?}");
         assert!(
             finding.inside.is_none_or(|outer| outer < index),
             "{finding:?}"

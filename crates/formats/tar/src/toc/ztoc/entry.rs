@@ -106,7 +106,8 @@ impl<'b> ZtocEntry<'b> {
         };
         let data: u64 = narrow("uncompressed_offset", self.offset)?;
         let modified = str::from_utf8(self.modified).unwrap_or("not UTF-8");
-        let records = self.attributes()?;
+        let mut records = self.attributes()?;
+        let refused_acl = records.lacking_acl();
         Ok(Member {
             // The header is before the data, whatever other headers are before it.
             header: data.saturating_sub(u64_from(BLOCK)),
@@ -120,7 +121,7 @@ impl<'b> ZtocEntry<'b> {
             data,
             pieces: None,
             xattrs: records.xattrs,
-            refused_acl: records.refused_acl,
+            refused_acl,
             unknown: None,
             end: data.saturating_add(size),
             path: self.name.to_vec(),

@@ -119,10 +119,17 @@ impl File {
         }
         // The image may claim more than it has.
         let mut contents = Vec::with_capacity(saturating_usize(size).min(LARGE_STEP));
+        let mut sum = reader.fs().file_sum(self.node)?;
         loop {
             let data = reader.read(self.node, u64_from(contents.len()), LARGE_STEP)?;
             if data.is_empty() {
+                if let Some(sum) = sum {
+                    sum.finish()?;
+                }
                 return Ok(contents);
+            }
+            if let Some(sum) = &mut sum {
+                sum.take(&data);
             }
             contents.extend_from_slice(&data);
         }

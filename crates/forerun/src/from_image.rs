@@ -12,7 +12,7 @@ use forerun_build::{
 };
 use forerun_engine::Reader;
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Bound, Error, FileType, Held, Metadata, NodeId, WalkEntry};
+use forerun_vfs::{Bound, Error, FileSum, FileType, Held, Metadata, NodeId, WalkEntry};
 
 /// The parts of an image that are copied.
 #[derive(Clone, Debug, Default)]
@@ -291,7 +291,9 @@ impl std::fmt::Debug for ImageFile {
 
 impl ContentSource for ImageFile {
     fn open(&self, len: u64) -> io::Result<Box<dyn ContentStream>> {
+        let sum = self.reader.fs().file_sum(self.node);
         Ok(Box::new(ImageReader {
+            sum: sum.map_err(io::Error::other)?,
             reader: self.reader.clone(),
             node: self.node,
             at: 0,
@@ -303,6 +305,8 @@ impl ContentSource for ImageFile {
 
 /// The contents of a file of an image, from the start.
 struct ImageReader {
+    /// The checksum of what was read so far.
+    sum: Option<Box<dyn FileSum>>,
     reader: Reader,
     node: NodeId,
     at: u64,
@@ -312,6 +316,18 @@ struct ImageReader {
 }
 
 impl ImageReader {
+    /// Adds bytes to the checksum, and compares it after the last.
+    fn passed(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(sum) = &mut self.sum else {
+            return Ok(());
+        };
+        sum.take(bytes);
+        match self.at < self.len {
+            true => Ok(()),
+            false => sum.finish().map_err(io::Error::other),
+        }
+    }
+
     /// Finds the end of a hole, once for the whole hole.
     fn look_ahead(&mut self) -> io::Result<()> {
         let data = self.reader.seek_data(self.node, self.at);
@@ -327,6 +343,8 @@ impl ContentStream for ImageReader {
 
     fn skip(&mut self, len: u64) {
         self.at = self.at.saturating_add(len);
+        // Only of files without holes.
+        self.sum = None;
     }
 }
 
@@ -340,6 +358,7 @@ impl Read for ImageReader {
             let out = out.get_mut(..known).unwrap_or_default();
             out.fill(0);
             self.at += u64_from(out.len());
+            self.passed(out)?;
             return Ok(out.len());
         }
         let got = self.reader.read_into(self.node, self.at, out);
@@ -347,6 +366,7 @@ impl Read for ImageReader {
         self.at += u64_from(got);
         // Zeros may begin a hole, and holes may be huge.
         let last = out.get(..got).unwrap_or_default();
+        self.passed(last)?;
         if got > 0 && self.at < self.len && last.iter().all(|&byte| byte == 0) {
             self.look_ahead()?;
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use forerun_io::{Limits, ReadAt};
 use forerun_vfs::{
-    BlobId, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem, Metadata, MetadataLayout,
-    NodeId, Problem, Region, Result, VolumeInfo, check_name,
+    BlobId, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSum, FileSystem, Metadata,
+    MetadataLayout, NodeId, Problem, Region, Result, VolumeInfo, check_name,
 };
 
 use crate::covered::Listings;
@@ -223,6 +223,13 @@ impl FileSystem for Layers {
 
     fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
         self.stack.verify_stored(block, stored)
+    }
+
+    fn file_sum(&self, node: NodeId) -> Result<Option<Box<dyn FileSum>>> {
+        match Named::of(node) {
+            Named::Single(at) => self.stack.call(at, |fs, node| fs.file_sum(node)),
+            Named::Merged(_) => Ok(None),
+        }
     }
 
     fn is_current(&self, blob: BlobId) -> bool {

@@ -29,6 +29,7 @@ pub fn describe(stack: &Stack) -> VolumeInfo {
         info.shares_blocks |= volume.shares_blocks;
         info.devices = info.devices.saturating_add(volume.devices);
         info.created = info.created.max(volume.created);
+        info.left_out += volume.left_out;
         if !volume.label.is_empty() {
             info.label = volume.label;
         }
@@ -41,6 +42,7 @@ pub fn describe(stack: &Stack) -> VolumeInfo {
         names.push(format!("{} ({}{note})", layer.name, volume.format));
     }
     for (at, path) in stack.links().lost() {
+        info.left_out += 1;
         if info.warnings.len() < WARNINGS
             && let Some(layer) = stack.layer(at.layer)
         {

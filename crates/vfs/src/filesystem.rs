@@ -78,6 +78,8 @@ pub struct VolumeInfo {
     pub created: Option<i64>,
     /// Further facts in the format's own terms, for `info`.
     pub details: Vec<(&'static str, String)>,
+    /// Members of the image that are no part of the tree: nothing that reads all of it gets them.
+    pub left_out: u64,
     /// Warnings for a user of the image, a sentence each without a full stop.
     pub warnings: Vec<String>,
 }
@@ -105,6 +107,7 @@ impl VolumeInfo {
             folds_case: false,
             created: None,
             details: Vec::new(),
+            left_out: 0,
             warnings: Vec::new(),
         }
     }
@@ -119,6 +122,18 @@ pub struct Problem {
     pub fatal: bool,
     /// The error, with its place.
     pub error: Error,
+}
+
+/// The checksum of a file, whose bytes pass by from the first to the last.
+pub trait FileSum: Send {
+    /// Takes the next bytes.
+    fn take(&mut self, bytes: &[u8]);
+
+    /// Compares the checksum with what the image says.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is another one.
+    fn finish(&self) -> Result<()>;
 }
 
 /// A driver: maps files to places in the image, by metadata that it reads through its source.
@@ -245,6 +260,15 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::Corrupt`] if they are other bytes.
     fn verify_stored(&self, _block: &EncodedBlock, _stored: &[u8]) -> Result<()> {
         Ok(())
+    }
+
+    /// Returns the checksum of all bytes of a file, where no read of a part of it can compare them. Whoever reads the file
+    /// whole does. There is none by default, and none of files that may have holes.
+    ///
+    /// # Errors
+    /// [`Error::StaleNode`].
+    fn file_sum(&self, _node: NodeId) -> Result<Option<Box<dyn FileSum>>> {
+        Ok(None)
     }
 
     /// Returns the part of the image that its maker wants fetched before it is read. There is none by default.

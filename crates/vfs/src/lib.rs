@@ -36,7 +36,7 @@ pub use blob::{BlobName, NoBlobs, ResolveBlob, Verity};
 pub use byte_order::ByteOrder;
 pub use error::{Bound, Corrupt, Error, Result, is_for_want_of_room};
 pub use extent::{DecodedLen, EncodedBlock, Extent, Padding, Place};
-pub use filesystem::{DirCursor, DirEntry, FileSystem, Problem, VolumeInfo};
+pub use filesystem::{DirCursor, DirEntry, FileSum, FileSystem, Problem, VolumeInfo};
 pub use filesystem_mut::{Changes, FileSystemMut, NewNode, Space, Usage};
 pub use forerun_codec::Codec;
 pub use forerun_io::{BlobId, Limits};

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 
 use forerun_io::{ReadAt, Unpoisoned};
 use forerun_vfs::{
-    BlobId, DirCursor, DirEntry, EncodedBlock, Extent, FileSystem, FileType, Metadata,
+    BlobId, DirCursor, DirEntry, EncodedBlock, Extent, FileSum, FileSystem, FileType, Metadata,
     MetadataLayout, NodeId, Problem, Region, Result, VolumeInfo,
 };
 
@@ -268,6 +268,10 @@ impl FileSystem for WalkAhead {
 
     fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
         self.fs.verify_stored(block, stored)
+    }
+
+    fn file_sum(&self, node: NodeId) -> Result<Option<Box<dyn FileSum>>> {
+        self.fs.file_sum(node)
     }
 
     fn wanted_ahead(&self) -> Range<u64> {

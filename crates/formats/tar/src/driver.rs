@@ -151,6 +151,7 @@ impl FileSystem for Tar {
         info.label.clone_from(&index.facts.label);
         info.has_xattrs = tree::has_xattrs(&index.tree);
         info.has_acls = tree::has_acls(&index.tree);
+        info.left_out = index.facts.left_out;
         info.details = vec![("members", index.facts.members.to_string())];
         if let Some((compression, _)) = self.compression() {
             let name = compression.name().to_string();

@@ -2,8 +2,7 @@
 //! members that are stored as they are.
 
 use forerun_io::u64_from;
-use forerun_vfs::{Error, FileType, NodeId, Problem, Result};
-use libdeflater::Crc;
+use forerun_vfs::{Error, FileSystem as _, FileType, NodeId, Problem, Result};
 
 use crate::archive::Zip;
 use crate::end::read;
@@ -65,6 +64,15 @@ pub fn member(zip: &Zip, id: NodeId, report: &mut dyn FnMut(Problem)) -> Result<
         for check in local::differences(&header, node, method, flags) {
             report(problem(Some(id), false, check.of(id, node.data.header)));
         }
+        // Programs that read an archive as a stream go by the local name.
+        let start = at + u64_from(HEADER);
+        let name = read(
+            &*zip.source,
+            start..start + u64::from(stated.name_len.get()),
+        )?;
+        if let Some(local) = local::other_name(&*zip.source, &header, node, (&name, end))? {
+            report(problem(Some(id), true, local.of(id, node.data.header)));
+        }
     }
     if node.data.method != Method::Stored {
         return Ok(());
@@ -78,17 +86,16 @@ pub fn member(zip: &Zip, id: NodeId, report: &mut dyn FnMut(Problem)) -> Result<
 /// Compares the contents of a member that is stored as it is with its CRC-32.
 fn sum(zip: &Zip, id: NodeId, node: &Node) -> Result<()> {
     let contents = zip.contents(id, node)?;
-    let (mut crc, mut at) = (Crc::new(), contents.start);
+    let Some(mut sum) = zip.file_sum(id)? else {
+        return Ok(());
+    };
+    let mut at = contents.start;
     while at < contents.end {
         let next = at.saturating_add(CHUNK).min(contents.end);
-        crc.update(&read(&*zip.source, at..next)?);
+        sum.take(&read(&*zip.source, at..next)?);
         at = next;
     }
-    let (stored, found) = (node.data.crc, crc.sum());
-    match stored == found {
-        true => Ok(()),
-        false => Err(Check::Crc { stored, found }.of(id, node.data.header)),
-    }
+    sum.finish()
 }
 
 /// Reports damage; other errors end the check.

@@ -32,6 +32,8 @@ pub struct Facts {
     pub warnings: Vec<(u64, Check)>,
     /// Further deviations.
     pub more_warnings: u64,
+    /// Members that are no part of the tree.
+    pub left_out: u64,
     /// Entries of the directory.
     pub members: u64,
     /// Members that are encrypted, and those that are compressed in ways that are not supported.
@@ -85,6 +87,7 @@ impl Pass<'_> {
         while self.window.left() >= u64_from(HEADER) {
             let at = self.window.at;
             if let Some(check) = self.entry(end, with)? {
+                self.facts.left_out += u64::from(check.leaves_out());
                 self.facts.warn(at, check);
             }
         }

@@ -5,21 +5,45 @@ use std::sync::Arc;
 
 use forerun_io::{ReadAt, u64_from};
 use forerun_vfs::{
-    BlobId, BlobName, Device, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem,
-    FileType, Metadata, MetadataLayout, NodeId, Problem, Region, Result, VolumeInfo,
+    BlobId, BlobName, Device, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSum,
+    FileSystem, FileType, Metadata, MetadataLayout, NodeId, Problem, Region, Result, VolumeInfo,
 };
-use libdeflater::crc32;
+use libdeflater::{Crc, crc32};
 
 use crate::archive::Zip;
 use crate::check;
 use crate::end::End;
 use crate::error::Check;
+use crate::method::Method;
+
+/// The CRC-32 of a member that is stored as it is.
+pub struct StoredSum {
+    crc: Crc,
+    stored: u32,
+    node: NodeId,
+    header: u64,
+}
+
+impl FileSum for StoredSum {
+    fn take(&mut self, bytes: &[u8]) {
+        self.crc.update(bytes);
+    }
+
+    fn finish(&self) -> Result<()> {
+        let (stored, found) = (self.stored, self.crc.sum());
+        match stored == found {
+            true => Ok(()),
+            false => Err(Check::Crc { stored, found }.of(self.node, self.header)),
+        }
+    }
+}
 
 impl FileSystem for Zip {
     fn volume(&self) -> VolumeInfo {
         let facts = &self.directory.facts;
         let mut info = VolumeInfo::new("zip", self.end.len, 512);
         info.has_owners = facts.has_owners;
+        info.left_out = facts.left_out;
         info.details = vec![("members", facts.members.to_string())];
         if self.end.prefix > 0 {
             info.details
@@ -156,6 +180,19 @@ impl FileSystem for Zip {
             true => Ok(()),
             false => Err(Check::Crc { stored, found }.of(id, header)),
         }
+    }
+
+    fn file_sum(&self, node: NodeId) -> Result<Option<Box<dyn FileSum>>> {
+        let found = self.directory.tree.node(node)?;
+        let is_stored = found.kind == FileType::Regular && found.data.method == Method::Stored;
+        Ok((is_stored && self.verifies).then(|| -> Box<dyn FileSum> {
+            Box::new(StoredSum {
+                crc: Crc::new(),
+                stored: found.data.crc,
+                node,
+                header: found.data.header,
+            })
+        }))
     }
 
     fn is_implied(&self, node: NodeId) -> bool {

@@ -62,11 +62,26 @@ pub enum Check {
     Kind { path: String, kind: u32 },
     #[error("the local file header has another {field} than the central directory")]
     Differs { field: &'static str },
+    #[error("the local file header names {local:?}, the central directory {name:?}")]
+    LocalName { local: String, name: String },
     #[error("the member begins within another one, which ends at {end:#x}")]
     Overlap { end: u64 },
 }
 
 impl Check {
+    /// Returns whether a member with this deviation is no part of the tree.
+    pub const fn leaves_out(&self) -> bool {
+        matches!(
+            self,
+            Self::Disk { .. }
+                | Self::Climbs { .. }
+                | Self::Name { .. }
+                | Self::Root { .. }
+                | Self::Parent { .. }
+                | Self::Zip64 { .. }
+        )
+    }
+
     /// Returns the error that this check failed on the record at `offset`.
     pub fn at(self, offset: u64) -> Error {
         Corrupt::new("zip", None, offset, self).into()

@@ -9,7 +9,7 @@ use forerun_vfs::{NodeId, Result};
 use zerocopy::FromBytes;
 
 use crate::end::read;
-use crate::error::Check;
+use crate::error::{Check, lossy};
 use crate::node::{Data, Node};
 use crate::ondisk::{LOCAL, LocalHeader};
 
@@ -45,6 +45,29 @@ pub fn contents(source: &dyn ReadAt, id: NodeId, data: &Data, end: u64) -> Resul
         Some(last) => Ok(offset..last),
         None => Err(Check::Outside { offset, len, end }.of(id, data.header)),
     }
+}
+
+/// Returns that the header of a member has another name than the directory, if it has.
+///
+/// # Errors
+/// `Io`.
+pub fn other_name(
+    source: &dyn ReadAt,
+    header: &LocalHeader,
+    node: &Node,
+    (name, end): (&[u8], u64),
+) -> Result<Option<Check>> {
+    let start = node.data.header + HEADER;
+    let last = start + u64::from(header.name_len.get());
+    // One that reaches further is reported with the contents.
+    if last > end {
+        return Ok(None);
+    }
+    let local = read(source, start..last)?;
+    Ok((local != name).then(|| Check::LocalName {
+        local: lossy(&local),
+        name: lossy(name),
+    }))
 }
 
 /// Returns the fields in which the header of a member contradicts the directory. A member of a stream has its sizes and

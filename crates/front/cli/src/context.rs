@@ -16,6 +16,7 @@ use crate::confine::Confinement;
 use crate::error::Failure;
 use crate::exit::Exit;
 use crate::json;
+use crate::size::counted;
 
 /// One run of the program.
 #[derive(Debug)]
@@ -56,6 +57,16 @@ impl Context {
         for warning in &info.warnings {
             self.note(&format!("{name}: {warning}"));
         }
+    }
+
+    /// Reports how many members of an image are no part of its tree, and so of no output. Returns the exit code.
+    pub fn left_out(&self, name: &str, count: u64) -> Exit {
+        if count == 0 {
+            return Exit::Ok;
+        }
+        let text = format!("left out: {}", counted(count, "entry", "entries"));
+        self.report(&Failure::new(Exit::Partial, "left_out", text).of(name));
+        Exit::Partial
     }
 
     /// Has the counters of `observer` printed at the end, with `--stats`.

@@ -53,6 +53,8 @@ pub fn write_contents(
         };
         bulk.take();
         let (size, mut at) = (entry.metadata.size, 0);
+        let sum = reader.fs().file_sum(entry.node);
+        let mut sum = sum.map_err(|error| failure(&entry, error))?;
         while at < size {
             let want = saturating_usize((size - at).min(CHUNK));
             let data = match bulk.reader().read(entry.node, at, want) {
@@ -63,11 +65,19 @@ pub fn write_contents(
                     break;
                 }
             };
+            if let Some(sum) = &mut sum {
+                sum.take(&data);
+            }
             out.write_all(&data).map_err(ExportError::Output)?;
             at += u64_from(data.len());
             progress.advance(u64_from(data.len()), 0);
         }
         report.bytes = report.bytes.saturating_add(at);
+        if at >= size
+            && let Some(Err(error)) = sum.map(|sum| sum.finish())
+        {
+            report.fail(&mut survey.held, failure(&entry, error))?;
+        }
         report.files += u64::from(at >= size);
         progress.advance(0, 1);
         Ok(())

@@ -52,6 +52,14 @@ impl fmt::Debug for Filter {
 }
 
 impl Selection {
+    /// Returns how many members of the image are in no selection, where this one takes all of the tree.
+    pub fn left_out(&self, reader: &Reader) -> u64 {
+        match self.paths.iter().all(|path| trim(path).is_empty()) {
+            true => reader.fs().volume().left_out,
+            false => 0,
+        }
+    }
+
     /// Replaces paths with wildcards by the paths in the image that they stand for.
     ///
     /// # Errors

@@ -107,7 +107,7 @@ impl TocRecorder {
                 Err(refused(EntryCheck::Path(check.to_string())).at(self.offset))
             }
             Some(check) => {
-                self.facts.warn(self.offset, check);
+                self.facts.leave_out(self.offset, check);
                 Ok(())
             }
         }

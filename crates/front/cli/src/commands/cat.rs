@@ -148,6 +148,7 @@ impl Cat<'_> {
 fn copy(reader: &Reader, node: NodeId, out: &mut File) -> Result<()> {
     let mut offset = 0;
     let mut chunk = CHUNK;
+    let mut sum = reader.fs().file_sum(node)?;
     loop {
         let data = match reader.read(node, offset, chunk) {
             Ok(data) => data,
@@ -163,7 +164,10 @@ fn copy(reader: &Reader, node: NodeId, out: &mut File) -> Result<()> {
             }
         };
         if data.is_empty() {
-            return Ok(());
+            return Ok(sum.map_or(Ok(()), |sum| sum.finish())?);
+        }
+        if let Some(sum) = &mut sum {
+            sum.take(&data);
         }
         out.write_all(&data)
             .map_err(|error| output::failed(&error))?;

@@ -131,7 +131,9 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
         false => from_image(image.reader(), &options),
     };
     let mut tree = tree.map_err(|error| Failure::from(error).of(&name))?;
+    let left_out = image.reader().fs().volume().left_out;
     let exit = skipped.tell(context, &name);
+    let exit = exit.and(context.left_out(&name, left_out));
     changes.apply(&mut tree);
     let made = make(
         context,

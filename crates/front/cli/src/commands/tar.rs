@@ -110,6 +110,7 @@ pub fn run(context: &Context, args: &TarArgs) -> Result {
     } else {
         Exit::Partial
     };
+    let exit = exit.and(context.left_out(&name, report.left_out));
     let listed: Vec<_> = failures.iter().map(crate::json::failure_fields).collect();
     context.report_all(failures);
     if args.image.source.rescue {

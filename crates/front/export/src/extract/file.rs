@@ -184,6 +184,8 @@ impl ExtractJob<'_> {
         let wrong = super::entry_error(item, "write");
         let mut written = 0;
         let mut gather = Gather::new(file);
+        let sum = bulk.reader().fs().file_sum(entry.node);
+        let mut sum = sum.map_err(|error| failure(entry, error))?;
         let copied = visit_data(bulk.reader(), entry.node, size, &mut |piece| {
             let (mut at, end) = (piece.range.start, piece.range.end);
             while at < end {
@@ -193,6 +195,9 @@ impl ExtractJob<'_> {
                 let data = bulk.read(&taken, at..end, piece.extent.as_ref())?;
                 if data.is_empty() {
                     return Err(Stopped::Write(io::ErrorKind::UnexpectedEof.into()));
+                }
+                if let Some(sum) = &mut sum {
+                    sum.take(&data);
                 }
                 let next = at + u64_from(data.len());
                 gather.add(at, data).map_err(Stopped::Write)?;
@@ -212,6 +217,8 @@ impl ExtractJob<'_> {
             Err(Stopped::Write(error)) => return Err(wrong(error)),
         }
         gather.write().map_err(&wrong)?;
+        let sound = sum.map_or(Ok(()), |sum| sum.finish());
+        sound.map_err(|error| failure(entry, error))?;
         if written < size {
             file.set_len(size).map_err(wrong)?;
             self.progress.advance(size - written, 0);

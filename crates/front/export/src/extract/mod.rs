@@ -154,6 +154,7 @@ pub fn extract(
         report.fail(error);
     }
     report.missing = report.missing.saturating_add(unseen);
+    report.left_out = selection.left_out(reader);
     report.sort();
     Ok(report)
 }

@@ -82,6 +82,8 @@ pub struct ExtractReport {
     /// Entries that are missing: those that failed, and those that the extraction had not reached when it
     /// ended. Devices that were left out and collisions do not count.
     pub missing: u64,
+    /// Members of the image that are no part of its tree, where all of that was selected.
+    pub left_out: u64,
     /// Entries that could not be made. Everything else was. The first thousand of them.
     pub failures: Vec<Failure>,
     /// Further failures, which are not kept.
@@ -105,6 +107,7 @@ impl ExtractReport {
         let missing = |lost: &Shortfall| lost.error.is_some() || lost.loss == Loss::Device;
         self.failures.is_empty()
             && self.missing == 0
+            && self.left_out == 0
             && self.is_salvaged_whole()
             && !self.interrupted
             && self.collisions.is_empty()

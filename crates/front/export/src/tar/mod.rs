@@ -51,6 +51,8 @@ pub struct TarReport {
     pub bytes: u64,
     /// Entries that could not be looked at and are left out.
     pub failures: Vec<ExportError>,
+    /// Members of the image that are no part of its tree, where all of that was selected.
+    pub left_out: u64,
     /// The outcome of each regular file of a salvage; further names of a file are not in it.
     pub outcomes: Vec<SalvagedFile>,
 }
@@ -75,7 +77,10 @@ pub fn write_tar(
 ) -> Result<TarReport, ExportError> {
     let mut survey = Survey::of(reader, selection, Names::First)?;
     progress.begin(survey.bytes, survey.entries);
-    let mut report = TarReport::default();
+    let mut report = TarReport {
+        left_out: selection.left_out(reader),
+        ..TarReport::default()
+    };
     let mut failures = Vec::new();
     let bulk = reader.bulk(std::mem::take(&mut survey.files));
     let mut archive = Archive {
@@ -224,6 +229,8 @@ impl Archive<'_> {
     }
 
     fn copy(&mut self, entry: &Selected, parts: &[Range<u64>]) -> Result<(), ExportError> {
+        let sum = self.reader.fs().file_sum(entry.node);
+        let mut sum = sum.map_err(|error| failure(entry, error))?;
         for part in parts {
             let mut at = part.start;
             while at < part.end {
@@ -233,6 +240,9 @@ impl Archive<'_> {
                 if data.is_empty() {
                     return Err(output(io::ErrorKind::UnexpectedEof.into()));
                 }
+                if let Some(sum) = &mut sum {
+                    sum.take(&data);
+                }
                 self.out.write_all(&data).map_err(output)?;
                 let len = u64_from(data.len());
                 at += len;
@@ -240,7 +250,8 @@ impl Archive<'_> {
                 self.progress.advance(len, 0);
             }
         }
-        Ok(())
+        let sound = sum.map_or(Ok(()), |sum| sum.finish());
+        sound.map_err(|error| failure(entry, error))
     }
 
     /// Fills the last block of `len` bytes of data.

@@ -220,7 +220,7 @@ fn index(
             Some(check @ (Check::Climbs { .. } | Check::Name { .. })) => {
                 return Err(refused(EntryCheck::Path(check.to_string())));
             }
-            Some(check) => facts.warn(header, check),
+            Some(check) => facts.leave_out(header, check),
         }
     }
     Ok(Index {

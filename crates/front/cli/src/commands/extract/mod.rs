@@ -247,5 +247,6 @@ fn to_stdout(context: &Context, image: &Image, name: &str, selection: &Selection
         Exit::Partial
     };
     context.report_all(failures);
-    Ok(exit)
+    let left_out = selection.left_out(image.reader());
+    Ok(exit.and(context.left_out(name, left_out)))
 }

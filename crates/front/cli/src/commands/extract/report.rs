@@ -52,6 +52,7 @@ pub fn finish(
         for lost in &report.shortfalls {
             tell(context, name, lost);
         }
+        context.left_out(name, report.left_out);
     }
     if !context.global.json {
         sum_up(context, name, &report);
@@ -208,6 +209,7 @@ fn to_json(name: &str, report: &ExtractReport, failures: &[Failure], complete: b
         "specials": report.specials,
         "skipped": report.skipped,
         "missing": report.missing,
+        "left_out": report.left_out,
         "interrupted": report.interrupted,
         "failures": failures,
         "more_failures": report.more_failures,

@@ -44,6 +44,15 @@ impl Tag {
     }
 }
 
+const TAGS: [Tag; 6] = [
+    Tag::Owner,
+    Tag::User,
+    Tag::OwnerGroup,
+    Tag::Group,
+    Tag::Mask,
+    Tag::Other,
+];
+
 /// An entry: its kind, the user or group, and permissions.
 type Entry = (Tag, u32, u16);
 
@@ -98,6 +107,47 @@ impl PosixAcl {
             true => Ok(Self(entries)),
             false => Err(AclError::Missing),
         }
+    }
+
+    /// Reads the value of the attribute. Returns nothing for one that Linux does not take.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (version, entries) = bytes.split_first_chunk()?;
+        let (entries, rest) = entries.as_chunks::<8>();
+        let is_valid = u32::from_le_bytes(*version) == VERSION && rest.is_empty();
+        if !is_valid || entries.len() > ENTRIES_MAX {
+            return None;
+        }
+        let entries = entries.iter().map(|&[a, b, c, d, e, f, g, h]| {
+            let (number, permissions) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
+            let mut tags = TAGS.into_iter();
+            let tag = tags.find(|tag| tag.number() == number && permissions <= 7)?;
+            let id = match tag {
+                Tag::User | Tag::Group => u32::from_le_bytes([e, f, g, h]),
+                _ => NO_ID,
+            };
+            Some((tag, id, permissions))
+        });
+        entries.collect::<Option<_>>().map(Self)
+    }
+
+    /// Returns the entries with commas between them, as archives have them: names are ids, which follow the
+    /// permissions once more.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let entries = self.0.iter().map(|&(tag, id, permissions)| {
+            let bit = |bit, letter| if permissions & bit == 0 { '-' } else { letter };
+            let rights = String::from_iter([bit(4, 'r'), bit(2, 'w'), bit(1, 'x')]);
+            match tag {
+                Tag::Owner => format!("user::{rights}"),
+                Tag::User => format!("user:{id}:{rights}:{id}"),
+                Tag::OwnerGroup => format!("group::{rights}"),
+                Tag::Group => format!("group:{id}:{rights}:{id}"),
+                Tag::Mask => format!("mask::{rights}"),
+                Tag::Other => format!("other::{rights}"),
+            }
+        });
+        entries.collect::<Vec<_>>().join(",")
     }
 
     /// Returns whether it says no more than the mode of a file. Linux stores no such list for accesses.

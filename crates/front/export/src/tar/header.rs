@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use forerun_engine::Reader;
-use forerun_vfs::{FileType, Timestamp};
+use forerun_vfs::{ACL_ACCESS, ACL_DEFAULT, FileType, PosixAcl, Timestamp};
 use tar::{EntryType, Header};
 
 use super::TarWriteOptions;
@@ -37,6 +37,9 @@ impl Fields {
             extensions: Vec::new(),
         };
         let mut name = entry.name().to_vec();
+        if name.is_empty() {
+            name.push(b'.');
+        }
         if metadata.kind == FileType::Directory {
             name.push(b'/');
         }
@@ -189,6 +192,15 @@ impl Fields {
                 }
             }
             self.extend(key, value.to_vec());
+            // bsdtar reads lists in this form only, and so does GNU tar where it sets them.
+            let record = match name {
+                ACL_ACCESS => "SCHILY.acl.access",
+                ACL_DEFAULT => "SCHILY.acl.default",
+                _ => return,
+            };
+            if let Some(acl) = PosixAcl::from_bytes(value) {
+                self.extend(record, acl.to_text().into_bytes());
+            }
         };
         let read = reader.fs().xattrs(entry.node, add);
         read.map_err(|error| failure(entry, error))

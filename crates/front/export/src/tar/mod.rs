@@ -94,7 +94,7 @@ pub fn write_tar(
     let mut first_names: HashMap<NodeId, Vec<u8>> = HashMap::new();
     visit(reader, selection, &mut |found| {
         let entry = match found {
-            Found::Entry(entry) if entry.implied || entry.name().is_empty() => return Ok(()),
+            Found::Entry(entry) if entry.implied || is_made_up(reader, &entry) => return Ok(()),
             Found::Entry(entry) => entry,
             Found::Failure(failed) => {
                 hold_failure(&mut survey.held, &failed)?;
@@ -117,6 +117,12 @@ pub fn write_tar(
     archive.finish()?;
     report.failures.extend(failures);
     Ok(report)
+}
+
+/// Returns whether an entry becomes the target itself, and has no metadata that the image states.
+fn is_made_up(reader: &Reader, entry: &Selected) -> bool {
+    let is_dir = entry.metadata.kind == FileType::Directory;
+    entry.name().is_empty() && (!is_dir || reader.fs().is_implied(entry.node))
 }
 
 struct Archive<'a> {

@@ -538,3 +538,40 @@ fn a_mount_in_the_background_of_an_image_at_a_server_says_that_it_only_reads() {
     );
     assert_eq!(small.unwrap(), b"small\n");
 }
+
+#[test]
+fn names_that_a_mounted_volume_folds_are_left_out_and_told() {
+    let Some(volume) = Volume::new("folding") else {
+        return;
+    };
+    let tree = volume.path("tree");
+    fs::create_dir_all(tree.join("dir")).unwrap();
+    for name in ["F", "f", "dir/X", "dir/x", "other"] {
+        fs::write(tree.join(name), name).unwrap();
+    }
+    let image = volume.path("tree.sqsh");
+    let args = [Path::new("pack"), Path::new("-q"), &tree, &image];
+    assert_eq!(ran(command(&args).output().unwrap()).code, Some(0));
+    volume.mount(&[]).ok();
+    for force in [&[][..], &["--force"]] {
+        let mut all = command(&["extract", "--no-same-owner"]);
+        all.args(force).arg("-C").arg(volume.mnt()).arg(&image);
+        let ran = ran(all.output().unwrap());
+        assert_eq!(ran.code, Some(6), "{}", ran.stderr);
+        for name in ["/f", "/dir/x"] {
+            assert!(ran.stderr.contains(name), "{}", ran.stderr);
+        }
+        for (name, expected) in [("F", "F"), ("dir/X", "dir/X"), ("other", "other")] {
+            assert_eq!(
+                fs::read_to_string(volume.mnt().join(name)).unwrap(),
+                expected
+            );
+        }
+        assert_eq!(
+            fs::read_dir(volume.mnt()).unwrap().count(),
+            3,
+            "and nothing else"
+        );
+    }
+    volume.umount();
+}

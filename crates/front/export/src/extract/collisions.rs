@@ -3,27 +3,13 @@
 //! Where the target takes them for one name, the second would replace the first or fail; which one
 //! is left then would be chance. So they are found before anything is made.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
 use super::plan::Plan;
-
-/// Filesystems that fold case whatever their flags: FAT, exFAT, NTFS (both drivers), CIFS, SMB 2, HFS,
-/// HFS+, and what a virtual machine's host shares.
-const FOLDING: [u64; 9] = [
-    0x4d44,
-    0x2011_bab0,
-    0x5346_544e,
-    0x7366_746e,
-    0xff53_4d42,
-    0xfe53_4d42,
-    0x4244,
-    0x482b,
-    0x786f_4256,
-];
-
-/// `FS_CASEFOLD_FL` of `linux/fs.h`: a directory of ext4, F2FS or tmpfs that folds case.
-const CASEFOLD_FLAG: u32 = 0x4000_0000;
 
 /// A name, and the one before it that it collides with; both as directory index and name.
 pub struct Collision {
@@ -34,13 +20,24 @@ pub struct Collision {
     pub name: Vec<u8>,
 }
 
-/// Returns whether names in `dir` that differ only in case are one.
+/// Returns whether names in `dir` that differ only in case are one: makes a file, looks for its other case, and removes
+/// it. No table of filesystems knows what is behind FUSE or a network.
 pub fn folds_case(dir: &OwnedFd) -> bool {
-    let magic = rustix::fs::fstatfs(dir).ok();
-    let magic = magic.and_then(|stat| u64::try_from(stat.f_type).ok());
-    let by_flag =
-        || rustix::fs::ioctl_getflags(dir).is_ok_and(|flags| flags.bits() & CASEFOLD_FLAG != 0);
-    magic.is_some_and(|magic| FOLDING.contains(&(magic & 0xffff_ffff))) || by_flag()
+    let pid = std::process::id();
+    for attempt in 0..16 {
+        let name = format!(".forerun-Case-{pid}-{attempt}");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        match rustix::fs::openat(dir, &*name, flags, Mode::RUSR) {
+            Ok(_) => {}
+            Err(Errno::EXIST) => continue,
+            // Nothing can be made here, so nothing will collide.
+            Err(_) => return false,
+        }
+        let found = rustix::fs::statat(dir, name.to_lowercase(), AtFlags::SYMLINK_NOFOLLOW);
+        let _it_was_made_here = rustix::fs::unlinkat(dir, &*name, AtFlags::empty());
+        return found.is_ok();
+    }
+    false
 }
 
 /// Finds all names of the plan that collide with an earlier one of their directory.
@@ -64,10 +61,4 @@ pub fn find(plan: &Plan<'_>) -> Vec<Collision> {
         }
     }
     found
-}
-
-/// Collects the names, for looking collisions up.
-pub fn names(collisions: &[Collision]) -> HashSet<(usize, &[u8])> {
-    let names = collisions.iter();
-    names.map(|one| (one.dir, one.name.as_slice())).collect()
 }

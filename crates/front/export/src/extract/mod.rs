@@ -19,6 +19,7 @@ mod present;
 mod report;
 mod runs;
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -210,13 +211,14 @@ impl ExtractJob<'_> {
     }
 
     fn leave_collisions_out(&self, plan: &mut Plan<'_>, report: &mut ExtractReport) {
-        let folds = collisions::folds_case(self.directories.root());
-        if !folds && !self.options.case_collisions {
-            return;
+        let mut found = collisions::find(plan);
+        let folding = self.folding(plan, &found);
+        if !self.options.case_collisions {
+            found.retain(|one| folding.contains(&one.dir));
         }
-        let found = collisions::find(plan);
-        if folds {
-            let names = collisions::names(&found);
+        if !folding.is_empty() {
+            let folded = found.iter().filter(|one| folding.contains(&one.dir));
+            let names: HashSet<_> = folded.map(|one| (one.dir, one.name.as_slice())).collect();
             let stays = |item: &Item<'_>| !names.contains(&(item.dir, item.name));
             plan.others.retain(stays);
             plan.files.retain(stays);
@@ -227,6 +229,30 @@ impl ExtractJob<'_> {
             .into_iter()
             .map(|Collision { path, other, .. }| (path, other))
             .collect();
+    }
+
+    /// Returns the directories of collisions in which names that differ only in case are one. New directories are
+    /// like the one that they are made in.
+    fn folding(&self, plan: &Plan<'_>, found: &[Collision]) -> HashSet<usize> {
+        let mut known: HashMap<usize, bool> = HashMap::new();
+        let mut folding = HashSet::new();
+        for dir in found.iter().map(|one| one.dir) {
+            let above = std::iter::successors(Some(dir), |&index| {
+                let parent = plan.dirs.get(index).map(|dir| dir.parent);
+                parent.filter(|_| index > 0)
+            });
+            for index in above {
+                let Ok(opened) = self.directories.get(index) else {
+                    continue;
+                };
+                let folds = known.entry(index);
+                if *folds.or_insert_with(|| collisions::folds_case(&opened)) {
+                    folding.insert(dir);
+                }
+                break;
+            }
+        }
+        folding
     }
 
     fn make_directories(&mut self, plan: &Plan<'_>, report: &mut ExtractReport) {

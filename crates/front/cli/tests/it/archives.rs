@@ -1,6 +1,7 @@
 //! Compressed archives through the program: decoded once, indexed once, read in every command.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -164,4 +165,300 @@ fn a_temporary_file_that_cannot_be_made_is_named_with_advice() {
     let ran = ran(command.output().unwrap());
     assert!(ran.stderr.contains("temporary file"), "{}", ran.stderr);
     assert!(ran.stderr.contains("set TMPDIR"), "{}", ran.stderr);
+}
+
+impl Place {
+    /// Makes a place without an archive.
+    fn empty() -> Self {
+        Self(memory_dir("archives", 2 << 30))
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.path().join(name), bytes).unwrap();
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path().join(name)).unwrap()
+    }
+
+    /// Asserts that two trees are the same.
+    #[track_caller]
+    fn same(&self, tree: &str, other: &str) {
+        self.host("diff", &["-r", tree, other]).unwrap();
+        fs::remove_dir_all(self.path().join(other)).unwrap();
+    }
+}
+
+#[test]
+fn a_compressed_image_is_opened_as_what_it_holds() {
+    let place = Place::empty();
+    fs::create_dir_all(place.path().join("tree/etc")).unwrap();
+    let text = b"not only zeros ".repeat(9000);
+    place.write("tree/etc/version", &text);
+    for format in ["erofs", "squashfs", "romfs", "exfat", "tar"] {
+        match format {
+            "tar" => place
+                .host("tar", &["-cf", "image", "-C", "tree", "."])
+                .unwrap(),
+            _ => {
+                let args = ["pack", "-q", "--force", "--format", format, "tree", "image"];
+                place.run(&args).ok();
+            }
+        }
+        for (program, suffix) in PROGRAMS.into_iter().chain([("lz4", "lz4")]) {
+            let name = format!("image.{suffix}");
+            let _ = fs::remove_file(place.path().join(&name));
+            let args = ["-q", "-k", "image", &name];
+            let count = if program == "lz4" { 4 } else { 3 };
+            if place.host(program, &args[..count]).is_none() {
+                return;
+            }
+            place.run(&["extract", "-q", "-C", "out", &name]).ok();
+            place.same("tree", "out");
+            let ran = place.run(&["info", "--json", &name]).ok();
+            assert_eq!(ran.json()["format"], format, "{name}");
+            let args = ["convert", "-q", "--force", &name, "converted.sqsh"];
+            place.run(&args).ok();
+            place
+                .run(&["extract", "-q", "-C", "out", "converted.sqsh"])
+                .ok();
+            place.same("tree", "out");
+        }
+    }
+    // Nothing at all stays an archive, and zeros before something else are none.
+    place.write("zeros", &[0; 10240]);
+    place.write("other", &[&[0; 10240][..], b"x"].concat());
+    place.write("late", &[vec![0; 3 << 20], b"x".to_vec()].concat());
+    for name in ["zeros", "other", "late"] {
+        place.host("gzip", &[name]).unwrap();
+        let ran = place.run(&["ls", &format!("{name}.gz")]);
+        let expected = if name == "zeros" { 0 } else { 3 };
+        assert_eq!(ran.code, Some(expected), "{name}: {}", ran.stderr);
+    }
+    place.write("plain", &[&[0; 10240][..], b"x"].concat());
+    let ran = place.run(&["ls", "--format", "tar", "plain"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+}
+
+/// Makes an archive of a stored member `a`, a deflated one `b`, and a stored one `c`.
+fn zip(place: &Place) -> Option<Vec<u8>> {
+    let contents = b"contents of it\n".repeat(100);
+    for name in ["a", "b", "c"] {
+        place.write(name, &contents);
+    }
+    place.host("zip", &["-q", "-0", "-X", "x.zip", "a", "c"])?;
+    place.host("zip", &["-q", "-9", "-X", "x.zip", "b"])?;
+    Some(place.read("x.zip"))
+}
+
+#[test]
+fn a_member_with_a_wrong_crc_is_refused_by_whatever_reads_it_whole() {
+    let place = Place::empty();
+    let Some(whole) = zip(&place) else {
+        return;
+    };
+    for (name, wrong) in [("a", b"contents".as_slice()), ("b", b"")] {
+        let mut bytes = whole.clone();
+        match wrong {
+            // Of the deflated one its CRC-32, in both headers.
+            b"" => {
+                let crc = crc32(&place.read("b"));
+                let places: Vec<_> = (0..bytes.len() - 46)
+                    .filter(|&at| {
+                        let local = bytes[at..].starts_with(b"PK\x03\x04") && bytes[at + 8] == 8;
+                        let central = bytes[at..].starts_with(b"PK\x01\x02") && bytes[at + 10] == 8;
+                        local || central
+                    })
+                    .collect();
+                assert_eq!(places.len(), 2);
+                for at in places {
+                    let field = if bytes[at + 2] == 3 { at + 14 } else { at + 16 };
+                    assert_eq!(bytes[field..field + 4], crc);
+                    bytes[field] ^= 1;
+                }
+            }
+            wrong => {
+                let at = bytes
+                    .windows(wrong.len())
+                    .position(|it| it == wrong)
+                    .unwrap();
+                bytes[at] ^= 1;
+            }
+        }
+        place.write("bad.zip", &bytes);
+        for args in [
+            &["cat", "bad.zip", name][..],
+            &["extract", "-q", "-C", "out", "bad.zip"],
+            &["extract", "--to-stdout", "bad.zip"],
+            &["tar", "--force", "-o", "bad.tar", "bad.zip"],
+            &["convert", "-q", "--force", "bad.zip", "bad.sqsh"],
+            &["check", "bad.zip"],
+        ] {
+            let ran = place.run(args);
+            assert_ne!(ran.code, Some(0), "{args:?}");
+            let told = format!("{}{}", ran.stderr, String::from_utf8_lossy(&ran.stdout));
+            assert!(told.contains("CRC-32"), "{args:?}: {told}");
+        }
+        let left = place.path().join("out").join(name);
+        assert!(!left.exists(), "a file that is wrong is not left");
+        fs::remove_dir_all(place.path().join("out")).unwrap();
+    }
+    place.run(&["extract", "-q", "-C", "out", "x.zip"]).ok();
+    place.run(&["tar", "-o", "good.tar", "x.zip"]).ok();
+    place.run(&["convert", "-q", "x.zip", "good.sqsh"]).ok();
+}
+
+/// Computes a CRC-32, as zip stores it.
+fn crc32(bytes: &[u8]) -> [u8; 4] {
+    let table = |byte: u32| {
+        (0..8).fold(byte, |crc, _| match crc & 1 {
+            1 => crc >> 1 ^ 0xedb8_8320,
+            _ => crc >> 1,
+        })
+    };
+    let step = |crc: u32, byte: &u8| table((crc ^ u32::from(*byte)) & 0xff) ^ crc >> 8;
+    (!bytes.iter().fold(!0, step)).to_le_bytes()
+}
+
+#[test]
+fn a_local_header_that_names_another_member_is_an_error_of_check() {
+    let place = Place::empty();
+    let Some(mut bytes) = zip(&place) else {
+        return;
+    };
+    let at = bytes.windows(4).position(|it| it == b"PK\x03\x04").unwrap();
+    assert_eq!(bytes[at + 30], b'a');
+    bytes[at + 30] = b'z';
+    place.write("bad.zip", &bytes);
+    let ran = place.run(&["check", "bad.zip"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.text());
+    let expected = "the local file header names \"z\", the central directory \"a\"";
+    assert!(ran.text().contains(expected), "{}", ran.text());
+    place.run(&["check", "-q", "x.zip"]).ok();
+}
+
+#[test]
+fn members_that_are_left_out_end_with_status_6() {
+    let place = Place::empty();
+    let script = r#"
+import io, tarfile, zipfile
+archive = tarfile.open('x.tar', 'w')
+def add(name, **fields):
+    member = tarfile.TarInfo(name)
+    for field, value in fields.items():
+        setattr(member, field, value)
+    archive.addfile(member, io.BytesIO(b'x' * member.size))
+add('good', size=1)
+add('../bad', size=1)
+add('link', type=tarfile.SYMTYPE, linkname='/etc')
+add('link/below', size=1)
+archive.close()
+with zipfile.ZipFile('x.zip', 'w') as archive:
+    archive.writestr('good', 'x')
+    archive.writestr('../bad', 'x')
+"#;
+    if place.host("python3", &["-c", script]).is_none() {
+        return;
+    }
+    for (name, count) in [("x.tar", "2 entries"), ("x.zip", "1 entry")] {
+        for args in [
+            &["extract", "-q", "-C", "out", name][..],
+            &["extract", "-q", "--to-stdout", name],
+            &["tar", "-q", "--force", "-o", "out.tar", name],
+            &["convert", "-q", "--force", name, "out.sqsh"],
+        ] {
+            let ran = place.run(args);
+            assert_eq!(ran.code, Some(6), "{args:?}: {}", ran.stderr);
+            let expected = format!("forerun: {name}: left out: {count}\n");
+            assert!(ran.stderr.contains(&expected), "{args:?}: {}", ran.stderr);
+        }
+        place
+            .run(&["extract", "-q", "-C", "one", name, "good"])
+            .ok();
+        assert!(place.path().join("out/good").exists());
+        for name in ["out", "one"] {
+            fs::remove_dir_all(place.path().join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_archive_keeps_the_root_and_access_control_lists_for_other_programs() {
+    let place = Place::empty();
+    fs::create_dir_all(place.path().join("tree/dir")).unwrap();
+    place.write("tree/file", b"x");
+    let rules = [
+        ("u:12345:rwx,g:54321:r,m::rx", "tree/file"),
+        ("d:u:12345:rx,d:m::rx", "tree/dir"),
+    ];
+    for (rules, name) in rules {
+        if place.host("setfacl", &["-m", rules, name]).is_none() {
+            return;
+        }
+    }
+    place.host("setfattr", &["-n", "user.of", "-v", "root", "tree"]);
+    place.host("chmod", &["751", "tree"]).unwrap();
+    place.host("touch", &["-d", "@1000000000", "tree"]).unwrap();
+    place.run(&["pack", "-q", "tree", "image.erofs"]).ok();
+    place.run(&["tar", "-o", "made.tar", "image.erofs"]).ok();
+    let acls = |dir: &str| {
+        let args = "getfacl -n -R -p --absolute-names . | cat";
+        let mut command = Command::new("sh");
+        let dir = place.path().join(dir);
+        let output = command
+            .args(["-c", args])
+            .current_dir(dir)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let expected = acls("tree");
+    assert!(expected.contains("user:12345:rwx") && expected.contains("default:user:12345:r-x"));
+    for (name, program, args) in [
+        (
+            "by-bsdtar",
+            "bsdtar",
+            &["-xpf", "made.tar", "--numeric-owner", "-C", "by-bsdtar"][..],
+        ),
+        (
+            "by-tar",
+            "tar",
+            &[
+                "-xpf",
+                "made.tar",
+                "--numeric-owner",
+                "--acls",
+                "-C",
+                "by-tar",
+            ],
+        ),
+        (
+            "by-both",
+            "tar",
+            &[
+                "-xpf",
+                "made.tar",
+                "--acls",
+                "--xattrs",
+                "--xattrs-include=*",
+                "-C",
+                "by-both",
+            ],
+        ),
+    ] {
+        fs::create_dir(place.path().join(name)).unwrap();
+        if place.host(program, args).is_none() {
+            return;
+        }
+        assert_eq!(acls(name), expected, "{name}");
+        let root = fs::metadata(place.path().join(name)).unwrap();
+        assert_eq!(root.mode() & 0o7777, 0o751, "{name}");
+        // bsdtar sets no time of the directory that it unpacks into, of its own archives neither.
+        if program == "tar" {
+            assert_eq!(root.mtime(), 1_000_000_000, "{name}");
+        }
+    }
+    let args = ["extract", "-q", "-C", "by-us", "made.tar"];
+    place.run(&args).ok();
+    assert_eq!(acls("by-us"), expected);
 }

@@ -193,7 +193,7 @@ fn object_of_big(scene: &Scene) -> PathBuf {
 }
 
 /// Lists the files below a directory.
-fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+fn walk(dir: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(dir).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths

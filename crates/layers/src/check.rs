@@ -2,11 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use forerun_vfs::{Corrupt, DirCursor, Error, Problem, Result};
+use forerun_vfs::{Corrupt, DirCursor, Error, OverlayAttribute, Problem, Result};
 
 use crate::ids::{LayerNode, Named};
 use crate::stack::{Layer, Stack};
-use crate::whiteout::{self, Attribute, OPAQUE};
+use crate::whiteout::{self, OPAQUE};
 
 /// The check that a marker fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +14,19 @@ pub enum MarkerCheck {
     #[error("the whiteout {name:?} hides nothing: no entry can have the name behind .wh.")]
     Name { name: String },
     #[error("the attribute overlay.{name} of overlayfs is not followed")]
-    Attribute { name: String },
+    Attribute { name: &'static str },
+    #[error("the redirect of overlayfs {value:?} is no name and no path from the root")]
+    Redirect { value: String },
+    #[error("the redirect of overlayfs {value:?} leads to nothing in the layers below")]
+    Nowhere { value: String },
+    #[error("a redirect of overlayfs leads to a path of {len} bytes")]
+    Path { len: usize },
+    #[error("the attribute overlay.metacopy of {len} bytes means nothing known")]
+    Metacopy { len: usize },
+    #[error("its contents are in a lower layer (overlay.metacopy), and no layer below has them")]
+    NoContents,
+    #[error("its contents in the layer below have {found} bytes; it has {size}")]
+    ContentsLen { found: u64, size: u64 },
     #[error("a hard link is left out: lower layers have no file {path:?}")]
     Link { path: String },
 }
@@ -53,22 +65,16 @@ pub fn node(stack: &Stack, at: LayerNode, report: &mut dyn FnMut(Problem)) -> Re
         let _reported_by_the_caller = markers(stack, layer, at, report);
     }
     let _reported_by_the_caller = stack.xattrs(at, &mut |name, value| {
-        let unknown = match whiteout::attribute(name) {
-            Some(Attribute::Own(b"opaque")) => value == b"x",
-            Some(Attribute::Own(name)) => matches!(name, b"redirect" | b"metacopy"),
-            Some(Attribute::Nested(..)) | None => false,
+        let name = match OverlayAttribute::of(name) {
+            Some(OverlayAttribute::Own(b"opaque")) if value == b"x" => "opaque",
+            // Of a file, its reader gets the error.
+            Some(OverlayAttribute::Own(b"redirect")) if at.layer == 0 => "redirect",
+            _ => return,
         };
-        if unknown {
-            let name = whiteout::attribute(name).map_or(String::new(), shown);
-            report(problem(layer, at, true, MarkerCheck::Attribute { name }));
-        }
+        let fatal = name == "opaque";
+        report(problem(layer, at, fatal, MarkerCheck::Attribute { name }));
     });
     Ok(())
-}
-
-fn shown(attribute: Attribute<'_>) -> String {
-    let (Attribute::Own(name) | Attribute::Nested(_, name)) = attribute;
-    String::from_utf8_lossy(name).into_owned()
 }
 
 /// Reports the whiteouts of a directory that can hide nothing.

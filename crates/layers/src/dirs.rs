@@ -54,12 +54,15 @@ impl MergedDir {
             Some(&count) => count,
             None => {
                 let mut count = self.nodes.len();
-                let above = self.nodes.split_last().map_or(&[][..], |(_, above)| above);
-                for (index, &dir) in above.iter().enumerate() {
+                let (last, above) = self.nodes.split_last().unzip();
+                for (index, &dir) in above.unwrap_or_default().iter().enumerate() {
                     if stack.is_opaque(dir)? {
                         count = index + 1;
                         break;
                     }
+                }
+                if let Some(&last) = last.filter(|_| count == self.nodes.len()) {
+                    stack.expect_no_redirect(last)?;
                 }
                 *self.visible.get_or_init(|| count)
             }

@@ -1,15 +1,18 @@
 //! The merge as a [`FileSystem`].
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use forerun_io::{Limits, ReadAt};
 use forerun_vfs::{
-    BlobId, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSum, FileSystem, Metadata,
+    BlobId, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSum, FileSystem, FileType, Held, Metadata,
     MetadataLayout, NodeId, Problem, Region, Result, VolumeInfo, check_name,
 };
 
+use crate::copies::Copies;
 use crate::covered::Listings;
 use crate::dirs::{MergedDir, Table};
 use crate::ids::{LayerNode, Named};
@@ -19,11 +22,15 @@ use crate::stack::{Effect, Layer, Stack};
 use crate::whiteout;
 use crate::{check, find, resolve, volume};
 
+/// Bytes that a directory takes in the lists of a survey.
+const DIR_LEN: usize = 4 * size_of::<NodeId>();
+
 /// Several filesystems shown as one.
 pub struct Layers {
     stack: Stack,
     table: Table,
     listings: Listings,
+    copies: Copies,
     root: NodeId,
     volume: VolumeInfo,
     ranges: Ranges,
@@ -65,6 +72,7 @@ impl Layers {
             volume: volume::describe(&stack),
             ranges: Ranges::new(&stack),
             listings: Listings::new(limits),
+            copies: Copies::new(limits),
             stack,
             table,
             root,
@@ -93,8 +101,68 @@ impl Layers {
             let all = &mut |_: DirEntry<'_>| ControlFlow::Continue(());
             self.lister().read_merged(dir, DirCursor::START, all)
         };
-        let found = self.table.search(top, list)?;
+        let mut found = self.table.search(top, list)?;
+        if found.is_none() && self.stack.may_redirect() {
+            self.survey()?;
+            found = self.table.get(top);
+        }
         found.map(Node::Merged).ok_or(Error::StaleNode(id))
+    }
+
+    /// Lists all directories that upper layers have a part in, once: it adds those that are merged to the table, and
+    /// notes the files whose contents are in a lower layer.
+    fn survey(&self) -> Result<()> {
+        let complete = &self.copies.is_complete;
+        if complete.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut held = Held::new(self.stack.limits());
+        let (mut left, mut seen) = (vec![self.root], HashSet::new());
+        while let Some(dir) = left.pop() {
+            let dirs = match Named::of(dir) {
+                Named::Single(at) => vec![at],
+                Named::Merged(top) => {
+                    let merged = self.table.get(top);
+                    match merged.as_ref().map(|merged| merged.visible(&self.stack)) {
+                        Some(Ok(dirs)) => dirs.to_vec(),
+                        Some(Err(error @ Error::Io { .. })) => return Err(error),
+                        Some(Err(_)) | None => continue,
+                    }
+                }
+            };
+            if dirs.iter().all(|at| at.layer == 0) {
+                continue;
+            }
+            let mut noted = Ok(());
+            let listed = self.read_dir(dir, DirCursor::START, &mut |entry| {
+                noted = match (entry.kind, Named::of(entry.node)) {
+                    (FileType::Directory, _) if seen.insert(entry.node) => {
+                        left.push(entry.node);
+                        held.add(DIR_LEN)
+                    }
+                    (FileType::Regular, Named::Single(at)) => {
+                        self.copies.note(&self.stack, &dirs, (entry.name, at))
+                    }
+                    _ => Ok(()),
+                };
+                match noted {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
+            });
+            noted?;
+            // The reader of a damaged directory gets the error.
+            if let Err(error @ Error::Io { .. }) = listed {
+                return Err(error);
+            }
+        }
+        complete.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns the file that has the contents of a node.
+    fn contents(&self, at: LayerNode) -> Result<LayerNode> {
+        self.copies.contents(&self.stack, at, || self.survey())
     }
 
     /// Returns the node whose metadata and attributes those of a node are.
@@ -147,26 +215,30 @@ impl FileSystem for Layers {
         let is_name = check_name(name, self.stack.limits().name_len).is_ok();
         match dir {
             Node::Single(dir) => {
+                self.stack.expect_no_redirect(dir)?;
                 let found = self.stack.lookup(dir, name)?;
                 let Some(at) = found.filter(|_| is_name && !whiteout::is_marker(name)) else {
                     return Ok(None);
                 };
                 match self.stack.effect(at) {
                     Ok(Effect::Hides) => Ok(None),
-                    // The reader of a damaged node gets the error.
-                    Ok(Effect::Merges | Effect::Replaces) | Err(Error::Corrupt(_)) => {
+                    Ok(Effect::Merges) => listing::dir_id(&self.stack, &self.table, at).map(Some),
+                    Ok(Effect::Replaces) => {
+                        self.copies.note(&self.stack, &[dir], (name, at))?;
                         Named::Single(at).id().map(Some)
                     }
+                    // The reader of a damaged node gets the error.
+                    Err(Error::Corrupt(_)) => Named::Single(at).id().map(Some),
                     Err(error) => Err(error),
                 }
             }
             Node::Merged(dir) if is_name && !whiteout::is_marker(name) => {
                 let dirs = dir.visible(&self.stack)?;
-                listing::id_of(
-                    &self.stack,
-                    &self.table,
-                    find::find(&self.stack, dirs, name, None)?,
-                )
+                let found = find::find(&self.stack, dirs, name, None)?;
+                if let &[at] = found.as_slice() {
+                    self.copies.note(&self.stack, dirs, (name, at))?;
+                }
+                listing::id_of(&self.stack, &self.table, found)
             }
             Node::Merged(_) => Ok(None),
         }
@@ -179,7 +251,7 @@ impl FileSystem for Layers {
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         match self.node(dir)? {
-            Node::Single(dir) => listing::read_single(&self.stack, dir, from, visit),
+            Node::Single(dir) => listing::read_single((&self.stack, &self.table), dir, from, visit),
             Node::Merged(dir) => self.lister().read_merged(&dir, from, visit),
         }
     }
@@ -204,7 +276,7 @@ impl FileSystem for Layers {
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
         match self.node(node)? {
-            Node::Single(at) => self.stack.map(at, range, visit),
+            Node::Single(at) => self.stack.map(self.contents(at)?, range, visit),
             Node::Merged(_) => Err(Error::IsADirectory),
         }
     }
@@ -246,7 +318,10 @@ impl FileSystem for Layers {
 
     fn backing(&self, node: NodeId) -> Result<Option<File>> {
         match self.node(node)? {
-            Node::Single(at) => self.stack.call(at, |fs, node| fs.backing(node)),
+            Node::Single(at) => {
+                let at = self.contents(at)?;
+                self.stack.call(at, |fs, node| fs.backing(node))
+            }
             Node::Merged(_) => Ok(None),
         }
     }

@@ -2,6 +2,7 @@
 
 use forerun_vfs::{Error, Result};
 
+use crate::follow;
 use crate::ids::LayerNode;
 use crate::stack::{Effect, Stack};
 use crate::whiteout;
@@ -22,6 +23,12 @@ pub fn find(
 ) -> Result<Vec<LayerNode>> {
     let whiteout = whiteout::hiding(name, stack.limits().name_len);
     let mut found: Vec<LayerNode> = first.into_iter().collect();
+    if let Some(first) = first
+        && let Some(lower) = redirected(stack, dirs.get(1..), first)?
+    {
+        found.extend(lower);
+        return Ok(found);
+    }
     // Whiteouts are looked for only where there is something to hide, and once in each directory.
     let mut searched = 0;
     for (index, &dir) in dirs.iter().enumerate().skip(found.len()) {
@@ -38,7 +45,13 @@ pub fn find(
         }
         searched = index;
         match stack.effect(node) {
-            Ok(Effect::Merges) => found.push(node),
+            Ok(Effect::Merges) => {
+                found.push(node);
+                if let Some(lower) = redirected(stack, dirs.get(index + 1..), node)? {
+                    found.extend(lower);
+                    return Ok(found);
+                }
+            }
             Ok(Effect::Replaces) if found.is_empty() => return Ok(vec![node]),
             Ok(Effect::Replaces | Effect::Hides) => return Ok(found),
             // Whether it hides or merges is not known: the reader of the node gets the error, and not that of
@@ -51,4 +64,20 @@ pub fn find(
         }
     }
     Ok(found)
+}
+
+/// Returns the lower parts of a directory that overlayfs says are at another path than its own; nothing if it says
+/// no such thing. `below` are the directories that the one around it is merged of, below its own.
+///
+/// # Errors
+/// Those of the layers.
+pub fn redirected(
+    stack: &Stack,
+    below: Option<&[LayerNode]>,
+    dir: LayerNode,
+) -> Result<Option<Vec<LayerNode>>> {
+    let Some(redirect) = stack.redirect_if_sound(dir)? else {
+        return Ok(None);
+    };
+    follow::parts(stack, below.unwrap_or_default(), dir, redirect).map(Some)
 }

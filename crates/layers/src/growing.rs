@@ -262,6 +262,10 @@ impl FileSystem for GrowingLayers {
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
         match self.node(node)? {
+            // Where its contents are takes all layers.
+            GrowingNode::Single(at) if self.stack.is_copy(at)? => {
+                self.all()?.map(node, range, visit)
+            }
             GrowingNode::Single(at) => self.stack.map(at, range, visit),
             GrowingNode::Dir(..) => Err(Error::IsADirectory),
             GrowingNode::Settled(layers) => layers.map(node, range, visit),

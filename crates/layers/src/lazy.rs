@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use forerun_io::{Limits, Unpoisoned as _};
 use forerun_vfs::{Held, Result};
 
+use crate::follow;
 use crate::ids::LayerNode;
 use crate::stack::{Effect, Stack};
 use crate::whiteout;
@@ -41,6 +42,8 @@ struct Parts {
 enum Looked {
     Part(LayerNode),
     Nothing,
+    /// All parts below, at another path.
+    Redirected(Vec<LayerNode>),
     /// Nothing below is in effect.
     End,
 }
@@ -132,6 +135,10 @@ impl LazyDirs {
             match looked {
                 Looked::Part(node) => parts.nodes.push(node),
                 Looked::Nothing => {}
+                Looked::Redirected(nodes) => {
+                    parts.nodes.extend(nodes);
+                    parts.is_all = true;
+                }
                 Looked::End => parts.is_all = true,
             }
         }
@@ -146,6 +153,18 @@ impl LazyDirs {
             let root = self.roots.get(next).copied();
             return Ok(root.map_or(Looked::End, Looked::Part));
         };
+        if let Some(redirect) = stack.redirect(last)? {
+            let (mut below, mut index) = (Vec::new(), 0);
+            while let Some(part) = self.part(stack, parent, index)? {
+                below.extend((part.layer < last.layer).then_some(part));
+                index += 1;
+            }
+            let lower = follow::parts(stack, &below, last, redirect)?;
+            if lower.is_empty() {
+                stack.expect_no_redirect(last)?;
+            }
+            return Ok(Looked::Redirected(lower));
+        }
         if let Some(above) = next.checked_sub(1)
             && let Some(above) = self.part(stack, parent, above)?
             && let Some(whiteout) = whiteout::hiding(name, stack.limits().name_len)

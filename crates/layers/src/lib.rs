@@ -8,20 +8,25 @@
 //! listed; all other nodes are those of their layer, with the number of the layer in their id. Data is mapped
 //! into the images of the layers, each a blob of the merge.
 //!
+//! Directories and files that overlayfs moved without copying them are followed to the lower layer.
+//!
 //! An archive's hard link to a file of a lower layer is shown as that file.
 //!
 //! [`GrowingLayers`] is the same over layers that are still being read.
 
 mod check;
+mod copies;
 mod covered;
 mod dirs;
 mod driver;
 mod find;
+mod follow;
 mod growing;
 mod ids;
 mod lazy;
 mod links;
 mod listing;
+mod marks;
 mod regions;
 mod resolve;
 mod single;

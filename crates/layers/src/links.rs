@@ -29,6 +29,12 @@ impl Links {
         }
     }
 
+    /// Returns whether a link stands for this file.
+    pub fn leads_to(&self, at: LayerNode) -> bool {
+        let mut files = self.files.values().flatten();
+        files.any(|&(file, _)| file == at)
+    }
+
     /// Returns the links that name nothing, with the paths.
     pub fn lost(&self) -> &[(LayerNode, Vec<u8>)] {
         &self.lost

@@ -9,7 +9,7 @@ use forerun_vfs::{DirCursor, DirEntry, FileType, NodeId, Result};
 
 use crate::covered::{Covered, Listings};
 use crate::dirs::{MergedDir, Table};
-use crate::find::find;
+use crate::find::{find, redirected};
 use crate::ids::{self, LayerNode, Named};
 use crate::stack::Stack;
 
@@ -30,22 +30,38 @@ pub fn id_of(stack: &Stack, table: &Table, found: Vec<LayerNode>) -> Result<Opti
     }
 }
 
+/// Returns the id of a directory in one that only one layer has.
+///
+/// # Errors
+/// Those of [`id_of`] and of the layers.
+pub fn dir_id(stack: &Stack, table: &Table, at: LayerNode) -> Result<NodeId> {
+    match redirected(stack, None, at)? {
+        Some(lower) if !lower.is_empty() => {
+            let all = std::iter::once(at).chain(lower).collect();
+            table.add(at, all)
+        }
+        Some(_) | None => Named::Single(at).id(),
+    }
+}
+
 /// Visits the entries of a directory that only one layer has.
 ///
 /// # Errors
 /// Those of the layer.
 pub fn read_single(
-    stack: &Stack,
+    (stack, table): (&Stack, &Table),
     dir: LayerNode,
     from: DirCursor,
     visit: VisitEntry<'_>,
 ) -> Result<()> {
+    stack.expect_no_redirect(dir)?;
     let mut failed = Ok(());
     stack.read_dir(dir, from, &mut |at, entry| {
         let shown = stack.is_shown(at, entry.name, entry.kind);
-        let node = shown.and_then(|shown| match shown {
-            true => Named::Single(at).id().map(Some),
-            false => Ok(None),
+        let node = shown.and_then(|shown| match (shown, entry.kind) {
+            (true, FileType::Directory) => dir_id(stack, table, at).map(Some),
+            (true, _) => Named::Single(at).id().map(Some),
+            (false, _) => Ok(None),
         });
         match node {
             Ok(Some(node)) => visit(DirEntry { node, ..entry }),
@@ -118,7 +134,7 @@ impl Lister<'_> {
             return Ok(ControlFlow::Continue(()));
         }
         let found = match entry.kind {
-            FileType::Directory if !below.is_empty() => {
+            FileType::Directory if !below.is_empty() || at.layer > 0 => {
                 let dirs = dirs.get(index..).unwrap_or_default();
                 find(self.stack, dirs, entry.name, Some(at))?
             }

@@ -4,11 +4,10 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use forerun_io::ReadAt;
-use forerun_vfs::{BlobId, EncodedBlock, Error, Extent, Place, Result};
+use forerun_vfs::{BlobId, EncodedBlock, Error, Extent, OverlayAttribute, Place, Result};
 
 use crate::ids::LayerNode;
 use crate::stack::{Layer, Stack};
-use crate::whiteout::{self, Attribute};
 
 impl Stack {
     /// Returns whether a node is a directory.
@@ -18,10 +17,10 @@ impl Stack {
 
     /// Visits the attributes of a node, those of overlayfs itself left out.
     pub fn shown_xattrs(&self, at: LayerNode, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        self.xattrs(at, &mut |name, value| match whiteout::attribute(name) {
+        self.xattrs(at, &mut |name, value| match OverlayAttribute::of(name) {
             None => visit(name, value),
-            Some(Attribute::Nested(prefix, rest)) => visit(&[prefix, rest].concat(), value),
-            Some(Attribute::Own(_)) => {}
+            Some(OverlayAttribute::Nested(prefix, rest)) => visit(&[prefix, rest].concat(), value),
+            Some(OverlayAttribute::Own(_)) => {}
         })
     }
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use forerun_io::{Limits, ReadAt};
 use forerun_vfs::{
-    BlobId, Bound, DirCursor, DirEntry, Error, FileSystem, FileType, Metadata, NodeId, Result,
+    BlobId, Bound, DirCursor, DirEntry, Error, FileSystem, FileType, Metadata, NodeId, OwnContents,
+    Result,
 };
 
 use crate::ids::{LAYERS_MAX, LayerNode, Named, blob};
 use crate::links::Links;
-use crate::whiteout::{self, Attribute, OPAQUE};
+use crate::whiteout;
 
 /// One layer: a filesystem and the image that its data is in.
 #[derive(Clone)]
@@ -52,6 +53,7 @@ pub struct Stack {
     count: u32,
     limits: Limits,
     links: Links,
+    own_contents: OwnContents,
 }
 
 impl Stack {
@@ -84,6 +86,7 @@ impl Stack {
             count,
             limits,
             links: Links::default(),
+            own_contents: OwnContents::default(),
         })
     }
 
@@ -167,10 +170,25 @@ impl Stack {
         &mut self.links
     }
 
+    /// Returns whether nodes of a layer may have extended attributes.
+    pub fn may_have_xattrs(&self, layer: u16) -> bool {
+        let has = self.has_xattrs.get(usize::from(layer));
+        has.copied().unwrap_or(false)
+    }
+
+    /// Returns whether overlayfs may have moved a node of an upper layer.
+    pub fn may_redirect(&self) -> bool {
+        self.has_xattrs.iter().skip(1).any(|&has| has)
+    }
+
+    /// Returns what is known of files that have their contents.
+    pub const fn own_contents(&self) -> &OwnContents {
+        &self.own_contents
+    }
+
     /// Visits the extended attributes of a node of one layer, those of overlayfs included.
     pub fn xattrs(&self, at: LayerNode, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        let has = self.has_xattrs.get(usize::from(at.layer));
-        if has.copied().unwrap_or(false) {
+        if self.may_have_xattrs(at.layer) {
             self.call(at, |fs, node| fs.xattrs(node, visit))?;
         }
         Ok(())
@@ -201,29 +219,10 @@ impl Stack {
         }
     }
 
-    /// Returns whether a directory hides all that lower layers have at its path.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] if overlayfs took the directory from another path, or keeps whiteouts in it that
-    /// are not known here.
-    pub fn is_opaque(&self, dir: LayerNode) -> Result<bool> {
-        let mut is_opaque = self.lookup(dir, OPAQUE)?.is_some();
-        let mut unknown = None;
-        self.xattrs(dir, &mut |name, value| match whiteout::attribute(name) {
-            Some(Attribute::Own(b"opaque")) if value == b"y" => is_opaque = true,
-            Some(Attribute::Own(b"opaque")) if value == b"x" => {
-                unknown = Some("whiteouts by attribute");
-            }
-            Some(Attribute::Own(b"redirect")) => unknown = Some("a redirect"),
-            Some(Attribute::Own(_) | Attribute::Nested(..)) | None => {}
-        })?;
-        match unknown {
-            None => Ok(is_opaque),
-            Some(what) => {
-                let what = format!("directory {} with {what} of overlayfs", dir.node);
-                self.call(dir, |_, _| Err(Error::Unsupported(what)))
-            }
-        }
+    /// Returns whether a node is the root of its layer.
+    pub fn is_root(&self, at: LayerNode) -> bool {
+        let layer = self.layer(at.layer);
+        layer.is_some_and(|layer| layer.fs.root() == at.node)
     }
 
     /// Returns whether a directory is only a part of paths in its layer.

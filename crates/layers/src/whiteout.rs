@@ -1,4 +1,4 @@
-//! The names and attributes by which a layer hides entries of lower layers.
+//! The names by which a layer hides entries of lower layers.
 
 use forerun_vfs::{Device, FileType, Metadata, check_name};
 
@@ -6,11 +6,6 @@ use forerun_vfs::{Device, FileType, Metadata, check_name};
 const PREFIX: &[u8] = b".wh.";
 /// Name of the file that makes its directory opaque.
 pub const OPAQUE: &[u8] = b".wh..wh..opq";
-/// Starts of the names of overlayfs's own attributes: of a mount by root, and of one with `userxattr`.
-const OVERLAY: [&[u8]; 2] = [b"trusted.overlay.", b"user.overlay."];
-/// Behind one of these, it marks an attribute of a nested overlayfs: shown without the mark.
-const NESTED: &[u8] = b"overlay.";
-
 /// Returns whether an entry of this name is a marker and never shown.
 pub fn is_marker(name: &[u8]) -> bool {
     name.starts_with(PREFIX)
@@ -32,27 +27,6 @@ pub fn hiding(name: &[u8], limit: usize) -> Option<Vec<u8>> {
 /// Returns whether a node is overlayfs's whiteout of its own name: the character device 0:0.
 pub fn is_device(metadata: &Metadata) -> bool {
     metadata.kind == FileType::CharDevice && metadata.device == Device::default()
-}
-
-/// Overlayfs's own attribute, by its name behind the prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attribute<'n> {
-    /// Of the layer itself: not shown.
-    Own(&'n [u8]),
-    /// Of an overlayfs inside: shown by this prefix and the rest.
-    Nested(&'static [u8], &'n [u8]),
-}
-
-/// Returns which of overlayfs's attributes this is; nothing for all others.
-pub fn attribute(name: &[u8]) -> Option<Attribute<'_>> {
-    let prefix = OVERLAY
-        .into_iter()
-        .find(|prefix| name.starts_with(prefix))?;
-    let rest = name.strip_prefix(prefix)?;
-    Some(match rest.strip_prefix(NESTED) {
-        Some(nested) => Attribute::Nested(prefix, nested),
-        None => Attribute::Own(rest),
-    })
 }
 
 #[cfg(test)]
@@ -81,24 +55,5 @@ mod tests {
         assert_eq!(hiding(&[b'a'; 252], 255), None);
         assert!(is_marker(b".wh..."));
         assert!(!is_marker(b".whiteout"));
-    }
-
-    #[test]
-    fn attributes_of_overlayfs_are_told_from_those_of_one_inside() {
-        for (name, expected) in [
-            (
-                &b"trusted.overlay.opaque"[..],
-                Some(Attribute::Own(b"opaque")),
-            ),
-            (b"user.overlay.origin", Some(Attribute::Own(b"origin"))),
-            (
-                b"trusted.overlay.overlay.opaque",
-                Some(Attribute::Nested(b"trusted.overlay.", b"opaque")),
-            ),
-            (b"user.overlayed", None),
-            (b"security.overlay.a", None),
-        ] {
-            assert_eq!(attribute(name), expected, "{name:?}");
-        }
     }
 }

@@ -127,7 +127,16 @@ impl FileSystem for Erofs {
     ) -> Result<()> {
         let inode = self.image.inode(node)?;
         match inode.file_type {
-            FileType::Regular => map::map(&self.image, &inode, range, visit),
+            FileType::Regular => {
+                if inode.xattr_len > 0 {
+                    let xattrs = |visit: &mut dyn FnMut(&[u8], &[u8])| {
+                        xattr::visit(&self.image, &inode, visit)
+                    };
+                    let known = &self.image.own_contents;
+                    known.expect(node.0, "erofs", node, xattrs)?;
+                }
+                map::map(&self.image, &inode, range, visit)
+            }
             FileType::Directory => Err(Error::IsADirectory),
             _ => Err(Error::NotAFile),
         }

@@ -1,7 +1,7 @@
 //! Opens an image: superblock, devices, special inodes, prefixes of xattr names and the root.
 
 use forerun_io::{BlockCache, saturating_usize};
-use forerun_vfs::{Error, FileType, NodeId, OpenWith, Result};
+use forerun_vfs::{Error, FileType, NodeId, OpenWith, OwnContents, Result};
 
 use crate::address::{Address, Space};
 use crate::compressor;
@@ -44,6 +44,7 @@ impl Image {
             metabox: None,
             prefixes: Vec::new(),
             sums: Sums::default(),
+            own_contents: OwnContents::default(),
         };
         image.check_sum()?;
         compressor::check(&image)?;

@@ -3,8 +3,8 @@
 use std::ops::{ControlFlow, Range};
 
 use forerun_vfs::{
-    Device, DirCursor, DirEntry, Error, Extent, FileSystem, Metadata, MetadataLayout, NodeId,
-    OpenWith, Problem, Region, Result, VolumeInfo,
+    Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
+    NodeId, OpenWith, Problem, Region, Result, VolumeInfo,
 };
 
 use crate::error::Check;
@@ -122,12 +122,25 @@ impl FileSystem for Squashfs {
         range: Range<u64>,
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
-        let file = self.image.file(node)?;
+        let inode = self.image.inode(node)?;
+        let InodeBody::File(file) = &inode.body else {
+            return Err(match inode.file_type {
+                FileType::Directory => Error::IsADirectory,
+                _ => Error::NotAFile,
+            });
+        };
         let range = range.start..range.end.min(file.size);
         if range.is_empty() {
             return Ok(());
         }
-        map::map(&self.image, node, &file, range, visit)
+        if let Some(set) = inode.xattrs {
+            let xattrs = |visit: &mut dyn FnMut(&[u8], &[u8])| {
+                xattr::visit(&self.image, &inode, node, visit)
+            };
+            let known = &self.image.own_contents;
+            known.expect(set.into(), "squashfs", node, xattrs)?;
+        }
+        map::map(&self.image, node, file, range, visit)
     }
 
     fn metadata_layout(&self) -> MetadataLayout {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forerun_io::{Limits, u64_from};
-use forerun_vfs::{Error, NodeId, OpenWith, Result};
+use forerun_vfs::{Error, NodeId, OpenWith, OwnContents, Result};
 use zerocopy::little_endian::{U32, U64};
 
 use crate::blocks::{Blocks, Frame};
@@ -35,6 +35,8 @@ pub struct Image {
     pub xattrs: Option<XattrTables>,
     pub positions: Positions,
     pub looked_up: Directories,
+    /// By sets of attributes.
+    pub own_contents: OwnContents,
     /// Nothing in an image that is opened as usual.
     pub salvage: Option<Substitutes>,
 }
@@ -103,6 +105,7 @@ impl Image {
             ids,
             xattrs,
             positions: Positions::new(),
+            own_contents: OwnContents::default(),
             salvage: None,
         })
     }

@@ -229,9 +229,11 @@ impl FileSystem for Tar {
         range: Range<u64>,
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
+        let id = node;
         let node = self.index.tree.node(node)?;
         match node.kind {
             FileType::Regular => {
+                node::expect_contents(node, id)?;
                 // A break ends the visit, and is no error.
                 let _ended = match &self.contents {
                     Contents::Plain => map(node, None, range, visit),

@@ -250,7 +250,10 @@ impl FileSystem for GrowingTar {
             Ok(found.map(|found| (found.kind, Node::clone(found))))
         })?;
         match found {
-            Answer::Early((FileType::Regular, found)) => self.map_early(&found, range, visit),
+            Answer::Early((FileType::Regular, found)) => {
+                node::expect_contents(&found, node)?;
+                self.map_early(&found, range, visit)
+            }
             Answer::Early((FileType::Directory, _)) => Err(Error::IsADirectory),
             Answer::Early(_) => Err(Error::NotAFile),
             Answer::Whole(whole) => whole.map(node, range, visit),

@@ -1,6 +1,9 @@
 //! The nodes of the tree.
 
-use forerun_vfs::{Device, Error, FileType, Listed, Metadata, Result, Timestamp};
+use forerun_vfs::{
+    ContentsBelow, Corrupt, Device, Error, FileType, Listed, Metadata, NodeId, OverlayAttribute,
+    Result, Timestamp,
+};
 
 use crate::parser::Piece;
 
@@ -77,6 +80,20 @@ pub fn is_link_below(node: &Node) -> bool {
     node.extra
         .as_ref()
         .is_some_and(|extra| extra.below.is_some())
+}
+
+/// Refuses a file of an upper layer of overlayfs whose contents are in a lower one.
+///
+/// # Errors
+/// [`ContentsBelow`].
+pub fn expect_contents(node: &Node, id: NodeId) -> Result<()> {
+    let mut names = node.extra.iter().flat_map(|extra| &extra.xattrs);
+    let metacopy = Some(OverlayAttribute::Own(b"metacopy"));
+    if names.any(|(name, _)| OverlayAttribute::of(name) == metacopy) {
+        let offset = node.header.unwrap_or_default();
+        return Err(Corrupt::new("tar", Some(id), offset, ContentsBelow).into());
+    }
+    Ok(())
 }
 
 /// Creates a directory that no member describes.

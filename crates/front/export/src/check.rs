@@ -6,7 +6,10 @@ use std::ops::ControlFlow;
 
 use forerun_engine::Reader;
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Bound, Corrupt, Error, FileType, Held, Metadata, NameError, NodeId, check_name};
+use forerun_vfs::{
+    Bound, Corrupt, Error, FileType, Held, Metadata, NameError, NodeId, OverlayAttribute,
+    check_name,
+};
 
 use crate::Progress;
 use crate::content::visit_data;
@@ -71,7 +74,7 @@ pub fn check(
     check.summary
 }
 
-/// Answers that no driver may give, whatever the image.
+/// Answers that no driver may give, whatever the image, and what only looks whole.
 #[derive(Debug, thiserror::Error)]
 enum Breach {
     #[error("the extents jump from {at} to {next} in the file")]
@@ -80,6 +83,8 @@ enum Breach {
     Empty { at: u64 },
     #[error("the extents end at {at} of the file's {size} bytes")]
     Short { at: u64, size: u64 },
+    #[error("some of its entries may be in a lower layer of overlayfs (overlay.redirect)")]
+    EntriesBelow,
     #[error("{source}: {name:?}")]
     Name { name: String, source: NameError },
 }
@@ -166,7 +171,15 @@ impl Check<'_> {
             self.summary.files += 1;
         }
         self.progress.advance(0, 1);
-        let xattrs = fs.xattrs(node, &mut |_, _| ());
+        let mut is_moved = false;
+        let redirect = Some(OverlayAttribute::Own(b"redirect"));
+        let xattrs = fs.xattrs(node, &mut |name, _| {
+            is_moved |= metadata.is_dir() && OverlayAttribute::of(name) == redirect;
+        });
+        if is_moved {
+            let error = self.corrupt(node, Breach::EntriesBelow);
+            self.found(Some(path.to_vec()), false, error);
+        }
         for error in [result.err(), xattrs.err()].into_iter().flatten() {
             self.found(Some(path.to_vec()), true, error);
         }

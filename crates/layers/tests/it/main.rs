@@ -4,4 +4,5 @@
 mod common;
 mod hostile;
 mod model;
+mod overlay;
 mod rules;

@@ -11,7 +11,7 @@ pub mod map;
 use std::sync::Arc;
 
 use forerun_io::{BlockCache, Limits, Observer, ReadAt, saturating_usize, u64_from};
-use forerun_vfs::{BlobId, Error, NodeId, ResolveBlob, Result};
+use forerun_vfs::{BlobId, Error, NodeId, OwnContents, ResolveBlob, Result};
 
 use crate::address::{Address, Space};
 use crate::device::Devices;
@@ -41,6 +41,8 @@ pub struct Image {
     pub prefixes: Vec<Prefix>,
     /// Addresses of compressed data that were computed by summing.
     pub sums: Sums,
+    /// By nodes.
+    pub own_contents: OwnContents,
 }
 
 impl Image {

@@ -213,3 +213,145 @@ fn a_mount_of_layers_goes_on_when_its_server_is_killed() {
     drop((dir, big));
     scene.run(&["umount", "mnt"]).ok();
 }
+
+/// A mount of the kernel, unmounted on drop.
+struct KernelMount(PathBuf);
+
+impl KernelMount {
+    fn new(kind: &str, options: &str, dir: PathBuf) -> Self {
+        fs::create_dir_all(&dir).unwrap();
+        let mut mount = Command::new("mount");
+        let mount = mount.args(["-t", kind, "-o", options, kind]).arg(&dir);
+        let told = mount.output().unwrap();
+        let text = String::from_utf8_lossy(&told.stderr);
+        assert!(
+            told.status.success(),
+            "mount -t {kind} -o {options}: {text}"
+        );
+        Self(dir)
+    }
+}
+
+impl Drop for KernelMount {
+    fn drop(&mut self) {
+        let _detached = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn shell(at: &std::path::Path, script: &str) {
+    let status = Command::new("sh")
+        .args(["-ec", script])
+        .current_dir(at)
+        .status();
+    assert!(status.unwrap().success(), "{script}");
+}
+
+/// Three layers that the kernel's overlayfs makes by moving and changing files and directories, and the tree
+/// that it shows of them.
+#[test]
+fn what_overlayfs_moved_is_shown_as_the_kernel_shows_it() {
+    if !require::root() || !require::fuse() || require::program("tar").is_none() {
+        return;
+    }
+    let dir = temp_dir("layers-moved");
+    let at = dir.path().canonicalize().unwrap();
+    // Attributes of overlayfs need a file system that takes a whole stack.
+    let _disk = KernelMount::new("tmpfs", "size=200m", at.join("t"));
+    let t = at.join("t");
+    shell(
+        &t,
+        "mkdir -p 0/etc 0/usr/share/doc/deep 0/usr/lib 0/var 1 2 w1 w2 m
+         seq 1 9000 > 0/etc/services; echo base > 0/etc/hostname; ln 0/etc/hostname 0/etc/linked
+         echo a > 0/usr/share/doc/a; echo b > 0/usr/share/doc/deep/b; seq 1 70000 > 0/usr/lib/big
+         ln -s services 0/etc/link; echo gone > 0/var/gone; chmod 600 0/usr/lib/big",
+    );
+    let options = "redirect_dir=on,metacopy=on";
+    let steps = [
+        "chown 5 m/etc/hostname; chmod 640 m/etc/services; mv m/usr/share/doc m/usr/share/doc2
+         mv m/usr/lib/big m/etc/big; echo new > m/usr/share/doc2/new; rm m/var/gone
+         mkdir m/usr/share/doc; echo other > m/usr/share/doc/a",
+        "mv m/usr/share/doc2/deep m/var/deeper; mv m/usr/share/doc2 m/doc3; chown 7:8 m/etc/big
+         mv m/etc/services m/var/deeper/services; chmod 700 m/var/deeper/b; mv m/usr m/usr2
+         touch -d @1000000000 m/etc/hostname",
+    ];
+    for (number, step) in steps.iter().enumerate() {
+        let lower: Vec<_> = (0..=number).rev().map(|n| t.join(n.to_string())).collect();
+        let lower: Vec<_> = lower
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let (up, work) = (number + 1, format!("w{}", number + 1));
+        let stack = format!(
+            "lowerdir={},upperdir={},workdir={},{options}",
+            lower.join(":"),
+            t.join(up.to_string()).display(),
+            t.join(work).display()
+        );
+        let _stack = KernelMount::new("overlay", &stack, t.join("m"));
+        shell(&t, step);
+    }
+    let lower = ["2", "1", "0"]
+        .map(|n| t.join(n).display().to_string())
+        .join(":");
+    let kernel = KernelMount::new(
+        "overlay",
+        &format!("ro,lowerdir={lower},{options}"),
+        at.join("kernel"),
+    );
+    let below_root = |mut tree: TreeModel| {
+        tree.nodes.remove(&b""[..]);
+        tree
+    };
+    let expected = below_root(TreeModel::of_host(&kernel.0).unwrap());
+    let keeps = Keeps::EVERYTHING.without_hard_links();
+    assert!(
+        expected.nodes.contains_key(&b"doc3/new"[..]),
+        "the kernel follows redirects"
+    );
+    let run = |args: &[&str]| ran(command(args).current_dir(&at).output().unwrap());
+    for format in ["squashfs", "erofs", "tar"] {
+        let images: Vec<String> = (0..3).map(|n| format!("{n}.{format}")).collect();
+        for (n, image) in images.iter().enumerate() {
+            match format {
+                "tar" => shell(
+                    &at,
+                    &format!("tar --xattrs --xattrs-include='*' -cf {image} -C t/{n} ."),
+                ),
+                _ => _ = run(&["pack", "-q", "--format", format, &format!("t/{n}"), image]).ok(),
+            }
+        }
+        let layers: Vec<&str> = images.iter().flat_map(|image| ["--layer", image]).collect();
+        let with = |before: &[&str], after: &[&str]| run(&[before, &layers, after].concat());
+        let out = format!("out-{format}");
+        with(&["-q", "extract", "-C", &out], &[]).ok();
+        let extracted = TreeModel::of_host(&at.join(&out)).unwrap();
+        expected.assert_same(&below_root(extracted), &keeps);
+        fs::create_dir_all(at.join("mnt")).unwrap();
+        with(&["mount"], &["mnt"]).ok();
+        let mounted = TreeModel::of_host(&at.join("mnt"));
+        // By its name only, with nothing listed before.
+        run(&["umount", "mnt"]).ok();
+        with(&["mount"], &["mnt"]).ok();
+        let direct = fs::read(at.join("mnt/var/deeper/services"));
+        run(&["umount", "mnt"]).ok();
+        expected.assert_same(&below_root(mounted.unwrap()), &keeps);
+        assert!(direct.unwrap() == fs::read(t.join("0/etc/services")).unwrap());
+        let archive = with(&["tar"], &[]).ok().stdout;
+        let archived = TreeModel::of_tar(archive.as_slice()).unwrap();
+        expected.assert_same(&below_root(archived), &keeps);
+        let cat = with(&["cat"], &["/etc/big", "/var/deeper/b"]).ok();
+        assert!(cat.stdout.ends_with(b"70000\nb\n"), "{format}");
+        let check = with(&["check"], &[]);
+        assert_eq!(check.code, Some(0), "{format}: {}", check.text());
+        let list = with(&["run"], &["--", "/bin/true"]);
+        assert_ne!(list.code, None, "{format}");
+        // Without the layer that has the contents, nothing is taken for them.
+        let part: Vec<&str> = ["--layer", &images[1], "--layer", &images[2]].to_vec();
+        let told = run(&[&["cat"], &part[..], &["/etc/big"]].concat());
+        assert_eq!(told.code, Some(1), "{format}: {told:?}");
+        let told = run(&[&["ls"], &part[..], &["/var/deeper"]].concat());
+        assert_eq!(told.code, Some(1), "{format}: {told:?}");
+        let check = run(&[&["check"], &part[..]].concat());
+        assert_eq!(check.code, Some(1), "{format}: {}", check.text());
+    }
+}

@@ -4,8 +4,8 @@ use std::ops::{ControlFlow, Range};
 
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{
-    Corrupt, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
-    NodeId, Place, Problem, Result, VolumeInfo,
+    ContentsBelow, Corrupt, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata,
+    MetadataLayout, NodeId, OverlayAttribute, Place, Problem, Result, VolumeInfo,
 };
 
 use super::{DamagedOnPurpose, MemFs, MemFsNode};
@@ -95,6 +95,7 @@ impl FileSystem for MemFs {
         range: Range<u64>,
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
+        let id = node;
         let node = self.get(node)?;
         match node.metadata.kind {
             FileType::Regular => {}
@@ -104,6 +105,14 @@ impl FileSystem for MemFs {
         let end = range.end.min(node.metadata.size);
         if range.start >= end {
             return Ok(());
+        }
+        let metacopy = Some(OverlayAttribute::Own(b"metacopy"));
+        if node
+            .xattrs
+            .iter()
+            .any(|(name, _)| OverlayAttribute::of(name) == metacopy)
+        {
+            return Err(Corrupt::new("memfs", Some(id), 0, ContentsBelow).into());
         }
         for extent in &node.extents {
             if extent.logical.end <= range.start || extent.logical.start >= end {

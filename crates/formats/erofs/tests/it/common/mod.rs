@@ -249,7 +249,7 @@ fn with_xattrs(dir: &Path) {
         let own = if n % 2 == 0 { "shared" } else { &own };
         xattr::set(&path, "user.own", own.as_bytes()).unwrap();
         xattr::set(&path, "user.none", b"").unwrap();
-        xattr::set(&path, "trusted.overlay.metacopy", b"").unwrap();
+        xattr::set(&path, "trusted.overlay.origin", b"").unwrap();
         if n % 8 == 0 {
             xattr::set(&path, "user.long", &long).unwrap();
         }

@@ -31,7 +31,7 @@ pub fn everything(dir: &Path) {
 
 /// Adds access control lists to the directory of extended attributes.
 pub fn add_acls(dir: &Path) {
-    xattr::set(dir.join("file 3"), "trusted.overlay.metacopy", b"m").unwrap();
+    xattr::set(dir.join("file 3"), "trusted.overlay.origin", b"m").unwrap();
     let access = acl(&[
         (1, 6, NOBODY),
         (2, 6, 1234),

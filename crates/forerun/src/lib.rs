@@ -147,6 +147,8 @@ pub use forerun_composefs::write::ComposefsOptions;
 pub use forerun_engine::{
     Asked, Bulk, Data, EngineOptions, FilePlace, GroupBlock, MemoryUse, Reader, TakenFile, Volume,
 };
+#[cfg(feature = "erofs")]
+pub use forerun_erofs as erofs;
 #[cfg(all(feature = "erofs", feature = "write"))]
 pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFragments};
 #[cfg(feature = "exfat")]
@@ -166,6 +168,8 @@ pub use forerun_io::{
 pub use forerun_remote as remote;
 #[cfg(all(feature = "romfs", feature = "write"))]
 pub use forerun_romfs::RomfsOptions;
+#[cfg(feature = "squashfs")]
+pub use forerun_squashfs as squashfs;
 #[cfg(all(feature = "squashfs", feature = "write"))]
 pub use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 pub use forerun_vfs as vfs;

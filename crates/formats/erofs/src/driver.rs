@@ -1,5 +1,6 @@
 //! The EROFS driver: implements the seam.
 
+use std::any::Any;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::{check, describe, dir, layout, regions, xattr};
 
 /// An open EROFS image. Nodes are the format's nids: the place of the inode, in units of 32 bytes.
 pub struct Erofs {
-    image: Image,
+    pub(crate) image: Image,
 }
 
 impl Erofs {
@@ -55,6 +56,10 @@ impl FileSystem for Erofs {
         info.created = Some(self.image.superblock.build_time);
         info.details = describe::details(&self.image);
         info
+    }
+
+    fn driver(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 
     fn root(&self) -> NodeId {

@@ -70,6 +70,23 @@ impl DataLayout {
         Self::Chunks,
     ];
 
+    /// Returns the number in the format of the inode.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Plain => 0,
+            Self::CompressedFull => 1,
+            Self::Inline => 2,
+            Self::CompressedCompact => 3,
+            Self::Chunks => 4,
+        }
+    }
+
+    /// Returns whether the data is compressed.
+    pub const fn is_compressed(self) -> bool {
+        matches!(self, Self::CompressedFull | Self::CompressedCompact)
+    }
+
     /// Returns the name in the terms of the format.
     pub const fn name(self) -> &'static str {
         match self {

@@ -11,6 +11,7 @@ mod device;
 mod dir;
 mod driver;
 mod error;
+mod facts;
 #[cfg(feature = "write")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 use forerun_vfs::{Format, Magic};
 
 pub use driver::Erofs;
+pub use facts::{DataLayout, InodeFacts, StoredExtent, SuperblockFacts};
 
 /// EROFS in the registry.
 pub const FORMAT: Format = Format {

@@ -73,7 +73,9 @@ pub fn superblock(image: &Image) -> Result<Fields> {
         ("lookup_table_start", optional(superblock.export_table)),
     ];
     if superblock.flags & flags::COMPRESSOR_OPTIONS != 0 {
-        fields.push(("compressor_options", options::describe(image)?));
+        let options = options::read(image)?;
+        let text = options.map_or_else(|| "unknown".into(), |options| options.to_string());
+        fields.push(("compressor_options", text));
     }
     Ok(fields)
 }

@@ -1,5 +1,6 @@
 //! The SquashFS driver: implements the seam.
 
+use std::any::Any;
 use std::ops::{ControlFlow, Range};
 
 use forerun_vfs::{
@@ -55,6 +56,10 @@ impl FileSystem for Squashfs {
         info.created = superblock.created().map(Into::into);
         info.details = describe::details(&self.image);
         info
+    }
+
+    fn driver(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 
     fn root(&self) -> NodeId {

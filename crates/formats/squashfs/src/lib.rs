@@ -13,6 +13,7 @@ mod describe;
 mod dir;
 mod driver;
 mod error;
+mod facts;
 #[cfg(feature = "write")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 use forerun_vfs::{Format, OpenWith, Result, read_head};
 
 pub use driver::Squashfs;
+pub use facts::{CompressorOptions, SuperblockFacts, superblock_flags};
 pub use salvage::Salvaged;
 
 /// SquashFS in the registry.

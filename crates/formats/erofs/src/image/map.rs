@@ -137,7 +137,7 @@ pub fn index(image: &Image, inode: &Inode) -> Result<Range<u64>> {
         DataLayout::Chunks => chunk::Chunks::of(image, inode)?.end(),
         DataLayout::CompressedFull | DataLayout::CompressedCompact if inode.size == 0 => start,
         DataLayout::CompressedFull | DataLayout::CompressedCompact => {
-            let end = with_index(image, inode, |meta, config, inode| {
+            let end = with_index(image, inode, false, |meta, config, inode| {
                 zmap::index_end(meta, config, inode)
             });
             end.map_err(original)?
@@ -155,6 +155,7 @@ fn compressed(
     let mut result = Ok(());
     let mut place = |piece| match piece {
         Piece::Extent(extent) => visit(extent),
+        Piece::Stored { .. } => ControlFlow::Continue(()),
         Piece::Fragment { logical, offset } => {
             let part = logical.start.max(range.start)..logical.end.min(range.end);
             let offset = offset.checked_add(part.start.saturating_sub(logical.start));
@@ -167,17 +168,40 @@ fn compressed(
             }
         }
     };
-    let mapped = with_index(image, inode, |meta, config, inode| {
+    let mapped = with_index(image, inode, false, |meta, config, inode| {
         zmap::map(meta, config, inode, range.clone(), &mut place)
     });
     mapped.map_err(original)?;
     result
 }
 
+/// Visits the extents of a compressed inode as its index has them: the ranges in the file, with those of the
+/// stored blocks where it has any of its own.
+pub fn stored_extents(
+    image: &Image,
+    inode: &Inode,
+    visit: &mut dyn FnMut(Range<u64>, Option<Range<u64>>) -> ControlFlow<()>,
+) -> Result<()> {
+    if inode.size == 0 {
+        return Ok(());
+    }
+    let mapped = with_index(image, inode, true, |meta, config, compressed| {
+        let each = &mut |piece| match piece {
+            Piece::Stored { logical, at } => visit(logical, Some(at)),
+            Piece::Extent(Extent { logical, .. }) | Piece::Fragment { logical, .. } => {
+                visit(logical, None)
+            }
+        };
+        zmap::map(meta, config, compressed, 0..inode.size, each)
+    });
+    mapped.map_err(original)
+}
+
 /// Calls `f` with what the index of a compressed inode is read with.
 fn with_index<T>(
     image: &Image,
     inode: &Inode,
+    as_stored: bool,
     f: impl FnOnce(&dyn ReadAt, &zmap::Config<'_>, &zmap::CompressedInode) -> Result<T>,
 ) -> Result<T> {
     let meta = Metadata {
@@ -212,6 +236,7 @@ fn with_index<T>(
         },
         locate: &locate,
         sums: &image.sums,
+        as_stored,
     };
     f(&meta, &config, &compressed)
 }

@@ -63,6 +63,8 @@ pub struct Config<'c> {
     pub locate: &'c dyn Fn(u64) -> Option<(BlobId, u64, u64)>,
     /// The sums computed before.
     pub sums: &'c Sums,
+    /// Whether extents are visited as they are stored, and not as pieces.
+    pub as_stored: bool,
 }
 
 /// The compressed data of one inode.
@@ -94,6 +96,14 @@ pub enum IndexLayout {
 pub enum Piece {
     /// A piece with extents of its own.
     Extent(Extent),
+    /// An extent of the index as it is stored, at a physical address or, for an inline tail, an offset in the
+    /// metadata: in place of its pieces, where [`Config::as_stored`] says so.
+    Stored {
+        /// Byte range in the file.
+        logical: Range<u64>,
+        /// The range of its blocks, or of the tail.
+        at: Range<u64>,
+    },
     /// A piece in the packed inode.
     Fragment {
         /// Byte range in the file.
@@ -108,7 +118,7 @@ impl Piece {
     const fn logical(&self) -> &Range<u64> {
         match self {
             Self::Extent(extent) => &extent.logical,
-            Self::Fragment { logical, .. } => logical,
+            Self::Stored { logical, .. } | Self::Fragment { logical, .. } => logical,
         }
     }
 }

@@ -68,6 +68,10 @@ impl Placing<'_> {
         partial: bool,
         visit: &mut dyn FnMut(Piece) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Failed> {
+        if self.config.as_stored {
+            let (Source::Data(at) | Source::Meta(at)) = source;
+            return Ok(visit(Piece::Stored { logical, at }));
+        }
         match algorithm {
             Algorithm::Plain => self.plain(logical, source, None, visit),
             Algorithm::Interlaced => {

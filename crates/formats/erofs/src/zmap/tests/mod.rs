@@ -103,6 +103,7 @@ impl Crafted {
             algorithms: self.algorithms,
             locate: &locate,
             sums,
+            as_stored: false,
         };
         let inode = CompressedInode {
             node: NodeId(7),
@@ -124,7 +125,7 @@ impl Crafted {
         assert_eq!(self.map(0..self.size).unwrap(), expected);
         // A range inside one piece visits that piece and no other.
         for piece in expected {
-            let (Piece::Extent(Extent { logical, .. }) | Piece::Fragment { logical, .. }) = piece;
+            let logical = piece.logical();
             for at in [logical.start, logical.end - 1] {
                 let found = self.map(at..at + 1).unwrap();
                 assert_eq!(found, std::slice::from_ref(piece), "{at}");

@@ -1,11 +1,11 @@
 //! `dump.erofs`: describes EROFS images and files in them.
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 
 use forerun::Image;
+use forerun::erofs::{Erofs, InodeFacts};
 use forerun::vfs::{DirCursor, FileType, FollowLast, Held, Metadata, NodeId, resolve};
 use jiff::tz::TimeZone;
 
@@ -14,7 +14,7 @@ use super::{image_args, stats, tell, tell_unopened, usage};
 use crate::commands::ls::long::mode;
 use crate::compat::getopt::{NotFollowed, OptNames, Takes, split};
 use crate::compat::{begin, complain};
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::output::Output;
 
@@ -146,10 +146,10 @@ fn describe(call: &DumpErofs, image: &Image) -> Result<()> {
         // The program tells of a file that is not there, and returns 0.
         match file(call, image, wanted, &zone) {
             Ok(found) => {
-                let (node, fields) = (found.node, found.fields.clone());
+                let node = found.node;
                 print(&mut out, wanted, found)?;
                 if call.extents {
-                    stats::print_extents(image, &mut out, (shown.as_bytes(), node), &fields)?;
+                    stats::print_extents(image, &mut out, (shown.as_bytes(), node))?;
                 }
             }
             Err(failure) if failure.exit == Exit::Image => {
@@ -164,26 +164,15 @@ fn describe(call: &DumpErofs, image: &Image) -> Result<()> {
     out.finish()
 }
 
-/// The fields of a structure, as the driver names them.
-pub type NodeFields = HashMap<&'static str, String>;
-
-/// Returns a field; an empty text where there is none.
-pub fn text<'f>(fields: &'f NodeFields, key: &str) -> &'f str {
-    fields.get(key).map_or("", String::as_str)
-}
-
-/// Parses a number, decimal or behind `0x`.
-pub fn number(fields: &NodeFields, key: &str) -> u64 {
-    let text = text(fields, key);
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).unwrap_or(0),
-        None => text.parse().unwrap_or(0),
-    }
+/// Returns the driver of an image.
+pub fn driver(image: &Image) -> Result<&Erofs> {
+    let missing = || Failure::usage("the image was opened as another format");
+    image.driver().ok_or_else(missing)
 }
 
 /// The features by their bits: those that readers may ignore, and the others.
-const COMPATIBLE: &[(u64, &str)] = &[(0x1, "sb_csum"), (0x2, "mtime")];
-const INCOMPATIBLE: &[(u64, &str)] = &[
+const COMPATIBLE: &[(u32, &str)] = &[(0x1, "sb_csum"), (0x2, "mtime")];
+const INCOMPATIBLE: &[(u32, &str)] = &[
     (0x1, "0padding"),
     (0x2, "big_pcluster"),
     (0x4, "chunked_file"),
@@ -194,18 +183,17 @@ const INCOMPATIBLE: &[(u64, &str)] = &[
 ];
 
 fn superblock(image: &Image, zone: &TimeZone) -> Result<String> {
-    let fields: NodeFields = image.reader().fs().describe(None)?.into_iter().collect();
+    let facts = driver(image)?.superblock();
     let features = [
-        (number(&fields, "feature_compat"), COMPATIBLE),
-        (number(&fields, "feature_incompat"), INCOMPATIBLE),
+        (facts.feature_compat, COMPATIBLE),
+        (facts.feature_incompat, INCOMPATIBLE),
     ];
     let features = features.into_iter().flat_map(|(bits, names)| {
         let set = names.iter().filter(move |(bit, _)| bits & bit != 0);
         set.map(|(_, name)| format!("{name} "))
     });
     let features: String = features.collect();
-    let created = i64::try_from(number(&fields, "epoch")).unwrap_or(0);
-    let created = jiff::Timestamp::from_second(created).map_or_else(
+    let created = jiff::Timestamp::from_second(facts.epoch).map_or_else(
         |_| String::new(),
         |time| {
             let time = time.to_zoned(zone.clone());
@@ -214,23 +202,26 @@ fn superblock(image: &Image, zone: &TimeZone) -> Result<String> {
     );
     let rows = [
         ("magic number", "0xE0F5E1E2".to_string()),
-        ("blocks", number(&fields, "blocks").to_string()),
-        (
-            "inode metadata start block",
-            number(&fields, "meta_blkaddr").to_string(),
-        ),
+        ("blocks", facts.blocks.to_string()),
+        ("inode metadata start block", facts.meta_blkaddr.to_string()),
         (
             "shared xattr metadata start block",
-            number(&fields, "xattr_blkaddr").to_string(),
+            facts.xattr_blkaddr.to_string(),
         ),
-        ("root nid", number(&fields, "root_nid").to_string()),
-        ("inode count", number(&fields, "inos").to_string()),
+        ("root nid", facts.root_nid.to_string()),
+        ("inode count", facts.inos.to_string()),
         ("created", created),
         ("features", features),
-        ("UUID", text(&fields, "uuid").to_string()),
+        ("UUID", uuid(&facts.uuid)),
     ];
     let lines = rows.map(|(what, value)| format!("{:<46}{value}\n", format!("Filesystem {what}:")));
     Ok(lines.concat())
+}
+
+fn uuid(bytes: &[u8; 16]) -> String {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);
+    parts.join("-")
 }
 
 /// A name of a directory, its node and kind.
@@ -239,7 +230,6 @@ type Listed = (Vec<u8>, NodeId, FileType);
 /// A file that was found.
 struct FoundFile {
     node: NodeId,
-    fields: NodeFields,
     text: String,
     entries: Vec<Listed>,
 }
@@ -253,8 +243,7 @@ fn file(call: &DumpErofs, image: &Image, wanted: &Wanted, zone: &TimeZone) -> Re
         Wanted::Nid(nid) => NodeId(*nid),
     };
     let metadata = fs.metadata(node)?;
-    let fields: NodeFields = fs.describe(Some(node))?.into_iter().collect();
-    let text = attributes(node, &metadata, &fields, zone);
+    let text = attributes(image, node, &metadata, zone)?;
     let mut entries = Vec::new();
     if call.list {
         let mut held = Held::new(limits);
@@ -277,7 +266,6 @@ fn file(call: &DumpErofs, image: &Image, wanted: &Wanted, zone: &TimeZone) -> Re
     }
     Ok(FoundFile {
         node,
-        fields,
         text,
         entries,
     })
@@ -302,31 +290,22 @@ fn print(out: &mut Output, wanted: &Wanted, found: FoundFile) -> Result<()> {
     Ok(())
 }
 
-/// Returns what the data of a file take in the image.
-pub fn on_disk(size: u64, fields: &NodeFields) -> u64 {
-    match fields.contains_key("compressed_blocks") {
-        true => number(fields, "compressed_blocks").saturating_mul(4096),
-        false => size,
+/// Returns the bytes that the data of a file take in the image.
+pub fn on_disk(erofs: &Erofs, size: u64, inode: &InodeFacts) -> u64 {
+    match inode.compressed_blocks {
+        Some(blocks) => u64::from(blocks) << erofs.superblock().blkszbits,
+        None => size,
     }
 }
 
-fn attributes(node: NodeId, metadata: &Metadata, fields: &NodeFields, zone: &TimeZone) -> String {
+fn attributes(image: &Image, node: NodeId, metadata: &Metadata, zone: &TimeZone) -> Result<String> {
     let size = metadata.size;
-    let format = text(fields, "i_format");
-    let layouts = [
-        "flat_plain",
-        "compressed_full",
-        "flat_inline",
-        "compressed_compact",
-        "chunk",
-    ];
-    let layout = layouts
-        .iter()
-        .position(|name| format.contains(name))
-        .unwrap_or(0);
-    let on_disk = on_disk(size, fields);
+    let erofs = driver(image)?;
+    let facts = erofs.inode(node)?;
+    let layout = facts.layout.number();
+    let on_disk = on_disk(erofs, size, &facts);
     let ratio = percent(on_disk, size);
-    let inode = if format.contains("extended") { 64 } else { 32 };
+    let inode = facts.len;
     let kind = match metadata.kind {
         FileType::Regular => "regular file",
         FileType::Directory => "directory",
@@ -346,19 +325,14 @@ fn attributes(node: NodeId, metadata: &Metadata, fields: &NodeFields, zone: &Tim
         .strftime("%Y-%m-%d %H:%M:%S")
         .to_string();
     let nanoseconds = metadata.mtime.nanoseconds;
-    format!(
+    Ok(format!(
         "Size: {size}  On-disk size: {on_disk}  {kind}\n\
          NID: {}   Links: {}   Layout: {layout}   Compression ratio: {ratio}%\n\
          Inode size: {inode}   Extent size: 0   Xattr size: {}\n\
          Uid: {}   Gid: {}  Access: {:04o}/{access}\n\
          Timestamp: {time}.{nanoseconds:09}\n",
-        node.0,
-        metadata.nlink,
-        number(fields, "xattr_isize"),
-        metadata.uid,
-        metadata.gid,
-        bits,
-    )
+        node.0, metadata.nlink, facts.xattr_isize, metadata.uid, metadata.gid, bits,
+    ))
 }
 
 const fn type_number(kind: FileType) -> u8 {

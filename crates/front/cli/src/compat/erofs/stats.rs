@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use forerun::Image;
-use forerun::vfs::{Extent, FileType, Metadata, NodeId, Place};
+use forerun::vfs::{FileType, Metadata, NodeId};
 
-use super::dump::{NodeFields, number, on_disk, text};
+use super::dump::{driver, on_disk};
 use crate::error::{Failure, Result};
 use crate::output::Output;
 
@@ -36,6 +36,13 @@ struct Stats {
     suffixes: [u64; SUFFIXES.len() + 1],
 }
 
+/// What is counted of a regular file.
+struct File {
+    /// Bytes that it takes in the image.
+    stored: u64,
+    is_compressed: bool,
+}
+
 /// Returns the class of a size.
 fn class(bytes: u64) -> usize {
     let kibibytes = bytes >> 10;
@@ -44,7 +51,7 @@ fn class(bytes: u64) -> usize {
 }
 
 impl Stats {
-    fn add(&mut self, path: &[u8], metadata: &Metadata, fields: &NodeFields) {
+    fn add(&mut self, path: &[u8], metadata: &Metadata, file: Option<File>) {
         match metadata.kind {
             FileType::Regular => self.regular += 1,
             FileType::Directory => self.directories += 1,
@@ -54,13 +61,14 @@ impl Stats {
             FileType::Socket => self.sockets += 1,
             FileType::Symlink => self.symlinks += 1,
         }
-        if metadata.kind != FileType::Regular {
+        let Some(File {
+            stored,
+            is_compressed,
+        }) = file
+        else {
             return;
-        }
-        let stored = on_disk(metadata.size, fields);
-        if text(fields, "i_format").contains("compressed") {
-            self.compressed += 1;
-        }
+        };
+        self.compressed += u64::from(is_compressed);
         self.original_bytes = self.original_bytes.saturating_add(metadata.size);
         self.stored_bytes = self.stored_bytes.saturating_add(stored);
         let ends = |suffix: &&str| path.ends_with(suffix.as_bytes());
@@ -171,91 +179,57 @@ pub fn percent(part: u64, whole: u64) -> String {
 /// Prints the statistics of an image.
 pub fn print(image: &Image, out: &mut Output) -> Result<()> {
     let mut stats = Stats::default();
+    let erofs = driver(image)?;
     let fs = image.reader().fs();
     for entry in image.reader().walk(fs.root()) {
         let entry = entry.map_err(|failed| Failure::from(failed.error).at(&failed.path))?;
         let failed = |error| Failure::from(error).at(&entry.path);
         let metadata = entry.metadata.clone().map_err(failed)?;
-        let fields = match metadata.kind {
+        let file = match metadata.kind {
             FileType::Regular => {
-                let fields = fs.describe(Some(entry.node)).map_err(failed)?;
-                fields.into_iter().collect()
+                let facts = erofs.inode(entry.node).map_err(failed)?;
+                Some(File {
+                    stored: on_disk(erofs, metadata.size, &facts),
+                    is_compressed: facts.compressed_blocks.is_some(),
+                })
             }
-            _ => NodeFields::default(),
+            _ => None,
         };
-        stats.add(&entry.path, &metadata, &fields);
+        stats.add(&entry.path, &metadata, file);
     }
     out.text(stats.lines().join("\n") + "\n")
 }
 
 /// Prints the extents of a file that is called `name`.
-pub fn print_extents(
-    image: &Image,
-    out: &mut Output,
-    (name, node): (&[u8], NodeId),
-    fields: &NodeFields,
-) -> Result<()> {
+pub fn print_extents(image: &Image, out: &mut Output, (name, node): (&[u8], NodeId)) -> Result<()> {
     out.text("\n Ext:   logical offset   |  length :     physical offset    |  length\n")?;
-    let mut count = 0_u64;
-    let mut failed = Ok(());
-    let mut line = |(start, end): (u64, u64), (at, len): (u64, u64)| {
-        let logical = end.saturating_sub(start);
+    let (mut count, mut at) = (0_u64, 0);
+    let mut printed = Ok(());
+    driver(image)?.stored_extents(node, &mut |extent| {
+        let (start, end) = (extent.logical.start, extent.logical.end);
+        let logical = end - start;
+        // The program prints the place before where there is none.
+        let len = extent.physical.map_or(logical, |physical| {
+            at = physical.start;
+            physical.end - physical.start
+        });
         let end_at = at.saturating_add(len);
-        let text = format!(
-            "{count:>4}: {start:>8}..{end:>8} | {logical:>7} : {at:>10}..{end_at:>10} | {len:>7}\n"
-        );
+        let device = match extent.device {
+            0 => String::new(),
+            device => format!("  # device {device}"),
+        };
+        printed = out.text(format!(
+            "{count:>4}: {start:>8}..{end:>8} | {logical:>7} : {at:>10}..{end_at:>10} | {len:>7}{device}\n"
+        ));
         count += 1;
-        text
-    };
-    let metadata = image.reader().fs().metadata(node)?;
-    let format = text(fields, "i_format");
-    if format.contains("flat") {
-        for (logical, at) in flat(image, metadata.size, fields)? {
-            let len = logical.1 - logical.0;
-            out.text(line(logical, (at, len)))?;
+        match printed {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
         }
-    } else {
-        let fs = image.reader().fs();
-        fs.map(node, 0..metadata.size, &mut |extent: Extent| {
-            let logical = (extent.logical.start, extent.logical.end);
-            let len = logical.1.saturating_sub(logical.0);
-            let stored = match extent.place {
-                Place::Stored { offset, .. } => (offset, len),
-                Place::Encoded { block, .. } => (block.offset, block.len.into()),
-                Place::Zero | Place::Inline(_) => return ControlFlow::Continue(()),
-            };
-            failed = out.text(line(logical, stored));
-            match failed {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
-            }
-        })?;
-    }
-    failed?;
+    })?;
+    printed?;
     out.name(name)?;
     out.text(format!(": {count} extents found\n"))
-}
-
-/// A range of a file, and where it begins in the image.
-type Flat = ((u64, u64), u64);
-
-/// Returns the extents of a file that lies in one piece, with or without its end behind the inode.
-fn flat(image: &Image, size: u64, fields: &NodeFields) -> Result<Vec<Flat>> {
-    let superblock: NodeFields = image.reader().fs().describe(None)?.into_iter().collect();
-    let bits = number(&superblock, "blkszbits").min(32);
-    let format = text(fields, "i_format");
-    let in_blocks = match format.contains("inline") {
-        true => size >> bits << bits,
-        false => size,
-    };
-    let inode = if format.contains("extended") { 64 } else { 32 };
-    let behind = number(fields, "offset")
-        .saturating_add(inode)
-        .saturating_add(number(fields, "xattr_isize"));
-    let start = number(fields, "startblk").saturating_mul(1 << bits);
-    let pieces = [((0, in_blocks), start), ((in_blocks, size), behind)];
-    let pieces = pieces.into_iter().filter(|((start, end), _)| start < end);
-    Ok(pieces.collect())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use forerun_testkit::require;
 
 use super::unsquashfs::tree_of;
 use super::{BOTH, By, Names, is_mounted};
-use crate::common::{Ran, ran};
+use crate::common::{Ran, command, ran};
 use lines::{DUMP, FSCK, MKFS, MKFS_MISTAKES};
 
 fn names() -> Option<Names> {
@@ -243,7 +243,7 @@ fn erofsfuse_mounts() {
     if !require::fuse() {
         return;
     }
-    let program = crate::common::command(&["--version"]);
+    let program = command(&["--version"]);
     std::os::unix::fs::symlink(program.get_program(), names.path("bin/erofsfuse")).unwrap();
     names.tool(&["mkfs.erofs", "plain.erofs", "tree"]);
     let image = fs::read(names.path("plain.erofs")).unwrap();
@@ -270,4 +270,99 @@ fn erofsfuse_mounts() {
     ] {
         assert_eq!(run(&names, By::Forerun, line).code, Some(code), "{line}");
     }
+}
+
+/// Returns the words that both programs print of an image's files, whatever the tree.
+fn extents(names: &Names, by: By, image: &str, file: &str) -> (Option<u8>, String) {
+    let line = format!("dump.erofs -e --path={file} {image}");
+    let told = run(names, by, &line);
+    (
+        told.code.and_then(|code| u8::try_from(code).ok()),
+        told.text().to_string(),
+    )
+}
+
+#[test]
+fn extents_of_every_layout_are_those_of_the_other_program() {
+    let Some(names) = names() else {
+        return;
+    };
+    let files = names.path("files");
+    fs::create_dir(&files).unwrap();
+    let noise = |len: u32| -> Vec<u8> {
+        let mut state = 7_u32;
+        let next = move |_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state.to_le_bytes()[3]
+        };
+        (0..len).map(next).collect()
+    };
+    let text: String = (0..9000)
+        .map(|n| format!("line {n} of the text\n"))
+        .collect();
+    let mixed = [noise(8192), vec![0; 8192], noise(3000)].concat();
+    for (name, bytes) in [
+        ("empty", Vec::new()),
+        ("tiny", b"hi".to_vec()),
+        ("zeros", vec![0; 20_000]),
+        ("noise", noise(5000)),
+        ("blocks", noise(8192)),
+        ("text", text.into_bytes()),
+        ("mixed", mixed),
+    ] {
+        fs::write(files.join(name), bytes).unwrap();
+    }
+    std::os::unix::fs::symlink("text", files.join("link")).unwrap();
+    let mut compared = 0;
+    for options in [
+        "",
+        "-Enoinline_data",
+        "--chunksize=4096",
+        "--chunksize=65536",
+        "-zlz4",
+        "-zlz4 -Elegacy-compress",
+        "-zlz4hc -C65536",
+        "-zlz4 -Eztailpacking",
+    ] {
+        let line = format!("mkfs.erofs --quiet {options} OUT files");
+        let words: Vec<_> = line.split(' ').filter(|word| !word.is_empty()).collect();
+        names.tool(&words);
+        for file in [
+            "empty", "tiny", "zeros", "noise", "blocks", "text", "mixed", "link", "",
+        ] {
+            let [other, ours] = BOTH.map(|by| extents(&names, by, "OUT", &format!("/{file}")));
+            assert_eq!(other, ours, "{options}: /{file}");
+            compared += 1;
+        }
+        // 1.5 does not name this feature.
+        let described = BOTH.map(|by| {
+            run(&names, by, "dump.erofs -s -S OUT")
+                .text()
+                .replace("ztailpacking ", "")
+        });
+        assert_eq!(described[0], described[1], "{options}");
+    }
+    assert_eq!(compared, 8 * 9);
+    // Holes, of files whose contents are objects.
+    let pack = [
+        "pack",
+        "-q",
+        "--format",
+        "composefs",
+        "--objects",
+        "store",
+        "files",
+        "OUT.cfs",
+    ];
+    ran(command(&pack)
+        .current_dir(names.path("."))
+        .output()
+        .unwrap())
+    .ok();
+    for file in ["text", "mixed", "tiny"] {
+        let [other, ours] = BOTH.map(|by| extents(&names, by, "OUT.cfs", &format!("/{file}")));
+        assert_eq!(other, ours, "/{file}");
+    }
+    let checked = run(&names, By::Forerun, "fsck.erofs OUT.cfs");
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
 }

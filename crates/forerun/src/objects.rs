@@ -25,25 +25,32 @@ impl Collection {
     /// Opens the store at `path`, whose objects are all garbage until images are added.
     ///
     /// # Errors
-    /// The errors of opening the directory; [`io::ErrorKind::Unsupported`] if no format has stores.
+    /// The errors of opening the directory; [`io::ErrorKind::Unsupported`] if no format has stores, or if
+    /// images do not tell what is needed in this one.
     pub fn open(path: &Path) -> io::Result<Self> {
         let format = object_formats().first();
         let format = format.ok_or(io::ErrorKind::Unsupported)?;
         (format.collector)(path).map(Self)
     }
 
-    /// Keeps the objects that the image in `source` refers to.
+    /// Keeps the objects that the image in `source` refers to, and the image itself where it is one:
+    /// `file` has its device and inode.
     ///
     /// # Errors
-    /// The errors of opening and walking the image. No object may be collected as garbage then: the
-    /// references of the rest of the image are unknown.
-    pub fn keep(&mut self, source: Arc<dyn ReadAt>, limits: &Limits) -> Result<()> {
+    /// The errors of opening and walking the image, and of a reference that is not understood. No object
+    /// may be collected as garbage then: what the image needs is unknown.
+    pub fn keep(
+        &mut self,
+        source: Arc<dyn ReadAt>,
+        file: Option<(u64, u64)>,
+        limits: &Limits,
+    ) -> Result<()> {
         let geometry = EngineOptions::default().geometry(source.len());
         let counted = Counted::new(source, BlobId::IMAGE, Arc::default());
         let metadata = MetadataSource::new(counted, geometry, OpenWith::CACHE);
         let mut with = OpenWith::new(Arc::new(metadata));
         with.limits = limits.clone();
-        self.0.keep(with)
+        self.0.keep(with, file)
     }
 
     /// Removes the files of the store that no image needs, and passes their names to `tell`. With `dry_run`

@@ -26,12 +26,13 @@ pub struct ObjectFormat {
 
 /// Removes the objects of a store that no image refers to.
 pub trait Collector {
-    /// Keeps the objects that an image refers to. The limits in `image` hold.
+    /// Keeps an image, which is `file` by device and inode, and the objects that it refers to. The limits
+    /// in `image` hold.
     ///
     /// # Errors
-    /// The errors of opening and walking the image. Nothing may be removed then: the references of the
-    /// rest of the image are unknown.
-    fn keep(&mut self, image: OpenWith) -> Result<()>;
+    /// The errors of opening and walking the image, and of a reference that is not understood. Nothing may
+    /// be removed then: what the image needs is unknown.
+    fn keep(&mut self, image: OpenWith, file: Option<(u64, u64)>) -> Result<()>;
 
     /// Removes the files of the store that no image needs, and passes their names to `tell`. With `dry_run`
     /// only reports them. No process may add objects for other images meanwhile.

@@ -1,12 +1,14 @@
 //! Digests, which are also the names of objects.
 
 use std::fmt;
+use std::io::{self, Read};
+
+use sha2::Sha512;
+
+use crate::verity::{measure, measure_by};
 
 /// Bytes of a SHA-256 digest.
 pub const DIGEST_LEN: usize = 32;
-
-/// Length of an object's path: two digits, a slash, the other 62.
-const PATH_LEN: usize = 2 * DIGEST_LEN + 1;
 
 /// An fs-verity digest: SHA-256, blocks of 4 KiB, no salt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,26 +18,44 @@ impl Digest {
     /// Parses a digest from its 64 lower-case hexadecimal digits.
     #[must_use]
     pub fn from_hex(text: &[u8]) -> Option<Self> {
-        if text.len() != 2 * DIGEST_LEN {
-            return None;
-        }
-        let mut bytes = [0; DIGEST_LEN];
-        for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
-        }
-        Some(Self(bytes))
+        parse_hex(text).map(Self)
     }
 
+    /// Returns the path of the object in a store: `ab/cdef...`.
+    #[must_use]
+    pub fn object_path(&self) -> String {
+        ObjectDigest::from(*self).object_path()
+    }
+}
+
+/// An fs-verity digest as images name objects by it: blocks of 4 KiB, no salt.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectDigest {
+    /// By SHA-256, as written here.
+    Sha256(Digest),
+    /// By SHA-512.
+    Sha512([u8; 64]),
+}
+
+impl ObjectDigest {
     /// Returns the digest that `path` names, as in `ab/cdef...`, with or without a slash before it.
     /// Returns nothing for every other path: a name in an image must not lead anywhere but to an
     /// object.
     #[must_use]
     pub fn from_object_path(path: &[u8]) -> Option<Self> {
         let path = path.strip_prefix(b"/").unwrap_or(path);
-        if path.len() != PATH_LEN || path.get(2) != Some(&b'/') {
+        if path.get(2) != Some(&b'/') {
             return None;
         }
-        Self::from_hex(&[&path[..2], &path[3..]].concat())
+        let hex = [&path[..2], &path[3..]].concat();
+        let sha256 = Digest::from_hex(&hex).map(Self::Sha256);
+        sha256.or_else(|| parse_hex(&hex).map(Self::Sha512))
+    }
+
+    /// Returns the digest with these bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let sha256 = bytes.try_into().map(|bytes| Self::Sha256(Digest(bytes)));
+        sha256.or_else(|_| bytes.try_into().map(Self::Sha512)).ok()
     }
 
     /// Returns the path of the object in a store: `ab/cdef...`.
@@ -44,6 +64,31 @@ impl Digest {
         let hex = self.to_string();
         format!("{}/{}", &hex[..2], &hex[2..])
     }
+
+    /// Computes the digest of a stream, by the same hash as this one's.
+    pub fn measure_alike(&self, stream: impl Read) -> io::Result<Self> {
+        Ok(match self {
+            Self::Sha256(_) => Self::Sha256(measure(stream)?.0),
+            Self::Sha512(_) => Self::Sha512(measure_by::<Sha512>(stream)?.0.into()),
+        })
+    }
+}
+
+impl From<Digest> for ObjectDigest {
+    fn from(digest: Digest) -> Self {
+        Self::Sha256(digest)
+    }
+}
+
+fn parse_hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
+    if text.len() != 2 * N {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+    }
+    Some(bytes)
 }
 
 const fn nibble(digit: u8) -> Option<u8> {
@@ -60,6 +105,21 @@ impl fmt::Display for Digest {
     }
 }
 
+impl fmt::Display for ObjectDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sha256(digest) => digest.fmt(f),
+            Self::Sha512(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+        }
+    }
+}
+
+impl fmt::Debug for ObjectDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ObjectDigest({self})")
+    }
+}
+
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Digest({self})")
@@ -73,12 +133,19 @@ mod tests {
 
     #[test]
     fn only_paths_of_objects_are_taken() {
-        let digest = Digest([0xab; DIGEST_LEN]);
-        let path = digest.object_path();
-        assert_eq!(path.len(), PATH_LEN);
-        assert_eq!(Digest::from_object_path(path.as_bytes()), Some(digest));
-        let absolute = format!("/{path}");
-        assert_eq!(Digest::from_object_path(absolute.as_bytes()), Some(digest));
+        let digests = [
+            ObjectDigest::Sha256(Digest([0xab; DIGEST_LEN])),
+            ObjectDigest::Sha512([0xab; 64]),
+        ];
+        for (digest, len) in digests.into_iter().zip([65, 129]) {
+            let path = digest.object_path();
+            assert_eq!(path.len(), len);
+            for path in [format!("/{path}"), path] {
+                let parsed = ObjectDigest::from_object_path(path.as_bytes());
+                assert_eq!(parsed, Some(digest));
+            }
+        }
+        let path = digests[0].object_path();
         let rest = "ab".repeat(31);
         for bad in [
             String::new(),
@@ -94,7 +161,11 @@ mod tests {
             format!("{path}/"),
             format!("{path}\0"),
         ] {
-            assert_eq!(Digest::from_object_path(bad.as_bytes()), None, "{bad}");
+            assert_eq!(
+                ObjectDigest::from_object_path(bad.as_bytes()),
+                None,
+                "{bad}"
+            );
         }
     }
 }

@@ -4,6 +4,7 @@
 //! stat or listings. All else comes from the inner driver, without the attributes that belong to
 //! overlayfs.
 
+use std::any::Any;
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -16,9 +17,8 @@ use forerun_vfs::{
 
 use crate::error::Check;
 use crate::object::{ObjectTable, Wanted};
-use crate::object_name::ObjectName;
 use crate::ondisk::{HEADER_LEN, Header};
-use crate::overlay::{METACOPY, Metacopy, REDIRECT, Shown, read_metacopy, shown};
+use crate::overlay::{Attributes, Shown, shown};
 
 /// An open composefs image. Nodes are those of EROFS.
 pub struct Composefs {
@@ -48,30 +48,22 @@ impl Composefs {
         })
     }
 
+    /// Returns the path in the store of the object with the contents of a regular file, or nothing if the
+    /// image holds them.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it cannot be told, and the errors of EROFS.
+    pub fn object_path(&self, node: NodeId) -> Result<Option<String>> {
+        let attributes = Attributes::of(&*self.metadata, node)?;
+        let object = attributes.object(node)?;
+        Ok(object.map(|(name, _)| name.path()))
+    }
+
     /// Returns the object with the contents of a regular file, or nothing if the image holds them.
     fn object(&self, node: NodeId) -> Result<Option<Wanted>> {
-        let (mut redirect, mut metacopy) = (None, None);
-        self.metadata.xattrs(node, &mut |name, value| match name {
-            REDIRECT => redirect = Some(value.to_vec()),
-            METACOPY => metacopy = Some(value.to_vec()),
-            _ => {}
-        })?;
-        let Some(metacopy) = metacopy else {
+        let attributes = Attributes::of(&*self.metadata, node)?;
+        let Some((name, digest)) = attributes.object(node)? else {
             return Ok(None);
-        };
-        let path = redirect.ok_or_else(|| Check::NoRedirect.at(node))?;
-        // From the top of the store, as overlayfs requires for layers of data.
-        let name = path.starts_with(b"/").then(|| ObjectName::parse(&path));
-        let name = name
-            .flatten()
-            .ok_or_else(|| Check::Redirect { path }.at(node))?;
-        let digest = match read_metacopy(&metacopy) {
-            Metacopy::Digest(digest) => Some(digest),
-            Metacopy::Plain => None,
-            Metacopy::Unknown => {
-                let len = metacopy.len();
-                return Err(Check::Metacopy { len }.at(node));
-            }
         };
         if digest.is_none() && self.objects.verity() == Verity::Require {
             return Err(Check::NoDigest.at(node));
@@ -98,6 +90,10 @@ impl FileSystem for Composefs {
             );
         }
         info
+    }
+
+    fn driver(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 
     fn root(&self) -> NodeId {

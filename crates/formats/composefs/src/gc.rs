@@ -3,15 +3,21 @@
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use forerun_io::saturating_usize;
 use forerun_vfs::objects::{Collected, Collector};
-use forerun_vfs::{FileSystem, FileType, Held, OpenWith, Result, Walk};
+use forerun_vfs::{BlobName, Error, FileSystem, FileType, Held, OpenWith, Result, Walk};
+use sha2::{Sha256, Sha512};
 
-use crate::digest::Digest;
+use crate::digest::ObjectDigest;
+use crate::object::Stream;
 use crate::object_name::ObjectName;
-use crate::overlay::REDIRECT;
+use crate::ondisk;
+use crate::overlay::{Attributes, USER_REDIRECT, object_at};
 use crate::store::{ObjectStore, Stored};
+use crate::verity::measure_by;
 
 /// Age from which files without a name count as left behind.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -19,11 +25,83 @@ const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Bytes of the name of an object in the set, while it grows.
 const NAME: usize = 4 * size_of::<ObjectName>();
 
+/// The files of a store that stay.
+#[derive(Debug, Default)]
+pub struct Needed {
+    names: HashSet<ObjectName>,
+    /// Device and inode of the images: in some stores they are objects themselves.
+    images: HashSet<(u64, u64)>,
+}
+
+impl Needed {
+    /// Adds an image, which is `file` by device and inode, and its objects. The limits in `with` hold.
+    ///
+    /// # Errors
+    /// The errors of opening and walking the image, of a redirect that leads to no object, and
+    /// [`Error::UnknownFormat`] for an image of EROFS that is none of composefs. No object may be
+    /// collected then: what the image needs is unknown.
+    pub fn add(
+        &mut self,
+        store: &ObjectStore,
+        with: OpenWith,
+        file: Option<(u64, u64)>,
+    ) -> Result<()> {
+        let source = Arc::clone(&with.metadata);
+        let failed = |error| Error::io(0, 0, error);
+        let mut head = vec![0; ondisk::PROBE_LEN.min(saturating_usize(source.len()))];
+        source.read_exact_at(0, &mut head).map_err(failed)?;
+        let mut objects = HashSet::new();
+        referenced(with, &mut objects)?;
+        if objects.is_empty() && !ondisk::is_composefs(&head) {
+            return Err(Error::UnknownFormat {
+                expected: "composefs".into(),
+                found: "an EROFS image that refers to no object".into(),
+            });
+        }
+        expect_some(store, &objects)?;
+        self.names.extend(objects);
+        self.images.extend(file);
+        let sha256 = measure_by::<Sha256>(Stream::new(&*source)).map_err(failed)?;
+        let sha512 = measure_by::<Sha512>(Stream::new(&*source)).map_err(failed)?;
+        let digests = [
+            ObjectDigest::from_bytes(&sha256.0),
+            ObjectDigest::from_bytes(&sha512.0),
+        ];
+        self.names
+            .extend(digests.into_iter().flatten().map(ObjectName::from));
+        Ok(())
+    }
+
+    fn has(&self, digest: &ObjectDigest, file: (u64, u64)) -> bool {
+        self.names.contains(&(*digest).into()) || self.images.contains(&file)
+    }
+}
+
+/// Refuses an image none of whose objects is in the store: it was made with another one.
+fn expect_some(store: &ObjectStore, objects: &HashSet<ObjectName>) -> Result<()> {
+    let failed = |name: &ObjectName, error| {
+        let path = name.path().into_bytes();
+        Error::blob(BlobName::Object { path }, error)
+    };
+    for name in objects {
+        let len = store.len_of(name).map_err(|error| failed(name, error))?;
+        if len.is_some() {
+            return Ok(());
+        }
+    }
+    match objects.iter().next() {
+        Some(name) => {
+            let reason = "this store has none of the image's objects";
+            Err(failed(
+                name,
+                io::Error::new(io::ErrorKind::NotFound, reason),
+            ))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Adds the names of the objects that an image refers to. The limits in `with` hold.
-///
-/// # Errors
-/// The errors of opening and walking the image. No object may be collected then: the references of
-/// the rest of the image are unknown.
 pub fn referenced(with: OpenWith, names: &mut HashSet<ObjectName>) -> Result<()> {
     let limits = with.limits.clone();
     // Opened as EROFS, because composefs hides the attributes that are needed here.
@@ -35,8 +113,15 @@ pub fn referenced(with: OpenWith, names: &mut HashSet<ObjectName>) -> Result<()>
             continue;
         }
         held.add(NAME)?;
+        let attributes = Attributes::of(&metadata, entry.node)?;
+        match (attributes.object(entry.node)?, attributes.redirect) {
+            (Some((name, _)), _) => _ = names.insert(name),
+            // Not followed by this driver, but another may.
+            (None, Some(path)) => _ = names.insert(object_at(&path, entry.node)?),
+            (None, None) => {}
+        }
         metadata.xattrs(entry.node, &mut |name, value| {
-            if name == REDIRECT {
+            if name == USER_REDIRECT {
                 names.extend(ObjectName::parse(value));
             }
         })?;
@@ -48,7 +133,7 @@ pub fn referenced(with: OpenWith, names: &mut HashSet<ObjectName>) -> Result<()>
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Garbage {
     /// An object that no image refers to.
-    Object(Digest),
+    Object(ObjectDigest),
     /// A file that a writer left behind.
     Temporary(String),
 }
@@ -60,7 +145,7 @@ pub enum Garbage {
 /// The errors of reading or changing the store; files removed before stay removed.
 pub fn collect(
     store: &ObjectStore,
-    needed: &HashSet<ObjectName>,
+    needed: &Needed,
     dry_run: bool,
     tell: &mut dyn FnMut(&Garbage),
 ) -> io::Result<Collected> {
@@ -70,9 +155,9 @@ pub fn collect(
     let stale = now.unwrap_or_default().saturating_sub(STALE).as_secs();
     // All names first: a directory must not change while it is read.
     store.list(&mut |stored| match stored {
-        Stored::Object { digest, .. } if needed.contains(&digest.into()) => collected.kept += 1,
+        Stored::Object { digest, file, .. } if needed.has(&digest, file) => collected.kept += 1,
         Stored::Object { digest, disk, .. } => {
-            collected.bytes = collected.bytes.saturating_add(disk);
+            collected.bytes += disk;
             found.push(Garbage::Object(digest));
         }
         Stored::Temporary { name, mtime } => {
@@ -94,19 +179,19 @@ pub fn collect(
     Ok(collected)
 }
 
-/// A store and the names of its objects that are needed.
-struct Needed {
+/// A store, and what stays of it.
+struct Sweep {
     store: ObjectStore,
-    names: HashSet<ObjectName>,
+    needed: Needed,
 }
 
-impl Collector for Needed {
-    fn keep(&mut self, image: OpenWith) -> Result<()> {
-        referenced(image, &mut self.names)
+impl Collector for Sweep {
+    fn keep(&mut self, image: OpenWith, file: Option<(u64, u64)>) -> Result<()> {
+        self.needed.add(&self.store, image, file)
     }
 
     fn collect(&self, dry_run: bool, tell: &mut dyn FnMut(String)) -> io::Result<Collected> {
-        collect(&self.store, &self.names, dry_run, &mut |garbage| {
+        collect(&self.store, &self.needed, dry_run, &mut |garbage| {
             tell(match garbage {
                 Garbage::Object(digest) => digest.object_path(),
                 Garbage::Temporary(name) => name.clone(),
@@ -116,8 +201,19 @@ impl Collector for Needed {
 }
 
 /// Opens the store at `path` to remove objects from it.
+///
+/// # Errors
+/// The errors of the system, and [`io::ErrorKind::Unsupported`] for a store in which images and other
+/// files are objects as well, so that no list of images says what is needed.
 pub fn collector(path: &Path) -> io::Result<Box<dyn Collector>> {
     let store = ObjectStore::open(path)?;
-    let names = HashSet::new();
-    Ok(Box::new(Needed { store, names }))
+    if let Some(entry) = store.repository()? {
+        let reason = format!(
+            "with {entry} beside its objects this is a repository of composefs-rs or bootc, whose images \
+             and streams are objects too; only its own tools know what is needed"
+        );
+        return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+    }
+    let needed = Needed::default();
+    Ok(Box::new(Sweep { store, needed }))
 }

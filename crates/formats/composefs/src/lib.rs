@@ -31,9 +31,9 @@ use forerun_io::ReadAt;
 use forerun_vfs::objects::ObjectFormat;
 use forerun_vfs::{Error, Format, Magic, Measured, Result, read_head};
 
-pub use digest::{DIGEST_LEN, Digest};
+pub use digest::{DIGEST_LEN, Digest, ObjectDigest};
 pub use driver::Composefs;
-pub use gc::{Garbage, collect, referenced};
+pub use gc::{Garbage, Needed, collect};
 pub use object_name::ObjectName;
 pub use objects::Objects;
 pub use store::{Additions, ObjectStore, Source, Stored, measure_file, measure_path};

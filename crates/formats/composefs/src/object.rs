@@ -2,20 +2,16 @@
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use forerun_io::{BlobId, FileSource, ReadAt, Unpoisoned, saturating_usize};
+use forerun_io::{BlobId, FileSource, ReadAt, Unpoisoned, saturating_usize, u64_from};
 use forerun_vfs::{BlobName, Bound, Error, ResolveBlob, Result, Verity};
 
-use crate::digest::Digest;
+use crate::digest::{Digest, ObjectDigest};
 use crate::object_name::ObjectName;
-use crate::verity::VerityHasher;
-
-/// Bytes read at a time while a digest is computed.
-const CHUNK: u64 = 256 << 10;
 
 /// The properties that the image demands of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +19,7 @@ pub struct Wanted {
     /// Its name.
     pub name: ObjectName,
     /// The digest that it must have.
-    pub digest: Option<Digest>,
+    pub digest: Option<ObjectDigest>,
     /// Its length.
     pub size: u64,
 }
@@ -133,7 +129,7 @@ impl ObjectTable {
         if let Some(&number) = known.numbers.get(&wanted) {
             return Ok(number);
         }
-        let next = known.objects.len().saturating_add(1);
+        let next = known.objects.len() + 1;
         let limit = u64::from(u32::MAX);
         let number = u32::try_from(next)
             .map_err(|_| Error::limit(Bound::Other, "objects of one image", limit))?;
@@ -252,26 +248,37 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Returns the digest of an object. Where the kernel protects the file by the wanted digest, it compares all reads with that.
 /// It may also have a digest of another method, with a salt for instance.
-fn measure(opened: &Opened, wanted: Digest) -> io::Result<Digest> {
+fn measure(opened: &Opened, wanted: ObjectDigest) -> io::Result<ObjectDigest> {
     match opened {
         Opened::File(file) => match forerun_sys::verity::sha256(file)?.map(Digest) {
-            Some(found) if found == wanted => Ok(found),
-            _ => measure_source(&FileSource::from_file(file.try_clone()?)?),
+            Some(found) if ObjectDigest::from(found) == wanted => Ok(wanted),
+            _ => {
+                let source = FileSource::from_file(file.try_clone()?)?;
+                wanted.measure_alike(Stream::new(&source))
+            }
         },
-        Opened::Source(source) => measure_source(&**source),
+        Opened::Source(source) => wanted.measure_alike(Stream::new(&**source)),
     }
 }
 
-fn measure_source(source: &dyn ReadAt) -> io::Result<Digest> {
-    let len = source.len();
-    let mut hasher = VerityHasher::default();
-    let mut buffer = vec![0; saturating_usize(CHUNK.min(len))];
-    let mut at = 0;
-    while at < len {
-        let part = &mut buffer[..saturating_usize(CHUNK.min(len - at))];
-        source.read_exact_at(at, part)?;
-        hasher.update(part);
-        at += forerun_io::u64_from(part.len());
+/// Reads a source from its start.
+pub struct Stream<'s> {
+    source: &'s dyn ReadAt,
+    at: u64,
+}
+
+impl<'s> Stream<'s> {
+    pub const fn new(source: &'s dyn ReadAt) -> Self {
+        Self { source, at: 0 }
     }
-    Ok(hasher.finish())
+}
+
+impl Read for Stream<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let left = saturating_usize(self.source.len() - self.at);
+        let len = out.len().min(left);
+        self.source.read_exact_at(self.at, &mut out[..len])?;
+        self.at += u64_from(len);
+        Ok(len)
+    }
 }

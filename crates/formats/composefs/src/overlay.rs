@@ -6,7 +6,13 @@
 //! overlayfs would interpret are escaped by one more `overlay.`, which overlayfs removes when it
 //! shows them.
 
-use crate::digest::{DIGEST_LEN, Digest};
+use forerun_vfs::{FileSystem, NodeId, Result};
+
+#[cfg(feature = "write")]
+use crate::digest::Digest;
+use crate::digest::ObjectDigest;
+use crate::error::Check;
+use crate::object_name::ObjectName;
 
 /// The prefix of names that overlayfs reserves for itself.
 const RESERVED: &[u8] = b"trusted.overlay.";
@@ -17,6 +23,8 @@ const ESCAPE: &[u8] = b"overlay.";
 pub const REDIRECT: &[u8] = b"trusted.overlay.redirect";
 /// Marks a file as having only metadata, and holds the digest of its object.
 pub const METACOPY: &[u8] = b"trusted.overlay.metacopy";
+/// As [`REDIRECT`], for a mount without privileges.
+pub const USER_REDIRECT: &[u8] = b"user.overlay.redirect";
 /// Marks a directory that hides the entries of lower layers.
 #[cfg(feature = "write")]
 pub const OPAQUE: &[u8] = b"trusted.overlay.opaque";
@@ -68,13 +76,70 @@ pub fn shown(name: &[u8]) -> Shown<'_> {
     }
 }
 
-/// Version 0, the total length, flags (none), and the algorithm (1 is SHA-256).
-const METACOPY_HEAD: [u8; 4] = [0, 36, 0, 1];
+/// The attributes of a regular file that say where its contents are.
+#[derive(Debug, Default)]
+pub struct Attributes {
+    pub redirect: Option<Vec<u8>>,
+    pub metacopy: Option<Vec<u8>>,
+}
+
+impl Attributes {
+    /// Reads those of `node`.
+    ///
+    /// # Errors
+    /// The errors of the driver.
+    pub fn of(metadata: &dyn FileSystem, node: NodeId) -> Result<Self> {
+        let mut found = Self::default();
+        metadata.xattrs(node, &mut |name, value| match name {
+            REDIRECT => found.redirect = Some(value.to_vec()),
+            METACOPY => found.metacopy = Some(value.to_vec()),
+            _ => {}
+        })?;
+        Ok(found)
+    }
+
+    /// Returns the object with the contents of the file, or nothing if the image holds them.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](forerun_vfs::Error::Corrupt) if it cannot be told.
+    pub fn object(&self, node: NodeId) -> Result<Option<(ObjectName, Option<ObjectDigest>)>> {
+        let Some(metacopy) = &self.metacopy else {
+            return Ok(None);
+        };
+        let path = self.redirect.as_ref();
+        let path = path.ok_or_else(|| Check::NoRedirect.at(node))?;
+        let digest = match read_metacopy(metacopy) {
+            Metacopy::Digest(digest) => Some(digest),
+            Metacopy::Plain => None,
+            Metacopy::Unknown => {
+                let len = metacopy.len();
+                return Err(Check::Metacopy { len }.at(node));
+            }
+        };
+        Ok(Some((object_at(path, node)?, digest)))
+    }
+}
+
+/// Returns the name of the object that a redirect leads to.
+///
+/// # Errors
+/// [`Error::Corrupt`](forerun_vfs::Error::Corrupt) if it leads elsewhere.
+pub fn object_at(path: &[u8], node: NodeId) -> Result<ObjectName> {
+    // From the top of the store, as overlayfs requires for layers of data.
+    let name = path.starts_with(b"/").then(|| ObjectName::parse(path));
+    let path = path.to_vec();
+    name.flatten()
+        .ok_or_else(|| Check::Redirect { path }.at(node))
+}
+
+/// Version 0, the total length, flags (none), and the algorithm: 1 is SHA-256, 2 is SHA-512.
+const SHA256_HEAD: [u8; 4] = [0, 4 + 32, 0, 1];
+const SHA512_HEAD: [u8; 4] = [0, 4 + 64, 0, 2];
 
 /// Returns the value of [`METACOPY`] for an object with that digest; empty if none is known.
 #[cfg(feature = "write")]
 pub fn metacopy(digest: Option<&Digest>) -> Vec<u8> {
-    digest.map_or_else(Vec::new, |digest| [&METACOPY_HEAD[..], &digest.0].concat())
+    digest.map_or_else(Vec::new, |digest| [&SHA256_HEAD[..], &digest.0].concat())
 }
 
 /// A parsed value of [`METACOPY`].
@@ -83,7 +148,7 @@ pub enum Metacopy {
     /// No digest.
     Plain,
     /// The digest of the object.
-    Digest(Digest),
+    Digest(ObjectDigest),
     /// An unknown value.
     Unknown,
 }
@@ -94,16 +159,24 @@ pub fn read_metacopy(value: &[u8]) -> Metacopy {
     if value.is_empty() || value == [0, 4, 0, 0] {
         return Metacopy::Plain;
     }
-    let digest = value.strip_prefix(&METACOPY_HEAD);
-    match digest.and_then(|digest| <[u8; DIGEST_LEN]>::try_from(digest).ok()) {
-        Some(digest) => Metacopy::Digest(Digest(digest)),
-        None => Metacopy::Unknown,
+    let digest = value
+        .split_at_checked(SHA256_HEAD.len())
+        .and_then(|(head, digest)| Some((head, ObjectDigest::from_bytes(digest)?)));
+    match digest {
+        Some((head, digest @ ObjectDigest::Sha256(_))) if head == SHA256_HEAD => {
+            Metacopy::Digest(digest)
+        }
+        Some((head, digest @ ObjectDigest::Sha512(_))) if head == SHA512_HEAD => {
+            Metacopy::Digest(digest)
+        }
+        _ => Metacopy::Unknown,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::digest::DIGEST_LEN;
 
     #[test]
     fn names_are_escaped_once_and_back() {
@@ -129,7 +202,10 @@ mod tests {
     fn digests_in_metacopy() {
         let digest = Digest([7; DIGEST_LEN]);
         let value = metacopy(Some(&digest));
-        assert_eq!(read_metacopy(&value), Metacopy::Digest(digest));
+        assert_eq!(read_metacopy(&value), Metacopy::Digest(digest.into()));
+        let wide = [&[0, 68, 0, 2][..], &[7; 64]].concat();
+        let expected = Metacopy::Digest(ObjectDigest::Sha512([7; 64]));
+        assert_eq!(read_metacopy(&wide), expected);
         assert_eq!(read_metacopy(&[]), Metacopy::Plain);
         assert_eq!(read_metacopy(&value[..35]), Metacopy::Unknown);
         let mut other = value;

@@ -1,15 +1,19 @@
 //! fs-verity digests, computed in userspace.
 //!
-//! The file is cut into blocks of 4 KiB, the last one filled up with zeros. Their SHA-256 hashes,
+//! The file is cut into blocks of 4 KiB, the last one filled up with zeros. Their hashes,
 //! concatenated, are again cut into blocks, and so on until there is a single hash. The digest is
 //! the hash of a descriptor of 256 bytes, which holds this root hash and the file's length. There
 //! is no salt. The method is described in the kernel's Documentation/filesystems/fsverity.rst.
+//! Hashes are SHA-256 or SHA-512; the objects that are written have SHA-256.
 
 use std::io::{self, Read};
+use std::marker::PhantomData;
 
-use sha2::{Digest as _, Sha256};
+use forerun_io::u64_from;
+use sha2::digest::Output;
+use sha2::{Sha256, Sha512};
 
-use crate::digest::{DIGEST_LEN, Digest};
+use crate::digest::Digest;
 
 /// Bytes of a block.
 pub const BLOCK: usize = 4096;
@@ -20,75 +24,102 @@ const CHUNK: usize = 256 << 10;
 /// Length of the descriptor that is hashed.
 const DESCRIPTOR_LEN: usize = 256;
 
+/// A hash that fs-verity knows, by its number in the descriptor.
+pub trait VerityHash: sha2::Digest {
+    const NUMBER: u8;
+}
+
+impl VerityHash for Sha256 {
+    const NUMBER: u8 = 1;
+}
+
+impl VerityHash for Sha512 {
+    const NUMBER: u8 = 2;
+}
+
 /// A digest being computed. Its memory grows only with the depth of the tree.
-pub struct VerityHasher {
+pub struct Hasher<H> {
     /// The data block being filled.
     block: Block,
     /// The block of hashes being filled, for each level of the tree.
     levels: Vec<Block>,
     len: u64,
+    hash: PhantomData<H>,
 }
 
-impl Default for VerityHasher {
+/// A digest by SHA-256 being computed.
+pub type VerityHasher = Hasher<Sha256>;
+
+impl<H> Default for Hasher<H> {
     fn default() -> Self {
         Self {
             block: Block::new(),
             levels: Vec::new(),
             len: 0,
+            hash: PhantomData,
         }
     }
 }
 
 impl VerityHasher {
+    /// Returns the digest of all bytes added.
+    #[must_use]
+    pub fn finish(self) -> Digest {
+        Digest(self.finish_hash().into())
+    }
+}
+
+impl<H: VerityHash> Hasher<H> {
     /// Adds the next bytes of the file.
     pub fn update(&mut self, mut bytes: &[u8]) {
-        self.len = self.len.saturating_add(forerun_io::u64_from(bytes.len()));
+        self.len += u64_from(bytes.len());
         if self.block.len > 0 {
             bytes = self.block.fill(bytes);
             if !self.block.is_full() {
                 return;
             }
-            let hash = self.block.take_hash();
+            let hash = self.block.take_hash::<H>();
             self.add(0, hash);
         }
         let mut blocks = bytes.chunks_exact(BLOCK);
         for block in &mut blocks {
-            self.add(0, Sha256::digest(block).into());
+            self.add(0, H::digest(block));
         }
         self.block.fill(blocks.remainder());
     }
 
-    /// Returns the digest of all bytes added.
-    #[must_use]
-    pub fn finish(mut self) -> Digest {
+    /// Returns the bytes of the digest of all bytes added.
+    pub fn finish_hash(mut self) -> Output<H> {
         if self.block.len > 0 {
-            let hash = self.block.take_hash();
+            let hash = self.block.take_hash::<H>();
             self.add(0, hash);
         }
         let root = self.root();
         let mut descriptor = [0; DESCRIPTOR_LEN];
-        // Version 1, algorithm 1 (SHA-256), log2 of the block size, no salt, no signature.
-        descriptor[..4].copy_from_slice(&[1, 1, 12, 0]);
+        // Version 1, the hash, log2 of the block size, no salt, no signature.
+        descriptor[..4].copy_from_slice(&[1, H::NUMBER, 12, 0]);
         descriptor[8..16].copy_from_slice(&self.len.to_le_bytes());
-        descriptor[16..16 + DIGEST_LEN].copy_from_slice(&root);
-        Digest(Sha256::digest(descriptor).into())
+        descriptor[16..16 + root.len()].copy_from_slice(&root);
+        H::digest(descriptor)
     }
 
     /// Returns the root hash: zeros for an empty file; for others, completes the unfinished blocks
     /// level by level.
-    fn root(&mut self) -> [u8; DIGEST_LEN] {
+    fn root(&mut self) -> Output<H> {
         let mut level = 0;
         loop {
             let levels = self.levels.len();
             let Some(block) = self.levels.get_mut(level) else {
-                return [0; DIGEST_LEN];
+                return Output::<H>::default();
             };
-            let block = match (level + 1 == levels, block.len) {
-                (true, DIGEST_LEN) => return block.first_hash(),
-                (_, 0) => None,
-                _ => Some(block),
-            };
-            if let Some(hash) = block.map(Block::take_hash) {
+            let mut first = Output::<H>::default();
+            let hash_len = first.len();
+            if level + 1 == levels && block.len == hash_len {
+                first.copy_from_slice(&block.bytes[..hash_len]);
+                return first;
+            }
+            if block.len > 0 {
+                let hash = block.take_hash::<H>();
                 self.add(level + 1, hash);
             }
             level += 1;
@@ -96,7 +127,7 @@ impl VerityHasher {
     }
 
     /// Adds a hash to a level. A full block of hashes becomes one hash of the next level.
-    fn add(&mut self, mut level: usize, mut hash: [u8; DIGEST_LEN]) {
+    fn add(&mut self, mut level: usize, mut hash: Output<H>) {
         loop {
             if level == self.levels.len() {
                 self.levels.push(Block::new());
@@ -106,7 +137,7 @@ impl VerityHasher {
             if !block.is_full() {
                 return;
             }
-            hash = block.take_hash();
+            hash = block.take_hash::<H>();
             level += 1;
         }
     }
@@ -139,16 +170,10 @@ impl Block {
     }
 
     /// Returns the hash of the block, filled up with zeros, and empties it.
-    fn take_hash(&mut self) -> [u8; DIGEST_LEN] {
+    fn take_hash<H: VerityHash>(&mut self) -> Output<H> {
         self.bytes[self.len..].fill(0);
         self.len = 0;
-        Sha256::digest(&self.bytes[..]).into()
-    }
-
-    fn first_hash(&self) -> [u8; DIGEST_LEN] {
-        let mut hash = [0; DIGEST_LEN];
-        hash.copy_from_slice(&self.bytes[..DIGEST_LEN]);
-        hash
+        H::digest(&self.bytes[..])
     }
 }
 
@@ -156,8 +181,14 @@ impl Block {
 ///
 /// # Errors
 /// The errors of the stream.
-pub fn measure(mut stream: impl Read) -> io::Result<(Digest, u64)> {
-    let mut hasher = VerityHasher::default();
+pub fn measure(stream: impl Read) -> io::Result<(Digest, u64)> {
+    let (hash, len) = measure_by::<Sha256>(stream)?;
+    Ok((Digest(hash.into()), len))
+}
+
+/// Computes the digest by any hash, and the length of a stream.
+pub fn measure_by<H: VerityHash>(mut stream: impl Read) -> io::Result<(Output<H>, u64)> {
+    let mut hasher = Hasher::<H>::default();
     let mut buffer = vec![0; CHUNK];
     loop {
         match stream.read(&mut buffer) {
@@ -168,7 +199,7 @@ pub fn measure(mut stream: impl Read) -> io::Result<(Digest, u64)> {
         }
     }
     let len = hasher.len;
-    Ok((hasher.finish(), len))
+    Ok((hasher.finish_hash(), len))
 }
 
 /// Computes the digest of bytes in memory.

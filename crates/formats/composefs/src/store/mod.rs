@@ -16,11 +16,14 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 
 pub use add::{Additions, Source, measure_file, measure_path};
 
-use crate::digest::Digest;
+use crate::digest::{Digest, ObjectDigest};
 use crate::object_name::ObjectName;
 
 /// Prefix and suffix of the name of a file that is being written.
 const TEMPORARY: (&str, &str) = (".forerun-", ".tmp");
+
+/// The entries of a repository of composefs-rs or bootc beside its directory of objects.
+const REPOSITORY: [&str; 3] = ["meta.json", "images", "streams"];
 
 /// An open store.
 #[derive(Debug)]
@@ -34,9 +37,11 @@ pub enum Stored {
     /// An object.
     Object {
         /// Its name.
-        digest: Digest,
+        digest: ObjectDigest,
         /// Its length in bytes.
         len: u64,
+        /// Device and inode.
+        file: (u64, u64),
         /// Bytes that it takes on the disk.
         disk: u64,
     },
@@ -60,6 +65,25 @@ impl ObjectStore {
         Ok(Self { dir })
     }
 
+    /// Returns the name of an entry in or beside the directory that makes it part of a repository whose
+    /// images and streams are objects as well, or nothing.
+    ///
+    /// # Errors
+    /// The errors of the system.
+    pub fn repository(&self) -> io::Result<Option<&'static str>> {
+        for dir in [".", ".."] {
+            for name in REPOSITORY {
+                let path = format!("{dir}/{name}");
+                match rustix::fs::statat(&self.dir, path, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(_) => return Ok(Some(name)),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Opens the store at `path`, and creates the directory if there is none.
     ///
     /// # Errors
@@ -74,7 +98,7 @@ impl ObjectStore {
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if there is none, the errors of `openat2`, and
     /// [`io::ErrorKind::InvalidInput`] if it is not a regular file.
-    pub fn open_object(&self, digest: &Digest) -> io::Result<File> {
+    pub fn open_object(&self, digest: &ObjectDigest) -> io::Result<File> {
         self.open_named(&ObjectName::from(*digest))
     }
 
@@ -99,14 +123,24 @@ impl ObjectStore {
     /// # Errors
     /// The errors of the system, except that there is none.
     pub fn object_len(&self, digest: &Digest) -> io::Result<Option<u64>> {
+        self.len_of(&ObjectName::from(*digest))
+    }
+
+    /// Returns the length of an object as [`object_len`](Self::object_len) does, by a name that need not
+    /// be a digest alone.
+    ///
+    /// # Errors
+    /// The errors of [`object_len`](Self::object_len).
+    pub fn len_of(&self, name: &ObjectName) -> io::Result<Option<u64>> {
         match self.open_at(
-            digest.object_path().as_bytes(),
+            name.path().as_bytes(),
             OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW,
         ) {
             Ok(file) => {
                 let stat = rustix::fs::fstat(file)?;
                 let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
-                Ok(is_file.then_some(u64::try_from(stat.st_size).unwrap_or(0)))
+                let len = u64::try_from(stat.st_size).map_err(io::Error::other)?;
+                Ok(is_file.then_some(len))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -117,7 +151,7 @@ impl ObjectStore {
     ///
     /// # Errors
     /// The errors of the system.
-    pub fn remove(&self, digest: &Digest) -> io::Result<()> {
+    pub fn remove(&self, digest: &ObjectDigest) -> io::Result<()> {
         let path = digest.object_path();
         let (shelf, name) = path.split_at(2);
         let shelf = self.shelf(shelf)?;
@@ -174,7 +208,7 @@ impl ObjectStore {
             let entry = entry?;
             let name = entry.file_name();
             let path = [shelf.as_bytes(), b"/", name.to_bytes()].concat();
-            let Some(digest) = Digest::from_object_path(&path) else {
+            let Some(digest) = ObjectDigest::from_object_path(&path) else {
                 continue;
             };
             let stat = rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -183,6 +217,7 @@ impl ObjectStore {
                     digest,
                     len: u64::try_from(stat.st_size).unwrap_or(0),
                     disk: u64::try_from(stat.st_blocks).unwrap_or(0) * 512,
+                    file: (stat.st_dev, stat.st_ino),
                 });
             }
         }

@@ -1,9 +1,9 @@
 //! Checks which objects are removed.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use forerun_composefs::{ObjectStore, collect, digest_of, referenced};
+use forerun_composefs::{Needed, ObjectStore, collect, digest_of};
 use forerun_io::MemorySource;
 use forerun_vfs::OpenWith;
 
@@ -31,9 +31,9 @@ fn only_what_no_image_refers_to_is_removed() {
     std::fs::create_dir(path.join("zz")).unwrap();
 
     let store = ObjectStore::open(&path).unwrap();
-    let mut needed = HashSet::new();
+    let mut needed = Needed::default();
     let source = Arc::new(MemorySource::new(two));
-    referenced(OpenWith::new(source), &mut needed).unwrap();
+    needed.add(&store, OpenWith::new(source), None).unwrap();
     let mut told = 0;
     let dry = collect(&store, &needed, true, &mut |_| told += 1).unwrap();
     assert_eq!((dry.kept, dry.removed, told), (2, 1, 1));
@@ -52,12 +52,13 @@ fn only_what_no_image_refers_to_is_removed() {
 fn an_image_that_cannot_be_read_is_an_error() {
     let dir = forerun_testkit::temp_dir("composefs-gc-damaged");
     let mut image = pack(&tree_of(&[("a", content(100))]), &dir.path().join("store"));
-    let mut needed = HashSet::new();
+    let store = ObjectStore::open(&dir.path().join("store")).unwrap();
     let len = image.len();
     // The listing of the root is in the last block.
     image.truncate(len - 4096);
     let source = Arc::new(MemorySource::new(image));
-    assert!(referenced(OpenWith::new(source), &mut needed).is_err());
+    let with = OpenWith::new(source);
+    assert!(Needed::default().add(&store, with, None).is_err());
 }
 
 #[test]

@@ -131,7 +131,8 @@ fn a_directory_of_the_host_has_the_digest_and_the_objects_of_the_reference() {
             .list(&mut |stored| match stored {
                 Stored::Object { digest, len, .. } => {
                     let file = opened.open_object(&digest).unwrap();
-                    assert_eq!(measure(file).unwrap(), (digest, len));
+                    let (measured, measured_len) = measure(file).unwrap();
+                    assert_eq!((measured.into(), measured_len), (digest, len));
                 }
                 Stored::Temporary { name, .. } => panic!("{name} was left behind"),
             })

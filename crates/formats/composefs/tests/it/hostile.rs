@@ -1,11 +1,10 @@
 //! Images with any one byte changed: an error or another tree, never a panic or an endless walk,
 //! and only objects of the store are opened.
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use forerun_composefs::{ObjectStore, Objects, referenced};
+use forerun_composefs::{Needed, ObjectStore, Objects};
 use forerun_io::MemorySource;
 use forerun_vfs::{FileType, OpenWith, Verity};
 
@@ -63,7 +62,8 @@ fn one_changed_byte_anywhere() {
             look(&changed, &store);
             if at % 5 == 0 {
                 let source = Arc::new(MemorySource::new(changed));
-                let _ = referenced(OpenWith::new(source), &mut HashSet::new());
+                let opened = ObjectStore::open(&store).unwrap();
+                let _ = Needed::default().add(&opened, OpenWith::new(source), None);
             }
         }
     }

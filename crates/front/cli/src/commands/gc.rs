@@ -1,5 +1,6 @@
 //! `forerun gc`: removes objects that no image refers to.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,23 +19,28 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::size::{count_of, counted};
 
-/// Remove objects from a store that no composefs image refers to
+/// List or remove the objects of a store that no composefs image refers to
 ///
-/// Name every image whose objects are in the store: whatever none of them refers to is removed. If
-/// one of them cannot be read, nothing is. No image may be made into the store meanwhile.
+/// Name every image whose objects are in the store: whatever none of them refers to is listed, and with
+/// --delete removed. Nothing is removed if an image cannot be read, refers to an object in a way that is
+/// not understood, or has no object in the store. A repository of composefs-rs or bootc is refused. No
+/// image may be made into the store meanwhile.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  forerun gc -n --objects store *.cfs       what would be removed?
-  forerun gc --objects store *.cfs")]
+  forerun gc --objects store *.cfs              what would be removed?
+  forerun gc --delete --objects store *.cfs     remove it")]
 pub struct GcArgs {
     /// The object store
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub objects: PathBuf,
-    /// Only print what would be removed
-    #[arg(short = 'n', long)]
+    /// Remove what no image needs
+    #[arg(long)]
+    pub delete: bool,
+    /// Only print what would be removed; done without --delete anyway
+    #[arg(short = 'n', long, conflicts_with = "delete")]
     pub dry_run: bool,
-    /// Remove everything: no image is left
+    /// Everything is to go: no image is left
     #[arg(long, conflicts_with = "images")]
     pub all: bool,
     /// All images with objects in the store
@@ -58,29 +64,33 @@ pub fn run(context: &Context, args: &GcArgs) -> Result {
     context.confine(&Sandbox::new().write_below(&args.objects).keep(OWNERS));
     for (path, source) in sources {
         let failed = |error: Error| Failure::from(error).of(path.display());
-        let kept = collection.keep(Arc::new(source), &args.limits.limits());
+        let file = source.file().metadata();
+        let file = file.map_err(|error| Failure::source(&error).of(path.display()))?;
+        let file = Some((file.dev(), file.ino()));
+        let kept = collection.keep(Arc::new(source), file, &args.limits.limits());
         kept.map_err(failed)?;
     }
+    let dry_run = !args.delete;
     let mut out = Output::stdout()?;
     let mut names = Vec::new();
     let json = context.global.json;
-    let collected = collection.collect(args.dry_run, &mut |name| names.push(name));
+    let collected = collection.collect(dry_run, &mut |name| names.push(name));
     let collected = collected.map_err(in_store)?;
     if json {
         out.json(&json!({
             "removed": names,
-            "dry_run": args.dry_run,
+            "dry_run": dry_run,
             "kept_objects": collected.kept,
             "bytes": collected.bytes,
         }))?;
-    } else if args.dry_run || context.global.verbose > 0 {
+    } else if dry_run || context.global.verbose > 0 {
         for name in &names {
             out.line(name)?;
         }
     }
     out.finish()?;
-    let verb = if args.dry_run {
-        "would be removed"
+    let verb = if dry_run {
+        "would be removed with --delete"
     } else {
         "removed"
     };

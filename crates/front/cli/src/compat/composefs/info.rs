@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use forerun::Image;
-use forerun::composefs::measure;
+use forerun::composefs::{Composefs, measure};
 use forerun::vfs::{FileType, Held};
 use forerun_sandbox::Sandbox;
 
@@ -152,11 +152,14 @@ fn look(context: &Context, call: &ComposefsInfo) -> Result<()> {
             _ => collect(&image, &mut objects).map_err(named)?,
         }
     }
-    let is_missing = |object: &String| match (&call.basedir, call.work) {
-        (Some(dir), InfoWork::Missing) => !dir.join(object).exists(),
-        _ => true,
-    };
-    for object in objects.iter().filter(|object| is_missing(object)) {
+    for object in objects {
+        if let (Some(dir), InfoWork::Missing) = (&call.basedir, call.work) {
+            let path = dir.join(&object);
+            let found = path.try_exists();
+            if found.map_err(|error| Failure::source(&error).of(path.display()))? {
+                continue;
+            }
+        }
         out.line(object)?;
     }
     out.finish()
@@ -164,9 +167,9 @@ fn look(context: &Context, call: &ComposefsInfo) -> Result<()> {
 
 /// Returns the path of the object with the contents of a file, if it is one.
 fn object_of(image: &Image, node: forerun::vfs::NodeId) -> Result<Option<String>> {
-    let facts = image.reader().fs().describe(Some(node))?;
-    let object = facts.into_iter().find(|(key, _)| *key == "object");
-    Ok(object.map(|(_, value)| value))
+    let missing = || Failure::usage("the image was opened as another format");
+    let driver: &Composefs = image.driver().ok_or_else(missing)?;
+    Ok(driver.object_path(node)?)
 }
 
 /// Prints the files, with a tab and the object or the target behind the names.
@@ -180,7 +183,9 @@ fn list(image: &Image, out: &mut Output) -> Result<()> {
         out.name(&[b"/", entry.path.as_slice()].concat())?;
         match metadata.kind {
             FileType::Regular => {
-                if let Some(object) = object_of(image, entry.node)? {
+                if let Some(object) =
+                    object_of(image, entry.node).map_err(|failure| failure.at(&entry.path))?
+                {
                     out.text(format!("\t@ {object}"))?;
                 }
             }
@@ -206,7 +211,9 @@ fn collect(image: &Image, objects: &mut BTreeSet<String>) -> Result<()> {
         if metadata.kind != FileType::Regular {
             continue;
         }
-        if let Some(object) = object_of(image, entry.node)? {
+        if let Some(object) =
+            object_of(image, entry.node).map_err(|failure| failure.at(&entry.path))?
+        {
             held.add(object.len())?;
             objects.insert(object);
         }

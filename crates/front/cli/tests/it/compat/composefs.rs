@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use forerun_testkit::require;
+use rustix::fs::XattrFlags;
 
 use super::{By, Names, is_mounted};
 use crate::common::{Ran, command, ran};
@@ -171,5 +172,75 @@ fn mistakes_are_named() {
         "mount.composefs --help",
     ] {
         assert_eq!(run(&names, line).code, Some(0), "{line}");
+    }
+}
+
+/// Checks that a script does not take an image for complete whose objects are not understood.
+#[test]
+fn objects_of_other_names_are_listed_or_an_error() {
+    let Some(names) = names().filter(|_| require::root()) else {
+        return;
+    };
+    let stub = |digits: &str, redirect: &str| {
+        fs::remove_dir_all(names.path("stubs")).ok();
+        fs::create_dir(names.path("stubs")).unwrap();
+        let file = fs::File::create(names.path("stubs/f")).unwrap();
+        file.set_len(1000).unwrap();
+        let bytes =
+            (0..digits.len() / 2).map(|n| u8::from_str_radix(&digits[2 * n..2 * n + 2], 16));
+        let digest: Vec<u8> = bytes.collect::<Result<_, _>>().unwrap();
+        let algorithm = if digest.len() == 64 { 2 } else { 1 };
+        let head = [0, 4 + u8::try_from(digest.len()).unwrap(), 0, algorithm];
+        let set = |name: &str, value: &[u8]| {
+            rustix::fs::setxattr(names.path("stubs/f"), name, value, XattrFlags::empty()).unwrap();
+        };
+        set(
+            "trusted.overlay.metacopy",
+            &[&head, digest.as_slice()].concat(),
+        );
+        set("trusted.overlay.redirect", redirect.as_bytes());
+        let pack = [
+            "pack", "-q", "--force", "--format", "erofs", "stubs", "s.cfs",
+        ];
+        ran(command(&pack)
+            .current_dir(names.path("."))
+            .output()
+            .unwrap())
+        .ok();
+    };
+    fs::create_dir(names.path("store")).unwrap();
+    let digits = "0123456789abcdef".repeat(8);
+    let object = format!("01/{}", &digits[2..]);
+    stub(&digits, &format!("/{object}"));
+    for line in [
+        "composefs-info objects s.cfs",
+        "composefs-info --basedir=store missing-objects s.cfs",
+    ] {
+        let listed = run(&names, line);
+        assert_eq!(
+            (listed.code, listed.text().trim()),
+            (Some(0), object.as_str()),
+            "{line}"
+        );
+    }
+    let ls = run(&names, "composefs-info ls s.cfs");
+    assert!(
+        ls.text().contains(&format!("/f\t@ {object}")),
+        "{}",
+        ls.text()
+    );
+    stub(&digits[..64], &format!("/objects/{object}"));
+    for line in [
+        "composefs-info objects s.cfs",
+        "composefs-info ls s.cfs",
+        "composefs-info --basedir=store missing-objects s.cfs",
+    ] {
+        let refused = run(&names, line);
+        assert_eq!(refused.code, Some(1), "{line}: {}", refused.text());
+        assert!(
+            refused.stderr.contains("is no name of an object"),
+            "{}",
+            refused.stderr
+        );
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use forerun::composefs::digest_of;
 use forerun_testkit::{TempDir, require, temp_dir};
+use rustix::fs::XattrFlags;
 
 use crate::common::{Ran, command, in_namespace, ran};
 
@@ -143,7 +144,7 @@ fn objects_are_hinted_ahead_of_a_reader_of_the_tree() {
 }
 
 #[test]
-fn objects_that_no_image_needs_are_removed() {
+fn objects_that_no_image_needs_are_listed_and_removed_with_delete() {
     let dir = made();
     let at = dir.path();
     let note = forerun(at, &["gc", "-n", "--objects", "store", "image"]).stderr;
@@ -151,17 +152,333 @@ fn objects_that_no_image_needs_are_removed() {
         note.contains("1 object needed by 1 image; 0 files, "),
         "{note}"
     );
-    let object = forerun(at, &["gc", "-q", "-n", "--all", "--objects", "store"]).ok();
+    let object = forerun(at, &["gc", "-q", "--all", "--objects", "store"]).ok();
     let object = at.join("store").join(object.text().trim());
-    assert!(object.is_file(), "twins are one object");
-    forerun(at, &["gc", "-q", "--objects", "store", "image"]).ok();
+    assert!(
+        object.is_file(),
+        "twins are one object, and it is listed only"
+    );
+    forerun(at, &["gc", "-q", "--delete", "--objects", "store", "image"]).ok();
     assert!(object.exists());
-    fs::write(at.join("damaged"), "not an image").unwrap();
-    let refused = forerun(at, &["gc", "-q", "--objects", "store", "damaged"]);
-    assert_ne!(refused.code, Some(0));
-    assert!(object.exists());
-    forerun(at, &["gc", "-q", "--all", "--objects", "store"]).ok();
+    let json = ["gc", "--json", "--delete", "--all", "--objects", "store"];
+    let removed = forerun(at, &json).ok().json();
+    assert_eq!(
+        (&removed["dry_run"], &removed["kept_objects"]),
+        (&false.into(), &0.into())
+    );
     assert!(!object.exists());
+}
+
+/// Returns the attributes of a file whose contents are the object at this path.
+fn stub(path: &Path, len: usize, redirect: &str, digest: &[u8], algorithm: u8) {
+    fs::File::create(path)
+        .unwrap()
+        .set_len(len.try_into().unwrap())
+        .unwrap();
+    let head = [0, 4 + u8::try_from(digest.len()).unwrap(), 0, algorithm];
+    let set = |name: &str, value: &[u8]| {
+        rustix::fs::setxattr(path, name, value, XattrFlags::empty()).unwrap();
+    };
+    set("trusted.overlay.metacopy", &[&head, digest].concat());
+    set("trusted.overlay.redirect", redirect.as_bytes());
+}
+
+/// Makes an image of EROFS of a directory, which has no header of composefs.
+fn plain_erofs(at: &Path, tree: &str, image: &str) {
+    forerun(
+        at,
+        &["pack", "-q", "--force", "--format", "erofs", tree, image],
+    )
+    .ok();
+}
+
+/// Checks that nothing of a store is removed in this call, which fails.
+fn stays(at: &Path, store: &str, image: &str, reason: &str) {
+    let files = || {
+        let found = Command::new("find").arg(at.join(store)).output().unwrap();
+        String::from_utf8(found.stdout).unwrap()
+    };
+    let before = files();
+    let refused = forerun(at, &["gc", "--delete", "--objects", store, image]);
+    assert!(
+        !matches!(refused.code, Some(0) | None),
+        "{image}: {refused:?}"
+    );
+    assert!(
+        refused.stderr.contains(reason),
+        "{image}: {}",
+        refused.stderr
+    );
+    assert_eq!(files(), before, "{image}");
+}
+
+#[test]
+fn what_cannot_be_understood_stops_gc_before_anything_is_removed() {
+    if !require::root() {
+        return;
+    }
+    let dir = made();
+    let at = dir.path();
+    fs::write(at.join("damaged"), "not an image").unwrap();
+    stays(at, "store", "damaged", "");
+    // An image of EROFS that is not composefs, named by mistake.
+    plain_erofs(at, "tree", "mistake");
+    stays(at, "store", "mistake", "refers to no object");
+    // The payloads of another layout.
+    let digest = digest_of(&[b'x'; 10_000]);
+    fs::create_dir(at.join("moved")).unwrap();
+    let redirect = format!("/objects/{}", digest.object_path());
+    stub(&at.join("moved/f"), 10_000, &redirect, &digest.0, 1);
+    plain_erofs(at, "moved", "redirected");
+    stays(at, "store", "redirected", "is no name of an object");
+    // No metacopy, so this driver reads the file from the image; another may follow the redirect.
+    rustix::fs::removexattr(at.join("moved/f"), "trusted.overlay.metacopy").unwrap();
+    plain_erofs(at, "moved", "halved");
+    stays(at, "store", "halved", "is no name of an object");
+    stub(
+        &at.join("moved/f"),
+        10_000,
+        &digest.object_path(),
+        &digest.0,
+        7,
+    );
+    plain_erofs(at, "moved", "algorithm");
+    stays(at, "store", "algorithm", "means nothing known");
+    // An image of another store.
+    fs::write(at.join("tree/large"), [b'y'; 20_000]).unwrap();
+    fs::remove_file(at.join("tree/sub/twin")).unwrap();
+    let pack = [
+        "pack",
+        "-q",
+        "--format",
+        "composefs",
+        "--objects",
+        "elsewhere",
+        "tree",
+        "foreign",
+    ];
+    forerun(at, &pack).ok();
+    stays(
+        at,
+        "store",
+        "foreign",
+        "this store has none of the image's objects",
+    );
+}
+
+#[test]
+fn an_image_that_is_an_object_of_the_store_is_kept() {
+    let dir = made();
+    let at = dir.path();
+    let put = |name: &str| {
+        let bytes = fs::read(at.join(name)).unwrap();
+        let path = at.join("store").join(digest_of(&bytes).object_path());
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let object = put("image");
+    // Once by its own name, once as a copy elsewhere.
+    for image in [object.to_str().unwrap(), "image"] {
+        let gc = ["gc", "--json", "--delete", "--objects", "store", image];
+        let collected = forerun(at, &gc).ok().json();
+        assert_eq!(collected["kept_objects"], 2, "{image}");
+        assert!(object.exists());
+    }
+    // Under another name than its digest, as the file itself only.
+    let renamed = at.join("store/00").join("1".repeat(62));
+    fs::create_dir_all(at.join("store/00")).unwrap();
+    fs::rename(&object, &renamed).unwrap();
+    let gc = [
+        "gc",
+        "-q",
+        "--delete",
+        "--objects",
+        "store",
+        renamed.to_str().unwrap(),
+    ];
+    forerun(at, &gc).ok();
+    assert!(renamed.exists());
+}
+
+#[test]
+fn a_repository_whose_streams_are_objects_is_refused() {
+    let dir = made();
+    let at = dir.path();
+    fs::create_dir(at.join("repo")).unwrap();
+    fs::rename(at.join("store"), at.join("repo/objects")).unwrap();
+    for name in ["meta.json", "images", "streams"] {
+        fs::create_dir(at.join("repo").join(name)).unwrap();
+        for store in ["repo/objects", "repo"] {
+            stays(at, store, "image", "repository of composefs-rs");
+        }
+        fs::remove_dir(at.join("repo").join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("repo/objects", at.join("link")).unwrap();
+    fs::create_dir(at.join("repo/streams")).unwrap();
+    stays(at, "link", "image", "repository of composefs-rs");
+}
+
+/// Checks that `check` needs no option to find an object with a wrong byte.
+#[test]
+fn check_compares_objects_with_their_digests() {
+    let dir = made();
+    let at = dir.path();
+    let mut bytes = vec![b'x'; 10_000];
+    let object = at.join("store").join(digest_of(&bytes).object_path());
+    let check = ["check", "--objects", "store", "image"];
+    forerun(at, &check).ok();
+    bytes[5000] = b'y';
+    fs::write(&object, bytes).unwrap();
+    let found = forerun(at, &check);
+    assert_eq!(found.code, Some(1), "{found:?}");
+    assert!(found.text().contains("its digest is"), "{}", found.text());
+    let off = ["check", "--verity", "off", "--objects", "store", "image"];
+    forerun(at, &off).ok();
+}
+
+/// Checks that no zeros are taken for the contents of a file that are elsewhere.
+#[test]
+fn a_file_without_its_contents_is_an_error_for_its_readers_in_every_format() {
+    if !require::root() {
+        return;
+    }
+    let dir = temp_dir("metacopy");
+    let at = dir.path();
+    fs::create_dir_all(at.join("tree/moved")).unwrap();
+    fs::write(at.join("tree/whole"), "whole\n").unwrap();
+    for (name, attribute) in [
+        ("f", "trusted.overlay.metacopy"),
+        ("u", "user.overlay.metacopy"),
+    ] {
+        let path = at.join("tree").join(name);
+        fs::File::create(&path).unwrap().set_len(10_000).unwrap();
+        rustix::fs::setxattr(path, attribute, b"", XattrFlags::empty()).unwrap();
+    }
+    let redirect = "trusted.overlay.redirect";
+    rustix::fs::setxattr(at.join("tree/moved"), redirect, b"old", XattrFlags::empty()).unwrap();
+    for format in ["squashfs", "erofs"] {
+        forerun(at, &["pack", "-q", "--format", format, "tree", format]).ok();
+    }
+    let tar = Command::new("tar")
+        .args([
+            "--xattrs",
+            "--xattrs-include=*",
+            "-cf",
+            "tar",
+            "-C",
+            "tree",
+            ".",
+        ])
+        .current_dir(at)
+        .status();
+    assert!(tar.unwrap().success());
+    for image in ["squashfs", "erofs", "tar"] {
+        assert_eq!(
+            forerun(at, &["cat", image, "/whole"]).ok().text(),
+            "whole\n"
+        );
+        for name in ["/f", "/u"] {
+            let told = forerun(at, &["cat", image, name]);
+            assert_eq!(told.code, Some(1), "{image} {name}: {told:?}");
+            let expected = "its contents are in a lower layer of overlayfs";
+            assert!(told.stderr.contains(expected), "{image}: {}", told.stderr);
+        }
+        let listed = forerun(at, &["ls", "-l", image]).ok();
+        assert!(
+            listed.text().contains(" 10000 "),
+            "{image}: {}",
+            listed.text()
+        );
+        for args in [
+            &["extract", "--force", "-C", "out", image][..],
+            &[
+                "convert",
+                "--force",
+                "--format",
+                "squashfs",
+                image,
+                "converted",
+            ],
+            &["tar", "--force", "-o", "out.tar", image],
+        ] {
+            let told = forerun(at, args);
+            assert!(!matches!(told.code, Some(0) | None), "{args:?}: {told:?}");
+        }
+        let check = forerun(at, &["check", image]);
+        assert_eq!(check.code, Some(1), "{image}");
+        assert!(
+            check.text().contains("2 errors"),
+            "{image}: {}",
+            check.text()
+        );
+        let warning = "warning: /moved: ";
+        assert!(check.text().contains(warning), "{image}: {}", check.text());
+        // The lowest of several layers.
+        let told = forerun(at, &["cat", "--layer", image, "/f"]);
+        assert_eq!(told.code, Some(1), "{image}: {told:?}");
+    }
+}
+
+/// Checks images of composefs-rs and bootc, whose objects are named by SHA-512.
+#[test]
+fn objects_named_by_sha512_are_read_verified_and_collected() {
+    let Some(fsverity) = require::program("fsverity").filter(|_| require::root()) else {
+        return;
+    };
+    let dir = temp_dir("composefs-sha512");
+    let at = dir.path();
+    fs::create_dir_all(at.join("tree")).unwrap();
+    let mut wanted = Vec::new();
+    // Levels of hashes: none, one, two. A block has 64 of them.
+    for (name, len) in [
+        ("a", 1100),
+        ("b", 64 * 4096),
+        ("c", 64 * 4096 + 1),
+        ("d", 9_000_000),
+    ] {
+        let bytes: Vec<u8> = (0..len).map(|n: u32| (n >> 3) as u8 ^ n as u8).collect();
+        fs::write(at.join("object"), &bytes).unwrap();
+        let digest = Command::new(&fsverity)
+            .args(["digest", "--compact", "--hash-alg=sha512", "object"])
+            .current_dir(at)
+            .output()
+            .unwrap();
+        let hex = String::from_utf8(digest.stdout).unwrap().trim().to_string();
+        assert_eq!(hex.len(), 128, "{hex}");
+        let path = format!("{}/{}", &hex[..2], &hex[2..]);
+        let digits = (0..64).map(|n| u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).unwrap());
+        let digest: Vec<u8> = digits.collect();
+        stub(
+            &at.join("tree").join(name),
+            bytes.len(),
+            &format!("/{path}"),
+            &digest,
+            2,
+        );
+        fs::create_dir_all(at.join("store").join(&hex[..2])).unwrap();
+        fs::rename(at.join("object"), at.join("store").join(&path)).unwrap();
+        wanted.push((name, bytes, path));
+    }
+    plain_erofs(at, "tree", "image");
+    let with = ["--objects", "store", "--verity", "require"];
+    for (name, bytes, _) in &wanted {
+        let cat = [&["cat"], &with[..], &["image", name]].concat();
+        assert!(forerun(at, &cat).ok().stdout == *bytes, "{name}");
+    }
+    let unneeded = at.join("store/00").join("0".repeat(126));
+    fs::create_dir_all(at.join("store/00")).unwrap();
+    fs::write(&unneeded, "unneeded").unwrap();
+    forerun(at, &["gc", "-q", "--delete", "--objects", "store", "image"]).ok();
+    assert!(!unneeded.exists());
+    for (name, bytes, path) in &wanted {
+        let object = at.join("store").join(path);
+        let mut wrong = bytes.clone();
+        wrong[bytes.len() / 2] ^= 1;
+        fs::write(&object, wrong).unwrap();
+        let cat = [&["cat"], &with[..], &["image", name]].concat();
+        assert_eq!(forerun(at, &cat).code, Some(4), "{name}");
+    }
 }
 
 #[test]

@@ -268,6 +268,36 @@ impl Codec {
         }
     }
 
+    /// Returns whether decoding a whole stream compares the decoded bytes with a checksum, or nothing if the stream
+    /// itself says so: [`Codec::stream_has_checksum`].
+    #[must_use]
+    pub const fn has_checksum(self) -> Option<bool> {
+        match self {
+            Self::Zlib | Self::Gzip => Some(true),
+            Self::Xz | Self::Zstd => None,
+            Self::Deflate
+            | Self::DeflateSpan { .. }
+            | Self::GzipSpan { .. }
+            | Self::GzipMembers
+            | Self::Lzma
+            | Self::LzmaBare(_)
+            | Self::MicroLzma
+            | Self::Lzo
+            | Self::Lz4
+            | Self::Lz4Blocks { .. } => Some(false),
+        }
+    }
+
+    /// Returns whether the header of a stream says that a checksum follows. False for codecs whose streams do not say.
+    #[must_use]
+    pub fn stream_has_checksum(self, stream: &[u8]) -> bool {
+        match self {
+            Self::Xz => xz::has_check(stream),
+            Self::Zstd => zstd::has_checksum(stream),
+            _ => false,
+        }
+    }
+
     /// Returns whether a stream that [`Codec::decode_first`] decodes may start with these bytes: a check of
     /// the first few of them only.
     #[must_use]

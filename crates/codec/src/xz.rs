@@ -21,6 +21,12 @@ pub fn decode_first(input: &[u8], out: &mut [u8]) -> Result<First, DecodeError> 
     run_first(&mut stream, input, out)
 }
 
+/// Returns whether the header of a stream names a check.
+pub fn has_check(input: &[u8]) -> bool {
+    const KIND: u8 = 0x0F;
+    matches!(input, [0xFD, b'7', b'z', b'X', b'Z', 0, 0, flags, ..] if flags & KIND != 0)
+}
+
 /// Runs a decoder over all of `input`.
 pub fn run(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let First { stored, decoded } = run_first(stream, input, out)?;

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use zstd_safe::{CCtx, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
+use zstd_safe::{CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 use crate::DecodeError;
 use crate::encoding::EncodingError;
@@ -63,23 +63,42 @@ pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
 
 pub struct ZstdEncoder {
     context: CCtx<'static>,
-    level: i32,
 }
 
 impl ZstdEncoder {
     pub fn new(level: u8) -> Result<Self, EncodingError> {
         in_range("zstd", "level", u32::from(level), 1..=22)?;
-        let context = CCtx::try_create().ok_or_else(|| EncodingError::Setup {
-            codec: "zstd",
-            reason: "out of memory".into(),
-        })?;
-        let level = i32::from(level);
-        Ok(Self { context, level })
+        // Without checksums: Linux takes a SquashFS block for damaged if the last page of its data is full before all
+        // of the checksum was read, which is where that crosses the border of a page of the device.
+        let context = context([CParameter::CompressionLevel(level.into())])?;
+        Ok(Self { context })
     }
 
     pub fn encode(&mut self, input: &[u8], room: usize, out: &mut Vec<u8>) -> Option<usize> {
         make_room(out, room);
         let out = out.as_mut_slice();
-        self.context.compress(out, input, self.level).ok()
+        self.context.compress2(out, input).ok()
     }
+}
+
+/// Creates a context of an encoder with these parameters.
+pub fn context(
+    parameters: impl IntoIterator<Item = CParameter>,
+) -> Result<CCtx<'static>, EncodingError> {
+    let failed = |reason: String| EncodingError::Setup {
+        codec: "zstd",
+        reason,
+    };
+    let mut context = CCtx::try_create().ok_or_else(|| failed("out of memory".into()))?;
+    for parameter in parameters {
+        let set = context.set_parameter(parameter);
+        set.map_err(|code| failed(zstd_safe::get_error_name(code).to_string()))?;
+    }
+    Ok(context)
+}
+
+/// Returns whether the header of the frame at the start of `input` announces a checksum behind it.
+pub fn has_checksum(input: &[u8]) -> bool {
+    const CHECKSUM: u8 = 1 << 2;
+    matches!(input, [0x28, 0xB5, 0x2F, 0xFD, descriptor, ..] if descriptor & CHECKSUM != 0)
 }

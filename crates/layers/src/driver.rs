@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use forerun_io::{Limits, ReadAt};
 use forerun_vfs::{
-    BlobId, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSum, FileSystem, FileType, Held, Metadata,
-    MetadataLayout, NodeId, Problem, Region, Result, VolumeInfo, check_name,
+    BlobId, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSum, FileSystem, FileType, Held,
+    Metadata, MetadataLayout, NodeId, Place, Problem, Region, Result, VolumeInfo, check_name,
 };
 
 use crate::copies::Copies;
@@ -291,6 +291,14 @@ impl FileSystem for Layers {
 
     fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
         self.stack.verify(block, decoded)
+    }
+
+    fn proves(&self, place: &Place) -> bool {
+        self.stack.proves(place)
+    }
+
+    fn unproven_metadata(&self) -> Option<u64> {
+        self.stack.unproven_metadata()
     }
 
     fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {

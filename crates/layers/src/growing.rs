@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use forerun_io::{Limits, ReadAt, Unpoisoned as _};
 use forerun_vfs::{
     BlobId, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSum, FileSystem, Metadata,
-    NodeId, Problem, Region, Result, VolumeInfo, check_name,
+    NodeId, Place, Problem, Region, Result, VolumeInfo, check_name,
 };
 
 use crate::dirs::Table;
@@ -282,6 +282,14 @@ impl FileSystem for GrowingLayers {
 
     fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
         self.stack.verify(block, decoded)
+    }
+
+    fn proves(&self, place: &Place) -> bool {
+        self.stack.proves(place)
+    }
+
+    fn unproven_metadata(&self) -> Option<u64> {
+        self.stack.unproven_metadata()
     }
 
     fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {

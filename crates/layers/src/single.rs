@@ -103,6 +103,32 @@ impl Stack {
         verified.map_err(|error| error.in_image(&layer.name))
     }
 
+    /// Returns whether the layer of a place has checksums of its own for it.
+    pub fn proves(&self, place: &Place) -> bool {
+        let (blob, of_layer) = match place {
+            Place::Encoded { block, .. } => (block.blob, place.clone()),
+            Place::Stored { blob, .. } => (*blob, place.clone()),
+            Place::Zero | Place::Inline(_) => return false,
+        };
+        let Some((layer, inner)) = self.split_blob(blob) else {
+            return false;
+        };
+        layer.fs.proves(&match of_layer {
+            Place::Encoded { block, skip } => Place::Encoded {
+                block: EncodedBlock {
+                    blob: inner,
+                    ..block
+                },
+                skip,
+            },
+            Place::Stored { offset, .. } => Place::Stored {
+                blob: inner,
+                offset,
+            },
+            other => other,
+        })
+    }
+
     /// Returns the name of the layer that has a blob.
     pub fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
         let (layer, _) = self.split_blob(blob)?;

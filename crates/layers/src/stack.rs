@@ -57,6 +57,12 @@ pub struct Stack {
 }
 
 impl Stack {
+    /// Sums the bytes of metadata of all layers that no checksum covers.
+    pub fn unproven_metadata(&self) -> Option<u64> {
+        let layers = self.layers.iter();
+        layers.map(|layer| layer.fs.unproven_metadata()).sum()
+    }
+
     /// Creates a stack.
     ///
     /// # Errors

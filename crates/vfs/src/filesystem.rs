@@ -8,7 +8,7 @@ use std::sync::Arc;
 use forerun_io::{BlobId, ReadAt};
 
 use crate::{
-    EncodedBlock, Error, Extent, FileType, Metadata, MetadataLayout, NodeId, Region, Result,
+    EncodedBlock, Error, Extent, FileType, Metadata, MetadataLayout, NodeId, Place, Region, Result,
 };
 
 /// A position between two entries of a directory. Its value is private to the driver. It stays
@@ -269,6 +269,18 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::StaleNode`].
     fn file_sum(&self, _node: NodeId) -> Result<Option<Box<dyn FileSum>>> {
         Ok(None)
+    }
+
+    /// Returns whether digests or checksums besides those in the streams of a codec cover the bytes of a place, and are
+    /// compared when the image is opened or read. They do not by default.
+    fn proves(&self, _place: &Place) -> bool {
+        false
+    }
+
+    /// Returns the number of bytes of the metadata that was read which no checksum covers, so that a flipped bit may go
+    /// unnoticed; nothing if that is all metadata. It is 0 by default, and for formats that have checksums in places.
+    fn unproven_metadata(&self) -> Option<u64> {
+        Some(0)
     }
 
     /// Returns the part of the image that its maker wants fetched before it is read. There is none by default.

@@ -13,6 +13,7 @@ use zstd_safe::{CCtx, CParameter};
 use crate::encoding::{EncodingError, lzma_memory};
 use crate::microlzma_encode;
 use crate::shared::in_range;
+use crate::zstd;
 
 use self::search::Search;
 
@@ -132,7 +133,12 @@ impl FillEncoder {
                 in_range("zstd", "level", level.into(), 1..=22)?;
                 in_range("zstd", "window", window_log.into(), 10..=20)?;
                 longest = 1 << window_log;
-                FillKind::Zstd(zstd(level, window_log)?)
+                FillKind::Zstd(zstd::context([
+                    CParameter::CompressionLevel(level.into()),
+                    CParameter::WindowLog(window_log.into()),
+                    // Four bytes, without which a flipped bit mostly decodes to other contents.
+                    CParameter::ChecksumFlag(true),
+                ])?)
             }
         };
         Ok(Self {
@@ -184,19 +190,4 @@ fn setup(codec: &'static str) -> EncodingError {
         codec,
         reason: "out of memory".into(),
     }
-}
-
-fn zstd(level: u8, window_log: u8) -> Result<CCtx<'static>, EncodingError> {
-    let mut context = CCtx::try_create().ok_or_else(|| setup("zstd"))?;
-    for parameter in [
-        CParameter::CompressionLevel(level.into()),
-        CParameter::WindowLog(window_log.into()),
-    ] {
-        let set = context.set_parameter(parameter);
-        set.map_err(|code| EncodingError::Setup {
-            codec: "zstd",
-            reason: zstd_safe::get_error_name(code).to_string(),
-        })?;
-    }
-    Ok(context)
 }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use forerun_io::{ReadAt, Unpoisoned};
 use forerun_vfs::{
     BlobId, DirCursor, DirEntry, EncodedBlock, Extent, FileSum, FileSystem, FileType, Metadata,
-    MetadataLayout, NodeId, Problem, Region, Result, VolumeInfo,
+    MetadataLayout, NodeId, Place, Problem, Region, Result, VolumeInfo,
 };
 
 use super::tree::TreeAhead;
@@ -272,6 +272,14 @@ impl FileSystem for WalkAhead {
 
     fn file_sum(&self, node: NodeId) -> Result<Option<Box<dyn FileSum>>> {
         self.fs.file_sum(node)
+    }
+
+    fn proves(&self, place: &Place) -> bool {
+        self.fs.proves(place)
+    }
+
+    fn unproven_metadata(&self) -> Option<u64> {
+        self.fs.unproven_metadata()
     }
 
     fn wanted_ahead(&self) -> Range<u64> {

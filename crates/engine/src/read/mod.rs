@@ -17,4 +17,4 @@ pub use blobs::Blobs;
 pub use data::Data;
 pub use decoded::{Allowance, Block, Decoded};
 pub use moves::Moves;
-pub use stored::Stored;
+pub use stored::{Stored, Use};

@@ -3,6 +3,7 @@
 mod bulk;
 mod group;
 mod outside;
+mod proven;
 mod rest;
 mod seek;
 mod sink;

@@ -226,6 +226,16 @@ impl FileSystem for Composefs {
         Ok(facts)
     }
 
+    /// Objects are compared with the digests in the image, where the caller wants that.
+    fn proves(&self, place: &Place) -> bool {
+        let is_object = matches!(place, Place::Stored { blob, .. } if *blob != BlobId::IMAGE);
+        is_object && self.objects.verity() != Verity::Off
+    }
+
+    fn unproven_metadata(&self) -> Option<u64> {
+        self.metadata.unproven_metadata()
+    }
+
     fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
         self.metadata.check(node, report)
     }

@@ -4,6 +4,7 @@
 //! share a block, so decoded blocks are cached; the caller sets the budget.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use forerun_codec::Codec;
 use forerun_io::{BlobId, BlockCache, BlockKey, Counter, Observer, ReadAt, u64_from};
@@ -53,6 +54,10 @@ pub struct Blocks {
     frame: Frame,
     cache: BlockCache<Error>,
     observer: Arc<Observer>,
+    /// Bytes of blocks that were read and are stored as they are.
+    stored: AtomicU64,
+    /// An encoded block was read that has no checksum.
+    has_unproven: AtomicBool,
 }
 
 /// A decoded block. The last two bytes are the number of bytes that it takes in the image, so that
@@ -88,7 +93,15 @@ impl Blocks {
             frame,
             cache: BlockCache::new(cache, u64_from(METADATA_BLOCK)),
             observer,
+            stored: AtomicU64::new(0),
+            has_unproven: AtomicBool::new(false),
         }
+    }
+
+    /// Returns the number of bytes of blocks that were read which no checksum covers; nothing if encoded blocks have none.
+    pub fn unproven(&self) -> Option<u64> {
+        let is_part = !self.has_unproven.load(Ordering::Relaxed);
+        is_part.then(|| self.stored.load(Ordering::Relaxed))
     }
 
     /// Returns the block whose header is at `offset` of the image and which must end by `end`.
@@ -166,6 +179,15 @@ impl Blocks {
         let stored = stored.get_mut(..usize::from(len)).unwrap_or_default();
         self.read(body, stored)?;
         let mut decoded = [0; METADATA_BLOCK];
+        let has_checksum = || {
+            let always = self.codec.has_checksum();
+            always.unwrap_or_else(|| self.codec.stream_has_checksum(stored))
+        };
+        if is_stored {
+            self.stored.fetch_add(u64::from(len), Ordering::Relaxed);
+        } else if !has_checksum() {
+            self.has_unproven.store(true, Ordering::Relaxed);
+        }
         let data = if is_stored {
             stored
         } else {

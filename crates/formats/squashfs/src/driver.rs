@@ -171,6 +171,10 @@ impl FileSystem for Squashfs {
         }
     }
 
+    fn unproven_metadata(&self) -> Option<u64> {
+        self.image.blocks.unproven()
+    }
+
     fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
         match node {
             Some(node) => check::node(&self.image, node, report),

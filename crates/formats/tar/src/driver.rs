@@ -3,6 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+use forerun_codec::Codec;
 use forerun_io::{Limits, ReadAt, u64_from};
 use forerun_spans::{Compression, IndexOptions};
 use forerun_vfs::{
@@ -288,6 +289,22 @@ impl FileSystem for Tar {
         match &self.contents {
             Contents::Verified(_, digests) => digests.verify(block, stored),
             Contents::Plain | Contents::Stream(_) | Contents::Pieces(_) => Ok(()),
+        }
+    }
+
+    /// Checksums of a compressed stream are compared while it is cut into spans, and digests whenever a piece is read.
+    fn proves(&self, place: &Place) -> bool {
+        match (&self.contents, place) {
+            (Contents::Plain, _) => false,
+            (Contents::Verified(..) | Contents::Pieces(_), place) => {
+                matches!(place, Place::Encoded { .. })
+            }
+            (Contents::Stream(_), Place::Encoded { block, .. }) => match block.codec {
+                Codec::GzipSpan { .. } | Codec::GzipMembers => true,
+                Codec::Lz4Blocks { checksums } => checksums,
+                _ => false,
+            },
+            (Contents::Stream(_), _) => false,
         }
     }
 

@@ -12,7 +12,7 @@ use forerun_io::{Limits, ReadAt};
 use forerun_spans::{Compression, GrowingSpans, SPOOL};
 use forerun_vfs::{
     BlobId, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem, FileType, Metadata,
-    NodeId, OpenWith, Problem, Region, Result, VolumeInfo,
+    NodeId, OpenWith, Place, Problem, Region, Result, VolumeInfo,
 };
 
 use crate::driver::{Places, Tar, VisitPlace, map};
@@ -286,6 +286,10 @@ impl FileSystem for GrowingTar {
     fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
         let whole = self.whole.get();
         whole.map_or(Ok(()), |whole| whole.verify_stored(block, stored))
+    }
+
+    fn proves(&self, place: &Place) -> bool {
+        self.whole.get().is_some_and(|whole| whole.proves(place))
     }
 
     fn is_implied(&self, node: NodeId) -> bool {

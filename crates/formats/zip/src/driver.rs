@@ -6,7 +6,8 @@ use std::sync::Arc;
 use forerun_io::{ReadAt, u64_from};
 use forerun_vfs::{
     BlobId, BlobName, Device, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSum,
-    FileSystem, FileType, Metadata, MetadataLayout, NodeId, Problem, Region, Result, VolumeInfo,
+    FileSystem, FileType, Metadata, MetadataLayout, NodeId, Place, Problem, Region, Result,
+    VolumeInfo,
 };
 use libdeflater::{Crc, crc32};
 
@@ -193,6 +194,11 @@ impl FileSystem for Zip {
                 header: found.data.header,
             })
         }))
+    }
+
+    /// Each member has a CRC-32.
+    fn proves(&self, _place: &Place) -> bool {
+        true
     }
 
     fn is_implied(&self, node: NodeId) -> bool {

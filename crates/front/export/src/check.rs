@@ -1,14 +1,14 @@
 //! Checks an image: reads everything, and reports all findings.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 
 use forerun_engine::Reader;
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{BlockKey, saturating_usize, u64_from};
 use forerun_vfs::{
-    Bound, Corrupt, Error, FileType, Held, Metadata, NameError, NodeId, OverlayAttribute,
-    check_name,
+    Bound, Corrupt, Error, Extent, FileType, Held, Metadata, NameError, NodeId, OverlayAttribute,
+    Place, check_name,
 };
 
 use crate::Progress;
@@ -33,7 +33,7 @@ pub struct Finding {
 }
 
 /// The amounts that were checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckSummary {
     /// Names met.
     pub entries: u64,
@@ -47,6 +47,11 @@ pub struct CheckSummary {
     pub warnings: u64,
     /// Different errors. Files that share a damaged block have the same one, each.
     pub places: u64,
+    /// Bytes of file data that no checksum or digest vouches for, by how they are stored: the name of a codec, or
+    /// `stored` for bytes that are as they are. Empty in a quick check.
+    pub unproven: BTreeMap<&'static str, u64>,
+    /// Bytes of metadata that no checksum covers; nothing if that is all metadata.
+    pub unproven_metadata: Option<u64>,
 }
 
 /// Checks the whole image, and goes on after each finding. Files are read until
@@ -64,6 +69,7 @@ pub fn check(
         progress,
         report,
         summary: CheckSummary::default(),
+        last_proven: None,
         seen: HashSet::new(),
         held: Held::new(reader.limits()),
         told: HashSet::new(),
@@ -71,6 +77,7 @@ pub fn check(
         hasher: RandomState::new(),
     };
     check.image();
+    check.summary.unproven_metadata = reader.fs().unproven_metadata();
     check.summary
 }
 
@@ -95,6 +102,8 @@ struct Check<'c> {
     progress: &'c dyn Progress,
     report: &'c mut dyn FnMut(Finding),
     summary: CheckSummary,
+    /// The block that was looked at last, and whether a checksum vouches for it.
+    last_proven: Option<(BlockKey, bool)>,
     /// Nodes with several names are looked at once.
     seen: HashSet<NodeId>,
     held: Held,
@@ -208,7 +217,48 @@ impl Check<'_> {
             Ok::<_, Error>(())
         });
         read?;
-        self.map(node, size)
+        self.map(node, size)?;
+        self.weigh(node, size)
+    }
+
+    /// Counts the bytes of a file that nothing vouches for.
+    fn weigh(&mut self, node: NodeId, size: u64) -> Result<(), Error> {
+        /// Extents that are held at a time: streams are looked into once the driver has answered.
+        const HELD: usize = 1 << 12;
+        let mut at = 0;
+        while at < size {
+            let mut extents = Vec::new();
+            self.reader.fs().map(node, at..size, &mut |extent| {
+                at = extent.logical.end;
+                if extent.place != Place::Zero {
+                    extents.push(extent);
+                }
+                match extents.len() < HELD {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            })?;
+            if extents.is_empty() {
+                return Ok(());
+            }
+            for Extent { logical, place } in extents {
+                let (stored, key) = match &place {
+                    Place::Encoded { block, .. } => (block.codec.name(), Some(block.key())),
+                    Place::Stored { .. } | Place::Inline(_) | Place::Zero => ("stored", None),
+                };
+                // Many small files are in one block.
+                let is_proven = match self.last_proven {
+                    Some((last, is_proven)) if Some(last) == key => is_proven,
+                    _ => self.reader.is_proven(&place)?,
+                };
+                self.last_proven = key.map(|key| (key, is_proven));
+                if !is_proven {
+                    let len = logical.end - logical.start;
+                    *self.summary.unproven.entry(stored).or_default() += len;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns whether more bytes were read than the limit allows. No further file is read then.

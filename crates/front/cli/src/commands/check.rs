@@ -243,13 +243,17 @@ impl Document {
     fn end(mut self, summary: &CheckSummary) -> Result<()> {
         self.findings.close(&mut self.out)?;
         self.out.line(format!(
-            ",\n\"entries\":{},\"files\":{},\"bytes\":{},\"errors\":{},\"places\":{},\"warnings\":{}}}",
+            ",\n\"entries\":{},\"files\":{},\"bytes\":{},\"errors\":{},\"places\":{},\"warnings\":{},\
+             \"unproven_bytes\":{},\"unproven\":{},\"unproven_metadata\":{}}}",
             summary.entries,
             summary.files,
             summary.bytes,
             summary.errors,
             summary.places,
-            summary.warnings
+            summary.warnings,
+            summary.unproven.values().sum::<u64>(),
+            serde_json::json!(summary.unproven),
+            serde_json::json!(summary.unproven_metadata),
         ))?;
         self.out.finish()
     }
@@ -281,6 +285,7 @@ fn sentence(summary: &CheckSummary, quick: bool) -> String {
     } else {
         format!("{} read", size::human(summary.bytes))
     };
+    let unproven = unproven(summary).map_or_else(String::new, |text| format!("; {text}"));
     let places = match summary.places {
         places if places < summary.errors => {
             format!(" in {}", counted(places, "place", "places"))
@@ -299,7 +304,32 @@ fn sentence(summary: &CheckSummary, quick: bool) -> String {
     };
     let entries = counted(summary.entries, "entry", "entries");
     let files = counted(summary.files, "file", "files");
-    format!("{verdict} ({entries}, {files}, {read})")
+    format!("{verdict} ({entries}, {files}, {read}{unproven})")
+}
+
+/// Describes the share of the image in which a flipped bit may go unnoticed.
+fn unproven(summary: &CheckSummary) -> Option<String> {
+    let bytes: u64 = summary.unproven.values().sum();
+    let permille = bytes
+        .saturating_mul(1000)
+        .checked_div(summary.bytes)
+        .unwrap_or(0);
+    let share = match permille {
+        _ if bytes == 0 => None,
+        0 => Some("less than 0.1 % of the contents".to_string()),
+        whole if whole >= 1000 => Some("all contents".to_string()),
+        part => Some(format!("{}.{} % of the contents", part / 10, part % 10)),
+    };
+    let kinds = summary.unproven.keys().copied();
+    let kinds = kinds.collect::<Vec<_>>().join(", ");
+    let share = share.map(|share| format!("{share} ({kinds})"));
+    let metadata = match summary.unproven_metadata {
+        Some(0) => None,
+        Some(bytes) => Some(format!("{} of the metadata", size::human(bytes))),
+        None => Some("the metadata".to_string()),
+    };
+    let parts: Vec<_> = share.into_iter().chain(metadata).collect();
+    (!parts.is_empty()).then(|| format!("without checksums: {}", parts.join(", ")))
 }
 
 fn to_json(finding: &Finding) -> Value {

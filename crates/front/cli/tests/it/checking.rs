@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use forerun_testkit::rng::Rng;
 use forerun_testkit::{TempDir, temp_dir};
 
 use crate::common::{Ran, command, ran};
@@ -84,4 +85,85 @@ fn mistakes_with_reports() {
     let nowhere = run(&dir, &["check", "--report", "none/report", "sound"]);
     assert_eq!(nowhere.code, Some(5), "{}", nowhere.stderr);
     assert!(!dir.path().join("report").exists());
+}
+
+/// Packs text of many small and large files, which all codecs make shorter.
+fn text_tree(dir: &TempDir) {
+    let tree = dir.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    for n in 0..40_u32 {
+        let lines = (0..n * n * 4).map(|line| format!("line {} of file {n}\n", line * 7919 % 1009));
+        fs::write(tree.join(format!("file{n}")), lines.collect::<String>()).unwrap();
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_found_or_lies_in_the_share_that_is_told() {
+    let dir = temp_dir("flips");
+    text_tree(&dir);
+    for (format, compressor, share) in [
+        // The table of owners is too short to be encoded.
+        (
+            "squashfs",
+            "gzip",
+            "; without checksums: 4 B of the metadata)",
+        ),
+        (
+            "squashfs",
+            "xz",
+            "; without checksums: 4 B of the metadata)",
+        ),
+        (
+            "squashfs",
+            "zstd",
+            "without checksums: all contents (zstd), the metadata)",
+        ),
+        (
+            "squashfs",
+            "lz4",
+            "without checksums: all contents (lz4), the metadata)",
+        ),
+        (
+            "squashfs",
+            "lzo",
+            "without checksums: all contents (lzo), the metadata)",
+        ),
+        ("erofs", "zstd", "the metadata)"),
+        ("erofs", "lz4", "(lz4, stored), the metadata)"),
+        ("erofs", "deflate", "(deflate, stored), the metadata)"),
+        (
+            "erofs",
+            "none",
+            "without checksums: all contents (stored), the metadata)",
+        ),
+    ] {
+        let kind = ["--format", format, "--compressor", compressor];
+        let args = [&["pack", "-q", "--force"], &kind[..], &["tree", "a.img"]].concat();
+        run(&dir, &args).ok();
+        let sound = run(&dir, &["check", "a.img"]).ok();
+        assert!(sound.text().contains(share), "{kind:?}: {}", sound.text());
+        let json = run(&dir, &["check", "--json", "a.img"]).ok().json();
+        let told = json["unproven_bytes"].as_u64().unwrap();
+        if (format, compressor) == ("erofs", "zstd") {
+            let bytes = json["bytes"].as_u64().unwrap();
+            assert!(told * 3 < bytes, "{kind:?}: {told} of {bytes}");
+        }
+        // All but four bytes, which no seed flips.
+        let is_covered = share.contains("4 B of");
+        let bytes = fs::read(dir.path().join("a.img")).unwrap();
+        let mut rng = Rng::new(7);
+        for _ in 0..25 {
+            let mut flipped = bytes.clone();
+            let at = 96 + rng.below(bytes.len() as u64 - 96 - 4096) as usize;
+            flipped[at] ^= 1 << rng.below(8);
+            fs::write(dir.path().join("flipped"), flipped).unwrap();
+            let checked = run(&dir, &["check", "flipped"]);
+            let is_told = checked.text().contains("without checksums");
+            let is_found = checked.code == Some(1);
+            assert!(
+                is_found || (is_told && !is_covered),
+                "{kind:?}: a bit of byte {at}"
+            );
+        }
+    }
 }

@@ -1,0 +1,53 @@
+//! Which bytes a checksum or a digest vouches for.
+
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{DecodedLen, EncodedBlock, Padding, Place, Result};
+
+use super::Reader;
+use crate::read::Use;
+
+/// Bytes of a block in which a stream starts: zeros may fill the largest block of a format before it.
+const START: usize = (64 << 10) + 16;
+
+impl Reader {
+    /// Returns whether reads of a place compare its bytes with a checksum or a digest. Reads the start of a stream
+    /// whose header says whether it has one.
+    ///
+    /// # Errors
+    /// The errors of [`read`](Self::read).
+    pub fn is_proven(&self, place: &Place) -> Result<bool> {
+        if self.inner.driver.proves(place) {
+            return Ok(true);
+        }
+        match place {
+            Place::Zero => Ok(true),
+            Place::Stored { .. } | Place::Inline(_) => Ok(false),
+            // Nothing behind the wanted bytes is looked at.
+            Place::Encoded { block, .. } if matches!(block.decoded_len, DecodedLen::Prefix(_)) => {
+                Ok(false)
+            }
+            Place::Encoded { block, .. } => match block.codec.has_checksum() {
+                Some(has) => Ok(has),
+                None => self.stream_has_checksum(block),
+            },
+        }
+    }
+
+    fn stream_has_checksum(&self, block: &EncodedBlock) -> Result<bool> {
+        const HEADER: usize = 16;
+        let most = match block.padding {
+            Padding::None => HEADER,
+            Padding::Leading => START,
+        };
+        let len = saturating_usize(u64::from(block.len).min(u64_from(most)));
+        let mut bytes = vec![0; len];
+        let stored = &self.inner.moves.stored;
+        stored.read(block.blob, block.offset, &mut bytes, Use::Decode)?;
+        let start = match block.padding {
+            Padding::None => 0,
+            Padding::Leading => bytes.iter().position(|byte| *byte != 0).unwrap_or(0),
+        };
+        let stream = bytes.get(start..).unwrap_or_default();
+        Ok(block.codec.stream_has_checksum(stream))
+    }
+}

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
+use std::sync::LazyLock;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -21,6 +22,10 @@ pub fn open_beneath(dir: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedF
         true => Path::new("."),
         false => path,
     };
+    // No C library has the call, so pseudo does not learn which directory a descriptor is.
+    if is_preloaded() {
+        return by_name(dir, path, flags);
+    }
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match rustix::fs::openat2(&dir, name, flags, Mode::empty(), resolve) {
         // Kernels before 5.6 lack the call, some sandboxes refuse it, and some paths are longer
@@ -28,6 +33,13 @@ pub fn open_beneath(dir: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedF
         Err(Errno::NOSYS | Errno::PERM | Errno::NAMETOOLONG) => by_name(dir, path, flags),
         opened => opened,
     }
+}
+
+/// Returns whether a library may stand between this process and the kernel.
+fn is_preloaded() -> bool {
+    static IS_PRELOADED: LazyLock<bool> =
+        LazyLock::new(|| std::env::var_os("LD_PRELOAD").is_some_and(|names| !names.is_empty()));
+    *IS_PRELOADED
 }
 
 fn by_name(dir: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {

@@ -14,6 +14,7 @@
 mod capabilities;
 mod filter;
 mod paths;
+mod preloaded;
 mod report;
 mod syscalls;
 
@@ -21,6 +22,7 @@ use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
+pub use preloaded::emulator_of_root;
 pub use report::{Measure, Report, State};
 pub use rustix::thread::CapabilitySet as Capabilities;
 
@@ -157,10 +159,13 @@ impl Sandbox {
         let mut report = Report::default();
         report.put("no_new_privs", no_new_privs());
         report.put("core dumps", no_core_dumps());
+        let emulator = emulator_of_root();
+        let talks = emulator.map(|name| format!("{name} is preloaded, and talks to its server"));
         // Before the capabilities go: a rule begins with opening its path.
-        let paths = match self.all_files {
-            Some(reason) => State::Missing(reason.into()),
-            None => match paths::restrict(&self.rules, self.sockets, threads > 1) {
+        let paths = match (&talks, self.all_files) {
+            (Some(reason), _) => State::Missing(reason.clone()),
+            (None, Some(reason)) => State::Missing(reason.into()),
+            (None, None) => match paths::restrict(&self.rules, self.sockets, threads > 1) {
                 (state, true) => state,
                 (state, false) => of_this_thread(state, threads),
             },
@@ -169,10 +174,11 @@ impl Sandbox {
         let dropped = capabilities::keep_only(self.capabilities);
         report.put("capabilities", of_this_thread(dropped, threads));
         let writes = self.rules.writes() || self.all_files.is_some();
-        report.put(
-            "seccomp",
-            filter::install(self.sockets, self.programs, writes),
-        );
+        let calls = match talks {
+            Some(reason) => State::Missing(reason),
+            None => filter::install(self.sockets, self.programs, writes),
+        };
+        report.put("seccomp", calls);
         report.log();
         report
     }

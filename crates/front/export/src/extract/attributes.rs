@@ -33,6 +33,19 @@ pub type Lost<'l> = dyn FnMut(Loss, Errno) + 'l;
 /// The mode of a node that is still being filled: only its owner has access.
 const PRIVATE: u16 = 0o600;
 
+/// Changes the owner of an open node through libc, where fakeroot and pseudo see it; rustix asks the kernel.
+fn change_owner(fd: impl AsFd, uid: Uid, gid: Gid) -> Result<(), Errno> {
+    let changed = std::os::unix::fs::fchown(fd, Some(uid.as_raw()), Some(gid.as_raw()));
+    changed.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Changes the mode of an open node through libc, for the same reason.
+fn change_mode(fd: impl AsFd, bits: u16) -> Result<(), Errno> {
+    let mode = nix::sys::stat::Mode::from_bits_truncate(bits.into());
+    let changed = nix::sys::stat::fchmod(fd.as_fd(), mode);
+    changed.map_err(|error| Errno::from_io_error(&error.into()).unwrap_or(Errno::IO))
+}
+
 /// The attributes that the system gives to new nodes in the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defaults {
@@ -94,7 +107,7 @@ impl Attributes {
     ) {
         let mut bits = self.mode;
         if let Some((uid, gid)) = self.owner_to_set(defaults)
-            && let Err(error) = rustix::fs::fchown(&fd, Some(uid), Some(gid))
+            && let Err(error) = change_owner(&fd, uid, gid)
         {
             lost(Loss::Owner, error);
             // Of another owner's rights nothing may be left to this one.
@@ -104,7 +117,7 @@ impl Attributes {
             let set = rustix::fs::fsetxattr(&fd, name.as_slice(), value, XattrFlags::empty());
             set.unwrap_or_else(|error| lost(Loss::Xattr, error));
         }
-        if set_mode && let Err(error) = rustix::fs::fchmod(&fd, mode(bits)) {
+        if set_mode && let Err(error) = change_mode(&fd, bits) {
             lost(Loss::Mode, error);
         }
         let set = rustix::fs::futimens(&fd, &self.times());

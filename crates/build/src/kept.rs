@@ -1,8 +1,8 @@
 //! The properties of a tree that a format has no place for.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use forerun_vfs::Timestamp;
+use forerun_vfs::{Timestamp, is_acl};
 
 use crate::{NewNode, NodeIndex, NodeKind, Tree};
 
@@ -20,14 +20,31 @@ pub struct KeptProperties {
     pub hard_links: bool,
     /// Users and groups.
     pub owners: bool,
-    /// Extended attributes.
-    pub xattrs: bool,
+    /// Returns whether an extended attribute of this name is kept.
+    pub xattrs: fn(&[u8]) -> bool,
     /// The set-user-id, set-group-id and sticky bits.
     pub special_bits: bool,
     /// Returns the permission bits that a reader finds.
     pub permissions: fn(&NewNode) -> u16,
     /// Returns whether a reader finds this time.
     pub time: fn(Timestamp) -> bool,
+    /// Whether the root has properties of its own.
+    pub root: bool,
+}
+
+impl KeptProperties {
+    /// Of a format that keeps everything.
+    pub const ALL: Self = Self {
+        symlinks: true,
+        special_files: true,
+        hard_links: true,
+        owners: true,
+        xattrs: |_| true,
+        special_bits: true,
+        permissions: |node| node.mode & PERMISSIONS,
+        time: |_| true,
+        root: true,
+    };
 }
 
 /// The permission bits of a mode.
@@ -45,8 +62,10 @@ pub enum LossKind {
     Special,
     /// A further name of a file, stored as a file of its own.
     HardLink,
-    /// The extended attributes of an entry.
+    /// Extended attributes of an entry.
     Xattrs,
+    /// The access control lists of an entry.
+    Acls,
     /// A user or group that is not root.
     Owner,
     /// Permission bits.
@@ -66,6 +85,7 @@ impl LossKind {
             Self::Special => "special",
             Self::HardLink => "hard_link",
             Self::Xattrs => "xattrs",
+            Self::Acls => "acls",
             Self::Owner => "owner",
             Self::Permissions => "permissions",
             Self::SpecialBits => "special_bits",
@@ -89,6 +109,8 @@ pub struct NotKept {
     pub count: u64,
     /// The first paths.
     pub examples: Vec<Vec<u8>>,
+    /// Name spaces of extended attributes, such as `trusted.`.
+    pub name_spaces: BTreeSet<Vec<u8>>,
 }
 
 /// Returns the properties of `tree` that an image of a format that keeps `kept` will not have, in the order
@@ -110,8 +132,7 @@ pub fn not_kept(tree: &Tree, kept: &KeptProperties) -> Vec<NotKept> {
         let node = tree.node(index);
         let is_file = matches!(node.kind, NodeKind::File { .. });
         let is_again = is_file && !seen.insert(index);
-        // The root of many formats has no entry, and so no properties of its own.
-        let losses = match index == Tree::ROOT {
+        let losses = match index == Tree::ROOT && !kept.root {
             true => Vec::new(),
             false => losses(node, is_again, kept),
         };
@@ -120,7 +141,12 @@ pub fn not_kept(tree: &Tree, kept: &KeptProperties) -> Vec<NotKept> {
                 what,
                 count: 0,
                 examples: Vec::new(),
+                name_spaces: BTreeSet::new(),
             });
+            if what == LossKind::Xattrs {
+                let lost = lost_xattrs(node, kept).map(name_space);
+                entry.name_spaces.extend(lost.map(<[u8]>::to_vec));
+            }
             entry.count += 1;
             if entry.examples.len() < EXAMPLES {
                 entry.examples.push(path.clone());
@@ -143,9 +169,12 @@ fn losses(node: &NewNode, is_again: bool, kept: &KeptProperties) -> Vec<LossKind
         return vec![LossKind::Special];
     }
     let permissions = node.mode & PERMISSIONS;
+    let mut acls = node.xattrs.keys().filter(|name| is_acl(name));
+    let lost_acls = acls.any(|name| !(kept.xattrs)(name));
     let all = [
         (is_again && !kept.hard_links, LossKind::HardLink),
-        (!node.xattrs.is_empty() && !kept.xattrs, LossKind::Xattrs),
+        (lost_xattrs(node, kept).next().is_some(), LossKind::Xattrs),
+        (lost_acls, LossKind::Acls),
         (
             (node.uid, node.gid) != (0, 0) && !kept.owners,
             LossKind::Owner,
@@ -165,6 +194,22 @@ fn losses(node: &NewNode, is_again: bool, kept: &KeptProperties) -> Vec<LossKind
     lost.map(|(_, what)| what).collect()
 }
 
+/// Returns the names of the extended attributes that are lost, without access control lists.
+fn lost_xattrs<'n>(
+    node: &'n NewNode,
+    kept: &KeptProperties,
+) -> impl Iterator<Item = &'n [u8]> + use<'n> {
+    let keeps = kept.xattrs;
+    let names = node.xattrs.keys().map(Vec::as_slice);
+    names.filter(move |name| !is_acl(name) && !keeps(name))
+}
+
+/// Returns the start of a name, with the first dot.
+fn name_space(name: &[u8]) -> &[u8] {
+    let dot = name.iter().position(|byte| *byte == b'.');
+    dot.and_then(|dot| name.get(..=dot)).unwrap_or(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,13 +221,14 @@ mod tests {
         special_files: false,
         hard_links: false,
         owners: false,
-        xattrs: false,
+        xattrs: |_| false,
         special_bits: false,
         permissions: |node| match node.kind {
             NodeKind::Directory(_) => 0o755,
             _ => 0o644,
         },
         time: |time| time.seconds == 0,
+        root: false,
     };
 
     fn file(mode: u16) -> NewNode {
@@ -227,5 +273,25 @@ mod tests {
         );
         assert_eq!(lost[1].examples, [b"deep/er/pipe".to_vec()]);
         assert_eq!(lost[2].examples, [b"second".to_vec()]);
+        assert_eq!(lost[3].name_spaces, [b"user.".to_vec()].into());
+    }
+
+    #[test]
+    fn attributes_that_are_lost_are_told_by_their_name_spaces() {
+        let mut tree = Tree::default();
+        let mut node = file(0o644);
+        for name in ["user.a", "user.", "", "btrfs.x", "system.posix_acl_access"] {
+            node.xattrs.insert(name.into(), Vec::new());
+        }
+        tree.add(Tree::ROOT, b"file", node).unwrap();
+        let kept = KeptProperties {
+            xattrs: |name| name == b"user.a",
+            ..KeptProperties::ALL
+        };
+        let lost = not_kept(&tree, &kept);
+        let counts: Vec<_> = lost.iter().map(|lost| (lost.what, lost.count)).collect();
+        assert_eq!(counts, [(LossKind::Xattrs, 1), (LossKind::Acls, 1)]);
+        let spaces = ["", "btrfs.", "user."].map(|space| space.as_bytes().to_vec());
+        assert_eq!(lost[0].name_spaces, spaces.into());
     }
 }

@@ -5,6 +5,7 @@
 //! and [`XattrFilter`] then change all nodes alike. A writer walks the tree ([`WalkedTree`]) and streams the
 //! contents into its output ([`fetch_files`]).
 
+mod acl;
 mod content;
 mod exact;
 mod fetch;
@@ -19,6 +20,7 @@ mod owners;
 mod parallel;
 mod pattern;
 mod priorities;
+mod run_hasher;
 mod scan;
 mod sparse;
 mod stream;
@@ -31,7 +33,7 @@ mod walked;
 mod whiteouts;
 mod xattr_filter;
 
-pub use content::{Content, ContentSource, is_zero};
+pub use content::{Content, ContentSource, SparseParts, is_zero};
 pub use exact::{ExactStream, Unreadable, read_whole};
 pub use fetch::{ContentHash, RepeatedLens, WHOLE, fetch_files, read_small};
 pub use host::HostFile;
@@ -45,6 +47,7 @@ pub use owners::{IdMap, Owners};
 pub use parallel::{Jobs, ParallelBounds, ParallelError, parallel_map};
 pub use pattern::Patterns;
 pub use priorities::Priorities;
+pub use run_hasher::RunHasher;
 pub use scan::{NamedSource, ScanOptions, scan, scan_readable, scan_sources};
 pub use stream::ContentStream;
 pub use tar::{TarInput, TarOptions, read_tar};

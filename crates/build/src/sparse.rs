@@ -39,7 +39,7 @@ impl SparseFile {
     }
 
     /// Finds the next data.
-    fn next_data(&self) -> io::Result<Range<u64>> {
+    fn find_data(&self) -> io::Result<Range<u64>> {
         match seek(&self.file, SeekFrom::Data(self.at)) {
             Ok(start) => {
                 let end = seek(&self.file, SeekFrom::Hole(start))?;
@@ -60,13 +60,22 @@ impl SparseFile {
 impl ContentStream for SparseFile {
     fn hole(&mut self) -> io::Result<u64> {
         if self.at >= self.data.end {
-            self.data = self.next_data()?;
+            self.data = self.find_data()?;
         }
         Ok(self.data.start.saturating_sub(self.at))
     }
 
     fn skip(&mut self, len: u64) {
         self.at = self.at.saturating_add(len);
+    }
+
+    fn next_data(&mut self) -> io::Result<Option<Range<u64>>> {
+        self.hole()?;
+        Ok(Some(self.data.start.max(self.at)..self.data.end))
+    }
+
+    fn skip_to(&mut self, at: u64) {
+        self.at = at;
     }
 }
 

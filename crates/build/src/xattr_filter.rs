@@ -1,5 +1,6 @@
 //! Selects the extended attributes that go into an image.
 
+use forerun_vfs::ACL_ACCESS;
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::{BuildError, Tree};
@@ -40,9 +41,12 @@ impl XattrFilter {
             && !self.exclude.as_ref().is_some_and(is_match)
     }
 
-    /// Removes all other attributes.
+    /// Removes all other attributes. A file that loses its access control list gets the mode that it has without.
     pub fn apply(&self, tree: &mut Tree) {
         for node in tree.nodes_mut() {
+            if !self.keeps(ACL_ACCESS) {
+                node.mode = node.mode_without_acl();
+            }
             node.xattrs.retain(|name, _| self.keeps(name));
         }
     }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::sync::Arc;
 
 use forerun_build::{
@@ -19,7 +20,8 @@ use forerun_vfs::{Bound, Error, FileSum, FileType, Held, Metadata, NodeId, WalkE
 pub struct ImageOptions {
     /// Paths that are left out, with everything below them.
     pub exclude: Patterns,
-    /// Whether extended attributes are read.
+    /// Whether extended attributes are taken. If not, files get the modes that they have without access control
+    /// lists.
     pub xattrs: bool,
 }
 
@@ -68,7 +70,8 @@ fn copied(
     let mut copy = Copy {
         reader,
         reads: is_salvage,
-        xattrs: options.xattrs && reader.fs().volume().has_xattrs,
+        xattrs: options.xattrs,
+        has_xattrs: reader.fs().volume().has_xattrs,
         tree: Tree::default(),
         links: HashMap::new(),
         bytes: 0,
@@ -138,6 +141,7 @@ const NAME: usize = 80;
 struct Copy<'r> {
     reader: &'r Reader,
     xattrs: bool,
+    has_xattrs: bool,
     /// Read each file to see that it can be read.
     reads: bool,
     tree: Tree,
@@ -213,7 +217,7 @@ impl Copy<'_> {
         let mut new = NewNode::new(kind, metadata.mode);
         (new.uid, new.gid) = (metadata.uid, metadata.gid);
         new.mtime = metadata.mtime;
-        if self.xattrs {
+        if self.has_xattrs {
             let mut bytes = 0;
             let keep = &mut |name: &[u8], value: &[u8]| {
                 bytes += NAME + name.len() + value.len();
@@ -221,6 +225,11 @@ impl Copy<'_> {
             };
             let read = self.reader.fs().xattrs(node, keep);
             read.map_err(|source| at(path, source))?;
+            if !self.xattrs {
+                new.mode = new.mode_without_acl();
+                new.xattrs.clear();
+                bytes = 0;
+            }
             self.hold(path, bytes)?;
         }
         Ok(new)
@@ -345,6 +354,20 @@ impl ContentStream for ImageReader {
         self.at = self.at.saturating_add(len);
         // Only of files without holes.
         self.sum = None;
+    }
+
+    fn next_data(&mut self) -> io::Result<Option<Range<u64>>> {
+        let failed = io::Error::other;
+        let start = self.reader.seek_data(self.node, self.at);
+        let Some(start) = start.map_err(failed)? else {
+            return Ok(Some(self.len..self.len));
+        };
+        let end = self.reader.seek_hole(self.node, start).map_err(failed)?;
+        Ok(Some(start..end.unwrap_or(self.len)))
+    }
+
+    fn skip_to(&mut self, at: u64) {
+        self.at = at;
     }
 }
 

@@ -84,19 +84,20 @@ pub fn open(
         streaming,
     };
     let source_len = images.iter().map(|image| image.len());
+    let source_len = source_len.fold(0, u64::saturating_add);
     Ok(Image {
         name: None,
         format: None,
         container: None,
         offset: 0,
-        source_len: source_len.fold(0, u64::saturating_add),
+        source_len,
         metadata: Arc::clone(&metadata),
         reader: Reader::new(
             fs,
             Counted::new(Arc::new(lowest), BlobId::IMAGE, observer),
             metadata,
             options.engine.clone(),
-            options.limits.clone(),
+            options.limits_of(source_len),
         ),
     })
 }

@@ -152,6 +152,7 @@ impl FoundImage {
         let fs = self.driver(options, observer, options.engine.cache / 16, false)?;
         options.engine.log_memory_use();
         let opened = self.opened;
+        let limits = options.limits_of(opened.source.len());
         Ok(Image {
             name: None,
             format: Some(self.format),
@@ -164,7 +165,7 @@ impl FoundImage {
                 opened.source,
                 opened.metadata,
                 options.engine.clone(),
-                options.limits.clone(),
+                limits,
             ),
         })
     }

@@ -109,6 +109,15 @@ impl OpenOptions {
         self
     }
 
+    /// Returns the bounds for an image of `len` bytes. The length of an image says nothing of files outside of it.
+    pub(crate) fn limits_of(&self, len: u64) -> Limits {
+        let mut limits = self.limits.clone();
+        if self.objects.is_none() && self.devices.is_empty() {
+            limits.total_bytes = limits.total_bytes_of(len);
+        }
+        limits
+    }
+
     /// Adds the next of the [devices](#structfield.devices) with data outside the image.
     #[must_use]
     pub fn device(mut self, path: impl Into<PathBuf>) -> Self {

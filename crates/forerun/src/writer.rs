@@ -116,19 +116,34 @@ impl Writer {
     /// Returns the properties of `tree` that the image will lack.
     #[must_use]
     pub fn not_kept(&self, tree: &Tree) -> Vec<NotKept> {
-        let kept = self.kept();
-        kept.map_or_else(Vec::new, |kept| not_kept(tree, &kept))
+        not_kept(tree, &self.kept())
     }
 
-    /// Returns the properties of nodes that the format keeps, or nothing if it keeps all.
-    const fn kept(&self) -> Option<KeptProperties> {
+    /// Returns the properties of nodes that the format keeps. Attributes that an option leaves out are not lost.
+    const fn kept(&self) -> KeptProperties {
         match self {
             #[cfg(feature = "exfat")]
-            Self::Exfat(_) => Some(forerun_exfat::write::KEPT),
+            Self::Exfat(_) => forerun_exfat::write::KEPT,
             #[cfg(feature = "romfs")]
-            Self::Romfs(_) => Some(forerun_romfs::KEPT),
-            #[allow(unreachable_patterns)] // Where no other format is built in.
-            _ => None,
+            Self::Romfs(_) => forerun_romfs::KEPT,
+            #[cfg(feature = "squashfs")]
+            Self::Squashfs(options) => KeptProperties {
+                xattrs: match options.xattrs {
+                    true => forerun_squashfs::write::KEPT.xattrs,
+                    false => KeptProperties::ALL.xattrs,
+                },
+                ..forerun_squashfs::write::KEPT
+            },
+            #[cfg(feature = "erofs")]
+            Self::Erofs(options) => KeptProperties {
+                xattrs: match options.xattrs {
+                    true => forerun_erofs::write::KEPT.xattrs,
+                    false => KeptProperties::ALL.xattrs,
+                },
+                ..forerun_erofs::write::KEPT
+            },
+            #[cfg(feature = "composefs")]
+            Self::Composefs(_) => forerun_composefs::write::KEPT,
         }
     }
 

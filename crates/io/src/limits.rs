@@ -20,7 +20,8 @@ pub struct Limits {
     pub dir_entries: u64,
     /// Entries of all directories together, as a walk counts them.
     pub tree_entries: u64,
-    /// Bytes that one extraction or archive may write.
+    /// Bytes of all files that one extraction, archive or conversion may write, holes included. The default,
+    /// `u64::MAX`, stands for a bound by the length of the image: [`total_bytes_of`](Self::total_bytes_of).
     pub total_bytes: u64,
     /// Bytes that a compressed file may decode to while it is opened, beside fifty times what was read of it.
     pub stream_bytes: u64,
@@ -51,6 +52,23 @@ impl Default for Limits {
             block_len: 16 << 20,
             dir_index_bytes: 64 << 20,
             walk_bytes: 128 << 20,
+        }
+    }
+}
+
+impl Limits {
+    /// Bytes of files that an image of any length may hold, and the multiple of its length that a longer one may. No
+    /// codec makes files of programs or data a hundred times shorter.
+    const LEAST_TOTAL: u64 = 64 << 30;
+    const EXPANSION: u64 = 1000;
+
+    /// Returns [`total_bytes`](Self::total_bytes) for an image or an archive of `len` bytes: by default 64 GiB, or a
+    /// thousand times its length if that is more.
+    #[must_use]
+    pub fn total_bytes_of(&self, len: u64) -> u64 {
+        match self.total_bytes {
+            u64::MAX => len.saturating_mul(Self::EXPANSION).max(Self::LEAST_TOTAL),
+            given => given,
         }
     }
 }

@@ -14,9 +14,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forerun_vfs::{Device, Timestamp};
+use forerun_vfs::{ACL_ACCESS, Device, Timestamp};
 use rustix::fs::{AtFlags, Dir, FileType, Stat};
+use rustix::io::Errno;
 
+use super::acl::without_acl;
 use super::host::{HostFile, Identity, Root};
 use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree};
 
@@ -27,7 +29,8 @@ pub use sources::{NamedSource, scan_sources};
 pub struct ScanOptions {
     /// Paths that are left out, with everything below them.
     pub exclude: Patterns,
-    /// Whether extended attributes are read.
+    /// Whether extended attributes are read. If not, files get the modes that they have without access control
+    /// lists.
     pub xattrs: bool,
     /// Files to leave out, by device and inode number: the image being written, for one.
     pub skip: Vec<(u64, u64)>,
@@ -250,10 +253,13 @@ impl<'o, 's> Scan<'o, 's> {
                 nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
             },
         };
-        if self.options.xattrs {
-            let read = read_xattrs(dir, last_name(path), &mut node);
-            read.map_err(|error| self.failed(path, error))?;
-        }
+        let read = match self.options.xattrs {
+            true => read_xattrs(dir, last_name(path), &mut node),
+            // A link has no list.
+            false if matches!(node.kind, NodeKind::Symlink(_)) => Ok(()),
+            false => leave_acl(dir, last_name(path), &mut node),
+        };
+        read.map_err(|error| self.failed(path, error))?;
         Ok(node)
     }
 
@@ -279,9 +285,7 @@ fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
 /// takes a directory and a name, so the path goes through the directory's descriptor, and its last
 /// name is not followed.
 fn read_xattrs(dir: &OwnedFd, name: &OsStr, node: &mut NewNode) -> io::Result<()> {
-    const DESCRIPTORS: &str = "/proc/self/fd";
-    let path = Path::new(DESCRIPTORS).join(dir.as_raw_fd().to_string());
-    let path = path.join(name);
+    let path = path_of(dir, name);
     let listed = xattr::list(&path);
     if listed.is_err() && !Path::new(DESCRIPTORS).exists() {
         let text = "extended attributes are read through /proc, which is not mounted";
@@ -292,6 +296,28 @@ fn read_xattrs(dir: &OwnedFd, name: &OsStr, node: &mut NewNode) -> io::Result<()
         if let Some(value) = xattr::get(&path, &name)? {
             node.xattrs.insert(name.into_vec(), value);
         }
+    }
+    Ok(())
+}
+
+const DESCRIPTORS: &str = "/proc/self/fd";
+
+fn path_of(dir: &OwnedFd, name: &OsStr) -> PathBuf {
+    let dir = Path::new(DESCRIPTORS).join(dir.as_raw_fd().to_string());
+    dir.join(name)
+}
+
+/// Gives a node whose attributes are not wanted the mode that it has without its access control list.
+fn leave_acl(dir: &OwnedFd, name: &OsStr, node: &mut NewNode) -> io::Result<()> {
+    let acl = xattr::get(path_of(dir, name), OsStr::from_bytes(ACL_ACCESS));
+    match acl {
+        Ok(Some(acl)) => node.mode = without_acl(node.mode, &acl),
+        // Filesystems without lists, and lists that cannot be read without /proc.
+        Ok(None) => {}
+        Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::OPNOTSUPP | Errno::NOENT) => {}
+            _ => return Err(error),
+        },
     }
     Ok(())
 }

@@ -6,8 +6,8 @@ use forerun_vfs::{ACL_ACCESS, ACL_DEFAULT, Device, NameError, PosixAcl, Timestam
 use tar::{Entry, EntryType};
 
 use super::super::{BuildError, NewNode, NodeKind};
-use super::pax::Record;
-use super::sparse;
+use super::pax::{Headers, Record};
+use super::sparse::{self, SparseBody};
 
 /// The kind of an entry's body.
 pub enum Body {
@@ -17,10 +17,10 @@ pub enum Body {
     HardLink(Vec<Vec<u8>>),
     /// A node without data.
     Node(NodeKind),
-    /// A regular file; for a sparse one in PAX form, offset and length of the stored parts.
+    /// A regular file, and the stored form of a sparse one.
     Data {
         len: u64,
-        sparse: Option<Vec<(u64, u64)>>,
+        sparse: Option<SparseBody>,
     },
 }
 
@@ -31,6 +31,8 @@ pub struct Parsed {
     /// Metadata; its kind is still to be set.
     pub node: NewNode,
     pub body: Body,
+    /// Offset in the archive of the entry's data, and their length there.
+    pub stored: (u64, u64),
 }
 
 impl Parsed {
@@ -64,13 +66,10 @@ impl Parsed {
 }
 
 /// Parses the headers, and the records before them.
-pub fn parse<R: Read>(
-    entry: &mut Entry<'_, R>,
-    records: Vec<Record>,
-) -> Result<Parsed, BuildError> {
+pub fn parse<R: Read>(entry: &mut Entry<'_, R>, headers: Headers) -> Result<Parsed, BuildError> {
     let mut raw_path = entry.path_bytes().into_owned();
     let mut extra = Extra::default();
-    let taken = extra.take_all(records);
+    let taken = extra.take_all(headers.records);
     if let Some(path) = extra.path.take() {
         raw_path = path;
     }
@@ -110,6 +109,15 @@ pub fn parse<R: Read>(
         let link = extra.link_path.clone().or(link);
         link.ok_or(io::ErrorKind::InvalidData)
     };
+    // Of a sparse file in the older form the size is that of the file.
+    let (blocks, len) = match &headers.sparse {
+        Some((parts, blocks)) => (*blocks, parts.iter().map(|(_, len)| len).sum()),
+        None => (0, entry.size()),
+    };
+    let too_long = || broken(io::ErrorKind::InvalidData.into());
+    let start = blocks.checked_mul(512).ok_or_else(too_long)?;
+    let start = start.checked_add(entry.raw_file_position());
+    let stored = (start.ok_or_else(too_long)?, len);
     let body = match kind {
         EntryType::Directory => Body::Node(NodeKind::Directory(std::collections::BTreeMap::new())),
         // Old archives mark directories only by a trailing slash.
@@ -125,9 +133,15 @@ pub fn parse<R: Read>(
         EntryType::Block => Body::Node(NodeKind::BlockDevice(device().map_err(broken)?)),
         EntryType::Char => Body::Node(NodeKind::CharDevice(device().map_err(broken)?)),
         EntryType::Fifo => Body::Node(NodeKind::Fifo),
-        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-            let stored = entry.size();
-            let (len, sparse) = extra.sparse.resolve(stored, entry).map_err(broken)?;
+        EntryType::GNUSparse => {
+            let parts = headers.sparse.map_or_else(Vec::new, |(parts, _)| parts);
+            Body::Data {
+                len: entry.size(),
+                sparse: Some(SparseBody { start: 0, parts }),
+            }
+        }
+        EntryType::Regular | EntryType::Continuous => {
+            let (len, sparse) = extra.sparse.resolve(stored.1, entry).map_err(broken)?;
             Body::Data { len, sparse }
         }
         EntryType::XGlobalHeader => Body::Skip,
@@ -137,7 +151,12 @@ pub fn parse<R: Read>(
             return Err(broken(io::Error::new(io::ErrorKind::Unsupported, reason)));
         }
     };
-    Ok(Parsed { path, node, body })
+    Ok(Parsed {
+        path,
+        node,
+        body,
+        stored,
+    })
 }
 
 /// The values of PAX headers.

@@ -15,12 +15,15 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use forerun_io::{Limits, u64_from};
-use forerun_vfs::Timestamp;
+use forerun_vfs::{Bound, Error, Timestamp};
 use tar::Archive;
 
-use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree, spool_file};
+use super::{
+    BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, SparseParts, Tree, spool_file,
+};
 use entry::{Body, Parsed};
 use pax::{Tape, Taped};
+use sparse::SparseBody;
 
 /// Which entries of an archive are taken.
 #[derive(Clone, Debug, Default)]
@@ -106,21 +109,24 @@ impl TarBuild<'_> {
             source,
         };
         let mut entries = archive.entries().map_err(|error| broken(0, error))?;
+        let mut headers_at = 0;
         loop {
-            tape.start();
+            tape.start(headers_at);
             let Some(entry) = entries.next() else { break };
             self.entries += 1;
             let mut entry = entry.map_err(|error| broken(self.entries, error))?;
-            let records = tape.stop().map_err(|error| broken(self.entries, error))?;
-            let parsed = entry::parse(&mut entry, records)?;
+            let headers = tape.stop().map_err(|error| broken(self.entries, error))?;
+            let parsed = entry::parse(&mut entry, headers)?;
+            let (start, len) = parsed.stored;
+            let end = len.checked_next_multiple_of(512);
+            let end = end.and_then(|len| start.checked_add(len));
+            headers_at = end.ok_or_else(|| parsed.failed("longer than any archive"))?;
             if self.entries > self.options.limits.tree_entries {
                 return Err(parsed.failed("more entries than the limit allows"));
             }
             if !self.options.exclude.covers(&parsed.path.join(&b'/')) {
-                self.add(&parsed, &mut entry)?;
+                self.add(&parsed, &mut entry, &tape)?;
             }
-            // The rest of the data must not be recorded on the tape.
-            io::copy(&mut entry, &mut io::sink()).map_err(|error| parsed.broken(error))?;
         }
         Ok(())
     }
@@ -129,6 +135,7 @@ impl TarBuild<'_> {
         &mut self,
         parsed: &Parsed,
         entry: &mut tar::Entry<'_, R>,
+        tape: &Tape,
     ) -> Result<(), BuildError> {
         if parsed.path.len() > self.options.limits.depth {
             return Err(parsed.failed("deeper than the limit allows"));
@@ -138,13 +145,12 @@ impl TarBuild<'_> {
             Body::HardLink(target) => return self.link(parsed, target),
             Body::Node(kind) => kind.clone(),
             Body::Data { len, sparse } => {
-                self.bytes = self.bytes.saturating_add(*len);
-                if self.bytes > self.options.limits.total_bytes {
-                    return Err(parsed.failed("more bytes than the limit allows"));
-                }
-                let content = self
-                    .content(entry, *len, sparse.as_deref())
-                    .map_err(|error| parsed.broken(error))?;
+                self.count(parsed, *len, tape)?;
+                let content = match sparse {
+                    Some(body) => self.sparse(parsed, body, tape),
+                    None => self.plain(entry, parsed.stored.0, *len),
+                };
+                let content = content.map_err(|error| parsed.broken(error))?;
                 NodeKind::File { len: *len, content }
             }
         };
@@ -246,42 +252,68 @@ impl TarBuild<'_> {
         Ok(dir)
     }
 
-    fn content<R: Read>(
+    /// Counts the bytes of a file. Those that the archive holds are bounded by its own length.
+    fn count(&mut self, parsed: &Parsed, len: u64, tape: &Tape) -> Result<(), BuildError> {
+        self.bytes = self.bytes.saturating_add(len);
+        let limit = self.options.limits.total_bytes_of(tape.position());
+        match self.bytes > limit && self.bytes > tape.position().saturating_add(parsed.stored.1) {
+            true => Err(BuildError::Image {
+                path: parsed.path.join(&b'/'),
+                source: Error::limit(Bound::TotalBytes, "bytes of all files", limit),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn plain<R: Read>(
         &mut self,
         entry: &mut tar::Entry<'_, R>,
+        start: u64,
         len: u64,
-        sparse: Option<&[(u64, u64)]>,
     ) -> io::Result<Content> {
-        let plain = sparse.is_none() && !entry.header().entry_type().is_gnu_sparse();
-        if let (Some((file, start)), true) = (&self.in_place, plain) {
-            let offset = start.saturating_add(entry.raw_file_position());
+        if let Some((file, archive)) = &self.in_place {
             return Ok(Content::Part {
                 file: Arc::clone(file),
-                offset,
+                offset: archive.saturating_add(start),
             });
         }
-        if self.spool.is_none() {
-            self.spool = Some((Arc::new(spool_file()?), 0));
+        let (file, offset) = self.room(len)?;
+        if copy_at(entry, &file, offset, len)? < len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let Some((file, end)) = &mut self.spool else {
-            return Err(io::ErrorKind::Other.into());
-        };
-        let offset = *end;
-        *end = offset.checked_add(len).ok_or(io::ErrorKind::FileTooLarge)?;
-        // Holes stay holes in the spool file.
-        let whole = [(0, len)];
-        for &(at, len) in sparse.unwrap_or(&whole) {
-            let written = copy_at(entry, file, offset + at, len)?;
-            if written < len {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        let file_len = file.metadata()?.len().max(*end);
+        let file_len = file.metadata()?.len().max(offset + len);
         file.set_len(file_len)?;
-        Ok(Content::Part {
-            file: Arc::clone(file),
+        Ok(Content::Part { file, offset })
+    }
+
+    /// Takes the parts of a sparse file; of a stream they are copied when the reader passes them.
+    fn sparse(&mut self, parsed: &Parsed, body: &SparseBody, tape: &Tape) -> io::Result<Content> {
+        let start = parsed.stored.0 + body.start;
+        let held = body.parts.iter().map(|(_, len)| len).sum();
+        let (file, offset) = match &self.in_place {
+            Some((file, archive)) => (Arc::clone(file), archive.saturating_add(start)),
+            None => {
+                let (file, offset) = self.room(held)?;
+                tape.copy(start..start + held, Arc::clone(&file), offset);
+                (file, offset)
+            }
+        };
+        Ok(Content::Sparse(Arc::new(SparseParts {
+            file,
             offset,
-        })
+            parts: body.parts.clone(),
+        })))
+    }
+
+    /// Returns a place for bytes in the spool file.
+    fn room(&mut self, len: u64) -> io::Result<(Arc<File>, u64)> {
+        let (file, offset) = match &self.spool {
+            Some((file, end)) => (Arc::clone(file), *end),
+            None => (Arc::new(spool_file()?), 0),
+        };
+        let end = offset.checked_add(len).ok_or(io::ErrorKind::FileTooLarge)?;
+        self.spool = Some((Arc::clone(&file), end));
+        Ok((file, offset))
     }
 }
 

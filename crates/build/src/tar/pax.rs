@@ -6,11 +6,15 @@
 //! headers; the bytes it reads are recorded on a [`Tape`] and parsed again.
 
 use std::cell::RefCell;
+use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use forerun_io::saturating_usize;
-use tar::{EntryType, Header};
+use forerun_io::{saturating_usize, u64_from};
+use tar::{EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
 
 /// Length of a header, and unit of padding.
 const BLOCK: usize = 512;
@@ -20,15 +24,28 @@ const TAPE_MAX: usize = 16 << 20;
 /// A record: key and value.
 pub type Record = (Vec<u8>, Vec<u8>);
 
-/// A recording of the bytes that are read while it runs.
+/// A recording of the headers before an entry's data, and the data of a sparse file.
 #[derive(Clone, Default)]
 pub struct Tape(Rc<RefCell<TapeState>>);
 
 #[derive(Default)]
 struct TapeState {
+    /// Offset in the archive of the next byte that is read.
+    at: u64,
+    /// Headers are recorded from this offset on, while it runs.
+    headers_at: u64,
     runs: bool,
     bytes: Vec<u8>,
     over: bool,
+    /// Data to be copied when they are passed.
+    copy: Option<TapeCopy>,
+}
+
+/// A range of the archive, and its place in a file.
+struct TapeCopy {
+    range: Range<u64>,
+    to: Arc<File>,
+    offset: u64,
 }
 
 /// A stream whose bytes are recorded on a tape.
@@ -37,47 +54,77 @@ pub struct Taped<R> {
     pub tape: Tape,
 }
 
+/// The headers of an entry besides its own.
+pub struct Headers {
+    pub records: Vec<Record>,
+    /// The parts of a sparse file in GNU's older form, and the number of blocks with more of them behind the header.
+    pub sparse: Option<(Vec<(u64, u64)>, u64)>,
+}
+
 impl Tape {
-    /// Starts a new recording.
-    pub fn start(&self) {
+    /// Starts a new recording. What lies before `headers_at` is the data of the entry before.
+    pub fn start(&self, headers_at: u64) {
         let mut state = self.0.borrow_mut();
         state.bytes.clear();
         (state.runs, state.over) = (true, false);
+        state.headers_at = headers_at;
     }
 
-    /// Stops, and returns the records among the recorded bytes: all that came before one entry's
-    /// data.
-    pub fn stop(&self) -> io::Result<Vec<Record>> {
+    /// Stops, and returns what the recorded headers say.
+    pub fn stop(&self) -> io::Result<Headers> {
         let mut state = self.0.borrow_mut();
         state.runs = false;
         if state.over {
             return Err(bad("headers of over 16 MiB for one entry"));
         }
-        // The end of the padding of the previous entry comes first.
-        let padding = state.bytes.len() % BLOCK;
-        records(state.bytes.get(padding..).unwrap_or_default())
+        headers(&state.bytes)
+    }
+
+    /// Has the bytes of a range of the archive copied to `offset` of a file once they are read.
+    pub fn copy(&self, range: Range<u64>, to: Arc<File>, offset: u64) {
+        self.0.borrow_mut().copy = Some(TapeCopy { range, to, offset });
+    }
+
+    /// Returns the number of bytes that were read.
+    pub fn position(&self) -> u64 {
+        self.0.borrow().at
     }
 }
 
 impl<R: Read> Read for Taped<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let got = self.inner.read(out)?;
+        let bytes = out.get(..got).unwrap_or_default();
         let mut state = self.tape.0.borrow_mut();
+        let at = state.at;
+        state.at += u64_from(got);
         if state.runs {
-            if state.bytes.len() + got > TAPE_MAX {
+            let headers = from(bytes, at, state.headers_at);
+            if state.bytes.len() + headers.len() > TAPE_MAX {
                 state.over = true;
             } else {
-                state
-                    .bytes
-                    .extend_from_slice(out.get(..got).unwrap_or_default());
+                state.bytes.extend_from_slice(headers);
             }
+        }
+        if let Some(copy) = &state.copy {
+            let end = copy.range.end.saturating_sub(at);
+            let before = bytes.get(..saturating_usize(end)).unwrap_or(bytes);
+            let data = from(before, at, copy.range.start);
+            let place = at.max(copy.range.start) - copy.range.start;
+            copy.to.write_all_at(data, copy.offset + place)?;
         }
         Ok(got)
     }
 }
 
-/// Returns the records of all extended headers among these blocks.
-fn records(mut blocks: &[u8]) -> io::Result<Vec<Record>> {
+/// Returns the bytes from `start` on, of those that lie at `at`.
+fn from(bytes: &[u8], at: u64, start: u64) -> &[u8] {
+    let skipped = saturating_usize(start.saturating_sub(at));
+    bytes.get(skipped..).unwrap_or_default()
+}
+
+/// Parses the headers before an entry's data.
+fn headers(mut blocks: &[u8]) -> io::Result<Headers> {
     let mut found = Vec::new();
     while let Some((head, rest)) = blocks.split_at_checked(BLOCK) {
         let header = Header::from_byte_slice(head);
@@ -87,7 +134,14 @@ fn records(mut blocks: &[u8]) -> io::Result<Vec<Record>> {
             EntryType::XHeader | EntryType::GNULongName | EntryType::GNULongLink
         );
         if !has_body {
-            return Ok(found);
+            let sparse = match kind {
+                EntryType::GNUSparse => Some(old_sparse(header, rest)?),
+                _ => None,
+            };
+            return Ok(Headers {
+                records: found,
+                sparse,
+            });
         }
         let len = saturating_usize(header.entry_size()?);
         let body = rest
@@ -99,7 +153,35 @@ fn records(mut blocks: &[u8]) -> io::Result<Vec<Record>> {
         let next = len.div_ceil(BLOCK).saturating_mul(BLOCK);
         blocks = rest.get(next..).unwrap_or_default();
     }
-    Ok(found)
+    Ok(Headers {
+        records: found,
+        sparse: None,
+    })
+}
+
+/// Returns the parts of a sparse file that its header and the blocks behind it list, and the number of these
+/// blocks. The reader of headers has checked that the parts are in order.
+fn old_sparse(header: &Header, mut rest: &[u8]) -> io::Result<(Vec<(u64, u64)>, u64)> {
+    let broken = || bad("damaged header of a sparse file");
+    let gnu = header.as_gnu().ok_or_else(broken)?;
+    let mut parts = Vec::new();
+    let mut add = |part: &GnuSparseHeader| {
+        if !part.is_empty() {
+            parts.push((part.offset()?, part.length()?));
+        }
+        Ok::<_, io::Error>(())
+    };
+    gnu.sparse.iter().try_for_each(&mut add)?;
+    let (mut more, mut blocks) = (gnu.is_extended(), 0);
+    while more {
+        let (block, behind) = rest.split_at_checked(BLOCK).ok_or_else(broken)?;
+        let mut next = GnuExtSparseHeader::new();
+        next.as_mut_bytes().copy_from_slice(block);
+        next.sparse.iter().try_for_each(&mut add)?;
+        (more, rest) = (next.is_extended(), behind);
+        blocks += 1;
+    }
+    Ok((parts, blocks))
 }
 
 /// Parses records of the form `LENGTH KEY=VALUE` and a line break; the length covers all of it.

@@ -6,6 +6,14 @@ use std::io::{self, Read};
 /// Parts of a file that the archive holds, as offset and length.
 pub type Parts = Vec<(u64, u64)>;
 
+/// The stored form of a sparse file.
+pub struct SparseBody {
+    /// Bytes before the first part.
+    pub start: u64,
+    /// The parts, which lie one after the other.
+    pub parts: Parts,
+}
+
 /// Most parts of one file; more than any filesystem makes.
 const PARTS_MAX: u64 = 1 << 20;
 
@@ -51,10 +59,15 @@ impl Keys {
 
     /// Returns the length of the file and the parts that its body holds; no parts for a plain file.
     /// In version 1.0 the body starts with the list of parts, which is read here.
-    pub fn resolve(mut self, stored: u64, body: &mut dyn Read) -> io::Result<(u64, Option<Parts>)> {
+    pub fn resolve(
+        mut self,
+        stored: u64,
+        body: &mut dyn Read,
+    ) -> io::Result<(u64, Option<SparseBody>)> {
         if !self.sparse {
             return Ok((stored, None));
         }
+        let mut start = 0;
         let size = self.size.ok_or_else(bad)?;
         if self.version_1 {
             let mut map = Map { body, read: 0 };
@@ -64,6 +77,7 @@ impl Keys {
                 self.push(offset, len)?;
             }
             map.skip_padding()?;
+            start = map.read;
         }
         let mut end = 0;
         for &(offset, len) in &self.parts {
@@ -73,10 +87,16 @@ impl Keys {
             }
             end = offset.checked_add(len).ok_or_else(bad)?;
         }
-        if end > size {
-            Err(bad())
-        } else {
-            Ok((size, Some(self.parts)))
+        let held = self.parts.iter().map(|(_, len)| len).sum::<u64>();
+        match end > size || start.checked_add(held).is_none_or(|end| end > stored) {
+            true => Err(bad()),
+            false => Ok((
+                size,
+                Some(SparseBody {
+                    start,
+                    parts: self.parts,
+                }),
+            )),
         }
     }
 
@@ -114,6 +134,7 @@ impl Map<'_> {
 
     fn skip_padding(&mut self) -> io::Result<()> {
         let padding = self.read.next_multiple_of(512) - self.read;
+        self.read += padding;
         io::copy(&mut self.body.take(padding), &mut io::sink()).map(|_| ())
     }
 }

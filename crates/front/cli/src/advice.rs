@@ -214,6 +214,7 @@ fn advice(error: &Error) -> (Exit, Option<&'static str>) {
 const fn raised(bound: Bound) -> Option<&'static str> {
     Some(match bound {
         Bound::WalkMemory => "if you trust the image, raise --max-walk-memory",
+        Bound::TotalBytes => "if you trust the image, raise --max-total-bytes",
         Bound::Depth => "if you trust the image, raise --max-depth",
         Bound::Entries => "if you trust the image, raise --max-entries",
         Bound::StreamBytes => "if you trust the archive, raise --max-decoded",

@@ -13,6 +13,7 @@ use forerun_vfs::{Device, Timestamp};
 use super::data::{FileData, Files};
 use super::failed;
 use super::homes::Homes;
+use super::xattr::keeps;
 use crate::overlay::{
     HAS_WHITEOUTS, METACOPY, OPAQUE, REDIRECT, WHITEOUT, WHITEOUTS, escape, metacopy,
 };
@@ -229,6 +230,7 @@ impl Flatten<'_> {
         let mut xattrs: Xattrs = new
             .xattrs
             .iter()
+            .filter(|(name, _)| keeps(name))
             .map(|(name, value)| (escape(name), value.clone()))
             .collect();
         let (kind, body) = self.body(node, path, &mut xattrs)?;

@@ -18,7 +18,7 @@ mod xattr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forerun_build::{BuildError, ImageOutput, Tree};
+use forerun_build::{BuildError, ImageOutput, KeptProperties, Tree};
 use forerun_io::Observer;
 
 pub use data::{FileData, Files};
@@ -29,6 +29,12 @@ use crate::digest::Digest;
 
 /// Largest file that an image can hold itself.
 const INLINE_MAX: usize = 4095;
+
+/// The properties of nodes that an image keeps.
+pub const KEPT: KeptProperties = KeptProperties {
+    xattrs: xattr::keeps,
+    ..KeptProperties::ALL
+};
 
 /// The newest format version that is known.
 pub const VERSION_MAX: u32 = 1;

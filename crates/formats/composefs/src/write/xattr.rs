@@ -142,6 +142,15 @@ impl XattrBody {
     }
 }
 
+/// Returns whether the format has a place for an attribute of this name. Readers call an image damaged in which
+/// nothing follows the name space.
+pub fn keeps(name: &[u8]) -> bool {
+    match split(name) {
+        (2 | 3, rest) => rest.is_empty(),
+        (_, rest) => !rest.is_empty(),
+    }
+}
+
 /// Splits a name into the number of its prefix and the rest.
 fn split(name: &[u8]) -> (u8, &[u8]) {
     let mut known = PREFIXES.iter();

@@ -8,6 +8,8 @@ use std::collections::HashMap;
 
 use forerun_build::{BuildError, NodeIndex, ParallelBounds, fetch_files, parallel_map};
 
+use forerun_io::saturating_usize;
+
 use super::encode::Worker;
 use super::fetch::{fetch, wanted};
 use super::fragments::write_packed;
@@ -26,6 +28,8 @@ pub const HOLE: u32 = u32::MAX;
 pub struct Data {
     pub files: HashMap<NodeIndex, FileData>,
     pub bodies: Vec<Body>,
+    /// The first blocks of chunks.
+    pub chunks: Vec<u32>,
     /// The ends of files.
     pub tails: Spool,
     /// Blocks in the image.
@@ -49,7 +53,7 @@ pub struct PackedInode {
 pub enum FileData {
     /// A body, by its number in the order of storing.
     Body(usize),
-    /// Chunks, by their first blocks.
+    /// Chunks, by their numbers in the order of storing.
     Chunks(Vec<u32>),
 }
 
@@ -117,6 +121,12 @@ impl Data {
     pub fn packed(&self) -> Option<(PackedInode, &Body)> {
         let packed = self.packed?;
         Some((packed, self.bodies.get(packed.body)?))
+    }
+
+    /// Returns the first block of a chunk, where blocks of data count from `base`.
+    pub fn chunk(&self, chunk: u32, base: u32) -> u32 {
+        let start = self.chunks.get(saturating_usize(chunk.into()));
+        start.map_or(HOLE, |start| base + start)
     }
 
     /// Returns chunks and body of a file; neither for an empty one.

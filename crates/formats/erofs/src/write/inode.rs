@@ -21,6 +21,7 @@ impl DataLayout {
 
 /// The fields of an inode besides its attributes and the properties of its node.
 pub struct Fields {
+    pub mode: u16,
     pub planned: WalkedNode,
     pub size: u64,
     pub layout: DataLayout,
@@ -50,7 +51,7 @@ pub fn encode(node: &NewNode, fields: &Fields, extended: bool) -> Vec<u8> {
     let half = |value: u32| u16::try_from(value).unwrap_or(u16::MAX).to_le_bytes();
     bytes.extend_from_slice(&format.to_le_bytes());
     bytes.extend_from_slice(&fields.xattr_count.to_le_bytes());
-    bytes.extend_from_slice(&(kind_bits(&node.kind) | node.mode & 0o7777).to_le_bytes());
+    bytes.extend_from_slice(&(kind_bits(&node.kind) | fields.mode & 0o7777).to_le_bytes());
     if extended {
         bytes.extend_from_slice(&[0; 2]);
         bytes.extend_from_slice(&fields.size.to_le_bytes());

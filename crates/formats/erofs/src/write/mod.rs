@@ -11,6 +11,7 @@ mod dir;
 mod encode;
 mod fetch;
 mod fragments;
+mod holes;
 mod index;
 mod inode;
 mod nodes;
@@ -29,7 +30,7 @@ mod xattr;
 
 use std::sync::Arc;
 
-use forerun_build::{BuildError, ImageOutput, ImageWriter, ParallelBounds, Tree};
+use forerun_build::{BuildError, ImageOutput, ImageWriter, KeptProperties, ParallelBounds, Tree};
 use forerun_io::{Observer, saturating_usize, u64_from};
 use forerun_vfs::Timestamp;
 
@@ -45,6 +46,12 @@ use self::sink::Sink;
 use self::spool::Spool;
 use self::superblock::{Facts, ImageHead};
 use self::xattr::Xattrs;
+
+/// The properties of nodes that an image keeps.
+pub const KEPT: KeptProperties = KeptProperties {
+    xattrs: xattr::keeps,
+    ..KeptProperties::ALL
+};
 
 /// Writes `tree` as an EROFS image, and returns its length.
 ///
@@ -66,7 +73,7 @@ pub fn write(
 ) -> Result<u64, BuildError> {
     options.validate()?;
     let bounds = options.bounds(tree)?;
-    let plan = Plan::new(tree, &options.order)?;
+    let plan = Plan::new(tree, options)?;
     let head = ImageHead::new(options);
     let xattrs = match options.xattrs {
         true => Xattrs::new(
@@ -207,6 +214,7 @@ impl PlannedImage<'_> {
             shared_extents: data.shared,
             packed: nodes.packed_nid(),
             device_blocks: if on_device { data.blocks } else { 0 },
+            chunks: options.chunk_size.is_some() || !self.parts.plan.chunked.is_empty(),
         };
         if options.uuid.is_none() {
             seen.hasher.update(&self.head.encode(options, &facts)?);

@@ -218,8 +218,13 @@ impl<'a> Nodes<'a> {
         match data.map(|data| data.of(node)) {
             Some((None, Some(body))) => body_behind(format, body, head, len),
             Some((None, None)) => (0, 0),
-            Some((Some(_), _)) | None => predict(options, head, len),
+            Some((Some(_), _)) | None => predict(options, self.chunk_size(node), head, len),
         }
+    }
+
+    fn chunk_size(&self, node: NodeIndex) -> Option<u32> {
+        let chunked = self.parts.plan.chunked.get(&node).copied();
+        chunked.or(self.parts.options.chunk_size)
     }
 
     fn inode(&self, index: NodeIndex, data: &Data, base: u32) -> Result<Vec<u8>, BuildError> {
@@ -228,6 +233,7 @@ impl<'a> Nodes<'a> {
             plan,
             xattrs,
             shapes,
+            options,
             ..
         } = self.parts;
         let node = tree.node(index);
@@ -242,6 +248,10 @@ impl<'a> Nodes<'a> {
         };
         let own = xattrs.of(index);
         let fields = Fields {
+            mode: match options.xattrs {
+                true => node.mode,
+                false => node.mode_without_acl(),
+            },
             planned: plan.walked.nodes.get(index),
             size: self.size(index, node),
             layout: stored.layout,
@@ -294,7 +304,11 @@ impl<'a> Nodes<'a> {
         } = self.parts;
         let head = shapes.head(node);
         Ok(match data.of(node) {
-            (Some(chunks), _) => chunks_stored(options, chunks, head, base),
+            (Some(chunks), _) => {
+                let chunk = self.chunk_size(node).unwrap_or(options.block_size);
+                let blocks = chunks.iter().map(|&chunk| data.chunk(chunk, base));
+                chunks_stored(options, chunk, blocks, head)
+            }
             (None, Some(body)) => body_stored(format, body, (head, len), data, base)?,
             (None, None) => Stored::plain(0),
         })
@@ -327,6 +341,7 @@ impl<'a> Nodes<'a> {
         node.mtime = self.parts.epoch;
         let number = u32::try_from(self.parts.plan.inodes.len() + 1).unwrap_or(u32::MAX);
         let fields = Fields {
+            mode: node.mode,
             planned: WalkedNode { number, nlink: 1 },
             size: len,
             layout: stored.layout,

@@ -9,7 +9,7 @@ use forerun_build::{
     BuildError, ContentHash, ExactStream, Jobs, NodeIndex, ParallelError, Unreadable, WHOLE,
     is_zero,
 };
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::saturating_usize;
 
 use super::cannot;
 use super::data::{FileData, HOLE};
@@ -67,8 +67,7 @@ pub struct Packer<'p, 't> {
     starts: HashSet<(u64, ContentHash)>,
     next_body: usize,
     chunks: HashMap<(u32, ContentHash), u32>,
-    /// Blocks of all chunks.
-    chunk_blocks: u64,
+    next_chunk: u32,
 }
 
 /// The key that identifies a body.
@@ -92,7 +91,7 @@ impl<'p, 't> Packer<'p, 't> {
             starts: HashSet::new(),
             next_body: 0,
             chunks: HashMap::new(),
-            chunk_blocks: 0,
+            next_chunk: 0,
         }
     }
 
@@ -197,7 +196,8 @@ impl<'p, 't> Packer<'p, 't> {
     /// Returns the chunk size of a file stored in chunks. Small files go behind their inodes
     /// instead if possible.
     fn chunk_size(&self, wanted: &Wanted<'_>) -> Option<u64> {
-        let chunk = self.options.chunk_size?;
+        let chunked = self.plan.chunked.get(&wanted.file.node);
+        let chunk = chunked.copied().or(self.options.chunk_size)?;
         let inline = self.room(wanted).tail && wanted.file.len < u64::from(self.options.block_size);
         (!inline || self.options.blob.is_some()).then(|| chunk.into())
     }
@@ -240,19 +240,17 @@ impl<'p, 't> Packer<'p, 't> {
             }
             false => None,
         };
-        if let Some(&block) = key.and_then(|key| self.chunks.get(&key)) {
-            return Ok(block);
+        if let Some(&chunk) = key.and_then(|key| self.chunks.get(&key)) {
+            return Ok(chunk);
         }
-        let block = u32::try_from(self.chunk_blocks).ok();
-        let block = block.filter(|&block| block < HOLE);
-        let block = block.ok_or_else(|| cannot("4294967295 blocks".to_string()))?;
-        let blocks = u64_from(bytes.len()).div_ceil(u64::from(self.options.block_size));
-        self.chunk_blocks += blocks;
-        self.chunks.extend(key.map(|key| (key, block)));
+        let chunk = self.next_chunk;
+        let next = chunk.checked_add(1).filter(|next| *next < HOLE);
+        self.next_chunk = next.ok_or_else(|| cannot("4294967295 chunks".to_string()))?;
+        self.chunks.extend(key.map(|key| (key, chunk)));
         let weight = bytes.len();
         let role = Role::Chunk;
         self.jobs.send(Part { bytes, role }, weight)?;
-        Ok(block)
+        Ok(chunk)
     }
 
     fn part(&self, bytes: Vec<u8>, first: bool, last: bool, room: Room) -> Outcome<()> {

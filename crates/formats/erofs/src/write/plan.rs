@@ -3,9 +3,13 @@
 //! Inodes lie directory by directory in the order of a walk, so that such a walk reads sequentially. Data lie
 //! in the same order unless another one is given.
 
-use forerun_build::{BuildError, NodeIndex, NodeKind, Order, Tree, WalkedTree};
+use std::collections::HashMap;
+
+use forerun_build::{BuildError, NodeIndex, NodeKind, Tree, WalkedTree};
 
 use super::cannot;
+use super::holes::chunked_for_holes;
+use super::options::ErofsOptions;
 
 /// The longest name Linux looks up.
 const LONGEST_NAME: usize = 255;
@@ -18,18 +22,25 @@ pub struct Plan<'t> {
     /// Nodes in the order of their inodes: the root, then the children of each directory that were
     /// not met before.
     pub inodes: Vec<NodeIndex>,
+    /// Chunk sizes of files that are stored so for their holes.
+    pub chunked: HashMap<NodeIndex, u32>,
 }
 
 impl<'t> Plan<'t> {
-    pub fn new(tree: &'t Tree, order: &Order) -> Result<Self, BuildError> {
+    pub fn new(tree: &'t Tree, options: &ErofsOptions) -> Result<Self, BuildError> {
         let mut walked = WalkedTree::new(tree);
         walked.files.retain(|file| file.len > 0);
         let inodes = number(tree, &mut walked)?;
         check(tree, &walked)?;
-        if !order.is_empty() {
-            walked.sort_files(|path| order.of(path));
+        if !options.order.is_empty() {
+            walked.sort_files(|path| options.order.of(path));
         }
-        Ok(Self { walked, inodes })
+        let chunked = chunked_for_holes(&walked, options)?;
+        Ok(Self {
+            walked,
+            inodes,
+            chunked,
+        })
     }
 }
 

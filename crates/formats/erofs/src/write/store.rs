@@ -18,6 +18,8 @@ pub struct Store<'s, 'k, 'o> {
     block: usize,
     sink: &'s mut Sink<'k, 'o>,
     tails: Spool,
+    /// The first blocks of chunks.
+    chunks: Vec<u32>,
     bodies: Vec<Body>,
     /// The body being stored.
     current: Current,
@@ -48,6 +50,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             block: options.block(),
             sink,
             tails: Spool::default(),
+            chunks: Vec::new(),
             // Unneeded memory is never touched.
             bodies: Vec::with_capacity(files),
             current: Current::default(),
@@ -60,7 +63,10 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
 
     pub fn add(&mut self, part: Encoded) -> Result<(), BuildError> {
         let (first, last, room) = match part.role {
-            Role::Chunk => return self.blocks(&part.bytes),
+            Role::Chunk => {
+                self.chunks.push(self.here()?);
+                return self.blocks(&part.bytes);
+            }
             Role::Body { first, last, room } => (first, last, room),
         };
         if first {
@@ -110,6 +116,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             files,
             packed,
             bodies: self.bodies,
+            chunks: self.chunks,
             tails: self.tails,
             blocks: self.blocks,
             shared: self.shared,

@@ -90,11 +90,11 @@ pub fn block(block: u64) -> Result<u32, BuildError> {
 
 /// Returns the lengths of the indexes and the data behind the inode of a file that is not
 /// compressed.
-pub fn predict(options: &ErofsOptions, head: u64, len: u64) -> (u64, u64) {
+pub fn predict(options: &ErofsOptions, chunk_size: Option<u32>, head: u64, len: u64) -> (u64, u64) {
     let block = u64::from(options.block_size);
     let tail = len % block;
     let inline = options.inline_tails && tail > 0 && head + tail <= block;
-    match options.chunk_size {
+    match chunk_size {
         _ if len == 0 => (0, 0),
         Some(chunk) if !inline || len > block || options.blob.is_some() => {
             let unit = if options.blob.is_some() { 8 } else { 4 };
@@ -105,36 +105,30 @@ pub fn predict(options: &ErofsOptions, head: u64, len: u64) -> (u64, u64) {
     }
 }
 
-/// Returns the stored form of a file in chunks.
-pub fn chunks_stored(options: &ErofsOptions, chunks: &[u32], head: u64, base: u32) -> Stored {
+/// Returns the stored form of a file in chunks of `chunk` bytes, which lie at these blocks.
+pub fn chunks_stored(
+    options: &ErofsOptions,
+    chunk: u32,
+    blocks: impl Iterator<Item = u32>,
+    head: u64,
+) -> Stored {
     let wide = options.blob.is_some();
+    let bits = chunk.ilog2() - options.block_bits();
     Stored {
         layout: DataLayout::Chunks,
-        union: chunk_bits(options) | if wide { WIDE_CHUNKS } else { 0 },
-        indexes: chunk_indexes(chunks, wide, head, base),
+        union: bits | if wide { WIDE_CHUNKS } else { 0 },
+        indexes: chunk_indexes(blocks, wide, head),
         inline: Vec::new(),
     }
 }
 
-/// Returns log2 of the number of blocks in a chunk.
-const fn chunk_bits(options: &ErofsOptions) -> u32 {
-    match options.chunk_size {
-        Some(chunk) => chunk.ilog2() - options.block_bits(),
-        None => 0,
-    }
-}
-
-fn chunk_indexes(chunks: &[u32], wide: bool, head: u64, base: u32) -> Vec<u8> {
+fn chunk_indexes(blocks: impl Iterator<Item = u32>, wide: bool, head: u64) -> Vec<u8> {
     let unit = if wide { 8 } else { 4 };
     let gap = head.next_multiple_of(unit) - head;
     let mut bytes = vec![0; saturating_usize(gap)];
-    for &chunk in chunks {
-        let block = match chunk {
-            HOLE => HOLE,
-            chunk => base.saturating_add(chunk),
-        };
+    for block in blocks {
         if wide {
-            let device = if chunk == HOLE { 0 } else { DEVICE };
+            let device = if block == HOLE { 0 } else { DEVICE };
             bytes.extend_from_slice(&[0; 2]);
             bytes.extend_from_slice(&device.to_le_bytes());
         }

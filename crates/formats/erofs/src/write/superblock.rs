@@ -64,6 +64,8 @@ pub struct Facts {
     pub packed: Option<u64>,
     /// Blocks on the other device.
     pub device_blocks: u64,
+    /// Whether files may be stored in chunks.
+    pub chunks: bool,
 }
 
 impl ImageHead {
@@ -191,7 +193,7 @@ impl ImageHead {
                 with.is_some_and(|with| is_configured(options, with)),
                 incompat::CONFIGURATIONS,
             ),
-            (options.chunk_size.is_some(), incompat::CHUNKS),
+            (facts.chunks, incompat::CHUNKS),
             (options.blob.is_some(), incompat::DEVICES),
             (
                 with.is_some_and(|with| with.inline_tails),

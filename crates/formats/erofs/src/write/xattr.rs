@@ -184,8 +184,17 @@ fn record(number: u8, suffix: &[u8], value: &[u8]) -> Option<EncodedXattr> {
     Some(record)
 }
 
+/// Returns whether the format has a place for an attribute of this name.
+pub fn keeps(name: &[u8]) -> bool {
+    split(name, &[]).is_some()
+}
+
 /// Splits a name into the number of its prefix and the rest. The longest prefix wins.
 fn split<'n>(name: &'n [u8], prefixes: &[Vec<u8>]) -> Option<(u8, &'n [u8])> {
+    // A name that is only a name space has no place, also where that is one of the prefixes.
+    if NAME_SPACES.iter().any(|(space, _)| *space == name) {
+        return None;
+    }
     let own = (0_u8..).zip(prefixes);
     let own = own.filter_map(|(at, prefix)| Some((at, name.strip_prefix(prefix.as_slice())?)));
     if let Some((at, rest)) = own.min_by_key(|(_, rest)| rest.len()) {
@@ -194,7 +203,7 @@ fn split<'n>(name: &'n [u8], prefixes: &[Vec<u8>]) -> Option<(u8, &'n [u8])> {
     let whole = NAMES.iter().find(|(known, _)| *known == name);
     match whole {
         Some((_, number)) => Some((*number, &[])),
-        None => name_space(name).filter(|(_, rest)| !rest.is_empty()),
+        None => name_space(name),
     }
 }
 

@@ -34,13 +34,14 @@ pub const KEPT: KeptProperties = KeptProperties {
     special_files: false,
     hard_links: false,
     owners: false,
-    xattrs: false,
+    xattrs: |_| false,
     special_bits: false,
     permissions: |node| match node.mode & 0o777 {
         usual @ (0o444 | 0o555 | 0o644 | 0o755) => usual,
         _ => 0o755,
     },
     time: crate::time::can_keep,
+    root: false,
 };
 
 /// Writes `tree` as an exFAT volume, and returns its length.

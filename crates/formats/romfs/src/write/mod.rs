@@ -37,7 +37,7 @@ pub const KEPT: KeptProperties = KeptProperties {
     special_files: true,
     hard_links: true,
     owners: false,
-    xattrs: false,
+    xattrs: |_| false,
     special_bits: false,
     permissions: |node| {
         let executes = layout::executable(node.mode) != 0;
@@ -48,6 +48,7 @@ pub const KEPT: KeptProperties = KeptProperties {
         }
     },
     time: |time| time.seconds == 0 && time.nanoseconds == 0,
+    root: false,
 };
 
 /// Writes `tree` as a romfs image, and returns its length. Owners, times, permissions other than

@@ -9,6 +9,7 @@ use forerun_build::{
     BuildError, ImageWriter, NodeIndex, ParallelBounds, fetch_files, parallel_map,
 };
 use forerun_codec::Encoder;
+use forerun_io::saturating_usize;
 
 use super::cannot;
 use super::fetch::{PartLens, fetch};
@@ -72,7 +73,16 @@ pub fn write_data(
             fetch_files(bounds.memory / 4, wanted, fetch, |file| packer.add(file))?;
             packer.finish()
         },
-        |encoded| Ok(write_block(&encoded, out, &mut bodies, &mut fragments)?),
+        |encoded| {
+            let block = u64::from(options.block_size);
+            Ok(write_block(
+                &encoded,
+                block,
+                out,
+                &mut bodies,
+                &mut fragments,
+            )?)
+        },
     );
     Ok(Data {
         files: files?,
@@ -123,6 +133,7 @@ impl<'o> Worker<'o> {
 
 fn write_block(
     block: &Encoded,
+    block_size: u64,
     out: &mut ImageWriter<'_>,
     bodies: &mut Vec<StoredBlocks>,
     fragments: &mut Vec<FragmentEntry>,
@@ -130,9 +141,9 @@ fn write_block(
     let stored = if block.stored { BLOCK_STORED } else { 0 };
     let size = u32::try_from(block.bytes.len()).unwrap_or(0) | stored;
     let start = out.position();
-    let (first, size, sparse) = match block.role {
-        Role::Block { first } => (first, size, 0),
-        Role::Hole { first, len } => (first, 0, len),
+    let (first, size, sparse, count) = match block.role {
+        Role::Block { first } => (first, size, 0, 1),
+        Role::Hole { first, len } => (first, 0, len, len.div_ceil(block_size)),
         Role::Fragment => {
             fragments.push(FragmentEntry {
                 start_block: start.into(),
@@ -149,7 +160,8 @@ fn write_block(
         });
     }
     if let Some(body) = bodies.last_mut() {
-        body.sizes.push(size);
+        let count = saturating_usize(count);
+        body.sizes.resize(body.sizes.len() + count, size);
         body.sparse = body.sparse.saturating_add(sparse);
     }
     out.write(&block.bytes)

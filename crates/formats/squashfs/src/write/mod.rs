@@ -19,7 +19,7 @@ mod xattr;
 
 use std::sync::Arc;
 
-use forerun_build::{BuildError, ImageOutput, ImageWriter, Tree};
+use forerun_build::{BuildError, ImageOutput, ImageWriter, KeptProperties, Tree};
 use forerun_io::Observer;
 use zerocopy::IntoBytes;
 
@@ -35,11 +35,18 @@ use crate::ondisk::{MAGIC, METADATA_STORED, NONE_64, Superblock, VERSION, flags}
 /// Images are padded to a multiple of this.
 const PADDING: u64 = 4096;
 
+/// The properties of nodes that an image keeps. Parts of seconds are not called lost.
+pub const KEPT: KeptProperties = KeptProperties {
+    xattrs: xattr::keeps,
+    time: |time| u32::try_from(time.seconds).is_ok(),
+    ..KeptProperties::ALL
+};
+
 /// Writes `tree` as a SquashFS 4.0 image, and returns its length with the padding.
 ///
 /// Times are kept in whole seconds from 1970 to 2106; times outside become the nearest inside.
 /// Extended attributes of other namespaces than `user`, `trusted` and `security` have no place in
-/// the format and are left out.
+/// the format and are left out ([`KEPT`]); files with access control lists get the modes that they have without.
 ///
 /// # Errors
 /// [`BuildError::Format`] for options out of their ranges and, before anything is written, for

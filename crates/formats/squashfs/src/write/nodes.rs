@@ -178,7 +178,8 @@ impl<'a> Nodes<'a> {
             false => None,
         };
         Ok(Common {
-            mode: node.mode,
+            // Lists of access control have no place in the format.
+            mode: node.mode_without_acl(),
             uid: self.ids.index(node.uid)?,
             gid: self.ids.index(node.gid)?,
             mtime: node.mtime,

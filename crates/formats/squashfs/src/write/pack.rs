@@ -8,8 +8,8 @@
 use std::collections::{HashMap, HashSet};
 
 use forerun_build::{
-    BuildError, ContentHash, ExactStream, Jobs, NodeIndex, ParallelError, Unreadable, WHOLE,
-    is_zero,
+    BuildError, ContentHash, ExactStream, Jobs, NodeIndex, ParallelError, RunHasher, Unreadable,
+    WHOLE, is_zero,
 };
 use forerun_io::u64_from;
 
@@ -30,7 +30,7 @@ pub enum Role {
         /// Whether a new body starts here.
         first: bool,
     },
-    /// A block of zeros that are not stored; there are no bytes.
+    /// Zeros that are not stored, whole blocks of them or the end of a file; there are no bytes.
     Hole { first: bool, len: u64 },
     /// A block of the ends of several files.
     Fragment,
@@ -153,15 +153,21 @@ impl<'p, 't> Packer<'p, 't> {
         start: &[u8],
         mut stream: ExactStream,
     ) -> Outcome<Option<FileData>> {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(start);
+        let mut hasher = RunHasher::default();
+        hasher.data(start);
         let mut left = wanted.body_len.saturating_sub(u64_from(start.len()));
         while left > 0 {
-            let len = left.min(WHOLE);
-            hasher.update(&self.check(wanted, stream.read(len))?);
+            let hole = self.hole(wanted, &mut stream, left)?;
+            if hole > 0 {
+                hasher.zeros(hole);
+                left -= hole;
+                continue;
+            }
+            let len = left.min(u64::from(self.options.block_size));
+            hasher.data(&self.check(wanted, stream.read(len))?);
             left -= len;
         }
-        let key = (wanted.body_len, *hasher.finalize().as_bytes());
+        let key = (wanted.body_len, hasher.finish());
         let Some(&body) = self.bodies.get(&key) else {
             return Ok(None);
         };
@@ -179,36 +185,48 @@ impl<'p, 't> Packer<'p, 't> {
         start: Option<Vec<u8>>,
         stream: &mut ExactStream,
     ) -> Outcome<usize> {
-        let mut hasher = wanted.hash_body.then(blake3::Hasher::new);
+        let mut hasher = wanted.hash_body.then(RunHasher::default);
         let mut first = true;
         let start = start.unwrap_or_default();
+        hasher.iter_mut().for_each(|hasher| hasher.data(&start));
         // The start is a whole number of blocks: both are powers of two, and it is the largest.
         for block in start.chunks(self.options.block()) {
-            hasher.iter_mut().for_each(|hasher| {
-                hasher.update(block);
-            });
             self.block(block.to_vec(), &mut first)?;
         }
         let mut left = wanted.body_len.saturating_sub(u64_from(start.len()));
         while left > 0 {
-            let len = left.min(u64::from(self.options.block_size));
-            if self.options.sparse && hasher.is_none() && self.check(wanted, stream.hole())? >= len
-            {
-                self.check(wanted, stream.skip(len))?;
+            let hole = match self.options.sparse {
+                true => self.hole(wanted, stream, left)?,
+                false => 0,
+            };
+            if hole > 0 {
+                hasher.iter_mut().for_each(|hasher| hasher.zeros(hole));
                 let first = std::mem::take(&mut first);
-                self.send(Vec::new(), Role::Hole { first, len })?;
-                left -= len;
+                self.send(Vec::new(), Role::Hole { first, len: hole })?;
+                left -= hole;
                 continue;
             }
+            let len = left.min(u64::from(self.options.block_size));
             let block = self.check(wanted, stream.read(len))?;
-            hasher.iter_mut().for_each(|hasher| {
-                hasher.update(&block);
-            });
+            hasher.iter_mut().for_each(|hasher| hasher.data(&block));
             self.block(block, &mut first)?;
             left -= len;
         }
-        let hash = hasher.map(|hasher| *hasher.finalize().as_bytes());
+        let hash = hasher.map(RunHasher::finish);
         Ok(self.end_body(hash.map(|hash| (wanted.body_len, hash))))
+    }
+
+    /// Skips the whole blocks of a hole, or all of the `left` bytes if they are one. Returns how many bytes these are.
+    fn hole(&self, wanted: &Wanted<'_>, stream: &mut ExactStream, left: u64) -> Outcome<u64> {
+        let hole = self.check(wanted, stream.hole())?.min(left);
+        let whole = match hole == left {
+            true => hole,
+            false => hole - hole % u64::from(self.options.block_size),
+        };
+        if whole > 0 {
+            self.check(wanted, stream.skip(whole))?;
+        }
+        Ok(whole)
     }
 
     fn stream_tail(

@@ -47,8 +47,7 @@ impl XattrWriter {
     /// Returns the number of a set of attributes, which is written if it is new. Returns nothing
     /// for an empty set.
     ///
-    /// Attributes of other namespaces than `user`, `trusted` and `security` have no place in the
-    /// format and are left out: POSIX ACLs, for example.
+    /// Attributes that have no place in the format are left out: POSIX ACLs, for example.
     pub fn id(
         &mut self,
         attributes: &BTreeMap<Vec<u8>, Vec<u8>>,
@@ -151,13 +150,23 @@ impl XattrWriter {
     }
 }
 
-fn attribute<'a>(name: &'a [u8], value: &'a [u8]) -> Result<Option<Attribute<'a>>, BuildError> {
+/// Returns whether the format has a place for an attribute of this name.
+pub fn keeps(name: &[u8]) -> bool {
+    split(name).is_some()
+}
+
+/// Splits a name into the number of its prefix and the rest, which is not empty.
+fn split(name: &[u8]) -> Option<(u16, &[u8])> {
     let known = xattr::PREFIXES.iter().zip(0_u16..);
     let mut split = known.filter_map(|(prefix, n)| Some((n, name.strip_prefix(*prefix)?)));
-    let Some((prefix, rest)) = split.next() else {
+    split.next().filter(|(_, rest)| !rest.is_empty())
+}
+
+fn attribute<'a>(name: &'a [u8], value: &'a [u8]) -> Result<Option<Attribute<'a>>, BuildError> {
+    let Some((prefix, rest)) = split(name) else {
         return Ok(None);
     };
-    if rest.is_empty() || name.len() > 255 || value.len() > LONGEST_VALUE {
+    if name.len() > 255 || value.len() > LONGEST_VALUE {
         return Err(cannot(format!(
             "the xattr {:?} of {} bytes; names have up to 255 bytes, values up to 65536",
             name.escape_ascii().to_string(),

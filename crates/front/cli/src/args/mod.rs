@@ -159,7 +159,8 @@ impl From<Verity> for VerityMode {
 /// Bounds on what an image may ask for.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LimitArgs {
-    /// Bytes of files that may be written, or read by check [default: no limit]
+    /// Bytes of files, holes included, that may be written, or read by check [default: 64G, or 1000
+    /// times the length of the image]
     #[arg(help_heading = "Limits on what the image may ask for", long, value_name = "BYTES", value_parser = size::parse)]
     pub max_total_bytes: Option<u64>,
     /// Entries of all directories together [default: 64 million]

@@ -22,7 +22,9 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::args::Global;
+use forerun::Limits;
+
+use crate::args::{Global, LimitArgs};
 use crate::called_as::Program;
 use crate::context::Context;
 use crate::error::{Failure, reason};
@@ -34,6 +36,22 @@ use squashfuse::Level;
 
 /// The words of a command line that were not read yet.
 type ArgWords<'w> = std::slice::Iter<'w, OsString>;
+
+/// Returns the bounds on an archive: by its length alone, a sparse file of moderate size would be refused, and these
+/// programs have no option for that.
+fn archive_limits() -> Limits {
+    let mut limits = Limits::default();
+    limits.total_bytes = 4 << 40;
+    limits
+}
+
+/// Returns the bounds on an image: these programs have none on the bytes of files, and no option for one.
+fn image_limits() -> LimitArgs {
+    LimitArgs {
+        max_total_bytes: Some(u64::MAX - 1),
+        ..LimitArgs::default()
+    }
+}
 
 /// Runs as that program. Returns the exit status.
 pub fn run(program: Program, argv: &[OsString]) -> u8 {

@@ -9,10 +9,11 @@ mod server;
 use std::cell::OnceCell;
 use std::path::Path;
 
-use forerun_sandbox::{Capabilities, Report, Sandbox};
+use forerun_sandbox::{Capabilities, Report, Sandbox, emulator_of_root};
 use serde_json::{Map, Value};
 
 use crate::args::{Global, ImageArgs, SourceArgs};
+use crate::error::{Failure, Result};
 
 #[cfg(feature = "network")]
 pub use server::for_server;
@@ -58,6 +59,22 @@ impl Confinement {
             (measure.name.replace(' ', "_"), state.into())
         });
         Value::Object(measures.collect())
+    }
+}
+
+/// Refuses to take or to make owners and devices where fakeroot or pseudo cannot answer for them: nothing can be
+/// preloaded into a program without an interpreter.
+pub fn check_emulator() -> Result<()> {
+    match emulator_of_root() {
+        Some(name) if cfg!(target_feature = "crt-static") => {
+            let message = format!(
+                "{name} cannot be preloaded into this program, which is linked statically: owners and devices \
+                 would be wrong"
+            );
+            let failure = Failure::usage(message);
+            Err(failure.hint("take a program that is linked dynamically, or unset LD_PRELOAD"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -206,7 +206,7 @@ const UNFIT_INPUTS: &[Mistake] = &[
             "x",
         ],
         1,
-        "forerun: a.img: /bin/tool: bytes of all files exceeds the limit of 9",
+        "forerun: a.img: /bin/tool: bytes of all files exceeds the limit of 9\n  hint: if you trust the image, raise --max-total-bytes",
     ),
 ];
 

@@ -14,7 +14,7 @@ use super::owners::OwnerMapArgs;
 use super::salvage::ReportArgs;
 use super::select::SelectArgs;
 use crate::args::ImageArgs;
-use crate::confine::OWNERS;
+use crate::confine::{OWNERS, check_emulator};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
@@ -135,6 +135,7 @@ pub struct ExtractArgs {
 
 /// Runs it.
 pub fn run(context: &Context, args: &ExtractArgs) -> Result {
+    check_emulator()?;
     let mut selection = args.select.selection()?;
     let mut options = options(args)?;
     let name = image_name(&args.image);

@@ -28,20 +28,37 @@ pub fn tell_losses(context: &Context, writer: &Writer, tree: &Tree, image: &str)
         let failure = failure.hint("--exclude leaves them out silently");
         exit = context.report(&failure.of(image));
     }
-    let changed: Vec<_> = changed
-        .iter()
-        .map(|lost| format!("{} ({})", text(lost), examples(lost, 1)))
-        .collect();
-    if !changed.is_empty() {
-        context.note(&format!(
-            "{image}: {format} does not keep all: {}",
-            changed.join("; ")
-        ));
+    if let Some(changed) = sentence(format, &changed) {
+        context.note(&format!("{image}: {changed}"));
     }
     exit
 }
 
+/// Describes the properties that an image will lack of entries that it has.
+pub fn lost_properties(writer: &Writer, tree: &Tree) -> Option<String> {
+    let mut lost = writer.not_kept(tree);
+    lost.retain(|lost| !lost.what.leaves_out());
+    sentence(writer.name(), &lost)
+}
+
+fn sentence(format: &str, lost: &[NotKept]) -> Option<String> {
+    let lost = lost
+        .iter()
+        .map(|lost| format!("{} ({})", text(lost), examples(lost, 1)));
+    let lost = lost.collect::<Vec<_>>().join("; ");
+    (!lost.is_empty()).then(|| format!("{format} does not keep all: {lost}"))
+}
+
 fn text(lost: &NotKept) -> String {
+    if lost.what == LossKind::Xattrs {
+        let who = counted(lost.count, "entry loses", "entries lose");
+        let spaces = lost.name_spaces.iter().map(|space| match space.as_slice() {
+            b"" => "without a name".to_string(),
+            space => format!("of {}", escape(space)),
+        });
+        let spaces = spaces.collect::<Vec<_>>().join(" and ");
+        return format!("{who} extended attributes {spaces}");
+    }
     let (one, many) = match lost.what {
         LossKind::Symlink => ("symbolic link left out", "symbolic links left out"),
         LossKind::Special => (
@@ -52,9 +69,9 @@ fn text(lost: &NotKept) -> String {
             "hard link becomes a file of its own",
             "hard links become files of their own",
         ),
-        LossKind::Xattrs => (
-            "entry loses its extended attributes",
-            "entries lose their extended attributes",
+        LossKind::Acls => (
+            "entry loses its access control list",
+            "entries lose their access control lists",
         ),
         LossKind::Owner => ("entry loses its owner", "entries lose their owners"),
         LossKind::Permissions => (

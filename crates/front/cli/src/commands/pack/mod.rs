@@ -23,7 +23,7 @@ use forerun::build::Priorities;
 use forerun_sandbox::Sandbox;
 
 use crate::args::{LimitArgs, is_stdin};
-use crate::confine::{OWNERS, TREES};
+use crate::confine::{OWNERS, TREES, check_emulator};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::interrupt;
@@ -36,6 +36,7 @@ pub use erofs::parse_uuid;
 pub use exfat::{ClusterArgs, VolumeArgs};
 pub use format::{FormatArgs, unfit};
 pub use input::{Skipped, open_tar};
+pub use losses::lost_properties;
 pub use make::{OutputArgs, make};
 pub use select::{ChangeArgs, ExcludeArgs, source_date_epoch};
 
@@ -104,6 +105,7 @@ pub struct PackArgs {
 
 /// Runs it.
 pub fn run(context: &Context, args: &PackArgs) -> Result {
+    check_emulator()?;
     let (input, output) = names(args)?;
     check_names(args, input, output)?;
     let app = args.appimage.prepare(args, input, output)?;

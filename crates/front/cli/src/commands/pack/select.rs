@@ -140,7 +140,7 @@ impl ChangeArgs {
         };
         let (include, exclude) = (&self.xattrs_include, &self.xattrs_exclude);
         let mut xattrs = XattrFilter::new(include.as_deref(), exclude.as_deref())?;
-        xattrs.none = self.no_xattrs || !keeps.xattrs;
+        xattrs.none = self.no_xattrs;
         Ok(Changes {
             owners,
             times: Times {

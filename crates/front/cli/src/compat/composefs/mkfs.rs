@@ -11,9 +11,10 @@ use forerun::{ComposefsOptions, Observer, Writer, Written};
 use forerun_sandbox::Sandbox;
 
 use super::{DONE, FAILED, not_followed, tell};
+use crate::commands::pack::lost_properties;
 use crate::compat::begin;
 use crate::compat::getopt::{NotFollowed, OptNames, Takes, split};
-use crate::confine::{NAMES, TREES};
+use crate::confine::{NAMES, TREES, check_emulator};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
@@ -136,6 +137,7 @@ pub fn run(_name: &OsStr, words: &[OsString]) -> u8 {
 }
 
 fn build(context: &Context, call: &MkComposefs) -> Result {
+    check_emulator()?;
     let source = &call.source;
     let metadata = source.metadata();
     let metadata = metadata.map_err(|error| Failure::source(&error).of(source.display()))?;
@@ -181,6 +183,9 @@ fn build(context: &Context, call: &MkComposefs) -> Result {
     let mut tree = scan(source, &options)?;
     change(call, &mut tree)?;
     let writer = Writer::Composefs(call.options.clone());
+    if let Some(lost) = lost_properties(&writer, &tree) {
+        context.note(&lost);
+    }
     let observer = Arc::new(Observer::default());
     let written = match &mut target {
         Some(target) => {

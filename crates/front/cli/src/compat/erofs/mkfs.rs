@@ -18,8 +18,8 @@ use forerun_sandbox::Sandbox;
 use super::mkfs_options::{MkErofs, MkErofsRefusal, parse};
 use super::{tell, usage};
 use crate::commands::pack::{make, open_tar};
-use crate::compat::{begin, complain};
-use crate::confine::TREES;
+use crate::compat::{archive_limits, begin, complain};
+use crate::confine::{TREES, check_emulator};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
@@ -60,6 +60,7 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
 }
 
 fn build(context: &Context, mut call: MkErofs) -> Result {
+    check_emulator()?;
     if let (Some(source), false) = (&call.source, call.tar) {
         check_source(source)?;
     }
@@ -134,6 +135,7 @@ fn read(call: &MkErofs, archive: Option<TarInput>, skip: Vec<(u64, u64)>) -> Res
         Some(archive) => {
             let options = TarOptions {
                 exclude,
+                limits: archive_limits(),
                 ..TarOptions::default()
             };
             read_tar(archive, &options)?

@@ -11,7 +11,7 @@ mod usage;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::complain;
+use super::{complain, image_limits};
 use crate::args::{ImageArgs, SourceArgs};
 use crate::error::Failure;
 use crate::exit::Exit;
@@ -50,6 +50,7 @@ fn image_args(image: &OsString, devices: &[OsString], offset: u64) -> ImageArgs 
             device: devices.iter().map(PathBuf::from).collect(),
             ..SourceArgs::default()
         },
+        limits: image_limits(),
         ..ImageArgs::default()
     }
 }

@@ -25,6 +25,8 @@ use forerun::{SquashfsOptions, Writer};
 use super::complain;
 use super::names::Names;
 use crate::args::Global;
+use crate::commands::pack::lost_properties;
+use crate::confine::check_emulator;
 use crate::context::Context;
 use crate::error::{Failure, reason};
 use crate::exit::Exit;
@@ -136,6 +138,7 @@ fn writer(call: &MakeCall) -> options::MakeParsed<SquashfsOptions> {
 }
 
 fn make(context: &Context, call: &MakeCall, mut options: SquashfsOptions) -> MakeEnded<()> {
+    check_emulator()?;
     let times = changes::MakeTimes::new(call)?;
     options.mkfs_time = Some(times.of_image());
     let sources = sources::MakeSources::new(call)?;
@@ -166,6 +169,9 @@ fn make(context: &Context, call: &MakeCall, mut options: SquashfsOptions) -> Mak
         summary::list(&tree)?;
     }
     let writer = Writer::Squashfs(options);
+    if let Some(lost) = lost_properties(&writer, &tree) {
+        complain(&lost);
+    }
     let len = write::write(context, call, &writer, &mut tree, &mut target)?;
     target.commit()?;
     if !call.quiet {

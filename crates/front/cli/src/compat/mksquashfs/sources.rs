@@ -18,7 +18,7 @@ use forerun_sandbox::Sandbox;
 use super::call::{Definition, MakeCall};
 use super::exclude::Excluded;
 use super::{MakeEnded, MakeStop, stop};
-use crate::compat::complain;
+use crate::compat::{archive_limits, complain};
 use crate::confine::{TREES, directory_of};
 use crate::error::{Failure, reason};
 
@@ -215,7 +215,7 @@ fn archive(options: ScanOptions, now: Timestamp) -> MakeEnded<Tree> {
         exclude: options.exclude,
         latest: None,
         unnamed: Some(now),
-        limits: Limits::default(),
+        limits: archive_limits(),
     };
     let failed = |error: io::Error| Failure::source(&error).of("standard input");
     let opened = io::stdin().as_fd().try_clone_to_owned().map(File::from);

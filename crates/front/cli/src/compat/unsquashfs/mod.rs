@@ -30,6 +30,7 @@ use crate::output::Output;
 use crate::source::PreparedImage;
 use crate::{log, secrets};
 
+use super::image_limits;
 use super::pattern::{PathChoice, Syntax};
 use listing::Style;
 use options::{UnsquashCall, UnsquashRefusal, UnsquashWork};
@@ -246,6 +247,7 @@ fn image_args(image: &OsString, call: &UnsquashCall) -> ImageArgs {
             threads: call.processors.map(|count| count.min(256)),
             ..SourceArgs::default()
         },
+        limits: image_limits(),
         ..ImageArgs::default()
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// By include/uapi/linux/fuse.h.
-const FUSE_DEV_IOC_CLONE: libc::c_ulong = 0x8004_e500;
+const FUSE_DEV_IOC_CLONE: libc::Ioctl = libc::_IOR::<u32>(229, 0);
 
 /// Makes `new`, a file of `/dev/fuse` that is of no connection yet, a second file of the connection of `connected`.
 ///
@@ -13,7 +13,7 @@ const FUSE_DEV_IOC_CLONE: libc::c_ulong = 0x8004_e500;
 pub fn join(new: BorrowedFd<'_>, connected: BorrowedFd<'_>) -> io::Result<()> {
     let number = connected.as_raw_fd().cast_unsigned();
     // SAFETY: the kernel reads one u32 from the address, which is of a u32, and keeps no pointer.
-    let done = unsafe { libc::ioctl(new.as_raw_fd(), FUSE_DEV_IOC_CLONE as _, &raw const number) };
+    let done = unsafe { libc::ioctl(new.as_raw_fd(), FUSE_DEV_IOC_CLONE, &raw const number) };
     match done {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

@@ -8,12 +8,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 
 /// By include/uapi/linux/loop.h.
-const LOOP_SET_FD: libc::c_ulong = 0x4c00;
-const LOOP_CLR_FD: libc::c_ulong = 0x4c01;
-const LOOP_SET_STATUS64: libc::c_ulong = 0x4c04;
-const LOOP_GET_STATUS64: libc::c_ulong = 0x4c05;
-const LOOP_CONFIGURE: libc::c_ulong = 0x4c0a;
-const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4c82;
+const LOOP_SET_FD: libc::Ioctl = 0x4c00;
+const LOOP_CLR_FD: libc::Ioctl = 0x4c01;
+const LOOP_SET_STATUS64: libc::Ioctl = 0x4c04;
+const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
+const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
+const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
@@ -121,7 +121,7 @@ pub fn attach(file: BorrowedFd<'_>, part: Part) -> io::Result<LoopDevice> {
 pub fn file_behind(device: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     let mut info = EMPTY;
     // SAFETY: the kernel writes one loop_info64 to the address, which is of a value of that layout that nothing else uses.
-    let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64 as _, &raw mut info) };
+    let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) };
     checked(done).map(|_| (info.device, info.inode))
 }
 
@@ -145,7 +145,7 @@ fn configure(device: BorrowedFd<'_>, file: BorrowedFd<'_>, part: Part) -> io::Re
         reserved: [0; 8],
     };
     // SAFETY: the kernel reads one loop_config from the address, which is of a value of that layout, and keeps no pointer.
-    let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE as _, &raw const config) };
+    let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) };
     match checked(done) {
         Err(error) if is_unknown(&error) => configure_in_steps(device, file, &config.info),
         configured => configured.map(drop),
@@ -158,7 +158,7 @@ fn configure_in_steps(device: BorrowedFd<'_>, file: BorrowedFd<'_>, info: &Info)
     // SAFETY: the kernel reads one loop_info64 from the address, which is of a value of that layout, and keeps no pointer.
     let done = unsafe {
         let info: *const Info = info;
-        libc::ioctl(device.as_raw_fd(), LOOP_SET_STATUS64 as _, info)
+        libc::ioctl(device.as_raw_fd(), LOOP_SET_STATUS64, info)
     };
     checked(done).map(drop).inspect_err(|_| {
         // It would stay.
@@ -175,9 +175,9 @@ fn is_unknown(error: &io::Error) -> bool {
 }
 
 /// Calls ioctl(2) with a number.
-fn ioctl(fd: BorrowedFd<'_>, request: libc::c_ulong, number: libc::c_long) -> io::Result<i32> {
+fn ioctl(fd: BorrowedFd<'_>, request: libc::Ioctl, number: libc::c_long) -> io::Result<i32> {
     // SAFETY: the requests of this file that take a number take no address, so the kernel touches no memory of this process.
-    checked(unsafe { libc::ioctl(fd.as_raw_fd(), request as _, number) })
+    checked(unsafe { libc::ioctl(fd.as_raw_fd(), request, number) })
 }
 
 fn checked(done: libc::c_int) -> io::Result<i32> {

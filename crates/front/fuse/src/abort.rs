@@ -14,7 +14,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 /// Where that filesystem is mounted.
 const PLACE: &str = "/sys/fs/fuse/connections";
 /// Its type, by include/uapi/linux/magic.h.
-const MAGIC: i64 = 0x6573_5543;
+const MAGIC: u64 = 0x6573_5543;
 
 /// The kernel's files of all connections.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Connections {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = openat(CWD, PLACE, flags, Mode::empty());
         let is_mounted =
-            |dir: &OwnedFd| fstatfs(dir).is_ok_and(|stat| i64::from(stat.f_type) == MAGIC);
+            |dir: &OwnedFd| fstatfs(dir).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(MAGIC));
         if let Some(dir) = opened.ok().filter(is_mounted) {
             return Ok(Self(dir));
         }

@@ -1,11 +1,6 @@
 //! Digests, which are also the names of objects.
 
 use std::fmt;
-use std::io::{self, Read};
-
-use sha2::Sha512;
-
-use crate::verity::{measure, measure_by};
 
 /// Bytes of a SHA-256 digest.
 pub const DIGEST_LEN: usize = 32;
@@ -63,14 +58,6 @@ impl ObjectDigest {
     pub fn object_path(&self) -> String {
         let hex = self.to_string();
         format!("{}/{}", &hex[..2], &hex[2..])
-    }
-
-    /// Computes the digest of a stream, by the same hash as this one's.
-    pub fn measure_alike(&self, stream: impl Read) -> io::Result<Self> {
-        Ok(match self {
-            Self::Sha256(_) => Self::Sha256(measure(stream)?.0),
-            Self::Sha512(_) => Self::Sha512(measure_by::<Sha512>(stream)?.0.into()),
-        })
     }
 }
 

@@ -12,6 +12,7 @@ use forerun_vfs::{BlobName, Bound, Error, ResolveBlob, Result, Verity};
 
 use crate::digest::{Digest, ObjectDigest};
 use crate::object_name::ObjectName;
+use crate::verity::measure_alike;
 
 /// The properties that the image demands of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -254,10 +255,10 @@ fn measure(opened: &Opened, wanted: ObjectDigest) -> io::Result<ObjectDigest> {
             Some(found) if ObjectDigest::from(found) == wanted => Ok(wanted),
             _ => {
                 let source = FileSource::from_file(file.try_clone()?)?;
-                wanted.measure_alike(Stream::new(&source))
+                measure_alike(&wanted, Stream::new(&source))
             }
         },
-        Opened::Source(source) => wanted.measure_alike(Stream::new(&**source)),
+        Opened::Source(source) => measure_alike(&wanted, Stream::new(&**source)),
     }
 }
 

@@ -13,7 +13,7 @@ use forerun_io::u64_from;
 use sha2::digest::Output;
 use sha2::{Sha256, Sha512};
 
-use crate::digest::Digest;
+use crate::digest::{Digest, ObjectDigest};
 
 /// Bytes of a block.
 pub const BLOCK: usize = 4096;
@@ -200,6 +200,14 @@ pub fn measure_by<H: VerityHash>(mut stream: impl Read) -> io::Result<(Output<H>
     }
     let len = hasher.len;
     Ok((hasher.finish_hash(), len))
+}
+
+/// Computes the digest of a stream by the hash of another digest.
+pub fn measure_alike(other: &ObjectDigest, stream: impl Read) -> io::Result<ObjectDigest> {
+    Ok(match other {
+        ObjectDigest::Sha256(_) => ObjectDigest::Sha256(measure(stream)?.0),
+        ObjectDigest::Sha512(_) => ObjectDigest::Sha512(measure_by::<Sha512>(stream)?.0.into()),
+    })
 }
 
 /// Computes the digest of bytes in memory.

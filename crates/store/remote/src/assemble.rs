@@ -235,7 +235,10 @@ fn cached(
     let mut identity = layout.identity.by_table(proof);
     if let (Some(digest), true) = (layout.identity.digest(), is_layer) {
         let name = format!("indexed {digest}");
-        if proof.is_none() {
+        let plain = layout.identity.to_string();
+        if trust == TableTrust::Made && cache.is_whole(&plain, digest) {
+            identity = plain;
+        } else if proof.is_none() {
             identity = whole_copy(cache, &name, layout, (digest, chunk_size)).unwrap_or(identity);
         } else if trust == TableTrust::Claimed {
             by_index = Some(name);

@@ -49,11 +49,10 @@ impl LayerFacts {
     /// by the digest of the layer.
     pub fn proof(&self, contents: Option<&LayerContents>) -> Option<Digest> {
         match (contents, &self.table, &self.soci) {
-            (_, Some((_, TableTrust::Proven | TableTrust::Made)), _) => None,
             (Some(contents), _, _) => Some(contents.digest()),
             (None, Some((table, TableTrust::Claimed)), _) => Some(table.root()),
-            (None, None, Some(soci)) => soci.identity.digest(),
-            (None, None, None) => None,
+            (None, _, Some(soci)) => soci.identity.digest(),
+            (None, _, None) => None,
         }
     }
 

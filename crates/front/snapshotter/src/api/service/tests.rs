@@ -89,7 +89,6 @@ fn registries_that_do_not_answer_hold_up_no_other_call() {
     };
     let key = |key: &str| KeyRequest {
         key: key.to_owned(),
-        ..KeyRequest::default()
     };
     super::super::runtime().unwrap().block_on(async {
         let waiting: Vec<_> = (0..64)

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use forerun_testkit::generate;
@@ -193,7 +193,7 @@ fn object_of_big(scene: &Scene) -> PathBuf {
 }
 
 /// Lists the files below a directory.
-fn walk(dir: &Path) -> Vec<std::path::PathBuf> {
+fn walk(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths

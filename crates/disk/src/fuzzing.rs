@@ -4,7 +4,7 @@ use forerun_io::{MemorySource, ReadAt as _, saturating_usize};
 use forerun_vfs::Limits;
 
 use crate::Disk;
-use crate::ubi::crc;
+use crate::crc::crc;
 
 /// Reads a map of hostile bytes, and parts of its disk.
 pub fn walk(bytes: &[u8]) {

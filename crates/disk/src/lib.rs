@@ -7,6 +7,7 @@
 //! Every field of a map is hostile: each number is checked before it is used, and memory is bounded by
 //! [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes).
 
+mod crc;
 mod error;
 mod foreign;
 #[doc(hidden)]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forerun_io::{Pattern, ReadAt, past_end, saturating_usize, u64_from};
 use forerun_vfs::{Held, Result};
 
-use crate::ubi::crc;
+use crate::crc::crc;
 
 /// A part of the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]

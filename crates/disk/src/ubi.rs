@@ -10,6 +10,7 @@ use forerun_vfs::{Held, Limits, Result, on_disk};
 use zerocopy::FromBytes;
 use zerocopy::big_endian::{U16, U32, U64};
 
+use crate::crc::crc;
 use crate::error::Check;
 use crate::map::{Map, Place};
 use crate::{Disk, DiskKind, Volume, read};
@@ -82,11 +83,6 @@ const SAMPLES: usize = 4;
 /// Erase blocks one after the other without a header, behind which no further one is looked for.
 const STRANGE: u64 = 1024;
 const FORMAT: &str = "ubi";
-
-/// Computes the CRC-32 as UBI has it: without the last inversion.
-pub fn crc(bytes: &[u8]) -> u32 {
-    !libdeflater::crc32(bytes)
-}
 
 /// Parses a header that ends with its CRC-32.
 fn summed<T: FromBytes>(bytes: &[u8]) -> Option<T> {

@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use forerun_disk::{Disk, DiskKind, Foreign, PROBE_LEN};
+use forerun_disk::{Disk, DiskKind, Foreign, PROBE_LEN, Volume};
 use forerun_io::{ReadAt, saturating_usize};
 use forerun_vfs::{Error, Limits, Result};
 
 use crate::payload::Container;
-use crate::scan::PartitionTable;
 
 /// The bytes that a file stands for.
 pub struct Expanded {
     pub container: Container,
     pub source: Arc<dyn ReadAt>,
     /// The volumes of UBI.
-    pub table: Option<PartitionTable>,
+    pub volumes: Vec<Volume>,
 }
 
 impl Expanded {
@@ -25,20 +24,17 @@ impl Expanded {
         };
         Self {
             container,
-            table: PartitionTable::of_volumes(&disk),
+            volumes: disk.volumes.clone(),
             source: Arc::new(disk.over(source)),
         }
     }
 
     /// Returns the places where an image may be: offsets and lengths.
     pub fn places(&self) -> Vec<(u64, Option<u64>)> {
-        match &self.table {
-            Some(table) => table
-                .partitions
-                .iter()
-                .map(|it| (it.offset, Some(it.len)))
-                .collect(),
-            None => vec![(0, None)],
+        let volumes = self.volumes.iter();
+        match self.volumes.is_empty() {
+            true => vec![(0, None)],
+            false => volumes.map(|it| (it.offset, Some(it.len))).collect(),
         }
     }
 }
@@ -163,7 +159,7 @@ mod compressed {
         Ok(Expanded {
             container: Container::Compressed(compression.name()),
             source: forerun_spans::decode(source, compression, decode)?,
-            table: None,
+            volumes: Vec::new(),
         })
     }
 }

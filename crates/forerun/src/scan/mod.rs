@@ -188,12 +188,15 @@ pub fn scan(
     };
     let has_volumes = disk
         .as_ref()
-        .is_some_and(|disk| disk.table.is_some() && is_whole);
+        .is_some_and(|disk| !disk.volumes.is_empty() && is_whole);
     if let Some(container) = container.filter(|_| !has_volumes) {
         let kind = ScanKind::Container(container);
         search.push(ScanFinding::new(0, Some(source.len()), kind));
     }
-    let table = match disk.and_then(|disk| disk.table).filter(|_| is_whole) {
+    let volumes = disk
+        .as_ref()
+        .and_then(|disk| PartitionTable::of_volumes(&disk.volumes, disk.source.len()));
+    let table = match volumes.filter(|_| is_whole) {
         Some(table) => Some(table),
         None => partition_table(source)?,
     };

@@ -10,7 +10,7 @@ mod tests;
 
 use std::io;
 
-use forerun_disk::Disk;
+use forerun_disk::Volume;
 use forerun_io::{ReadAt, past_end, u64_from};
 use forerun_vfs::{Error, Result};
 
@@ -55,8 +55,8 @@ pub struct PartitionTable {
 
 impl PartitionTable {
     /// Returns the volumes of UBI as partitions.
-    pub(crate) fn of_volumes(disk: &Disk) -> Option<Self> {
-        let volumes = disk.volumes.iter().map(|volume| {
+    pub(crate) fn of_volumes(volumes: &[Volume], disk_len: u64) -> Option<Self> {
+        let volumes = volumes.iter().map(|volume| {
             let kind = match (volume.is_torn, volume.is_static) {
                 (true, _) => "volume, its update was interrupted",
                 (false, true) => "static volume",
@@ -75,7 +75,7 @@ impl PartitionTable {
             kind: TableKind::Ubi,
             partitions,
             from_backup: false,
-            disk_len: disk.disk_len(),
+            disk_len,
         })
     }
 }
@@ -102,7 +102,10 @@ pub struct TablePartition {
 /// [`Error::Io`] if the source cannot be read, [`Error::Corrupt`] for a damaged map.
 pub fn partition_table(source: &dyn ReadAt) -> Result<Option<PartitionTable>> {
     match whole_map(source)? {
-        Some(disk) if !disk.volumes.is_empty() => Ok(PartitionTable::of_volumes(&disk)),
+        Some(disk) if !disk.volumes.is_empty() => {
+            let len = disk.disk_len();
+            Ok(PartitionTable::of_volumes(&disk.volumes, len))
+        }
         Some(disk) => of_disk(&disk.over(Borrowed(source))),
         None => of_disk(source),
     }

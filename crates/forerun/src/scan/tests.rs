@@ -167,7 +167,10 @@ mod archives {
         let outer = [(at, len, None), (second, other, None)];
         assert_eq!(places(&found(&file)), outer);
         let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(&file[..]));
-        let options = ScanOptions { all: true };
+        let options = ScanOptions {
+            all: true,
+            ..ScanOptions::default()
+        };
         let all = scan(&source, options, &Arc::default(), &mut |_| {}).unwrap();
         let within = at + 1024 + 512 + (9 << 20) + 512;
         assert_eq!(places(&all), [outer[0], (within, other, Some(0)), outer[1]]);
@@ -236,7 +239,15 @@ mod archives {
         let archive = member(b'0', b"").repeat(20_000);
         let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(&archive[..]));
         for all in [false, true] {
-            let scanned = scan(&source, ScanOptions { all }, &Arc::default(), &mut |_| {});
+            let scanned = scan(
+                &source,
+                ScanOptions {
+                    all,
+                    ..ScanOptions::default()
+                },
+                &Arc::default(),
+                &mut |_| {},
+            );
             let len = Some(u64_from(archive.len()));
             assert_eq!(places(&scanned.unwrap()), [(0, len, None)]);
         }

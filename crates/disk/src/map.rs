@@ -127,6 +127,9 @@ pub struct Mapped<S> {
     sound: Vec<AtomicBool>,
 }
 
+/// Reads bytes of the file below at an offset.
+type ReadStored<S> = dyn Fn(&S, u64, &mut [u8]) -> io::Result<()>;
+
 impl<S: ReadAt> Mapped<S> {
     pub(crate) fn new(source: S, map: Map) -> Self {
         let sound = map.runs.iter().map(|_| AtomicBool::new(false)).collect();
@@ -161,12 +164,7 @@ impl<S: ReadAt> Mapped<S> {
         Ok(())
     }
 
-    fn read(
-        &self,
-        offset: u64,
-        out: &mut [u8],
-        read: &dyn Fn(&S, u64, &mut [u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn read(&self, offset: u64, out: &mut [u8], read: &ReadStored<S>) -> io::Result<()> {
         past_end(offset, out.len(), self.len())?;
         let range = offset..offset + u64_from(out.len());
         let mut rest = out;

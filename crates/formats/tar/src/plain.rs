@@ -39,11 +39,14 @@ fn run(pass: &mut Pass, source: &dyn ReadAt, head: &[u8], recorder: &mut Recorde
         let (at, len) = pass.wants();
         let end = at.saturating_add(u64_from(len));
         if end > source_len {
-            let mut rest = vec![0; saturating_usize(source_len.saturating_sub(at))];
-            let read = source.read_exact_at(at.min(source_len), &mut rest);
-            read.map_err(|error| Error::io(at, rest.len(), error))?;
-            if !pass.has_headers() && rest.iter().any(|&byte| byte != 0) {
-                return Err(no_archive());
+            // Only zeros so far, and less than a header to come.
+            if at > 0 && at < source_len && !pass.has_headers() {
+                let mut rest = vec![0; saturating_usize(source_len - at)];
+                let read = source.read_exact_at(at, &mut rest);
+                read.map_err(|error| Error::io(at, rest.len(), error))?;
+                if rest.iter().any(|&byte| byte != 0) {
+                    return Err(no_archive());
+                }
             }
             return pass.end_of_source(source_len);
         }

@@ -52,9 +52,7 @@ pub fn sync(path: &Path, limited: bool) -> io::Result<()> {
     };
     synced.or_else(|error| match Errno::from_io_error(&error) {
         // The server has died, or does not know the request.
-        Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::NOSYS | Errno::INVAL | Errno::ROFS) => {
-            Ok(())
-        }
+        Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::NOSYS | Errno::INVAL) => Ok(()),
         _ => Err(error),
     })
 }

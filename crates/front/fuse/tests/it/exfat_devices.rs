@@ -56,6 +56,13 @@ fn ended(mut mount: Mount) {
     mount.wait().unwrap();
 }
 
+/// Ends a mount whose last changes cannot be written.
+fn lost(mut mount: Mount) {
+    mount.unmount().unwrap();
+    let error = mount.wait().unwrap_err().to_string();
+    assert!(error.contains("the last changes are lost"), "{error}");
+}
+
 /// A device that fails where it is told to.
 struct Faulty {
     inner: MemoryDevice,
@@ -237,7 +244,7 @@ fn metadata_that_cannot_be_written() {
     assert_eq!(fs::read(test.path("old")).unwrap(), [7; 100_000]);
     let error = File::open(test.place.mnt()).unwrap().sync_all();
     assert!(error.is_err());
-    test.unmount();
+    lost(test.mount.take().unwrap());
     assert_eq!(test.device.volume_flags(), DIRTY | MEDIA_FAILURE);
     test.judge();
     test.mount("rw");
@@ -275,8 +282,8 @@ fn a_device_that_goes_away() {
     drop(file);
     let error = fs::create_dir(test.path("dir")).unwrap_err();
     assert!(matches!(error.raw_os_error(), Some(5 | 30)), "{error}");
-    // It ends as any other mount.
-    test.unmount();
+    // It ends as any other mount, with an error.
+    lost(test.mount.take().unwrap());
     test.device.gone.store(false, Ordering::SeqCst);
     assert_eq!(test.device.volume_flags() & DIRTY, DIRTY);
     test.judge();
@@ -403,7 +410,7 @@ fn a_driver_that_panics_writes_nothing_more() {
     refused(fs::write(test.path("old"), b"more"), Errno::ROFS);
     refused(synced(), Errno::ROFS);
     assert_eq!(fs::read(test.path("old")).unwrap(), [7; 100_000]);
-    test.unmount();
+    lost(test.mount.take().unwrap());
     assert_eq!(device.changes(), changes, "the end of the mount wrote");
     assert_eq!(device.to_vec()[FLAGS_AT], DIRTY);
     test.device.inner.write_all_at(0, &device.to_vec()).unwrap();

@@ -283,11 +283,7 @@ fn what_does_not_fit_the_tables_is_refused() {
     }
     let error = image(&many, &fast()).unwrap_err().to_string();
     assert!(error.contains("65535 users"), "{error}");
-    for (name, len) in [
-        ("user.".to_string(), 1),
-        ("user.a".into(), 65_537),
-        ("user.".repeat(52), 1),
-    ] {
+    for (name, len) in [("user.a".to_string(), 65_537), ("user.".repeat(52), 1)] {
         let mut tree = Tree::default();
         let xattrs = &mut tree.node_mut(Tree::ROOT).xattrs;
         xattrs.insert(name.into_bytes(), vec![0; len]);

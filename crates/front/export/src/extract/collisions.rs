@@ -3,7 +3,8 @@
 //! Where the target takes them for one name, the second would replace the first or fail; which one
 //! is left then would be chance. So they are found before anything is made.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -42,16 +43,31 @@ pub fn folds_case(dir: &OwnedFd) -> bool {
 
 /// Finds all names of the plan that collide with an earlier one of their directory.
 pub fn find(plan: &Plan<'_>) -> Vec<Collision> {
-    let mut seen: HashMap<(usize, String), &[u8]> = HashMap::new();
+    // Names are held only where a hash occurs twice: there may be millions, and hardly ever a collision.
+    let state = RandomState::new();
+    let (mut hashes, mut repeated) = (HashSet::new(), HashSet::new());
+    for (dir, name, _) in plan.names() {
+        let hash = state.hash_one((dir, folded(name)));
+        if !hashes.insert(hash) {
+            repeated.insert(hash);
+        }
+    }
+    drop(hashes);
     let mut found = Vec::new();
+    if repeated.is_empty() {
+        return found;
+    }
+    let mut seen: HashMap<(usize, String), &[u8]> = HashMap::new();
     for (dir, name, entry) in plan.names() {
-        // Bytes that are no text are equal only to themselves, or nearly so: an excess of caution.
-        let folded = String::from_utf8_lossy(name).to_lowercase();
-        let first = *seen.entry((dir, folded)).or_insert(name);
+        let key = (dir, folded(name));
+        if !repeated.contains(&state.hash_one(&key)) {
+            continue;
+        }
+        let first = *seen.entry(key).or_insert(name);
         if first != name {
             let path = entry.map_or(name, |entry| entry.name()).to_vec();
-            let parent = path.len().saturating_sub(name.len());
-            let other = [path.get(..parent).unwrap_or_default(), first].concat();
+            let parent = path.strip_suffix(name).unwrap_or_default();
+            let other = [parent, first].concat();
             found.push(Collision {
                 dir,
                 path,
@@ -61,4 +77,9 @@ pub fn find(plan: &Plan<'_>) -> Vec<Collision> {
         }
     }
     found
+}
+
+/// Returns a name without its case. Bytes that are no text are equal only to themselves, or nearly so: an excess of caution.
+fn folded(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).to_lowercase()
 }

@@ -78,7 +78,7 @@ mod tests {
         // A chunk for each byte, and the entries of all.
         let ends = [0..1, 64 * gib - 1..64 * gib];
         let (chunk, cost) = best_chunk(&ends, 64 * gib, 4096);
-        assert_eq!((chunk, cost), (512 << 10, (1 << 20) + (512 << 10)));
+        assert_eq!((chunk, cost), (256 << 10, (512 << 10) + (1 << 20)));
         // Two ranges in one chunk count once.
         assert_eq!(super::cost(&[0..1, 5..6], 4096, 4096), 4096 + 4);
     }

@@ -128,7 +128,7 @@ pub struct Mapped<S> {
 }
 
 /// Reads bytes of the file below at an offset.
-type ReadStored<S> = dyn Fn(&S, u64, &mut [u8]) -> io::Result<()>;
+type ReadStored<'r, S> = dyn Fn(&S, u64, &mut [u8]) -> io::Result<()> + 'r;
 
 impl<S: ReadAt> Mapped<S> {
     pub(crate) fn new(source: S, map: Map) -> Self {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use forerun_io::{MemorySource, ReadAt as _};
+use forerun_io::{MemorySource, ReadAt as _, u64_from};
 use forerun_vfs::Limits;
 
 use crate::fuzzing::{flash, sparse_image, sum_headers, walk};
@@ -28,7 +28,7 @@ fn chunks_are_stored_filled_and_left_out() {
     let disk = open(&[&image[..], b"behind"].concat()).unwrap().unwrap();
     assert_eq!(
         (disk.kind, disk.stored_len),
-        (DiskKind::AndroidSparse, image.len() as u64)
+        (DiskKind::AndroidSparse, u64_from(image.len()))
     );
 }
 
@@ -155,7 +155,7 @@ fn a_bad_block_and_another_flash_behind_it_are_told_apart() {
         block[27] = 9;
     }
     sum_headers(&mut other);
-    let len = first.len() as u64;
+    let len = u64_from(first.len());
     let both = [first, other].concat();
     assert_eq!(open(&both).unwrap().unwrap().stored_len, len - 2048);
 }

@@ -71,7 +71,7 @@ impl PartitionTable {
             }
         });
         let partitions: Vec<_> = volumes.collect();
-        (!partitions.is_empty()).then(|| Self {
+        (!partitions.is_empty()).then_some(Self {
             kind: TableKind::Ubi,
             partitions,
             from_backup: false,

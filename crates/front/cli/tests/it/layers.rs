@@ -254,8 +254,8 @@ fn what_overlayfs_moved_is_shown_as_the_kernel_shows_it() {
     let dir = temp_dir("layers-moved");
     let at = dir.path().canonicalize().unwrap();
     // Attributes of overlayfs need a file system that takes a whole stack.
-    let _disk = KernelMount::new("tmpfs", "size=200m", at.join("t"));
     let t = at.join("t");
+    let _disk = KernelMount::new("tmpfs", "size=200m", t.clone());
     shell(
         &t,
         "mkdir -p 0/etc 0/usr/share/doc/deep 0/usr/lib 0/var 1 2 w1 w2 m
@@ -341,8 +341,6 @@ fn what_overlayfs_moved_is_shown_as_the_kernel_shows_it() {
         assert!(cat.stdout.ends_with(b"70000\nb\n"), "{format}");
         let check = with(&["check"], &[]);
         assert_eq!(check.code, Some(0), "{format}: {}", check.text());
-        let list = with(&["run"], &["--", "/bin/true"]);
-        assert_ne!(list.code, None, "{format}");
         // Without the layer that has the contents, nothing is taken for them.
         let part: Vec<&str> = ["--layer", &images[1], "--layer", &images[2]].to_vec();
         let told = run(&[&["cat"], &part[..], &["/etc/big"]].concat());

@@ -318,6 +318,8 @@ fn inside(whole: &Opened, head: &[u8], options: &OpenOptions, left: u32) -> Resu
     if let Some(disk) = disk {
         return Ok(Some(Inside::Disk(disk, left)));
     }
+    #[cfg(not(feature = "tar"))]
+    let _ = head;
     #[cfg(feature = "tar")]
     if let Some(compression) =
         expanded::image_inside(&*whole.metadata, head, options.format.as_deref())

@@ -121,6 +121,11 @@ pub enum FetchAhead {
 }
 
 impl RemoteArgs {
+    /// Reads the files of mirrors again, as [`ServerArgs::reread`] does.
+    pub fn reread(&mut self) -> Result<(), String> {
+        self.server.reread()
+    }
+
     /// Returns whether readers wait for what is fetched ahead.
     pub fn readers_wait(&self) -> bool {
         self.fetch_ahead == Some(FetchAhead::Sync)

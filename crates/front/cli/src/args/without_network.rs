@@ -45,6 +45,12 @@ impl LocalArgs {
         false
     }
 
+    /// Does nothing: there are no mirrors.
+    #[allow(clippy::unnecessary_wraps)] // As with a network.
+    pub const fn reread(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Converts the arguments into the library's options.
     pub fn options(&self) -> RemoteOptions {
         let mut options = RemoteOptions::default();

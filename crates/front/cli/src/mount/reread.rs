@@ -26,7 +26,7 @@ impl Rereading {
     pub fn of(images: &[Arc<RemoteImage>], mut args: RemoteArgs) -> Option<Self> {
         let weak: Vec<_> = images.iter().map(Arc::downgrade).collect();
         let reread = move || {
-            if let Err(error) = args.server.reread() {
+            if let Err(error) = args.reread() {
                 tracing::error!("mirrors and credentials stay: {error}");
                 return;
             }

@@ -96,11 +96,8 @@ impl Sample {
     /// Where they differ.
     pub fn assert_same(&self, root: &Path, has_xattrs: bool) {
         let model = TreeModel::of_host(root).unwrap();
-        let mut expected = self.model.clone();
-        if !has_xattrs {
-            self.drop_acls(&mut expected);
-        }
-        expected.assert_same(&model, &Keeps::EVERYTHING);
+        self.expected(has_xattrs)
+            .assert_same(&model, &Keeps::EVERYTHING);
         self.model.assert_link_counts(root);
         let found = xattrs_of(root, &model);
         match has_xattrs {
@@ -109,9 +106,17 @@ impl Sample {
         }
     }
 
-    /// Gives files that lose their access control list the rights that it gave their own group: the group's bits of the
-    /// mode were those of the mask.
-    fn drop_acls(&self, model: &mut TreeModel) {
+    /// Returns the nodes of an image. Without extended attributes, files that lose their access control list have the rights
+    /// that it gave their own group: the group's bits of the mode were those of the mask.
+    ///
+    /// # Panics
+    /// Where a list is none.
+    #[must_use]
+    pub fn expected(&self, has_xattrs: bool) -> TreeModel {
+        let mut model = self.model.clone();
+        if has_xattrs {
+            return model;
+        }
         for (path, xattrs) in &self.xattrs {
             let Some(value) = xattrs.get(&b"system.posix_acl_access"[..]) else {
                 continue;
@@ -123,6 +128,7 @@ impl Sample {
             let node = model.nodes.get_mut(path).unwrap();
             node.mode = node.mode & !0o070 | (rights(0x04) & rights(0x10)) << 3;
         }
+        model
     }
 }
 

@@ -241,7 +241,7 @@ fn judge(sample: &Sample, row: &Row<ErofsOptions>, dir: &Path, blobs: &Path) -> 
             let found = TreeModel::of_host(&extracted).unwrap();
             let keeps = Keeps::EVERYTHING.without_hard_links();
             let holes = options.chunk_size.is_none();
-            extractable(sample.model.clone(), holes)
+            extractable(sample.expected(options.xattrs), holes)
                 .assert_same(&extractable(found, holes), &keeps);
             judged.by("fsck.erofs");
         }

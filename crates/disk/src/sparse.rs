@@ -63,6 +63,10 @@ pub fn open(source: &dyn ReadAt, limits: &Limits) -> Result<Disk> {
         let (file, chunk) = (file_len, chunk_len);
         return Err(fail(8, Check::HeaderLen { file, chunk }));
     }
+    if u64::from(file_len) > source.len() {
+        let (chunk, end, len) = (0, file_len.into(), source.len());
+        return Err(fail(8, Check::Cut { chunk, end, len }));
+    }
     let len = header.blk_sz.get();
     if len == 0 || !len.is_multiple_of(4) {
         return Err(fail(12, Check::BlockLen { len }));
@@ -75,12 +79,12 @@ pub fn open(source: &dyn ReadAt, limits: &Limits) -> Result<Disk> {
         let head: Chunk = file.get(at, chunk)?;
         let (count, total) = (head.blocks.get(), head.total.get());
         let data = at + u64::from(chunk_len);
-        let bytes = u64::from(count) * block;
-        let range = blocks * block..blocks * block + bytes;
+        let first = blocks;
         blocks += u64::from(count);
         if blocks > u64::from(header.total_blks.get()) {
             break;
         }
+        let (bytes, range) = (u64::from(count) * block, first * block..blocks * block);
         let stored = match head.kind.get() {
             RAW => bytes,
             FILL | CRC => 4,

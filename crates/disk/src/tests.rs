@@ -12,6 +12,25 @@ fn open(bytes: &[u8]) -> forerun_vfs::Result<Option<Disk>> {
     Disk::read(&MemorySource::new(bytes), &Limits::default())
 }
 
+/// Headers whose numbers lead behind the file, or behind 2^64.
+#[test]
+fn absurd_headers_of_sparse_images_are_errors() {
+    let header = |file_len: u16, block: u32, blocks: u32, chunks: u32| {
+        let mut bytes = 0xed26_ff3a_u32.to_le_bytes().to_vec();
+        for half in [1, 0, file_len, 12] {
+            bytes.extend_from_slice(&half.to_le_bytes());
+        }
+        for word in [block, blocks, chunks, 0] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    };
+    assert!(open(&header(4096, 4096, 0, 0)).is_err());
+    let hole = [0xcac3, u32::MAX, 12].map(u32::to_le_bytes).concat();
+    let holes = [header(28, 0xffff_fffc, u32::MAX, 2), hole.clone(), hole].concat();
+    assert!(open(&holes).is_err());
+}
+
 fn contents(bytes: &[u8]) -> Vec<u8> {
     let disk = open(bytes).unwrap().unwrap();
     let mut all = vec![0; usize::try_from(disk.disk_len()).unwrap()];

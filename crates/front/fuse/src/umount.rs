@@ -77,6 +77,10 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
             return Err(UmountError::NotWritten { path, source });
         }
         take_down(&entry, options)?;
+        if !options.lazy {
+            // The server tries once more, and has let go of the volume then.
+            written::wait(&entry);
+        }
         return Err(UmountError::ChangesLost { path, source });
     }
     let lazily = UmountOptions {
@@ -90,9 +94,20 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
         Err(UmountError::Busy { path }) if is_fuse(&entry) && !options.lazy => {
             match liveness_of(&entry) {
                 Liveness::Dead => take_down(&entry, lazily),
-                _ if options.force => {
+                liveness if options.force => {
                     fail_requests(&entry);
-                    take_down(&entry, lazily)
+                    take_down(&entry, lazily)?;
+                    match liveness {
+                        _ if !changes => Ok(()),
+                        Liveness::Silent => {
+                            let source = io::ErrorKind::TimedOut.into();
+                            Err(UmountError::ChangesLost { path, source })
+                        }
+                        _ => {
+                            written::wait(&entry);
+                            Ok(())
+                        }
+                    }
                 }
                 Liveness::Silent => Err(UmountError::Unserved { path }),
                 Liveness::Alive => Err(UmountError::Busy { path }),

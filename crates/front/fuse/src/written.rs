@@ -36,22 +36,23 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Errors
 /// The server's own: the device fails, or is full.
 pub fn sync(path: &Path, limited: bool) -> io::Result<()> {
-    // Another user's mount cannot be opened, and a dead one has nothing to write.
-    let Ok(root) = File::open(path) else {
-        return Ok(());
-    };
+    let path = path.to_path_buf();
+    // The root is closed before the answer: the mount must not be in use then.
+    let work = move || File::open(path).and_then(|root| root.sync_all());
     let synced = if limited {
         let (answer, answered) = sync_channel(1);
         threads::spawn("forerun-fuse-sync", move || {
-            let _too_late = answer.send(root.sync_all());
+            let synced = work();
+            let _too_late = answer.send(synced);
         })?;
         let late = |_| Err(io::ErrorKind::TimedOut.into());
         answered.recv_timeout(SYNC_TIMEOUT).unwrap_or_else(late)
     } else {
-        root.sync_all()
+        work()
     };
     synced.or_else(|error| match Errno::from_io_error(&error) {
-        // The server has died, or does not know the request.
+        // Another user's mount cannot be opened; a dead server has nothing to write; others do not know the request.
+        Some(Errno::ACCESS | Errno::PERM) => Ok(()),
         Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::NOSYS | Errno::INVAL) => Ok(()),
         _ => Err(error),
     })

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forerun_build::Tree;
 use forerun_codec::FillEncoding;
@@ -22,6 +23,8 @@ struct Sample {
     tree: Tree,
     model: TreeModel,
 }
+
+static NEXT_IMAGE: AtomicUsize = AtomicUsize::new(0);
 
 impl Sample {
     fn new(populate: impl FnOnce(&Path)) -> Self {
@@ -50,7 +53,9 @@ impl Sample {
     }
 
     fn write(&self, options: &ErofsOptions) -> std::path::PathBuf {
-        let path = self.dir.path().join("image");
+        // A name of its own: mount(8) takes a loop device again that it finds on a file, with what that has in memory.
+        let number = NEXT_IMAGE.fetch_add(1, Ordering::Relaxed);
+        let path = self.dir.path().join(format!("image-{number}"));
         fs::write(&path, image(&self.tree, options).unwrap()).unwrap();
         path
     }

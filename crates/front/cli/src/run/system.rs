@@ -115,10 +115,9 @@ fn protect_settings(proc: &OwnedFd) -> io::Result<()> {
         if is_of_process || !(kind.is_dir() || kind.is_file()) {
             continue;
         }
-        if kind.is_dir() || entry.metadata()?.permissions().mode() & 0o222 != 0 {
-            let setting = inside(proc, &name)?;
-            attach(read_only_tree(by_descriptor(&setting))?, &setting)?;
-        }
+        // Also what nobody may write: the owner and the mode of a file in /proc are those of all its mounts.
+        let setting = inside(proc, &name)?;
+        attach(read_only_tree(by_descriptor(&setting))?, &setting)?;
     }
     Ok(())
 }

@@ -47,6 +47,10 @@ const ATTEMPTS: &[(&str, &str)] = &[
         "test -w /proc/sys/kernel/core_pattern || find /proc -maxdepth 3 ! -path '/proc/[0-9]*' ! -path '/proc/self*' \
          ! -path '/proc/thread-self*' ! -path '/proc/pressure/*' ! -path '/proc/sys/user/*' ! -name ns_last_pid ! -name pid_max -type f -perm /222 -writable -print | grep .",
     ),
+    (
+        "change the mode of a file in /proc",
+        "chmod 444 /proc/version",
+    ),
     ("make /sys writable", "mount -o remount,bind,rw /sys"),
     (
         "find a setting in /sys",

@@ -262,8 +262,8 @@ pub trait FileSystem: Send + Sync {
         Ok(())
     }
 
-    /// Returns the checksum of all bytes of a file, where no read of a part of it can compare them. Whoever reads the file
-    /// whole does. There is none by default, and none of files that may have holes.
+    /// Returns the checksum of all bytes of a file, where no read of a part of it can compare them. Callers that read the file
+    /// whole compare it. There is none by default, and none of files that may have holes.
     ///
     /// # Errors
     /// [`Error::StaleNode`].

@@ -13,7 +13,7 @@ pub const TARGET: &str = "containerd.io/snapshot.ref";
 pub enum LabelFamily {
     /// Those of containerd's own handler, which its CRI plugin uses.
     Cri,
-    /// Those of the stargz snapshotter, which `ctr-remote` uses.
+    /// The labels of the stargz snapshotter, which `ctr-remote` uses.
     Stargz,
 }
 

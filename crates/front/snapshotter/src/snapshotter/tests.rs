@@ -255,7 +255,7 @@ fn an_image_with_the_labels_of_another_one_is_unpacked() {
     let theirs = "containerd.io/snapshot/remote/stargz.reference";
     both.insert(theirs.to_owned(), "h/own:1".to_owned());
     prepare(&it, "b", "", both.clone()).unwrap();
-    // Whoever says which family the client has is not kept from it.
+    // The option that names the client's family still mounts the layer.
     let it = it.with_labels(Some(LabelFamily::Cri));
     assert!(matches!(prepare(&it, "c", "", both), Err(Error::Exists(name)) if name == "c0"));
 }

@@ -60,7 +60,13 @@ pub fn lies(sound: &[u8]) -> Vec<Hostile> {
 /// Finds the entry of that name: offset of the inode, number, kind, length of the name less one, name.
 fn entry(patch: &Patch, name: &str) -> usize {
     let len = u16::try_from(name.len() - 1).expect("a name");
-    patch.find(&[&len.to_le_bytes(), name.as_bytes()].concat()) - 6
+    let wanted = [&len.to_le_bytes(), name.as_bytes()].concat();
+    // Times of inodes may hold the same bytes.
+    let listings = index(patch.u64(72));
+    let mut found = patch.find_all(&wanted);
+    found.retain(|at| *at >= listings);
+    assert_eq!(found.len(), 1, "{name:?} at {found:?}");
+    found[0] - 6
 }
 
 /// Finds the inode of that name. All inodes lie in the first block, behind the two bytes of its length.

@@ -335,7 +335,7 @@ fn bytes_that_another_table_proves_are_not_those_of_a_layer() {
     let name = ours.blob().identity().to_owned();
     let digest = Digest::of(&bytes);
     assert_eq!(name, format!("blob {digest} by {}", Digest::of(b"table")));
-    // Whoever removes a layer removes it by all tables.
+    // Removing a layer removes its copies by all tables.
     let cache = Cache::open(cache.path(), CacheOptions::default()).unwrap();
     let names = cache.identities().unwrap();
     let identity = Identity::Blob(digest);

@@ -119,7 +119,7 @@ fn objects_are_hinted_ahead_of_a_reader_of_the_tree() {
     forerun(at, &["mount", "-o", "objects=store", "image", "mnt"]).ok();
     let mnt = at.join("mnt").canonicalize().unwrap();
     let status = || {
-        let status = forerun(at, &["status", "--json"]).ok().json();
+        let status = forerun(at, &["status", "--json"]).ok().mounts();
         let mut mounts = status.as_array().unwrap().iter();
         let found = mounts.find(|mount| mount["dir"].as_str() == mnt.to_str());
         found.unwrap().clone()

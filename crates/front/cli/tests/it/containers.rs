@@ -118,7 +118,7 @@ fn assert_status_counts_layers(place: &Place, name: &str) {
         return;
     }
     place.run(&["mount", name, "mnt"]).ok();
-    let status = place.run(&["status", "-q", "--json"]).ok().json();
+    let status = place.run(&["status", "-q", "--json"]).ok().mounts();
     place.run(&["umount", "mnt"]).ok();
     let layers = status[0]["remote_layers"].as_array().unwrap();
     let bytes = layers.iter().map(|layer| layer["bytes"].as_u64().unwrap());

@@ -51,13 +51,13 @@ fn what_is_in_the_cache_is_opened_without_its_server() {
     assert!(fs::read(place.path("mnt/big")).unwrap() == noise(3 << 20));
     let log = fs::read_to_string(place.path("log")).unwrap();
     assert!(year(&log), "{log}");
-    let status = place.run(&["status", "--json"]).ok().json();
+    let status = place.run(&["status", "--json"]).ok().mounts();
     let answered = status[0]["remote"]["answered"].as_u64().unwrap();
     assert!(answered > 1_700_000_000, "{answered}");
     mounted.end();
     proxy.set_network(Network::Up);
     let mounted = place.mount(&BRIEF, &url);
-    let status = place.run(&["status", "--json"]).ok().json();
+    let status = place.run(&["status", "--json"]).ok().mounts();
     assert!(status[0]["remote"]["answered"].is_null(), "{status}");
     mounted.end();
 

@@ -311,7 +311,7 @@ fn without_root_a_mount_outlives_its_server() {
     let keeper = scene.keeper();
     kill_process(scene.server(), Signal::KILL).unwrap();
     eventually("another serves", || {
-        scene.run(&["status", "--json"]).json()[0]["pid"].is_u64()
+        scene.run(&["status", "--json"]).mounts()[0]["pid"].is_u64()
     });
     scene.run(&["umount", "mnt"]).ok();
     eventually("the keeper has ended", || !is_running(keeper));

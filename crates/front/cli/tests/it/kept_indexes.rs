@@ -246,7 +246,7 @@ fn a_list_of_what_was_read_is_prefetched_layer_by_layer() {
         .run(&["mount", "--prefetch", "list", name, "mnt"])
         .ok();
     let fetched = || {
-        let layers = place.run(&["status", "-q", "--json"]).ok().json();
+        let layers = place.run(&["status", "-q", "--json"]).ok().mounts();
         let layers = layers[0]["remote_layers"].as_array().unwrap();
         let local = |layer: &Value| layer["local_bytes"].as_u64().unwrap();
         layers.iter().map(local).sum::<u64>()

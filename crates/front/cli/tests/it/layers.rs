@@ -187,7 +187,7 @@ fn a_mount_of_layers_goes_on_when_its_server_is_killed() {
     scene
         .run(&["mount", "--layer", "image", "--layer", "up.tar", "mnt"])
         .ok();
-    let mounts = scene.run(&["status", "--json"]).json();
+    let mounts = scene.run(&["status", "--json"]).mounts();
     assert_eq!(mounts[0]["image"], "up.tar over image");
     let dir = File::open(scene.path("mnt/d3")).unwrap();
     let expected = ["15", "21", "3", "new"];

@@ -131,7 +131,7 @@ fn a_mount_ends_with_its_launcher_when_that_is_killed() {
         assert_eq!(fs::read_to_string(file).unwrap(), "root:x:0:0\n");
         kill_process(Pid::from_raw(command).unwrap(), Signal::KILL).unwrap();
         eventually("no process serves it", || {
-            let told = fixture.run(&["status", "--json"]).ok().json();
+            let told = fixture.run(&["status", "--json"]).ok().mounts();
             let dir = mnt.canonicalize().unwrap();
             let mut all = told.as_array().unwrap().iter();
             !all.any(|mount| mount["dir"].as_str() == dir.to_str())
@@ -276,7 +276,7 @@ fn a_mount_outlives_its_terminal_in_the_session_of_its_caller() {
         let passwd = fs::read_to_string(fixture.path("mnt/etc/passwd")).unwrap();
         assert_eq!(passwd, "root:x:0:0\n");
         let of_mount = |mount: &Value| mount["dir"].as_str() == fixture.path("mnt").to_str();
-        let mounts = fixture.run(&["status", "--json"]).ok().json();
+        let mounts = fixture.run(&["status", "--json"]).ok().mounts();
         let mount = mounts.as_array().unwrap().iter().find(|at| of_mount(at));
         let pid = mount.unwrap()["pid"].to_string();
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

@@ -120,7 +120,7 @@ impl Place {
     fn status(&self) -> Vec<Value> {
         let status = self.command(&[&Self::program(), "status", "--json"]);
         let mut status = status;
-        let told = ran(children::output(&mut status).unwrap()).ok().json();
+        let told = ran(children::output(&mut status).unwrap()).ok().mounts();
         told.as_array().unwrap().clone()
     }
 

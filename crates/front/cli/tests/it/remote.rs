@@ -116,7 +116,7 @@ fn a_chunk_that_was_altered_in_the_cache_is_fetched_again_and_never_served() {
     alter();
     let mut mounted = place.mount(&["-v"], &name);
     assert!(fs::read(place.path("mnt/big")).unwrap() == noise(3 << 20));
-    let status = place.run(&["status", "--json"]).ok().json();
+    let status = place.run(&["status", "--json"]).ok().mounts();
     let altered = status[0]["remote"]["altered_chunks"].as_u64();
     assert!(altered >= Some(1), "{status}");
     let log = fs::read_to_string(place.path("log")).unwrap();
@@ -124,7 +124,7 @@ fn a_chunk_that_was_altered_in_the_cache_is_fetched_again_and_never_served() {
     // All that was read is verified; the rest keeps the server.
     assert!(fs::read(place.path("mnt/sub/other")).unwrap() == noise(9 << 20));
     mounted.wait_for("the rest", || {
-        let status = place.run(&["status", "--json"]).ok().json();
+        let status = place.run(&["status", "--json"]).ok().mounts();
         status[0]["remote"]["complete"] == true
     });
     mounted.end();
@@ -145,9 +145,9 @@ fn a_mount_fetches_what_is_read_and_tells_of_itself() {
     assert_eq!(fs::read(place.path("mnt/small")).unwrap(), b"small\n");
     // The mount answers before its process reports it.
     mounted.wait_for("the process to tell of itself", || {
-        place.run(&["status", "--json"]).ok().json()[0].is_object()
+        place.run(&["status", "--json"]).ok().mounts()[0].is_object()
     });
-    let status = place.run(&["status", "--json"]).ok().json();
+    let status = place.run(&["status", "--json"]).ok().mounts();
     let remote = &status[0]["remote"];
     assert_eq!(remote["complete"], false, "{remote}");
     assert_eq!(status[0]["via"], "fuse", "{status}");
@@ -185,12 +185,12 @@ fn a_mount_fetches_what_is_read_and_tells_of_itself() {
     assert!(fs::read(place.path("mnt/sub/other")).unwrap() == noise(9 << 20));
     assert!(fs::read(place.path("mnt/big")).unwrap() == noise(3 << 20));
     mounted.wait_for("status", || {
-        let status = place.run(&["status", "--json"]).ok().json();
+        let status = place.run(&["status", "--json"]).ok().mounts();
         status[0]["remote"]["refetched_bytes"] == 0
     });
     mounted.end();
     assert_eq!(
-        place.run(&["status", "--json"]).ok().json(),
+        place.run(&["status", "--json"]).ok().mounts(),
         serde_json::json!([])
     );
 }
@@ -252,7 +252,7 @@ fn what_was_recorded_is_fetched_ahead_and_the_rest_works_without_a_network() {
     assert!(fs::read(place.path("mnt/sub/other")).unwrap() == noise(9 << 20));
     assert!(fs::read(place.path("mnt/big")).unwrap() == noise(3 << 20));
     mounted.wait_for("detached", || {
-        let status = place.run(&["status", "--json"]).ok().json();
+        let status = place.run(&["status", "--json"]).ok().mounts();
         status[0]["remote"]["detached"] == true
     });
     let gc = place.run(&["cache", "gc", "--json"]).ok().json();
@@ -424,7 +424,7 @@ fn many_mounts_are_shown_by_one_status() {
         fs::create_dir(place.path(dir)).unwrap();
         place.run(&["mount", &name, dir]).ok();
     }
-    let shown = place.run(&["status", "--json"]).ok().json();
+    let shown = place.run(&["status", "--json"]).ok().mounts();
     let shown = shown.as_array().unwrap();
     assert_eq!(shown.len(), dirs.len());
     for (mount, dir) in shown.iter().zip(dirs) {

@@ -63,7 +63,7 @@ fn the_process_of_a_mount_has_no_password_in_its_arguments_also_after_a_restart(
     let mounted = place.run(&args);
     assert_eq!(mounted.code, Some(0), "{}", mounted.stderr);
     let served_by = || {
-        let status = place.run(&["status", "--json"]).ok().json();
+        let status = place.run(&["status", "--json"]).ok().mounts();
         let pid = status[0]["pid"].as_u64().unwrap();
         for file in ["cmdline", "environ"] {
             let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap();

@@ -275,7 +275,7 @@ impl<'f> Mounted<'f> {
     fn status(&self) -> Value {
         let mut command = self.fixture.command(&["status", "--json"]);
         command.env("XDG_RUNTIME_DIR", self.fixture.path("run"));
-        common::ran(command.output().unwrap()).json()[0].clone()
+        common::ran(command.output().unwrap()).mounts()[0].clone()
     }
 
     fn pid(&self) -> u32 {

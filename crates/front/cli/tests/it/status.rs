@@ -251,15 +251,24 @@ fn dead_mounts_are_cleared_and_no_others() {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     eventually("its mount is dead", || place.status()[0]["dead"] == true);
     assert_eq!(place.status().len(), 2);
-    // Another test may clear it, and this one that of another test.
-    place.run(&["umount", "--dead"]);
-    let told = place.status();
+    // In a namespace of its own, where dead mounts of other tests may go.
+    let script = r#""$0" umount --dead && cat two/file && ! ls one/file"#;
+    let program = command(&[]);
+    let mut apart = Command::new("unshare");
+    apart
+        .args(["--mount", "--propagation", "slave", "sh", "-c", script])
+        .arg(program.get_program());
+    let told = ran(place.with(apart).output().unwrap());
     assert_eq!(
-        (told.len(), &told[0]["dir"]),
-        (1, &place.path("two").to_str().unwrap().into())
+        (told.code, told.text()),
+        (Some(0), "file\n"),
+        "{}",
+        told.stderr
     );
-    assert!(place.path("two/file").exists());
-    place.run(&["umount", "two"]).ok();
+    assert!(told.stderr.contains("No such file"), "{}", told.stderr);
+    for dir in ["one", "two"] {
+        place.run(&["umount", dir]).ok();
+    }
     assert_eq!(place.run(&["umount", "--dead", "one"]).code, Some(2));
     assert_eq!(place.run(&["umount"]).code, Some(2));
 }

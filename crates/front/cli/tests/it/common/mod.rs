@@ -45,6 +45,17 @@ impl Ran {
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.stdout)))
     }
 
+    /// Returns the mounts in the answer of `status --json` that are not dead: other tests, which run beside this one, may have
+    /// dead ones.
+    pub fn mounts(&self) -> Value {
+        let mut mounts = self.json();
+        mounts
+            .as_array_mut()
+            .unwrap()
+            .retain(|mount| mount["dead"] != true);
+        mounts
+    }
+
     /// Asserts that it succeeded and complained of nothing.
     #[track_caller]
     pub fn ok(self) -> Self {

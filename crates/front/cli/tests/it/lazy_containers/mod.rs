@@ -211,7 +211,7 @@ fn layers_with_tables_are_read_as_umoci_unpacks_them() {
         assert_eq!((same.code, same.text()), (Some(0), ""), "{tag} converted");
         if require::fuse() {
             place.run(&["mount", &name, "mnt"]).ok();
-            let status = place.run(&["status", "--json"]).ok().json();
+            let status = place.run(&["status", "--json"]).ok().mounts();
             let mut by = Vec::new();
             each_layer(&status, &mut |layer| by.push(layer["verified_by"].clone()));
             let text = place.run(&["status"]);
@@ -340,7 +340,7 @@ fn the_part_before_the_landmark_is_fetched_ahead() {
     assert!(before > 100_000);
     let here = || {
         let mut layers = Vec::new();
-        let status = place.run(&["status", "--json"]).ok().json();
+        let status = place.run(&["status", "--json"]).ok().mounts();
         each_layer(&status, &mut |layer| {
             layers.push(layer["local_bytes"].as_u64().unwrap())
         });

@@ -147,7 +147,7 @@ fn under_load(scene: &Scene, work: impl FnOnce(&Met<READERS>) -> Vec<Pid>) -> Ve
             // Readers that hang would be waited for in vain.
             drop(scene.run(&["umount", "--lazy", "mnt"]));
             let _ended = kill_process(keeper, Signal::KILL);
-            let server = scene.run(&["status", "--json"]).json()[0]["pid"].as_i64();
+            let server = scene.run(&["status", "--json"]).mounts()[0]["pid"].as_i64();
             if let Some(pid) = server.and_then(|pid| Pid::from_raw(pid.try_into().unwrap())) {
                 let _ended = kill_process(pid, Signal::KILL);
             }

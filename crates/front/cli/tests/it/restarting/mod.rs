@@ -135,7 +135,7 @@ impl Scene {
         let mut served = None;
         // A process serves before it reports that, and one that is ending may not answer.
         eventually("one process tells of the mount", || {
-            let mounts = self.run(&["status", "--json"]).json();
+            let mounts = self.run(&["status", "--json"]).mounts();
             let mounts = mounts.as_array().unwrap();
             // A process that was killed may not be gone yet, and does not answer.
             let mut mounts = mounts.iter().filter(|mount| mount["answering"] != false);
@@ -150,7 +150,7 @@ impl Scene {
         let mut keeper = None;
         // One that is ending may not answer.
         eventually("the process that serves tells of its keeper", || {
-            let mounts = self.run(&["status", "--json"]).json();
+            let mounts = self.run(&["status", "--json"]).mounts();
             keeper = mounts[0]["keeper"].as_i64();
             keeper.is_some()
         });
@@ -170,7 +170,7 @@ impl Scene {
 
     /// Kills the processes that serve, where there are any.
     pub fn kill_servers(&self) {
-        let mounts = self.run(&["status", "--json"]).ok().json();
+        let mounts = self.run(&["status", "--json"]).ok().mounts();
         for pid in mounts.as_array().unwrap().iter().map(|mount| &mount["pid"]) {
             let pid = pid.as_i64().and_then(|pid| pid.try_into().ok());
             if let Some(pid) = pid.and_then(Pid::from_raw) {

@@ -54,7 +54,7 @@ fn scene(options: &str) -> Option<Scene> {
 
 /// Returns the number of requests of one kind to the process that serves.
 fn requests(scene: &Scene, kind: &str) -> u64 {
-    let status = scene.run(&["status", "--json"]).ok().json();
+    let status = scene.run(&["status", "--json"]).ok().mounts();
     status[0]["fuse_requests"][kind].as_u64().unwrap_or(0)
 }
 

@@ -391,7 +391,7 @@ impl Node {
     }
 
     pub fn status(&self) -> Value {
-        ran(self.forerun(&["status", "--json"]).output().unwrap()).json()
+        ran(self.forerun(&["status", "--json"]).output().unwrap()).mounts()
     }
 
     /// Returns the process that serves the only mount.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 
 use super::host::HostFile;
 use super::sparse::SparseFile;
@@ -128,7 +128,7 @@ impl ContentStream for PartReader {}
 
 impl Read for PartReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let want = out.len().min(saturating_usize(self.left));
+        let want = out.len().min(usize_from(self.left));
         let got = self.file.read_at(&mut out[..want], self.at)?;
         self.at += u64_from(got);
         self.left -= u64_from(got);
@@ -204,7 +204,7 @@ impl ContentStream for SparseReader {
 impl Read for SparseReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let data = self.data();
-        let want = |len: u64| out.len().min(saturating_usize(len));
+        let want = |len: u64| out.len().min(usize_from(len));
         if data.start > self.at {
             let zeros = want(data.start - self.at);
             out[..zeros].fill(0);

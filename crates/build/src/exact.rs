@@ -7,7 +7,7 @@
 
 use std::io::{self, Read};
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 
 use super::content::Content;
 use super::stream::ContentStream;
@@ -51,7 +51,7 @@ impl Unreadable {
 /// # Errors
 /// [`Unreadable`].
 pub fn read_whole(content: &Content, len: u64) -> Result<Vec<u8>, Unreadable> {
-    let expected = saturating_usize(len);
+    let expected = usize_from(len);
     let mut bytes = vec![0; expected.saturating_add(1)];
     let mut content = content.open(len)?;
     let got = read_up_to(&mut content, &mut bytes)?;
@@ -108,7 +108,7 @@ impl ExactStream {
     /// # Errors
     /// [`Unreadable`].
     pub fn read(&mut self, len: u64) -> Result<Vec<u8>, Unreadable> {
-        let mut bytes = vec![0; saturating_usize(len.min(self.left))];
+        let mut bytes = vec![0; usize_from(len.min(self.left))];
         match self.content.read_exact(&mut bytes) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 
 use super::exact::read_whole;
 use super::parallel::{Jobs, ParallelBounds, ParallelError, parallel_map};
@@ -99,7 +99,7 @@ fn send_batches<W>(
         let len = if len > WHOLE { 0 } else { len };
         if batch.len() == BATCH || (bytes + len > BATCH_BYTES && !batch.is_empty()) {
             let next = std::mem::replace(&mut batch, Vec::with_capacity(BATCH));
-            jobs.send(next, saturating_usize(bytes))?;
+            jobs.send(next, usize_from(bytes))?;
             bytes = 0;
         }
         batch.push(file);
@@ -107,7 +107,7 @@ fn send_batches<W>(
     }
     match batch.is_empty() {
         true => Ok(()),
-        false => jobs.send(batch, saturating_usize(bytes)),
+        false => jobs.send(batch, usize_from(bytes)),
     }
 }
 
@@ -153,7 +153,7 @@ mod tests {
     fn a_long_file_is_left_to_the_writer() {
         let mut tree = Tree::default();
         for (name, len) in [(&b"small"[..], 3), (b"whole", WHOLE), (b"x", WHOLE + 1)] {
-            let content = Content::Bytes(vec![7; saturating_usize(len)].into());
+            let content = Content::Bytes(vec![7; usize_from(len)].into());
             let node = NewNode::new(NodeKind::File { len, content }, 0o644);
             tree.add(Tree::ROOT, name, node).unwrap();
         }

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use forerun_io::{MemoryLimit, Mib, saturating_usize, u64_from, with_block_buffers};
+use forerun_io::{MemoryLimit, Mib, u64_from, usize_from, with_block_buffers};
 
 use super::ParallelBounds;
 use super::tree::{BuildError, Tree};
@@ -70,12 +70,12 @@ impl WriterNeeds {
         let beside = of_tree(self.nodes).saturating_add(image);
         let room = usable.saturating_sub(beside);
         let memory = match asked.memory {
-            0 => saturating_usize(limit.eighth(CONTENTS).min((room / 2).max(LEAST_CONTENTS))),
+            0 => usize_from(limit.eighth(CONTENTS).min((room / 2).max(LEAST_CONTENTS))),
             asked => asked,
         };
         let room = room.saturating_sub(u64_from(memory)).min(limit.bytes() / 4);
         let threads = match asked.threads {
-            0 => cpus.min(saturating_usize(room / self.each.max(1)).max(1)),
+            0 => cpus.min(usize_from(room / self.each.max(1)).max(1)),
             asked => asked,
         };
         let encoders = self.each.saturating_mul(u64_from(threads));

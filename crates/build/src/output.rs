@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use forerun_io::{CountedWrite, Observer, saturating_usize, u64_from};
+use forerun_io::{CountedWrite, Observer, u64_from, usize_from};
 
 use super::tree::BuildError;
 
@@ -35,7 +35,7 @@ pub trait ImageOutput: Write {
 fn write_zeros(out: &mut (impl Write + ?Sized), mut len: u64) -> io::Result<()> {
     let zeros = [0; 1 << 16];
     while len > 0 {
-        let part = zeros.get(..saturating_usize(len)).unwrap_or(&zeros);
+        let part = zeros.get(..usize_from(len)).unwrap_or(&zeros);
         out.write_all(part)?;
         len -= u64_from(part.len());
     }
@@ -44,7 +44,7 @@ fn write_zeros(out: &mut (impl Write + ?Sized), mut len: u64) -> io::Result<()> 
 
 impl ImageOutput for Vec<u8> {
     fn patch(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let start = saturating_usize(offset);
+        let start = usize_from(offset);
         let end = start.saturating_add(bytes.len());
         match self.get_mut(start..end) {
             Some(there) => {
@@ -135,7 +135,7 @@ impl<'o> ImageWriter<'o> {
     pub fn zeros_to(&mut self, end: u64) -> Result<(), BuildError> {
         let zeros = [0; 4096];
         while self.position < end {
-            let len = saturating_usize(end - self.position).min(zeros.len());
+            let len = usize_from(end - self.position).min(zeros.len());
             self.write(zeros.get(..len).unwrap_or_default())?;
         }
         Ok(())

@@ -305,7 +305,7 @@ impl<J, O> Queue<J, O> {
             drop(state);
             let result = run(job)?;
             let mut state = self.lock();
-            let at = forerun_io::saturating_usize(number - state.first);
+            let at = forerun_io::usize_from(number - state.first);
             if let Some((_, slot)) = state.under_way.get_mut(at) {
                 *slot = Some(result);
             }

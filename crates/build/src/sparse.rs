@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
@@ -82,7 +82,7 @@ impl ContentStream for SparseFile {
 impl Read for SparseFile {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let hole = self.hole()?;
-        let want = |len: u64| saturating_usize(len).min(out.len());
+        let want = |len: u64| usize_from(len).min(out.len());
         if hole > 0 {
             let zeros = want(hole);
             out.iter_mut().take(zeros).for_each(|byte| *byte = 0);
@@ -137,7 +137,7 @@ mod tests {
             let (_dir, content) = sparse(7 * MIB, &data);
             let mut expected = vec![0; 7 << 20];
             for (at, bytes) in data {
-                let at = saturating_usize(at);
+                let at = usize_from(at);
                 expected[at..at + bytes.len()].copy_from_slice(bytes);
             }
             let whole = crate::read_whole(&content, 7 * MIB).unwrap();
@@ -148,7 +148,7 @@ mod tests {
                 let hole = stream.hole().unwrap().min(100_000);
                 if hole > 5000 {
                     stream.skip(hole).unwrap();
-                    out.resize(out.len() + saturating_usize(hole), 0);
+                    out.resize(out.len() + usize_from(hole), 0);
                 } else {
                     out.extend(stream.read(3000).unwrap());
                 }

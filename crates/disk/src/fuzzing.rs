@@ -1,6 +1,6 @@
 //! What fuzzing needs of this crate.
 
-use forerun_io::{MemorySource, ReadAt as _, saturating_usize};
+use forerun_io::{MemorySource, ReadAt as _, usize_from};
 use forerun_vfs::Limits;
 
 use crate::Disk;
@@ -26,7 +26,7 @@ pub fn walk(bytes: &[u8]) {
     }
     let disk = disk.over(source);
     for at in [0, len / 3, len / 2, len.saturating_sub(4096)] {
-        let mut out = vec![0; saturating_usize((len - at).min(4096))];
+        let mut out = vec![0; usize_from((len - at).min(4096))];
         let _may_be_damaged = disk.read_exact_at(at, &mut out);
     }
 }

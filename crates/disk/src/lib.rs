@@ -18,7 +18,7 @@ mod sparse;
 mod tests;
 mod ubi;
 
-use forerun_io::{ReadAt, saturating_usize};
+use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Error, Limits, Result};
 
 pub use foreign::Foreign;
@@ -86,7 +86,7 @@ impl Disk {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Limit`] for a map that takes too much memory, [`Error::Io`].
     pub fn read(source: &dyn ReadAt, limits: &Limits) -> Result<Option<Self>> {
-        let mut head = vec![0; PROBE_LEN.min(saturating_usize(source.len()))];
+        let mut head = vec![0; PROBE_LEN.min(usize_from(source.len()))];
         read(source, 0, &mut head)?;
         match DiskKind::of(&head) {
             Some(DiskKind::AndroidSparse) => sparse::open(source, limits).map(Some),

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forerun_io::{Pattern, ReadAt, past_end, saturating_usize, u64_from};
+use forerun_io::{Pattern, ReadAt, past_end, u64_from, usize_from};
 use forerun_vfs::{Held, Result};
 
 use crate::crc::crc;
@@ -152,7 +152,7 @@ impl<S: ReadAt> Mapped<S> {
             return Ok(());
         }
         // An erase block is at most 16 MiB long.
-        let mut bytes = vec![0; saturating_usize(run.range.end - run.range.start)];
+        let mut bytes = vec![0; usize_from(run.range.end - run.range.start)];
         self.source.read_exact_at(offset, &mut bytes)?;
         let found = crc(&bytes);
         if found != stored {
@@ -169,7 +169,7 @@ impl<S: ReadAt> Mapped<S> {
         let range = offset..offset + u64_from(out.len());
         let mut rest = out;
         self.map.visit(range, &mut |part, place, index| {
-            let len = saturating_usize(part.end - part.start);
+            let len = usize_from(part.end - part.start);
             let (bytes, behind) = std::mem::take(&mut rest).split_at_mut(len);
             rest = behind;
             match place {
@@ -209,7 +209,7 @@ impl<S: ReadAt> Mapped<S> {
 
 /// Returns the place in a pattern of the byte at `offset`.
 fn phase(offset: u64) -> usize {
-    saturating_usize(offset % 4)
+    usize_from(offset % 4)
 }
 
 fn invalid(reason: String) -> io::Error {

@@ -1,6 +1,6 @@
 //! Android sparse images: chunks of blocks that are stored, filled or left out, in the order of the disk.
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Held, Limits, Result, on_disk};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32};
@@ -169,11 +169,11 @@ impl<'s> Headers<'s> {
             return Err(Check::Cut { chunk, end, len }.at("android-sparse", at));
         }
         if at < self.start || end > self.start + u64_from(self.bytes.len()) {
-            self.bytes.resize(saturating_usize(WINDOW.min(len - at)), 0);
+            self.bytes.resize(usize_from(WINDOW.min(len - at)), 0);
             self.start = at;
             read(self.source, at, &mut self.bytes)?;
         }
-        let bytes = self.bytes.get(saturating_usize(at - self.start)..);
+        let bytes = self.bytes.get(usize_from(at - self.start)..);
         match T::read_from_prefix(bytes.unwrap_or_default()) {
             Ok((header, _)) => Ok(header),
             Err(_) => Err(Check::Cut { chunk, end, len }.at("android-sparse", at)),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Held, Limits, Result, on_disk};
 use zerocopy::FromBytes;
 use zerocopy::big_endian::{U16, U32, U64};
@@ -248,7 +248,7 @@ impl<'s> Flash<'s> {
         if len > self.leb() {
             return Ok(false);
         }
-        let mut bytes = vec![0; saturating_usize(len)];
+        let mut bytes = vec![0; usize_from(len)];
         read(self.source, block.data, &mut bytes)?;
         Ok(crc(&bytes) == block.vid.data_crc.get())
     }
@@ -256,7 +256,7 @@ impl<'s> Flash<'s> {
     /// Reads the volume table: the records that are in use, by number.
     fn table(&self, blocks: &Blocks) -> Result<Vec<(u32, Record)>> {
         let len = size_of::<Record>();
-        let slots = saturating_usize(self.leb() / u64_from(len)).min(VOLUMES);
+        let slots = usize_from(self.leb() / u64_from(len)).min(VOLUMES);
         for copy in 0..2 {
             let Some(block) = blocks.by_place.get(&(LAYOUT, copy)) else {
                 continue;

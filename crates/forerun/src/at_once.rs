@@ -1,6 +1,6 @@
 //! How many layers are read and decoded at once.
 
-use forerun_io::{MemoryLimit, saturating_usize};
+use forerun_io::{MemoryLimit, usize_from};
 
 /// Most layers that are opened at once. They wait for a server more than for a CPU.
 const AT_ONCE: u64 = 8;
@@ -10,5 +10,5 @@ const MEMORY: u64 = 16 << 20;
 /// Returns how many layers may be read at once.
 pub fn at_once() -> usize {
     let fits = MemoryLimit::of_process().eighth(AT_ONCE * MEMORY) / MEMORY;
-    saturating_usize(fits).max(1)
+    usize_from(fits).max(1)
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use forerun_cache::AccessList;
-use forerun_io::{ReadAt as _, saturating_usize, u64_from};
+use forerun_io::{ReadAt as _, u64_from, usize_from};
 use forerun_remote::{Identity, ImageIndex, LayerIndex, RemoteImage, RemoteOptions};
 use forerun_vfs::{Error, KeepIndex, ProvenTable, Result, TablePlace};
 
@@ -156,7 +156,7 @@ fn table_of_soci(table: &RemoteImage) -> Result<ProvenTable> {
     let Identity::Blob(digest) = *table.identity() else {
         return Err(Error::Unsupported("a table without a digest".to_string()));
     };
-    let mut bytes = vec![0; saturating_usize(table.len())];
+    let mut bytes = vec![0; usize_from(table.len())];
     let read = table.read_exact_at(0, &mut bytes);
     read.map_err(|error| Error::io(0, bytes.len(), error))?;
     Ok(ProvenTable {

@@ -3,7 +3,7 @@
 //! Besides the formats of the registry these are filesystems that forerun does not open, and partition
 //! tables. Magic numbers decide: what may be valuable is better recognised wrongly than not at all.
 
-use forerun_io::{ReadAt, saturating_usize};
+use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Error, Result};
 
 use crate::OpenOptions;
@@ -41,7 +41,7 @@ const LEN: u64 = 0x1_0048;
 /// # Errors
 /// [`Error::Io`] if the source cannot be read.
 pub fn contents(source: &dyn ReadAt) -> Result<Option<&'static str>> {
-    let mut head = vec![0; saturating_usize(source.len().min(LEN))];
+    let mut head = vec![0; usize_from(source.len().min(LEN))];
     let read = source.read_exact_at(0, &mut head);
     read.map_err(|error| Error::io(0, head.len(), error))?;
     if let Some(format) = format_of(source, &OpenOptions::default()) {
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn every_sign_lies_in_the_bytes_that_are_read() {
         for ContentSign(offset, magic, name) in SIGNS {
-            assert!(offset + magic.len() <= saturating_usize(LEN), "{name}");
+            assert!(offset + magic.len() <= usize_from(LEN), "{name}");
         }
     }
 }

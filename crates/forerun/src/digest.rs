@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Corrupt, Error, Format, Result};
 
 use crate::registry::object_formats;
@@ -56,7 +56,7 @@ struct Stream<'s> {
 
 impl Read for Stream<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let left = saturating_usize(self.source.len().saturating_sub(self.at));
+        let left = usize_from(self.source.len().saturating_sub(self.at));
         let len = left.min(out.len());
         let out = out.get_mut(..len).unwrap_or_default();
         self.source.read_exact_at(self.at, out)?;

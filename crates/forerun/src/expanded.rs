@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forerun_disk::{Disk, DiskKind, Foreign, PROBE_LEN, Volume};
-use forerun_io::{ReadAt, saturating_usize};
+use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Error, Limits, Result};
 
 use crate::payload::Container;
@@ -41,7 +41,7 @@ impl Expanded {
 
 /// Reads the start of a source, as far as it tells the kind of a disk.
 fn head(source: &dyn ReadAt) -> Result<Vec<u8>> {
-    let mut head = vec![0; PROBE_LEN.min(saturating_usize(source.len()))];
+    let mut head = vec![0; PROBE_LEN.min(usize_from(source.len()))];
     let read = source.read_exact_at(0, &mut head);
     read.map_err(|error| Error::io(0, head.len(), error))?;
     Ok(head)

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use forerun_engine::Data;
-use forerun_io::{ReadAt, past_end, saturating_usize, u64_from};
+use forerun_io::{ReadAt, past_end, u64_from, usize_from};
 use forerun_vfs::{Bound, FileType, Metadata, NodeId};
 
 use crate::image::Image;
@@ -118,7 +118,7 @@ impl File {
             return Err(forerun_vfs::Error::limit(Bound::ReadBytes, what, limit));
         }
         // The image may claim more than it has.
-        let mut contents = Vec::with_capacity(saturating_usize(size).min(LARGE_STEP));
+        let mut contents = Vec::with_capacity(usize_from(size).min(LARGE_STEP));
         let mut sum = reader.fs().file_sum(self.node)?;
         loop {
             let data = reader.read(self.node, u64_from(contents.len()), LARGE_STEP)?;

@@ -12,7 +12,7 @@ use forerun_build::{
     BuildError, Content, ContentSource, ContentStream, NewNode, NodeIndex, NodeKind, Patterns, Tree,
 };
 use forerun_engine::Reader;
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Bound, Error, FileSum, FileType, Held, Metadata, NodeId, WalkEntry};
 
 /// The parts of an image that are copied.
@@ -374,10 +374,10 @@ impl ContentStream for ImageReader {
 impl Read for ImageReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let left = self.len.saturating_sub(self.at);
-        let want = out.len().min(saturating_usize(left));
+        let want = out.len().min(usize_from(left));
         let out = out.get_mut(..want).unwrap_or_default();
         if self.at < self.zeros {
-            let known = out.len().min(saturating_usize(self.zeros - self.at));
+            let known = out.len().min(usize_from(self.zeros - self.at));
             let out = out.get_mut(..known).unwrap_or_default();
             out.fill(0);
             self.at += u64_from(out.len());

@@ -1,7 +1,7 @@
 //! Finds the format of the first bytes, and describes bytes of no known format.
 
 use forerun_disk::Foreign;
-use forerun_io::{ReadAt, saturating_usize};
+use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Error, Format};
 
 use crate::registry::object_formats;
@@ -60,7 +60,7 @@ pub fn format_of(source: &dyn ReadAt, options: &OpenOptions) -> Option<&'static 
     let wanted = options.format.as_deref();
     let range = options.range(source.len());
     let len = range.end.saturating_sub(range.start);
-    let mut head = vec![0; probe_len().min(saturating_usize(len))];
+    let mut head = vec![0; probe_len().min(usize_from(len))];
     source.read_exact_at(range.start, &mut head).ok()?;
     find_format(&head, wanted).or_else(|| named(wanted))
 }

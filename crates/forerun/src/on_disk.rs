@@ -274,7 +274,7 @@ fn bytes_of(
         return Err(format!("{path} has {} bytes, not {len}", source.len()));
     }
     // A longer one is in no index.
-    let mut bytes = vec![0; forerun_io::saturating_usize(len)];
+    let mut bytes = vec![0; forerun_io::usize_from(len)];
     let read = source.read_exact_at(0, &mut bytes);
     read.map_err(|error| format!("{path}: {error}"))?;
     Ok(bytes)

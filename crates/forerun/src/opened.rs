@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forerun_engine::{MetadataSource, Reader};
-use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, saturating_usize, u64_from};
+use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, u64_from, usize_from};
 use forerun_vfs::{Error, FileSystem, Format, OpenWith, Result};
 
 use crate::devices::{self, Devices};
@@ -359,7 +359,7 @@ impl Opened {
 
     /// Reads as many bytes of the start as any format needs for its probe.
     fn head(&self) -> Result<Vec<u8>> {
-        let mut head = vec![0; probe_len().min(saturating_usize(self.source.len()))];
+        let mut head = vec![0; probe_len().min(usize_from(self.source.len()))];
         let read = self.metadata.read_exact_at(0, &mut head);
         read.map_err(|error| Error::io(0, head.len(), error))?;
         Ok(head)
@@ -368,7 +368,7 @@ impl Opened {
     /// Returns the format that recognises the end. With `wanted`, considers only that format. Reads nothing if no
     /// format looks there.
     fn format_of_tail(&self, wanted: Option<&str>) -> Result<Option<&'static Format>> {
-        let len = tail_len(wanted).min(saturating_usize(self.source.len()));
+        let len = tail_len(wanted).min(usize_from(self.source.len()));
         if len == 0 {
             return Ok(None);
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use forerun_io::{BlockDevice, FileSource, Observer, ReadAt, UndoDevice, Window, saturating_usize};
+use forerun_io::{BlockDevice, FileSource, Observer, ReadAt, UndoDevice, Window, usize_from};
 pub use forerun_io::{Restored, UndoError, UndoFile};
 use forerun_vfs::repair::Repair;
 pub use forerun_vfs::repair::{Answer, Finding, Kind, RepairOptions, Summary};
@@ -124,7 +124,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn BlockDevice>> 
 /// Finds the driver that repairs a volume.
 fn driver(source: &dyn ReadAt, options: &OpenOptions) -> Result<&'static Repair> {
     let wanted = options.format.as_deref();
-    let mut head = vec![0; probe_len().min(saturating_usize(source.len()))];
+    let mut head = vec![0; probe_len().min(usize_from(source.len()))];
     let read = source.read_exact_at(0, &mut head);
     read.map_err(|error| Error::io(0, head.len(), error))?;
     let Some(format) = find_format(&head, wanted).or_else(|| named(wanted)) else {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forerun_io::{ReadAt, saturating_usize};
+use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::MakeSpool;
 
 use crate::OpenOptions;
@@ -26,7 +26,7 @@ pub fn is_worth_an_index(source: &dyn ReadAt, options: &OpenOptions) -> bool {
 fn head(source: &dyn ReadAt, options: &OpenOptions) -> Option<Vec<u8>> {
     let range = options.range(source.len());
     let len = range.end.saturating_sub(range.start);
-    let mut head = vec![0; probe_len().min(saturating_usize(len))];
+    let mut head = vec![0; probe_len().min(usize_from(len))];
     source.read_exact_at(range.start, &mut head).ok()?;
     Some(head)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forerun_engine::Volume;
-use forerun_io::{BlockDevice, FileSource, Observer, ReadAt, saturating_usize};
+use forerun_io::{BlockDevice, FileSource, Observer, ReadAt, usize_from};
 use forerun_vfs::{Error, Format, OpenMut, OpenMutWith, Result};
 
 use crate::OpenOptions;
@@ -148,7 +148,7 @@ fn writable(
     options: &OpenOptions,
 ) -> Result<(&'static Format, Option<OpenMut>)> {
     let wanted = options.format.as_deref();
-    let mut head = vec![0; probe_len().min(saturating_usize(source.len()))];
+    let mut head = vec![0; probe_len().min(usize_from(source.len()))];
     let read = source.read_exact_at(0, &mut head);
     read.map_err(|error| Error::io(0, head.len(), error))?;
     let format = find_format(&head, wanted).or_else(|| named(wanted));

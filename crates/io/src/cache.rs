@@ -84,7 +84,7 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
     /// Creates a cache of at most `budget` bytes, for blocks of about `typical` bytes.
     #[must_use]
     pub fn new(budget: u64, typical: u64) -> Self {
-        let items = crate::saturating_usize(budget / typical.max(1)).clamp(16, 1 << 20);
+        let items = crate::usize_from(budget / typical.max(1)).clamp(16, 1 << 20);
         let options = OptionsBuilder::new()
             .estimated_items_capacity(items)
             .weight_capacity(budget)

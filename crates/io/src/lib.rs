@@ -59,7 +59,7 @@ pub use memory_device::MemoryDevice;
 pub use memory_limit::{MemoryLimit, Mib, SetBy, with_block_buffers};
 pub use mountinfo::{MountEntry, is_mounted_for_writing, mounts, parse_mounts};
 pub use mountpoint::{Mountpoint, Sight, VisibleMount, find_mount, mount_at, mount_of};
-pub use num::{saturating_usize, u64_from};
+pub use num::{u64_from, usize_from};
 pub use observe::{Counted, Observer, Timer};
 pub use output::CountedWrite;
 pub use output_file::OutputFile;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::RwLock;
 
 use crate::Unpoisoned;
-use crate::{BlockDevice, ReadAt, past_end, saturating_usize, u64_from};
+use crate::{BlockDevice, ReadAt, past_end, u64_from, usize_from};
 
 /// A volume held in memory: for tests, and for images that are made and thrown away.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl BlockDevice for MemoryDevice {
 /// Returns the range of addresses. It fits an address because the caller has checked it against the
 /// length.
 fn place(offset: u64, len: usize) -> Range<usize> {
-    let start = saturating_usize(offset);
+    let start = usize_from(offset);
     start..start.saturating_add(len)
 }
 

@@ -9,9 +9,12 @@ pub const fn u64_from(n: usize) -> u64 {
     n as u64
 }
 
-/// Converts a length to an allocation size. Saturates where the address space is smaller than 64
-/// bits, so that an allocation of that size fails instead of being too short.
+// On machines with shorter addresses a length could be lost.
+const _: () = assert!(usize::BITS == 64, "forerun is for 64-bit machines");
+
+/// Converts a position or a length to an index or a size in memory.
 #[must_use]
-pub fn saturating_usize(n: u64) -> usize {
-    usize::try_from(n).unwrap_or(usize::MAX)
+#[allow(clippy::as_conversions, clippy::cast_possible_truncation)] // Lossless: see above.
+pub const fn usize_from(n: u64) -> usize {
+    n as usize
 }

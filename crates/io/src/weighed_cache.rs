@@ -7,7 +7,7 @@ use std::sync::Arc;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use crate::{saturating_usize, u64_from};
+use crate::{u64_from, usize_from};
 
 /// Memory of one entry on average, by which the table is laid out.
 const TYPICAL: u64 = 4096;
@@ -55,7 +55,7 @@ impl<K: Clone + Eq + Hash, V: Clone + Weighed> WeighedCache<K, V> {
     #[must_use]
     pub fn new(budget: usize) -> Self {
         let budget = u64_from(budget);
-        let items = saturating_usize(budget / TYPICAL).clamp(FEWEST, MOST);
+        let items = usize_from(budget / TYPICAL).clamp(FEWEST, MOST);
         // One shard: a shard refuses a value that is heavier than its share of the budget.
         let options = OptionsBuilder::new()
             .shards(1)

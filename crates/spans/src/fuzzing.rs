@@ -5,7 +5,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use forerun_io::{MemorySource, saturating_usize};
+use forerun_io::{MemorySource, usize_from};
 use forerun_vfs::{Error, Limits, MakeSpool, Place};
 
 use crate::{Compression, IndexOptions, Indexed, index};
@@ -72,8 +72,8 @@ fn decode(stream: &[u8], indexed: &Indexed, out: &[u8]) {
             return ControlFlow::Break(());
         };
         let stored = block.stored();
-        let stored = saturating_usize(stored.start)..saturating_usize(stored.end);
-        let mut bytes = vec![0; saturating_usize(part.end - part.start)];
+        let stored = usize_from(stored.start)..usize_from(stored.end);
+        let mut bytes = vec![0; usize_from(part.end - part.start)];
         let history = indexed.spans.history(&block);
         let decoded = block.decode_after(&history.unwrap_or_default(), &stream[stored], &mut bytes);
         assert_eq!(decoded, Ok(bytes.len()), "{block:?}");

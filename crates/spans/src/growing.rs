@@ -174,7 +174,7 @@ mod tests {
                     assert_eq!((blob, offset), (crate::SPOOL, part.start));
                     let spool = growing.spool().unwrap();
                     assert_eq!(spool.len(), known);
-                    let range = [part.start, part.end].map(forerun_io::saturating_usize);
+                    let range = [part.start, part.end].map(forerun_io::usize_from);
                     let mut out = vec![0; range[1] - range[0]];
                     spool.read_exact_at(offset, &mut out).unwrap();
                     assert!(out == text[range[0]..range[1]], "{program} at {part:?}");

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Error, Result};
 
 /// A source, or a part of one, that is read from its start to its end.
@@ -53,7 +53,7 @@ impl<'a> Input<'a> {
             self.buffer.drain(..self.used);
             self.used = 0;
             let kept = self.buffer.len();
-            let left = saturating_usize(self.len() - self.end);
+            let left = usize_from(self.len() - self.end);
             let len = self.chunk.max(least).min(left);
             self.buffer.resize(kept + len, 0);
             let read = self

@@ -6,7 +6,7 @@
 use std::hash::Hasher;
 
 use forerun_codec::{Codec, Lz4Pass};
-use forerun_io::{MemorySource, ReadAt, saturating_usize, u64_from};
+use forerun_io::{MemorySource, ReadAt, u64_from, usize_from};
 use forerun_vfs::{Error, Result, read_head};
 use twox_hash::XxHash32;
 
@@ -151,7 +151,7 @@ impl Frames<'_, '_> {
         let Some((is_plain, len)) = self.length(&frame)? else {
             return Ok((true, 0, 0));
         };
-        let at = saturating_usize(self.input.position()).saturating_add(4);
+        let at = usize_from(self.input.position()).saturating_add(4);
         Ok((is_plain, at, at.saturating_add(len)))
     }
 
@@ -166,7 +166,7 @@ impl Frames<'_, '_> {
             if len == 0 {
                 return Err(self.cut(offset));
             }
-            self.input.consume(saturating_usize(u64::from(len)));
+            self.input.consume(usize_from(u64::from(len)));
             left -= len;
         }
         Ok(())

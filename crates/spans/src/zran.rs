@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use forerun_codec::Codec;
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Bound, Error, Held, Limits, Result};
 
 use crate::Compression;
@@ -90,7 +90,7 @@ impl<'b> Checkpoint<'b> {
 
     /// Returns the decoded bytes before it that are in its window: at the start of the file it has fewer than fit.
     fn history(&self) -> Option<History> {
-        let len = saturating_usize(self.decoded).min(self.window.len());
+        let len = usize_from(self.decoded).min(self.window.len());
         let (_, bytes) = self.window.split_at_checked(self.window.len() - len)?;
         (!bytes.is_empty()).then(|| History::Plain(Arc::from(bytes)))
     }

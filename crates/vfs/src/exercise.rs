@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use forerun_io::{Limits, saturating_usize};
+use forerun_io::{Limits, usize_from};
 
 use crate::{DirCursor, Error, FileSystem, FileType, NodeId, Result, Walk};
 
@@ -87,7 +87,7 @@ pub fn node(fs: &dyn FileSystem, node: NodeId, limits: &Limits) -> Result<Vec<Er
 }
 
 fn directory(fs: &dyn FileSystem, node: NodeId, limits: &Limits) -> Result<()> {
-    let mut left = saturating_usize(limits.dir_entries);
+    let mut left = usize_from(limits.dir_entries);
     fs.read_dir(node, DirCursor::START, &mut |entry| {
         assert!(entry.next != DirCursor::START);
         // Makes a short call for each cursor, as a mount does.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{ControlFlow, Deref, DerefMut, Range};
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 
 use crate::{
     Bound, DirCursor, DirEntry, Error, FileType, Held, Limits, NameError, NodeId, Result,
@@ -98,7 +98,7 @@ impl<N> ListedTree<N> {
     /// # Errors
     /// [`Error::StaleNode`].
     pub fn node(&self, node: NodeId) -> Result<&Listed<N>> {
-        let place = node.0.checked_sub(1).map(saturating_usize);
+        let place = node.0.checked_sub(1).map(usize_from);
         let found = place.and_then(|place| self.nodes.get(place));
         found
             .filter(|found| found.nlink > 0)
@@ -128,7 +128,7 @@ impl<N> ListedTree<N> {
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let entries = self.entries(dir)?;
-        let entries = entries.get(saturating_usize(from.0)..).unwrap_or_default();
+        let entries = entries.get(usize_from(from.0)..).unwrap_or_default();
         for (next, entry) in (from.0.saturating_add(1)..).zip(entries) {
             let kind = self.nodes.get(entry.place).map(|node| node.kind);
             let entry = DirEntry {

@@ -4,7 +4,7 @@
 //! the same bytes by chance, so a driver measures a candidate: it validates the superblock, and says
 //! where the image ends.
 
-use forerun_io::{ReadAt, saturating_usize};
+use forerun_io::{ReadAt, usize_from};
 
 use crate::{Error, Result};
 
@@ -68,7 +68,7 @@ pub trait Follow {
 /// # Errors
 /// [`Error::Io`] if they cannot be read.
 pub fn read_head(source: &dyn ReadAt, most: usize) -> Result<Vec<u8>> {
-    let mut head = vec![0; most.min(saturating_usize(source.len()))];
+    let mut head = vec![0; most.min(usize_from(source.len()))];
     let read = source.read_exact_at(0, &mut head);
     read.map_err(|error| Error::io(0, head.len(), error))?;
     Ok(head)

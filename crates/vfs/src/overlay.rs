@@ -78,7 +78,7 @@ impl OwnContents {
     ) -> Result<bool> {
         let number = number.wrapping_add(1);
         let places = forerun_io::u64_from(self.seen.len());
-        let place = &self.seen[forerun_io::saturating_usize(number % places)];
+        let place = &self.seen[forerun_io::usize_from(number % places)];
         if number != 0 && place.load(Ordering::Relaxed) == number {
             return Ok(true);
         }

@@ -203,7 +203,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         };
         self.held = self.held.saturating_sub(level.batch.held());
-        let share = forerun_io::saturating_usize(self.limits.walk_bytes) / SHARE;
+        let share = forerun_io::usize_from(self.limits.walk_bytes) / SHARE;
         let room = share.saturating_sub(self.held) / SHARE;
         let room = room.clamp(LEAST_BATCH, BATCH);
         let budget = self.limits.dir_entries.saturating_sub(level.entries);

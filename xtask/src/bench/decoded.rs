@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use forerun_io::{Unpoisoned, saturating_usize, u64_from};
+use forerun_io::{Unpoisoned, u64_from, usize_from};
 use forerun_measure::work;
 use rustix::fs::{Advice, MemfdFlags, fadvise, memfd_create};
 use zstd_safe::{DCtx, find_frame_compressed_size, get_error_name};
@@ -107,7 +107,7 @@ impl Frames {
         let is_here: Vec<Mutex<bool>> = self.frames.iter().map(|_| Mutex::default()).collect();
         let free: Mutex<Vec<Decoder<'_>>> = Mutex::default();
         let read = |page: &mut [u8], at: u64| {
-            let number = saturating_usize(at) / self.block_size;
+            let number = usize_from(at) / self.block_size;
             let is_here = is_here.get(number).ok_or(ErrorKind::UnexpectedEof)?;
             let mut is_here = is_here.lock().unpoisoned();
             if !*is_here {

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use tar::{EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
 
 /// Length of a header, and unit of padding.
@@ -108,7 +108,7 @@ impl<R: Read> Read for Taped<R> {
         }
         if let Some(copy) = &state.copy {
             let end = copy.range.end.saturating_sub(at);
-            let before = bytes.get(..saturating_usize(end)).unwrap_or(bytes);
+            let before = bytes.get(..usize_from(end)).unwrap_or(bytes);
             let data = from(before, at, copy.range.start);
             let place = at.max(copy.range.start) - copy.range.start;
             copy.to.write_all_at(data, copy.offset + place)?;
@@ -119,7 +119,7 @@ impl<R: Read> Read for Taped<R> {
 
 /// Returns the bytes from `start` on, of those that lie at `at`.
 fn from(bytes: &[u8], at: u64, start: u64) -> &[u8] {
-    let skipped = saturating_usize(start.saturating_sub(at));
+    let skipped = usize_from(start.saturating_sub(at));
     bytes.get(skipped..).unwrap_or_default()
 }
 
@@ -143,7 +143,7 @@ fn headers(mut blocks: &[u8]) -> io::Result<Headers> {
                 sparse,
             });
         }
-        let len = saturating_usize(header.entry_size()?);
+        let len = usize_from(header.entry_size()?);
         let body = rest
             .get(..len)
             .ok_or_else(|| bad("a header is cut short"))?;
@@ -191,9 +191,7 @@ fn parse(mut body: &[u8], found: &mut Vec<Record>) -> io::Result<()> {
         let space = body.iter().take(20).position(|&byte| byte == b' ');
         let (digits, _) = body.split_at(space.ok_or_else(broken)?);
         let len = super::sparse::number(digits)?;
-        let (record, rest) = body
-            .split_at_checked(saturating_usize(len))
-            .ok_or_else(broken)?;
+        let (record, rest) = body.split_at_checked(usize_from(len)).ok_or_else(broken)?;
         let pair = record.get(digits.len() + 1..).ok_or_else(broken)?;
         let pair = pair.strip_suffix(b"\n").ok_or_else(broken)?;
         let equals = pair.iter().position(|&byte| byte == b'=');

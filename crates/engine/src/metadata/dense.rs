@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
-use forerun_io::{Unpoisoned, saturating_usize, wait};
+use forerun_io::{Unpoisoned, usize_from, wait};
 
 use crate::tuning::{DENSE_CHUNKS, DENSE_GAP, DENSE_STEP, METADATA_CHUNK};
 use crate::waiting::wait_slice;
@@ -58,7 +58,7 @@ impl Dense {
     /// Creates a cache for `ranges` of a source of `len` bytes, in a budget of bytes, with requests
     /// of at most `max_request` bytes, but at least a chunk.
     pub fn new(ranges: Vec<Range<u64>>, len: u64, budget: u64, max_request: u64) -> Self {
-        let most = saturating_usize(budget / METADATA_CHUNK).max(DENSE_CHUNKS);
+        let most = usize_from(budget / METADATA_CHUNK).max(DENSE_CHUNKS);
         Self {
             ranges: disjoint(ranges, len),
             // A request never takes more than a quarter of what can be kept.
@@ -199,8 +199,8 @@ impl Dense {
             let end = (at - at % METADATA_CHUNK)
                 .saturating_add(METADATA_CHUNK)
                 .min(request.end);
-            let from = saturating_usize(at - request.start);
-            let to = saturating_usize(end - request.start);
+            let from = usize_from(at - request.start);
+            let to = usize_from(end - request.start);
             let part: Arc<[u8]> = bytes.get(from..to).unwrap_or_default().into();
             first.get_or_insert_with(|| Arc::clone(&part));
             let used = AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed));
@@ -308,7 +308,7 @@ mod tests {
         let log = Mutex::default();
         for at in (0..LEN).step_by(4096) {
             let (start, bytes) = dense.get(at, &loader(&log)).unwrap().unwrap();
-            let inside = saturating_usize(at - start);
+            let inside = usize_from(at - start);
             assert_eq!(u64::from(bytes[inside]), at / METADATA_CHUNK % 251);
         }
         let log = log.into_inner().unwrap();

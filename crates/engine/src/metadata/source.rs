@@ -12,8 +12,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use forerun_io::{
-    BlockCache, BlockGeometry, BlockKey, Counted, Counter, Purpose, ReadAt, Unpoisoned,
-    saturating_usize, u64_from,
+    BlockCache, BlockGeometry, BlockKey, Counted, Counter, Purpose, ReadAt, Unpoisoned, u64_from,
+    usize_from,
 };
 
 use forerun_vfs::{FileSystem, NodeId};
@@ -277,8 +277,8 @@ impl MetadataSource {
         let mut at = request.start;
         while at < request.end {
             let block = self.geometry.align(at..at + 1);
-            let from = saturating_usize(at - request.start);
-            let to = saturating_usize(block.end.min(request.end) - request.start);
+            let from = usize_from(at - request.start);
+            let to = usize_from(block.end.min(request.end) - request.start);
             let part: Arc<[u8]> = bytes.get(from..to).unwrap_or_default().into();
             if first.is_none() {
                 first = Some(Arc::clone(&part));
@@ -293,9 +293,9 @@ impl MetadataSource {
     /// Reads `range`, except for the blocks that are cached: those were read before the driver said which parts
     /// are metadata. A few of them between others are read along, where that costs less than one more request.
     fn fill(&self, range: &Range<u64>) -> Result<Vec<u8>, Arc<io::Error>> {
-        let mut bytes = vec![0; saturating_usize(range.end - range.start)];
+        let mut bytes = vec![0; usize_from(range.end - range.start)];
         let place = |part: &Range<u64>| {
-            saturating_usize(part.start - range.start)..saturating_usize(part.end - range.start)
+            usize_from(part.start - range.start)..usize_from(part.end - range.start)
         };
         let mut missing: Vec<Range<u64>> = Vec::new();
         let mut at = range.start;
@@ -320,7 +320,7 @@ impl MetadataSource {
 
     /// Reads a block into the memory that the cache keeps.
     fn read_block(&self, range: Range<u64>) -> Result<Arc<[u8]>, Arc<io::Error>> {
-        let len = saturating_usize(range.end - range.start);
+        let len = usize_from(range.end - range.start);
         let mut block: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
         let out = Arc::make_mut(&mut block);
         self.source
@@ -330,7 +330,7 @@ impl MetadataSource {
     }
 
     fn read(&self, range: Range<u64>) -> Result<Vec<u8>, Arc<io::Error>> {
-        let mut bytes = vec![0; saturating_usize(range.end - range.start)];
+        let mut bytes = vec![0; usize_from(range.end - range.start)];
         self.source
             .read(range.start, &mut bytes, self.purpose)
             .map_err(Arc::new)?;
@@ -377,7 +377,7 @@ impl ReadAt for MetadataSource {
                     (range.start, self.block(range)?)
                 }
             };
-            let skip = saturating_usize(at - start);
+            let skip = usize_from(at - start);
             let from = block.get(skip..).unwrap_or_default();
             let len = from.len().min(out.len() - done);
             if len == 0 {

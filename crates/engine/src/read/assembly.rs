@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Corrupt, Error, Extent, Place, Result};
 
 use super::buffer::Buffer;
@@ -146,8 +146,7 @@ impl<'a> Assembly<'a> {
             self.at = to;
             return Ok(());
         }
-        let part =
-            saturating_usize(self.at - self.range.start)..saturating_usize(to - self.range.start);
+        let part = usize_from(self.at - self.range.start)..usize_from(to - self.range.start);
         self.fill(&extent.place, skip, part, is_own)?;
         self.at = to;
         Ok(())
@@ -172,16 +171,16 @@ impl<'a> Assembly<'a> {
             }
             Place::Encoded { block, skip: first } => {
                 let bytes = self.moves.decoded.get(block, &self.moves.stored)?;
-                let from = saturating_usize(skip.saturating_add(u64::from(*first)));
+                let from = usize_from(skip.saturating_add(u64::from(*first)));
                 self.moves.decoded.served(&bytes, len);
-                let to = from.saturating_add(saturating_usize(len));
+                let to = from.saturating_add(usize_from(len));
                 Ok(bytes.into_data().part(from..to))
             }
             Place::Inline(bytes) => {
-                let from = saturating_usize(skip);
+                let from = usize_from(skip);
                 Ok(Data::of_block(
                     Arc::clone(bytes),
-                    from..from.saturating_add(saturating_usize(len)),
+                    from..from.saturating_add(usize_from(len)),
                 ))
             }
             Place::Zero => Ok(None),
@@ -190,7 +189,7 @@ impl<'a> Assembly<'a> {
 
     fn fill(&mut self, place: &Place, skip: u64, part: Range<usize>, is_own: bool) -> Result<()> {
         if matches!(self.target, Target::Undecided) {
-            let len = saturating_usize(self.range.end - self.range.start);
+            let len = usize_from(self.range.end - self.range.start);
             self.target = Target::Buffer(self.moves.stored.buffers.take(len));
         }
         let moves = self.moves;
@@ -201,7 +200,7 @@ impl<'a> Assembly<'a> {
         };
         let out = out.unwrap_or_default();
         let copy = |from: &[u8], at: u64, out: &mut [u8]| {
-            let at = saturating_usize(at);
+            let at = usize_from(at);
             let bytes = from.get(at..at.saturating_add(out.len()));
             bytes
                 .map(|bytes| out.copy_from_slice(bytes))

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_io::{
-    BlockCache, BlockKey, EventKind, Limits, Lookup, Unpoisoned, saturating_usize, u64_from,
+    BlockCache, BlockKey, EventKind, Limits, Lookup, Unpoisoned, u64_from, usize_from,
 };
 use forerun_vfs::{Bound, Corrupt, EncodedBlock, Error, Result};
 
@@ -247,7 +247,7 @@ impl Decoded {
         self.check_limit(block)?;
         let decoded_len = u64::from(block.decoded_len.max());
         let _counted = self.in_flight.enter(u64::from(block.len) + decoded_len);
-        let max = saturating_usize(decoded_len);
+        let max = usize_from(decoded_len);
         let mut buffer = stored.buffers.take(max);
         let len = self.decode_into(block, stored, buffer.as_mut())?;
         Ok(Block {
@@ -305,7 +305,7 @@ fn note_once(block: &EncodedBlock, stored: &Stored) {
 }
 
 fn read_whole(block: &EncodedBlock, stored: &Stored) -> Result<Data> {
-    let len = saturating_usize(u64::from(block.len));
+    let len = usize_from(u64::from(block.len));
     let mut buffer = stored.buffers.take(len);
     stored.read(block.blob, block.offset, buffer.as_mut(), Use::Decode)?;
     let data = Data::of_buffer(Arc::new(buffer), 0..len);

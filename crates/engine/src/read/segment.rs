@@ -328,13 +328,13 @@ impl Table {
 
 /// Returns a part of a segment's range as positions in its buffer.
 pub fn within(segment: &Segment, range: &Range<u64>) -> Range<usize> {
-    let at = |offset: u64| forerun_io::saturating_usize(offset.saturating_sub(segment.range.start));
+    let at = |offset: u64| forerun_io::usize_from(offset.saturating_sub(segment.range.start));
     at(range.start)..at(range.end)
 }
 
 /// Returns the length of a segment's buffer.
 pub fn buffer_len(segment: &Segment) -> usize {
-    forerun_io::saturating_usize(segment.len())
+    forerun_io::usize_from(segment.len())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

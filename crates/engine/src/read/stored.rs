@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use forerun_io::{
-    BlockGeometry, Counted, EventKind, Observer, Pattern, Purpose, Unpoisoned, saturating_usize,
-    u64_from, wait,
+    BlockGeometry, Counted, EventKind, Observer, Pattern, Purpose, Unpoisoned, u64_from,
+    usize_from, wait,
 };
 use forerun_vfs::{BlobId, EncodedBlock, Error, Result};
 
@@ -65,7 +65,7 @@ impl Stored {
             around: Mutex::new(guesses.then(Around::default)),
             is_kept_above: AtomicBool::new(false),
             segments: Segments::new(ahead_budget),
-            buffers: BufferPool::new(saturating_usize(ahead_budget)),
+            buffers: BufferPool::new(usize_from(ahead_budget)),
         }
     }
 
@@ -110,7 +110,7 @@ impl Stored {
             .ok_or_else(overflow)?;
         let mut at = offset;
         while at < end {
-            let rest = &mut out[saturating_usize(at - offset)..];
+            let rest = &mut out[usize_from(at - offset)..];
             let next = match self.segments.find(blob, at) {
                 Some(segment) => {
                     let part = at..end.min(segment.range.end);
@@ -229,7 +229,7 @@ impl Stored {
         purpose: Use,
     ) -> Result<u64> {
         let len = range.end - range.start;
-        let out = &mut out[..saturating_usize(len)];
+        let out = &mut out[..usize_from(len)];
         match self.obtain(segment) {
             Some(buffer) => {
                 // The caller has clamped the range to the segment's.
@@ -269,7 +269,7 @@ impl Stored {
         out: &mut [u8],
         purpose: Use,
     ) -> Result<()> {
-        let out = &mut out[..saturating_usize(range.end - range.start)];
+        let out = &mut out[..usize_from(range.end - range.start)];
         self.observer().cache(
             EventKind::CacheMiss,
             blob,
@@ -284,7 +284,7 @@ impl Stored {
         let mut done = 0;
         // There are several parts only where a caller asks for more than the largest request in one
         // call.
-        for part in out.chunks_mut(saturating_usize(self.geometry.max_request())) {
+        for part in out.chunks_mut(usize_from(self.geometry.max_request())) {
             let at = range.start + done;
             let len = u64_from(part.len());
             let read = match purpose == Use::Decode && len >= LONG_BLOCK {
@@ -309,7 +309,7 @@ impl Stored {
         let mut at = start;
         while at < end {
             let next = self.block_end(source.blob(), at).clamp(at + 1, end);
-            let part = &mut out[saturating_usize(at - start)..saturating_usize(next - start)];
+            let part = &mut out[usize_from(at - start)..usize_from(next - start)];
             let read = source.read(at, part, Purpose::Demand);
             read.map_err(|error| self.failed(source.blob(), at, part.len(), error))?;
             at = next;

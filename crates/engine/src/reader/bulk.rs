@@ -243,7 +243,7 @@ impl Bulk {
                 self.reader.read_extent(range, extent, taken.blocks)
             }
             _ => {
-                let len = forerun_io::saturating_usize(range.end.saturating_sub(range.start));
+                let len = forerun_io::usize_from(range.end.saturating_sub(range.start));
                 self.reader.read(taken.node, range.start, len)
             }
         }

@@ -12,9 +12,7 @@ mod together;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Once};
 
-use forerun_io::{
-    BlobId, Counted, Counter, Limits, Observer, Pattern, saturating_usize, u64_from, wait,
-};
+use forerun_io::{BlobId, Counted, Counter, Limits, Observer, Pattern, u64_from, usize_from, wait};
 use forerun_vfs::{
     Error, Extent, FileSystem, FileType, MetadataLayout, NodeId, Place, Result, Walk,
 };
@@ -334,7 +332,7 @@ impl Reader {
     /// The errors of [`read`](Self::read); the buffer's contents are unspecified then.
     pub fn read_into(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Result<usize> {
         let (range, blocks) = self.begin(node, offset, out.len())?;
-        let len = saturating_usize(range.end - range.start);
+        let len = usize_from(range.end - range.start);
         let out = &mut out[..len];
         let mut assembly = Assembly::into_slice(&self.inner.moves, range.clone(), blocks, out);
         self.collect(node, range, &mut assembly)?;

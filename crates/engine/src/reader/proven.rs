@@ -1,6 +1,6 @@
 //! Which bytes a checksum or a digest vouches for.
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{DecodedLen, EncodedBlock, Padding, Place, Result};
 
 use super::Reader;
@@ -39,7 +39,7 @@ impl Reader {
             Padding::None => HEADER,
             Padding::Leading => START,
         };
-        let len = saturating_usize(u64::from(block.len).min(u64_from(most)));
+        let len = usize_from(u64::from(block.len).min(u64_from(most)));
         let mut bytes = vec![0; len];
         let stored = &self.inner.moves.stored;
         stored.read(block.blob, block.offset, &mut bytes, Use::Decode)?;

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 use forerun_vfs::{NodeId, Place};
 
 use super::Reader;
@@ -43,8 +43,8 @@ impl Reader {
         };
         let decoded = &self.inner.moves.decoded;
         let block = decoded.unserved(&block)?;
-        let from = saturating_usize(u64::from(skip));
-        let to = from.saturating_add(saturating_usize(len));
+        let from = usize_from(u64::from(skip));
+        let to = from.saturating_add(usize_from(len));
         let kept = keep(start, &block.clone().into_data().part(from..to)?);
         decoded.served(&block, len);
         Some(kept)

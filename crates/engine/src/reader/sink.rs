@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
-use forerun_io::{saturating_usize, threads};
+use forerun_io::{threads, usize_from};
 use forerun_vfs::{NodeId, Result};
 
 use super::Reader;
@@ -138,7 +138,7 @@ impl Reader {
         };
         let size = self.file_size(node)?;
         if size > 0 && size <= u64::from(most) {
-            let data = self.read(node, 0, saturating_usize(size))?;
+            let data = self.read(node, 0, usize_from(size))?;
             pusher.push_whole(node, &data);
         }
         Ok(())
@@ -178,7 +178,7 @@ impl Shared {
             return ControlFlow::Break(());
         }
         // The program that reads a bad file gets its error, if it ever opens it.
-        match self.reader.read_aside(file, 0, saturating_usize(TREE_FILE)) {
+        match self.reader.read_aside(file, 0, usize_from(TREE_FILE)) {
             Ok(data) if !data.is_empty() => self.sink.store(file, &data),
             _ => ControlFlow::Continue(()),
         }

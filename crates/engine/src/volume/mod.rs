@@ -17,8 +17,8 @@ use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use forerun_io::{
-    BlockDevice, CountedDevice, Counter, Observer, Purpose, Structure, Unpoisoned,
-    saturating_usize, u64_from,
+    BlockDevice, CountedDevice, Counter, Observer, Purpose, Structure, Unpoisoned, u64_from,
+    usize_from,
 };
 use forerun_vfs::{
     Changes, DirCursor, DirEntry, Error, FileSystemMut, Metadata, NodeId, Result, Timestamp,
@@ -163,7 +163,7 @@ impl Volume {
         }
         let _no_writer = self.shared(node);
         let size = self.fs.metadata(node)?.size;
-        let left = saturating_usize(size.saturating_sub(offset));
+        let left = usize_from(size.saturating_sub(offset));
         let Some(out) = out.get_mut(..left.min(out.len())).filter(|o| !o.is_empty()) else {
             // Only for the error where this is not a file.
             self.runs(node, 0..0)?;
@@ -178,8 +178,8 @@ impl Volume {
             if run.logical.start != at {
                 break;
             }
-            let from = saturating_usize(run.logical.start - offset);
-            let to = saturating_usize(run.logical.end - offset);
+            let from = usize_from(run.logical.start - offset);
+            let to = usize_from(run.logical.end - offset);
             let part = out.get_mut(from..to).unwrap_or_default();
             match run.place {
                 None => part.fill(0),
@@ -254,8 +254,8 @@ impl Volume {
             self.zero(place..place + (before.end - before.start))?;
         }
         let from = run.logical.start.max(offset);
-        let skipped = saturating_usize(from - offset);
-        let upto = saturating_usize(run.logical.end.saturating_sub(offset)).min(data.len());
+        let skipped = usize_from(from - offset);
+        let upto = usize_from(run.logical.end.saturating_sub(offset)).min(data.len());
         match data.get(skipped..upto) {
             None | Some([]) => Ok(()),
             Some(part) => self.store(place + (from - run.logical.start), part),
@@ -267,15 +267,15 @@ impl Volume {
         if len >= ZEROS_BY_DEVICE {
             self.in_use()?;
             let made = self.device.write_zeros(range.clone(), Structure::Data);
-            let failed = |error| Error::write(range.start, saturating_usize(len), error);
+            let failed = |error| Error::write(range.start, usize_from(len), error);
             if made.map_err(|error| self.failed(failed(error)))? {
                 return Ok(());
             }
         }
-        let zeros = vec![0; saturating_usize(len.min(ZEROS_WRITE))];
+        let zeros = vec![0; usize_from(len.min(ZEROS_WRITE))];
         let mut at = range.start;
         while at < range.end {
-            let part = saturating_usize((range.end - at).min(ZEROS_WRITE));
+            let part = usize_from((range.end - at).min(ZEROS_WRITE));
             self.store(at, zeros.get(..part).unwrap_or_default())?;
             at += u64_from(part);
         }
@@ -326,7 +326,7 @@ impl Volume {
 
     fn lock(&self, node: NodeId) -> &RwLock<()> {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(node);
-        let index = saturating_usize(hash % u64_from(LOCKS));
+        let index = usize_from(hash % u64_from(LOCKS));
         // The index is below the number of locks.
         self.locks.get(index).unwrap_or(&self.locks[0])
     }

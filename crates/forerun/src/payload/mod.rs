@@ -11,7 +11,7 @@ mod sif;
 
 use std::fmt;
 
-use forerun_io::{ReadAt, saturating_usize};
+use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Corrupt, Error, Result};
 
 pub use error::Check;
@@ -86,7 +86,7 @@ const HEAD: usize = 128;
 /// Returns the places of possible images, the likeliest first. Returns none if `file` is no
 /// container, or has no bytes behind its own.
 pub fn find(file: &dyn ReadAt) -> Result<Vec<Payload>> {
-    let head = read(file, 0, HEAD.min(saturating_usize(file.len())))?;
+    let head = read(file, 0, HEAD.min(usize_from(file.len())))?;
     if sif::is_sif(&head) {
         return Ok(vec![sif::find(file, &head)?]);
     }
@@ -116,7 +116,7 @@ pub fn may_contain(head: &[u8]) -> bool {
 /// # Errors
 /// [`Error::Corrupt`] for a program that is cut off or has a damaged header, [`Error::Io`].
 pub fn program_end(file: &dyn ReadAt) -> Result<Option<u64>> {
-    let head = read(file, 0, HEAD.min(saturating_usize(file.len())))?;
+    let head = read(file, 0, HEAD.min(usize_from(file.len())))?;
     match elf::kind(&head) {
         elf::ProgramKind::Other => Ok(None),
         _ => elf::end(file, &head),

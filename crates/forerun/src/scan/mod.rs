@@ -23,7 +23,7 @@ mod tests;
 use std::sync::Arc;
 
 use forerun_disk::{Disk, DiskKind, Foreign};
-use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, saturating_usize, u64_from};
+use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, u64_from, usize_from};
 use forerun_vfs::{Error, Format, Limits, Measured, Result};
 
 pub use partitions::{PartitionTable, TableKind, TablePartition, partition_table};
@@ -440,7 +440,7 @@ impl Search {
 
 /// Returns the kind of disk of a virtual machine that a file is.
 fn foreign(source: &dyn ReadAt) -> Result<Option<Foreign>> {
-    let mut head = vec![0; forerun_disk::PROBE_LEN.min(saturating_usize(source.len()))];
+    let mut head = vec![0; forerun_disk::PROBE_LEN.min(usize_from(source.len()))];
     let read = source.read_exact_at(0, &mut head);
     read.map_err(|error| Error::io(0, head.len(), error))?;
     Ok(Foreign::of(&head))

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use forerun_io::{Counted, Pattern, Purpose, ReadAt, past_end, saturating_usize, u64_from};
+use forerun_io::{Counted, Pattern, Purpose, ReadAt, past_end, u64_from, usize_from};
 use forerun_vfs::{Error, MEASURE_LEN, Result};
 
 /// Bytes that are searched at once.
@@ -31,7 +31,7 @@ impl<'s> Piece<'s> {
     pub fn load(&mut self, start: u64) -> Result<()> {
         let have = self.start + u64_from(self.bytes.len());
         let kept = match start.checked_sub(self.start) {
-            Some(gone) if start < have => saturating_usize(gone),
+            Some(gone) if start < have => usize_from(gone),
             _ => self.bytes.len(),
         };
         self.bytes.drain(..kept);
@@ -39,7 +39,7 @@ impl<'s> Piece<'s> {
         let most = PIECE + u64_from(MEASURE_LEN);
         let len = most.min(self.source.len().saturating_sub(start));
         let held = self.bytes.len();
-        self.bytes.resize(saturating_usize(len).max(held), 0);
+        self.bytes.resize(usize_from(len).max(held), 0);
         let (offset, rest) = (start + u64_from(held), self.bytes.split_at_mut(held).1);
         if rest.is_empty() {
             return Ok(());
@@ -56,7 +56,7 @@ impl<'s> Piece<'s> {
     /// Returns the bytes from `offset` of the file on that are in memory.
     pub fn from(&self, offset: u64) -> &[u8] {
         let at = offset.checked_sub(self.start);
-        let bytes = at.and_then(|at| self.bytes.get(saturating_usize(at)..));
+        let bytes = at.and_then(|at| self.bytes.get(usize_from(at)..));
         bytes.unwrap_or_default()
     }
 }

@@ -1,6 +1,6 @@
 //! The magic numbers that a scan looks for, all at once and at every byte.
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{ArchiveSearch, Format};
 
 use super::headers;
@@ -102,10 +102,10 @@ impl Signs {
     /// offset of the bytes in the file.
     pub fn next_block(&self, bytes: &[u8], from: usize, start: u64) -> Option<usize> {
         let firsts = self.blocks.iter().filter_map(|sign| {
-            let step = saturating_usize(sign.step);
+            let step = usize_from(sign.step);
             let least = start.saturating_add(u64_from(from)).max(sign.offset);
             let whole = (least - sign.offset).checked_next_multiple_of(sign.step)?;
-            let first = saturating_usize(whole.checked_add(sign.offset)?.checked_sub(start)?);
+            let first = usize_from(whole.checked_add(sign.offset)?.checked_sub(start)?);
             let mut places = (first..bytes.len()).step_by(step);
             places.find(|&at| bytes.get(at..).is_some_and(|b| b.starts_with(sign.bytes)))
         });

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 use libdeflater::Crc;
 
 use super::piece::Piece;
@@ -43,7 +43,7 @@ impl Sums {
     pub fn feed(&mut self, piece: &Piece<'_>, end: u64, done: &mut dyn FnMut(usize, bool)) {
         self.0.retain_mut(|sum| {
             let end = end.min(sum.left.end);
-            let len = saturating_usize(end.saturating_sub(sum.left.start));
+            let len = usize_from(end.saturating_sub(sum.left.start));
             if let Some(bytes) = piece.from(sum.left.start).get(..len) {
                 sum.crc.update(bytes);
                 sum.left.start = sum.left.start.max(end);

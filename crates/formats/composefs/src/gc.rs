@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 use forerun_vfs::objects::{Collected, Collector};
 use forerun_vfs::{BlobName, Error, FileSystem, FileType, Held, OpenWith, Result, Walk};
 use sha2::{Sha256, Sha512};
@@ -48,7 +48,7 @@ impl Needed {
     ) -> Result<()> {
         let source = Arc::clone(&with.metadata);
         let failed = |error| Error::io(0, 0, error);
-        let mut head = vec![0; ondisk::PROBE_LEN.min(saturating_usize(source.len()))];
+        let mut head = vec![0; ondisk::PROBE_LEN.min(usize_from(source.len()))];
         source.read_exact_at(0, &mut head).map_err(failed)?;
         let mut objects = HashSet::new();
         referenced(with, &mut objects)?;

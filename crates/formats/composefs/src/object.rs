@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use forerun_io::{BlobId, FileSource, ReadAt, Unpoisoned, saturating_usize, u64_from};
+use forerun_io::{BlobId, FileSource, ReadAt, Unpoisoned, u64_from, usize_from};
 use forerun_vfs::{BlobName, Bound, Error, ResolveBlob, Result, Verity};
 
 use crate::digest::{Digest, ObjectDigest};
@@ -276,7 +276,7 @@ impl<'s> Stream<'s> {
 
 impl Read for Stream<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let left = saturating_usize(self.source.len() - self.at);
+        let left = usize_from(self.source.len() - self.at);
         let len = out.len().min(left);
         self.source.read_exact_at(self.at, &mut out[..len])?;
         self.at += u64_from(len);

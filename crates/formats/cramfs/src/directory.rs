@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use forerun_io::{Weighed, saturating_usize, u64_from};
+use forerun_io::{Weighed, u64_from, usize_from};
 use forerun_vfs::{Bound, ByteOrder, Error, FileType, NodeId, Result, check_name};
 
 use crate::error::Check;
@@ -169,7 +169,7 @@ impl Directory {
 
     /// Returns the entries after the first `skip`, in the image's order.
     pub fn entries(&self, skip: u64) -> impl Iterator<Item = Entry<'_>> {
-        let rest = self.entries.iter().skip(saturating_usize(skip));
+        let rest = self.entries.iter().skip(usize_from(skip));
         rest.filter_map(|&at| self.entry(at))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forerun_io::{Limits, ReadAt, saturating_usize, u64_from};
+use forerun_io::{Limits, ReadAt, u64_from, usize_from};
 use forerun_vfs::{Error, NodeId, Result};
 
 use crate::inode::Inode;
@@ -71,7 +71,7 @@ impl Image {
 }
 
 fn read(source: &dyn ReadAt, offset: u64, len: u64) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; saturating_usize(len)];
+    let mut bytes = vec![0; usize_from(len)];
     source
         .read_exact_at(offset, &mut bytes)
         .map_err(|error| Error::io(offset, bytes.len(), error))?;

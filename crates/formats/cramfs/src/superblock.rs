@@ -1,6 +1,6 @@
 //! Parses the superblock from the first bytes of an image.
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{ByteOrder, Error, FileType, Measured, NodeId, Result, read_head};
 
 use crate::error::Check;
@@ -157,7 +157,7 @@ impl Superblock {
 /// # Errors
 /// The errors of [`Superblock::parse`], `UnknownFormat` without the signature, `Io`.
 pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
-    let head = read_head(source, saturating_usize(HEAD_LEN))?;
+    let head = read_head(source, usize_from(HEAD_LEN))?;
     let superblock = Superblock::parse(&head, source.len())?;
     if !superblock.has_signature() {
         return Err(Error::UnknownFormat {
@@ -201,7 +201,7 @@ fn trimmed(name: &[u8]) -> Vec<u8> {
 
 /// Returns `head` with a checksum of 0, as it is summed. `start` is the superblock's offset in `head`.
 pub fn without_crc(head: &mut [u8], start: u64) {
-    let at = saturating_usize(start).saturating_add(CRC);
+    let at = usize_from(start).saturating_add(CRC);
     if let Some(crc) = head.get_mut(at..at.saturating_add(4)) {
         crc.fill(0);
     }

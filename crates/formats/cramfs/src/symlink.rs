@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Extent, NodeId, Place, Result};
 
 use crate::blocks::Table;
@@ -38,12 +38,12 @@ pub fn target(image: &Image, node: NodeId, inode: &Inode) -> Result<Vec<u8>> {
 fn bytes(image: &Image, node: NodeId, extent: &Extent) -> Result<Vec<u8>> {
     let len = extent.logical.end - extent.logical.start;
     match &extent.place {
-        Place::Zero => Ok(vec![0; saturating_usize(len)]),
+        Place::Zero => Ok(vec![0; usize_from(len)]),
         Place::Stored { offset, .. } => image.read(*offset, len),
         Place::Inline(bytes) => Ok(bytes.to_vec()),
         Place::Encoded { block, .. } => {
             let stored = image.read(block.offset, u64::from(block.len))?;
-            let mut out = vec![0; saturating_usize(u64::from(block.decoded_len.max()))];
+            let mut out = vec![0; usize_from(u64::from(block.decoded_len.max()))];
             let decoded = block.decode(&stored, &mut out);
             let decoded = decoded
                 .map_err(|source| Check::SymlinkDecode { source }.at(Some(node), block.offset))?;

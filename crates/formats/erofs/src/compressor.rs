@@ -1,6 +1,6 @@
 //! The configurations of the compressors, behind the superblock.
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 use forerun_vfs::Result;
 
 use crate::address::{Address, Space};
@@ -52,7 +52,7 @@ pub fn record(image: &Image, at: &mut Address, what: &'static str) -> Result<Vec
     let start = at.plus(2);
     image.inside(start, len, what, None)?;
     // At most 64 KiB.
-    let mut bytes = vec![0; saturating_usize(len)];
+    let mut bytes = vec![0; usize_from(len)];
     image.read(start, &mut bytes, what, None)?;
     at.offset = start.plus(len).offset.next_multiple_of(4);
     Ok(bytes)

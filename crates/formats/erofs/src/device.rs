@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use forerun_io::{ReadAt, saturating_usize};
+use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{BlobId, BlobName, Error, NodeId, Result};
 use zerocopy::FromBytes;
 
@@ -44,7 +44,7 @@ impl Devices {
             .at(None, SUPERBLOCK_AT));
         }
         // At most 8 MiB, and at most the length of the image.
-        let mut bytes = vec![0; saturating_usize(len)];
+        let mut bytes = vec![0; usize_from(len)];
         let read = source.read_exact_at(start, &mut bytes);
         read.map_err(|error| Error::io(start, bytes.len(), error))?;
         let mut rest = &bytes[..];

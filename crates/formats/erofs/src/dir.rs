@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{DirCursor, DirEntry, Error, FileType, NodeId, Result, check_name};
 use zerocopy::FromBytes;
 
@@ -102,7 +102,7 @@ pub fn each(
     visit: &mut dyn FnMut(ListingEntry<'_>, DirCursor) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
     let mut index = from.0 >> CURSOR_BITS;
-    let mut first = saturating_usize(from.0 & ((1 << CURSOR_BITS) - 1));
+    let mut first = usize_from(from.0 & ((1 << CURSOR_BITS) - 1));
     let mut before = Vec::new();
     while index < dir.blocks() {
         let block = dir.block(index)?;
@@ -150,7 +150,7 @@ impl<'i> Dir<'i> {
         let start = index.saturating_mul(block_size);
         let len = self.inode.size.saturating_sub(start).min(block_size);
         // At most a block.
-        let mut bytes = vec![0; saturating_usize(len)];
+        let mut bytes = vec![0; usize_from(len)];
         data::read(self.image, &self.inode, start, &mut bytes)?;
         let mut block = Block {
             dir: self,

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::{ReadAt, saturating_usize};
+use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{
     BlobId, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
     NodeId, OpenWith, Problem, Region, Result, VolumeInfo,
@@ -111,7 +111,7 @@ impl FileSystem for Erofs {
         if size == 0 || size > limit {
             return fail(Check::SymlinkLen { size, limit });
         }
-        let mut target = vec![0; saturating_usize(size)];
+        let mut target = vec![0; usize_from(size)];
         data::read(&self.image, &inode, 0, &mut target)?;
         if target.contains(&0) {
             return fail(Check::SymlinkNul);

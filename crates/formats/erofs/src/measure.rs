@@ -1,6 +1,6 @@
 //! Validates the superblock of an image that a search has met.
 
-use forerun_io::{ReadAt, saturating_usize};
+use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Error, FileType, Measured, NodeId, Result, read_head};
 
 use crate::address::{Address, Space};
@@ -38,8 +38,8 @@ fn check_sum(source: &dyn ReadAt, superblock: &Superblock) -> Result<()> {
         len if len > SUPERBLOCK_AT => len,
         len => SUPERBLOCK_AT + len,
     };
-    let bytes = read_head(source, saturating_usize(end))?;
-    let block = bytes.get(saturating_usize(SUPERBLOCK_AT)..);
+    let bytes = read_head(source, usize_from(end))?;
+    let block = bytes.get(usize_from(SUPERBLOCK_AT)..);
     let actual = superblock::checksum(block.unwrap_or_default());
     let found = superblock.checksum;
     match found == actual {
@@ -62,7 +62,7 @@ fn check_root(source: &dyn ReadAt, superblock: &Superblock) -> Result<()> {
     let have = source.len();
     let offset = offset.filter(|offset| offset.saturating_add(SLOT) <= have);
     let offset = offset.ok_or_else(|| outside("root", start, u64::MAX, source))?;
-    let len = saturating_usize(have - offset).min(inode::MAX_LEN);
+    let len = usize_from(have - offset).min(inode::MAX_LEN);
     let mut bytes = vec![0; len];
     let read = source.read_exact_at(offset, &mut bytes);
     read.map_err(|error| Error::io(offset, len, error))?;

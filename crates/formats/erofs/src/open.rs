@@ -1,6 +1,6 @@
 //! Opens an image: superblock, devices, special inodes, prefixes of xattr names and the root.
 
-use forerun_io::{BlockCache, saturating_usize};
+use forerun_io::{BlockCache, usize_from};
 use forerun_vfs::{Error, FileType, NodeId, OpenWith, OwnContents, Result};
 
 use crate::address::{Address, Space};
@@ -26,7 +26,7 @@ impl Image {
     pub fn open(with: OpenWith) -> Result<Self> {
         let source = with.metadata;
         let mut head = [0; superblock::HEAD];
-        let len = saturating_usize(source.len()).min(head.len());
+        let len = usize_from(source.len()).min(head.len());
         let head = head.get_mut(..len).unwrap_or_default();
         let read = source.read_exact_at(0, head);
         read.map_err(|error| Error::io(0, head.len(), error))?;
@@ -83,7 +83,7 @@ impl Image {
             offset: SUPERBLOCK_AT,
         };
         // At most a block.
-        let mut bytes = vec![0; saturating_usize(len)];
+        let mut bytes = vec![0; usize_from(len)];
         self.read(at, &mut bytes, "block of the superblock", None)?;
         let (found, actual) = (self.superblock.checksum, superblock::checksum(&bytes));
         if found != actual {

@@ -2,7 +2,7 @@
 //!
 //! The field `blocks` is not checked against the image: it is for `statfs`, and may be 0.
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 use forerun_vfs::{Error, Result};
 use zerocopy::FromBytes;
 
@@ -80,9 +80,7 @@ impl Superblock {
     /// # Errors
     /// `UnknownFormat`, `Unsupported` for unknown features, `Corrupt`.
     pub fn parse(head: &[u8], source_len: u64) -> Result<Self> {
-        let bytes = head
-            .get(saturating_usize(SUPERBLOCK_AT)..)
-            .unwrap_or_default();
+        let bytes = head.get(usize_from(SUPERBLOCK_AT)..).unwrap_or_default();
         let Ok((raw, _)) = ondisk::Superblock::read_from_prefix(bytes) else {
             return Err(short(source_len, LEN));
         };
@@ -278,7 +276,7 @@ fn unsupported(raw: &ondisk::Superblock) -> Result<()> {
 
 /// Returns whether the bytes claim to be of this format.
 pub fn probe(head: &[u8]) -> bool {
-    let at = saturating_usize(SUPERBLOCK_AT);
+    let at = usize_from(SUPERBLOCK_AT);
     head.get(at..at + 4) == Some(&MAGIC.to_le_bytes()[..])
 }
 

@@ -3,7 +3,7 @@
 //! The filter of names that an inode may have is not used: it saves the search for one name, and
 //! here all are visited.
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Bound, Error, Problem, Result, check_xattr_name};
 use zerocopy::FromBytes;
 
@@ -56,7 +56,7 @@ fn each(image: &Image, inode: &Inode, visit: &mut dyn FnMut(Found<'_>)) -> Resul
     let node = Some(inode.node);
     image.inside(at, inode.xattr_len, "xattrs", node)?;
     // At most 256 KiB, and at most the length of the image.
-    let mut bytes = vec![0; saturating_usize(inode.xattr_len)];
+    let mut bytes = vec![0; usize_from(inode.xattr_len)];
     image.read(at, &mut bytes, "xattrs", node)?;
     let room = |what| {
         let len = inode.xattr_len;

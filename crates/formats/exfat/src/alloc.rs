@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Error, Result};
 
 use crate::error::Check;
@@ -128,7 +128,7 @@ impl Allocator<'_> {
     /// Returns the number as [`free`](Self::free) does, but only if no page has to be read for it.
     pub fn known_free(&self) -> Option<u64> {
         let all = self.bitmap.free.iter().map(|free| free.map(u64::from));
-        let whole = self.bitmap.free.len() == saturating_usize(self.pages().into());
+        let whole = self.bitmap.free.len() == usize_from(self.pages().into());
         all.sum::<Option<u64>>().filter(|_| whole)
     }
 
@@ -305,7 +305,7 @@ impl Allocator<'_> {
             let (first, last) = (at % PAGE, end - page * PAGE);
             let byte = u64::from(page) * PAGE_BYTES + u64::from(first / 8);
             // At most a page.
-            let mut bytes = vec![0; saturating_usize((last.div_ceil(8) - first / 8).into())];
+            let mut bytes = vec![0; usize_from((last.div_ceil(8) - first / 8).into())];
             self.volume
                 .read_chain(&self.volume.bitmap, byte, &mut bytes)?;
             let before = ones(&bytes);
@@ -316,12 +316,12 @@ impl Allocator<'_> {
                 .volume
                 .pieces(&self.volume.bitmap, byte, u64_from(bytes.len()));
             for (offset, len) in pieces {
-                let (now, then) = rest.split_at(saturating_usize(len));
+                let (now, then) = rest.split_at(usize_from(len));
                 let written = self.store.back.write(group, offset, now);
                 written.map_err(|error| Error::io(offset, now.len(), error))?;
                 rest = then;
             }
-            let slot = self.bitmap.free.get_mut(saturating_usize(page.into()));
+            let slot = self.bitmap.free.get_mut(usize_from(page.into()));
             if let Some(known) = slot {
                 // Read again if something else has changed the bitmap, in a cluster that both have.
                 let most = (self.volume.boot.clusters - page * PAGE).min(PAGE);
@@ -345,28 +345,26 @@ impl Allocator<'_> {
     }
 
     fn page_free(&mut self, page: u32) -> Result<u32> {
-        let index = saturating_usize(page.into());
+        let index = usize_from(page.into());
         if let Some(Some(free)) = self.bitmap.free.get(index) {
             return Ok(*free);
         }
         let pages = self.pages();
-        self.bitmap
-            .free
-            .resize(saturating_usize(pages.into()), None);
+        self.bitmap.free.resize(usize_from(pages.into()), None);
         let first = page - page % BATCH;
         let last = (first + BATCH).min(pages);
         let start = u64::from(first) * PAGE_BYTES;
         let end = (u64::from(last) * PAGE_BYTES).min(self.len());
         // At most a batch.
-        let mut bytes = vec![0; saturating_usize(end - start)];
+        let mut bytes = vec![0; usize_from(end - start)];
         self.volume
             .read_chain(&self.volume.bitmap, start, &mut bytes)?;
-        let chunks = bytes.chunks(saturating_usize(PAGE_BYTES));
+        let chunks = bytes.chunks(usize_from(PAGE_BYTES));
         let mut free = 0;
         for (number, chunk) in (first..last).zip(chunks) {
             let clusters = (self.volume.boot.clusters - number * PAGE).min(PAGE);
             let zeros = zeros(chunk, clusters);
-            self.bitmap.free[saturating_usize(number.into())] = Some(zeros);
+            self.bitmap.free[usize_from(number.into())] = Some(zeros);
             if number == page {
                 free = zeros;
             }
@@ -381,7 +379,7 @@ impl Allocator<'_> {
     fn page(&self, page: u32) -> Result<Vec<u8>> {
         let start = u64::from(page) * PAGE_BYTES;
         let end = (start + PAGE_BYTES).min(self.len());
-        let mut bytes = vec![0; saturating_usize(end - start)];
+        let mut bytes = vec![0; usize_from(end - start)];
         self.volume
             .read_chain(&self.volume.bitmap, start, &mut bytes)?;
         Ok(bytes)
@@ -399,7 +397,7 @@ fn ones(bytes: &[u8]) -> u32 {
 
 /// Counts the zeros among the first `bits`.
 fn zeros(bytes: &[u8], bits: u32) -> u32 {
-    let (whole, rest) = bytes.split_at(saturating_usize((bits / 8).into()));
+    let (whole, rest) = bytes.split_at(usize_from((bits / 8).into()));
     let mask = (1_u8 << (bits % 8)) - 1;
     let rest = rest.first().map_or(0, |rest| (!rest & mask).count_ones());
     whole.iter().map(|byte| byte.count_zeros()).sum::<u32>() + rest
@@ -410,7 +408,7 @@ fn next_bit(bytes: &[u8], from: u32, to: u32, wanted: bool) -> Option<u32> {
     let skip = if wanted { 0x00 } else { 0xFF };
     let mut at = from;
     while at < to {
-        let byte = bytes.get(saturating_usize((at / 8).into())).copied()?;
+        let byte = bytes.get(usize_from((at / 8).into())).copied()?;
         if byte == skip {
             at = (at / 8 + 1) * 8;
             continue;

@@ -1,6 +1,6 @@
 //! Reads boot regions: the main one, its backup, and the boot sectors in them.
 
-use forerun_io::{ReadAt, saturating_usize};
+use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Error, Result};
 
 use crate::boot::{self, Boot};
@@ -60,10 +60,10 @@ pub fn boot_region(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
         return Err(Check::ShortBoot { len, need }.at(None, offset));
     }
     // Twelve sectors of at most 4 KiB.
-    let mut region = vec![0; saturating_usize(boot.region_len())];
+    let mut region = vec![0; usize_from(boot.region_len())];
     let read = source.read_exact_at(offset, &mut region);
     read.map_err(|error| Error::io(offset, region.len(), error))?;
-    boot::verify(&region, saturating_usize(boot.sector_size()))
+    boot::verify(&region, usize_from(boot.sector_size()))
         .map_err(|check| check.at(None, offset))?;
     Ok(boot)
 }

@@ -1,7 +1,7 @@
 //! Commits of changes to the device, in an order that leaves the volume consistent wherever the power
 //! fails.
 
-use forerun_io::{CommitError, CommitOrder, saturating_usize};
+use forerun_io::{CommitError, CommitOrder, usize_from};
 use forerun_vfs::{Error, Result};
 
 use crate::alloc::Allocator;
@@ -344,7 +344,7 @@ impl<'a> Session<'a> {
             self.volume.boot.cluster_size(),
         );
         // At most 32 MiB, a mebibyte at a time.
-        let zeros = vec![0; saturating_usize(size.min(1 << 20))];
+        let zeros = vec![0; usize_from(size.min(1 << 20))];
         let mut at = 0;
         while at < size {
             self.write(group::ALLOCATE, start + at, &zeros)?;

@@ -1,6 +1,6 @@
 //! Directories as sequences of entries.
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Error, NodeId, Result};
 
 use crate::chain::Chain;
@@ -84,7 +84,7 @@ impl<'a> Slots<'a> {
             return Ok(None);
         };
         // At most WINDOW.
-        let mut window = vec![0; saturating_usize(len)];
+        let mut window = vec![0; usize_from(len)];
         self.volume.read(offset, &mut window)?;
         self.start = start;
         self.window = window;
@@ -232,7 +232,7 @@ pub fn set_pieces(
             };
             if !boot.has_cluster(next) {
                 let count = u8::try_from(entries - 1).unwrap_or(u8::MAX);
-                let found = saturating_usize(now / ENTRY_LEN) - 1;
+                let found = usize_from(now / ENTRY_LEN) - 1;
                 return Err(Check::SetCut { count, found }.at(Some(node), place.offset));
             }
             offset = boot.cluster_at(next);
@@ -262,7 +262,7 @@ pub fn read_set(volume: &Volume, node: NodeId, place: Place) -> Result<EntrySet>
     let mut bytes = Vec::with_capacity(entries * ENTRY);
     for (offset, len) in set_pieces(volume, node, place, entries)? {
         let from = bytes.len();
-        bytes.resize(from + saturating_usize(len), 0);
+        bytes.resize(from + usize_from(len), 0);
         volume.read(offset, &mut bytes[from..])?;
     }
     if is_stranded {

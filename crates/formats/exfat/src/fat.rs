@@ -1,6 +1,6 @@
 //! Reads the FAT, which names the next cluster of each cluster.
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 use forerun_vfs::Result;
 
 use crate::volume::Volume;
@@ -31,7 +31,7 @@ impl<'a> Fat<'a> {
     /// `Io`.
     pub fn next(&mut self, cluster: u32) -> Result<u32> {
         let at = u64::from(cluster) * 4;
-        let inside = at.checked_sub(self.start).map(saturating_usize);
+        let inside = at.checked_sub(self.start).map(usize_from);
         if let Some(word) = inside.and_then(|at| self.window.get(at..at.checked_add(4)?)) {
             return Ok(word.try_into().map_or(0, u32::from_le_bytes));
         }
@@ -39,9 +39,9 @@ impl<'a> Fat<'a> {
         let start = at - at % WINDOW;
         let end = (start + WINDOW).min(boot.fat_len);
         // At most a window.
-        let mut window = vec![0; saturating_usize(end - start)];
+        let mut window = vec![0; usize_from(end - start)];
         self.volume.read(boot.active_fat() + start, &mut window)?;
-        let inside = saturating_usize(at - start);
+        let inside = usize_from(at - start);
         let word = window[inside..inside + 4].try_into();
         self.start = start;
         self.window = window;

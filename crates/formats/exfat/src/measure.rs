@@ -1,6 +1,6 @@
 //! Validates the boot region of a volume that a search has met.
 
-use forerun_io::{ReadAt, saturating_usize};
+use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Error, Measured, Result, read_head};
 use zerocopy::FromBytes;
 
@@ -31,8 +31,8 @@ pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
         return Err(check.at(None, 0));
     }
     // At most twelve sectors of 4096 bytes.
-    let region = read_head(source, saturating_usize(boot.region_len()))?;
-    let sector_size = saturating_usize(boot.sector_size());
+    let region = read_head(source, usize_from(boot.region_len()))?;
+    let sector_size = usize_from(boot.sector_size());
     boot::verify(&region, sector_size).map_err(|check| check.at(None, 0))?;
     Ok(Measured {
         len: Some(volume_len),
@@ -43,7 +43,7 @@ pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
 fn label(source: &dyn ReadAt, boot: &Boot) -> Result<Vec<u8>> {
     let len = boot.cluster_size().min(ROOT_HEAD);
     let offset = boot.cluster_at(boot.root);
-    let mut bytes = vec![0; saturating_usize(len)];
+    let mut bytes = vec![0; usize_from(len)];
     let read = source.read_exact_at(offset, &mut bytes);
     read.map_err(|error| Error::io(offset, bytes.len(), error))?;
     let entries = bytes.chunks_exact(ENTRY);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forerun_io::{Limits, ReadAt, saturating_usize};
+use forerun_io::{Limits, ReadAt, usize_from};
 use forerun_vfs::{Error, Ownership, Result};
 
 use crate::boot_region::{boot_to_rescue_by, read_boot};
@@ -193,7 +193,7 @@ impl Volume {
         };
         let chain = clusters::chain(self, None, at, data)?;
         // At most MAX_TABLE.
-        let mut table = vec![0; saturating_usize(len)];
+        let mut table = vec![0; usize_from(len)];
         self.read_chain(&chain, 0, &mut table)?;
         let (found, actual) = (entry.table_checksum.get(), upcase::checksum(&table));
         if found != actual {

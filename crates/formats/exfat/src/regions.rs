@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Region, RegionKind, Result};
 
 use crate::ondisk::FIRST_CLUSTER;
@@ -50,10 +50,10 @@ struct FreeRuns<'a> {
 impl FreeRuns<'_> {
     fn run(&mut self, len: u64) -> Result<()> {
         let clusters = self.volume.boot.clusters;
-        let mut bytes = vec![0; saturating_usize(len).min(STEP)];
+        let mut bytes = vec![0; usize_from(len).min(STEP)];
         let (mut at, mut cluster) = (0, 0_u32);
         while at < len {
-            let now = saturating_usize(len - at).min(STEP);
+            let now = usize_from(len - at).min(STEP);
             let now = &mut bytes[..now];
             self.volume.read_chain(&self.volume.bitmap, at, now)?;
             at += u64_from(now.len());

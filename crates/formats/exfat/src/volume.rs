@@ -4,7 +4,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-use forerun_io::{Limits, ReadAt, saturating_usize, u64_from};
+use forerun_io::{Limits, ReadAt, u64_from, usize_from};
 use forerun_vfs::{Error, Ownership, Result};
 
 use crate::boot::Boot;
@@ -115,7 +115,7 @@ impl Volume {
     pub fn read_chain(&self, chain: &Chain, from: u64, out: &mut [u8]) -> Result<()> {
         let mut out = out;
         for (offset, len) in self.pieces(chain, from, u64_from(out.len())) {
-            let (now, rest) = out.split_at_mut(saturating_usize(len));
+            let (now, rest) = out.split_at_mut(usize_from(len));
             self.read(offset, now)?;
             out = rest;
         }
@@ -132,9 +132,9 @@ impl Volume {
     pub fn count_free(&self) -> Result<u64> {
         let (mut at, mut used) = (0_u64, 0_u64);
         let len = u64::from(self.boot.clusters).div_ceil(8);
-        let mut bytes = vec![0; saturating_usize(len.min(1 << 20))];
+        let mut bytes = vec![0; usize_from(len.min(1 << 20))];
         while at < len {
-            let now = saturating_usize((len - at).min(1 << 20));
+            let now = usize_from((len - at).min(1 << 20));
             let now = &mut bytes[..now];
             self.read_chain(&self.bitmap, at, now)?;
             if at + u64_from(now.len()) == len

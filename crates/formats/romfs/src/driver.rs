@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::{BlobId, LEGACY_BLOCK, Limits, ReadAt, saturating_usize};
+use forerun_io::{BlobId, LEGACY_BLOCK, Limits, ReadAt, usize_from};
 use forerun_vfs::{
     Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, Place,
     Problem, Region, Result, Timestamp, VolumeInfo,
@@ -224,7 +224,7 @@ fn read_index(
     from: DirCursor,
     visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
-    let entries = index.entries.iter().skip(saturating_usize(from.0));
+    let entries = index.entries.iter().skip(usize_from(from.0));
     for (next, entry) in (from.0.saturating_add(1)..).zip(entries) {
         if show(entry, DirCursor(next), visit).is_break() {
             return Ok(());

@@ -4,7 +4,7 @@
 //! concerns the file alone, and is checked when the file is used, so that it spoils no other entry
 //! of its directory. [`Header::deviations`] checks what reading does not need.
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Device, FileType, check_name};
 use zerocopy::FromBytes;
 
@@ -55,7 +55,7 @@ pub fn max_len(name_limit: usize) -> u64 {
 
 /// Returns whether `bytes`, from the start of a header on, hold the NUL that ends its name.
 pub fn has_name_end(bytes: &[u8]) -> bool {
-    let name = bytes.get(saturating_usize(HEADER_LEN)..);
+    let name = bytes.get(usize_from(HEADER_LEN)..);
     name.unwrap_or_default().contains(&0)
 }
 
@@ -81,7 +81,7 @@ impl Header {
         let name_len = name_len.ok_or(Check::NameEndless { limit })?;
         let name = rest.get(..name_len).unwrap_or_default().to_vec();
         let len = HEADER_LEN + padded(name_len);
-        let summed = bytes.get(..saturating_usize(len)).unwrap_or(bytes);
+        let summed = bytes.get(..usize_from(len)).unwrap_or(bytes);
         let spec_info = raw.spec_info.get();
         Ok(Self {
             offset,

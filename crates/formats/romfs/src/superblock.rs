@@ -1,6 +1,6 @@
 //! Parses the superblock from the first bytes of an image.
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Measured, Result, read_head};
 use zerocopy::FromBytes;
 
@@ -78,7 +78,7 @@ impl Superblock {
         if root + HEADER_LEN > full_size {
             return Err(Check::FullSize { full_size }.at(None, 0));
         }
-        let summed = head.get(..saturating_usize(covered)).unwrap_or_default();
+        let summed = head.get(..usize_from(covered)).unwrap_or_default();
         let sum = ondisk::checksum(summed);
         if sum != 0 {
             damaged(Check::SuperblockChecksum { covered, sum })?;
@@ -98,7 +98,7 @@ impl Superblock {
 /// # Errors
 /// The errors of [`Superblock::parse`], `Io`.
 pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
-    let head = read_head(source, saturating_usize(HEAD_LEN))?;
+    let head = read_head(source, usize_from(HEAD_LEN))?;
     let superblock = Superblock::parse(&head, source.len())?;
     Ok(Measured {
         len: Some(superblock.full_size),

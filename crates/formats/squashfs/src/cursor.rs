@@ -134,7 +134,7 @@ impl<'b> Cursor<'b> {
     pub fn skip(&mut self, mut len: u64) -> Result<()> {
         while len > 0 {
             let here = forerun_io::u64_from(self.chunk()?.len()).min(len);
-            self.pos += forerun_io::saturating_usize(here);
+            self.pos += forerun_io::usize_from(here);
             len -= here;
         }
         Ok(())

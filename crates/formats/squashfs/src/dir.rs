@@ -461,7 +461,7 @@ impl IndexAt {
     /// Opens the listing from here on. If the listing starts in the middle of a metadata block, an
     /// index points as far into its own block.
     fn listing<'i>(self, image: &'i Image, node: NodeId, dir: &Dir) -> Result<ListingReader<'i>> {
-        let within = (dir.start.offset() + forerun_io::saturating_usize(u64::from(self.at)))
+        let within = (dir.start.offset() + forerun_io::usize_from(u64::from(self.at)))
             % ondisk::METADATA_BLOCK;
         let mark = Mark {
             at: u64::from(self.at),

@@ -108,7 +108,7 @@ impl FileSystem for Squashfs {
         if size == 0 || size > limit {
             return fail(Check::SymlinkLen { size, limit });
         }
-        let mut target = vec![0; forerun_io::saturating_usize(size)];
+        let mut target = vec![0; forerun_io::usize_from(size)];
         cursor.read_into(&mut target)?;
         if target.contains(&0) {
             return Err(Check::SymlinkNul.at(Some(node), cursor.offset()));

@@ -40,7 +40,7 @@ impl Pointers {
 
     fn read(self, blocks: &Blocks, at: u64) -> Result<u64> {
         let mut bytes = [0; 8];
-        let out = bytes.get_mut(..forerun_io::saturating_usize(self.len));
+        let out = bytes.get_mut(..forerun_io::usize_from(self.len));
         let out = out.unwrap_or_default();
         blocks.read(at, out)?;
         if self.order == ByteOrder::Big {

@@ -156,6 +156,6 @@ fn read_value(cursor: &mut Cursor<'_>, len: u32, node: NodeId, value: &mut Vec<u
         return Err(check.at(Some(node), cursor.offset()));
     }
     value.clear();
-    value.resize(forerun_io::saturating_usize(u64::from(len)), 0);
+    value.resize(forerun_io::usize_from(u64::from(len)), 0);
     cursor.read_into(value)
 }

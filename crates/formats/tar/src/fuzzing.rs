@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use forerun_io::{MemorySource, saturating_usize, u64_from};
+use forerun_io::{MemorySource, u64_from, usize_from};
 use forerun_spans::{Compression, IndexOptions};
 use forerun_vfs::{Error, KeepIndex, OpenWith, Place, ProvenTable, TablePlace, exercise};
 
@@ -136,9 +136,9 @@ pub fn table(bytes: &[u8]) -> Vec<Error> {
     let mut errors = Vec::new();
     for block in chunks.blocks() {
         let stored = block.stored();
-        let stored = saturating_usize(stored.start)..saturating_usize(stored.end);
+        let stored = usize_from(stored.start)..usize_from(stored.end);
         let stored = data.get(stored).unwrap_or_default();
-        let mut decoded = vec![0; saturating_usize(u64::from(block.decoded_len.max()))];
+        let mut decoded = vec![0; usize_from(u64::from(block.decoded_len.max()))];
         if block.decode(stored, &mut decoded).is_ok() {
             errors.extend(chunks.verify(&block, &decoded).err());
         }
@@ -154,7 +154,7 @@ pub fn soci(bytes: &[u8]) -> Vec<Error> {
     let Some((len, rest)) = bytes.split_first_chunk() else {
         return Vec::new();
     };
-    let len = saturating_usize(u64::from(u32::from_le_bytes(*len)));
+    let len = usize_from(u64::from(u32::from_le_bytes(*len)));
     let (table, archive) = rest.split_at(len.min(rest.len()));
     let limits = limits();
     let digest = toc::digest_of(table);
@@ -174,10 +174,10 @@ pub fn soci(bytes: &[u8]) -> Vec<Error> {
     let _ended = opened.stream.map(all, &mut |_, place| {
         if let Place::Encoded { block, .. } = place {
             let stored = block.stored();
-            let stored = saturating_usize(stored.start)..saturating_usize(stored.end);
+            let stored = usize_from(stored.start)..usize_from(stored.end);
             let stored = archive.get(stored).unwrap_or_default();
             errors.extend(opened.digests.verify(&block, stored).err());
-            let mut decoded = vec![0; saturating_usize(u64::from(block.decoded_len.max()))];
+            let mut decoded = vec![0; usize_from(u64::from(block.decoded_len.max()))];
             let history = opened.stream.history(&block).unwrap_or_default();
             // An error of the codec is none of the driver.
             let _decoded = block.decode_after(&history, stored, &mut decoded);

@@ -4,7 +4,7 @@
 //! the archive again feeds them once more, so that a kept index goes through the same checks as an archive.
 
 use forerun_codec::{Codec, Encoder, Encoding};
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_spans::{KeptSpans, Spans};
 use forerun_vfs::{KeepIndex, Limits, Result};
 use serde::{Deserialize, Serialize};
@@ -76,7 +76,7 @@ impl Recorder {
 
 /// Returns the most bytes of headers in an index: they are in memory beside the tree while it is built.
 fn most(limits: &Limits) -> usize {
-    saturating_usize(limits.walk_bytes / 2)
+    usize_from(limits.walk_bytes / 2)
 }
 
 fn pack(
@@ -123,7 +123,7 @@ pub fn load(
         None => None,
     };
     let len = spans.as_ref().map_or(stored_len, Spans::decoded_len);
-    let mut fed = vec![0; saturating_usize(kept.fed_len)];
+    let mut fed = vec![0; usize_from(kept.fed_len)];
     Codec::Zstd.decode(kept.fed, &mut fed).ok()?;
     let pass = Pass::new(limits, is_layer);
     let index = replay(pass, &fed, len, kept.trailing).ok()?;

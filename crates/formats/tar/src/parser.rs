@@ -3,7 +3,7 @@
 //! The caller decides how it gets there: it skips the data between headers in a file, or reads past it in
 //! a stream. So the machine knows no source.
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{AclError, Device, Error, FileType, Limits, Result, Timestamp};
 
 use crate::error::Check;
@@ -139,7 +139,7 @@ impl Parser {
             extended: 0,
             zeros: 0,
             has_headers: false,
-            map_max: saturating_usize(limits.walk_bytes / 64),
+            map_max: usize_from(limits.walk_bytes / 64),
         }
     }
 
@@ -216,7 +216,7 @@ impl Parser {
                     let limit = EXTENDED_MAX;
                     return Err(fail(Check::ExtendedLen { size, limit }));
                 }
-                let len = saturating_usize(size);
+                let len = usize_from(size);
                 if len > 0 {
                     self.state = State::Extended { kind, len };
                 }

@@ -1,6 +1,6 @@
 //! Archives that are not compressed: the headers are read once, in order, and data is skipped.
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Error, KeepIndex, OpenWith, Result};
 
 use crate::index::{Index, Pass, Progress};
@@ -41,7 +41,7 @@ fn run(pass: &mut Pass, source: &dyn ReadAt, head: &[u8], recorder: &mut Recorde
         if end > source_len {
             // Only zeros so far, and less than a header to come.
             if at > 0 && at < source_len && !pass.has_headers() {
-                let mut rest = vec![0; saturating_usize(source_len - at)];
+                let mut rest = vec![0; usize_from(source_len - at)];
                 let read = source.read_exact_at(at, &mut rest);
                 read.map_err(|error| Error::io(at, rest.len(), error))?;
                 if rest.iter().any(|&byte| byte != 0) {

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::{BlobId, ReadAt, saturating_usize, u64_from};
+use forerun_io::{BlobId, ReadAt, u64_from, usize_from};
 use forerun_spans::{Compression, IndexOptions, Indexed, SPOOL, Spans, Spool};
 use forerun_vfs::{EncodedBlock, Error, KeepIndex, Place, Result};
 
@@ -140,7 +140,7 @@ impl Feed {
                 true => (from.saturating_sub(self.at), len),
                 false => (0, len.saturating_sub(self.partial.len())),
             };
-            let skip = saturating_usize(skip).min(bytes.len());
+            let skip = usize_from(skip).min(bytes.len());
             let (_, rest) = bytes.split_at(skip);
             let (taken, rest) = rest.split_at(missing.min(rest.len()));
             self.partial.extend_from_slice(taken);

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::{Limits, ReadAt, saturating_usize};
+use forerun_io::{Limits, ReadAt, usize_from};
 use forerun_vfs::{
     BlobId, DecodedLen, EncodedBlock, Error, FileType, NodeId, OpenWith, Padding, Place, Result,
 };
@@ -156,7 +156,7 @@ impl Zip {
             }
             Some(Place::Encoded { block, .. }) => {
                 let stored = read(&*self.source, block.stored())?;
-                let mut decoded = vec![0; saturating_usize(node.size)];
+                let mut decoded = vec![0; usize_from(node.size)];
                 let done = block.decode(&stored, &mut decoded);
                 done.map_err(|source| Check::Link { source }.of(id, block.offset))?;
                 decoded

@@ -1,6 +1,6 @@
 //! Reads the central directory (4.3.12) once, in order, and builds the tree.
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Error, OpenWith, Result};
 
 use crate::end::{End, read};
@@ -118,7 +118,7 @@ impl Pass<'_> {
         if len > left {
             return Err(Check::Entry { len, left }.at(at));
         }
-        let bytes = self.window.peek(saturating_usize(len))?;
+        let bytes = self.window.peek(usize_from(len))?;
         let rest = bytes.get(HEADER..).unwrap_or_default();
         let parsed = entry::parse(&header, rest, end.prefix, &with.ownership);
         let check = match parsed {
@@ -185,7 +185,7 @@ impl<'a> Window<'a> {
     }
 
     fn consume(&mut self, len: u64) {
-        self.used = self.used.saturating_add(saturating_usize(len));
+        self.used = self.used.saturating_add(usize_from(len));
         self.at = self.at.saturating_add(len);
     }
 }

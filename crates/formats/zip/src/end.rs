@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Error, Result};
 use zerocopy::FromBytes;
 
@@ -198,7 +198,7 @@ fn refuse_disks(disk: u32, directory: u32) -> Result<()> {
 
 /// Reads a range that lies in the source, and is short.
 pub fn read(source: &dyn ReadAt, range: Range<u64>) -> Result<Vec<u8>> {
-    let len = saturating_usize(range.end.saturating_sub(range.start));
+    let len = usize_from(range.end.saturating_sub(range.start));
     let mut bytes = vec![0; len];
     let read = source.read_exact_at(range.start, &mut bytes);
     read.map_err(|error| Error::io(range.start, len, error))?;

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 
 use forerun_engine::Reader;
-use forerun_io::{BlockKey, saturating_usize, u64_from};
+use forerun_io::{BlockKey, u64_from, usize_from};
 use forerun_vfs::{
     Bound, Corrupt, Error, Extent, FileType, Held, Metadata, NameError, NodeId, OverlayAttribute,
     Place, check_name,
@@ -201,7 +201,7 @@ impl Check<'_> {
         let read = visit_data(self.reader, node, size, &mut |piece| {
             let (mut at, end) = (piece.range.start, piece.range.end);
             while at < end {
-                let data = self.reader.read(node, at, saturating_usize(end - at))?;
+                let data = self.reader.read(node, at, usize_from(end - at))?;
                 if data.is_empty() {
                     break;
                 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use forerun_engine::Reader;
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{FileType, Held};
 
 use crate::content::CHUNK;
@@ -56,7 +56,7 @@ pub fn write_contents(
         let sum = reader.fs().file_sum(entry.node);
         let mut sum = sum.map_err(|error| failure(&entry, error))?;
         while at < size {
-            let want = saturating_usize((size - at).min(CHUNK));
+            let want = usize_from((size - at).min(CHUNK));
             let data = match bulk.reader().read(entry.node, at, want) {
                 Ok(data) if data.is_empty() => break,
                 Ok(data) => data,

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::ops::{ControlFlow, Range};
 
 use forerun_engine::Reader;
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Error, Extent, NodeId, Place};
 
 use crate::ExportError;
@@ -226,7 +226,7 @@ impl<E> Salvage<'_, '_, E> {
         let (mut at, mut chunk) = (range.start, CHUNK);
         while at < range.end {
             let end = range.end.min(at.saturating_add(chunk));
-            match self.reader.read(self.node, at, saturating_usize(end - at)) {
+            match self.reader.read(self.node, at, usize_from(end - at)) {
                 Ok(data) if !data.is_empty() => {
                     (self.visit)(at, &data)?;
                     at = at.saturating_add(u64_from(data.len()));

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun_io::{Unpoisoned, saturating_usize, threads};
+use forerun_io::{Unpoisoned, threads, usize_from};
 
 use crate::core::Core;
 use crate::counts::Operation;
@@ -175,7 +175,7 @@ impl PushShared {
 
     fn store_pages(&self, store: &PageStore, file: u64, start: u64, data: &[u8]) -> io::Result<()> {
         let at = start.next_multiple_of(PAGE);
-        let pages = data.get(saturating_usize(at - start)..).unwrap_or_default();
+        let pages = data.get(usize_from(at - start)..).unwrap_or_default();
         self.store(store, file, at, pages.to_vec())
     }
 

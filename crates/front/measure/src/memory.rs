@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use forerun_io::{MemoryLimit, saturating_usize};
+use forerun_io::{MemoryLimit, usize_from};
 use memmap2::{Advice, MmapMut};
 use rustix::param::page_size;
 use rustix::system::sysinfo;
@@ -47,7 +47,7 @@ pub fn have_at_hand(contents: u64) {
 
 /// Returns `len` bytes that were used, as far as there are any: without them, runs are only noisier.
 fn used(len: u64, pages: Advice) -> Option<MmapMut> {
-    let map = MmapMut::map_anon(saturating_usize(len)).ok()?;
+    let map = MmapMut::map_anon(usize_from(len)).ok()?;
     let _kernel_without_large_pages = map.advise(pages);
     let _before_linux_5_14 = map.advise(Advice::PopulateWrite);
     Some(map)

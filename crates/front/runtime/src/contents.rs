@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use forerun_io::{BlobId, BlockCache, ReadAt, saturating_usize};
+use forerun_io::{BlobId, BlockCache, ReadAt, usize_from};
 use forerun_squashfs::Squashfs;
 use forerun_vfs::{EncodedBlock, Error, Extent, FileSystem, NodeId, Place, Result};
 
@@ -70,7 +70,7 @@ impl Contents {
 
     /// Appends `len` bytes of an extent, after its first `skip`.
     fn append(&self, extent: &Extent, skip: u64, len: u64, out: &mut Vec<u8>) -> Result<()> {
-        let (before, count) = (out.len(), saturating_usize(len));
+        let (before, count) = (out.len(), usize_from(len));
         match &extent.place {
             Place::Zero => out.resize(before + count, 0),
             Place::Stored { blob, offset } => {
@@ -83,12 +83,12 @@ impl Contents {
             }
             Place::Encoded { block, skip: first } => {
                 let decoded = self.decoded(block)?;
-                let start = saturating_usize(skip + u64::from(*first));
+                let start = usize_from(skip + u64::from(*first));
                 let part = decoded.get(start..start + count);
                 out.extend_from_slice(part.ok_or_else(|| short(block))?);
             }
             Place::Inline(bytes) => {
-                let start = saturating_usize(skip);
+                let start = usize_from(skip);
                 let part = bytes.get(start..start + count);
                 out.extend_from_slice(part.ok_or(Error::NotAFile)?);
             }
@@ -107,9 +107,9 @@ impl Contents {
         if most > MAX_BLOCK || block.len > MAX_BLOCK {
             return Err(short(block));
         }
-        let mut stored = vec![0; saturating_usize(block.len.into())];
+        let mut stored = vec![0; usize_from(block.len.into())];
         self.read_source(block.offset, &mut stored)?;
-        let mut out = vec![0; saturating_usize(most.into())];
+        let mut out = vec![0; usize_from(most.into())];
         let len = block.decode(&stored, &mut out);
         let len = len.map_err(|error| damaged(block, &error.to_string()))?;
         let out = out.get(..len).ok_or_else(|| short(block))?;
@@ -136,5 +136,5 @@ fn short(block: &EncodedBlock) -> Error {
 
 fn damaged(block: &EncodedBlock, reason: &str) -> Error {
     let error = std::io::Error::new(ErrorKind::InvalidData, reason.to_string());
-    Error::io(block.offset, saturating_usize(block.len.into()), error)
+    Error::io(block.offset, usize_from(block.len.into()), error)
 }

@@ -42,7 +42,7 @@ impl Elf {
     /// A file that is no ELF file, has no section headers, or is shorter than they say.
     pub fn read(file: &dyn ReadAt) -> Result<Self, Failure> {
         let mut head = [0; HEADER];
-        let len = HEADER.min(forerun_io::saturating_usize(file.len()));
+        let len = HEADER.min(forerun_io::usize_from(file.len()));
         let start = &mut head[..len];
         file.read_exact_at(0, start)
             .map_err(|error| Failure::io("reading the ELF header", &error))?;
@@ -145,7 +145,7 @@ fn contents(file: &dyn ReadAt, section: &Section) -> Result<Vec<u8>, Failure> {
     if section.len > MAX_SECTION || end.is_none_or(|end| end > file.len()) {
         return Err(Failure::new("a section of the ELF file lies outside it"));
     }
-    let mut bytes = vec![0; forerun_io::saturating_usize(section.len)];
+    let mut bytes = vec![0; forerun_io::usize_from(section.len)];
     let read = file.read_exact_at(section.offset, &mut bytes);
     read.map_err(|error| Failure::io("reading a section", &error))?;
     Ok(bytes)

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::{saturating_usize, threads};
+use crate::{threads, usize_from};
 
 /// Memory besides caches, buffers and encoders: the program itself, the tables of a tree of 78,000
 /// files, and freed memory that the allocator keeps. Measured in mounts: 20 to 35 MB.
@@ -120,7 +120,7 @@ impl MemoryLimit {
     /// least one.
     #[must_use]
     pub fn fitting(&self, wanted: usize, each: u64) -> usize {
-        let most = saturating_usize(self.bytes / 8 / each.max(1));
+        let most = usize_from(self.bytes / 8 / each.max(1));
         wanted.min(most.max(1))
     }
 

@@ -12,7 +12,7 @@ use super::format::{
 };
 use super::ranges::Ranges;
 use crate::Unpoisoned;
-use crate::{BlockDevice, ReadAt, past_end, saturating_usize, u64_from};
+use crate::{BlockDevice, ReadAt, past_end, u64_from, usize_from};
 
 /// The destination of an undo file: a file, or a test double that records what was durable when.
 pub trait UndoLog: Send {
@@ -119,13 +119,13 @@ impl<D: BlockDevice> UndoDevice<D> {
         at: u64,
         data: &[u8],
     ) -> io::Result<()> {
-        let at = saturating_usize(at - sector.start);
+        let at = usize_from(at - sector.start);
         let place = at..at.saturating_add(data.len());
         if let Some(bytes) = state.pending.get_mut(&sector.start) {
             return overwrite(bytes, place, data);
         }
         let len = sector.end - sector.start;
-        let mut bytes = vec![0; saturating_usize(len)];
+        let mut bytes = vec![0; usize_from(len)];
         if u64_from(data.len()) < len {
             self.inner.read_exact_at(sector.start, &mut bytes)?;
         }
@@ -176,7 +176,7 @@ impl<D: BlockDevice> UndoDevice<D> {
 
     /// Creates the header of a new file.
     fn header(&self) -> io::Result<([u8; 512], Seal)> {
-        let mut first = vec![0; saturating_usize(self.inner.len().min(SECTOR))];
+        let mut first = vec![0; usize_from(self.inner.len().min(SECTOR))];
         self.inner.read_exact_at(0, &mut first)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let header = Header {
@@ -211,13 +211,13 @@ impl<D: BlockDevice> UndoDevice<D> {
                 let (head_bytes, seal) = head.encode(position, seal);
                 let mut body = Vec::new();
                 if saves {
-                    body.resize(saturating_usize(head.len()), 0);
+                    body.resize(usize_from(head.len()), 0);
                     self.inner.read_exact_at(range.start, &mut body)?;
                     saved.push(range.clone());
                 }
                 for sector in sectors(range) {
-                    let at = saturating_usize(sector.start - start);
-                    let end = saturating_usize(sector.end - start);
+                    let at = usize_from(sector.start - start);
+                    let end = usize_from(sector.end - start);
                     let new = new.get(at..end).unwrap_or_default();
                     body.extend_from_slice(&sum(new).to_le_bytes());
                 }
@@ -285,8 +285,8 @@ impl<D: BlockDevice> ReadAt for UndoDevice<D> {
         self.inner.read_exact_at(offset, out)?;
         let end = offset + u64_from(out.len());
         for (&start, bytes) in state.pending.range(offset / SECTOR * SECTOR..end) {
-            let from = saturating_usize(offset.saturating_sub(start));
-            let to = saturating_usize(start.saturating_sub(offset));
+            let from = usize_from(offset.saturating_sub(start));
+            let to = usize_from(start.saturating_sub(offset));
             let bytes = bytes.get(from..).unwrap_or_default();
             for (to, byte) in out.iter_mut().skip(to).zip(bytes) {
                 *to = *byte;
@@ -308,7 +308,7 @@ impl<D: BlockDevice> BlockDevice for UndoDevice<D> {
         while !rest.is_empty() {
             let start = at / SECTOR * SECTOR;
             let sector = start..self.len().min(start + SECTOR);
-            let room = saturating_usize(sector.end - at).min(rest.len());
+            let room = usize_from(sector.end - at).min(rest.len());
             let (now, behind) = rest.split_at(room);
             if state.pending_bytes + SECTOR > MOST_PENDING {
                 self.drain(&mut state)?;

@@ -10,7 +10,7 @@ use super::format::{
     SUM, Seal, sectors, sum, word,
 };
 use super::ranges::Ranges;
-use crate::{CountedDevice, Purpose, ReadAt, Structure, saturating_usize, u64_from};
+use crate::{CountedDevice, Purpose, ReadAt, Structure, u64_from, usize_from};
 
 /// An undo file, whose records are read from the file each time they are needed.
 pub struct UndoFile {
@@ -148,11 +148,11 @@ impl UndoFile {
             let now = read(device, &range)?;
             let (old, sums) = parts(head, body);
             for (number, sector) in sectors(range.clone()).enumerate() {
-                let at = saturating_usize(sector.start - range.start);
-                let len = saturating_usize(sector.end - sector.start);
+                let at = usize_from(sector.start - range.start);
+                let len = usize_from(sector.end - sector.start);
                 let bytes = now.get(at..at + len).unwrap_or_default();
                 let is_old = old.get(at..at + len) == Some(bytes);
-                if is_old || word(sums, number * saturating_usize(SUM)) == sum(bytes) {
+                if is_old || word(sums, number * usize_from(SUM)) == sum(bytes) {
                     survey.known.insert(sector);
                 }
             }
@@ -218,9 +218,9 @@ impl UndoFile {
         if head.body_len() + CHECK > room {
             return torn;
         }
-        let mut body = vec![0; saturating_usize(head.body_len() + CHECK)];
+        let mut body = vec![0; usize_from(head.body_len() + CHECK)];
         self.read(body_at, &mut body)?;
-        let check = body.split_off(saturating_usize(head.body_len()));
+        let check = body.split_off(usize_from(head.body_len()));
         match check == seal.check(&body) {
             true => Ok(ControlFlow::Continue((head, body))),
             false => torn,
@@ -234,9 +234,9 @@ impl UndoFile {
         if self.end != End::Open || len > MOST_BATCH {
             return Err(damage());
         }
-        let mut rest = vec![0; saturating_usize(len)];
+        let mut rest = vec![0; usize_from(len)];
         self.read(position, &mut rest)?;
-        let heads = rest.windows(saturating_usize(HEAD)).enumerate();
+        let heads = rest.windows(usize_from(HEAD)).enumerate();
         for (at, bytes) in heads.filter(|(_, bytes)| bytes.starts_with(RECORD)) {
             let at = position + u64_from(at);
             let Some(bytes) = bytes.first_chunk() else {
@@ -259,15 +259,14 @@ impl UndoFile {
 /// Splits a body into the old bytes, if the record has them, and the sums of the new bytes.
 fn parts<'a>(head: &Head, body: &'a [u8]) -> (&'a [u8], &'a [u8]) {
     let old = if head.saved { head.len() } else { 0 };
-    body.split_at_checked(saturating_usize(old))
-        .unwrap_or_default()
+    body.split_at_checked(usize_from(old)).unwrap_or_default()
 }
 
 /// Writes the old bytes unless the volume has them. Returns the number of bytes written.
 fn put_back(device: &CountedDevice, head: &Head, body: &[u8]) -> Result<u64, UndoError> {
     let (old, _) = parts(head, body);
     let (start, now) = (head.range.start, read(device, &head.range)?);
-    let size = saturating_usize(SECTOR);
+    let size = usize_from(SECTOR);
     let pairs = old.chunks(size).zip(now.chunks(size)).enumerate();
     let mut differing = pairs.filter(|(_, (old, now))| old != now).map(|(n, _)| n);
     let (Some(first), last) = (differing.next(), differing.next_back()) else {
@@ -289,7 +288,7 @@ fn put_back(device: &CountedDevice, head: &Head, body: &[u8]) -> Result<u64, Und
 
 fn read(device: &CountedDevice, range: &Range<u64>) -> Result<Vec<u8>, UndoError> {
     // At most `MOST` bytes, of a record that was checked.
-    let mut bytes = vec![0; saturating_usize(range.end - range.start)];
+    let mut bytes = vec![0; usize_from(range.end - range.start)];
     let done = device.read(
         range.start,
         &mut bytes,

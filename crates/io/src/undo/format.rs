@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::saturating_usize;
+use crate::usize_from;
 
 /// The version that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
@@ -244,7 +244,7 @@ impl Seal {
 /// Splits a range of the volume into pieces that lie in one sector each.
 pub fn sectors(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let end = range.end;
-    let step = saturating_usize(SECTOR);
+    let step = usize_from(SECTOR);
     range
         .step_by(step)
         .map(move |start| start..end.min(start + SECTOR))

@@ -9,7 +9,7 @@ use super::format::{END_AT, End, Head, Header, RECORDS_AT, SECTOR, Seal, sum};
 use super::{UndoDevice, UndoError, UndoFile, UndoLog};
 use crate::Unpoisoned;
 use crate::{
-    BlockDevice, CountedDevice, MemoryDevice, MemorySource, Observer, saturating_usize, u64_from,
+    BlockDevice, CountedDevice, MemoryDevice, MemorySource, Observer, u64_from, usize_from,
 };
 
 /// Bytes of the volume; the last sector is not whole.
@@ -60,7 +60,7 @@ pub fn sealed(bytes: &[u8]) -> Vec<u8> {
         salt: 0,
     };
     let (head, seal) = header.encode();
-    let mut out = [head.to_vec(), vec![0; saturating_usize(SECTOR)]].concat();
+    let mut out = [head.to_vec(), vec![0; usize_from(SECTOR)]].concat();
     for _ in 0..flags & 15 {
         let (batch, _) = take(1);
         let (start, _) = take(2);
@@ -76,14 +76,14 @@ pub fn sealed(bytes: &[u8]) -> Vec<u8> {
             last: kind & 2 != 0,
         };
         let room = head.body_len().min(1 << 16);
-        let (_, body) = take(saturating_usize(room));
+        let (_, body) = take(usize_from(room));
         let mut body = body.to_vec();
-        body.resize(saturating_usize(room), 0);
+        body.resize(usize_from(room), 0);
         record(&mut out, &seal, &head, &body);
     }
     if flags & 16 != 0 {
         let end = End::encode(u64_from(out.len()), &seal);
-        for (to, byte) in out.iter_mut().skip(saturating_usize(END_AT)).zip(end) {
+        for (to, byte) in out.iter_mut().skip(usize_from(END_AT)).zip(end) {
             *to = byte;
         }
     }
@@ -161,7 +161,7 @@ struct Shared(Arc<Mutex<Log>>);
 impl UndoLog for Shared {
     fn write_all_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut log = self.0.lock().unpoisoned();
-        let (start, len) = (saturating_usize(offset), data.len());
+        let (start, len) = (usize_from(offset), data.len());
         assert!(start <= log.bytes.len(), "a gap in the undo file");
         let end = log.bytes.len().max(start + len);
         log.bytes.resize(end, 0);

@@ -6,8 +6,7 @@ use std::sync::{Arc, RwLock};
 
 use crate::Unpoisoned;
 use crate::{
-    BlobId, BlockCache, BlockKey, CountedDevice, Counter, Purpose, Structure, saturating_usize,
-    u64_from,
+    BlobId, BlockCache, BlockKey, CountedDevice, Counter, Purpose, Structure, u64_from, usize_from,
 };
 
 /// The shortest read, cached as one block.
@@ -80,14 +79,14 @@ impl Clean {
         if missing.start >= end {
             return Ok(());
         }
-        let mut bytes = vec![0; saturating_usize(end - missing.start)];
+        let mut bytes = vec![0; usize_from(end - missing.start)];
         let structure = self.structure(missing.start);
         self.device
             .read(missing.start, &mut bytes, Purpose::Metadata, structure)?;
         let stats = self.device.observer().stats();
         for (block, at) in bytes
-            .chunks(saturating_usize(BLOCK))
-            .zip((missing.start..).step_by(saturating_usize(BLOCK)))
+            .chunks(usize_from(BLOCK))
+            .zip((missing.start..).step_by(usize_from(BLOCK)))
         {
             stats.add(Counter::MetadataMisses, 1);
             self.blocks.offer(key(at), Arc::from(block));
@@ -119,9 +118,9 @@ const fn key(at: u64) -> BlockKey {
 /// Copies the bytes of `from` that lie in `out`. `from` begins at `from_at`, `out` at `out_at`.
 pub fn give(from: &[u8], from_at: u64, out_at: u64, out: &mut [u8]) {
     let start = from_at.max(out_at);
-    let skipped = saturating_usize(start - from_at);
+    let skipped = usize_from(start - from_at);
     let source = from.get(skipped..).unwrap_or_default();
-    let ahead = saturating_usize(start - out_at);
+    let ahead = usize_from(start - out_at);
     let target = out.get_mut(ahead..).unwrap_or_default();
     let len = target.len().min(source.len());
     if let (Some(target), Some(source)) = (target.get_mut(..len), source.get(..len)) {

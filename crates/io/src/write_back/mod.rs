@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use crate::Unpoisoned;
 use crate::{
-    BlockDevice, CountedDevice, Observer, ReadAt, Structure, past_end, saturating_usize, u64_from,
+    BlockDevice, CountedDevice, Observer, ReadAt, Structure, past_end, u64_from, usize_from,
 };
 use clean::{Clean, give};
 pub use commit::{CommitError, CommitOrder};
@@ -180,15 +180,15 @@ impl WriteBack {
     }
 
     fn pieces<'a>(&self, offset: u64, mut data: &'a [u8]) -> Vec<Piece<'a>> {
-        let mut pieces = Vec::with_capacity(data.len() / saturating_usize(self.sector) + 2);
+        let mut pieces = Vec::with_capacity(data.len() / usize_from(self.sector) + 2);
         let mut offset = offset;
         while !data.is_empty() {
             let (index, at) = (offset / self.sector, offset % self.sector);
-            let room = saturating_usize(self.sector - at).min(data.len());
+            let room = usize_from(self.sector - at).min(data.len());
             let (now, rest) = data.split_at(room);
             pieces.push(Piece {
                 index,
-                at: saturating_usize(at),
+                at: usize_from(at),
                 data: now,
                 device: None,
             });
@@ -205,7 +205,7 @@ impl WriteBack {
     }
 
     fn on_device(&self, index: u64) -> io::Result<Box<[u8]>> {
-        let mut bytes = vec![0; saturating_usize(self.sector_len(index))];
+        let mut bytes = vec![0; usize_from(self.sector_len(index))];
         self.clean.read(index * self.sector, &mut bytes)?;
         Ok(bytes.into())
     }

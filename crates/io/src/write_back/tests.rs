@@ -359,9 +359,9 @@ fn random_changes_and_commits_agree_with_plain_bytes() {
         }
         let len = random(700) + 1;
         let offset = random(6000 - len);
-        let data = vec![u8::try_from(random(256)).unwrap(); saturating_usize(len)];
+        let data = vec![u8::try_from(random(256)).unwrap(); usize_from(len)];
         back.write(group, offset, &data).unwrap();
-        let start = saturating_usize(offset);
+        let start = usize_from(offset);
         model[start..start + data.len()].copy_from_slice(&data);
         if random(10) == 0 {
             assert_eq!(read(&back, 0, 6000), model);
@@ -404,7 +404,7 @@ fn changes_during_a_commit_are_not_lost() {
     assert_eq!(read(&back, 0, 8192), device.memory.to_vec());
     for n in 4900..5000_u64 {
         let bytes = device.memory.to_vec();
-        let at = saturating_usize((n % 128) * 64);
+        let at = usize_from((n % 128) * 64);
         assert_eq!(bytes[at..at + 8], n.to_le_bytes());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use forerun_io::{Limits, ReadAt, saturating_usize};
+use forerun_io::{Limits, ReadAt, usize_from};
 use forerun_layers::{Layer, Layers};
 use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::opened::reader_on;
@@ -87,7 +87,7 @@ impl Merged {
             let metadata = entry.metadata.unwrap();
             let shown = match metadata.kind {
                 FileType::Regular => {
-                    let len = saturating_usize(metadata.size);
+                    let len = usize_from(metadata.size);
                     reader.read(entry.node, 0, len).unwrap().to_vec()
                 }
                 FileType::Symlink => reader.fs().read_link(entry.node).unwrap(),

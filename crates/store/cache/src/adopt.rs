@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use forerun_io::{Unpoisoned, saturating_usize};
+use forerun_io::{Unpoisoned, usize_from};
 
 use crate::blob::CachedBlob;
 use crate::geometry::Geometry;
@@ -95,7 +95,7 @@ impl CachedBlob {
         let mut from_offset = at.saturating_mul(self.geometry().size());
         let mut to_offset = place.start;
         while to_offset < place.end {
-            let left = saturating_usize(place.end - to_offset);
+            let left = usize_from(place.end - to_offset);
             let (source, target) = (Some(&mut from_offset), Some(&mut to_offset));
             match rustix::fs::copy_file_range(from, source, &self.files.data, target, left) {
                 // The other image ends here; zeros may be right.
@@ -109,7 +109,7 @@ impl CachedBlob {
     }
 
     fn copy_through_memory(&self, from: &File, offset: u64, to: Range<u64>) -> bool {
-        let mut bytes = vec![0; saturating_usize(to.end - to.start)];
+        let mut bytes = vec![0; usize_from(to.end - to.start)];
         let got = crate::records::read_up_to(from, &mut bytes, offset).unwrap_or(0);
         let bytes = bytes.get(..got).unwrap_or_default();
         !bytes.is_empty() && self.files.data.write_all_at(bytes, to.start).is_ok()

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 
 /// A bitmap of atomic words: reading a bit costs one load.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Bitmap {
 impl Bitmap {
     /// Makes `len` bits, none set.
     pub(crate) fn new(len: u64) -> Self {
-        let words = saturating_usize(len.div_ceil(64));
+        let words = usize_from(len.div_ceil(64));
         Self {
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
             len,
@@ -30,7 +30,7 @@ impl Bitmap {
     /// Returns whether the bit is set; false for bits behind the end. A caller that finds it set also sees
     /// everything that was written before it was set.
     pub(crate) fn get(&self, bit: u64) -> bool {
-        let word = self.words.get(saturating_usize(bit / 64));
+        let word = self.words.get(usize_from(bit / 64));
         word.is_some_and(|word| word.load(Ordering::Acquire) & mask(bit) != 0)
     }
 
@@ -40,7 +40,7 @@ impl Bitmap {
         while bit < range.end {
             if bit.is_multiple_of(64)
                 && range.end - bit >= 64
-                && let Some(word) = self.words.get(saturating_usize(bit / 64))
+                && let Some(word) = self.words.get(usize_from(bit / 64))
             {
                 if word.load(Ordering::Acquire) != u64::MAX {
                     return false;
@@ -58,7 +58,7 @@ impl Bitmap {
 
     /// Sets the bit. Returns whether it was clear before.
     pub(crate) fn set(&self, bit: u64) -> bool {
-        let word = self.words.get(saturating_usize(bit / 64));
+        let word = self.words.get(usize_from(bit / 64));
         bit < self.len
             && word.is_some_and(|word| word.fetch_or(mask(bit), Ordering::AcqRel) & mask(bit) == 0)
     }
@@ -71,7 +71,7 @@ impl Bitmap {
             left @ 1..64 => u64::MAX >> (64 - left),
             _ => u64::MAX,
         };
-        if let Some(word) = self.words.get(saturating_usize(index)) {
+        if let Some(word) = self.words.get(usize_from(index)) {
             word.fetch_or(bits & exist, Ordering::AcqRel);
         }
     }
@@ -85,7 +85,7 @@ impl Bitmap {
 
     /// Clears the bit. Returns whether it was set before.
     pub(crate) fn clear(&self, bit: u64) -> bool {
-        let word = self.words.get(saturating_usize(bit / 64));
+        let word = self.words.get(usize_from(bit / 64));
         word.is_some_and(|word| word.fetch_and(!mask(bit), Ordering::AcqRel) & mask(bit) != 0)
     }
 
@@ -101,7 +101,7 @@ impl Bitmap {
         let mut bit = range.start;
         let end = range.end.min(self.len);
         while bit < end {
-            let word = self.words.get(saturating_usize(bit / 64));
+            let word = self.words.get(usize_from(bit / 64));
             let word = word.map_or(0, |word| word.load(Ordering::Acquire));
             let word_end = ((bit / 64 + 1) * 64).min(end);
             let uniform = if wanted { 0 } else { u64::MAX };

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use forerun_io::{ReadAt, Unpoisoned, saturating_usize, u64_from};
+use forerun_io::{ReadAt, Unpoisoned, u64_from, usize_from};
 use sha2::{Digest as _, Sha256};
 
 use crate::bitmap::Bitmap;
@@ -155,7 +155,7 @@ impl CachedBlob {
         let mut buffer = vec![0; STEP];
         let (mut at, len) = (0, self.geometry().len());
         while at < len {
-            let step = saturating_usize(len - at).min(STEP);
+            let step = usize_from(len - at).min(STEP);
             let bytes = buffer.get_mut(..step).unwrap_or_default();
             let read = self.files.data.read_exact_at(bytes, at);
             read.map_err(CacheError::io("read", &self.files.dir))?;

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
-use forerun_io::{Unpoisoned, saturating_usize, u64_from};
+use forerun_io::{Unpoisoned, u64_from, usize_from};
 use rustix::io::Errno;
 
 use crate::blob::{CachedBlob, ReadData};
@@ -88,8 +88,7 @@ impl CachedBlob {
         for chunk in unchecked.into_iter().flatten() {
             let place = geometry.bytes_of(&(chunk..chunk + 1));
             let wanted = place.start.max(offset)..place.end.min(end);
-            let slot =
-                saturating_usize(wanted.start - offset)..saturating_usize(wanted.end - offset);
+            let slot = usize_from(wanted.start - offset)..usize_from(wanted.end - offset);
             let slot = out.get_mut(slot).unwrap_or_default();
             let is_right =
                 match wanted == place && self.is_right(chunk, slot, recorded.of(chunk))? {
@@ -112,7 +111,7 @@ impl CachedBlob {
     fn read_checked(&self, chunk: u64, from: u64, part: &mut [u8]) -> io::Result<bool> {
         let geometry = self.geometry();
         let place = geometry.bytes_of(&(chunk..chunk + 1));
-        let mut bytes = vec![0; saturating_usize(place.end - place.start)];
+        let mut bytes = vec![0; usize_from(place.end - place.start)];
         let right = match self.files.data.read_exact_at(&mut bytes, place.start) {
             Ok(()) => {
                 let recorded = self.recorded(chunk..chunk + 1)?;
@@ -127,7 +126,7 @@ impl CachedBlob {
             return Ok(false);
         }
         self.note_checked(chunk);
-        let found = bytes.get(saturating_usize(from)..);
+        let found = bytes.get(usize_from(from)..);
         let found = found.and_then(|found| found.get(..part.len()));
         part.copy_from_slice(found.unwrap_or_default());
         Ok(true)

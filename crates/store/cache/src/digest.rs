@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::{fmt, io};
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 use sha2::{Digest as _, Sha256};
 
 /// Bytes that are read at once.
@@ -36,7 +36,7 @@ impl Digest {
         let mut buffer = vec![0; STEP];
         let mut at = 0;
         while at < source.len() {
-            let left = saturating_usize(source.len() - at);
+            let left = usize_from(source.len() - at);
             let len = left.min(STEP);
             let bytes = buffer.get_mut(..len).unwrap_or_default();
             source.read_exact_at(at, bytes)?;

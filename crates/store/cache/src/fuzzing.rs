@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forerun_io::{MemorySource, saturating_usize, u64_from};
+use forerun_io::{MemorySource, u64_from, usize_from};
 
 use crate::info::Info;
 use crate::{
@@ -87,7 +87,7 @@ pub fn make(dir: &Path, flags: u8, file: usize) -> crate::Result<Vec<u8>> {
     let blob = cache.blob(spec(flags))?;
     let image = image();
     let place = blob.geometry().bytes_of(&STORED);
-    let range = saturating_usize(place.start)..saturating_usize(place.end);
+    let range = usize_from(place.start)..usize_from(place.end);
     blob.store(STORED.start, image.get(range).unwrap_or_default())?;
     blob.flush()?;
     cache.remember(NAME, &spec(flags).identity, b"facts")?;
@@ -124,7 +124,7 @@ pub fn reopen(dir: &Path, flags: u8, file: usize, bytes: &[u8]) -> crate::Result
     let image = image();
     for run in claim.mine() {
         let place = blob.geometry().bytes_of(run);
-        let range = saturating_usize(place.start)..saturating_usize(place.end);
+        let range = usize_from(place.start)..usize_from(place.end);
         blob.store(run.start, image.get(range).unwrap_or_default())?;
     }
     for run in claim.busy() {
@@ -143,7 +143,7 @@ pub fn reopen(dir: &Path, flags: u8, file: usize, bytes: &[u8]) -> crate::Result
 fn served(blob: &CachedBlob, flags: u8) -> usize {
     let image = image();
     let mut served = 0;
-    for (chunk, expected) in (0..).zip(image.chunks(saturating_usize(CHUNK.into()))) {
+    for (chunk, expected) in (0..).zip(image.chunks(usize_from(CHUNK.into()))) {
         let mut out = vec![0; expected.len()];
         let offset = chunk * u64::from(CHUNK);
         let is_there = blob.read_if_present(offset, &mut out);
@@ -178,7 +178,7 @@ fn seal(file: Option<&str>, bytes: &mut Vec<u8>) {
 }
 
 fn image() -> Vec<u8> {
-    let len = saturating_usize((CHUNKS - 1) * u64::from(CHUNK)) + 100;
+    let len = usize_from((CHUNKS - 1) * u64::from(CHUNK)) + 100;
     let byte = |at: usize| at.wrapping_mul(31).to_le_bytes()[0] ^ (at >> 8).to_le_bytes()[0];
     (0..len).map(byte).collect()
 }

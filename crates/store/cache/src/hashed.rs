@@ -3,7 +3,7 @@
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 
 use crate::blob::CachedBlob;
 use crate::records::{Record, RecordHash};
@@ -34,7 +34,7 @@ impl CachedBlob {
     /// Hashes the bytes that the data file has of a chunk.
     pub(crate) fn hashed_on_disk(&self, chunk: u64) -> io::Result<Hashed> {
         let geometry = self.geometry();
-        let mut bytes = vec![0; saturating_usize(geometry.len_of(chunk))];
+        let mut bytes = vec![0; usize_from(geometry.len_of(chunk))];
         let offset = geometry.bytes_of(&(chunk..chunk + 1)).start;
         self.files.data.read_exact_at(&mut bytes, offset)?;
         Ok(self.hashed(&bytes))

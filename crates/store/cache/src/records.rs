@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use twox_hash::xxhash3_64;
 
 use crate::Digest;
@@ -110,7 +110,7 @@ impl Records {
         let mut at = range.start;
         while at < range.end {
             let step = STEP.min(range.end - at);
-            buffer.resize(saturating_usize(step * LEN), 0);
+            buffer.resize(usize_from(step * LEN), 0);
             let got = read_up_to(&self.file, &mut buffer, at * LEN)?;
             let (records, _torn) = buffer.get(..got).unwrap_or_default().as_chunks::<8>();
             for (chunk, bytes) in (at..).zip(records) {

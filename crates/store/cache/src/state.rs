@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Mutex;
 
-use forerun_io::{Unpoisoned, saturating_usize};
+use forerun_io::{Unpoisoned, usize_from};
 
 use crate::bitmap::Bitmap;
 use crate::lock::LockFile;
@@ -153,7 +153,7 @@ fn apply(bits: &mut [u8], index: u64, runs: &[Range<u64>], value: bool) {
     for run in runs {
         for chunk in run.start.max(first)..run.end.min(first + CHUNKS) {
             let bit = chunk - first;
-            if let Some(byte) = bits.get_mut(saturating_usize(bit / 8)) {
+            if let Some(byte) = bits.get_mut(usize_from(bit / 8)) {
                 let mask = 1 << (bit % 8);
                 *byte = if value { *byte | mask } else { *byte & !mask };
             }

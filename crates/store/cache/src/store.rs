@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use forerun_io::{Unpoisoned, saturating_usize, u64_from};
+use forerun_io::{Unpoisoned, u64_from, usize_from};
 use rustix::fs::FallocateFlags;
 
 use crate::blob::CachedBlob;
@@ -33,7 +33,7 @@ impl CachedBlob {
         looked.map_err(CacheError::io("read", &self.files.dir))?;
         let mut records = Vec::new();
         let (mut right, mut wrong) = (Vec::new(), None);
-        let pieces = bytes.chunks(saturating_usize(geometry.size()));
+        let pieces = bytes.chunks(usize_from(geometry.size()));
         for (chunk, piece) in chunks.zip(pieces) {
             let found = self.hashed(piece);
             records.push(found.record);
@@ -61,11 +61,11 @@ impl CachedBlob {
         let start = (run.start - first) * geometry.size();
         let place = geometry.bytes_of(run);
         let end = start + (place.end - place.start);
-        let piece = bytes.get(saturating_usize(start)..saturating_usize(end));
+        let piece = bytes.get(usize_from(start)..usize_from(end));
         let failed = CacheError::io("write", &self.files.dir);
         let piece = piece.unwrap_or_default();
         self.write(piece, place.start).map_err(&failed)?;
-        let of_run = saturating_usize(run.start - first)..saturating_usize(run.end - first);
+        let of_run = usize_from(run.start - first)..usize_from(run.end - first);
         let records = records.get(of_run).unwrap_or_default();
         // After the data: a record without its chunk would cost other processes a read of it.
         self.files

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use reqwest::header::{
@@ -204,9 +204,9 @@ fn cut(body: Body, range: &Range<u64>) -> Body {
     body.map(move |piece| {
         let mut piece = piece?;
         let skipped = skip.min(u64_from(piece.len()));
-        drop(piece.split_to(saturating_usize(skipped).min(piece.len())));
+        drop(piece.split_to(usize_from(skipped).min(piece.len())));
         skip = skip.saturating_sub(skipped);
-        piece.truncate(saturating_usize(left));
+        piece.truncate(usize_from(left));
         left = left.saturating_sub(u64_from(piece.len()));
         Ok((piece, left == 0))
     })

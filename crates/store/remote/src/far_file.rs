@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use forerun_io::{Unpoisoned, saturating_usize, u64_from};
+use forerun_io::{Unpoisoned, u64_from, usize_from};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{StreamExt as _, unfold};
 
@@ -116,7 +116,7 @@ impl Sender {
     /// Sends a piece of the file. It arrives when the line has carried it, after all that other answers
     /// have sent before.
     async fn send(&self, piece: Range<u64>) -> Result<Bytes> {
-        let mut bytes = vec![0; saturating_usize(piece.end - piece.start)];
+        let mut bytes = vec![0; usize_from(piece.end - piece.start)];
         let read = self.file.read_exact_at(&mut bytes, piece.start);
         read.map_err(|error| RemoteError::Refused {
             place: self.place.clone(),

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use forerun_cache::Cache;
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
@@ -220,7 +220,7 @@ impl Origin for Spooled {
 /// Reads a part of the temporary file.
 async fn piece(file: Arc<File>, range: Range<u64>) -> Result<Bytes> {
     let read = tokio::task::spawn_blocking(move || {
-        let mut out = vec![0; saturating_usize(range.end.saturating_sub(range.start))];
+        let mut out = vec![0; usize_from(range.end.saturating_sub(range.start))];
         file.read_exact_at(&mut out, range.start)?;
         Ok::<_, std::io::Error>(Bytes::from(out))
     });

@@ -177,13 +177,13 @@ impl MovingRate<'_> {
         let slots = forerun_io::u64_from(RATE_SECONDS);
         let new = self.second.saturating_sub(self.rate.second).min(slots);
         for step in 0..new {
-            let slot = forerun_io::saturating_usize(self.second.saturating_sub(step) % slots);
+            let slot = forerun_io::usize_from(self.second.saturating_sub(step) % slots);
             if let Some(slot) = self.rate.bytes.get_mut(slot) {
                 *slot = 0;
             }
         }
         self.rate.second = self.second.max(self.rate.second);
-        let slot = forerun_io::saturating_usize(self.rate.second % slots);
+        let slot = forerun_io::usize_from(self.rate.second % slots);
         self.rate.bytes.get_mut(slot)
     }
 }

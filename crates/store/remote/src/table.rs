@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use forerun_io::{ReadAt, Unpoisoned, past_end, saturating_usize, u64_from};
+use forerun_io::{ReadAt, Unpoisoned, past_end, u64_from, usize_from};
 
 use crate::fetch::{ChunkOutcome, Fetcher, Patience};
 use crate::layout::{Part, TableLayout};
@@ -75,7 +75,7 @@ impl ReadAt for TableSource {
         let mut got = Vec::with_capacity(out.len());
         let take = |at: u64, bytes: Vec<u8>| {
             // Pieces come in order; a repeated one replaces everything from its offset on.
-            got.truncate(saturating_usize(at.saturating_sub(offset)));
+            got.truncate(usize_from(at.saturating_sub(offset)));
             got.extend_from_slice(&bytes);
             std::future::ready(ChunkOutcome::Kept)
         };

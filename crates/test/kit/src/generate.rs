@@ -11,7 +11,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use rustix::fs::{CWD, FileType as NodeType, Mode, makedev, mknodat};
 
 use crate::rng::Rng;
@@ -144,7 +144,7 @@ pub fn write_bytes(out: &mut dyn Write, seed: u64, len: u64) -> io::Result<()> {
         words
             .chunks_exact_mut(8)
             .for_each(|word| word.copy_from_slice(&repeated));
-        let step = block.len().min(saturating_usize(left));
+        let step = block.len().min(usize_from(left));
         out.write_all(&block[..step])?;
         left -= u64_from(step);
     }
@@ -167,7 +167,7 @@ pub fn big_file(path: &Path, len: u64) -> io::Result<()> {
 /// Those of the host.
 pub fn many_files(dir: &Path, count: u64) -> io::Result<()> {
     for n in 0..count {
-        let len = saturating_usize(n % 300);
+        let len = usize_from(n % 300);
         fs::write(dir.join(format!("file-{n:06}")), bytes(n, len))?;
     }
     Ok(())
@@ -216,7 +216,7 @@ pub fn mixed(dir: &Path, seed: u64, files: u64) -> io::Result<()> {
     let mut dirs = vec![dir.to_path_buf()];
     let mut made = Vec::new();
     for n in 0..files {
-        let parent = dirs[saturating_usize(rng.below(u64_from(dirs.len())))].clone();
+        let parent = dirs[usize_from(rng.below(u64_from(dirs.len())))].clone();
         let path = parent.join(format!("node-{n}"));
         match rng.below(20) {
             0 | 1 => {
@@ -225,14 +225,14 @@ pub fn mixed(dir: &Path, seed: u64, files: u64) -> io::Result<()> {
             }
             2 => symlink(format!("node-{}", rng.below(files)), &path)?,
             3 if !made.is_empty() => {
-                let target = saturating_usize(rng.below(u64_from(made.len())));
+                let target = usize_from(rng.below(u64_from(made.len())));
                 fs::hard_link(&made[target], &path)?;
             }
             4 => fs::write(&path, b"")?,
             kind => {
                 let bound = 1 << rng.below(17);
                 let len = rng.below(bound);
-                fs::write(&path, bytes(rng.next_u64(), saturating_usize(len)))?;
+                fs::write(&path, bytes(rng.next_u64(), usize_from(len)))?;
                 let mode = if kind == 5 { 0o755 } else { 0o644 };
                 fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
                 made.push(path);

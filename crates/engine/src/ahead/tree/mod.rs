@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun_io::{Unpoisoned, saturating_usize};
+use forerun_io::{Unpoisoned, usize_from};
 use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId};
 
 use crate::ahead::Plan;
@@ -231,7 +231,7 @@ impl TreeAhead {
         let Some(mut cursor) = taken else {
             return plan;
         };
-        let batch = saturating_usize(window / WINDOW_OF_ENTRY)
+        let batch = usize_from(window / WINDOW_OF_ENTRY)
             .clamp(*LISTING_BATCH.start(), *LISTING_BATCH.end());
         let tree = Tree { fs, expect, batch };
         let mut planned = Vec::new();

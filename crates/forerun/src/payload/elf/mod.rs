@@ -5,7 +5,7 @@
 //! which AppImages use. Tools that strip or patch executables leave other ends behind, so the end
 //! of the last section and segment is considered too.
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::Result;
 
 use super::{Check, Container, Payload, corrupt, read};
@@ -41,7 +41,7 @@ pub fn find(file: &dyn ReadAt, head: &[u8], container: Container) -> Result<Vec<
     let mut last = u64_from(elf.layout.header());
     for table in [&elf.sections, &elf.segments] {
         // At most 65,535 entries of 64 bytes, and inside the file.
-        let bytes = read(file, table.offset, saturating_usize(table.len()))?;
+        let bytes = read(file, table.offset, usize_from(table.len()))?;
         for entry in bytes.chunks_exact(table.entry) {
             let (offset, size) = table.place(elf.layout, entry);
             let end = inside(table.what, offset, size, len);

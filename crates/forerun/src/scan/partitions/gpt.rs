@@ -1,6 +1,6 @@
 //! The GUID partition table: a header and an array of entries, each with a CRC-32, and a copy at the end.
 
-use forerun_io::{ReadAt, past_end, saturating_usize};
+use forerun_io::{ReadAt, past_end, usize_from};
 use forerun_vfs::{Error, Result};
 use libdeflater::crc32;
 
@@ -57,7 +57,7 @@ fn at(source: &dyn ReadAt, sector: u64, place: u64) -> Result<Option<Vec<TablePa
         return Ok(None);
     };
     let (offset, len) = (entries.block.saturating_mul(sector), entries.len());
-    let len = saturating_usize(len);
+    let len = usize_from(len);
     if past_end(offset, len, source.len()).is_err() {
         return Ok(None);
     }
@@ -68,7 +68,7 @@ fn at(source: &dyn ReadAt, sector: u64, place: u64) -> Result<Option<Vec<TablePa
     if crc32(&bytes) != entries.crc {
         return Ok(None);
     }
-    let chunks = bytes.chunks_exact(saturating_usize(entries.size));
+    let chunks = bytes.chunks_exact(usize_from(entries.size));
     let partitions = chunks.zip(1..).filter_map(|(entry, number)| {
         let partition = partition(entry, number, sector)?;
         (partition.offset < source.len()).then_some(partition)
@@ -88,7 +88,7 @@ struct GptEntries {
 impl GptEntries {
     fn parse(header: &[u8; 512], place: u64) -> Option<Self> {
         let mut header = *header;
-        let size = saturating_usize(number(&header, 12, 4));
+        let size = usize_from(number(&header, 12, 4));
         let crc = low(number(&header, 16, 4));
         let fits = (GPT_HEADER..=header.len()).contains(&size);
         if !header.starts_with(b"EFI PART") || !fits || number(&header, 24, 8) != place {

@@ -131,7 +131,7 @@ impl Shape {
         let log2 = u64::BITS - size.saturating_sub(1).leading_zeros();
         let chunk_bits = log2.saturating_sub(BLOCK.ilog2()).min(CHUNK_BITS_MAX);
         let chunks = size.div_ceil(1 << (chunk_bits + BLOCK.ilog2()));
-        let tail = forerun_io::saturating_usize(chunks).checked_mul(NO_BLOCK.len())?;
+        let tail = forerun_io::usize_from(chunks).checked_mul(NO_BLOCK.len())?;
         // The attributes reach this far into that block.
         let used = if chunks == 1 { 0 } else { meta % SLOT };
         (used + tail <= BLOCK).then_some(Self {

@@ -10,7 +10,7 @@ use forerun_build::{
     BuildError, Content, NodeIndex, NodeKind, ParallelBounds, Tree, WriterNeeds, parallel_map,
     read_whole,
 };
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 
 use super::ComposefsOptions;
 use super::data::{FileData, Files};
@@ -55,7 +55,7 @@ pub fn take_all(tree: &Tree, options: &ComposefsOptions) -> Result<Files, BuildE
         worker,
         |jobs| {
             each_file(tree, &mut |job| {
-                let weight = job.path.len() + saturating_usize(job.len.min(WHOLE));
+                let weight = job.path.len() + usize_from(job.len.min(WHOLE));
                 jobs.send(job, weight)
             })
         },

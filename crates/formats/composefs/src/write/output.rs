@@ -34,7 +34,7 @@ impl<'o> Output<'o> {
     /// Writes zeros up to `position`.
     pub fn zeros_to(&mut self, position: u64) -> Result<(), BuildError> {
         while self.out.position() < position {
-            let left = forerun_io::saturating_usize(position - self.out.position());
+            let left = forerun_io::usize_from(position - self.out.position());
             self.write(ZEROS.get(..left).unwrap_or(&ZEROS))?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forerun_io::{MemorySource, saturating_usize, u64_from};
+use forerun_io::{MemorySource, u64_from, usize_from};
 use forerun_vfs::{Error, FileType, exercise};
 
 use crate::Cramfs;
@@ -163,7 +163,7 @@ pub fn everything(ways: Blocks) -> Vec<Node> {
     let mut holey = odd.clone();
     for range in [0..4096, 8192..16384] {
         holey
-            .get_mut(saturating_usize(range.start)..saturating_usize(range.end))
+            .get_mut(usize_from(range.start)..usize_from(range.end))
             .unwrap_or_default()
             .fill(0);
     }

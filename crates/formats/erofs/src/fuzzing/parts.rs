@@ -47,7 +47,7 @@ pub mod nid {
 /// Returns the offset of an inode.
 #[must_use]
 pub fn at(nid: u64) -> usize {
-    META + forerun_io::saturating_usize(nid) * 32
+    META + forerun_io::usize_from(nid) * 32
 }
 
 /// The names in the root, with types.

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 use forerun_vfs::{Error, Extent, Place, Result};
 use zerocopy::FromBytes;
 
@@ -89,9 +89,9 @@ impl Chunks {
     ) -> Result<Vec<ChunkEntry>> {
         let count = end.min(self.count).saturating_sub(first).min(BATCH);
         let at = self.at.plus(first.saturating_mul(self.entry_len()));
-        let mut bytes = vec![0; saturating_usize(count * self.entry_len())];
+        let mut bytes = vec![0; usize_from(count * self.entry_len())];
         image.read(at, &mut bytes, "list of chunks", Some(inode.node))?;
-        let entries = bytes.chunks(saturating_usize(self.entry_len()));
+        let entries = bytes.chunks(usize_from(self.entry_len()));
         Ok(entries.map(|bytes| self.entry(bytes)).collect())
     }
 

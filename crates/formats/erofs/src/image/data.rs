@@ -5,7 +5,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{BlobId, Bound, EncodedBlock, Error, Extent, Place, Result};
 
 use super::{Image, map};
@@ -80,7 +80,7 @@ fn copy(
     if extent.logical.start > at || next <= at {
         return Err(gap());
     }
-    let part = saturating_usize(at - range.start)..saturating_usize(next - range.start);
+    let part = usize_from(at - range.start)..usize_from(next - range.start);
     let out = out.get_mut(part).ok_or_else(gap)?;
     let skip = at - extent.logical.start;
     match &extent.place {
@@ -95,7 +95,7 @@ fn copy(
         } => {
             let start = u64::from(*before).saturating_add(skip);
             let bytes = decoded(image, inode, block)?;
-            let start = saturating_usize(start);
+            let start = usize_from(start);
             let end = start.saturating_add(out.len());
             let Some(bytes) = bytes.get(start..end) else {
                 let (skip, decoded) = (*before, bytes.len());
@@ -105,7 +105,7 @@ fn copy(
             out.copy_from_slice(bytes);
         }
         Place::Inline(bytes) => {
-            let start = saturating_usize(skip);
+            let start = usize_from(skip);
             let bytes = bytes.get(start..start.saturating_add(out.len()));
             out.copy_from_slice(bytes.ok_or_else(gap)?);
         }
@@ -138,9 +138,9 @@ fn decoded(image: &Image, inode: &Inode, block: &EncodedBlock) -> Result<std::sy
             );
             return Err(Error::limit(Bound::Other, what, u64::from(limit)));
         }
-        let mut encoded = vec![0; saturating_usize(u64::from(len))];
+        let mut encoded = vec![0; usize_from(u64::from(len))];
         stored(image, block.blob, block.offset, &mut encoded)?;
-        let mut out = vec![0; saturating_usize(u64::from(most))];
+        let mut out = vec![0; usize_from(u64::from(most))];
         let timer = image.observer.timer();
         let result = block.decode(&encoded, &mut out);
         let done = result.as_ref().copied().unwrap_or(0);

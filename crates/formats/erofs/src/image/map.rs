@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use forerun_io::{ReadAt, saturating_usize};
+use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{BlobId, Error, Extent, Place, Result};
 
 use super::{Image, Metadata, chunk};
@@ -84,7 +84,7 @@ fn inline(image: &Image, inode: &Inode, range: &Range<u64>, visit: &mut Visit<'_
         }
         Space::Metabox => {
             // Less than a block.
-            let mut bytes = vec![0; saturating_usize(len)];
+            let mut bytes = vec![0; usize_from(len)];
             image.read(tail, &mut bytes, "end of the file", Some(inode.node))?;
             Place::Inline(bytes.into())
         }
@@ -295,8 +295,8 @@ fn moved(extent: Extent, part: &Range<u64>, to: u64) -> Option<Extent> {
             skip: skip.saturating_add(u32::try_from(before).unwrap_or(u32::MAX)),
         },
         Place::Inline(bytes) => {
-            let from = saturating_usize(before);
-            let len = saturating_usize(end - start);
+            let from = usize_from(before);
+            let len = usize_from(end - start);
             Place::Inline(bytes.get(from..from.saturating_add(len))?.into())
         }
     };

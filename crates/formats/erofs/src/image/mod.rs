@@ -10,7 +10,7 @@ pub mod map;
 
 use std::sync::Arc;
 
-use forerun_io::{BlockCache, Limits, Observer, ReadAt, saturating_usize, u64_from};
+use forerun_io::{BlockCache, Limits, Observer, ReadAt, u64_from, usize_from};
 use forerun_vfs::{BlobId, Error, NodeId, OwnContents, ResolveBlob, Result};
 
 use crate::address::{Address, Space};
@@ -76,7 +76,7 @@ impl Image {
         let at = self.address(node)?;
         let mut bytes = [0; inode::MAX_LEN];
         let left = self.space_len(at.space).saturating_sub(at.offset);
-        let len = saturating_usize(left).min(bytes.len());
+        let len = usize_from(left).min(bytes.len());
         let bytes = bytes.get_mut(..len).unwrap_or_default();
         self.read(at, bytes, "inode", Some(node))?;
         Inode::parse(bytes, at, node, &self.superblock)

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use forerun_build::{BuildError, NodeIndex, ParallelBounds, fetch_files, parallel_map};
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 
 use super::encode::Worker;
 use super::fetch::{fetch, wanted};
@@ -125,7 +125,7 @@ impl Data {
 
     /// Returns the first block of a chunk, where blocks of data count from `base`.
     pub fn chunk(&self, chunk: u32, base: u32) -> u32 {
-        let start = self.chunks.get(saturating_usize(chunk.into()));
+        let start = self.chunks.get(usize_from(chunk.into()));
         start.map_or(HOLE, |start| base + start)
     }
 

@@ -6,7 +6,7 @@
 
 use forerun_build::BuildError;
 use forerun_codec::{FillEncoder, Filled};
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 
 use super::cannot;
 use super::data::{Extent, ExtentKind};
@@ -49,7 +49,7 @@ impl<'o> Worker<'o> {
         Ok(Self {
             block: options.block(),
             compressor,
-            cluster: vec![0; saturating_usize(cluster.into())],
+            cluster: vec![0; usize_from(cluster.into())],
         })
     }
 

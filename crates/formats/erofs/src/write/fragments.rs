@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use forerun_build::{BuildError, ContentHash, ParallelBounds, parallel_map};
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 
 use super::data::PackedInode;
 use super::encode::Worker;
@@ -62,7 +62,7 @@ pub fn write_packed(
             let (mut part, mut at) = (Vec::new(), 0);
             bytes.drain(|mut bytes| {
                 while !bytes.is_empty() {
-                    let room = saturating_usize(PART) - part.len();
+                    let room = usize_from(PART) - part.len();
                     let (now, rest) = bytes.split_at(room.min(bytes.len()));
                     part.extend_from_slice(now);
                     bytes = rest;

@@ -5,7 +5,7 @@
 //! so that the last extent has an end. Compacted indexes hold two or sixteen blocks in a pack with
 //! one address, from which the addresses of its heads follow, because extents are consecutive.
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 
 use super::data::{ExtentKind, Packed};
 
@@ -78,7 +78,7 @@ pub fn len(format: Format, packed: &Packed, head: u64, size: u64) -> u64 {
 pub fn encode(format: Format, packed: &Packed, head: u64, size: u64, base: u32) -> Vec<u8> {
     let full = is_full(format, packed);
     let start = head.next_multiple_of(8);
-    let mut bytes = vec![0; saturating_usize(start - head)];
+    let mut bytes = vec![0; usize_from(start - head)];
     if let Some(offset) = packed.whole_fragment() {
         bytes.extend_from_slice(&(offset | WHOLE_FRAGMENT).to_le_bytes());
         return bytes;
@@ -105,7 +105,7 @@ pub fn encode(format: Format, packed: &Packed, head: u64, size: u64, base: u32) 
     bytes.extend_from_slice(&[format.algorithm, 0]);
     let entries = entries(format, packed, size, base);
     if full {
-        bytes.resize(bytes.len() + saturating_usize(FULL_GAP), 0);
+        bytes.resize(bytes.len() + usize_from(FULL_GAP), 0);
         entries
             .iter()
             .for_each(|entry| full_entry(*entry, format.big, &mut bytes));
@@ -281,7 +281,7 @@ fn compact(entries: &[Entry], cut: &Cut, format: Format, bytes: &mut Vec<u8>) {
 }
 
 fn split(entries: &[Entry], at: u64) -> (&[Entry], &[Entry]) {
-    let at = saturating_usize(at);
+    let at = usize_from(at);
     entries.split_at_checked(at).unwrap_or((entries, &[]))
 }
 

@@ -31,7 +31,7 @@ mod xattr;
 use std::sync::Arc;
 
 use forerun_build::{BuildError, ImageOutput, ImageWriter, KeptProperties, ParallelBounds, Tree};
-use forerun_io::{Observer, saturating_usize, u64_from};
+use forerun_io::{Observer, u64_from, usize_from};
 use forerun_vfs::Timestamp;
 
 pub use options::{Compression, ErofsOptions, Fragments};
@@ -240,7 +240,7 @@ struct Seen {
 impl Seen {
     fn add(&mut self, at: u64, bytes: &[u8]) {
         self.hasher.update(bytes);
-        let offset = saturating_usize(at - superblock::START);
+        let offset = usize_from(at - superblock::START);
         if at < 1 << 17 {
             self.start.resize(self.start.len().max(offset), 0);
             self.start.truncate(offset);
@@ -254,7 +254,7 @@ impl Seen {
             true => block - superblock::START,
             false => block,
         };
-        let len = saturating_usize(len);
+        let len = usize_from(len);
         self.start
             .resize(self.start.len().max(len).max(head.len()), 0);
         if let Some(start) = self.start.get_mut(..head.len()) {

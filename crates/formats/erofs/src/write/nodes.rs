@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use forerun_build::{
     BuildError, Content, NewNode, NodeIndex, NodeKind, Tree, WalkedDir, WalkedNode,
 };
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::Timestamp;
 
 use super::data::Data;
@@ -117,7 +117,7 @@ impl<'a> Nodes<'a> {
                 PlacedPiece::Packed => self.packed_inode(data, base)?,
                 PlacedPiece::Blocks(node) => {
                     let mut bytes = self.contents(node);
-                    bytes.truncate(saturating_usize(self.in_blocks(node)));
+                    bytes.truncate(usize_from(self.in_blocks(node)));
                     bytes
                 }
             };
@@ -281,7 +281,7 @@ impl<'a> Nodes<'a> {
         if inline == 0 {
             return Ok(Stored::plain(block));
         }
-        let start = saturating_usize(self.in_blocks(node));
+        let start = usize_from(self.in_blocks(node));
         Ok(Stored {
             layout: DataLayout::Inline,
             inline: self.contents(node).split_off(start),

@@ -210,7 +210,7 @@ impl ErofsOptions {
 
     /// Returns the block size as a length.
     pub(super) fn block(&self) -> usize {
-        forerun_io::saturating_usize(self.block_size.into())
+        forerun_io::usize_from(self.block_size.into())
     }
 
     /// Returns log2 of the block size.

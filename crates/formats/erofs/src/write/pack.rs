@@ -9,7 +9,7 @@ use forerun_build::{
     BuildError, ContentHash, ExactStream, Jobs, NodeIndex, ParallelError, Unreadable, WHOLE,
     is_zero,
 };
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 
 use super::cannot;
 use super::data::{FileData, HOLE};
@@ -159,7 +159,7 @@ impl<'p, 't> Packer<'p, 't> {
         let mut stream = self.open(wanted)?;
         let mut first = self.check(wanted, stream.read(PART))?;
         if wanted.hash {
-            let start = first.get(..saturating_usize(WHOLE)).unwrap_or(&first);
+            let start = first.get(..usize_from(WHOLE)).unwrap_or(&first);
             let start = (wanted.file.len, *blake3::hash(start).as_bytes());
             if !self.starts.insert(start) {
                 let mut hasher = blake3::Hasher::new();
@@ -210,7 +210,7 @@ impl<'p, 't> Packer<'p, 't> {
     ) -> Outcome<Vec<u32>> {
         let mut chunks = Vec::new();
         if let Some(bytes) = whole {
-            for bytes in bytes.chunks(saturating_usize(chunk)) {
+            for bytes in bytes.chunks(usize_from(chunk)) {
                 chunks.push(self.chunk(bytes.to_vec())?);
             }
             return Ok(chunks);

@@ -1,7 +1,7 @@
 //! The bytes of an image that are known last.
 
 use forerun_build::{BuildError, Complete};
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 
 /// Bytes written at a time.
 const CHUNK: usize = 1 << 20;
@@ -31,7 +31,7 @@ impl<'o> Patches<'o> {
         let end = self.start + u64_from(self.bytes.len());
         let goes_on = at >= end && at - end <= GAP && self.bytes.len() < CHUNK;
         if goes_on {
-            let gap = saturating_usize(at - end);
+            let gap = usize_from(at - end);
             self.bytes.resize(self.bytes.len() + gap, 0);
         } else {
             self.flush()?;

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use forerun_build::{BuildError, spool_dir, spool_file};
-use forerun_io::{MemoryLimit, saturating_usize, u64_from};
+use forerun_io::{MemoryLimit, u64_from, usize_from};
 
 /// Bytes kept in memory if it is not scarce.
 const MEMORY: u64 = 8 << 20;
@@ -35,9 +35,7 @@ pub struct Spool {
 
 impl Default for Spool {
     fn default() -> Self {
-        Self::keeping(saturating_usize(
-            MemoryLimit::of_process().eighth(8 * MEMORY) / 8,
-        ))
+        Self::keeping(usize_from(MemoryLimit::of_process().eighth(8 * MEMORY) / 8))
     }
 }
 
@@ -85,7 +83,7 @@ impl Spool {
         let mut chunk = vec![0; CHUNK];
         let mut at = 0;
         while at < self.in_file() {
-            let len = saturating_usize(self.in_file() - at).min(CHUNK);
+            let len = usize_from(self.in_file() - at).min(CHUNK);
             let bytes = chunk.get_mut(..len).unwrap_or_default();
             self.read_at(at, bytes).map_err(failed)?;
             take(bytes)?;
@@ -126,7 +124,7 @@ impl Spool {
         match &self.file {
             Some((file, len)) if offset < *len => file.read_exact_at(out, offset),
             _ => {
-                let start = saturating_usize(offset - self.in_file());
+                let start = usize_from(offset - self.in_file());
                 let end = start.saturating_add(out.len());
                 let there = self.recent.get(start..end);
                 out.copy_from_slice(there.ok_or(io::ErrorKind::UnexpectedEof)?);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use forerun_build::{BuildError, ContentHash, NodeIndex};
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 
 use super::cannot;
 use super::data::{Body, Data, Extent, ExtentKind, FileData, Packed, PackedInode};
@@ -262,8 +262,8 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         if self.extents.is_none() || extent.blocks == 0 {
             return Ok(placed);
         }
-        let from = saturating_usize(extent.block.into()).saturating_mul(self.block);
-        let stored = saturating_usize(extent.blocks.into()).saturating_mul(self.block);
+        let from = usize_from(extent.block.into()).saturating_mul(self.block);
+        let stored = usize_from(extent.blocks.into()).saturating_mul(self.block);
         let bytes = bytes.get(from..from.saturating_add(stored));
         let bytes = bytes.unwrap_or_default();
         let key = len.map(|len| (len, *blake3::hash(bytes).as_bytes()));

@@ -1,7 +1,7 @@
 //! The bytes behind an inode: indexes of compressed data or chunks, and the end of a file.
 
 use forerun_build::BuildError;
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 
 use super::cannot;
 use super::data::{Body, Data, HOLE};
@@ -125,7 +125,7 @@ pub fn chunks_stored(
 fn chunk_indexes(blocks: impl Iterator<Item = u32>, wide: bool, head: u64) -> Vec<u8> {
     let unit = if wide { 8 } else { 4 };
     let gap = head.next_multiple_of(unit) - head;
-    let mut bytes = vec![0; saturating_usize(gap)];
+    let mut bytes = vec![0; usize_from(gap)];
     for block in blocks {
         if wide {
             let device = if block == HOLE { 0 } else { DEVICE };

@@ -163,7 +163,7 @@ impl ImageHead {
         bytes: &mut Vec<u8>,
     ) -> Result<(), BuildError> {
         let to = |bytes: &mut Vec<u8>, at: u64| {
-            bytes.resize(forerun_io::saturating_usize(at - START), 0);
+            bytes.resize(forerun_io::usize_from(at - START), 0);
         };
         if options.blob.is_some() {
             let blocks = facts.device_blocks;

@@ -1,6 +1,6 @@
 //! Reads the bytes of an index in pieces.
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Error, Result};
 
 /// Bytes read at a time. Pieces are aligned to this length, so a structure that is aligned to its
@@ -37,8 +37,8 @@ impl<'m> Bytes<'m> {
         if offset < self.at || end > self.at.saturating_add(self.len) {
             self.load(offset)?;
         }
-        let from = saturating_usize(offset.saturating_sub(self.at));
-        let piece = self.piece.get(..saturating_usize(self.len));
+        let from = usize_from(offset.saturating_sub(self.at));
+        let piece = self.piece.get(..usize_from(self.len));
         let found = piece.and_then(|piece| piece.get(from..)?.first_chunk());
         let missing = || Error::io(offset, N, std::io::ErrorKind::UnexpectedEof.into());
         found.copied().ok_or_else(missing)
@@ -50,10 +50,10 @@ impl<'m> Bytes<'m> {
         let end = aligned.saturating_add(PIECE).min(self.end);
         self.len = 0;
         let len = end.saturating_sub(start);
-        let out = self.piece.get_mut(..saturating_usize(len));
+        let out = self.piece.get_mut(..usize_from(len));
         let out = out.unwrap_or_default();
         let read = self.meta.read_exact_at(start, out);
-        read.map_err(|error| Error::io(start, saturating_usize(len), error))?;
+        read.map_err(|error| Error::io(start, usize_from(len), error))?;
         (self.at, self.len) = (start, len);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use forerun_codec::Codec;
-use forerun_io::{BlobId, ReadAt, saturating_usize};
+use forerun_io::{BlobId, ReadAt, usize_from};
 use forerun_vfs::{Bound, DecodedLen, EncodedBlock, Error, Extent, NodeId, Padding, Place};
 
 use super::check::ZmapCheck;
@@ -196,14 +196,14 @@ impl Placing<'_> {
             )));
         }
         let stored = self.read(range, u64::from(block.len))?;
-        let mut out = vec![0; saturating_usize(u64::from(decoded))];
+        let mut out = vec![0; usize_from(u64::from(decoded))];
         let result = block.decode(&stored, &mut out);
         result.map_err(|source| ZmapCheck::Tail { source })?;
         Ok(Place::Inline(out.into()))
     }
 
     fn read(&self, range: &Range<u64>, len: u64) -> Result<Vec<u8>, Failed> {
-        let mut bytes = vec![0; saturating_usize(len)];
+        let mut bytes = vec![0; usize_from(len)];
         let read = self.meta.read_exact_at(range.start, &mut bytes);
         read.map_err(|error| Failed::Error(Error::io(range.start, bytes.len(), error)))?;
         Ok(bytes)

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
-use forerun_io::{Unpoisoned, saturating_usize, u64_from};
+use forerun_io::{Unpoisoned, u64_from, usize_from};
 use forerun_vfs::NodeId;
 
 /// Records between two remembered addresses, in files that are not too long for that.
@@ -41,7 +41,7 @@ impl Sums {
         let last = u64_from(file.1.len()).checked_sub(1);
         let known = last.and_then(|last| {
             let at = (index / step).min(last);
-            Some((at * step, *file.1.get(saturating_usize(at))?))
+            Some((at * step, *file.1.get(usize_from(at))?))
         });
         files.push_back(file);
         known

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 use forerun_vfs::{Bound, Error, FileType, NodeId, Problem, Result};
 
 use super::Report;
@@ -73,7 +73,7 @@ fn backup(volume: &Volume, report: &mut Report<'_>) -> Result<()> {
         report.add(true, Check::MainBoot.at(None, 0));
         return Ok(());
     }
-    let len = saturating_usize(volume.boot.region_len());
+    let len = usize_from(volume.boot.region_len());
     // Twelve sectors of at most 4 KiB.
     let (mut main, mut backup) = (vec![0; len], vec![0; len]);
     volume.read(0, &mut main)?;
@@ -105,17 +105,14 @@ impl<'a> Used<'a> {
         let len = volume.boot.clusters.div_ceil(8);
         let mut bits = Vec::new();
         // As large as the volume's own bitmap, which may still be more than the memory.
-        if bits
-            .try_reserve_exact(saturating_usize(len.into()))
-            .is_err()
-        {
+        if bits.try_reserve_exact(usize_from(len.into())).is_err() {
             return Err(Error::limit(
                 Bound::Other,
                 "bytes of the allocation bitmap",
                 len.into(),
             ));
         }
-        bits.resize(saturating_usize(len.into()), 0);
+        bits.resize(usize_from(len.into()), 0);
         Ok(Self { volume, bits })
     }
 
@@ -137,7 +134,7 @@ impl<'a> Used<'a> {
             for cluster in run.cluster..run.cluster + run.count {
                 let index = cluster - FIRST_CLUSTER;
                 let mask = 1_u8 << (index % 8);
-                if let Some(byte) = self.bits.get_mut(saturating_usize((index / 8).into())) {
+                if let Some(byte) = self.bits.get_mut(usize_from((index / 8).into())) {
                     if *byte & mask != 0 {
                         double.get_or_insert(cluster);
                     }
@@ -291,7 +288,7 @@ impl<'a> Used<'a> {
         let mut fat = Fat::new(volume);
         let (mut leaks, mut unmarked, mut in_use) = (Vec::new(), Vec::new(), 0_u64);
         for index in 0..volume.boot.clusters {
-            let (byte, mask) = (saturating_usize((index / 8).into()), 1_u8 << (index % 8));
+            let (byte, mask) = (usize_from((index / 8).into()), 1_u8 << (index % 8));
             let is = |bits: &[u8]| bits.get(byte).is_some_and(|bits| bits & mask != 0);
             let (marked, met) = (is(&bitmap), is(&self.bits));
             in_use += u64::from(marked);

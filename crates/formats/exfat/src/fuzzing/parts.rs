@@ -40,7 +40,7 @@ const TIME: Stamp = Stamp {
 /// Returns the offset of a cluster.
 #[must_use]
 pub fn cluster(number: u32) -> usize {
-    HEAP + forerun_io::saturating_usize(u64::from(number) - 2) * SECTOR
+    HEAP + forerun_io::usize_from(u64::from(number) - 2) * SECTOR
 }
 
 fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
@@ -80,7 +80,7 @@ pub fn image() -> Vec<u8> {
         }
     }
     let fat = |image: &mut Vec<u8>, cluster: u32, next: u32| {
-        let at = FAT + forerun_io::saturating_usize(cluster.into()) * 4;
+        let at = FAT + forerun_io::usize_from(cluster.into()) * 4;
         put(image, at, &next.to_le_bytes());
     };
     fat(&mut image, 0, 0xFFFF_FFF8);
@@ -92,7 +92,7 @@ pub fn image() -> Vec<u8> {
     fat(&mut image, 8, 7);
     fat(&mut image, 7, END_OF_CHAIN);
     for used in (2..=10).chain(WHOLE..WHOLE + 3) {
-        let byte = cluster(2) + forerun_io::saturating_usize((u64::from(used) - 2) / 8);
+        let byte = cluster(2) + forerun_io::usize_from((u64::from(used) - 2) / 8);
         if let Some(byte) = image.get_mut(byte) {
             *byte |= 1 << ((used - 2) % 8);
         }

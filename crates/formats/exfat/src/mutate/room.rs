@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 use forerun_vfs::{Error, NodeId, Result};
 
 use crate::dir::{self, Slots};
@@ -24,7 +24,7 @@ const PAGE: u64 = 4096;
 pub fn unused(count: u32) -> Vec<u8> {
     let mut entry = [0; ENTRY];
     entry[0] = kind::UNUSED;
-    entry.repeat(saturating_usize(count.into()))
+    entry.repeat(usize_from(count.into()))
 }
 
 impl Session<'_> {
@@ -119,7 +119,7 @@ impl Session<'_> {
         let mut slots = Slots::new(self.volume, &chain, Some(dir));
         match slots.entry(slot)? {
             Some(entry) if entry[0] != kind::END => {
-                let zeros = vec![0; saturating_usize(per.into()) * ENTRY];
+                let zeros = vec![0; usize_from(per.into()) * ENTRY];
                 self.write_slots(dir, slot, &zeros, group::ALLOCATE, group::ALLOCATE)
             }
             _ => Ok(()),
@@ -192,7 +192,7 @@ impl Session<'_> {
         let (per, chain) = (self.per_sector(), self.chain(dir)?);
         let (mut slot, mut rest, mut group) = (slot, bytes, first);
         while !rest.is_empty() {
-            let room = saturating_usize((per - slot % per).into()) * ENTRY;
+            let room = usize_from((per - slot % per).into()) * ENTRY;
             let (now, then) = rest.split_at(room.min(rest.len()));
             let offset = dir::position(self.volume, &chain, slot);
             let offset = offset.ok_or(Error::StaleNode(dir))?;
@@ -260,7 +260,7 @@ impl Session<'_> {
         while let Some((cluster, count)) = chain.locate(index) {
             // At most 64 KiB of words at once.
             let count = count.min(16 << 10);
-            let mut words = Vec::with_capacity(saturating_usize(count.into()) * 4);
+            let mut words = Vec::with_capacity(usize_from(count.into()) * 4);
             for number in 1..=count {
                 let next = chain.locate(index + number);
                 let next = next.map_or(END_OF_CHAIN, |(next, _)| next);

@@ -1,6 +1,6 @@
 //! Sets in directories: adding, changing and removing them.
 
-use forerun_io::{Group, saturating_usize};
+use forerun_io::{Group, usize_from};
 use forerun_vfs::{Error, NodeId, Result, Timestamp};
 
 use super::moves::SetToMove;
@@ -66,7 +66,7 @@ impl Session<'_> {
         let pieces = dir::set_pieces(self.volume, node.id, place, 2)?;
         let mut rest = node.set.head().to_vec();
         for (offset, len) in pieces {
-            let then = rest.split_off(saturating_usize(len).min(rest.len()));
+            let then = rest.split_off(usize_from(len).min(rest.len()));
             self.write(group, offset, &rest)?;
             rest = then;
         }

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 use forerun_vfs::Result;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -127,10 +127,10 @@ fn marks_all(work: &Work<'_, '_>, chain: &Chain) -> Result<bool> {
             return Ok(false);
         }
     }
-    let mut behind = vec![0; saturating_usize(volume.boot.cluster_size())];
+    let mut behind = vec![0; usize_from(volume.boot.cluster_size())];
     let whole = u64::from(chain.clusters() - 1) * volume.boot.cluster_size();
     volume.read_chain(chain, whole, &mut behind)?;
-    let (bits, rest) = behind.split_at(saturating_usize(len - whole));
+    let (bits, rest) = behind.split_at(usize_from(len - whole));
     let is_plain = match count % 8 {
         0 => true,
         inside => bits.last().is_some_and(|byte| byte >> inside == 0),

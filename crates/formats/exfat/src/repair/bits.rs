@@ -1,6 +1,6 @@
 //! One bit for each cluster of a volume: the repair must not take more memory for each of them.
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 use forerun_vfs::{Bound, Error, Result};
 
 use crate::chain::Chain;
@@ -20,14 +20,14 @@ impl Bits {
     pub fn new(clusters: u32) -> Result<Self> {
         let len = u64::from(clusters.div_ceil(8));
         let mut bytes = Vec::new();
-        if bytes.try_reserve_exact(saturating_usize(len)).is_err() {
+        if bytes.try_reserve_exact(usize_from(len)).is_err() {
             return Err(Error::limit(
                 Bound::Other,
                 "bytes of the allocation bitmap",
                 len,
             ));
         }
-        bytes.resize(saturating_usize(len), 0);
+        bytes.resize(usize_from(len), 0);
         Ok(Self { bytes, clusters })
     }
 
@@ -60,7 +60,7 @@ impl Bits {
 
     /// Returns the byte of eight clusters.
     pub fn byte(&self, index: u64) -> u8 {
-        self.bytes[saturating_usize(index)]
+        self.bytes[usize_from(index)]
     }
 
     /// Returns all clusters of the volume, in the set or not.
@@ -77,5 +77,5 @@ pub fn clusters(chain: &Chain) -> impl Iterator<Item = u32> {
 
 fn place(cluster: u32) -> Option<(usize, u8)> {
     let index = cluster.checked_sub(FIRST_CLUSTER)?;
-    Some((saturating_usize((index / 8).into()), 1 << (index % 8)))
+    Some((usize_from((index / 8).into()), 1 << (index % 8)))
 }

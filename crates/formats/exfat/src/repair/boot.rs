@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forerun_io::{WriteBack, saturating_usize, u64_from};
+use forerun_io::{WriteBack, u64_from, usize_from};
 use forerun_vfs::{Error, Result};
 
 use super::report::{Desk, Finding, Kind};
@@ -95,7 +95,7 @@ fn back_len(back: &WriteBack) -> u64 {
 
 /// Reads a boot region, which has twelve sectors of at most 4 KiB.
 fn read(back: &WriteBack, offset: u64, len: u64) -> Result<Vec<u8>> {
-    let mut region = vec![0; saturating_usize(len)];
+    let mut region = vec![0; usize_from(len)];
     let read = forerun_io::ReadAt::read_exact_at(back, offset, &mut region);
     read.map_err(|error| Error::io(offset, region.len(), error))?;
     debug_assert_eq!(u64_from(region.len()), len);

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{FileType, Result};
 
 use super::bits::clusters;
@@ -364,15 +364,15 @@ fn duplicate(work: &mut Work<'_, '_>, from: &Chain, to: &Chain, len: u64) -> Res
     let volume = Rc::clone(&work.volume);
     let size = volume.boot.cluster_size();
     let len = volume.boot.clusters_for(len) * size;
-    let mut buffer = vec![0; saturating_usize(len.min(COPIED))];
+    let mut buffer = vec![0; usize_from(len.min(COPIED))];
     let mut at = 0;
     while at < len {
-        let now = saturating_usize((len - at).min(COPIED));
+        let now = usize_from((len - at).min(COPIED));
         let bytes = &mut buffer[..now];
         volume.read_chain(from, at, bytes)?;
         let mut rest: &[u8] = bytes;
         for (offset, len) in volume.pieces(to, at, u64_from(now)) {
-            let (piece, after) = rest.split_at(saturating_usize(len));
+            let (piece, after) = rest.split_at(usize_from(len));
             work.write(TAKE, offset, piece)?;
             rest = after;
         }

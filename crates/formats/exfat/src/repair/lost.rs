@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{FileType, Result};
 
 use super::bits::Bits;
@@ -67,7 +67,7 @@ impl Lost {
         let old = kept_before(work, root)?;
         let grows = old.is_none() && work.room_in_root(root, ENTRIES_OF_SET)? == Room::Grown;
         let kept = old.map_or(0, |old| old.entries.len());
-        let len = kept + self.chains.len() * ENTRY * saturating_usize(ENTRIES_OF_SET.into());
+        let len = kept + self.chains.len() * ENTRY * usize_from(ENTRIES_OF_SET.into());
         let Some(clusters) = clusters_of(&work.volume, len) else {
             return Ok(false);
         };

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 use forerun_vfs::Result;
 
 use super::bits::Bits;
@@ -124,7 +124,7 @@ impl Work<'_, '_> {
             self.volume.boot.cluster_size(),
         );
         // At most 32 MiB, a mebibyte at a time.
-        let zeros = vec![0; saturating_usize(size.min(1 << 20))];
+        let zeros = vec![0; usize_from(size.min(1 << 20))];
         let mut at = 0;
         while at < size {
             self.write(TAKE, start + at, &zeros)?;
@@ -157,12 +157,12 @@ impl<'a> Free<'a> {
     /// # Errors
     /// `Io`.
     pub fn byte(&mut self, index: u64) -> Result<u8> {
-        let inside = index.checked_sub(self.start).map(saturating_usize);
+        let inside = index.checked_sub(self.start).map(usize_from);
         if let Some(&byte) = inside.and_then(|at| self.window.get(at)) {
             return Ok(byte);
         }
         let len = u64::from(self.volume.boot.clusters).div_ceil(8);
-        let len = saturating_usize(len - index).min(WINDOW);
+        let len = usize_from(len - index).min(WINDOW);
         let mut window = vec![0; len];
         let bitmap = &self.volume.bitmap;
         self.volume.read_chain(bitmap, index, &mut window)?;

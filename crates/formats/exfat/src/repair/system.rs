@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::Result;
 use zerocopy::IntoBytes;
 
@@ -280,7 +280,7 @@ fn read_table(volume: &Volume, entry: &[u8; ENTRY]) -> Result<Option<(Chain, Upc
     let Some(chain) = system_chain(volume, entry.first_cluster.get(), len)? else {
         return Ok(None);
     };
-    let mut table = vec![0; saturating_usize(len)];
+    let mut table = vec![0; usize_from(len)];
     volume.read_chain(&chain, 0, &mut table)?;
     if upcase::checksum(&table) != entry.table_checksum.get() {
         return Ok(None);
@@ -345,7 +345,7 @@ fn unchained(
         return Ok(None);
     };
     // At most MAX_TABLE.
-    let mut table = vec![0; saturating_usize(len)];
+    let mut table = vec![0; usize_from(len)];
     work.volume.read_chain(&chain, 0, &mut table)?;
     let Ok(upcase) = Upcase::parse(&table) else {
         return Ok(None);

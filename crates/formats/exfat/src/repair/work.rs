@@ -20,7 +20,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use forerun_io::{CommitError, Group, WriteBack, saturating_usize, u64_from};
+use forerun_io::{CommitError, Group, WriteBack, u64_from, usize_from};
 use forerun_vfs::repair::RepairOptions;
 use forerun_vfs::{Bound, Error, Result, Timestamp};
 
@@ -241,7 +241,7 @@ impl<'w, 'd> Work<'w, 'd> {
         let volume = Rc::clone(&self.volume);
         let mut rest = bytes;
         for (offset, len) in volume.pieces(chain, 0, u64_from(bytes.len())) {
-            let (now, after) = rest.split_at(saturating_usize(len));
+            let (now, after) = rest.split_at(usize_from(len));
             self.write(TAKE, offset, now)?;
             rest = after;
             self.breathe()?;

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use forerun_build::{BuildError, Tree};
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::geometry::Geometry;
@@ -164,7 +164,7 @@ fn root_entries(options: &ExfatOptions, geometry: &Geometry) -> Result<Vec<u8>, 
     }
     debug_assert_eq!(
         entries.len(),
-        saturating_usize(super::plan::root_entries(options)) * crate::ondisk::ENTRY
+        usize_from(super::plan::root_entries(options)) * crate::ondisk::ENTRY
     );
     Ok(entries)
 }

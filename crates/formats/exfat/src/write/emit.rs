@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forerun_build::{BuildError, ExactStream, ImageOutput, ImageWriter, NodeKind, Tree, is_zero};
-use forerun_io::{Observer, saturating_usize, u64_from};
+use forerun_io::{Observer, u64_from, usize_from};
 
 use super::directories::Directories;
 use super::geometry::Geometry;
@@ -115,7 +115,7 @@ impl Emitter<'_, '_> {
         let ones = [0xFF; 4096];
         let mut left = self.geometry.used / 8;
         while left > 0 {
-            let part = ones.get(..saturating_usize(left)).unwrap_or(&ones);
+            let part = ones.get(..usize_from(left)).unwrap_or(&ones);
             self.out.write(part)?;
             left -= u64_from(part.len());
         }

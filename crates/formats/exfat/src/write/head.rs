@@ -1,6 +1,6 @@
 //! The boot regions, which come before the clusters.
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::geometry::Geometry;
@@ -21,14 +21,14 @@ const CHECKSUM_SECTOR: u64 = 11;
 pub fn regions(geometry: &Geometry, serial: u32) -> Vec<u8> {
     let mut region = region(geometry, serial);
     let sum = checksum(&region).to_le_bytes();
-    let words = saturating_usize(geometry.sector / u64_from(sum.len()));
+    let words = usize_from(geometry.sector / u64_from(sum.len()));
     region.extend(sum.repeat(words));
     region.repeat(2)
 }
 
 /// Returns the first eleven sectors of a boot region.
 fn region(geometry: &Geometry, serial: u32) -> Vec<u8> {
-    let sector = saturating_usize(geometry.sector);
+    let sector = usize_from(geometry.sector);
     let mut region = boot_sector(geometry, serial).as_bytes().to_vec();
     region.resize(sector, 0);
     for _extended in 1..=8 {
@@ -37,7 +37,7 @@ fn region(geometry: &Geometry, serial: u32) -> Vec<u8> {
         region.extend(EXTENDED_SIGNATURE.to_le_bytes());
     }
     // OEM parameters and the reserved sector: none.
-    region.resize(saturating_usize(CHECKSUM_SECTOR) * sector, 0);
+    region.resize(usize_from(CHECKSUM_SECTOR) * sector, 0);
     debug_assert_eq!(CHECKSUM_SECTOR + 1, REGION_SECTORS);
     region
 }

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use forerun_build::{BuildError, NodeKind, Tree};
-use forerun_io::{CountedWrite, Observer, saturating_usize, u64_from};
+use forerun_io::{CountedWrite, Observer, u64_from, usize_from};
 use zerocopy::IntoBytes;
 
 use super::RomfsOptions;
@@ -87,7 +87,7 @@ fn header(item: &Item) -> Vec<u8> {
 }
 
 fn push_name(bytes: &mut Vec<u8>, name: &[u8]) {
-    let end = bytes.len() + saturating_usize(padded(name.len()));
+    let end = bytes.len() + usize_from(padded(name.len()));
     bytes.extend_from_slice(name);
     bytes.resize(end, 0);
 }
@@ -107,7 +107,7 @@ struct Output<'o> {
 impl Output<'_> {
     fn bytes(&mut self, mut bytes: &[u8]) -> Result<(), BuildError> {
         if self.position < CHECKSUMMED {
-            let room = saturating_usize(CHECKSUMMED - self.position).min(bytes.len());
+            let room = usize_from(CHECKSUMMED - self.position).min(bytes.len());
             let (head, rest) = bytes.split_at(room);
             self.head.extend_from_slice(head);
             self.position += u64_from(room);
@@ -132,7 +132,7 @@ impl Output<'_> {
     fn pad_to(&mut self, offset: u64) -> Result<(), BuildError> {
         let zeros = [0; 4096];
         while self.position < offset {
-            let len = saturating_usize(offset - self.position).min(zeros.len());
+            let len = usize_from(offset - self.position).min(zeros.len());
             self.bytes(zeros.get(..len).unwrap_or(&zeros))?;
         }
         Ok(())

@@ -78,7 +78,7 @@ impl Salvaged {
             let name = format!("{kind}-{:012x}", file.offset());
             (name, NodeId(node), FileType::Regular)
         });
-        let skip = forerun_io::saturating_usize(from.0);
+        let skip = forerun_io::usize_from(from.0);
         let entries = orphans.chain(carved).zip(1..).skip(skip);
         for ((name, node, kind), next) in entries {
             let entry = DirEntry {

@@ -15,7 +15,7 @@ mod search;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use forerun_io::{Limits, ReadAt, saturating_usize};
+use forerun_io::{Limits, ReadAt, usize_from};
 use forerun_vfs::{NodeId, OpenWith, Result};
 
 use crate::Squashfs;
@@ -55,7 +55,7 @@ pub fn open(with: OpenWith) -> Result<Salvaged> {
 }
 
 fn most(limits: &Limits) -> usize {
-    saturating_usize(limits.tree_entries.min(limits.walk_bytes / NODE))
+    usize_from(limits.tree_entries.min(limits.walk_bytes / NODE))
 }
 
 fn told(image: &Image, known: &Known, carved: &[Carved]) -> Vec<String> {

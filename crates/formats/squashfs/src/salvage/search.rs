@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use forerun_codec::Codec;
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 
 /// A block that was found, or bytes between two of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl<'s> Search<'s> {
             block_size,
             window: Vec::new(),
             window_at: 0,
-            out: vec![0; saturating_usize(block_size)],
+            out: vec![0; usize_from(block_size)],
             budget: source.len().saturating_mul(EFFORT).saturating_add(STEP),
             most,
             found: Vec::new(),
@@ -102,9 +102,9 @@ impl<'s> Search<'s> {
 
     /// Decodes the block at `at`, if there is one that ends by `end`.
     fn block_at(&mut self, at: u64, end: u64) -> Option<FoundBlock> {
-        let most = saturating_usize(self.block_size.min(end - at));
+        let most = usize_from(self.block_size.min(end - at));
         self.fill(at, end)?;
-        let start = saturating_usize(at - self.window_at);
+        let start = usize_from(at - self.window_at);
         let input = self.window.get(start..)?;
         let input = input.get(..most.min(input.len()))?;
         let first = match self.codec {
@@ -151,7 +151,7 @@ impl<'s> Search<'s> {
             return end;
         }
         while at < end && self.fill(at, end).is_some() {
-            let start = saturating_usize(at - self.window_at);
+            let start = usize_from(at - self.window_at);
             let bytes = self.window.get(start..).unwrap_or_default();
             let is_last = self.window_at + u64_from(self.window.len()) >= end;
             // Headers at the end of the window are seen whole in the next one.
@@ -178,7 +178,7 @@ impl<'s> Search<'s> {
         }
         let len = end.saturating_sub(at).min(self.block_size + STEP);
         self.window.clear();
-        self.window.resize(saturating_usize(len), 0);
+        self.window.resize(usize_from(len), 0);
         self.window_at = at;
         if self.source.read_exact_at(at, &mut self.window).is_err() {
             self.window.clear();

@@ -9,7 +9,7 @@ use forerun_build::{
     BuildError, ImageWriter, NodeIndex, ParallelBounds, fetch_files, parallel_map,
 };
 use forerun_codec::Encoder;
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 
 use super::cannot;
 use super::fetch::{PartLens, fetch};
@@ -160,7 +160,7 @@ fn write_block(
         });
     }
     if let Some(body) = bodies.last_mut() {
-        let count = saturating_usize(count);
+        let count = usize_from(count);
         body.sizes.resize(body.sizes.len() + count, size);
         body.sparse = body.sparse.saturating_add(sparse);
     }

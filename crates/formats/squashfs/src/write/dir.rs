@@ -1,7 +1,7 @@
 //! Listings of directories, and the indexes of long ones.
 
 use forerun_build::BuildError;
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{I16, U16, U32};
 
@@ -57,7 +57,7 @@ pub fn write_listing<'n>(
     if len > u32::MAX - 3 {
         return Err(too_long());
     }
-    let long = saturating_usize(writer.len) > METADATA_BLOCK;
+    let long = usize_from(writer.len) > METADATA_BLOCK;
     Ok(Listing {
         place,
         len,

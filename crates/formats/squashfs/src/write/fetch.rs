@@ -3,7 +3,7 @@
 //! A long file is only passed on: the packer reads it block by block.
 
 use forerun_build::{BuildError, ContentHash, RepeatedLens, WalkedFile, read_small};
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 
 use super::options::SquashfsOptions;
 use super::plan::Plan;
@@ -70,7 +70,7 @@ impl PartLens {
 /// Reads a small file, and hashes the parts that may have a duplicate.
 pub fn fetch<'t>(plan: &Plan<'t>, wanted: Wanted<'t>) -> Result<Fetched<'t>, BuildError> {
     let whole = read_small(&plan.walked, &wanted.file)?.map(|mut body| {
-        let tail = match saturating_usize(wanted.body_len) {
+        let tail = match usize_from(wanted.body_len) {
             // Most files: no bytes are copied.
             0 => std::mem::take(&mut body),
             len => body.split_off(len.min(body.len())),

@@ -131,7 +131,7 @@ impl<'a> Nodes<'a> {
         let mut references = vec![0; self.places.len()];
         for (node, (place, _)) in &self.places {
             let at = self.plan.walked.nodes.get(*node).number.saturating_sub(1);
-            let at = forerun_io::saturating_usize(at.into());
+            let at = forerun_io::usize_from(at.into());
             if let Some(reference) = references.get_mut(at) {
                 *reference = place.reference();
             }

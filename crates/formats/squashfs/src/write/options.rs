@@ -148,7 +148,7 @@ impl SquashfsOptions {
 
     /// Returns the block size as a length.
     pub(super) fn block(&self) -> usize {
-        forerun_io::saturating_usize(self.block_size.into())
+        forerun_io::usize_from(self.block_size.into())
     }
 
     /// Returns how many bytes of a file of `len` bytes are in blocks of its own; the others are in

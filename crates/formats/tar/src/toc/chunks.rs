@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use forerun_codec::Codec;
-use forerun_io::{BlobId, Limits, saturating_usize};
+use forerun_io::{BlobId, Limits, usize_from};
 use forerun_spans::Compression;
 use forerun_vfs::{Bound, DecodedLen, EncodedBlock, Error, Padding, Place, Result};
 
@@ -111,7 +111,7 @@ impl Chunks {
         visit: &mut dyn FnMut(Range<u64>, Place) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let range = range.start..range.end.min(node.size);
-        let file = self.files.get(saturating_usize(node.data));
+        let file = self.files.get(usize_from(node.data));
         let pieces = file.and_then(|file| self.pieces.get(file.0.clone()));
         let pieces = pieces.unwrap_or_default();
         let first =
@@ -169,8 +169,8 @@ impl Chunks {
         let member = member.ok_or_else(|| TocCheck::Unknown.at(block.offset))?;
         let order = self.order.get(member.pieces.clone()).unwrap_or_default();
         for piece in order.iter().filter_map(|&at| self.pieces.get(at)) {
-            let start = saturating_usize(piece.inner);
-            let end = start.saturating_add(saturating_usize(piece.len));
+            let start = usize_from(piece.inner);
+            let end = start.saturating_add(usize_from(piece.len));
             let bytes = decoded.get(start..end).unwrap_or_default();
             let found = digest::of(bytes);
             if Some(found) != piece.digest {

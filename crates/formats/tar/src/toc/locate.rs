@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forerun_codec::Codec;
-use forerun_io::{Limits, MemorySource, ReadAt, saturating_usize, u64_from};
+use forerun_io::{Limits, MemorySource, ReadAt, u64_from, usize_from};
 use forerun_spans::{Compression, IndexOptions};
 use forerun_vfs::{Bound, Error, FileType, OpenWith, ProvenTable, Result, TablePlace};
 
@@ -51,7 +51,7 @@ pub fn read(source: &dyn ReadAt, table: &ProvenTable, limits: &Limits) -> Result
             bounded(decoded_len, limits)?;
             let stored = part(source, offset, len, limits)?;
             compare(&stored, &table.digest, offset)?;
-            let mut json = vec![0; saturating_usize(decoded_len)];
+            let mut json = vec![0; usize_from(decoded_len)];
             let decoded = Codec::Zstd.decode(&stored, &mut json);
             decoded.map_err(|_| TocCheck::Damaged.at(offset))?;
             Ok(LocatedTable {
@@ -94,7 +94,7 @@ const fn outside(offset: u64, len: u64, source_len: u64) -> TocCheck {
 fn footer(source: &dyn ReadAt) -> Result<(u64, u64)> {
     let len = source.len();
     let start = len.saturating_sub(u64_from(FOOTER));
-    let mut bytes = vec![0; saturating_usize(len - start)];
+    let mut bytes = vec![0; usize_from(len - start)];
     let read = source.read_exact_at(start, &mut bytes);
     read.map_err(|error| Error::io(start, bytes.len(), error))?;
     for footer in [FOOTER, OLD_FOOTER] {
@@ -137,7 +137,7 @@ fn part(source: &dyn ReadAt, offset: u64, len: u64, limits: &Limits) -> Result<V
     }
     bounded(len, limits)?;
     source.will_need(offset..offset.saturating_add(len));
-    let mut bytes = vec![0; saturating_usize(len)];
+    let mut bytes = vec![0; usize_from(len)];
     let read = source.read_exact_at(offset, &mut bytes);
     read.map_err(|error| Error::io(offset, bytes.len(), error))?;
     Ok(bytes)
@@ -210,7 +210,7 @@ fn table_of(archive: Vec<u8>, offset: u64, limits: &Limits) -> Result<Vec<u8>> {
         return Err(none());
     }
     // The parser has compared the end of the file with that of the archive.
-    let mut json = vec![0; saturating_usize(node.size)];
+    let mut json = vec![0; usize_from(node.size)];
     let read = source.read_exact_at(node.data, &mut json);
     read.map_err(|_| none())?;
     Ok(json)

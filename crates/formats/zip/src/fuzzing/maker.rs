@@ -3,7 +3,7 @@
 //! This is no writer for users. It compresses nothing: its streams hold their bytes as they are, so that the same members
 //! give the same archive whatever libraries the workspace uses.
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use libdeflater::crc32;
 
 use crate::ondisk::{CENTRAL, END, END64, LOCAL, LOCATOR, UTF8};
@@ -215,7 +215,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let mut encrypted = Made::new(b"secret", 0o100_644, 8, b"secret");
     encrypted.flags |= 1;
     let unsupported = Made::new(b"bzip2", 0o100_644, 12, b"BZh9");
-    let long = vec![b'l'; saturating_usize(crate::fuzzing::LARGE)];
+    let long = vec![b'l'; usize_from(crate::fuzzing::LARGE)];
     let large = [
         Made::new(b"deflate", 0o100_644, 8, &long),
         Made::new(b"zstd", 0o100_644, 93, &long),

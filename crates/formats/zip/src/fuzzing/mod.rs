@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use forerun_io::{MemorySource, saturating_usize};
+use forerun_io::{MemorySource, usize_from};
 use forerun_vfs::{Error, FileSystem, OpenWith, Place, Walk, WalkEntry, exercise};
 
 use crate::archive::Zip;
@@ -50,9 +50,9 @@ fn decode(fs: &Zip, bytes: &[u8], with: &OpenWith, errors: &mut Vec<Error>) {
         let mapped = fs.map(entry.node, 0..u64::MAX, &mut |extent| {
             if let Place::Encoded { block, .. } = extent.place {
                 let stored = block.stored();
-                let stored = saturating_usize(stored.start)..saturating_usize(stored.end);
+                let stored = usize_from(stored.start)..usize_from(stored.end);
                 let stored = bytes.get(stored).unwrap_or_default();
-                let mut decoded = vec![0; saturating_usize(block.decoded_len.max().into())];
+                let mut decoded = vec![0; usize_from(block.decoded_len.max().into())];
                 let history = fs.history(&block).unwrap_or_default();
                 if block.decode_after(&history, stored, &mut decoded).is_ok() {
                     errors.extend(fs.verify(&block, &decoded).err());

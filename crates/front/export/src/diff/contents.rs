@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use forerun_engine::{Bulk, Data, EngineOptions, Reader};
-use forerun_io::{Unpoisoned, saturating_usize, u64_from};
+use forerun_io::{Unpoisoned, u64_from, usize_from};
 use forerun_vfs::NodeId;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -255,7 +255,7 @@ impl<'s> Source<'s> {
         len: u64,
         buffer: &'b mut Vec<u8>,
     ) -> Result<Bytes<'b>, ExportError> {
-        let len = saturating_usize(len);
+        let len = usize_from(len);
         match self {
             Self::Image(reader, entry) => {
                 let data = reader.read(image::node(entry), at, len);

@@ -65,7 +65,7 @@ impl Directories {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, target, flags, Mode::empty())?;
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(1024);
-        let most = forerun_io::saturating_usize(descriptors / 4).clamp(1, MOST_OPEN);
+        let most = forerun_io::usize_from(descriptors / 4).clamp(1, MOST_OPEN);
         let state = if was_there { State::Found } else { State::Made };
         Ok(Self {
             force: options.force,

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{FileType, Timestamp};
 use rustix::fs::{AtFlags, FileType as HostType, Mode, OFlags, Stat};
 
@@ -106,10 +106,10 @@ impl ExtractJob<'_> {
             return false;
         };
         let file = File::from(file);
-        let mut bytes = vec![0; saturating_usize(len.min(CHUNK))];
+        let mut bytes = vec![0; usize_from(len.min(CHUNK))];
         let mut at = 0;
         while at < len && !self.is_stopped() {
-            let wanted = saturating_usize((len - at).min(CHUNK));
+            let wanted = usize_from((len - at).min(CHUNK));
             let Ok(data) = self.reader.read(item.entry.node, at, wanted) else {
                 return false;
             };

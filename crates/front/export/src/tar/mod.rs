@@ -13,7 +13,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::ops::Range;
 
 use forerun_engine::Reader;
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{FileType, NodeId};
 
 use crate::content::CHUNK;
@@ -240,7 +240,7 @@ impl Archive<'_> {
         for part in parts {
             let mut at = part.start;
             while at < part.end {
-                let want = saturating_usize((part.end - at).min(CHUNK));
+                let want = usize_from((part.end - at).min(CHUNK));
                 let data = self.reader.read(entry.node, at, want);
                 let data = data.map_err(|error| failure(entry, error))?;
                 if data.is_empty() {

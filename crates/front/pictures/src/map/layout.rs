@@ -122,7 +122,7 @@ impl Layout {
     /// Creates the layout of an image of `len` bytes of which nothing is known.
     pub fn new(len: u64) -> Self {
         let width = len.div_ceil(BINS).max(1);
-        let count = forerun_io::saturating_usize(len.div_ceil(width));
+        let count = forerun_io::usize_from(len.div_ceil(width));
         Self {
             len,
             width,
@@ -222,7 +222,7 @@ fn put(bins: &mut [Bin], width: u64, kind: Option<Kind>, range: Range<u64>) {
     while at < range.end {
         let index = at / width;
         let end = (index + 1).saturating_mul(width).min(range.end);
-        if let Some(bin) = bins.get_mut(forerun_io::saturating_usize(index)) {
+        if let Some(bin) = bins.get_mut(forerun_io::usize_from(index)) {
             bin.add(kind, end - at);
         }
         at = end;

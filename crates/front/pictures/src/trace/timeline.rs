@@ -161,7 +161,7 @@ impl Flight {
 }
 
 fn index(at: u64, width: u64) -> usize {
-    forerun_io::saturating_usize(at / width)
+    forerun_io::usize_from(at / width)
 }
 
 #[cfg(test)]

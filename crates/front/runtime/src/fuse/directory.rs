@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 use forerun_vfs::{DirCursor, DirEntry, FileSystem, NodeId, Result};
 use zerocopy::IntoBytes;
 
@@ -74,7 +74,7 @@ impl Listing<'_> {
         let Ok(namelen) = u32::try_from(name.len()) else {
             return ControlFlow::Break(());
         };
-        if end > saturating_usize(self.room.into()) {
+        if end > usize_from(self.room.into()) {
             return ControlFlow::Break(());
         }
         if self.plus {

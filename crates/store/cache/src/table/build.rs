@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forerun_io::{MemoryLimit, ReadAt, Unpoisoned, saturating_usize, threads, u64_from};
+use forerun_io::{MemoryLimit, ReadAt, Unpoisoned, threads, u64_from, usize_from};
 
 use super::descriptor::file_digest;
 use super::padded_digest;
@@ -26,11 +26,11 @@ pub struct ChunkTable {
 impl ChunkTable {
     /// Builds the table with the leaves `chunks`, one for each chunk of `geometry`.
     fn of_chunks(geometry: Geometry, chunks: Vec<Digest>) -> Self {
-        let block = saturating_usize(geometry.size());
+        let block = usize_from(geometry.size());
         let mut levels: Vec<Vec<u8>> = Vec::new();
         let mut below = chunks.clone();
         while below.len() > 1 {
-            let arity = saturating_usize(geometry.arity());
+            let arity = usize_from(geometry.arity());
             let mut level = Vec::new();
             for digests in below.chunks(arity) {
                 let start = level.len();
@@ -73,7 +73,7 @@ impl ChunkTable {
         // Some MiB at a time, so that requests stay large.
         let step = STEP / geometry.size();
         let next = AtomicU64::new(0);
-        let digests = Mutex::new(vec![Digest([0; 32]); saturating_usize(geometry.chunks())]);
+        let digests = Mutex::new(vec![Digest([0; 32]); usize_from(geometry.chunks())]);
         let work = || -> io::Result<()> {
             let mut buffer = Vec::new();
             loop {
@@ -82,13 +82,13 @@ impl ChunkTable {
                     return Ok(());
                 }
                 let range = geometry.bytes_of(&(first..first + step));
-                buffer.resize(saturating_usize(range.end - range.start), 0);
+                buffer.resize(usize_from(range.end - range.start), 0);
                 source.read_exact_at(range.start, &mut buffer)?;
-                let size = saturating_usize(geometry.size());
+                let size = usize_from(geometry.size());
                 let hash = |bytes| padded_digest(&geometry, bytes);
                 let found: Vec<_> = buffer.chunks(size).map(hash).collect();
                 let mut digests = digests.lock().unpoisoned();
-                for (slot, digest) in digests.iter_mut().skip(saturating_usize(first)).zip(found) {
+                for (slot, digest) in digests.iter_mut().skip(usize_from(first)).zip(found) {
                     *slot = digest;
                 }
             }
@@ -174,7 +174,7 @@ impl TableBuilder {
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), BadGeometry> {
         self.len += u64_from(bytes.len());
         let geometry = Geometry::new(self.len, self.chunk_size)?;
-        let size = saturating_usize(geometry.size());
+        let size = usize_from(geometry.size());
         if !self.partial.is_empty() {
             let (head, rest) = bytes.split_at(bytes.len().min(size - self.partial.len()));
             self.partial.extend(head);

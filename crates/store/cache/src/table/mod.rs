@@ -22,7 +22,7 @@ pub(crate) fn padded_digest(geometry: &Geometry, bytes: &[u8]) -> Digest {
     const ZEROS: [u8; 4096] = [0; 4096];
     let mut hasher = Sha256::new();
     hasher.update(bytes);
-    let size = forerun_io::saturating_usize(geometry.size());
+    let size = forerun_io::usize_from(geometry.size());
     let mut missing = size.saturating_sub(bytes.len());
     while missing > 0 {
         let step = missing.min(ZEROS.len());

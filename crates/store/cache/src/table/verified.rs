@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 
-use forerun_io::{BlobId, BlockCache, BlockKey, MemoryLimit, ReadAt, saturating_usize};
+use forerun_io::{BlobId, BlockCache, BlockKey, MemoryLimit, ReadAt, usize_from};
 
 use super::descriptor::file_digest;
 use super::padded_digest;
@@ -156,7 +156,7 @@ impl VerifiedTable {
             true => None,
             false => Some(self.digest_in(level + 1, number).map_err(Arc::new)?),
         };
-        let mut buffer = vec![0; saturating_usize(self.geometry.size())];
+        let mut buffer = vec![0; usize_from(self.geometry.size())];
         let read = |out: &mut [u8]| self.source.read_exact_at(offset, out);
         self.block_at(key, &mut buffer, read, |bytes| {
             let found = Digest::of(bytes);
@@ -205,7 +205,7 @@ impl VerifiedTable {
 
 /// Returns the `index`-th digest of a hash block.
 fn entry(block: &[u8], index: u64) -> io::Result<Digest> {
-    let at = saturating_usize(index * DIGEST_LEN);
+    let at = usize_from(index * DIGEST_LEN);
     let bytes = block.get(at..).and_then(|rest| rest.first_chunk::<32>());
     bytes
         .copied()

@@ -43,7 +43,7 @@ impl Assembly {
             .at
             .saturating_sub(forerun_io::u64_from(self.buffer.len()));
         let end = start.saturating_add(self.chunk_len).min(self.end);
-        let wanted = forerun_io::saturating_usize(end.saturating_sub(self.at));
+        let wanted = forerun_io::usize_from(end.saturating_sub(self.at));
         let (mine, rest) = bytes.split_at(wanted.min(bytes.len()));
         if self.buffer.capacity() == 0 {
             self.buffer.reserve_exact(wanted);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forerun_cache::{DEFAULT_CHUNK, Digest, Geometry, TableBuilder};
-use forerun_io::{MemoryLimit, Mib, ReadAt, saturating_usize, u64_from};
+use forerun_io::{MemoryLimit, Mib, ReadAt, u64_from, usize_from};
 use tokio::task::JoinSet;
 
 use crate::layout::MAX_PARTS;
@@ -172,7 +172,7 @@ impl Plan {
             len,
             part_len,
             chunk_size: options.chunk_size,
-            parallel: options.parallel.clamp(1, saturating_usize(bound)),
+            parallel: options.parallel.clamp(1, usize_from(bound)),
         })
     }
 }
@@ -226,7 +226,7 @@ impl Sending<'_> {
         let mut offset = 0;
         while offset < plan.len {
             let len = plan.part_len.min(plan.len - offset);
-            let mut bytes = vec![0; saturating_usize(len)];
+            let mut bytes = vec![0; usize_from(len)];
             image
                 .read_exact_at(offset, &mut bytes)
                 .map_err(|error| refused(format!("the image cannot be read: {error}")))?;

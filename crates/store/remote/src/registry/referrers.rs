@@ -155,7 +155,7 @@ impl Registry {
 }
 
 fn limit(layer: &Descriptor) -> usize {
-    forerun_io::saturating_usize(layer.len.min(MAX_BLOB))
+    forerun_io::usize_from(layer.len.min(MAX_BLOB))
 }
 
 #[derive(Serialize)]

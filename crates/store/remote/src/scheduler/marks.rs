@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 
 /// One bit for each chunk.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Marks {
 impl Marks {
     /// Makes marks for `chunks` chunks, none set.
     pub fn new(chunks: u64) -> Self {
-        let words = saturating_usize(chunks.div_ceil(64));
+        let words = usize_from(chunks.div_ceil(64));
         Self {
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -65,7 +65,7 @@ impl Marks {
     }
 
     fn word(&self, chunk: u64) -> Option<&AtomicU64> {
-        self.words.get(saturating_usize(chunk / 64))
+        self.words.get(usize_from(chunk / 64))
     }
 }
 

@@ -87,7 +87,7 @@ fn agree(fs: &dyn FileSystem, device: &dyn ReadAt, model: &Model, count: usize) 
 }
 
 fn whole(device: &dyn ReadAt) -> Vec<u8> {
-    let mut image = vec![0; forerun_io::saturating_usize(device.len())];
+    let mut image = vec![0; forerun_io::usize_from(device.len())];
     let read = device.read_exact_at(0, &mut image);
     assert!(read.is_ok(), "{read:?}");
     image

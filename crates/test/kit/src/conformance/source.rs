@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::thread;
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 
 use crate::rng::Rng;
 
@@ -44,7 +44,7 @@ fn past_the_end(source: &dyn ReadAt, len: u64) {
         (len.saturating_sub(1), 2),
         (len + 1, 0),
         (len + 1, 1),
-        (0, saturating_usize(len) + 1),
+        (0, usize_from(len) + 1),
         (u64::MAX, 1),
         (u64::MAX, 0),
         (u64::MAX - 1, 4096),
@@ -70,8 +70,8 @@ fn many_at_once(source: &dyn ReadAt, bytes: &[u8]) {
             scope.spawn(move || {
                 let mut rng = Rng::new(seed);
                 for _ in 0..50 {
-                    let at = saturating_usize(rng.below(u64_from(bytes.len()) + 1));
-                    let want = saturating_usize(rng.below(u64_from(bytes.len() - at) + 1));
+                    let at = usize_from(rng.below(u64_from(bytes.len()) + 1));
+                    let want = usize_from(rng.below(u64_from(bytes.len() - at) + 1));
                     expect(source, bytes, at, want);
                 }
             });

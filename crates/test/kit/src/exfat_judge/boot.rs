@@ -1,6 +1,6 @@
 //! The boot regions (sections 3.1 to 3.4 of the specification).
 
-use forerun_io::{ReadAt, saturating_usize};
+use forerun_io::{ReadAt, usize_from};
 
 use super::{Finding, What, finding, u16_at, u32_at, u64_at};
 
@@ -130,7 +130,7 @@ fn region(device: &dyn ReadAt, at: u64, sector: u64, name: &str, findings: &mut 
         Ok(bytes) => bytes,
         Err(error) => return findings.push(error),
     };
-    let sector = saturating_usize(sector);
+    let sector = usize_from(sector);
     let (covered, checksums) = bytes.split_at(11 * sector);
     let mut sum = 0_u32;
     for (index, &byte) in covered.iter().enumerate() {

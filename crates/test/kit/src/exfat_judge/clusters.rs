@@ -1,6 +1,6 @@
 //! The FAT, and the owner of each cluster (sections 4.1 and 7.1.5).
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 
 use super::{Finding, Geometry, What, finding, read, u32_at};
 
@@ -48,7 +48,7 @@ impl<'a> OwnedClusters<'a> {
             device,
             geometry: *geometry,
             fat,
-            owned: vec![false; saturating_usize(geometry.clusters.into())],
+            owned: vec![false; usize_from(geometry.clusters.into())],
             longer: Vec::new(),
         })
     }
@@ -77,7 +77,7 @@ impl<'a> OwnedClusters<'a> {
                 complain(What::Chain, format!("cluster {at} of {count} is {next:#x}"));
                 return clusters;
             }
-            let index = saturating_usize(u64::from(next - 2));
+            let index = usize_from(u64::from(next - 2));
             if std::mem::replace(&mut self.owned[index], true) {
                 complain(What::CrossLink, format!("cluster {next} has another owner"));
                 return clusters;
@@ -98,7 +98,7 @@ impl<'a> OwnedClusters<'a> {
     }
 
     fn next(&self, number: u32) -> u32 {
-        u32_at(&self.fat, saturating_usize(u64::from(number)) * 4)
+        u32_at(&self.fat, usize_from(u64::from(number)) * 4)
     }
 
     /// Reads the first `len` bytes of these clusters.
@@ -120,7 +120,7 @@ impl<'a> OwnedClusters<'a> {
             if !self.geometry.has(next) {
                 break;
             }
-            let index = saturating_usize(u64::from(next - 2));
+            let index = usize_from(u64::from(next - 2));
             if self.owned[index] || !is_marked(bitmap, index) {
                 return false;
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 
 use super::clusters::{OwnedClusters, Wanted};
 use super::entry_set::{ENTRY, parse};
@@ -30,7 +30,7 @@ impl Root {
         let bitmap_entry = only(&entries, 0x81)?;
         let upcase_entry = only(&entries, 0x82)?;
         let bitmap = table(clusters, bitmap_entry, "bitmap", findings)?;
-        let wanted = saturating_usize(u64::from(clusters.geometry.clusters).div_ceil(8));
+        let wanted = usize_from(u64::from(clusters.geometry.clusters).div_ceil(8));
         if bitmap.len() != wanted {
             let detail = format!("a bitmap of {} bytes for {wanted}", bitmap.len());
             findings.push(finding(What::Table, detail));

@@ -98,7 +98,7 @@ impl Fsck {
         match &self.base {
             Some(old) if Arc::ptr_eq(old, base) => {
                 for &index in &self.changed {
-                    let start = forerun_io::saturating_usize(index) * SECTOR;
+                    let start = forerun_io::usize_from(index) * SECTOR;
                     self.file
                         .write_all_at(&base[start..start + SECTOR], u64_from(start))?;
                 }

@@ -13,7 +13,7 @@ mod fsck;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 
 use crate::powercut::{Found, FoundNode};
 pub use boot::Geometry;
@@ -247,9 +247,9 @@ impl Report {
     /// # Errors
     /// Those of the device.
     pub fn content(&self, device: &dyn ReadAt, node: &Node, most: u64) -> std::io::Result<Vec<u8>> {
-        let mut bytes = vec![0; saturating_usize(node.len.min(most))];
-        let valid = saturating_usize(node.valid.min(most)).min(bytes.len());
-        let cluster = saturating_usize(self.geometry.cluster);
+        let mut bytes = vec![0; usize_from(node.len.min(most))];
+        let valid = usize_from(node.valid.min(most)).min(bytes.len());
+        let cluster = usize_from(self.geometry.cluster);
         for (part, &number) in bytes[..valid].chunks_mut(cluster).zip(&node.clusters) {
             device.read_exact_at(self.geometry.offset(number), part)?;
         }
@@ -314,7 +314,7 @@ fn read(device: &dyn ReadAt, offset: u64, len: u64, what: What) -> Result<Vec<u8
             format!("{len} bytes at {offset} lie outside the device"),
         ));
     }
-    let mut bytes = vec![0; saturating_usize(len)];
+    let mut bytes = vec![0; usize_from(len)];
     device
         .read_exact_at(offset, &mut bytes)
         .map_err(|error| finding(what, format!("{len} bytes at {offset}: {error}")))?;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use forerun_io::{BlobId, MemorySource, saturating_usize, u64_from};
+use forerun_io::{BlobId, MemorySource, u64_from, usize_from};
 use libdeflater::{CompressionLvl, Compressor};
 
 use forerun_vfs::{
@@ -190,7 +190,7 @@ impl MemFsBuilder {
     /// # Panics
     /// For a range outside the image.
     pub fn raw_image(&mut self, range: Range<u64>, change: impl FnOnce(&mut [u8])) -> &mut Self {
-        let range = saturating_usize(range.start)..saturating_usize(range.end);
+        let range = usize_from(range.start)..usize_from(range.end);
         change(&mut self.image[range]);
         self
     }
@@ -253,11 +253,11 @@ impl MemFsBuilder {
     }
 
     fn node(&self, id: NodeId) -> &MemFsNode {
-        &self.nodes[saturating_usize(id.0 - 1)]
+        &self.nodes[usize_from(id.0 - 1)]
     }
 
     fn node_mut(&mut self, id: NodeId) -> &mut MemFsNode {
-        &mut self.nodes[saturating_usize(id.0 - 1)]
+        &mut self.nodes[usize_from(id.0 - 1)]
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{
     ContentsBelow, Corrupt, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata,
     MetadataLayout, NodeId, OverlayAttribute, Place, Problem, Result, VolumeInfo,
@@ -59,7 +59,7 @@ impl FileSystem for MemFs {
     ) -> Result<()> {
         let entries = &self.get_dir(dir)?.entries;
         // A cursor is the number of entries before it.
-        let first = saturating_usize(from.0);
+        let first = usize_from(from.0);
         for (index, (name, node)) in entries.iter().enumerate().skip(first) {
             let entry = DirEntry {
                 name,
@@ -174,8 +174,8 @@ fn clamped(extent: &Extent, range: Range<u64>) -> Extent {
             skip: skip.saturating_add(u32::try_from(cut).unwrap_or(u32::MAX)),
         },
         Place::Inline(bytes) => {
-            let first = saturating_usize(cut).min(bytes.len());
-            let last = saturating_usize(end - extent.logical.start).min(bytes.len());
+            let first = usize_from(cut).min(bytes.len());
+            let last = usize_from(end - extent.logical.start).min(bytes.len());
             Place::Inline(bytes[first..last].into())
         }
     };

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use forerun_io::{MemorySource, saturating_usize, u64_from};
+use forerun_io::{MemorySource, u64_from, usize_from};
 use forerun_vfs::{
     EncodedBlock, Extent, FileSystem, FileType, Metadata, NodeId, Timestamp, VolumeInfo,
 };
@@ -134,13 +134,13 @@ impl MemFs {
         let node = self.node(node).expect("a node of this filesystem");
         let end = range.end.min(node.metadata.size);
         let start = range.start.min(end);
-        let mut out = vec![0; saturating_usize(end - start)];
+        let mut out = vec![0; usize_from(end - start)];
         for piece in &node.content {
             let (from, to) = (piece.logical.start.max(start), piece.logical.end.min(end));
             if let (Some(bytes), true) = (&piece.bytes, from < to) {
-                let skip = saturating_usize(from - piece.logical.start);
-                let at = saturating_usize(from - start);
-                let len = saturating_usize(to - from);
+                let skip = usize_from(from - piece.logical.start);
+                let at = usize_from(from - start);
+                let len = usize_from(to - from);
                 out[at..at + len].copy_from_slice(&bytes[skip..skip + len]);
             }
         }

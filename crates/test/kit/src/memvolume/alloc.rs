@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use forerun_io::{BlobId, saturating_usize, u64_from};
+use forerun_io::{BlobId, u64_from, usize_from};
 use forerun_vfs::{Error, Extent, Place, Result};
 
 /// All clusters of the volume.
@@ -13,7 +13,7 @@ pub struct UsedClusters {
 impl UsedClusters {
     pub fn new(count: u64) -> Self {
         Self {
-            used: vec![false; saturating_usize(count)],
+            used: vec![false; usize_from(count)],
         }
     }
 
@@ -32,7 +32,7 @@ impl UsedClusters {
             return Err(Error::NoSpace);
         }
         let free = self.used.iter_mut().enumerate().filter(|(_, used)| !**used);
-        for (n, used) in free.take(saturating_usize(missing)) {
+        for (n, used) in free.take(usize_from(missing)) {
             *used = true;
             list.push(u64_from(n));
         }
@@ -41,8 +41,8 @@ impl UsedClusters {
 
     /// Frees what is behind the first `wanted` clusters.
     pub fn shrink(&mut self, list: &mut Vec<u64>, wanted: u64) {
-        for cluster in list.drain(saturating_usize(wanted).min(list.len())..) {
-            self.used[saturating_usize(cluster)] = false;
+        for cluster in list.drain(usize_from(wanted).min(list.len())..) {
+            self.used[usize_from(cluster)] = false;
         }
     }
 }
@@ -57,7 +57,7 @@ pub fn visit(
     let mut at = range.start;
     while at < range.end {
         let end = (at - at % cluster + cluster).min(range.end);
-        let offset = clusters[saturating_usize(at / cluster)] * cluster + at % cluster;
+        let offset = clusters[usize_from(at / cluster)] * cluster + at % cluster;
         visit(Extent {
             logical: at..end,
             place: Place::Stored {

@@ -187,7 +187,7 @@ impl Model {
 }
 
 fn usize_from(number: u64) -> usize {
-    forerun_io::saturating_usize(number)
+    forerun_io::usize_from(number)
 }
 
 /// Finds the node of a path; 0 for the root.

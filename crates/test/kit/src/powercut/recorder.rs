@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun_io::{BlockDevice, ReadAt, Unpoisoned, saturating_usize, u64_from};
+use forerun_io::{BlockDevice, ReadAt, Unpoisoned, u64_from, usize_from};
 
 use super::SECTOR;
 
@@ -183,7 +183,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         let sector = u64_from(SECTOR);
         let start = offset / sector * sector;
         let end = (offset + u64_from(data.len())).div_ceil(sector) * sector;
-        let mut sectors = vec![0; saturating_usize(end - start)];
+        let mut sectors = vec![0; usize_from(end - start)];
         self.inner.read_exact_at(start, &mut sectors)?;
         let contents = log.contents;
         log.events.push(Event::Write {
@@ -210,7 +210,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
             range.end / sector * sector,
         );
         if start < end {
-            let garbage = vec![DISCARDED; saturating_usize(end - start)];
+            let garbage = vec![DISCARDED; usize_from(end - start)];
             self.write_contents(start, &garbage)?;
         }
         Ok(true)

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use forerun_io::{BlockDevice, saturating_usize};
+use forerun_io::{BlockDevice, usize_from};
 use forerun_vfs::{
     Changes, Error, FileSystemMut, FileType, NewNode, NodeId, Place as Stored, Result, Timestamp,
 };
@@ -151,10 +151,10 @@ fn write<D: BlockDevice>(
         };
         // What comes before the data is the gap behind the bytes that were ever written.
         let (start, end) = (extent.logical.start, extent.logical.end);
-        let gap = saturating_usize(offset.min(end).saturating_sub(start));
+        let gap = usize_from(offset.min(end).saturating_sub(start));
         let mut piece = vec![0; gap];
-        let from = saturating_usize(start.saturating_sub(offset));
-        let until = saturating_usize(end.saturating_sub(offset));
+        let from = usize_from(start.saturating_sub(offset));
+        let until = usize_from(end.saturating_sub(offset));
         piece.extend_from_slice(&data[from..until]);
         device
             .write_contents(to, &piece)

@@ -10,7 +10,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun_io::{BlockDevice, ReadAt, Unpoisoned, past_end, saturating_usize, u64_from};
+use forerun_io::{BlockDevice, ReadAt, Unpoisoned, past_end, u64_from, usize_from};
 
 /// The smallest sector of any device, in bytes: it is written whole or not at all.
 pub const SECTOR: usize = 512;
@@ -133,7 +133,7 @@ impl Snapshot {
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.base.to_vec();
         for (index, sector) in self.changed() {
-            let start = saturating_usize(index) * SECTOR;
+            let start = usize_from(index) * SECTOR;
             bytes[start..start + SECTOR].copy_from_slice(sector);
         }
         bytes
@@ -175,7 +175,7 @@ impl Snapshot {
     }
 
     fn base_sector(&self, index: u64) -> &[u8] {
-        let start = saturating_usize(index) * SECTOR;
+        let start = usize_from(index) * SECTOR;
         &self.base[start..start + SECTOR]
     }
 
@@ -195,7 +195,7 @@ impl ReadAt for Snapshot {
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         past_end(offset, out.len(), self.len())?;
-        let start = saturating_usize(offset);
+        let start = usize_from(offset);
         out.copy_from_slice(&self.base[start..start + out.len()]);
         patch(&self.layer, offset, out);
         Ok(())
@@ -212,8 +212,8 @@ fn patch(layer: &Layer, offset: u64, out: &mut [u8]) {
     for (&index, sector) in layer.range(offset / sector_len..end.div_ceil(sector_len)) {
         let at = index * sector_len;
         let (from, to) = (at.max(offset), (at + sector_len).min(end));
-        let part = saturating_usize(from - at)..saturating_usize(to - at);
-        out[saturating_usize(from - offset)..saturating_usize(to - offset)]
+        let part = usize_from(from - at)..usize_from(to - at);
+        out[usize_from(from - offset)..usize_from(to - offset)]
             .copy_from_slice(&sector.bytes[part]);
     }
 }
@@ -267,7 +267,7 @@ impl BlockDevice for CowDevice {
         let mut at = offset;
         while !rest.is_empty() {
             let index = at / u64_from(SECTOR);
-            let skip = saturating_usize(at % u64_from(SECTOR));
+            let skip = usize_from(at % u64_from(SECTOR));
             let (part, later) = rest.split_at(rest.len().min(SECTOR - skip));
             let mut bytes = match upper.get(&index) {
                 Some(sector) => *sector.bytes,

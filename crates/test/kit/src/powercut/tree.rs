@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Bound, DirCursor, Error, Extent, FileSystem, FileType, NodeId, Place, Result};
 
 /// Entries of a tree after which a walk gives up: no workload makes so many.
@@ -106,12 +106,12 @@ fn content(fs: &dyn FileSystem, device: &dyn ReadAt, node: NodeId, len: u64) -> 
         extents.push(extent);
         ControlFlow::Continue(())
     })?;
-    let mut bytes = vec![0; saturating_usize(len)];
+    let mut bytes = vec![0; usize_from(len)];
     let mut covered = 0;
     for Extent { logical, place } in extents {
         assert_eq!(logical.start.max(covered), covered, "extents have a gap");
         covered = logical.end.min(len);
-        let part = &mut bytes[saturating_usize(logical.start)..saturating_usize(covered)];
+        let part = &mut bytes[usize_from(logical.start)..usize_from(covered)];
         match place {
             Place::Zero => part.fill(0),
             Place::Stored { offset, .. } => device

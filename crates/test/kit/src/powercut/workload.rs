@@ -209,7 +209,7 @@ impl Scene {
 
 fn pick(operations: &[Operation], rng: &mut Rng) -> Option<Operation> {
     let index = rng.below(u64_from(operations.len()));
-    operations.get(forerun_io::saturating_usize(index)).cloned()
+    operations.get(forerun_io::usize_from(index)).cloned()
 }
 
 fn syncs(state: &State) -> Vec<Operation> {

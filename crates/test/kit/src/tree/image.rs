@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::{ControlFlow, Range};
 
-use forerun_io::{BlobId, ReadAt, saturating_usize, u64_from};
+use forerun_io::{BlobId, ReadAt, u64_from, usize_from};
 use forerun_vfs::{Error, Extent, FileSystem, FileType, Limits, NodeId, Place, Result, Walk};
 
 use super::{ContentHash, ModelNode, TreeModel};
@@ -110,7 +110,7 @@ pub fn read_extents(
 ) -> Result<Vec<u8>> {
     let end = range.end.min(fs.metadata(node)?.size);
     let range = range.start.min(end)..end;
-    let mut out = vec![0; saturating_usize(range.end - range.start)];
+    let mut out = vec![0; usize_from(range.end - range.start)];
     let mut outcome = Ok(());
     if range.is_empty() {
         return Ok(out);
@@ -135,7 +135,7 @@ fn copy_extent(
     let from = extent.logical.start.max(range.start);
     let to = extent.logical.end.min(range.end);
     let within = from - extent.logical.start;
-    let out = &mut out[saturating_usize(from - range.start)..saturating_usize(to - range.start)];
+    let out = &mut out[usize_from(from - range.start)..usize_from(to - range.start)];
     match &extent.place {
         Place::Zero => out.fill(0),
         Place::Stored { blob, offset } => match *blob {
@@ -144,18 +144,18 @@ fn copy_extent(
         },
         Place::Encoded { block, skip } => {
             assert_eq!(block.blob, BlobId::IMAGE, "only the image can be read here");
-            let mut stored = vec![0; saturating_usize(u64::from(block.len))];
+            let mut stored = vec![0; usize_from(u64::from(block.len))];
             read(source, block.offset, &mut stored)?;
-            let mut decoded = vec![0; saturating_usize(u64::from(block.decoded_len.max()))];
+            let mut decoded = vec![0; usize_from(u64::from(block.decoded_len.max()))];
             let len = block.decode_after(&fs.history(block)?, &stored, &mut decoded);
             let len = len.unwrap_or_else(|error| panic!("{block:?} does not decode: {error}"));
             decoded.truncate(len);
             fs.verify(block, &decoded)?;
-            let skip = saturating_usize(u64::from(*skip) + within);
+            let skip = usize_from(u64::from(*skip) + within);
             out.copy_from_slice(&decoded[skip..skip + out.len()]);
         }
         Place::Inline(bytes) => {
-            let skip = saturating_usize(within);
+            let skip = usize_from(within);
             out.copy_from_slice(&bytes[skip..skip + out.len()]);
         }
     }

@@ -4,7 +4,7 @@
 //! has a verifier, and takes code with `unsafe` that its compiler generates; it refuses names that are not UTF-8, which
 //! archives have. A table of contents needs five kinds of fields.
 
-use forerun_io::saturating_usize;
+use forerun_io::usize_from;
 
 /// The offset in the buffer at which something is that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl<'b> FlatList<'b> {
 }
 
 fn word(bytes: [u8; 4]) -> usize {
-    saturating_usize(u64::from(u32::from_le_bytes(bytes)))
+    usize_from(u64::from(u32::from_le_bytes(bytes)))
 }
 
 fn part(buffer: &[u8], at: usize, len: usize) -> Result<&[u8]> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use forerun_cache::{
     BlobSpec, Cache, CacheOptions, CachedBlob, ChunkTable, Digest, TableTrust, VerifiedTable,
 };
-use forerun_io::{MemorySource, saturating_usize, u64_from};
+use forerun_io::{MemorySource, u64_from, usize_from};
 
 /// Chunk size of most tests: small, so that levels are cheap.
 pub const CHUNK: u32 = 4096;
@@ -70,7 +70,7 @@ pub fn store(blob: &CachedBlob, bytes: &[u8], chunks: Range<u64>) {
 
 /// Converts a range of bytes for an image in memory.
 pub fn slice(range: &Range<u64>) -> Range<usize> {
-    saturating_usize(range.start)..saturating_usize(range.end)
+    usize_from(range.start)..usize_from(range.end)
 }
 
 /// Reads each chunk of a blob, which must return the bytes of the image or fail as missing. Returns the

@@ -253,7 +253,7 @@ fn dead_mounts_are_cleared_and_no_others() {
     assert_eq!(place.status().len(), 2);
     // In a namespace of its own, where dead mounts of other tests may go.
     let script = r#""$0" umount --dead && cat two/file && ! ls one/file"#;
-    let program = command(&[]);
+    let program = command(&["umount"]);
     let mut apart = Command::new("unshare");
     apart
         .args(["--mount", "--propagation", "slave", "sh", "-c", script])

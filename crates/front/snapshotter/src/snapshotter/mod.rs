@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::chains::Chains;
@@ -34,6 +35,8 @@ pub struct Snapshotter {
     unused: Mutex<BTreeSet<String>>,
     /// Held while what was removed is deleted: one thread does it.
     deleting: Mutex<()>,
+    /// Whether a thread is about to delete what was removed.
+    deletion_is_due: AtomicBool,
     has_index: bool,
 }
 
@@ -76,6 +79,7 @@ impl Snapshotter {
             family: None,
             unused: Mutex::default(),
             deleting: Mutex::new(()),
+            deletion_is_due: AtomicBool::new(false),
             has_index: overlay::has_index(),
         };
         if let Err(error) = snapshotter.sweep() {
@@ -367,12 +371,19 @@ impl Snapshotter {
         self.unused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether the caller is to start a thread that deletes what was removed. Where hundreds of snapshots are removed at
+    /// once, one thread deletes and one waits for it: threads that all wait would be missing for other calls.
+    pub(crate) fn starts_deletion(&self) -> bool {
+        !self.deletion_is_due.swap(true, Ordering::SeqCst)
+    }
+
     /// Deletes the files of snapshots that were removed, and what was fetched of layers that no snapshot needs.
     ///
     /// # Errors
     /// Files that the system keeps, as those that cannot be changed (chattr(1)).
     pub fn delete_removed(&self) -> Result<()> {
         let _one = self.deleting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.deletion_is_due.store(false, Ordering::SeqCst);
         let trash = self.place.trash();
         let emptied = trees::empty(&trash).map_err(Error::io(&trash));
         let mut layers = std::mem::take(&mut *self.unused());

@@ -165,6 +165,18 @@ fn a_chain_is_mounted_while_a_container_stands_on_it() {
 }
 
 #[test]
+fn hundreds_of_removed_snapshots_occupy_two_threads() {
+    let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
+    let it = Arc::new(Snapshotter::open(dir.path(), images).unwrap());
+    let deleting = it.deleting.lock().unwrap();
+    let started = (0..300).filter(|_| it.starts_deletion()).count();
+    assert_eq!(started, 1);
+    drop(deleting);
+    it.delete_removed().unwrap();
+    assert!(it.starts_deletion());
+}
+
+#[test]
 fn layers_that_no_table_vouches_for_are_unpacked() {
     let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
     let it = Snapshotter::open(dir.path(), images).unwrap();

@@ -86,8 +86,10 @@ impl tonic::codegen::Service<http::Request<Body>> for Service {
 /// Removes a snapshot, and answers before its files are deleted: containerd holds a lock meanwhile.
 fn remove(snapshotter: &Arc<Snapshotter>, ask: KeyRequest) -> Result<Empty> {
     snapshotter.remove(&ask.key)?;
-    let snapshotter = Arc::clone(snapshotter);
-    tokio::task::spawn_blocking(move || delete_removed(&snapshotter));
+    if snapshotter.starts_deletion() {
+        let snapshotter = Arc::clone(snapshotter);
+        tokio::task::spawn_blocking(move || delete_removed(&snapshotter));
+    }
     Ok(Empty {})
 }
 

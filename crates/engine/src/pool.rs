@@ -2,13 +2,13 @@
 //!
 //! Jobs never wait for queued jobs: a thread that needs a queued read makes it itself (see
 //! `read/segment.rs`). So the pool may be as small as one thread, or have none where none can be
-//! started. Nor do they wait until an image that is read as it comes has got further: its readers do.
+//! started.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use crossbeam_channel::{Receiver, Sender, select_biased, unbounded};
-use forerun_io::{threads, wait};
+use forerun_io::threads;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -81,7 +81,7 @@ fn work(to_find: &Receiver<Job>, to_move: &Receiver<Job>) {
         recv(to_move) -> job => job.or_else(|_| to_find.recv()),
     } {
         // The job's own guards mark its work as failed; the thread goes on with the next.
-        if catch_unwind(AssertUnwindSafe(|| wait::ahead(job))).is_err() {
+        if catch_unwind(AssertUnwindSafe(job)).is_err() {
             tracing::error!("a job of the read-ahead pool panicked");
         }
     }

@@ -20,7 +20,7 @@ const TAIL: u64 = 256 << 10;
 /// A layer with a table of contents that its manifest vouches for is read by it, and a layer whose index the cache has
 /// by that. Their parts are fetched when they are wanted. Each of the others is fetched from now on, all at once:
 /// opening the image reads it as it comes, and waits until all of it was compared with its digest, since a manifest
-/// vouches for nothing finer. With [`RemoteOptions::while_streaming`], opening the image does not wait for them.
+/// vouches for nothing finer.
 #[must_use]
 pub fn container_layers(
     layers: Vec<Arc<RemoteImage>>,
@@ -35,8 +35,6 @@ pub fn container_layers(
                 How::Contents(table) => fetch_table(&layer, table),
                 // Tables of SOCI are on their way.
                 How::Index(_) | How::Named(_) | How::Soci(_) => {}
-                // The topmost come first then.
-                How::Whole(_) if options.while_streaming => {}
                 How::Whole(_) => layer.prefetch_all(),
             }
             (layer, how)
@@ -44,10 +42,7 @@ pub fn container_layers(
         .collect();
     layers
         .into_iter()
-        .map(|(layer, how)| LayerSource {
-            while_streaming: options.while_streaming,
-            ..source(layer, how, options)
-        })
+        .map(|(layer, how)| source(layer, how, options))
         .collect()
 }
 

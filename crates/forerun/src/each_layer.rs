@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use forerun_engine::MetadataSource;
 use forerun_io::wait::{self, Stop};
-use forerun_io::{BlobId, Observer, threads};
+use forerun_io::{BlobId, MemoryLimit, Observer, threads, usize_from};
 use forerun_layers::Layer;
 use forerun_vfs::{Error, FileSystem, KeepIndex, Result};
 
-use crate::at_once::at_once;
 use crate::deferred::Deferred;
 use crate::layer_source::LayerSource;
 use crate::opened::FoundImage;
@@ -21,17 +20,15 @@ use crate::spool_turns::Turns;
 #[cfg(feature = "remote")]
 use crate::whole::ensure_whole;
 
+/// Most layers that are opened at once. They wait for a server more than for a CPU.
+const AT_ONCE: u64 = 8;
+/// Memory that opening a layer takes beside its tree: buffers, and the window of its decoder.
+const MEMORY: u64 = 16 << 20;
 /// Time between two calls of `waiting`.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A layer that is open.
-pub struct OpenedLayer {
-    pub layer: Layer,
-    pub metadata: Arc<MetadataSource>,
-    /// The rest of its opening, if it is used meanwhile.
-    #[cfg(all(feature = "remote", feature = "tar"))]
-    pub growth: Option<crate::streaming::Growth>,
-}
+/// A layer that is open, and its source of metadata.
+type OpenedLayer = (Layer, Arc<MetadataSource>);
 
 /// Opens the layers. Calls `waiting` from time to time.
 ///
@@ -52,7 +49,8 @@ pub fn open(
         let opening = || open_one(source, blob, options, observer, &turns);
         Some((place, wait::until(&stop, opening)))
     };
-    let at_once = at_once().min(sources.len().max(1));
+    let fits = MemoryLimit::of_process().eighth(AT_ONCE * MEMORY) / MEMORY;
+    let at_once = usize_from(fits).clamp(1, sources.len().max(1));
     let (mut opened, mut failed) = (BTreeMap::new(), None);
     std::thread::scope(|scope| {
         let (sender, results) = channel();
@@ -106,18 +104,6 @@ fn open_one(
     let mut options = options.clone();
     options.spool.clone_from(&spool.maker);
     options.index = index.clone().map(|index| -> Arc<dyn KeepIndex> { index });
-    #[cfg(all(feature = "remote", feature = "tar"))]
-    if source.while_streaming && source.is_unverified {
-        let begun = crate::streaming::begin(source, blob, options.clone(), observer);
-        if let Some(growth) = begun.map_err(|error| error.in_image(&name))? {
-            let metadata = Arc::clone(growth.metadata());
-            return Ok(OpenedLayer {
-                layer: growth.layer(),
-                metadata,
-                growth: Some(growth.with(index, spool)),
-            });
-        }
-    }
     let opened = open_driver(source, blob, &mut options, observer);
     // The error of a layer that is not what it should be comes first.
     let verified = verify(source).and(opened);
@@ -135,12 +121,7 @@ fn open_one(
         image: found.opened.part,
         note,
     };
-    Ok(OpenedLayer {
-        layer,
-        metadata,
-        #[cfg(all(feature = "remote", feature = "tar"))]
-        growth: None,
-    })
+    Ok((layer, metadata))
 }
 
 type OpenedDriver = (FoundImage, Arc<dyn FileSystem>, Option<&'static str>);

@@ -40,9 +40,6 @@ pub struct LayerSource {
     /// was compared with its digest.
     #[cfg(feature = "remote")]
     pub is_unverified: bool,
-    /// Whether the image is used while its unverified layers are read. It is said of all layers alike.
-    #[cfg(feature = "remote")]
-    pub while_streaming: bool,
 }
 
 /// A layer that is read by a table of contents.
@@ -90,8 +87,6 @@ impl LayerSource {
             server: None,
             #[cfg(feature = "remote")]
             is_unverified: false,
-            #[cfg(feature = "remote")]
-            while_streaming: false,
         }
     }
 }

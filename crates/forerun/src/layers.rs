@@ -6,17 +6,13 @@ use std::sync::Arc;
 
 use forerun_engine::Reader;
 use forerun_io::{BlobId, Counted, Observer, Pattern, ReadAt, u64_from};
-#[cfg(all(feature = "remote", feature = "tar"))]
-use forerun_layers::GrowingLayers;
-use forerun_layers::{LAYERS_MAX, Layer, Layers};
-use forerun_vfs::{Bound, Error, FileSystem, Result};
+use forerun_layers::{LAYERS_MAX, Layers};
+use forerun_vfs::{Bound, Error, Result};
 
 use crate::each_layer;
 use crate::image::Image;
 use crate::layer_source::LayerSource;
 use crate::options::OpenOptions;
-#[cfg(all(feature = "remote", feature = "tar"))]
-use crate::streaming::Streaming;
 
 /// Least budget for the metadata of one layer, as it is stored and decoded.
 const LEAST_CACHE: u64 = 256 << 10;
@@ -46,31 +42,12 @@ pub fn open(
     for layer in sources.iter().filter_map(|source| source.server.as_ref()) {
         layer.begin_recording();
     }
-    #[cfg(all(feature = "remote", feature = "tar"))]
-    let mut growths = Vec::new();
-    let (mut layers, mut metadata) = (Vec::new(), Vec::new());
-    for opened in opened {
-        layers.push(opened.layer);
-        metadata.push(opened.metadata);
-        #[cfg(all(feature = "remote", feature = "tar"))]
-        growths.extend(opened.growth);
-    }
+    let (layers, metadata): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
     let images: Vec<_> = layers
         .iter()
         .map(|layer| Arc::clone(&layer.image))
         .collect();
-    #[cfg(all(feature = "remote", feature = "tar"))]
-    let (fs, streaming) = match sources.iter().any(|source| source.while_streaming) {
-        true => {
-            let fs = Arc::new(GrowingLayers::new(layers, &options.limits)?);
-            let streaming = Streaming::start(growths, &fs);
-            let fs: Arc<dyn FileSystem> = fs;
-            (fs, Some(streaming))
-        }
-        false => (merged(layers, options)?, None),
-    };
-    #[cfg(not(all(feature = "remote", feature = "tar")))]
-    let fs = merged(layers, options)?;
+    let fs = Arc::new(Layers::new(layers, &options.limits)?);
     let (Some((lowest, upper)), Some(metadata)) =
         (images.split_first(), metadata.into_iter().next())
     else {
@@ -80,8 +57,6 @@ pub fn open(
     let lowest = Lowest {
         image: Arc::clone(lowest),
         upper: upper.to_vec(),
-        #[cfg(all(feature = "remote", feature = "tar"))]
-        streaming,
     };
     let source_len = images.iter().map(|image| image.len());
     let source_len = source_len.fold(0, u64::saturating_add);
@@ -100,11 +75,6 @@ pub fn open(
             options.limits_of(source_len),
         ),
     })
-}
-
-/// Merges layers that are all whole.
-fn merged(layers: Vec<Layer>, options: &OpenOptions) -> Result<Arc<dyn FileSystem>> {
-    Ok(Arc::new(Layers::new(layers, &options.limits)?))
 }
 
 /// Refuses options that say something of one image.
@@ -128,9 +98,6 @@ fn refuse(options: &OpenOptions) -> Result<()> {
 struct Lowest {
     image: Arc<dyn ReadAt>,
     upper: Vec<Arc<dyn ReadAt>>,
-    /// The threads that read layers which are used meanwhile.
-    #[cfg(all(feature = "remote", feature = "tar"))]
-    streaming: Option<Streaming>,
 }
 
 impl ReadAt for Lowest {
@@ -159,10 +126,6 @@ impl ReadAt for Lowest {
     }
 
     fn is_slow(&self) -> bool {
-        #[cfg(all(feature = "remote", feature = "tar"))]
-        if self.streaming.as_ref().is_some_and(Streaming::is_slow) {
-            return true;
-        }
         self.image.is_slow() || self.upper.iter().any(|image| image.is_slow())
     }
 }

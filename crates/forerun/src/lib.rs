@@ -58,7 +58,6 @@
 
 #![warn(missing_docs)]
 
-mod at_once;
 #[cfg(feature = "remote")]
 mod containers;
 mod contents;
@@ -107,8 +106,6 @@ pub mod repair;
 pub mod scan;
 pub mod spool;
 mod spool_turns;
-#[cfg(all(feature = "remote", feature = "tar"))]
-mod streaming;
 #[cfg(feature = "exfat")]
 mod undo;
 #[cfg(feature = "exfat")]

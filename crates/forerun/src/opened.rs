@@ -66,35 +66,6 @@ impl FoundImage {
         }
     }
 
-    /// Finds an image as [`of_blob`](Self::of_blob) does, unless it is compressed and would have to be decoded.
-    ///
-    /// # Errors
-    /// Those of [`of`](Self::of).
-    #[cfg(all(feature = "remote", feature = "tar"))]
-    pub fn of_stored(
-        source: &Arc<dyn ReadAt>,
-        blob: BlobId,
-        options: &OpenOptions,
-        observer: &Arc<Observer>,
-    ) -> Result<Option<Self>> {
-        match look(source, blob, options, observer, NESTED)? {
-            Looked::Found(found) => Ok(Some(found)),
-            Looked::Inside(_) => Ok(None),
-        }
-    }
-
-    /// Returns the first bytes of an archive that may be read while it is fetched; nothing for other images.
-    ///
-    /// # Errors
-    /// Those of reading them.
-    #[cfg(all(feature = "remote", feature = "tar"))]
-    pub fn archive_head(&self) -> Result<Option<Vec<u8>>> {
-        match self.format.name == INDEXED && self.container.is_none() {
-            true => self.opened.head().map(Some),
-            false => Ok(None),
-        }
-    }
-
     /// Opens the driver, with a budget for decoded metadata: of an image alone, or of a layer.
     ///
     /// # Errors
@@ -110,25 +81,9 @@ impl FoundImage {
         if let Some(expected) = &options.digest {
             digest::check(self.format, &**metadata, expected)?;
         }
-        let fs = (self.format.open)(self.open_with(options, observer, cache, is_layer)?)?;
-        devices::check(&options.devices, fs.volume().devices)?;
-        Ok(fs)
-    }
-
-    /// Returns what the driver is opened with.
-    ///
-    /// # Errors
-    /// Those of the devices.
-    pub fn open_with(
-        &self,
-        options: &OpenOptions,
-        observer: Arc<Observer>,
-        cache: u64,
-        is_layer: bool,
-    ) -> Result<OpenWith> {
         let blobs = Devices::open(&options.devices, options.objects.as_deref())?;
-        let metadata: Arc<dyn ReadAt> = Arc::<MetadataSource>::clone(&self.opened.metadata);
-        Ok(OpenWith {
+        let metadata: Arc<dyn ReadAt> = Arc::<MetadataSource>::clone(metadata);
+        let fs = (self.format.open)(OpenWith {
             metadata,
             limits: options.limits.clone(),
             observer,
@@ -141,7 +96,9 @@ impl FoundImage {
             index: options.index.clone(),
             is_layer,
             table: options.table.clone(),
-        })
+        })?;
+        devices::check(&options.devices, fs.volume().devices)?;
+        Ok(fs)
     }
 
     /// Opens the image.

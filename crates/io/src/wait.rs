@@ -6,12 +6,10 @@
 //!
 //! - [`attempt`]: no wait at all. The work fails where it would wait, and the caller is told.
 //! - [`until`]: the wait ends when a [`Stop`] is set, for work that no caller wants any more.
-//! - [`ahead`]: the work is for bytes that no reader wants yet. It may wait for a server that it asks itself, and not
-//!   for an image that is still being read as it comes.
 //!
 //! Without a rule a thread waits as long as it takes. Threads that the work starts have no rule.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +47,6 @@ enum Rule {
 
 thread_local! {
     static RULE: RefCell<Rule> = const { RefCell::new(Rule::Free) };
-    static AHEAD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Restores the rule that was in force before, also after a panic.
@@ -81,34 +78,6 @@ pub fn attempt<T>(work: impl FnOnce() -> T) -> Option<T> {
 pub fn until<T>(stop: &Arc<Stop>, work: impl FnOnce() -> T) -> T {
     let _restore = under(Rule::Until(Arc::clone(stop)));
     work()
-}
-
-/// Runs `work` for bytes that no reader wants yet.
-pub fn ahead<T>(work: impl FnOnce() -> T) -> T {
-    /// Restores the mark that was there before, also after a panic.
-    struct Before(bool);
-    impl Drop for Before {
-        fn drop(&mut self) {
-            AHEAD.set(self.0);
-        }
-    }
-    let _before = Before(AHEAD.replace(true));
-    work()
-}
-
-/// Returns whether the current thread may wait until an image that is read as it comes has got further: as
-/// [`allowed`], and not inside [`ahead`].
-///
-/// # Errors
-/// Those of [`allowed`]; [`io::ErrorKind::WouldBlock`] inside [`ahead`].
-pub fn allowed_for_growth() -> io::Result<()> {
-    match AHEAD.get() {
-        false => allowed(),
-        true => {
-            let kind = io::ErrorKind::WouldBlock;
-            Err(io::Error::new(kind, "the image has not come so far"))
-        }
-    }
 }
 
 /// Returns whether the current thread may wait, or go on waiting. A wait is cut into slices of at most
@@ -196,21 +165,6 @@ mod tests {
         });
         assert_eq!(kind, io::ErrorKind::Interrupted);
         assert!(allowed().is_ok());
-    }
-
-    #[test]
-    fn work_ahead_may_wait_for_servers_and_not_for_growth() {
-        assert!(allowed_for_growth().is_ok());
-        ahead(|| {
-            assert!(allowed().is_ok());
-            assert_eq!(
-                allowed_for_growth().unwrap_err().kind(),
-                io::ErrorKind::WouldBlock
-            );
-            // No reader is kept from its answer by that.
-            assert!(!was_refused());
-        });
-        assert!(allowed_for_growth().is_ok());
     }
 
     #[test]

@@ -20,7 +20,7 @@ const ENTRY_LEN: usize = size_of::<MergedDir>() + 64;
 /// A directory that several layers have.
 #[derive(Debug)]
 pub struct MergedDir {
-    /// Topmost first; at least two, unless it is the root or all directories are in the table.
+    /// Topmost first; at least two, or the root's.
     nodes: Vec<LayerNode>,
     /// How many of them are in effect: those below an opaque one are not. Unknown until it is listed.
     visible: OnceLock<usize>,
@@ -85,8 +85,6 @@ pub struct Table {
     held: Mutex<Held>,
     /// Whether all of them are known.
     is_complete: AtomicBool,
-    /// Whether directories of one layer are in it as well.
-    has_all: bool,
 }
 
 impl Table {
@@ -96,21 +94,7 @@ impl Table {
             dirs: RwLock::default(),
             held: Mutex::new(Held::new(limits)),
             is_complete: AtomicBool::new(false),
-            has_all: false,
         }
-    }
-
-    /// Creates an empty table for all directories: whether other layers have one does not show in its id.
-    pub fn of_all(limits: &Limits) -> Self {
-        Self {
-            has_all: true,
-            ..Self::new(limits)
-        }
-    }
-
-    /// Returns whether directories of one layer belong into it as well.
-    pub const fn has_all(&self) -> bool {
-        self.has_all
     }
 
     /// Returns a merged directory that was met.

@@ -51,13 +51,9 @@ impl Layers {
     /// [`Error::Unsupported`] without any layer, for a layer whose names ignore case, and for a root whose id does
     /// not fit; [`Error::Limit`] for more than [`LAYERS_MAX`](crate::LAYERS_MAX) layers.
     pub fn new(layers: Vec<Layer>, limits: &Limits) -> Result<Self> {
-        Self::over(layers, Table::new(limits), limits)
-    }
-
-    /// Merges layers as [`new`](Self::new) does, with this table, which is empty.
-    pub(crate) fn over(layers: Vec<Layer>, table: Table, limits: &Limits) -> Result<Self> {
         let mut stack = Stack::new(layers, limits.clone())?;
         resolve::links(&mut stack, limits)?;
+        let table = Table::new(limits);
         let roots = stack.layers().iter().zip(0..);
         let mut roots: Vec<LayerNode> = roots
             .map(|(layer, number)| LayerNode {
@@ -66,7 +62,7 @@ impl Layers {
             })
             .collect();
         roots.reverse();
-        let root = listing::id_of(&stack, &table, roots)?;
+        let root = listing::id_of(&table, roots)?;
         let root = root.ok_or_else(|| Error::Unsupported("a stack of no layers".to_string()))?;
         Ok(Self {
             volume: volume::describe(&stack),
@@ -238,7 +234,7 @@ impl FileSystem for Layers {
                 if let &[at] = found.as_slice() {
                     self.copies.note(&self.stack, dirs, (name, at))?;
                 }
-                listing::id_of(&self.stack, &self.table, found)
+                listing::id_of(&self.table, found)
             }
             Node::Merged(_) => Ok(None),
         }

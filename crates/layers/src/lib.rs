@@ -11,8 +11,6 @@
 //! Directories and files that overlayfs moved without copying them are followed to the lower layer.
 //!
 //! An archive's hard link to a file of a lower layer is shown as that file.
-//!
-//! [`GrowingLayers`] is the same over layers that are still being read.
 
 mod check;
 mod copies;
@@ -21,9 +19,7 @@ mod dirs;
 mod driver;
 mod find;
 mod follow;
-mod growing;
 mod ids;
-mod lazy;
 mod links;
 mod listing;
 mod marks;
@@ -35,6 +31,5 @@ mod volume;
 mod whiteout;
 
 pub use driver::Layers;
-pub use growing::GrowingLayers;
 pub use ids::LAYERS_MAX;
 pub use stack::Layer;

@@ -19,13 +19,11 @@ pub type VisitEntry<'v> = &'v mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>;
 /// Returns the id of what [`find`] found; nothing if that is nothing.
 ///
 /// # Errors
-/// Those of [`Table::add`], and of the layer.
-pub fn id_of(stack: &Stack, table: &Table, found: Vec<LayerNode>) -> Result<Option<NodeId>> {
+/// Those of [`Table::add`].
+pub fn id_of(table: &Table, found: Vec<LayerNode>) -> Result<Option<NodeId>> {
     match *found.as_slice() {
         [] => Ok(None),
-        [single] if !table.has_all() || !stack.is_dir(single)? => {
-            Named::Single(single).id().map(Some)
-        }
+        [single] => Named::Single(single).id().map(Some),
         [top, ..] => table.add(top, found).map(Some),
     }
 }
@@ -140,7 +138,7 @@ impl Lister<'_> {
             }
             _ => vec![at],
         };
-        let Some(node) = id_of(self.stack, self.table, found)? else {
+        let Some(node) = id_of(self.table, found)? else {
             return Ok(ControlFlow::Continue(()));
         };
         let index = u16::try_from(index).unwrap_or(u16::MAX);

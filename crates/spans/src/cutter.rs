@@ -7,7 +7,6 @@ use forerun_io::u64_from;
 use forerun_vfs::{Bound, Error, Held, MakeSpool, Result};
 
 use crate::Compression;
-use crate::growing::GrowingSpans;
 use crate::history::History;
 use crate::options::IndexOptions;
 use crate::spans::{Span, SpanSource};
@@ -35,7 +34,6 @@ pub struct Cutter<'a> {
     make_spool: Option<&'a dyn MakeSpool>,
     spool: Option<SpoolWriter>,
     spool_all: bool,
-    growing: Option<&'a GrowingSpans>,
 }
 
 impl<'a> Cutter<'a> {
@@ -58,7 +56,6 @@ impl<'a> Cutter<'a> {
             make_spool: options.spool.as_deref(),
             spool: None,
             spool_all: options.spool_all,
-            growing: options.growing.as_deref(),
         }
     }
 
@@ -113,15 +110,8 @@ impl<'a> Cutter<'a> {
             codec,
             history,
         };
-        self.push(Span { decoded, source });
+        self.spans.push(Span { decoded, source });
         Ok(())
-    }
-
-    fn push(&mut self, span: Span) {
-        if let Some(growing) = self.growing {
-            growing.add(span.clone());
-        }
-        self.spans.push(span);
     }
 
     /// Refuses a block at `offset` that has become too long to be decoded as one.
@@ -158,11 +148,7 @@ impl<'a> Cutter<'a> {
                 );
                 return Err(Error::Unsupported(what));
             };
-            let spool = SpoolWriter::new(make, self.growing.is_some()).map_err(Error::spool)?;
-            if let (Some(growing), Some(written)) = (self.growing, spool.written()) {
-                growing.begin_spool(written);
-            }
-            self.spool = Some(spool);
+            self.spool = Some(SpoolWriter::new(make).map_err(Error::spool)?);
         }
         match &mut self.spool {
             Some(spool) => spool.write(bytes).map_err(Error::spool),
@@ -170,32 +156,25 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Adds the last bytes of the spool, which `decoded` names. Where others read the spans meanwhile, the bytes are in the
-    /// file then.
+    /// Adds the last bytes of the spool, which `decoded` names.
     ///
     /// # Errors
-    /// `Limit` if there is no more memory for spans; `Spool` if the spool cannot be written.
+    /// `Limit` if there is no more memory for spans.
     pub fn spooled(&mut self, decoded: Range<u64>) -> Result<()> {
         if decoded.is_empty() || self.spool_all {
             return Ok(());
         }
         let len = decoded.end - decoded.start;
-        if let (Some(_), Some(spool)) = (self.growing, &mut self.spool) {
-            spool.flush().map_err(Error::spool)?;
-        }
         let end = self.spool.as_ref().map_or(0, SpoolWriter::len);
         if let Some(last) = self.spans.last_mut()
             && matches!(last.source, SpanSource::Spool(_))
         {
             last.decoded.end = decoded.end;
-            if let Some(growing) = self.growing {
-                growing.extend(decoded.end);
-            }
             return Ok(());
         }
         self.held.add(size_of::<Span>())?;
         let source = SpanSource::Spool(end.saturating_sub(len));
-        self.push(Span { decoded, source });
+        self.spans.push(Span { decoded, source });
         Ok(())
     }
 

@@ -20,7 +20,6 @@ mod error;
 mod failed;
 #[doc(hidden)]
 pub mod fuzzing;
-mod growing;
 mod gzip;
 mod head;
 mod history;
@@ -35,7 +34,6 @@ mod streams;
 mod zran;
 
 pub use compression::Compression;
-pub use growing::GrowingSpans;
 pub use head::head;
 pub use kept::KeptSpans;
 pub use options::IndexOptions;

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use forerun_vfs::{Limits, MakeSpool};
 
-use crate::growing::GrowingSpans;
-
 /// Decoded bytes of a span of blocks that refer back. Of gzip, the bytes before each span, which it refers to, take about 0.8 % of
 /// the file at this length; half of it would double that, and halve the work of a random read.
 const SPAN_LEN: u64 = 4 << 20;
@@ -28,8 +26,6 @@ pub struct IndexOptions {
     pub chunk: usize,
     /// Spools everything, also what could be decoded from within: there are no spans then.
     pub spool_all: bool,
-    /// Gets each span as soon as it is complete.
-    pub growing: Option<Arc<GrowingSpans>>,
 }
 
 impl Default for IndexOptions {
@@ -41,7 +37,6 @@ impl Default for IndexOptions {
             span_len: SPAN_LEN,
             chunk: CHUNK,
             spool_all: false,
-            growing: None,
         }
     }
 }

@@ -47,16 +47,6 @@ impl Spans {
         Self { compression, spans }
     }
 
-    pub(crate) fn push(&mut self, span: Span) {
-        self.spans.push(span);
-    }
-
-    pub(crate) fn extend(&mut self, end: u64) {
-        if let Some(last) = self.spans.last_mut() {
-            last.decoded.end = end;
-        }
-    }
-
     /// Returns the compression of the stream.
     #[must_use]
     pub const fn compression(&self) -> Compression {
@@ -106,11 +96,6 @@ impl Spans {
     /// # Errors
     /// [`Error::Corrupt`](forerun_vfs::Error::Corrupt) if they cannot be decoded.
     pub fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
-        Self::decoded(self.compression, block, self.history_of(block))
-    }
-
-    /// Returns the bytes that a block refers to, as they are kept; nothing if it refers to none.
-    pub(crate) fn history_of(&self, block: &EncodedBlock) -> Option<&History> {
         let at = self.spans.partition_point(|span| match &span.source {
             SpanSource::Block { offset, .. } => *offset < block.offset,
             // Only streams whose blocks refer to nothing are spooled.
@@ -121,19 +106,12 @@ impl Spans {
                 offset,
                 history: Some(history),
                 ..
-            }) if *offset == block.offset => Some(history),
-            _ => None,
+            }) if *offset == block.offset => {
+                let bytes = history.bytes();
+                bytes.map_err(|_| Check::History.at(self.compression, block.offset))
+            }
+            _ => Ok(Vec::new()),
         }
-    }
-
-    /// Decodes what [`history_of`](Self::history_of) found.
-    pub(crate) fn decoded(
-        compression: Compression,
-        block: &EncodedBlock,
-        history: Option<&History>,
-    ) -> Result<Vec<u8>> {
-        let bytes = history.map_or_else(|| Ok(Vec::new()), History::bytes);
-        bytes.map_err(|_| Check::History.at(compression, block.offset))
     }
 }
 

@@ -2,11 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use forerun_io::{FileSource, ReadAt, Window, past_end, u64_from};
+use forerun_io::{FileSource, ReadAt, Window, u64_from};
 use forerun_vfs::MakeSpool;
 
 /// The spooled bytes, for reads.
@@ -23,50 +21,18 @@ pub struct SpoolWriter {
     /// Bytes of the file before the spool.
     start: u64,
     len: u64,
-    written: Option<Arc<Written>>,
-}
-
-/// The part of a spool that has reached the file so far.
-pub struct Written {
-    file: File,
-    start: u64,
-    len: AtomicU64,
 }
 
 impl SpoolWriter {
-    /// Begins a spool, which is read while it is written if `is_read` says so.
-    pub fn new(make: &dyn MakeSpool, is_read: bool) -> io::Result<Self> {
+    pub fn new(make: &dyn MakeSpool) -> io::Result<Self> {
         let mut file = make.make()?;
         let start = file.seek(SeekFrom::End(0))?;
-        let written = is_read.then(|| {
-            let file = file.try_clone()?;
-            let len = AtomicU64::new(0);
-            io::Result::Ok(Arc::new(Written { file, start, len }))
-        });
-        let written = written.transpose()?;
         let file = BufWriter::with_capacity(BUFFER, file);
         Ok(Self {
             file,
             start,
             len: 0,
-            written,
         })
-    }
-
-    /// Returns what can be read meanwhile.
-    pub fn written(&self) -> Option<Arc<Written>> {
-        self.written.clone()
-    }
-
-    /// Brings all to the file.
-    pub fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()?;
-        // The end may be a hole.
-        self.file.get_ref().set_len(self.start + self.len)?;
-        if let Some(written) = &self.written {
-            written.len.store(self.len, Ordering::Release);
-        }
-        Ok(())
     }
 
     /// Returns how many bytes were written.
@@ -88,7 +54,9 @@ impl SpoolWriter {
     }
 
     pub fn finish(mut self) -> io::Result<Spool> {
-        self.flush()?;
+        self.file.flush()?;
+        // The end may be a hole.
+        self.file.get_ref().set_len(self.start + self.len)?;
         let file = self
             .file
             .into_inner()
@@ -96,17 +64,5 @@ impl SpoolWriter {
         let source: Spool = Arc::new(FileSource::from_file(file)?);
         let spool = Window::new(source, self.start, Some(self.len))?;
         Ok(Arc::new(spool))
-    }
-}
-
-impl ReadAt for Written {
-    fn len(&self) -> u64 {
-        self.len.load(Ordering::Acquire)
-    }
-
-    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        past_end(offset, out.len(), self.len())?;
-        let offset = self.start.saturating_add(offset);
-        self.file.read_exact_at(out, offset)
     }
 }

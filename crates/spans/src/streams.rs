@@ -12,9 +12,6 @@ use crate::error::Check;
 use crate::failed::Failed;
 use crate::input::Input;
 
-/// Decoded bytes of a stream that are spooled before they can be read.
-const PIECE: u64 = 1 << 20;
-
 /// Reads all streams. Returns the offset of the bytes behind them, unless these are zeros.
 pub fn read(
     input: &mut Input<'_>,
@@ -67,7 +64,7 @@ fn skip_zeros(input: &mut Input<'_>) -> Result<(), Error> {
 /// A stream that is being decoded.
 struct Stream {
     offset: u64,
-    /// Decoded bytes that the spans have so far: those before the stream, and what was spooled of it.
+    /// Decoded bytes before the stream.
     start: u64,
     /// All that it decoded to so far, while it may stay where it is.
     whole: Option<Vec<u8>>,
@@ -125,25 +122,14 @@ impl Stream {
             self.whole = None;
             cutter.spool(&whole, self.offset)?;
         }
-        cutter.spool(decoded, self.offset)?;
-        self.name(PIECE, cutter)
+        cutter.spool(decoded, self.offset)
     }
 
-    /// Adds what was spooled to the spans, once it is `least` bytes.
-    fn name(&mut self, least: u64, cutter: &mut Cutter<'_>) -> Result<(), Error> {
-        let end = cutter.decoded();
-        if end.saturating_sub(self.start) >= least {
-            cutter.spooled(self.start..end)?;
-            self.start = end;
-        }
-        Ok(())
-    }
-
-    fn end(&mut self, position: u64, cutter: &mut Cutter<'_>) -> Result<(), Error> {
+    fn end(&self, position: u64, cutter: &mut Cutter<'_>) -> Result<(), Error> {
         let decoded = self.start..cutter.decoded();
         match self.whole {
             Some(_) => cutter.block(decoded, self.offset..position, Codec::Zstd, None),
-            None => self.name(0, cutter),
+            None => cutter.spooled(decoded),
         }
     }
 
@@ -152,6 +138,6 @@ impl Stream {
         if let Some(whole) = self.whole.take() {
             cutter.spool(&whole, self.offset)?;
         }
-        self.name(0, cutter)
+        cutter.spooled(self.start..cutter.decoded())
     }
 }

@@ -331,30 +331,6 @@ pub trait FileSystem: Send + Sync {
         let _ = visit;
     }
 
-    /// Returns whether `node` is one of [`links_below`](Self::links_below).
-    ///
-    /// # Errors
-    /// The errors of [`metadata`](Self::metadata).
-    fn is_link_below(&self, node: NodeId) -> Result<bool> {
-        let _ = node;
-        Ok(false)
-    }
-
-    /// Returns whether all of the image is known, so that each answer stays as it is. An image that is used while it
-    /// is read waits with the answers that it cannot give yet, and a name or metadata that it gave may change: a front
-    /// end keeps neither. True by default.
-    fn is_settled(&self) -> bool {
-        true
-    }
-
-    /// Waits until [`is_settled`](Self::is_settled).
-    ///
-    /// # Errors
-    /// Why the image cannot be used any more; [`Error::Io`] if this thread may not wait.
-    fn settle(&self) -> Result<()> {
-        Ok(())
-    }
-
     /// Returns where the image keeps its metadata, for readahead and prefetch. Unknown by default.
     fn metadata_layout(&self) -> MetadataLayout {
         MetadataLayout::Unknown

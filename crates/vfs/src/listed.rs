@@ -173,19 +173,6 @@ pub struct ListedPlace(usize);
 impl ListedPlace {
     /// The root.
     pub const ROOT: Self = Self(ROOT);
-
-    /// Returns the place of a node, in the tree that is being built and in the finished one.
-    #[must_use]
-    pub fn of(node: NodeId) -> Option<Self> {
-        let place = node.0.checked_sub(1).map(usize::try_from)?;
-        place.ok().map(Self)
-    }
-
-    /// Returns the id of the node here. It stays the same while the tree grows.
-    #[must_use]
-    pub fn id(self) -> NodeId {
-        id(self.0)
-    }
 }
 
 /// A tree while members are added. Its memory is bounded by [`Limits::walk_bytes`], its size by the other limits of

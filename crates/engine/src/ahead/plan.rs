@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::{Pattern, u64_from, wait};
+use forerun_io::{Pattern, u64_from};
 use forerun_vfs::{BlobId, EncodedBlock, Extent, FileSystem, NodeId, Place};
 
 use crate::read::Moves;
@@ -94,7 +94,7 @@ impl Plan {
 
     /// Adds the extents of `range` of a file: their requests, and the decoding of those that the
     /// pool `decodes`. Leaves out extents that cannot be mapped: the reader that gets there reports
-    /// the error, and waits for what an image that is read as it comes has not reached.
+    /// the error.
     pub fn add(
         &mut self,
         fs: &dyn FileSystem,
@@ -103,7 +103,7 @@ impl Plan {
         max_gap: u64,
         decodes: &dyn Fn(&Extent) -> bool,
     ) {
-        let mut visit = |extent: Extent| {
+        let _left_to_the_reader = fs.map(node, range.clone(), &mut |extent| {
             match extent.place {
                 Place::Encoded { block, .. } if !decodes(&extent) => {
                     self.want(block.blob, block.stored(), Wanted::Encoded, max_gap);
@@ -125,8 +125,7 @@ impl Plan {
                 }
             }
             ControlFlow::Continue(())
-        };
-        let _left_to_the_reader = wait::ahead(|| fs.map(node, range.clone(), &mut visit));
+        });
     }
 
     /// Adds the stored bytes of a block that its reader decodes.

@@ -306,18 +306,6 @@ impl FileSystem for WalkAhead {
         self.fs.links_below(visit);
     }
 
-    fn is_link_below(&self, node: NodeId) -> Result<bool> {
-        self.fs.is_link_below(node)
-    }
-
-    fn is_settled(&self) -> bool {
-        self.fs.is_settled()
-    }
-
-    fn settle(&self) -> Result<()> {
-        self.fs.settle()
-    }
-
     fn is_implied(&self, node: NodeId) -> bool {
         self.fs.is_implied(node)
     }

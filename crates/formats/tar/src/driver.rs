@@ -17,7 +17,6 @@ use crate::index::{Index, Pass};
 use crate::kept;
 use crate::node::{self, Node};
 use crate::plain;
-use crate::shared::Growing;
 use crate::stream::{self, Stream};
 use crate::toc::ztoc::{self, SpanDigests};
 use crate::toc::{self, Chunks};
@@ -94,12 +93,6 @@ impl Tar {
     /// [`Error::Limit`] if the index would take too much memory or the stream decodes to too much,
     /// [`Error::Spool`], [`Error::Io`].
     pub fn open_with(with: &OpenWith) -> Result<Self> {
-        Self::read(with, None)
-    }
-
-    /// Opens the archive as [`open_with`](Self::open_with) does. What is known of it so far is in `growing`
-    /// meanwhile.
-    pub(crate) fn read(with: &OpenWith, growing: Option<&Growing>) -> Result<Self> {
         let source = &*with.metadata;
         if let Some(table) = &with.table {
             return Self::by_table(table, with);
@@ -110,10 +103,7 @@ impl Tar {
             return Ok(kept);
         }
         let head = read_head(source, BLOCK)?;
-        let pass = match growing {
-            Some(growing) => Pass::over(Arc::clone(&growing.tree), &with.limits),
-            None => Pass::new(&with.limits, with.is_layer),
-        };
+        let pass = Pass::new(&with.limits, with.is_layer);
         let Some(compression) = Compression::of(&head) else {
             let index = plain::read(source, &head, with, (pass, keep))?;
             return Ok(Self::new(index, Contents::Plain));
@@ -122,7 +112,6 @@ impl Tar {
             limits: with.limits.clone(),
             rescue: with.rescue,
             spool: with.spool.clone(),
-            growing: growing.and_then(|growing| growing.spans.clone()),
             ..IndexOptions::default()
         };
         let (index, stream) = stream::read(source, compression, &options, (pass, keep))?;
@@ -271,11 +260,6 @@ impl FileSystem for Tar {
 
     fn links_below(&self, visit: &mut dyn FnMut(NodeId, &[u8])) {
         tree::links_below(&self.index.tree, visit);
-    }
-
-    fn is_link_below(&self, node: NodeId) -> Result<bool> {
-        let node = self.index.tree.node(node)?;
-        Ok(node::is_link_below(node))
     }
 
     fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {

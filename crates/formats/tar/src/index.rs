@@ -1,13 +1,10 @@
 //! Takes the headers of an archive, in order, and builds the tree.
 
-use std::sync::Arc;
-
 use forerun_io::{Limits, u64_from};
 use forerun_vfs::{Error, Result};
 
 use crate::error::{Check, lossy};
 use crate::parser::{Found, Parser};
-use crate::shared::SharedTree;
 use crate::tree::{Builder, Tree};
 
 /// Most warnings that are kept; the others are counted.
@@ -56,7 +53,7 @@ impl Facts {
 
 /// One pass over the members of an archive.
 pub struct Pass {
-    tree: Arc<SharedTree>,
+    builder: Builder,
     parser: Parser,
     facts: Facts,
 }
@@ -73,14 +70,8 @@ pub enum Progress {
 impl Pass {
     /// Starts a pass. The hard links of a layer may name files of lower ones.
     pub fn new(limits: &Limits, is_layer: bool) -> Self {
-        let tree = SharedTree::new(Builder::new(limits, is_layer));
-        Self::over(Arc::new(tree), limits)
-    }
-
-    /// Starts a pass that builds this tree.
-    pub fn over(tree: Arc<SharedTree>, limits: &Limits) -> Self {
         Self {
-            tree,
+            builder: Builder::new(limits, is_layer),
             parser: Parser::new(limits),
             facts: Facts::default(),
         }
@@ -99,7 +90,7 @@ impl Pass {
     /// Builds the tree.
     pub fn finish(self, damage: Option<Error>) -> Index {
         Index {
-            tree: self.tree.finish(),
+            tree: self.builder.finish(),
             facts: self.facts,
             damage,
         }
@@ -134,7 +125,7 @@ impl Pass {
                     let len = source_len;
                     return Err(Check::Cut { end, len }.at(header));
                 }
-                if let Some(check) = self.tree.add(*member)? {
+                if let Some(check) = self.builder.add(*member)? {
                     self.facts.leave_out(header, check);
                 }
             }

@@ -16,7 +16,6 @@ mod driver;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
-mod growing;
 mod header;
 mod index;
 mod kept;
@@ -25,13 +24,11 @@ mod parser;
 mod pax;
 mod plain;
 mod search;
-mod shared;
 mod stream;
 mod toc;
 mod tree;
 
 pub use driver::Tar;
-pub use growing::GrowingTar;
 
 /// tar in the registry.
 pub const FORMAT: Format = Format {

@@ -75,13 +75,6 @@ pub fn target(node: &Listed<Node>) -> Result<Vec<u8>> {
     }
 }
 
-/// Returns whether a node is a hard link to a file of another layer.
-pub fn is_link_below(node: &Node) -> bool {
-    node.extra
-        .as_ref()
-        .is_some_and(|extra| extra.below.is_some())
-}
-
 /// Refuses a file of an upper layer of overlayfs whose contents are in a lower one.
 ///
 /// # Errors

@@ -4,8 +4,8 @@
 
 use forerun_io::u64_from;
 use forerun_vfs::{
-    Device, Error, FileType, Limits, Listed, ListedBuilder, ListedPlace, ListedTree, NodeId,
-    PathRefused, Result, is_acl,
+    Device, FileType, Limits, ListedBuilder, ListedPlace, ListedTree, NodeId, PathRefused, Result,
+    is_acl,
 };
 
 use crate::error::{Check, lossy};
@@ -209,35 +209,6 @@ impl Builder {
         }
         self.tree.held.free(old);
         Ok(())
-    }
-
-    /// Returns the root directory.
-    pub fn root() -> NodeId {
-        ListedPlace::ROOT.id()
-    }
-
-    /// Returns a node of the tree so far; nothing if it has not come yet.
-    ///
-    /// # Errors
-    /// `StaleNode` for one that another member has replaced.
-    pub fn node(&self, id: NodeId) -> Result<Option<&Listed<Node>>> {
-        let place = ListedPlace::of(id).ok_or(Error::StaleNode(id))?;
-        match self.tree.get(place) {
-            Some(node) if node.nlink == 0 => Err(Error::StaleNode(id)),
-            node => Ok(node),
-        }
-    }
-
-    /// Returns what a name names so far.
-    ///
-    /// # Errors
-    /// `NotADirectory`, and those of [`node`](Self::node).
-    pub fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
-        let place = ListedPlace::of(dir).ok_or(Error::StaleNode(dir))?;
-        match self.node(dir)? {
-            Some(node) if node.kind != FileType::Directory => Err(Error::NotADirectory),
-            _ => Ok(self.tree.child(place, name).map(ListedPlace::id)),
-        }
     }
 
     pub fn finish(self) -> Tree {

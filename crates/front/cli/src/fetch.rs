@@ -42,9 +42,7 @@ pub struct Fetching {
 impl Fetching {
     /// Begins a progress bar, if some of the layers are fetched whole.
     pub fn new(context: &Context, layers: &[LayerSource]) -> Self {
-        let whole = layers
-            .iter()
-            .filter(|layer| layer.is_unverified && !layer.while_streaming);
+        let whole = layers.iter().filter(|layer| layer.is_unverified);
         let layers: Vec<_> = whole.filter_map(|layer| layer.server.clone()).collect();
         let total = layers.iter().map(|layer| layer.status().len).sum();
         let bar = Progress::new(context, "fetching layers", total);

@@ -107,11 +107,6 @@ impl Core {
         likeness
     }
 
-    /// Returns whether what is answered from now on stays as it is.
-    pub fn is_settled(&self) -> bool {
-        self.reader.fs().is_settled()
-    }
-
     /// Returns the node of an inode number.
     pub const fn node(&self, number: u64) -> NodeId {
         self.inodes.node(number)

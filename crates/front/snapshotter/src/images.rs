@@ -10,8 +10,6 @@ pub struct ManifestFacts {
     pub digest: String,
     /// The layers, the lowest first.
     pub layers: Vec<LayerFacts>,
-    /// Whether the layers without a table can be used while they are fetched.
-    pub while_streaming: bool,
 }
 
 /// A layer of a container image.
@@ -43,8 +41,7 @@ pub trait Images: Send + Sync {
     /// The reason why it could not be mounted.
     fn mount(&self, image: &str, layers: usize, dir: &Path, log: &Path) -> Result<(), String>;
 
-    /// Returns whether such a mount is on the directory and answers. One whose processes are dead, or whose layers have
-    /// turned out to be something else, is taken down.
+    /// Returns whether such a mount is on the directory and answers. One whose processes are dead is taken down.
     ///
     /// # Errors
     /// Those of the table of mounts, and of taking one down.

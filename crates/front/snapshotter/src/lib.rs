@@ -2,7 +2,7 @@
 //!
 //! containerd asks for snapshots over gRPC: it prepares one, has a layer unpacked into it or a container write to it, and
 //! commits or removes it. This crate keeps their records, answers with mounts of overlayfs, and
-//! decides which layers need not be unpacked: those of an image that can be read by tables of contents, or while they are fetched, become
+//! decides which layers need not be unpacked: those of an image that can be read by tables of contents become
 //! snapshots without files, and one mount of the image, of its lowest layers up to that one, stands for the whole chain.
 //!
 //! Nothing here parses an image, asks a registry, or mounts. The program does so for it, in processes of their own

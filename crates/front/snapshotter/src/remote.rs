@@ -15,8 +15,7 @@ pub struct Wanted {
 }
 
 /// Returns the layer that labels name, if its image can be mounted in the place of being unpacked: at least one of
-/// its layers has a table of contents, or layers are used while they are fetched; and all layers below are such
-/// snapshots too, as one mount shows them all.
+/// its layers has a table of contents; and all layers below are such snapshots too, as one mount shows them all.
 pub fn wanted(
     images: &dyn Images,
     manifests: &Manifests,
@@ -57,7 +56,7 @@ fn layer_at(
     named: &NamedLayer,
 ) -> Result<RemoteLayer, &'static str> {
     let has_table = manifest.layers.iter().any(|layer| layer.table.is_some());
-    if !has_table && !manifest.while_streaming {
+    if !has_table {
         return Err("no layer of the image has a table of contents");
     }
     let layers = manifest.layers.get(..=below);
@@ -94,7 +93,6 @@ mod tests {
         let manifest = |layers: Vec<LayerFacts>| ManifestFacts {
             digest: "sha256:m".to_owned(),
             layers,
-            while_streaming: false,
         };
         let mixed = manifest(vec![layer("a", None), layer("b", Some("t"))]);
         let plain = manifest(vec![layer("a", None)]);
@@ -111,12 +109,6 @@ mod tests {
             claimed_by: None,
         };
         assert_eq!(found, Ok(expected.clone()));
-        // Without any table, layers must be of use while they are fetched.
-        let mut streamed = plain.clone();
-        streamed.while_streaming = true;
-        let found = layer_at(&streamed, 0, &named("a")).unwrap();
-        assert_eq!((found.table, found.claimed_by), (None, None));
-        assert!(layer_at(&streamed, 0, &named("b")).is_err());
         // A table that only refers to the image counts in its repository alone.
         let mut claimed = mixed.clone();
         claimed.layers[1].is_claimed = true;

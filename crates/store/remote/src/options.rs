@@ -101,9 +101,6 @@ pub struct RemoteOptions {
     /// ([`push_beside`](crate::push_beside)). The caller then vouches for all that may push to the repository; with
     /// [`require_verified`](Self::require_verified), only the lists are used.
     pub referrers: bool,
-    /// Whether a container image is used while the layers that are verified as a whole are being fetched: what is read
-    /// then was compared with nothing yet.
-    pub while_streaming: bool,
     /// Longest window that is read ahead of one reader, in bytes; up to two are in flight at a time. It
     /// should be bandwidth times round trip, which is 8 MiB at 100 MB/s and 80 ms.
     pub window: u64,
@@ -140,7 +137,6 @@ impl Default for RemoteOptions {
             record: None,
             layer_index: None,
             referrers: false,
-            while_streaming: false,
             window: 8 << 20,
             registry: RegistryOptions::default(),
             chunk_len: 64 << 10,

@@ -5,7 +5,6 @@ mod bsdtar;
 mod common;
 mod compressed;
 mod describe;
-mod growing;
 mod hostile;
 mod oracles;
 mod rules;

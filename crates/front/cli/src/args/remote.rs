@@ -54,11 +54,6 @@ pub struct RemoteArgs {
     /// are trusted: every account that may push to the repository, and every mirror, can put others there
     #[arg(help_heading = "Images at servers", long)]
     pub referrers: bool,
-    /// Use a container image while its layers are being fetched, before they can be compared with their digests: a file
-    /// is read as soon as it has come, and the layers above are whole. If a layer turns out to be something else, all
-    /// reads fail from then on
-    #[arg(help_heading = "Images at servers", long, conflicts_with_all = ["require_verified", "record"])]
-    pub while_streaming: bool,
     /// Write to this file which chunks are used, in the order of their first use, for --prefetch
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<PathBuf>,
@@ -168,7 +163,6 @@ impl RemoteArgs {
         };
         options.layer_index = self.layer_index.as_deref().map(absolute);
         options.referrers = self.referrers;
-        options.while_streaming = self.while_streaming && !self.offline;
         options.record = self.record.as_deref().map(absolute);
         options
     }

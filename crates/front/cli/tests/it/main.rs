@@ -67,6 +67,5 @@ mod valgrind;
 mod volumes;
 mod waiting;
 mod watching;
-mod while_streaming;
 mod without_ranges;
 mod writing;

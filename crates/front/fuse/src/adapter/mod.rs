@@ -3,9 +3,8 @@
 //! A read-only filesystem is cheap mostly because of the requests that the kernel does not send. After
 //! ENOSYS to OPEN and OPENDIR the kernel opens files by itself, and keeps the page cache and listings.
 //! ENOSYS also ends ACCESS, FLUSH and, where the format has none, requests for extended attributes.
-//! Names and attributes, missing names too, are cached without a limit of time, once the image is known. Only where files have
-//! their data outside the image is each OPEN answered: it may fail, and the kernel may read the data
-//! there itself.
+//! Names and attributes, missing names too, are cached without a limit of time. Only where files have their data
+//! outside the image is each OPEN answered: it may fail, and the kernel may read the data there itself.
 //!
 //! Writes reach this file only if root remounts read-write: they are refused.
 
@@ -139,15 +138,6 @@ fn take<R>(filled: &Filled<R>) -> Option<R> {
     reply.take()
 }
 
-/// Returns how long the kernel may cache an answer. It is asked before the answer is looked for.
-fn lifetime(core: &Core) -> Duration {
-    match core.is_settled() {
-        true => ENDLESS,
-        // The image is still read: another entry may take the place of this one.
-        false => Duration::ZERO,
-    }
-}
-
 /// The answer to a READ.
 enum Bytes {
     /// Bytes that the pusher left out of the page cache and has kept for this request.
@@ -201,17 +191,14 @@ impl Filesystem for Adapter {
             self.core.counts.add(Operation::Lookup);
             return reply.error(Errno::ENAMETOOLONG);
         }
-        let find = move |core: &Core| {
-            let lifetime = lifetime(core);
-            Ok((core.lookup(parent.0, &name)?, lifetime))
-        };
+        let find = move |core: &Core| core.lookup(parent.0, &name);
         let asked = (Operation::Lookup, parent.0);
         self.serve(req, asked, find, move |_, found| match found {
-            Ok((Some(attr), lifetime)) => reply.entry(&lifetime, &attr, GENERATION),
+            Ok(Some(attr)) => reply.entry(&ENDLESS, &attr, GENERATION),
             // Number 0 stands for a name that is known not to exist.
-            Ok((None, lifetime)) => {
+            Ok(None) => {
                 let missing = attr::unknown(0, fuser::FileType::RegularFile);
-                reply.entry(&lifetime, &missing, GENERATION);
+                reply.entry(&ENDLESS, &missing, GENERATION);
             }
             Err(error) => reply.error(error),
         });
@@ -222,13 +209,10 @@ impl Filesystem for Adapter {
     }
 
     fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        let find = move |core: &Core| {
-            let lifetime = lifetime(core);
-            Ok((core.attr(core.node(ino.0))?, lifetime))
-        };
+        let find = move |core: &Core| core.attr(core.node(ino.0));
         let asked = (Operation::Getattr, ino.0);
-        self.serve(req, asked, find, move |_, found| match found {
-            Ok((attr, lifetime)) => reply.attr(&lifetime, &attr),
+        self.serve(req, asked, find, move |_, attr| match attr {
+            Ok(attr) => reply.attr(&ENDLESS, &attr),
             Err(error) => reply.error(error),
         });
     }
@@ -371,11 +355,10 @@ impl Filesystem for Adapter {
             if offset > 0 {
                 core.reader.listed(core.node(ino.0));
             }
-            let lifetime = lifetime(core);
             core.list(ino.0, offset, &mut |entry| {
                 core.note_name(ino.0, entry);
                 let (attr, ttl) = match core.entry_attr(entry) {
-                    Some(attr) => (attr, lifetime),
+                    Some(attr) => (attr, ENDLESS),
                     // The entries before it are given first.
                     None if wait::was_refused() => return true,
                     // No lifetime: the kernel looks the entry up again at its first use.

@@ -70,7 +70,6 @@ fn images() -> Arc<NotedImages> {
                 is_claimed: false,
             })
             .collect(),
-        while_streaming: false,
     };
     let manifests = [
         ("oci://h/lazy:1", manifest([Some("t0"), Some("t1")])),

@@ -38,9 +38,6 @@ impl MountedImages {
         if args.referrers {
             words.push("--referrers".into());
         }
-        if args.while_streaming {
-            words.push("--while-streaming".into());
-        }
         Self {
             cache: cache.cache_dir.clone(),
             words,
@@ -101,13 +98,11 @@ impl Images for MountedImages {
         if entry.is_none() {
             return Ok(false);
         }
-        // A request that the kernel answers from no cache. The root directory fails with layers that are not what they
-        // should be; the kernel keeps nothing of it before they were compared.
-        let answers = rustix::fs::statvfs(dir).and_then(|_| rustix::fs::stat(dir));
-        match answers {
+        // A request that the kernel answers from no cache.
+        match rustix::fs::statvfs(dir) {
             Ok(_) => Ok(true),
-            Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::IO) => {
-                tracing::warn!(dir = %dir.display(), "the mount of layers fails, and is taken down");
+            Err(rustix::io::Errno::NOTCONN) => {
+                tracing::warn!(dir = %dir.display(), "the mount of layers is dead, and is taken down");
                 self.unmount(dir).map_err(io::Error::other)?;
                 Ok(false)
             }
@@ -190,6 +185,5 @@ fn facts(told: &Value) -> Option<ManifestFacts> {
     Some(ManifestFacts {
         digest: text(&told["digest"])?,
         layers: layers.collect::<Option<_>>()?,
-        while_streaming: told["while_streaming"].as_bool()?,
     })
 }

@@ -30,8 +30,6 @@ pub fn run(context: &Context, args: &ImageArgs) -> Result {
     context.confine(&prepared.sandbox());
     let mut options = args.source.remote.options();
     (options.prefetch, options.record) = (Prefetch::None, None);
-    // Those with tables are opened, and these are read first.
-    let while_streaming = std::mem::take(&mut options.while_streaming);
     let reference = Reference::Oci(name.clone());
     let manifest = container_manifest(&reference, &options).map_err(|error| failure(&error))?;
     // The tag is looked up once.
@@ -57,7 +55,6 @@ pub fn run(context: &Context, args: &ImageArgs) -> Result {
     out.json(&json!({
         "digest": manifest.digest.to_string(),
         "layers": layers.collect::<Vec<_>>(),
-        "while_streaming": while_streaming,
     }))?;
     out.finish()?;
     Ok(Exit::Ok)

@@ -23,8 +23,7 @@ use socket::Socket;
 /// Serve snapshots to containerd, which starts containers before their layers are here
 ///
 /// Layers of eStargz, zstd:chunked and SOCI images are not unpacked: a mount shows them, and what a container reads is
-/// fetched then. Other images are unpacked by containerd as usual, unless --while-streaming is given. Stopping this
-/// command, or killing it, stops no container. docs/containerd.md has the configuration of containerd and a unit for
+/// fetched then. Other images are unpacked by containerd as usual. Stopping this command, or killing it, stops no container. docs/containerd.md has the configuration of containerd and a unit for
 /// systemd.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -43,11 +42,6 @@ pub struct SnapshotterArgs {
     /// every account that may push to a repository, and every mirror, can put others there
     #[arg(long)]
     pub referrers: bool,
-    /// Also do not unpack images without tables of contents: use their layers while they are being fetched, before they can
-    /// be compared with their digests. If a layer turns out to be something else, containers have run what came of it,
-    /// and all their reads fail from then on
-    #[arg(long)]
-    pub while_streaming: bool,
     /// Take the names of images from the labels of this client only. Without it, a layer whose labels name two images is
     /// unpacked
     #[arg(long, value_name = "CLIENT")]

@@ -1,7 +1,6 @@
 //! Containers of containerd and runc, on the snapshotter.
 
 mod node;
-mod while_streaming;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

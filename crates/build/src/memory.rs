@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use forerun_io::{MemoryLimit, Mib, u64_from, usize_from, with_block_buffers};
+use forerun_io::{u64_from, usize_from};
+use forerun_sys::memory_limit::{MemoryLimit, Mib, with_block_buffers};
 
 use super::ParallelBounds;
 use super::tree::{BuildError, Tree};

@@ -15,7 +15,9 @@ use std::num::NonZeroUsize;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
-use forerun_io::{MemoryLimit, Unpoisoned, threads};
+use forerun_io::Unpoisoned;
+use forerun_sys::memory_limit::MemoryLimit;
+use forerun_sys::threads;
 
 use super::tree::BuildError;
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use forerun_io::{MemoryLimit, Mib};
+use forerun_sys::memory_limit::{MemoryLimit, Mib};
 use forerun_vfs::{Device, NameError, Timestamp, check_name};
 
 use super::{Content, LineError};

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use forerun_io::{BlockGeometry, MemoryLimit, Mib, page_size, with_block_buffers};
+use forerun_io::{BlockGeometry, page_size};
+use forerun_sys::memory_limit::{MemoryLimit, Mib, with_block_buffers};
 
 /// Options for reading an image. The defaults suit a local image, and the memory that the process
 /// may use.

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use crossbeam_channel::{Receiver, Sender, select_biased, unbounded};
-use forerun_io::threads;
+use forerun_sys::threads;
 
 type Job = Box<dyn FnOnce() + Send>;
 

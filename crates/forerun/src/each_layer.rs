@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use forerun_engine::MetadataSource;
 use forerun_io::wait::{self, Stop};
-use forerun_io::{BlobId, MemoryLimit, Observer, threads, usize_from};
+use forerun_io::{BlobId, Observer, usize_from};
 use forerun_layers::Layer;
+use forerun_sys::memory_limit::MemoryLimit;
+use forerun_sys::threads;
 use forerun_vfs::{Error, FileSystem, KeepIndex, Result};
 
 use crate::deferred::Deferred;

@@ -154,11 +154,9 @@ pub use forerun_exfat as exfat;
 pub use forerun_exfat::write::ExfatOptions;
 pub use forerun_io::{
     AlignedBuffer, BlobId, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
-    FileSource, IoStats, Limits, MemoryDevice, MemoryLimit, MemorySource, MountEntry, Mountpoint,
-    Observer, OutputFile, Purpose, ReadAt, Sight, StatsSnapshot, Structure, TraceRecord, TraceRow,
-    TraceSummary, TraceWriter, Unpoisoned, VisibleMount, Window, find_mount,
-    is_mounted_for_writing, mount_at, mount_of, mounts, parse_mounts, parse_trace_line,
-    parse_trace_record, wait,
+    FileSource, IoStats, Limits, MemoryDevice, MemorySource, Observer, OutputFile, Purpose, ReadAt,
+    StatsSnapshot, Structure, TraceRecord, TraceRow, TraceSummary, TraceWriter, Unpoisoned, Window,
+    parse_trace_line, parse_trace_record, wait,
 };
 /// Images at servers, as sources.
 #[cfg(any(feature = "layouts", feature = "remote"))]
@@ -169,6 +167,11 @@ pub use forerun_romfs::RomfsOptions;
 pub use forerun_squashfs as squashfs;
 #[cfg(all(feature = "squashfs", feature = "write"))]
 pub use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
+pub use forerun_sys::memory_limit::MemoryLimit;
+pub use forerun_sys::mount_table::{MountEntry, is_mounted_for_writing, mounts, parse_mounts};
+pub use forerun_sys::mountpoint::{
+    Mountpoint, Sight, VisibleMount, find_mount, mount_at, mount_of,
+};
 pub use forerun_vfs as vfs;
 pub use forerun_vfs::{FileSystem, FileType, Format, Metadata, MetadataLayout, NodeId, Timestamp};
 pub use image::Image;

@@ -4,13 +4,12 @@
 //! boundary a block crosses ([`Observer`], [`IoStats`], [`Event`]), the bounded single-flight
 //! [`BlockCache`], the rule that cuts a source into blocks ([`BlockGeometry`]) and the [`Limits`]
 //! that bound what hostile images may ask for. A store that can be changed is a [`BlockDevice`];
-//! [`WriteBack`] keeps changed metadata until it is committed. [`wait`] says how long a thread may
-//! wait for any of them, and [`threads`] starts threads.
+//! [`WriteBack`] keeps changed metadata until it is committed, and an [`UndoDevice`] saves the old bytes
+//! first. [`wait`] says how long a thread may wait for any of them.
 //!
 //! It knows no image format, no front end and no decompression.
 
 mod aligned;
-mod beneath;
 mod cache;
 mod counted_device;
 mod device;
@@ -21,19 +20,14 @@ mod geometry;
 mod limits;
 mod memory;
 mod memory_device;
-mod memory_limit;
-mod mountinfo;
-mod mountpoint;
 mod num;
 mod observe;
 mod output;
 mod output_file;
-mod programs;
 mod ranges;
 mod read_at;
 mod sequential;
 mod stats;
-pub mod threads;
 mod trace;
 mod trace_file;
 mod trace_summary;
@@ -45,7 +39,6 @@ mod window;
 mod write_back;
 
 pub use aligned::{ALIGNMENT, AlignedBuffer};
-pub use beneath::open_beneath;
 pub use cache::{BlockCache, BlockKey, Lookup};
 pub use counted_device::CountedDevice;
 pub use device::BlockDevice;
@@ -56,14 +49,10 @@ pub use geometry::{BlockGeometry, LEGACY_BLOCK, page_size};
 pub use limits::Limits;
 pub use memory::MemorySource;
 pub use memory_device::MemoryDevice;
-pub use memory_limit::{MemoryLimit, Mib, SetBy, with_block_buffers};
-pub use mountinfo::{MountEntry, is_mounted_for_writing, mounts, parse_mounts};
-pub use mountpoint::{Mountpoint, Sight, VisibleMount, find_mount, mount_at, mount_of};
 pub use num::{u64_from, usize_from};
 pub use observe::{Counted, Observer, Timer};
 pub use output::CountedWrite;
 pub use output_file::OutputFile;
-pub use programs::find_program;
 pub use ranges::ByteRanges;
 pub use read_at::{BlobId, Pattern, ReadAt, past_end};
 pub use sequential::{SequentialStreams, SequentialWindow, Step, WindowRules};

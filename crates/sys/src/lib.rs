@@ -1,16 +1,26 @@
-//! System calls of Linux that neither the standard library nor rustix wraps safely.
+//! The system below forerun: facts about it, and interfaces of the kernel that need a wrapper.
 //!
-//! All other crates forbid `unsafe`. Each module here wraps one interface of the kernel, states why its blocks are sound, and has
-//! a test. Nothing here knows about images, mounts or forerun.
+//! Each module is one interface: the table of mounts ([`mount_table`], [`mountpoint`]), the memory that the process may
+//! use ([`memory_limit`]), threads and their CPUs ([`threads`]), descriptors sent over sockets ([`packet`]), and so on.
+//!
+//! All other crates but the library for C forbid `unsafe`. A module that has it states why its blocks are sound, and has a
+//! test. Nothing here knows about images.
 
+pub mod beneath;
 pub mod descriptor;
 pub mod fuse;
 pub mod fuse_device;
 pub mod inherited;
 pub mod loop_device;
+pub mod memory_limit;
 mod mount_attributes;
+pub mod mount_table;
+pub mod mountpoint;
+pub mod packet;
+pub mod programs;
 pub mod table;
 mod terminal_input;
+pub mod threads;
 pub mod verity;
 
 use std::io;

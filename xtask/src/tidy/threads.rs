@@ -1,4 +1,4 @@
-//! Threads that may be started while a request is answered are started by `forerun_io::threads`.
+//! Threads that may be started while a request is answered are started by `forerun_sys::threads`.
 //!
 //! The thread that answers may be pinned to the reader's CPU, and a thread that it starts in another way
 //! inherits that. The rule holds for the FUSE front end and all crates that it depends on. Tests are left
@@ -15,7 +15,7 @@ use super::sources::SourceFile;
 /// The crate whose threads are pinned.
 const ANSWERS: &str = "crates/front/fuse";
 /// The file that starts threads.
-const STARTS: &str = "crates/io/src/threads.rs";
+const STARTS: &str = "crates/sys/src/threads.rs";
 /// Ways to start a thread in the standard library, with what may stand before.
 const WAYS: [(&str, &str); 4] = [
     ("thread::spawn", ""),
@@ -39,7 +39,7 @@ pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<Violation> {
         let code = code_only(file.shipped());
         for (index, line) in code.lines().enumerate() {
             let message = if WAYS.iter().any(|way| starts(line, *way)) {
-                "starts a thread that inherits the reader's CPU: use forerun_io::threads"
+                "starts a thread that inherits the reader's CPU: use forerun_sys::threads"
                     .to_string()
             } else if line.contains(RUNTIME) && !code.contains(HOOK) {
                 format!("starts threads that inherit the reader's CPU: add {HOOK}")

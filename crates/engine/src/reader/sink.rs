@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
-use forerun_io::{threads, usize_from};
+use forerun_io::usize_from;
+use forerun_sys::threads;
 use forerun_vfs::{NodeId, Result};
 
 use super::Reader;

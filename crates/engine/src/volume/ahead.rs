@@ -10,7 +10,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
-use forerun_io::{CountedDevice, threads};
+use forerun_io::CountedDevice;
+use forerun_sys::threads;
 use forerun_vfs::{BlobId, DirCursor, FileSystemMut, NodeId};
 
 use crate::ahead::{TreeAhead, Walk};

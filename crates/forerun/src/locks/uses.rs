@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::in_use::By;
-use forerun_io::{MountEntry, mounts};
+use forerun_sys::mount_table::{MountEntry, mounts};
 
 /// Most levels of devices built on other devices.
 const DEPTH: u32 = 4;

@@ -16,7 +16,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-use forerun_io::threads;
+use forerun_sys::threads;
 use nix::sys::signal::SigSet;
 
 /// Number of the message.

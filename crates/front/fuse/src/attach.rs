@@ -12,21 +12,19 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
-use std::io::{self, IoSliceMut, Read};
-use std::mem::MaybeUninit;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command, Stdio};
 
 use forerun::{MountEntry, Mountpoint, mount_of, mounts};
+use forerun_sys::packet;
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create,
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
 };
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::helper::{find_helper, without_name};
 use crate::liveness::is_fuse;
@@ -287,21 +285,8 @@ fn last_words(mut process: Child) -> String {
 
 /// Receives the open device, which comes with one byte; nothing if the helper ended without sending it.
 fn receive_device(socket: &OwnedFd) -> Option<OwnedFd> {
-    let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    loop {
-        let mut bytes = [IoSliceMut::new(&mut byte)];
-        match rustix::net::recvmsg(socket, &mut bytes, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            Err(_) => return None,
-            Ok(_) => break,
-        }
-    }
-    control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    })
+    let received = packet::receive(socket, 1).ok()??;
+    received.descriptors.into_iter().next()
 }
 
 fn helper_options(source: &OsStr, options: &MountOptions, writable: bool) -> OsString {

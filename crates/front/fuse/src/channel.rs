@@ -3,35 +3,21 @@
 //! Each message is a packet: a word, what belongs to it, and descriptors. The socket ends when the
 //! other process has ended, however that came about.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use forerun_sys::packet::{self, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 /// Longest message.
 pub const MAX: usize = 32 << 10;
-/// Most descriptors of a message.
-const MAX_DESCRIPTORS: usize = 4;
 
 /// One end of the socket.
 #[derive(Debug)]
 pub struct Channel(OwnedFd);
-
-/// A message that was received.
-#[derive(Debug)]
-pub struct Received {
-    /// The text.
-    pub text: Vec<u8>,
-    /// The descriptors that came along, in the order in which they were sent.
-    pub descriptors: Vec<OwnedFd>,
-}
 
 impl Channel {
     /// Makes a socket and returns both ends.
@@ -61,17 +47,10 @@ impl Channel {
     /// # Errors
     /// Those of sendmsg(2), and EMSGSIZE for a message of more than 32 KiB.
     pub fn send(&self, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        if text.len() > MAX || descriptors.len() > MAX_DESCRIPTORS {
+        if text.len() > MAX {
             return Err(Errno::MSGSIZE.into());
         }
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
-            return Err(Errno::NOBUFS.into());
-        }
-        let text = [IoSlice::new(text)];
-        rustix::net::sendmsg(&self.0, &text, &mut control, SendFlags::NOSIGNAL)?;
-        Ok(())
+        Ok(packet::send(&self.0, text, descriptors)?)
     }
 
     /// Waits for a message. Returns nothing when the other process has ended.
@@ -79,32 +58,7 @@ impl Channel {
     /// # Errors
     /// Those of recvmsg(2), and EMSGSIZE for a message that is too long.
     pub fn receive(&self) -> io::Result<Option<Received>> {
-        let mut text = vec![0; MAX];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let received = loop {
-            let mut into = [IoSliceMut::new(&mut text)];
-            match rustix::net::recvmsg(&self.0, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC) {
-                Err(Errno::INTR) => {}
-                // What the other process had not read when it ended is of no interest any more.
-                Err(Errno::CONNRESET) => return Ok(None),
-                received => break received?,
-            }
-        };
-        if received.flags.contains(ReturnFlags::TRUNC) {
-            return Err(Errno::MSGSIZE.into());
-        }
-        let mut descriptors = Vec::new();
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(those) = message {
-                descriptors.extend(those);
-            }
-        }
-        if received.bytes == 0 {
-            return Ok(None);
-        }
-        text.truncate(received.bytes);
-        Ok(Some(Received { text, descriptors }))
+        packet::receive(&self.0, MAX)
     }
 
     /// Waits until something can be received, the end included. Returns whether it can.
@@ -152,29 +106,15 @@ pub fn timespec(duration: Duration) -> Timespec {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::io::Write;
-
     use super::*;
 
     #[test]
-    fn messages_with_descriptors_and_the_end() {
+    fn waiting_ends_with_a_message_or_the_other_process() {
         let (one, other) = Channel::pair().unwrap();
-        let (reader, writer) = io::pipe().unwrap();
-        one.send(b"a pipe", &[writer.as_fd()]).unwrap();
-        one.send(b"nothing", &[]).unwrap();
-        drop(writer);
-        let mut received = other.receive().unwrap().unwrap();
-        assert_eq!(received.text, b"a pipe");
-        let mut writer = File::from(received.descriptors.pop().unwrap());
-        writer.write_all(b"x").unwrap();
-        drop((writer, received));
-        assert_eq!(io::read_to_string(reader).unwrap(), "x");
-        let received = other.receive().unwrap().unwrap();
-        assert_eq!(
-            (&received.text[..], received.descriptors.len()),
-            (&b"nothing"[..], 0)
-        );
+        assert!(!other.wait(Duration::ZERO).unwrap());
+        one.send(b"text", &[]).unwrap();
+        assert!(other.wait(Duration::ZERO).unwrap());
+        assert_eq!(other.receive().unwrap().unwrap().text, b"text");
         assert!(!other.wait(Duration::ZERO).unwrap());
         drop(one);
         assert!(other.wait(Duration::ZERO).unwrap());

@@ -17,7 +17,7 @@
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use forerun_io::threads;
+use forerun_sys::threads;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::tuning::{LARGE_REQUESTS, MIGRATIONS, PAUSE, REQUESTS_IN_A_ROW};

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
 
 use forerun::{Reader, Volume};
-use forerun_io::threads;
+use forerun_sys::threads;
 use fuser::{Config, Filesystem, InitFlags, Session, SessionACL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};

@@ -8,7 +8,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use forerun::Mountpoint;
-use forerun_io::threads;
+use forerun_sys::threads;
 use rustix::io::Errno;
 
 use crate::MountEntry;

@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use forerun::{MountEntry, mounts};
-use forerun_io::threads;
+use forerun_sys::threads;
 use nix::sched::{CloneFlags, setns, unshare};
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 

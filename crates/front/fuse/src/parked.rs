@@ -12,7 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use forerun::wait::{self, Stop};
-use forerun_io::{Unpoisoned, threads};
+use forerun_io::Unpoisoned;
+use forerun_sys::threads;
 use fuser::Errno;
 
 use crate::given_up::has_given_up;

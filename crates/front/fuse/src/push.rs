@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun_io::{Unpoisoned, threads, usize_from};
+use forerun_io::{Unpoisoned, usize_from};
+use forerun_sys::threads;
 
 use crate::core::Core;
 use crate::counts::Operation;

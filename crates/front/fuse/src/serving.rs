@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use forerun_io::threads;
+use forerun_sys::threads;
 use fuser::{Filesystem, Session};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use forerun::is_mounted_for_writing;
 use forerun::locks::writer_is_at_work;
-use forerun_io::threads;
+use forerun_sys::threads;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use forerun_io::mounts;
+use forerun_sys::mount_table::mounts;
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;

@@ -112,7 +112,7 @@ pub fn filesystem_of(path: &Path) -> Option<(String, String)> {
     }
     let device = metadata.dev();
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
-    let mounts = forerun_io::mounts().ok()?;
+    let mounts = forerun_sys::mount_table::mounts().ok()?;
     let entry = mounts.into_iter().find(|entry| entry.device == device);
     // A subvolume of btrfs has a device of its own, and the mount that of all of them.
     let entry = entry?;

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use forerun_io::{MemoryLimit, usize_from};
+use forerun_io::usize_from;
+use forerun_sys::memory_limit::MemoryLimit;
 use memmap2::{Advice, MmapMut};
 use rustix::param::page_size;
 use rustix::system::sysinfo;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::{fs, io};
 
 use anyhow::{Context, Result, ensure};
-use forerun_io::find_program;
+use forerun_sys::programs::find_program;
 
 use crate::active::{self, Ticket};
 

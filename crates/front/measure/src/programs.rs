@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-pub use forerun_io::find_program;
+pub use forerun_sys::programs::find_program;
 
 use crate::process;
 

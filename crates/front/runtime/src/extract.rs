@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use forerun_io::open_beneath;
+use forerun_sys::beneath::open_beneath;
 use forerun_vfs::{FileSystem, FileType, Limits, Metadata, NodeId, Timestamp, Walk, WalkEntry};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;

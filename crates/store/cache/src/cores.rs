@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use forerun_io::{MemoryLimit, threads};
+use forerun_sys::memory_limit::MemoryLimit;
+use forerun_sys::threads;
 
 /// Most threads, however many cores there are.
 const THREADS: usize = 16;

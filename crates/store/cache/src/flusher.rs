@@ -7,7 +7,8 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use forerun_io::{Unpoisoned, threads};
+use forerun_io::Unpoisoned;
+use forerun_sys::threads;
 
 use crate::options::CacheOptions;
 

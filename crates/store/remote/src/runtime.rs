@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::sync::OnceLock;
 
-use forerun_io::threads;
+use forerun_sys::threads;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{RemoteError, Result};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use forerun_io::mounts;
+use forerun_sys::mount_table::mounts;
 
 use crate::require;
 

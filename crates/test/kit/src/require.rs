@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-pub use forerun_io::find_program;
+pub use forerun_sys::programs::find_program;
 use std::process::Command;
 
 /// Returns whether this runs in CI.

@@ -9,7 +9,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use forerun_build::{BuildError, spool_dir, spool_file};
-use forerun_io::{MemoryLimit, u64_from, usize_from};
+use forerun_io::{u64_from, usize_from};
+use forerun_sys::memory_limit::MemoryLimit;
 
 /// Bytes kept in memory if it is not scarce.
 const MEMORY: u64 = 8 << 20;

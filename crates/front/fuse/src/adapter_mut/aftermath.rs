@@ -16,7 +16,8 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use forerun_io::{Unpoisoned, threads};
+use forerun_io::Unpoisoned;
+use forerun_sys::threads;
 use fuser::{Errno, FileHandle, INodeNo, Notifier};
 
 use crate::apart::Apart;

@@ -7,7 +7,7 @@
 use std::sync::Weak;
 use std::sync::mpsc::{Sender, channel};
 
-use forerun_io::threads;
+use forerun_sys::threads;
 use forerun_vfs::NodeId;
 
 use super::core::CoreMut;

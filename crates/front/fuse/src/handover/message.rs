@@ -6,8 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use forerun_sys::packet::Received;
+
 use super::{Inherited, Kept};
-use crate::channel::{Channel, Received};
+use crate::channel::Channel;
 use crate::connection::Negotiated;
 use crate::error::HandoverError;
 

@@ -22,7 +22,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use forerun::{MemoryLimit, wait};
-use forerun_io::{Unpoisoned, threads};
+use forerun_io::Unpoisoned;
+use forerun_sys::threads;
 use fuser::Errno;
 
 use crate::guarded::{guarded, tell_of_panic};

@@ -1,15 +1,12 @@
 //! fusermount3, a set-user-id program that mounts for users and sends the connection back over a socket.
 
-use std::io;
-use std::io::{IoSliceMut, Read};
-use std::mem::MaybeUninit;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use forerun_sys::packet;
 
 use super::{FSTYPE, plain};
 use crate::failure::Failure;
@@ -64,19 +61,6 @@ fn last_words(mut process: Child) -> String {
 
 /// Receives the connection, which comes with one byte; nothing if the helper ended without sending it.
 fn receive(socket: &UnixStream) -> Option<OwnedFd> {
-    let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    loop {
-        let mut bytes = [IoSliceMut::new(&mut byte)];
-        match rustix::net::recvmsg(socket, &mut bytes, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            Err(_) => return None,
-            Ok(_) => break,
-        }
-    }
-    control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    })
+    let received = packet::receive(socket, 1).ok()??;
+    received.descriptors.into_iter().next()
 }

@@ -4,7 +4,9 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forerun_io::{MemoryLimit, ReadAt, Unpoisoned, threads, u64_from, usize_from};
+use forerun_io::{ReadAt, Unpoisoned, u64_from, usize_from};
+use forerun_sys::memory_limit::MemoryLimit;
+use forerun_sys::threads;
 
 use super::descriptor::file_digest;
 use super::padded_digest;

@@ -10,7 +10,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 
-use forerun_io::{BlobId, BlockCache, BlockKey, MemoryLimit, ReadAt, usize_from};
+use forerun_io::{BlobId, BlockCache, BlockKey, ReadAt, usize_from};
+use forerun_sys::memory_limit::MemoryLimit;
 
 use super::descriptor::file_digest;
 use super::padded_digest;

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forerun_cache::{DEFAULT_CHUNK, Digest, Geometry, TableBuilder};
-use forerun_io::{MemoryLimit, Mib, ReadAt, u64_from, usize_from};
+use forerun_io::{ReadAt, u64_from, usize_from};
+use forerun_sys::memory_limit::{MemoryLimit, Mib};
 use tokio::task::JoinSet;
 
 use crate::layout::MAX_PARTS;

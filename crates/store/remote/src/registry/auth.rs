@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use forerun_io::{Unpoisoned, threads};
+use forerun_io::Unpoisoned;
+use forerun_sys::threads;
 use reqwest::header::HeaderValue;
 
 use super::challenge::{self, Challenge};

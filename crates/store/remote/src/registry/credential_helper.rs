@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use forerun_io::threads;
+use forerun_sys::threads;
 use serde::Deserialize;
 
 use super::docker_config::Credentials;

@@ -14,7 +14,7 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use crate::mountinfo::{MountEntry, mounts};
+use crate::mount_table::{MountEntry, mounts};
 
 /// Limit of directories searched for the group of this process.
 const LOOKED_INTO: usize = 4096;

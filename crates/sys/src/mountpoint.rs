@@ -22,7 +22,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, UnmountFlags};
 
-use crate::mountinfo::{MountEntry, mounts};
+use crate::mount_table::{MountEntry, mounts};
 
 /// A directory to mount on, held open.
 #[derive(Debug)]

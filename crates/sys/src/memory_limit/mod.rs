@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::{threads, usize_from};
+use crate::threads;
 
 /// Memory besides caches, buffers and encoders: the program itself, the tables of a tree of 78,000
 /// files, and freed memory that the allocator keeps. Measured in mounts: 20 to 35 MB.
@@ -120,8 +120,8 @@ impl MemoryLimit {
     /// least one.
     #[must_use]
     pub fn fitting(&self, wanted: usize, each: u64) -> usize {
-        let most = usize_from(self.bytes / 8 / each.max(1));
-        wanted.min(most.max(1))
+        let most = self.bytes / 8 / each.max(1);
+        wanted.min(usize::try_from(most.max(1)).unwrap_or(wanted))
     }
 
     /// Returns the number of threads to start: one for each CPU, as long as threads of `each` bytes

@@ -1,7 +1,7 @@
 //! Control groups as directories of plain files, with the lines of /proc that lead to them.
 
 use super::*;
-use crate::mountinfo::parse_mounts;
+use crate::mount_table::parse_mounts;
 
 const MIB: u64 = 1 << 20;
 /// The value of version 1 for no limit.

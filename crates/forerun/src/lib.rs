@@ -155,8 +155,7 @@ pub use forerun_exfat::write::ExfatOptions;
 pub use forerun_io::{
     AlignedBuffer, BlobId, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
     FileSource, IoStats, Limits, MemoryDevice, MemorySource, Observer, OutputFile, Purpose, ReadAt,
-    StatsSnapshot, Structure, TraceRecord, TraceRow, TraceSummary, TraceWriter, Unpoisoned, Window,
-    parse_trace_line, parse_trace_record, wait,
+    StatsSnapshot, Structure, Unpoisoned, Window, wait,
 };
 /// Images at servers, as sources.
 #[cfg(any(feature = "layouts", feature = "remote"))]

@@ -24,13 +24,10 @@ mod num;
 mod observe;
 mod output;
 mod output_file;
-mod ranges;
 mod read_at;
 mod sequential;
 mod stats;
 mod trace;
-mod trace_file;
-mod trace_summary;
 mod undo;
 mod unpoisoned;
 pub mod wait;
@@ -53,16 +50,10 @@ pub use num::{u64_from, usize_from};
 pub use observe::{Counted, Observer, Timer};
 pub use output::CountedWrite;
 pub use output_file::OutputFile;
-pub use ranges::ByteRanges;
 pub use read_at::{BlobId, Pattern, ReadAt, past_end};
 pub use sequential::{SequentialStreams, SequentialWindow, Step, WindowRules};
 pub use stats::{Counter, IoStats, StatsSnapshot};
 pub use trace::{Event, EventKind, EventLog, EventSink, Purpose, Structure, StructureName};
-pub use trace_file::{
-    TraceRecord, TraceWriter, line as trace_line, parse_line as parse_trace_line,
-    parse_record as parse_trace_record,
-};
-pub use trace_summary::{TraceRow, TraceSummary};
 #[doc(hidden)]
 pub use undo::fuzzing as undo_fuzzing;
 pub use undo::{Restored, UndoDevice, UndoError, UndoFile, UndoLog};

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use comfy_table::{CellAlignment, Table, presets};
-use forerun::{Structure, TraceRecord, TraceRow, TraceSummary, parse_trace_record};
-use forerun_pictures::TracePicture;
+use forerun::Structure;
+use forerun_pictures::{TracePicture, TraceRecord, TraceRow, TraceSummary};
 use forerun_sandbox::Sandbox;
 use serde_json::{Value, json};
 
@@ -103,7 +103,7 @@ fn read(file: File) -> Result<Recorded> {
         let text = str::from_utf8(&line)
             .ok()
             .map(|line| line.trim_end_matches('\n'));
-        let Some(record) = text.and_then(parse_trace_record) else {
+        let Some(record) = text.and_then(TraceRecord::parse) else {
             let message = format!("line {n} is no event of a trace");
             let hint = "forerun mount --trace FILE writes one";
             return Err(Failure::new(Exit::Source, "trace", message).hint(hint));

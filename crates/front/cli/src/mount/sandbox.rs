@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use forerun::{Image, TraceWriter, VolumeMut};
+use forerun::{Image, VolumeMut};
 use forerun_fuse::{Inherited, LedgerFile, MountOptions, Turn};
+use forerun_pictures::TraceWriter;
 use forerun_sandbox::{Capabilities, Sandbox, Sockets};
 
 use super::{MountArgs, daemon, failed, handover, image_args, mount_failure, outside, volume};

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forerun::locks::{self, Held};
-use forerun::{
-    DiskImage, EventSink, FileDevice, Locking, OpenOptions, TraceWriter, VolumeMut, vfs::Error,
-};
+use forerun::vfs::Error;
+use forerun::{DiskImage, EventSink, FileDevice, Locking, OpenOptions, VolumeMut};
 use forerun_fuse::MountOptions;
+use forerun_pictures::TraceWriter;
 
 use super::MountArgs;
 use crate::context::Context;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use forerun_io::ByteRanges;
 use forerun_vfs::{Region, RegionKind};
+
+use crate::ranges::ByteRanges;
 
 /// Bins of the picture.
 const BINS: u64 = 4096;

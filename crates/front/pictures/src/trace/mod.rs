@@ -3,16 +3,20 @@
 //! A trace has any number of events. Sums are exact; what is drawn one by one is thinned, and the page says
 //! so. Memory is bounded: about 100 MiB for the longest trace.
 
+mod file;
 mod files;
 mod points;
+mod summary;
 mod timeline;
 
-use forerun_io::{Event, EventKind, Purpose, TraceRecord};
+use forerun_io::{Event, EventKind, Purpose};
 use serde_json::{Value, json};
 
 use crate::{page, text};
+pub use file::{TraceRecord, TraceWriter};
 use files::{Bar, FileTimes, Names};
 use points::{Point, Points};
+pub use summary::{TraceRow, TraceSummary};
 use timeline::{Link, Lookups, Timeline};
 
 const BODY: &str = include_str!("../../assets/trace.html");

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use forerun_io::{BlobId, Event, EventKind, Purpose, Structure, TraceRecord};
-use forerun_pictures::{LARGEST_PAGE, TracePicture};
+use forerun_io::{BlobId, Event, EventKind, Purpose, Structure};
+use forerun_pictures::{LARGEST_PAGE, TracePicture, TraceRecord};
 
 const DEMAND: EventKind = EventKind::SourceRead {
     purpose: Purpose::Demand,

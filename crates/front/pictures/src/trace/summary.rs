@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{BlobId, ByteRanges, Event, EventKind, Structure};
+use forerun_io::{BlobId, Event, EventKind, Structure};
+
+use crate::ranges::ByteRanges;
 
 /// A sector: the smallest unit of a request.
 const SECTOR: u64 = 512;
@@ -112,8 +114,9 @@ impl TraceSummary {
 mod tests {
     use std::time::Duration;
 
+    use forerun_io::Purpose;
+
     use super::*;
-    use crate::Purpose;
 
     fn event(kind: EventKind, structure: Structure, offset: u64, len: u64) -> Event {
         Event {

@@ -16,8 +16,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::Unpoisoned;
-use crate::{BlobId, Event, EventKind, EventSink, OutputFile, Purpose, Structure};
+use forerun_io::{BlobId, Event, EventKind, EventSink, OutputFile, Purpose, Structure, Unpoisoned};
 
 /// The first line of a trace.
 const HEAD: &str =
@@ -46,6 +45,17 @@ pub enum TraceRecord {
     },
     /// Nothing: a comment or a blank line.
     Comment,
+}
+
+impl TraceRecord {
+    /// Parses a line of a trace. Returns nothing for a line that belongs to none.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Self> {
+        match parse_line(line)? {
+            Some(event) => Some(Self::Event(event)),
+            None => Some(parse_name(line).unwrap_or(Self::Comment)),
+        }
+    }
 }
 
 /// Writes each event to a file.
@@ -142,18 +152,8 @@ fn parse_name(line: &str) -> Option<TraceRecord> {
     Some(TraceRecord::Name { node, dir, name })
 }
 
-/// Parses any line of a trace. Returns nothing for a line that belongs to none.
-#[must_use]
-pub fn parse_record(line: &str) -> Option<TraceRecord> {
-    match parse_line(line)? {
-        Some(event) => Some(TraceRecord::Event(event)),
-        None => Some(parse_name(line).unwrap_or(TraceRecord::Comment)),
-    }
-}
-
 /// Formats an event as a line of a trace, without a newline.
-#[must_use]
-pub fn line(event: &Event) -> String {
+fn line(event: &Event) -> String {
     let purpose = match event.kind {
         EventKind::SourceRead { purpose, .. } => purpose.name(),
         _ => "-",
@@ -174,8 +174,7 @@ pub fn line(event: &Event) -> String {
 
 /// Parses a line into its event. Returns `Some(None)` for a comment or blank line, and `None` for a
 /// line that is no event.
-#[must_use]
-pub fn parse_line(line: &str) -> Option<Option<Event>> {
+fn parse_line(line: &str) -> Option<Option<Event>> {
     if line.starts_with('#') || line.trim().is_empty() {
         return Some(None);
     }
@@ -288,7 +287,7 @@ mod tests {
         assert_eq!(line, "# name\t7\t18446744073709551615\ta%20b%25%09%0a%ff~");
         let dir = u64::MAX;
         assert_eq!(
-            parse_record(&line),
+            TraceRecord::parse(&line),
             Some(TraceRecord::Name { node: 7, dir, name })
         );
         for comment in [
@@ -299,12 +298,12 @@ mod tests {
             HEAD,
         ] {
             assert_eq!(
-                parse_record(comment),
+                TraceRecord::parse(comment),
                 Some(TraceRecord::Comment),
                 "{comment}"
             );
         }
-        assert_eq!(parse_record("x"), None);
+        assert_eq!(TraceRecord::parse("x"), None);
     }
 
     #[test]

@@ -7,7 +7,9 @@ use std::io;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use forerun::{Data, NodeId, Reader, vfs};
+use forerun::vfs::NodeId;
+use forerun::{Reader, vfs};
+use forerun_engine::Data;
 
 use crate::errors::ENOMEM;
 

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use forerun::{Data, NodeId, Unpoisoned};
+use forerun::vfs::NodeId;
+use forerun_engine::Data;
+use forerun_io::Unpoisoned;
 use pyo3::types::PyBytes;
 use pyo3::{Bound, PyResult, Python, pyclass, pymethods};
 

@@ -10,7 +10,8 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use forerun::{Image, OpenOptions, Unpoisoned};
+use forerun::{Image, OpenOptions};
+use forerun_io::Unpoisoned;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::{PyErr, PyResult, Python};
 

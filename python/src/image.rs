@@ -6,9 +6,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forerun::remote::without_secrets;
-use forerun::vfs;
-use forerun::{OpenOptions, format_names as names};
+use forerun::unstable::remote::without_secrets;
+use forerun::{OpenOptions, format_names as names, vfs};
 use forerun_export::expand;
 use pyo3::exceptions::PyValueError;
 use pyo3::types::{PyAnyMethods, PyBytes, PyDict, PyDictMethods, PyList, PyString};

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Mutex;
 
-use forerun::Unpoisoned;
 use forerun_fuse::{MountOptions, mount};
+use forerun_io::Unpoisoned;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::types::PyAny;
 use pyo3::{Bound, PyRef, PyResult, Python, pyclass, pymethods};

@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::Mutex;
 
-use forerun::{ReadAt, Unpoisoned};
+use forerun::ReadAt;
+use forerun_io::Unpoisoned;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::types::{PyAnyMethods, PyBytes, PyBytesMethods};
 use pyo3::{Bound, Py, PyAny, PyErr, PyResult, Python};

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use forerun::build::{ScanOptions, scan};
-use forerun::{SquashfsOptions, Writer};
+use forerun::Writer;
+use forerun::build::{ScanOptions, SquashfsOptions, scan};
 
 /// Writes the image to a new file, which must not exist. Returns its length in bytes.
 pub fn run(dir: &Path, image: &Path) -> Result<u64, Box<dyn Error>> {

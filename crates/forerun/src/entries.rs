@@ -58,7 +58,7 @@ impl DirEntry {
     /// Returns its metadata, as `lstat` shows them. A listing reads them now; a walk has read them.
     ///
     /// # Errors
-    /// The errors of [`FileSystem::metadata`](crate::FileSystem::metadata).
+    /// The errors of [`FileSystem::metadata`](forerun_vfs::FileSystem::metadata).
     pub fn metadata(&self) -> Result<Metadata> {
         match &self.known {
             Some(metadata) => Ok(metadata.clone()),

@@ -4,8 +4,9 @@ use forerun_disk::Foreign;
 use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Error, Format};
 
-use crate::registry::object_formats;
-use crate::{Container, OpenOptions, format_names, formats};
+use crate::payload::Container;
+use crate::registry::{formats, object_formats};
+use crate::{OpenOptions, format_names};
 
 /// Returns the number of bytes from the start that any format needs for its probe.
 pub fn probe_len() -> usize {

@@ -16,7 +16,8 @@ use crate::OpenOptions;
 #[doc = include_str!("example.md")]
 /// use std::path::Path;
 ///
-/// use forerun::{KeptIndex, OpenOptions};
+/// use forerun::unstable::KeptIndex;
+/// use forerun::OpenOptions;
 ///
 /// # std::fs::copy("x.sqsh", "a.tar.gz")?;
 /// let (cache, archive) = (Path::new("cache"), Path::new("a.tar.gz"));

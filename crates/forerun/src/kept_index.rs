@@ -9,7 +9,7 @@ use forerun_vfs::{KeepIndex, ProvenTable, TablePlace};
 /// each time.
 #[cfg(feature = "tar")]
 pub fn kept_index(digest: &str, options: &RemoteOptions) -> Option<Arc<dyn KeepIndex>> {
-    let index = crate::KeptIndex::of_digest(&options.cache_dir()?, digest);
+    let index = crate::kept::KeptIndex::of_digest(&options.cache_dir()?, digest);
     let index = index.inspect_err(|error| tracing::debug!(%error, "no index of the layer is kept"));
     Some(Arc::new(index.ok()?))
 }

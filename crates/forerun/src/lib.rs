@@ -25,10 +25,10 @@
 //! which names the image and the path and converts into an [`io::Error`](std::io::Error) of the same kind.
 //! The folder `examples` of the crate has a short program for each common task.
 //!
-//! Below the paths are nodes. A [`Reader`] moves the bytes of a node, and a [`FileSystem`] has its metadata;
+//! Below the paths are nodes. A [`Reader`] moves the bytes of a node, and a [`vfs::FileSystem`] has its metadata;
 //! their errors are [`vfs::Error`]. Programs that serve many requests, like a mount, use these. A [`Writer`]
 //! makes an image from a [`build::Tree`]. Both sets of formats are closed and listed in one file of this
-//! crate.
+//! crate. What forerun's own programs share beyond that is in [`unstable`]; any release may change it.
 //!
 //! Features, all on by default: one for each format (`romfs`, `cramfs`, `tar`, `zip`, `squashfs`,
 //! `erofs`, `composefs`, `exfat`),
@@ -38,8 +38,8 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use forerun::build::{Content, NewNode, NodeKind, Tree};
-//! use forerun::{Image, MemorySource, Observer, OpenOptions, RomfsOptions, Writer};
+//! use forerun::build::{Content, NewNode, NodeKind, RomfsOptions, Tree};
+//! use forerun::{Image, MemorySource, Observer, OpenOptions, Writer};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Make an image in memory...
@@ -85,11 +85,11 @@ mod layers;
 #[cfg(feature = "write")]
 mod levels;
 mod locking;
-pub mod locks;
+mod locks;
 #[cfg(feature = "write")]
 mod named_writer;
 #[cfg(feature = "composefs")]
-pub mod objects;
+mod objects;
 #[cfg(feature = "layouts")]
 mod on_disk;
 mod open;
@@ -102,9 +102,9 @@ mod part;
 mod payload;
 mod registry;
 #[cfg(feature = "exfat")]
-pub mod repair;
-pub mod scan;
-pub mod spool;
+mod repair;
+mod scan;
+mod spool;
 mod spool_turns;
 #[cfg(feature = "exfat")]
 mod undo;
@@ -116,82 +116,102 @@ mod whole;
 mod writer;
 mod xattrs;
 
-/// Trees of nodes for writers: from directories, tar streams, lists and images.
+/// What writers take: trees of nodes, from directories, tar streams, lists and images, and the options of each format.
 #[cfg(feature = "write")]
 pub mod build {
     pub use forerun_build::*;
+    pub use forerun_codec::{
+        Bcj, BcjSet, Encoding, FillEncoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
+    };
+    #[cfg(feature = "composefs")]
+    pub use forerun_composefs::write::ComposefsOptions;
+    #[cfg(feature = "erofs")]
+    pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFragments};
+    #[cfg(feature = "exfat")]
+    pub use forerun_exfat::write::ExfatOptions;
+    #[cfg(feature = "romfs")]
+    pub use forerun_romfs::RomfsOptions;
+    #[cfg(feature = "squashfs")]
+    pub use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 
     pub use crate::from_image::{ImageOptions, from_damaged_image, from_image};
+    pub use crate::levels::compressor_level;
+    pub use crate::writer::Written;
 }
 
-#[cfg(feature = "remote")]
-pub use containers::{container_layers, image_index};
-pub use contents::contents;
+/// What forerun's own programs need beyond that. Any release may change any of it.
+pub mod unstable {
+    #[cfg(any(feature = "layouts", feature = "remote"))]
+    pub use forerun_cache as cache;
+    #[cfg(feature = "composefs")]
+    pub use forerun_composefs as composefs;
+    #[cfg(feature = "erofs")]
+    pub use forerun_erofs as erofs;
+    #[cfg(feature = "exfat")]
+    pub use forerun_exfat as exfat;
+    #[cfg(any(feature = "layouts", feature = "remote"))]
+    pub use forerun_remote as remote;
+    #[cfg(feature = "squashfs")]
+    pub use forerun_squashfs as squashfs;
+
+    #[cfg(feature = "remote")]
+    pub use crate::containers::{container_layers, image_index};
+    pub use crate::contents::contents;
+    pub use crate::expanded::disk_len;
+    #[cfg(feature = "tar")]
+    pub use crate::kept::KeptIndex;
+    #[cfg(any(feature = "layouts", feature = "remote"))]
+    pub use crate::layer_source::LazyLayer;
+    #[cfg(feature = "layouts")]
+    pub use crate::on_disk::DiskImage;
+    pub use crate::payload::{Container, program_end};
+    pub use crate::registry::formats;
+    #[cfg(feature = "exfat")]
+    pub use crate::volume::{VolumeMut, WriteOptions};
+
+    /// Locks of volumes that change, and who holds them.
+    pub mod locks {
+        pub use crate::locks::*;
+    }
+
+    /// Objects that images refer to.
+    #[cfg(feature = "composefs")]
+    pub mod objects {
+        pub use crate::objects::*;
+    }
+
+    /// Repair of volumes.
+    #[cfg(feature = "exfat")]
+    pub mod repair {
+        pub use crate::repair::*;
+    }
+
+    /// The search for images in files of unknown contents.
+    pub mod scan {
+        pub use crate::scan::*;
+    }
+
+    /// Temporary files for streams that are decoded as a whole.
+    pub mod spool {
+        pub use crate::spool::*;
+    }
+}
+
 pub use entries::{DirEntry, ReadDir, Walk};
 pub use error::{Cause, Error, Result};
-pub use expanded::disk_len;
 pub use file::File;
-/// Chunks of remote images on disk.
+pub use forerun_engine::{EngineOptions, Reader};
+pub use forerun_io::{Limits, MemorySource, Observer, ReadAt};
 #[cfg(any(feature = "layouts", feature = "remote"))]
-pub use forerun_cache as cache;
-pub use forerun_codec::{
-    Bcj, BcjSet, Encoding, FillEncoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
-};
-#[cfg(feature = "composefs")]
-pub use forerun_composefs as composefs;
-#[cfg(all(feature = "composefs", feature = "write"))]
-pub use forerun_composefs::write::ComposefsOptions;
-pub use forerun_engine::{
-    Asked, Bulk, Data, EngineOptions, FilePlace, GroupBlock, MemoryUse, Reader, TakenFile, Volume,
-};
-#[cfg(feature = "erofs")]
-pub use forerun_erofs as erofs;
-#[cfg(all(feature = "erofs", feature = "write"))]
-pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFragments};
-#[cfg(feature = "exfat")]
-pub use forerun_exfat as exfat;
-#[cfg(all(feature = "exfat", feature = "write"))]
-pub use forerun_exfat::write::ExfatOptions;
-pub use forerun_io::{
-    AlignedBuffer, BlobId, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
-    FileSource, IoStats, Limits, MemoryDevice, MemorySource, Observer, OutputFile, Purpose, ReadAt,
-    StatsSnapshot, Structure, Unpoisoned, Window, wait,
-};
-/// Images at servers, as sources.
-#[cfg(any(feature = "layouts", feature = "remote"))]
-pub use forerun_remote as remote;
-#[cfg(all(feature = "romfs", feature = "write"))]
-pub use forerun_romfs::RomfsOptions;
-#[cfg(feature = "squashfs")]
-pub use forerun_squashfs as squashfs;
-#[cfg(all(feature = "squashfs", feature = "write"))]
-pub use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
-pub use forerun_sys::memory_limit::MemoryLimit;
-pub use forerun_sys::mount_table::{MountEntry, is_mounted_for_writing, mounts, parse_mounts};
-pub use forerun_sys::mountpoint::{
-    Mountpoint, Sight, VisibleMount, find_mount, mount_at, mount_of,
-};
+pub use forerun_remote::RemoteOptions;
 pub use forerun_vfs as vfs;
-pub use forerun_vfs::{FileSystem, FileType, Format, Metadata, MetadataLayout, NodeId, Timestamp};
+pub use forerun_vfs::{FileType, Metadata};
 pub use image::Image;
-#[cfg(feature = "tar")]
-pub use kept::KeptIndex;
 pub use layer_source::LayerSource;
-#[cfg(any(feature = "layouts", feature = "remote"))]
-pub use layer_source::LazyLayer;
-#[cfg(feature = "write")]
-pub use levels::compressor_level;
-pub use locking::Locking;
-pub use locks::InUse;
-#[cfg(feature = "layouts")]
-pub use on_disk::DiskImage;
 pub use options::OpenOptions;
 #[cfg(feature = "write")]
 pub use pack::{PackError, PackOptions, Packed};
-pub use payload::{Container, program_end};
-pub use registry::{format_names, formats};
-#[cfg(feature = "exfat")]
-pub use volume::{VolumeMut, WriteOptions};
+pub use registry::format_names;
 #[cfg(feature = "write")]
-pub use writer::{Writer, Written};
+pub use writer::Writer;
 pub use xattrs::Xattrs;

@@ -22,12 +22,12 @@ impl PackOptions {
             #[cfg(feature = "romfs")]
             "romfs" => {
                 self.plain()?;
-                Ok(Writer::Romfs(crate::RomfsOptions::default()))
+                Ok(Writer::Romfs(crate::build::RomfsOptions::default()))
             }
             #[cfg(feature = "exfat")]
             "exfat" => {
                 self.plain()?;
-                let options = crate::ExfatOptions::default();
+                let options = crate::build::ExfatOptions::default();
                 Ok(Writer::Exfat(options))
             }
             other => Err(PackError::Option(format!(
@@ -51,7 +51,7 @@ impl PackOptions {
     ];
 
     #[cfg(feature = "squashfs")]
-    fn squashfs(&self) -> Result<crate::SquashfsOptions, PackError> {
+    fn squashfs(&self) -> Result<crate::build::SquashfsOptions, PackError> {
         let name = self.compressor.as_deref().unwrap_or("gzip");
         let level = || self.level(name);
         let encoding = match name {
@@ -79,8 +79,8 @@ impl PackOptions {
             }
             other => return Err(self.no_compressor(other)),
         };
-        let defaults = crate::SquashfsOptions::default();
-        Ok(crate::SquashfsOptions {
+        let defaults = crate::build::SquashfsOptions::default();
+        Ok(crate::build::SquashfsOptions {
             encoding,
             block_size: self.block_size.unwrap_or(defaults.block_size),
             threads: self.threads,
@@ -90,10 +90,10 @@ impl PackOptions {
     }
 
     #[cfg(feature = "erofs")]
-    fn erofs(&self) -> Result<crate::ErofsOptions, PackError> {
+    fn erofs(&self) -> Result<crate::build::ErofsOptions, PackError> {
         let name = self.compressor.as_deref().unwrap_or("none");
         let level = || self.level(name);
-        let defaults = crate::ErofsOptions::default();
+        let defaults = crate::build::ErofsOptions::default();
         let block_size = self.block_size.unwrap_or(defaults.block_size);
         let encoding = match name {
             "none" | "lz4" => {
@@ -109,11 +109,11 @@ impl PackOptions {
             }),
             other => return Err(self.no_compressor(other)),
         };
-        Ok(crate::ErofsOptions {
+        Ok(crate::build::ErofsOptions {
             block_size,
-            compression: encoding.map(|encoding| crate::Compression {
+            compression: encoding.map(|encoding| crate::build::Compression {
                 cluster_size: block_size,
-                ..crate::Compression::new(encoding)
+                ..crate::build::Compression::new(encoding)
             }),
             threads: self.threads,
             xattrs: !self.no_xattrs,

@@ -12,12 +12,11 @@ use crate::containers::container_layers;
 use crate::error::{Cause, Error, Result};
 use crate::image::Image;
 use crate::layer_source::LayerSource;
-use crate::layers;
-use crate::locks;
 #[cfg(feature = "layouts")]
 use crate::on_disk::DiskImage;
 use crate::opened::FoundImage;
 use crate::options::OpenOptions;
+use crate::{layers, locks};
 
 impl Image {
     /// Opens an image with the default options: a path of a file or block device, or the address of an
@@ -33,7 +32,7 @@ impl Image {
     ///
     /// # Errors
     /// `NotFound`, `PermissionDenied` and others if the file cannot be opened; `InvalidData` if no driver
-    /// knows its bytes or they are damaged; `ResourceBusy` with an [`InUse`](crate::InUse) if a process or
+    /// knows its bytes or they are damaged; `ResourceBusy` with an [`InUse`](crate::locks::InUse) if a process or
     /// the kernel writes to the volume; errors of the server.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &OpenOptions::default())
@@ -53,7 +52,7 @@ impl Image {
     ///
     /// # Errors
     /// The errors of [`from_source`](Self::from_source); [`Io`](forerun_vfs::Error::Io) with an
-    /// [`InUse`](crate::InUse) if a process or the kernel writes to the volume.
+    /// [`InUse`](crate::locks::InUse) if a process or the kernel writes to the volume.
     pub fn from_file(file: FileSource, options: &OpenOptions) -> forerun_vfs::Result<Self> {
         let source = locks::source(file, options)?;
         Self::from_source(Arc::new(source), options)

@@ -50,7 +50,7 @@ impl VolumeMut {
     ///
     /// # Errors
     /// The errors of [`from_device`](Self::from_device); [`Error::Io`] if the file cannot be opened
-    /// for writing, or with an [`InUse`](crate::InUse) if another process or the kernel has the
+    /// for writing, or with an [`InUse`](crate::locks::InUse) if another process or the kernel has the
     /// volume.
     pub fn open(path: &Path, options: &OpenOptions, how: &WriteOptions) -> Result<Self> {
         let device = locks::device(path, options)?;

@@ -156,7 +156,8 @@ impl Writer {
     /// use std::sync::Arc;
     ///
     /// use forerun::build::{ScanOptions, scan};
-    /// use forerun::{ErofsOptions, Observer, Writer};
+    /// use forerun::build::ErofsOptions;
+    /// use forerun::{Observer, Writer};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;

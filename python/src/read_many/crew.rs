@@ -10,7 +10,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use forerun::{Asked, Unpoisoned};
+use forerun_engine::Asked;
+use forerun_io::Unpoisoned;
 
 use super::Request;
 use super::gathered::Gathered;

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use forerun::vfs::{Bound, Error};
-use forerun::{Asked, Bulk, FilePlace, GroupBlock, Image, NodeId, TakenFile};
+use forerun::Image;
+use forerun::vfs::{Bound, Error, NodeId};
+use forerun_engine::{Asked, Bulk, FilePlace, GroupBlock, TakenFile};
 
 use super::Request;
 use super::gathered::Gathered;

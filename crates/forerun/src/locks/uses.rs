@@ -13,8 +13,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::in_use::By;
 use forerun_sys::mount_table::{MountEntry, mounts};
+
+use super::in_use::By;
 
 /// Most levels of devices built on other devices.
 const DEPTH: u32 = 4;

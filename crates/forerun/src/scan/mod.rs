@@ -28,9 +28,8 @@ use forerun_vfs::{Error, Format, Limits, Measured, Result};
 
 pub use partitions::{PartitionTable, TableKind, TablePartition, partition_table};
 
-use crate::Container;
 use crate::expanded::whole_disk;
-use crate::payload::{self, Payload};
+use crate::payload::{self, Container, Payload};
 use follow::{FirstMember, Followed};
 use headers::FirmwareHeader;
 use piece::{Candidate, CountedSource, PIECE, Piece};
@@ -142,7 +141,7 @@ pub struct Scanned {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use forerun::scan::{ScanOptions, scan};
+/// use forerun::unstable::scan::{ScanOptions, scan};
 /// use forerun::{MemorySource, ReadAt};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(vec![0; 4096]));
@@ -453,7 +452,7 @@ fn is_image(source: &dyn ReadAt, place: &Payload) -> bool {
         piece: &piece,
         start: place.offset,
     };
-    let mut formats = crate::formats().iter();
+    let mut formats = crate::registry::formats().iter();
     formats.any(|format| (format.measure)(&candidate).is_ok())
 }
 

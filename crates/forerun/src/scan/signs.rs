@@ -4,7 +4,7 @@ use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{ArchiveSearch, Format};
 
 use super::headers;
-use crate::formats;
+use crate::registry::formats;
 
 /// Pairs of bytes.
 const PAIRS: usize = 1 << 16;

@@ -5,8 +5,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use forerun::vfs::{FollowLast, resolve};
-use forerun::{Counter, Image, NodeId, OpenOptions, Reader, vfs::Error};
+use forerun::vfs::{Error, FollowLast, NodeId, resolve};
+use forerun::{Image, OpenOptions, Reader};
+use forerun_io::Counter;
 use forerun_testkit::{generate, require, temp_dir};
 
 fn make(dir: &Path, options: &[&str]) -> Option<PathBuf> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use forerun::OpenOptions;
-use forerun::remote::RemoteOptions;
+use forerun::unstable::remote::RemoteOptions;
 use forerun_testkit::{TempDir, generate, temp_dir};
 use forerun_testkit_servers::Nginx;
 

@@ -3,11 +3,9 @@
 use std::io::{BufRead, ErrorKind, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-use forerun::build::Tree;
-use forerun::{
-    Counter, ErofsOptions, ExfatOptions, File, Image, Limits, OpenOptions, ReadAt, RomfsOptions,
-    SquashfsOptions, Writer,
-};
+use forerun::build::{ErofsOptions, ExfatOptions, RomfsOptions, SquashfsOptions, Tree};
+use forerun::{File, Image, Limits, OpenOptions, ReadAt, Writer};
+use forerun_io::Counter;
 use forerun_testkit::generate;
 
 use crate::paths::{file, image};

@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use forerun::build::{ScanOptions, Tree, scan};
+use forerun::build::{ErofsOptions, ScanOptions, SquashfsOptions, Tree, scan};
 use forerun::vfs::BlobId;
-use forerun::{
-    ErofsOptions, EventLog, FileType, Image, LayerSource, MemorySource, Observer, OpenOptions,
-    SquashfsOptions, Writer,
-};
+use forerun::{FileType, Image, LayerSource, MemorySource, Observer, OpenOptions, Writer};
+use forerun_io::EventLog;
 use forerun_testkit::rng::Rng;
 use forerun_testkit::{Keeps, TreeModel, memory_dir, require, unmount};
 use rustix::fs::{CWD, Mode, XattrFlags, mknodat, setxattr};

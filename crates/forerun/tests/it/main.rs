@@ -7,6 +7,7 @@ mod files;
 mod from_image;
 mod layers;
 mod metadata;
+mod names;
 mod open;
 mod packing;
 mod paths;

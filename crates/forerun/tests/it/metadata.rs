@@ -4,8 +4,9 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use forerun::build::{ScanOptions, scan};
-use forerun::{ComposefsOptions, Counter, ErofsOptions, Image, OpenOptions, Reader, Writer};
+use forerun::build::{ComposefsOptions, ErofsOptions, ScanOptions, scan};
+use forerun::{Image, OpenOptions, Reader, Writer};
+use forerun_io::Counter;
 use forerun_testkit::{generate, temp_dir};
 
 fn pack(dir: &Path, writer: &Writer) -> Image {

@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use forerun::build::{Content, NewNode, NodeKind, Tree};
-use forerun::vfs::{FollowLast, resolve};
-use forerun::{
-    Counter, EngineOptions, EventKind, EventLog, Image, MemorySource, Observer, OpenOptions,
-    Purpose, RomfsOptions, Writer, vfs::Error,
-};
+use forerun::build::{Content, NewNode, NodeKind, RomfsOptions, Tree};
+use forerun::vfs::{Error, FollowLast, resolve};
+use forerun::{EngineOptions, Image, MemorySource, Observer, OpenOptions, Writer};
+use forerun_io::{Counter, EventKind, EventLog, Purpose};
 
 fn image(len: usize) -> Vec<u8> {
     let bytes: Vec<u8> = (0..len).map(|n| (n / 7 % 251) as u8).collect();

@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use forerun::build::{Content, NewNode, NodeIndex, NodeKind, Tree};
-use forerun::{
-    ErofsOptions, ExfatOptions, FileType, Image, Limits, MemorySource, OpenOptions, RomfsOptions,
-    SquashfsOptions, Writer,
+use forerun::build::{
+    Content, ErofsOptions, ExfatOptions, NewNode, NodeIndex, NodeKind, RomfsOptions,
+    SquashfsOptions, Tree,
 };
+use forerun::{FileType, Image, Limits, MemorySource, OpenOptions, Writer};
 use forerun_testkit::temp_dir;
 
 pub fn file(contents: &[u8]) -> NewNode {

@@ -4,11 +4,10 @@ use std::fs;
 use std::process::Command;
 use std::sync::Arc;
 
-use forerun::build::{Content, NewNode, NodeKind, Tree};
-use forerun::vfs::{FollowLast, resolve};
-use forerun::{
-    Container, Image, MemorySource, Observer, OpenOptions, RomfsOptions, Writer, vfs::Error,
-};
+use forerun::build::{Content, NewNode, NodeKind, RomfsOptions, Tree};
+use forerun::unstable::Container;
+use forerun::vfs::{Error, FollowLast, resolve};
+use forerun::{Image, MemorySource, Observer, OpenOptions, Writer};
 use forerun_testkit::{require, temp_dir};
 
 const TEXT: &[u8] = b"found\n";

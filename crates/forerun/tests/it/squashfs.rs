@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 
-use forerun::vfs::{Extent, FileType, Place};
-use forerun::{Counter, Image, NodeId, Reader};
+use forerun::vfs::{Extent, FileType, NodeId, Place};
+use forerun::{Image, Reader};
+use forerun_io::Counter;
 use forerun_testkit::require;
 
 /// Creates lines that compress about as well as source code, different for each seed.

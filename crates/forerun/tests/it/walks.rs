@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use forerun::build::{Content, NewNode, NodeKind, Tree};
-use forerun::{
-    Counter, EngineOptions, Image, MemorySource, Observer, OpenOptions, RomfsOptions, Writer,
-};
+use forerun::build::{Content, NewNode, NodeKind, RomfsOptions, Tree};
+use forerun::{EngineOptions, Image, MemorySource, Observer, OpenOptions, Writer};
+use forerun_io::Counter;
 
 #[test]
 fn each_block_of_metadata_is_read_once() {

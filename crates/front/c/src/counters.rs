@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char};
 use std::sync::OnceLock;
 
-use forerun::Counter;
+use forerun_io::Counter;
 
 use crate::boundary::{answer, c_string, object, total};
 use crate::error::forerun_error;

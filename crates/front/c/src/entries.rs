@@ -4,7 +4,8 @@ use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 
-use forerun::{DirEntry, ReadDir, Unpoisoned, Walk};
+use forerun::{DirEntry, ReadDir, Walk};
+use forerun_io::Unpoisoned;
 
 use crate::boundary::{answer, c_string, give, object, path, put, take};
 use crate::error::forerun_error;

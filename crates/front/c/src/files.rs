@@ -4,7 +4,8 @@ use std::ffi::c_char;
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Mutex;
 
-use forerun::{File, Unpoisoned};
+use forerun::File;
+use forerun_io::Unpoisoned;
 
 use crate::boundary::{answer, buffer, give, object, path, take};
 use crate::error::forerun_error;

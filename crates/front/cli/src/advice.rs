@@ -3,9 +3,9 @@
 use std::io;
 
 use forerun::build::BuildError;
-use forerun::repair::{UndoError, UndoFailed};
-use forerun::vfs::{BlobName, Bound};
-use forerun::{InUse, vfs::Error};
+use forerun::unstable::locks::InUse;
+use forerun::unstable::repair::{UndoError, UndoFailed};
+use forerun::vfs::{BlobName, Bound, Error};
 use forerun_export::ExportError;
 
 use crate::error::{Failure, without_errno};

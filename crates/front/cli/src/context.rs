@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forerun::Observer;
-use forerun::remote::RemoteImage;
+use forerun::unstable::remote::RemoteImage;
 use forerun::vfs::VolumeInfo;
 use forerun_sandbox::Sandbox;
 

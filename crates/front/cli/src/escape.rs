@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::io;
 
-use forerun::remote::is_plain;
+use forerun::unstable::remote::is_plain;
 
 /// Escapes everything in `name` that is not plain text: `\n`, `\t`, `\\`, else `\ooo` per byte.
 pub fn escape(name: &[u8]) -> String {

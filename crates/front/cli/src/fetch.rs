@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use forerun::LayerSource;
-use forerun::remote::{DownloadReport, Opened, Reference, RemoteImage};
+use forerun::unstable::remote::{DownloadReport, Opened, Reference, RemoteImage};
 use forerun_export::Progress as _;
 
 use crate::args::RemoteArgs;
@@ -19,8 +19,8 @@ use crate::remote::{failure, human};
 pub fn open_all(context: &Context, reference: &Reference, args: &RemoteArgs) -> Result<Opened> {
     let mut options = args.options();
     options.download = downloads(context);
-    let mut found =
-        forerun::remote::open_all(reference, &options).map_err(|error| failure(&error))?;
+    let mut found = forerun::unstable::remote::open_all(reference, &options)
+        .map_err(|error| failure(&error))?;
     match &mut found {
         Opened::Layers(layers) => only_first(layers, args)?,
         Opened::Image(_) => refuse_first(args)?,

@@ -1,7 +1,7 @@
 //! The JSON that commands print, as docs/json.md describes it. Fields are added, never renamed.
 
-use forerun::StatsSnapshot;
 use forerun::vfs::{FileType, Metadata};
+use forerun_io::StatsSnapshot;
 use serde_json::{Map, Value, json};
 
 use crate::error::Failure;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 
-use forerun::StatsSnapshot;
+use forerun_io::StatsSnapshot;
 use indicatif::HumanCount;
 use serde_json::Value;
 

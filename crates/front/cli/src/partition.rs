@@ -3,8 +3,9 @@
 //! The table is read before the process enters its sandbox, as the first bytes of an image are: the place of a volume
 //! decides which locks are taken.
 
-use forerun::scan::{PartitionTable, TablePartition, partition_table};
-use forerun::{FileSource, ReadAt};
+use forerun::ReadAt;
+use forerun::unstable::scan::{PartitionTable, TablePartition, partition_table};
+use forerun_io::FileSource;
 
 use crate::args::{ImageArgs, is_stdin};
 use crate::context::image_name;

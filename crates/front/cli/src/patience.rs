@@ -7,12 +7,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use forerun::locks::Kind;
-use forerun::{
-    InUse,
-    vfs::{Error, Result},
-};
-use forerun_fuse::mounts;
+use forerun::unstable::locks::{InUse, Kind};
+use forerun::vfs::{Error, Result};
+use forerun_sys::mount_table::mounts;
 
 /// How long the volume of a mount that is gone may take to be written.
 const FOR_WRITERS: Duration = Duration::from_secs(10);

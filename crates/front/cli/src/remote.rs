@@ -9,10 +9,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytesize::ByteSize;
 #[cfg(feature = "network")]
-use forerun::cache::AccessList;
+use forerun::unstable::cache::AccessList;
 #[cfg(feature = "network")]
-use forerun::remote::Prefetch;
-use forerun::remote::{Reference, RemoteError, RemoteImage, RemoteStatus};
+use forerun::unstable::remote::Prefetch;
+use forerun::unstable::remote::{Reference, RemoteError, RemoteImage, RemoteStatus};
 use serde_json::{Value, json};
 
 use crate::args::RemoteArgs;
@@ -43,7 +43,7 @@ pub fn shown(name: &Path) -> String {
     match Reference::parse(&text) {
         Ok(reference) => reference.place(),
         Err(_) if cfg!(feature = "network") => "the image's address".to_string(),
-        Err(_) => forerun::remote::without_secrets(&text),
+        Err(_) => forerun::unstable::remote::without_secrets(&text),
     }
 }
 
@@ -55,13 +55,13 @@ pub fn open_for_a_look(reference: &Reference, args: &RemoteArgs) -> Result<Arc<R
     {
         (options.prefetch, options.record) = (Prefetch::None, None);
     }
-    forerun::remote::open(reference, &options).map_err(|error| failure(&error))
+    forerun::unstable::remote::open(reference, &options).map_err(|error| failure(&error))
 }
 
 /// Reads the list that `--prefetch` names.
 #[cfg(feature = "network")]
 pub fn access_list(path: &Path) -> Result<AccessList> {
-    forerun::remote::access_list(path).map_err(|error| failure(&error))
+    forerun::unstable::remote::access_list(path).map_err(|error| failure(&error))
 }
 
 /// Returns the failure for an error of a server, with a hint.

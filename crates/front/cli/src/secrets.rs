@@ -16,7 +16,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use forerun::remote::{has_password, without_secrets};
+use forerun::unstable::remote::{has_password, without_secrets};
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::called_as;

@@ -5,15 +5,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use forerun::locks::{self, Held};
-use forerun::remote::RemoteError;
+use forerun::unstable::locks::{self, Held};
+use forerun::unstable::remote::RemoteError;
 #[cfg(feature = "network")]
-use forerun::remote::{Opened, Reference};
+use forerun::unstable::remote::{Opened, Reference};
+use forerun::unstable::{DiskImage, KeptIndex};
 use forerun::vfs::KeepIndex;
-use forerun::{
-    Cause, DiskImage, EventSink, FileSource, Image, KeptIndex, LayerSource, Observer, OpenOptions,
-    ReadAt,
-};
+use forerun::{Cause, Image, LayerSource, Observer, OpenOptions, ReadAt};
+use forerun_io::{EventSink, FileSource};
 use forerun_sandbox::{Capabilities, Sandbox};
 
 use crate::args::{ImageArgs, is_stdin};
@@ -263,13 +262,14 @@ impl PreparedImage {
         opened.map_err(|error| {
             let is_unknown = matches!(error, forerun::vfs::Error::UnknownFormat { .. });
             let failure = from_open(error, &options);
-            let failure = match is_unknown && forerun::repair::recognises(&source, &options) {
-                true => failure.hint(format!(
-                    "its boot sector was overwritten, and the backup is sound: {} mends it",
-                    repair_command(&options)
-                )),
-                false => failure,
-            };
+            let failure =
+                match is_unknown && forerun::unstable::repair::recognises(&source, &options) {
+                    true => failure.hint(format!(
+                        "its boot sector was overwritten, and the backup is sound: {} mends it",
+                        repair_command(&options)
+                    )),
+                    false => failure,
+                };
             failure.of(&name)
         })
     }
@@ -343,7 +343,7 @@ fn at_server(
     let source = match fetch::open_all(context, reference, remote)? {
         Opened::Image(source) => source,
         Opened::Layers(layers) => {
-            let layers = forerun::container_layers(layers, &remote.options());
+            let layers = forerun::unstable::container_layers(layers, &remote.options());
             return Ok(Sources::Layers(layers, options));
         }
     };
@@ -424,7 +424,7 @@ fn check_range(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
         (offset, Some(size)) => offset.checked_add(size),
         (offset, None) => Some(offset),
     };
-    let len = forerun::disk_len(source);
+    let len = forerun::unstable::disk_len(source);
     if end.is_some_and(|end| end <= len) {
         return Ok(());
     }
@@ -463,7 +463,7 @@ pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
         forerun::vfs::Error::Corrupt(_) if asked.is_some() => {
             failure.hint("leave --format out to have the format found by content")
         }
-        forerun::vfs::Error::Corrupt(check) if forerun::repair::is_possible(check.format()) => {
+        forerun::vfs::Error::Corrupt(check) if forerun::unstable::repair::is_possible(check.format()) => {
             let repair = repair_command(options);
             failure.hint(format!(
                 "{repair} --dry-run says what it would mend; forerun mount -o rescue shows what the volume still has"

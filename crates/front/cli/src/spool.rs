@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forerun::build::spool_file;
+use forerun::unstable::{KeptIndex, spool};
 use forerun::vfs::MakeSpool;
-use forerun::{KeptIndex, OpenOptions, ReadAt, spool};
+use forerun::{OpenOptions, ReadAt};
 use forerun_sandbox::Sandbox;
 
 /// A file that was made beforehand, or why it could not be. All layers of an image share it: each writes behind

@@ -8,8 +8,8 @@ use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 
-use forerun::FileSource;
 use forerun::build::{spool_dir, spool_file};
+use forerun_io::FileSource;
 
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};

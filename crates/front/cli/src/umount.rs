@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use forerun_fuse::{
-    FSTYPE, Liveness, MountEntry, UmountError, UmountOptions, liveness_of, user_of,
-};
+use forerun_fuse::{FSTYPE, Liveness, UmountError, UmountOptions, liveness_of, user_of};
+use forerun_sys::mount_table::MountEntry;
 
 use crate::context::Context;
 use crate::error::{Failure, Result, reason, without_errno};
@@ -59,7 +58,7 @@ const UNKNOWN_USER: u32 = 65534;
 
 /// Returns the mounts of this user, or for root of all, that no process serves. Those of the devices in `served` are not asked.
 pub fn dead_mounts(served: &[String]) -> Result<Vec<MountEntry>> {
-    let all = forerun_fuse::mounts();
+    let all = forerun_sys::mount_table::mounts();
     let mut all = all.map_err(|error| {
         Failure::new(Exit::Mount, "umount", reason(&error)).of("/proc/self/mountinfo")
     })?;
@@ -94,7 +93,7 @@ pub fn unmount(dir: &Path, args: &UmountArgs) -> Result<()> {
 
 /// Takes down what the kernel serves; nothing where `dir` shows something else.
 fn by_kernel(dir: &Path, lazy: bool) -> Option<Result<()>> {
-    let entry = forerun::mount_at(dir).ok()??;
+    let entry = forerun_sys::mountpoint::mount_at(dir).ok()??;
     if !forerun_kernel::is_ours(&entry.fstype, &entry.source) {
         return None;
     }
@@ -138,7 +137,7 @@ fn by_fuse(dir: &Path, options: UmountOptions) -> std::result::Result<(), Umount
 
 /// Returns whether a process of this user serves what is mounted on `path`.
 fn is_served(path: &Path) -> bool {
-    let Ok(Some(entry)) = forerun::mount_at(path) else {
+    let Ok(Some(entry)) = forerun_sys::mountpoint::mount_at(path) else {
         return false;
     };
     let device = format!("{}:{}", entry.device.0, entry.device.1);

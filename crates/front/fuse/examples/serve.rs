@@ -4,7 +4,8 @@
 use std::error::Error;
 use std::path::Path;
 
-use forerun_fuse::{Image, MountOptions, mount};
+use forerun::Image;
+use forerun_fuse::{MountOptions, mount};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
-use forerun::{MountEntry, Sight, find_mount};
+use forerun_sys::mount_table::MountEntry;
+use forerun_sys::mountpoint::{Sight, find_mount};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, fstatfs, openat, statx};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 

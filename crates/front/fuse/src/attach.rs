@@ -17,7 +17,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command, Stdio};
 
-use forerun::{MountEntry, Mountpoint, mount_of, mounts};
+use forerun_sys::mount_table::{MountEntry, mounts};
+use forerun_sys::mountpoint::{Mountpoint, mount_of};
 use forerun_sys::packet;
 use rustix::io::Errno;
 use rustix::mount::{
@@ -364,7 +365,11 @@ mod tests {
         std::os::unix::fs::symlink("elsewhere", at("mnt")).unwrap();
         let options = MountOptions::default();
         let attached = attach(&checked, OsStr::new("swapped"), &options, false).unwrap();
-        let is_mounted = |name: &str| forerun::mount_at(&at(name)).unwrap().is_some();
+        let is_mounted = |name: &str| {
+            forerun_sys::mountpoint::mount_at(&at(name))
+                .unwrap()
+                .is_some()
+        };
         let places = ["checked", "elsewhere"].map(is_mounted);
         for name in ["checked", "elsewhere"] {
             let _not_there = rustix::mount::unmount(at(name), UnmountFlags::DETACH);

@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use forerun::wait;
+use forerun_io::wait;
 use forerun_vfs::{DirCursor, DirEntry, NodeId, Result};
 use fuser::{FileAttr, FileType};
 

@@ -11,7 +11,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
 
-use forerun::{Reader, Volume};
+use forerun::Reader;
+use forerun_engine::Volume;
 use forerun_sys::threads;
 use fuser::{Config, Filesystem, InitFlags, Session, SessionACL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::MountEntry;
+use forerun_sys::mount_table::MountEntry;
 
 /// `$1` is the number of the mount, `$2` its device, `$3` the directory that has the mountpoint, `$4`
 /// its device and inode, `$5` the name of the mountpoint in it. umount(8) is to look up nothing (`-c`,

@@ -76,7 +76,6 @@ pub use counts::{Operation, RequestCounts};
 pub use descriptor::is_descriptor;
 pub use errno::errno_of;
 pub use error::{HandoverError, MountError, UmountError};
-pub use forerun::{Image, MountEntry, Reader, Volume, VolumeMut, is_mounted_for_writing, mounts};
 pub use handover::{FromKeeper, FromServer, Giver, Inherited, Kept, Turn};
 pub use ledger::LedgerFile;
 pub use lifeline::lifeline;

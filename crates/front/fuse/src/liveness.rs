@@ -7,11 +7,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use forerun::Mountpoint;
+use forerun_sys::mountpoint::Mountpoint;
 use forerun_sys::threads;
 use rustix::io::Errno;
 
-use crate::MountEntry;
+use forerun_sys::mount_table::MountEntry;
 
 /// How long a server may take to show that it lives.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(2);

@@ -5,7 +5,10 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use forerun::{EngineOptions, Image, MemoryLimit, Reader, StatsSnapshot, Volume, wait};
+use forerun::{EngineOptions, Image, Reader};
+use forerun_engine::Volume;
+use forerun_io::{StatsSnapshot, wait};
+use forerun_sys::memory_limit::MemoryLimit;
 use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
 
 use crate::adapter::Adapter;
@@ -58,7 +61,8 @@ pub struct Mount {
 /// ```
 /// # use std::sync::Arc;
 /// # use forerun::build::{Content, NewNode, NodeKind, Tree};
-/// # use forerun::{Image, MemorySource, Observer, OpenOptions, RomfsOptions, Writer};
+/// # use forerun::{Image, MemorySource, Observer, OpenOptions, Writer};
+/// # use forerun::build::RomfsOptions;
 /// use forerun_fuse::{MountOptions, mount};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -6,11 +6,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use forerun::Mountpoint;
+use forerun_sys::mount_table::MountEntry;
+use forerun_sys::mountpoint::Mountpoint;
 
 use crate::liveness::{Liveness, is_fuse, of_opened};
 use crate::umount::take_down;
-use crate::{FSTYPE, MountEntry, MountError, UmountError, UmountOptions};
+use crate::{FSTYPE, MountError, UmountError, UmountOptions};
 
 /// Opens a directory for mounting on. Removes a dead mount of forerun's that is there.
 pub fn prepare(dir: &Path) -> Result<Mountpoint, MountError> {

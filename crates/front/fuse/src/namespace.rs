@@ -15,7 +15,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use forerun::{MountEntry, mounts};
+use forerun_sys::mount_table::{MountEntry, mounts};
 use forerun_sys::threads;
 use nix::sched::{CloneFlags, setns, unshare};
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-use forerun::wait::{self, Stop};
 use forerun_io::Unpoisoned;
+use forerun_io::wait::{self, Stop};
 use forerun_sys::threads;
 use fuser::Errno;
 

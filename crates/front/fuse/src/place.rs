@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use forerun::Mountpoint;
+use forerun_sys::mountpoint::Mountpoint;
 
 use crate::attach::{Attached, attach};
 use crate::mountpoint::prepare;

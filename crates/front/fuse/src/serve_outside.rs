@@ -1,11 +1,11 @@
 //! The process outside of the sandbox: answers the requests of its server until that ends.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
+use forerun_sys::mount_table::{MountEntry, mounts};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -20,9 +20,7 @@ use crate::outside::{parse_place, place, word};
 use crate::place::answers;
 use crate::umount::take_down;
 use crate::unmounter::Unmounter;
-use crate::{
-    MountEntry, MountError, MountOptions, UmountError, UmountOptions, Unmounted, bdi, mounts,
-};
+use crate::{MountError, MountOptions, UmountError, UmountOptions, Unmounted, bdi};
 
 /// The state of the one mount that the process looks after.
 struct ServedMounts<'s> {
@@ -249,7 +247,7 @@ fn call_of(thread: &str) -> io::Result<String> {
 mod tests {
     use std::os::fd::BorrowedFd;
 
-    use forerun::{Sight, find_mount, mount_at};
+    use forerun_sys::mountpoint::{Sight, find_mount, mount_at};
     use forerun_testkit::{children, require, temp_dir};
     use rustix::mount::UnmountFlags;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use forerun::StatsSnapshot;
+use forerun_io::StatsSnapshot;
 
 use crate::adapter_mut::CoreMut;
 use crate::core::Core;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use forerun::{Image, Volume};
+use forerun::Image;
+use forerun_engine::Volume;
 use fuser::{Filesystem, Notifier};
 
 use crate::adapter::Adapter;

@@ -4,13 +4,14 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use forerun::{Sight, find_mount, mount_at};
+use forerun_sys::mount_table::MountEntry;
+use forerun_sys::mountpoint::{Sight, find_mount, mount_at};
 use rustix::io::Errno;
 
 use crate::abort::abort;
 use crate::helper::{find_helper, without_name};
 use crate::liveness::{Liveness, is_fuse, liveness_of};
-use crate::{FSTYPE, MountEntry, UmountError, written};
+use crate::{FSTYPE, UmountError, written};
 
 /// How to unmount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

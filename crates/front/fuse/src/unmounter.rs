@@ -8,8 +8,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun::{Sight, find_mount, mounts};
 use forerun_io::Unpoisoned;
+use forerun_sys::mount_table::{MountEntry, mounts};
+use forerun_sys::mountpoint::{Sight, find_mount};
 
 use crate::abort::abort;
 use crate::connection::{has_requests, is_connected, second};
@@ -17,7 +18,7 @@ use crate::guardian::Guardian;
 use crate::namespace::within;
 use crate::outside::{MountedOutside, Outside};
 use crate::umount::{Unmounted, take_down};
-use crate::{MountEntry, MountError, MountNamespace, MountOptions, UmountError, UmountOptions};
+use crate::{MountError, MountNamespace, MountOptions, UmountError, UmountOptions};
 
 /// A handle that ends a mount, from any thread.
 #[derive(Clone, Debug)]

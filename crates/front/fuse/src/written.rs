@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use forerun::is_mounted_for_writing;
-use forerun::locks::writer_is_at_work;
+use forerun::unstable::locks::writer_is_at_work;
+use forerun_sys::mount_table::is_mounted_for_writing;
 use forerun_sys::threads;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::MountEntry;
+use forerun_sys::mount_table::MountEntry;
 
 /// How long a volume may take to be written to its end.
 const WRITING_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,10 +1,9 @@
 //! Why the kernel did not mount an image.
 
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
 
-use forerun::Container;
+use forerun::unstable::Container;
 
 /// Why there is no mount, or why it stays.
 #[derive(Debug, thiserror::Error)]

@@ -8,8 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use forerun::{Image, MountEntry, Mountpoint, mount_of};
+use forerun::Image;
 use forerun_sys::loop_device::{LoopDevice, Part};
+use forerun_sys::mount_table::MountEntry;
+use forerun_sys::mountpoint::{Mountpoint, mount_of};
 use rustix::io::Errno;
 
 use crate::context::{Context, check_permission};

@@ -11,7 +11,8 @@ use std::fs::File;
 use std::num::NonZeroU64;
 use std::ops::Range;
 
-use forerun::{FileSystem, MemoryLimit, MetadataLayout};
+use forerun::vfs::{FileSystem, MetadataLayout};
+use forerun_sys::memory_limit::MemoryLimit;
 use rustix::fs::Advice;
 
 /// Bytes of a request. The kernel cuts longer ones to what its device takes at once.

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use forerun::{MountEntry, Sight, find_mount, mount_at};
+use forerun_sys::mount_table::MountEntry;
+use forerun_sys::mountpoint::{Sight, find_mount, mount_at};
 use rustix::io::Errno;
 
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! Options of encoders and writers, made from the bytes of a fuzzer: those that are in range, and a few
 //! that are not.
 
-use forerun::{
+use forerun::build::{
     Bcj, Compress, Compression, Encoding, ErofsFragments, ErofsOptions, FillEncoding, Fragments,
     LzoAlgorithm, SquashfsOptions, ZlibStrategy,
 };

@@ -10,8 +10,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
+use forerun::unstable::locks::Locking;
 use forerun::vfs::{Ownership, Verity};
-use forerun::{EngineOptions, Limits, Locking, OpenOptions};
+use forerun::{EngineOptions, Limits, OpenOptions};
 
 use crate::size;
 

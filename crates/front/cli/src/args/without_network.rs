@@ -4,8 +4,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use forerun::remote::RemoteOptions;
-use forerun::remote::registry::Platform;
+use forerun::unstable::remote::RemoteOptions;
+use forerun::unstable::remote::registry::Platform;
 
 /// How a container image is read.
 #[derive(Args, Clone, Debug, Default)]

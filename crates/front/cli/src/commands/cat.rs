@@ -9,8 +9,8 @@ use std::io::Write;
 use std::path::Path;
 
 use clap::Args;
-use forerun::vfs::{FileType, FollowLast, resolve};
-use forerun::{NodeId, Reader, vfs::Error};
+use forerun::Reader;
+use forerun::vfs::{Error, FileType, FollowLast, NodeId, resolve};
 use forerun_export::{ExportError, Remains, SalvagedFile, expand, write_readable};
 
 use super::salvage::{self, ReportArgs};

@@ -3,17 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueHint};
-use forerun::MemoryLimit;
 use forerun::build::{ImageOptions, Priorities, from_damaged_image, from_image};
+use forerun_sys::memory_limit::MemoryLimit;
 
 use super::pack::{ChangeArgs, ExcludeArgs, FormatArgs, OutputArgs, Skipped, make};
 use crate::args::{ImageArgs, LimitArgs, RemoteArgs, SourceArgs, StoreArgs, VerityMode};
 use crate::at_server::at_server;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
-use crate::interrupt;
-use crate::size;
 use crate::target::{Target, is_same_file};
+use crate::{interrupt, size};
 
 /// Make an image of another format from an image
 ///

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use bytesize::ByteSize;
 use clap::{Args, ValueHint};
-use forerun::objects::Collection;
-use forerun::{FileSource, vfs::Error};
+use forerun::unstable::objects::Collection;
+use forerun::vfs::Error;
+use forerun_io::FileSource;
 use forerun_sandbox::Sandbox;
 use serde_json::json;
 

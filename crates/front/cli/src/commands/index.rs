@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use forerun::cache::AccessList;
-use forerun::image_index;
-use forerun::remote::{
+use forerun::unstable::cache::AccessList;
+use forerun::unstable::image_index;
+use forerun::unstable::remote::{
     Beside, ImageIndex, Opened, Prefetch, Reference, RemoteOptions, access_lists, push_beside,
 };
 

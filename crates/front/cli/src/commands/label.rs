@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use forerun::{VolumeMut, WriteOptions, locks};
+use forerun::unstable::{VolumeMut, WriteOptions, locks};
 use forerun_sandbox::Sandbox;
 use serde_json::{Map, Value};
 
@@ -12,11 +12,10 @@ use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::escape::escape;
 use crate::exit::Exit;
-use crate::json;
-use crate::layers;
 use crate::output::Output;
 use crate::partition;
 use crate::patience::patiently;
+use crate::{json, layers};
 
 /// Show the volume label of an image, or change it in place
 ///

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum, ValueHint};
-use forerun::build::{ImageOutput, Tree};
-use forerun::{
-    BlockDevice, ExfatOptions, FileDevice, Locking, Observer, ReadAt, Writer, contents, locks,
-};
+use forerun::build::{ExfatOptions, ImageOutput, Tree};
+use forerun::unstable::locks::Locking;
+use forerun::unstable::{contents, locks};
+use forerun::{Observer, ReadAt, Writer};
+use forerun_io::{BlockDevice, FileDevice};
 use forerun_sandbox::Sandbox;
 
 use super::pack::{ClusterArgs, VolumeArgs, unfit};

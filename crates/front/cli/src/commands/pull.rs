@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use forerun::remote::RemoteError;
+use forerun::unstable::remote::RemoteError;
 use serde_json::json;
 
 use crate::args::ServerArgs;
@@ -12,8 +12,7 @@ use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::remote;
-use crate::size;
+use crate::{remote, size};
 
 /// Fetch a whole image from a registry, object store or web server into a file
 ///
@@ -62,7 +61,7 @@ pub fn run(context: &Context, args: &PullArgs) -> Result {
     let mut options = args.server.options();
     options.require_verified = args.require_verified;
     let (mut bar, mut before) = (None, 0);
-    let pulled = forerun::remote::pull_to(
+    let pulled = forerun::unstable::remote::pull_to(
         &reference,
         &args.output,
         &options,

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueHint};
-use forerun::remote::push::PushOptions;
-use forerun::{FileSource, Image, OpenOptions, ReadAt, locks, vfs::Error};
+use forerun::unstable::locks;
+use forerun::unstable::remote::push::PushOptions;
+use forerun::vfs::Error;
+use forerun::{Image, OpenOptions, ReadAt};
+use forerun_io::FileSource;
 use forerun_sandbox::Sandbox;
 use serde_json::json;
 
@@ -107,10 +110,11 @@ pub fn run(context: &Context, args: &PushArgs) -> Result {
     }
     let bar = Progress::new(context, "pushing", source.len());
     let mut before = 0;
-    let pushed = forerun::remote::push_to(&*source, &reference, &server, &how, &mut |progress| {
-        bar.add(progress.done.saturating_sub(before));
-        before = progress.done;
-    });
+    let pushed =
+        forerun::unstable::remote::push_to(&*source, &reference, &server, &how, &mut |progress| {
+            bar.add(progress.done.saturating_sub(before));
+            before = progress.done;
+        });
     drop(bar);
     let pushed = pushed.map_err(|error| remote::failure(&error))?;
     let mut out = Output::stdout()?;

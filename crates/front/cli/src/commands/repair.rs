@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use forerun::Observer;
-use forerun::repair::{self, Answer, Finding, Kind, RepairOptions, Summary, UndoPlace, open_for};
+use forerun::unstable::repair::{
+    self, Answer, Finding, Kind, RepairOptions, Summary, UndoPlace, open_for,
+};
 use forerun_export::{CheckOptions, check};
 use forerun_sandbox::{Capabilities, Sandbox};
 use serde_json::{Map, Value};

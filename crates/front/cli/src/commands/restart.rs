@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use forerun_fuse::MountEntry;
+use forerun_sys::mount_table::MountEntry;
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -108,7 +108,7 @@ fn unserved(dir: &Path, device: &str, silent: &[Silent]) -> Failure {
 
 /// Finds the mount on `dir`, if it is one of forerun's.
 fn entry(dir: &Path) -> Result<MountEntry> {
-    let entry = forerun::mount_at(dir).map_err(|error| failure(reason(&error)))?;
+    let entry = forerun_sys::mountpoint::mount_at(dir).map_err(|error| failure(reason(&error)))?;
     let Some(entry) = entry else {
         return Err(failure("nothing is mounted there"));
     };

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use forerun::scan::{ScanFinding, ScanKind, ScanOptions, Scanned, scan};
-use forerun::{Container, Observer};
+use forerun::Observer;
+use forerun::unstable::Container;
+use forerun::unstable::scan::{ScanFinding, ScanKind, ScanOptions, Scanned, scan};
 use serde_json::{Map, Value};
 
 use crate::args::{ImageArgs, RemoteArgs, SourceArgs};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use forerun_fuse::MountEntry;
+use forerun_sys::mount_table::MountEntry;
 use serde_json::{Value, json};
 
 use crate::at_server::at_server;
@@ -238,7 +238,7 @@ pub fn total(mounts: &[Value]) -> String {
 
 /// Counts the mounts that we made and that no process of ours serves.
 fn by_the_kernel_alone(served: &[Value]) -> usize {
-    let all = forerun_fuse::mounts().unwrap_or_default();
+    let all = forerun_sys::mount_table::mounts().unwrap_or_default();
     let alone = all.iter().filter(|entry| {
         let (major, minor) = entry.device;
         let device = format!("{major}:{minor}");

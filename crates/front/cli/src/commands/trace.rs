@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use comfy_table::{CellAlignment, Table, presets};
-use forerun::Structure;
+use forerun_io::Structure;
 use forerun_pictures::{TracePicture, TraceRecord, TraceRow, TraceSummary};
 use forerun_sandbox::Sandbox;
 use serde_json::{Value, json};

@@ -5,8 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forerun::repair::{Restored, UndoFile, UndoPlace, open, restore};
-use forerun::{FileSource, Observer};
+use forerun::Observer;
+use forerun::unstable::repair::{Restored, UndoFile, UndoPlace, open, restore};
+use forerun_io::FileSource;
 use forerun_sandbox::Sandbox;
 use serde_json::{Map, Value};
 

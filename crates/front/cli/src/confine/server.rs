@@ -4,7 +4,7 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
-use forerun::remote::RemoteOptions;
+use forerun::unstable::remote::RemoteOptions;
 use forerun_sandbox::{Capabilities, Sandbox, Sockets};
 
 use super::{NAMES, directory_of};

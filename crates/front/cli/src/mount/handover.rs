@@ -13,8 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use forerun::DiskImage;
-use forerun::remote::RemoteImage;
+use forerun::unstable::DiskImage;
+use forerun::unstable::remote::RemoteImage;
 use forerun_fuse::{Channel, FromKeeper, FromServer, Giver, Inherited, Mount, MountOptions};
 
 use super::{MountArgs, daemon};

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
-use forerun::remote::RemoteStatus;
+use forerun::unstable::remote::RemoteStatus;
 
 use super::MountArgs;
 use super::report::{Report, memory};
@@ -17,7 +17,7 @@ pub fn begin(report: &Arc<Report>, args: &MountArgs, is_successor: bool) -> Resu
         return Ok(());
     };
     let report = Arc::clone(report);
-    match forerun::remote::serve_metrics(address, move || page(&report)) {
+    match forerun::unstable::remote::serve_metrics(address, move || page(&report)) {
         Ok(bound) => tracing::info!(%bound, "serving metrics"),
         Err(error) if is_successor => tracing::error!("no metrics: {error}"),
         Err(error) => return Err(Failure::new(Exit::Mount, "metrics", format!("{error}"))),

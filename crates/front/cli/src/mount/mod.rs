@@ -30,11 +30,13 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use forerun::remote::RemoteImage;
-use forerun::{Locking, MemoryUse, OutputFile};
+use forerun::unstable::locks::Locking;
+use forerun::unstable::remote::RemoteImage;
+use forerun_engine::MemoryUse;
 use forerun_fuse::{
     Channel, Ending, FromServer, Mount, MountError, MountOptions, Unmounted, Unmounter,
 };
+use forerun_io::OutputFile;
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

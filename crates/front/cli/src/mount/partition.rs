@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
-use forerun::{FileSource, ReadAt};
+use forerun::ReadAt;
 use forerun_fuse::MountOptions;
+use forerun_io::FileSource;
 
 use super::MountArgs;
 use crate::error::{Failure, Result};

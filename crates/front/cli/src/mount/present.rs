@@ -9,7 +9,7 @@ use crate::exit::Exit;
 /// Refuses a directory on which forerun has mounted an image already. A dead FUSE mount is left to
 /// [`forerun_fuse::mount`] where FUSE is to be used again.
 pub fn refuse(dir: &Path, via: Via) -> Result<()> {
-    let Ok(Some(entry)) = forerun::mount_at(dir) else {
+    let Ok(Some(entry)) = forerun_sys::mountpoint::mount_at(dir) else {
         return Ok(());
     };
     let by_kernel = forerun_kernel::is_ours(&entry.fstype, &entry.source);

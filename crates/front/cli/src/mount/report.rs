@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use forerun::MemoryUse;
-use forerun::remote::{RemoteImage, RemoteStatus};
+use forerun::unstable::remote::{RemoteImage, RemoteStatus};
+use forerun_engine::MemoryUse;
 use forerun_fuse::Monitor;
 use serde_json::{Map, Value, json};
 

@@ -7,7 +7,7 @@
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Weak};
 
-use forerun::remote::RemoteImage;
+use forerun::unstable::remote::RemoteImage;
 
 use crate::args::RemoteArgs;
 

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use forerun::{Image, VolumeMut};
+use forerun::Image;
+use forerun::unstable::VolumeMut;
 use forerun_fuse::{Inherited, LedgerFile, MountOptions, Turn};
 use forerun_pictures::TraceWriter;
 use forerun_sandbox::{Capabilities, Sandbox, Sockets};

@@ -6,7 +6,7 @@
 
 use std::io::ErrorKind;
 
-use forerun::DiskImage;
+use forerun::unstable::DiskImage;
 use forerun_fuse::MountOptions;
 use forerun_kernel::{Error, Mounted, Options};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -8,10 +8,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use forerun::locks::{self, Held};
+use forerun::OpenOptions;
+use forerun::unstable::locks::{self, Held, Locking};
+use forerun::unstable::{DiskImage, VolumeMut};
 use forerun::vfs::Error;
-use forerun::{DiskImage, EventSink, FileDevice, Locking, OpenOptions, VolumeMut};
 use forerun_fuse::MountOptions;
+use forerun_io::{EventSink, FileDevice};
 use forerun_pictures::TraceWriter;
 
 use super::MountArgs;

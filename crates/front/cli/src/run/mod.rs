@@ -172,7 +172,7 @@ fn is_list(image: &Path) -> bool {
     let text = image.as_os_str().as_encoded_bytes();
     text.contains(&b':')
         && !remote::is_remote(image)
-        && forerun::DiskImage::parse(image).is_none()
+        && forerun::unstable::DiskImage::parse(image).is_none()
         && !image.exists()
 }
 

@@ -1,12 +1,11 @@
 //! The parts of a system that every command expects beside its files: /proc, /dev, /sys and /tmp.
 
-use std::fs;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use forerun::mounts;
+use forerun_sys::mount_table::mounts;
 use forerun_sys::set_mount_attributes;
 use rustix::mount::MountAttrFlags;
 

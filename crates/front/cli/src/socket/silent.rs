@@ -29,7 +29,7 @@ impl Silent {
     pub fn at(socket: &Path) -> Self {
         let pid = pid_of(socket);
         let connections = connections(pid);
-        let all = forerun_fuse::mounts().unwrap_or_default();
+        let all = forerun_sys::mount_table::mounts().unwrap_or_default();
         let mounts = all.into_iter().filter_map(|entry| {
             let (major, minor) = entry.device;
             let is_its = major == 0 && connections.contains(&u64::from(minor));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use forerun::composefs::digest_of;
+use forerun::unstable::composefs::digest_of;
 use forerun_testkit::{TempDir, require, temp_dir};
 use rustix::fs::XattrFlags;
 

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use forerun::{Image, MemorySource, OpenOptions, RomfsOptions, Writer};
+use forerun::build::RomfsOptions;
+use forerun::{Image, MemorySource, OpenOptions, Writer};
 use forerun_build::{NodeKind, ScanOptions, TarInput, TarOptions, Tree, read_tar, scan};
 use forerun_export::{NoProgress, Selection, TarWriteOptions, write_tar};
 use forerun_io::{Limits, Observer};

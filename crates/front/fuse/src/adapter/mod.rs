@@ -14,8 +14,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use forerun::{Data, wait};
-use forerun_io::Unpoisoned;
+use forerun_engine::Data;
+use forerun_io::{Unpoisoned, wait};
 use fuser::{
     Errno, FileHandle, Filesystem, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
     OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,

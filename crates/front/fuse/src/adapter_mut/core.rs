@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use forerun::Volume;
+use forerun_engine::Volume;
 use forerun_vfs::{DirCursor, Error, FileSystemMut, NodeId, Result, Timestamp, VolumeInfo};
 use fuser::{Errno, FileAttr};
 

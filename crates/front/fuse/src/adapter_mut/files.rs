@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use forerun::AlignedBuffer;
+use forerun_io::AlignedBuffer;
 use forerun_vfs::{Error, NodeId};
 use fuser::{
     Errno, FileHandle, FopenFlags, InitFlags, KernelConfig, ReplyData, ReplyEmpty, ReplyLseek,

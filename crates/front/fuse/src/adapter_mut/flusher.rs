@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forerun::Volume;
+use forerun_engine::Volume;
 use forerun_io::Unpoisoned;
 use forerun_sys::threads;
 use forerun_vfs::Error;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
-use forerun::Volume;
+use forerun_engine::Volume;
 use forerun_vfs::{FileSystemMut, NodeId};
 
 use super::aftermath::{Aftermath, Outdated};

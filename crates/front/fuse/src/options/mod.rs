@@ -11,7 +11,9 @@ mod value;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use forerun::{Locking, OpenOptions, WriteOptions};
+use forerun::OpenOptions;
+use forerun::unstable::WriteOptions;
+use forerun::unstable::locks::Locking;
 use forerun_vfs::{Ownership, Verity};
 
 use crate::{LedgerFile, MountNamespace, Outside};

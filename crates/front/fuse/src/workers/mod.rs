@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use forerun::{MemoryLimit, wait};
-use forerun_io::Unpoisoned;
+use forerun_io::{Unpoisoned, wait};
+use forerun_sys::memory_limit::MemoryLimit;
 use forerun_sys::threads;
 use fuser::Errno;
 

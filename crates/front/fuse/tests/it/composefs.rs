@@ -8,9 +8,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forerun::build::{Content, NewNode, NodeKind, Tree};
-use forerun::composefs::digest_of;
-use forerun::{ComposefsOptions, Image, Observer, Writer};
+use forerun::build::{ComposefsOptions, Content, NewNode, NodeKind, Tree};
+use forerun::unstable::composefs::digest_of;
+use forerun::{Image, Observer, Writer};
 use forerun_fuse::{Mount, MountOptions, Operation, mount};
 use forerun_testkit::{children, require};
 

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forerun::{BlockDevice, VolumeMut};
+use forerun::unstable::VolumeMut;
 use forerun_fuse::{Mount, MountOptions, mount_volume};
-use forerun_io::{MemoryDevice, ReadAt};
+use forerun_io::{BlockDevice, MemoryDevice, ReadAt};
 use forerun_testkit::exfat_judge::judge;
 use forerun_testkit::{PanickingDevice, require};
 use rustix::io::Errno;

@@ -5,8 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use forerun::{Counter, VolumeMut};
+use forerun::unstable::VolumeMut;
 use forerun_fuse::{Mount, MountOptions, mount_volume};
+use forerun_io::Counter;
 use forerun_testkit::require;
 
 use crate::common::{Place, can_mount, run};

@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forerun::Locking;
-use forerun::locks::for_writing;
+use forerun::unstable::locks::{Locking, for_writing};
+use forerun_engine::Volume;
 use forerun_fuse::{
-    FSTYPE, MountError, MountOptions, Operation, UmountError, UmountOptions, Unmounted, Volume,
-    mount_reader, mount_volume, mounts, umount,
+    FSTYPE, MountError, MountOptions, Operation, UmountError, UmountOptions, Unmounted,
+    mount_reader, mount_volume, umount,
 };
+use forerun_sys::mount_table::mounts;
 use forerun_testkit::{MemFsBuilder, MemImage, MemVolume, Piece, children, eventually};
 
 use crate::common::{self, Place, can_mount, ensure, is_mounted, mount_memory, undisturbed};

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use forerun::Counter;
 use forerun_fuse::Operation;
+use forerun_io::Counter;
 use forerun_testkit::{MemFsBuilder, Piece, eventually};
 
 use crate::common::{Place, can_mount, mount_memory};

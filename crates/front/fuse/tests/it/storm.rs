@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use forerun::VolumeMut;
+use forerun::unstable::VolumeMut;
 use forerun_fuse::{Mount, MountOptions, mount_volume};
 use forerun_io::FileSource;
 use forerun_testkit::exfat_judge::judge;

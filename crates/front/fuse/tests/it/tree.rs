@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 
-use forerun::Counter;
-use forerun_fuse::{Image, MountOptions, Operation, mount};
+use forerun::Image;
+use forerun_fuse::{MountOptions, Operation, mount};
+use forerun_io::Counter;
 use forerun_testkit::tree::Keeps;
 use forerun_testkit::{Shape, TreeModel};
 

@@ -8,7 +8,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use forerun_fuse::{Mount, MountOptions, Operation, Volume, mount_volume};
+use forerun_engine::Volume;
+use forerun_fuse::{Mount, MountOptions, Operation, mount_volume};
 use forerun_io::Observer;
 use forerun_testkit::{MemVolume, eventually};
 use forerun_vfs::{FileSystem, FileSystemMut};

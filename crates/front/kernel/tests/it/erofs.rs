@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use forerun::{Compression, FillEncoding, OpenOptions};
+use forerun::OpenOptions;
+use forerun::build::{Compression, FillEncoding};
 use forerun_kernel::{Error, Options, Route, Way, image_of, is_ours};
 use forerun_testkit::require;
 
@@ -49,7 +50,7 @@ fn images_of_ours_and_of_mkfs() {
     let tree = place.path("tree");
     let tree = tree.to_str().unwrap();
     compare(&place, &place.erofs("plain", |_| ()));
-    let lz4 = |options: &mut forerun::ErofsOptions| {
+    let lz4 = |options: &mut forerun::build::ErofsOptions| {
         options.compression = Some(Compression::new(FillEncoding::Lz4));
     };
     compare(&place, &place.erofs("lz4", lz4));

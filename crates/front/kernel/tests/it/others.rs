@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
+use forerun::build::RomfsOptions;
 use forerun::vfs::Verity;
-use forerun::{Image, OpenOptions, RomfsOptions, Writer};
+use forerun::{Image, OpenOptions, Writer};
 use forerun_kernel::{Error, Options, Route, Way};
 use forerun_testkit::Keeps;
 

@@ -204,7 +204,7 @@ pub fn decode_seeds() -> Made {
             let name = format!("{}-{}", codec.name(), seeds.len());
             seeds.push((name, [&head[..], stream].concat()));
         };
-        if let Some(encoding) = forerun::Encoding::default_of(codec) {
+        if let Some(encoding) = forerun::build::Encoding::default_of(codec) {
             let mut stream = Vec::new();
             Encoder::new(&encoding, 65_536)?.encode(&contents, &mut stream);
             put(&stream);
@@ -246,8 +246,8 @@ fn lzma(
     Ok(Some(stream))
 }
 
-fn fills(codec: Codec) -> Vec<forerun::FillEncoding> {
-    use forerun::FillEncoding::{Deflate, MicroLzma, Zstd};
+fn fills(codec: Codec) -> Vec<forerun::build::FillEncoding> {
+    use forerun::build::FillEncoding::{Deflate, MicroLzma, Zstd};
     match codec {
         Codec::Deflate => vec![Deflate { level: 1 }],
         Codec::MicroLzma => vec![MicroLzma {

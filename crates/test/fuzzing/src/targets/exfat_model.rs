@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use forerun::build::Tree;
+use forerun::build::{ExfatOptions, Tree};
 use forerun::vfs::{FileSystem, OpenMutWith, OpenWith};
-use forerun::{BlockDevice, ExfatOptions, MemoryDevice, MemorySource, Observer, ReadAt, Writer};
+use forerun::{MemorySource, Observer, ReadAt, Writer};
 use forerun_exfat::Exfat;
+use forerun_io::{BlockDevice, MemoryDevice};
 use forerun_testkit::powercut::{Found, Model, Operation, Place, Recorder, run};
 
 use super::Made;

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use forerun::build::{Content, NewNode, NodeKind, Tree};
-use forerun::{
-    EngineOptions, Image, MemoryDevice, MemorySource, Observer, OpenOptions, SquashfsOptions,
-    VolumeMut, WriteOptions, Writer,
-};
+use forerun::build::{Content, NewNode, NodeKind, SquashfsOptions, Tree};
+use forerun::unstable::{VolumeMut, WriteOptions};
+use forerun::{EngineOptions, Image, MemorySource, Observer, OpenOptions, Writer};
 use forerun_exfat::fuzzing as exfat;
 use forerun_fuse::fuzzing;
+use forerun_io::MemoryDevice;
 
 use super::{Made, named, one};
 

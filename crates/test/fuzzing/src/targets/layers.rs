@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use forerun::vfs::{Device, FileType, exercise};
-use forerun::{NodeId, ReadAt};
+use forerun::ReadAt;
+use forerun::vfs::{Device, FileType, NodeId, exercise};
 use forerun_layers::{Layer, Layers};
 use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::{MemFsBuilder, Piece};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forerun::scan::{ScanOptions, partition_table, scan};
+use forerun::unstable::scan::{ScanOptions, partition_table, scan};
 use forerun::{MemorySource, ReadAt};
 
 use super::{Made, named};
@@ -21,7 +21,10 @@ pub fn run(bytes: &[u8]) {
         scan(&source, options, &Arc::default(), &mut |_| {}).unwrap_or_default()
     });
     for (index, finding) in scanned.iter().flat_map(|scan| (0..).zip(&scan.findings)) {
-        assert!(finding.offset < forerun::disk_len(&source), "{finding:?}");
+        assert!(
+            finding.offset < forerun::unstable::disk_len(&source),
+            "{finding:?}"
+        );
         assert!(
             finding.inside.is_none_or(|outer| outer < index),
             "{finding:?}"

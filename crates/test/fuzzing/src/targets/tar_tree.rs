@@ -3,8 +3,8 @@
 use std::io::{self, Cursor};
 use std::sync::Arc;
 
-use forerun::build::{BuildError, TarInput, TarOptions, read_tar};
-use forerun::{Observer, RomfsOptions, Writer};
+use forerun::build::{BuildError, RomfsOptions, TarInput, TarOptions, read_tar};
+use forerun::{Observer, Writer};
 use forerun_romfs::fuzzing;
 use tar::EntryType;
 

@@ -3,12 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use forerun::build::{BuildError, Tree};
+use forerun::build::{BuildError, ComposefsOptions, ExfatOptions, RomfsOptions, Tree};
 use forerun::vfs::{FileSystem, Verity};
-use forerun::{
-    ComposefsOptions, EngineOptions, ExfatOptions, Image, MemorySource, Observer, OpenOptions,
-    RomfsOptions, Writer,
-};
+use forerun::{EngineOptions, Image, MemorySource, Observer, OpenOptions, Writer};
 use forerun_testkit::temp_dir;
 use forerun_testkit::tree::{Keeps, ModeKept, TreeModel};
 

@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 
 use clap::{Args, Subcommand, ValueEnum};
-use forerun::vfs::{FileType, FollowLast, resolve};
-use forerun::{Image, NodeId, Reader};
+use forerun::vfs::{FileType, FollowLast, NodeId, resolve};
+use forerun::{Image, Reader};
 use forerun_measure::digest::{Kind, TreeDigest, of_stream};
 use forerun_measure::work::{self, Work};
 use serde_json::json;

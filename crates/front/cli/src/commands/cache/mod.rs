@@ -3,8 +3,8 @@
 mod prefetch;
 
 use clap::{Args, Subcommand};
-use forerun::cache::{Cache, CacheError, CacheOptions, Entry, Verified};
-use forerun::remote::RemoteOptions;
+use forerun::unstable::cache::{Cache, CacheError, CacheOptions, Entry, Verified};
+use forerun::unstable::remote::RemoteOptions;
 use serde_json::json;
 
 use crate::args::CacheArgs;

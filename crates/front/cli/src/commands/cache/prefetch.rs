@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use forerun::cache::{AccessList, CacheError};
-use forerun::remote::{Opened, Prefetch, RemoteImage, RemoteStatus, access_lists};
+use forerun::unstable::cache::{AccessList, CacheError};
+use forerun::unstable::remote::{Opened, Prefetch, RemoteImage, RemoteStatus, access_lists};
 
 use super::failed;
 use crate::args::RemoteArgs;

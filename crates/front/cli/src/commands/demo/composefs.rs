@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use forerun::build::{Content, NewNode, NodeKind, Tree};
-use forerun::{ComposefsOptions, Counter, EngineOptions, Timestamp, Writer};
+use forerun::build::{ComposefsOptions, Content, NewNode, NodeKind, Tree};
+use forerun::vfs::Timestamp;
+use forerun::{EngineOptions, Writer};
+use forerun_io::Counter;
 
 use super::measure::{Kit, TreeListing, list};
 use super::model::{DemoPart, PartName, Row, RowRole};

@@ -1,18 +1,17 @@
 //! exFAT: a large file removed from a volume with dirsync. forerun writes each changed sector once; the
 //! legacy way, a write for each cluster, is replayed on a volume of the same kind.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
-use forerun::build::Tree;
-use forerun::vfs::{FileType, NewNode};
-use forerun::{
-    Counter, ExfatOptions, OpenOptions, StatsSnapshot, Timestamp, VolumeMut, WriteOptions, Writer,
-};
+use forerun::build::{ExfatOptions, Tree};
+use forerun::unstable::{VolumeMut, WriteOptions};
+use forerun::vfs::{FileType, NewNode, Timestamp};
+use forerun::{OpenOptions, Writer};
 use forerun_fuse::MountOptions;
+use forerun_io::{Counter, StatsSnapshot};
 
 use super::exfat_replay::Replay;
 use super::measure::{Kit, LEGACY_TIME};

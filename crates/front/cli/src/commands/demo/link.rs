@@ -8,8 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forerun::remote::{FarFile, Link, Readahead, RemoteImage, RemoteOptions, open_origin};
-use forerun::{Counter, EngineOptions, ErofsOptions, Image, OpenOptions, ReadAt, Writer};
+use forerun::build::ErofsOptions;
+use forerun::unstable::remote::{
+    FarFile, Link, Readahead, RemoteImage, RemoteOptions, open_origin,
+};
+use forerun::{EngineOptions, Image, OpenOptions, ReadAt, Writer};
+use forerun_io::Counter;
 
 use super::measure::{FileReading, Kit, ReadWay, by_library, plain};
 use super::model::{DemoPart, PartName, Row, RowRole};

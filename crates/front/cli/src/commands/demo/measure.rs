@@ -12,8 +12,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use forerun::vfs::{Error, FollowLast, resolve};
-use forerun::{Counter, EngineOptions, Image, OpenOptions, StatsSnapshot};
+use forerun::{EngineOptions, Image, OpenOptions};
 use forerun_fuse::{Mount, MountOptions};
+use forerun_io::{Counter, StatsSnapshot};
 use md5::{Digest, Md5};
 
 use super::model::{Row, RowRole, extrapolate, ratio};

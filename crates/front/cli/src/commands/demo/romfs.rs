@@ -1,7 +1,9 @@
 //! romfs: a large file read by requests of 1 KiB, as the Linux driver does without `largeblocks`, against
 //! large requests, and against the image itself read as a file.
 
-use forerun::{Counter, EngineOptions, RomfsOptions, Writer};
+use forerun::build::RomfsOptions;
+use forerun::{EngineOptions, Writer};
+use forerun_io::Counter;
 
 use super::measure::{Kit, LEGACY_TIME, ReadWay, in_image, plain};
 use super::model::{DemoPart, PartName, RowRole};

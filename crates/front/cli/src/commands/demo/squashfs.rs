@@ -4,8 +4,10 @@
 
 use std::path::Path;
 
+use forerun::build::SquashfsOptions;
 use forerun::vfs::Error;
-use forerun::{Counter, EngineOptions, Image, SquashfsOptions, Writer};
+use forerun::{EngineOptions, Image, Writer};
+use forerun_io::Counter;
 use forerun_kernel::Options;
 
 use super::FILE;

@@ -11,8 +11,8 @@ mod view;
 use std::ffi::OsString;
 
 use clap::Args;
-use forerun::vfs::{Bound, FileType, FollowLast, Held, Metadata, resolve};
-use forerun::{NodeId, Reader, vfs::Error};
+use forerun::Reader;
+use forerun::vfs::{Bound, Error, FileType, FollowLast, Held, Metadata, NodeId, resolve};
 use forerun_export::{ListEntry, Patterns, expand, list};
 
 use crate::args::{ImageArgs, image_path};

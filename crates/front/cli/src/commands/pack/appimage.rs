@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use forerun::{FileSource, ReadAt, program_end};
+use forerun::ReadAt;
+use forerun::unstable::program_end;
+use forerun_io::FileSource;
 
 use super::{PackArgs, appdir};
 use crate::args::is_stdin;

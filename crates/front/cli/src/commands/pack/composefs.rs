@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use forerun::ComposefsOptions;
+use forerun::build::ComposefsOptions;
 
 use super::format::first;
 use crate::error::{Failure, Result};

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum, ValueHint};
-use forerun::build::Order;
-use forerun::{Compression, ErofsFragments, ErofsOptions, FillEncoding};
+use forerun::build::{Compression, ErofsFragments, ErofsOptions, FillEncoding, Order};
 
 use super::exfat::ClusterArgs;
 use super::format::first;

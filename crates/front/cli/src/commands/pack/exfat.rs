@@ -4,7 +4,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use clap::Args;
-use forerun::ExfatOptions;
+use forerun::build::ExfatOptions;
 
 use super::erofs::parse_uuid;
 use super::format::first;

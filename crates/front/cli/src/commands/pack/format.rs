@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use forerun::build::{BuildError, Priorities, spool_dir};
-use forerun::{RomfsOptions, Writer};
+use forerun::Writer;
+use forerun::build::{BuildError, Priorities, RomfsOptions, spool_dir};
 use forerun_sandbox::Sandbox;
 
 use super::composefs::ComposefsArgs;

@@ -5,12 +5,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use forerun::Limits;
 use forerun::build::{
     BuildError, Patterns, ScanOptions, TarInput, TarOptions, Tree, apply_manifest, drop_unreadable,
     read_tar, scan, scan_readable,
 };
-use forerun::remote::Reference;
-use forerun::{DiskImage, Limits};
+use forerun::unstable::DiskImage;
+use forerun::unstable::remote::Reference;
 
 use crate::args::is_stdin;
 use crate::context::Context;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueHint};
-use forerun::build::{BuildError, ImageOutput, Tree, spool_dir, spool_file};
-use forerun::{Observer, Writer, Written};
+use forerun::build::{BuildError, ImageOutput, Tree, Written, spool_dir, spool_file};
+use forerun::{Observer, Writer};
 use serde_json::json;
 
 use super::input::Skipped;

@@ -97,7 +97,7 @@ impl SharedArgs {
 
     /// Returns the level for a compressor of a format.
     pub fn level(&self, format: &str, compressor: Compressor) -> Result<u8> {
-        let level = forerun::compressor_level(format, compressor.name(), self.level);
+        let level = forerun::build::compressor_level(format, compressor.name(), self.level);
         level.map_err(|message| Failure::usage(format!("--{message}")))
     }
 }

@@ -1,7 +1,7 @@
 //! The options of SquashFS, as `mksquashfs` has them.
 
 use clap::{Args, ValueEnum};
-use forerun::{
+use forerun::build::{
     Bcj, BcjSet, Compress, Encoding, Fragments, LzoAlgorithm, SquashfsOptions, ZlibStrategies,
     ZlibStrategy,
 };

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use forerun::cache::{Cache, CacheError, CacheOptions};
-use forerun::remote::Identity;
+use forerun::unstable::cache::{Cache, CacheError, CacheOptions};
+use forerun::unstable::remote::Identity;
 use forerun_snapshotter::{Images, LayerFacts, ManifestFacts};
 use serde_json::Value;
 
@@ -91,7 +91,7 @@ impl Images for MountedImages {
     }
 
     fn is_mounted(&self, dir: &Path) -> io::Result<bool> {
-        let entry = match forerun::mount_at(dir) {
+        let entry = match forerun_sys::mountpoint::mount_at(dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             entry => entry?,
         };

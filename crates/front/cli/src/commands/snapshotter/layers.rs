@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use forerun::cache::Digest;
-use forerun::remote::{
+use forerun::Image;
+use forerun::unstable::cache::Digest;
+use forerun::unstable::container_layers;
+use forerun::unstable::remote::{
     ContainerLayer, Identity, Opened, Prefetch, Reference, RemoteImage, RemoteOptions,
     container_manifest, open_all,
 };
-use forerun::{Image, container_layers};
 use serde_json::json;
 
 use crate::args::ImageArgs;

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use forerun::Image;
-use forerun::composefs::{Composefs, measure};
+use forerun::unstable::composefs::{Composefs, measure};
 use forerun::vfs::{FileType, Held};
 use forerun_sandbox::Sandbox;
 

@@ -5,9 +5,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forerun::build::{ImageOutput, NodeKind, ScanOptions, Times, Tree, XattrFilter, scan};
+use forerun::build::{
+    ComposefsOptions, ImageOutput, NodeKind, ScanOptions, Times, Tree, Written, XattrFilter, scan,
+};
 use forerun::vfs::Timestamp;
-use forerun::{ComposefsOptions, Observer, Writer, Written};
+use forerun::{Observer, Writer};
 use forerun_sandbox::Sandbox;
 
 use super::{DONE, FAILED, not_followed, tell};

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 
 use forerun::Image;
-use forerun::erofs::{Erofs, InodeFacts};
+use forerun::unstable::erofs::{Erofs, InodeFacts};
 use forerun::vfs::{DirCursor, FileType, FollowLast, Held, Metadata, NodeId, resolve};
 use jiff::tz::TimeZone;
 

@@ -3,9 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use forerun::build::parse_time;
+use forerun::build::{Compression, ErofsFragments, ErofsOptions, FillEncoding, parse_time};
 use forerun::vfs::Timestamp;
-use forerun::{Compression, ErofsFragments, ErofsOptions, FillEncoding};
 use regex::bytes::Regex;
 
 use crate::commands::pack::parse_uuid;

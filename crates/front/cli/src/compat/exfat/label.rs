@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use forerun::exfat::Exfat;
+use forerun::unstable::exfat::Exfat;
 
 use super::{begin, can_open, image_args, print_version, tell, usage};
 use crate::commands::label::{self, LabelArgs};

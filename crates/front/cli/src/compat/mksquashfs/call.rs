@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use forerun::{Compress, Fragments};
+use forerun::build::{Compress, Fragments};
 
 /// A line of `-p`, or the file of `-pf`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use forerun::{Bcj, BcjSet, Encoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy};
+use forerun::build::{Bcj, BcjSet, Encoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy};
 
 use super::call::{CompressorWord, MakeCall};
 use super::options::{MakeParsed, MakeRefusal, mistake, told};

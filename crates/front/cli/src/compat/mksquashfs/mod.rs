@@ -20,7 +20,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use forerun::{SquashfsOptions, Writer};
+use forerun::Writer;
+use forerun::build::SquashfsOptions;
 
 use super::complain;
 use super::names::Names;

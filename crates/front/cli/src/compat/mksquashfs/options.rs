@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use forerun::Fragments;
+use forerun::build::Fragments;
 
 use crate::compat::ArgWords;
 

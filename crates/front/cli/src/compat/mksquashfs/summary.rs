@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use forerun::Fragments;
-use forerun::build::{NodeIndex, NodeKind, Tree};
+use forerun::build::{Fragments, NodeIndex, NodeKind, Tree};
 
 use super::call::MakeCall;
 use super::compressor;

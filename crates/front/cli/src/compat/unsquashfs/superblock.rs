@@ -1,7 +1,9 @@
 //! The text of `unsquashfs -stat`.
 
 use forerun::Image;
-use forerun::squashfs::{CompressorOptions, Squashfs, SuperblockFacts, superblock_flags as flags};
+use forerun::unstable::squashfs::{
+    CompressorOptions, Squashfs, SuperblockFacts, superblock_flags as flags,
+};
 use forerun::vfs::ByteOrder;
 use jiff::tz::TimeZone;
 

@@ -6,7 +6,7 @@ mod soci;
 use std::fs;
 use std::process::Command;
 
-use forerun::cache::Digest;
+use forerun::unstable::cache::Digest;
 use forerun_testkit::indexed::{IndexedArchive, IndexedOptions, estargz, zstd_chunked};
 use forerun_testkit::require;
 use forerun_testkit_servers::{Auth, DockerRegistry};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use forerun::cache::Digest;
+use forerun::unstable::cache::Digest;
 use forerun_testkit::indexed::IndexedArchive;
 use forerun_testkit::ztoc::SociLayer;
 use serde_json::{Value, json};

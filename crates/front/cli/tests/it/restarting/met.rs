@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use forerun::Unpoisoned;
+use forerun_io::Unpoisoned;
 
 use super::eventually;
 

@@ -5,7 +5,7 @@ mod node;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use forerun::cache::Digest;
+use forerun::unstable::cache::Digest;
 use forerun_testkit::indexed::{estargz, zstd_chunked};
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -1,9 +1,8 @@
 //! From `a,b=c` to options.
 
-use forerun::Locking;
+use forerun::unstable::locks::Locking;
 
-use super::MountOptions;
-use super::value;
+use super::{MountOptions, value};
 
 /// A word that is not a mount option, or not with that value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

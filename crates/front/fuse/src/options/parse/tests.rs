@@ -1,6 +1,6 @@
 //! Defaults, every word with its value, words of fstab, and mistakes.
 
-use forerun::WriteOptions;
+use forerun::unstable::WriteOptions;
 
 use super::*;
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::Command;
 
-use forerun::VolumeMut;
+use forerun::unstable::VolumeMut;
 use forerun_fuse::{Mount, MountOptions, mount_volume};
 use forerun_testkit::{eventually, require};
 

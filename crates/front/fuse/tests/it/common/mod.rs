@@ -7,8 +7,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use forerun_engine::{EngineOptions, Reader};
-use forerun_fuse::{Mount, MountEntry, MountOptions, UmountOptions, mount_reader, mounts, umount};
+use forerun_fuse::{Mount, MountOptions, UmountOptions, mount_reader, umount};
 use forerun_io::{Limits, ReadAt};
+use forerun_sys::mount_table::{MountEntry, mounts};
 use forerun_testkit::{MemImage, TempDir, children, opened, require, temp_dir};
 use forerun_vfs::FileSystem;
 use rustix::io::Errno;

@@ -8,9 +8,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use forerun::Image;
+use forerun::unstable::VolumeMut;
 use forerun::vfs::OpenMutWith;
-use forerun::{BlockDevice, Counter, FileDevice, VolumeMut};
-use forerun_fuse::{Image, MountOptions};
+use forerun_fuse::MountOptions;
+use forerun_io::{BlockDevice, Counter, FileDevice};
 use forerun_testkit::eventually;
 
 use crate::common::exfat::Volume;
@@ -93,7 +95,7 @@ fn the_driver_keeps_the_contract() {
             return;
         };
         let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&volume.image()).unwrap());
-        let open = forerun::formats()
+        let open = forerun::unstable::formats()
             .iter()
             .find(|format| format.name == "exfat");
         let open = open.unwrap().open_mut.unwrap();

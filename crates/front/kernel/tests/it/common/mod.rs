@@ -6,9 +6,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forerun::build::{ScanOptions, scan};
+use forerun::build::{ComposefsOptions, ErofsOptions, ScanOptions, SquashfsOptions, scan};
 use forerun::vfs::{FollowLast, resolve};
-use forerun::{ComposefsOptions, ErofsOptions, Image, Observer, SquashfsOptions, Writer};
+use forerun::{Image, Observer, Writer};
 use forerun_kernel::{Error, Mounted, Options, umount};
 use forerun_testkit::everything::{Xattrs, everything, xattrs_of};
 use forerun_testkit::{Keeps, TempDir, TreeModel, require, temp_dir};

@@ -33,6 +33,8 @@ pub enum Room {
     Library,
     /// `crates/front/*`: what users meet.
     Front,
+    /// `crates/front/console` and `crates/front/compat`: parts of the program.
+    Part,
     /// `crates/front/cli`, and the libraries for C and Python: they put front ends together.
     Program,
     /// `crates/front/sandbox`: what a process gives up.
@@ -66,6 +68,7 @@ impl Room {
             ["crates", "store", "cache", ..] => (Self::Cache, 3),
             ["crates", "store", "remote", ..] => (Self::Remote, 3),
             ["crates", "front", "c" | "cli", ..] => (Self::Program, 3),
+            ["crates", "front", "compat" | "console", ..] => (Self::Part, 3),
             ["crates", "front", "sandbox", ..] => (Self::Sandbox, 3),
             ["crates", "front", "runtime", ..] => (Self::Runtime, 3),
             ["crates", "front", _, ..] => (Self::Front, 3),
@@ -104,7 +107,9 @@ impl Room {
             Library => is_base || matches!(on, Self::Layers | Self::Disk | Format | Cache | Remote),
             Front => is_base || on == Library,
             Self::Runtime => matches!(on, Io | Codec | Vfs | Format),
-            Self::Program => is_base || matches!(on, Library | Front | Sandbox),
+            Self::Part | Self::Program => {
+                is_base || matches!(on, Library | Front | Sandbox | Self::Part)
+            }
             Self::Test => is_base,
             Self::Servers => is_base || on == Self::Test,
             Self::Observer => true,
@@ -125,7 +130,7 @@ impl Room {
 
     /// Returns whether users meet it: a front end, or a program made of them.
     pub fn is_front(self) -> bool {
-        matches!(self, Self::Front | Self::Program)
+        matches!(self, Self::Front | Self::Part | Self::Program)
     }
 }
 

@@ -1,55 +1,95 @@
-//! Names of other programs that forerun answers to when it is started by a link with that name.
-//!
-//! Here are the names only; `compat` does what the programs do.
+//! The commands that programs of other names are built on.
 
-use std::ffi::OsString;
-use std::path::Path;
+use forerun::Writer;
+use forerun::build::Tree;
+use forerun_compat::{Commands, MountCall, RepairCall, VolumeCall};
 
-/// A program whose name forerun answers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
-    Squashfuse,
-    SquashfuseLl,
-    Unsquashfs,
-    Mksquashfs,
-    Sqfstar,
-    MkfsErofs,
-    FsckErofs,
-    DumpErofs,
-    ErofsFuse,
-    MkComposefs,
-    MountComposefs,
-    ComposefsInfo,
-    MkfsExfat,
-    FsckExfat,
-    ExfatLabel,
-    MountExfat,
+use crate::args::ImageArgs;
+use crate::commands::check::{self, CheckArgs};
+use crate::commands::label::{self, LabelArgs};
+use crate::commands::mkfs::{self, MkfsArgs, VolumeFormat};
+use crate::commands::pack::{self, VolumeArgs};
+use crate::context::Context;
+use crate::error::Result;
+use crate::mount::{self, LikeOther, MountArgs};
+use crate::target::Target;
+
+pub static COMMANDS: Commands = Commands {
+    is_in_background: mount::is_in_background,
+    mount,
+    label,
+    make_volume,
+    repair,
+    make_image,
+};
+
+fn mount(context: &Context, call: &MountCall) -> Result {
+    let args = MountArgs {
+        foreground: call.foreground,
+        options: call.options.clone(),
+        format: Some(call.format.to_string()),
+        like: LikeOther {
+            permissive: call.permissive,
+            idle: call.idle,
+        },
+        ..MountArgs::new(&call.image, &call.dir)
+    };
+    mount::run(context, &args)
 }
 
-/// The programs, by name.
-const NAMES: &[(&str, Program)] = &[
-    ("squashfuse", Program::Squashfuse),
-    ("squashfuse_ll", Program::SquashfuseLl),
-    ("unsquashfs", Program::Unsquashfs),
-    ("mksquashfs", Program::Mksquashfs),
-    ("sqfstar", Program::Sqfstar),
-    ("mkfs.erofs", Program::MkfsErofs),
-    ("fsck.erofs", Program::FsckErofs),
-    ("dump.erofs", Program::DumpErofs),
-    ("erofsfuse", Program::ErofsFuse),
-    ("mkcomposefs", Program::MkComposefs),
-    ("mount.composefs", Program::MountComposefs),
-    ("composefs-info", Program::ComposefsInfo),
-    ("mkfs.exfat", Program::MkfsExfat),
-    ("fsck.exfat", Program::FsckExfat),
-    ("exfatlabel", Program::ExfatLabel),
-    ("mount.exfat", Program::MountExfat),
-    ("mount.exfat-fuse", Program::MountExfat),
-];
+fn label(context: &Context, image: ImageArgs, label: String) -> Result {
+    let args = LabelArgs {
+        image,
+        label: Some(label),
+        break_lock: false,
+    };
+    label::run(context, &args)
+}
 
-/// Returns the program that a process with these arguments was started as, unless that is forerun.
-pub fn program(argv: &[OsString]) -> Option<Program> {
-    let name = Path::new(argv.first()?).file_name()?;
-    let found = NAMES.iter().find(|(known, _)| name == *known);
-    found.map(|(_, program)| *program)
+fn make_volume(context: &Context, call: &VolumeCall) -> Result {
+    let args = MkfsArgs {
+        format: VolumeFormat::Exfat,
+        output: call.output.clone(),
+        size: None,
+        label: call.label.clone(),
+        force: true,
+        cluster_size: call.cluster,
+        volume: VolumeArgs::with_boundary(call.boundary),
+    };
+    mkfs::run(context, &args)
+}
+
+fn repair(context: &Context, call: RepairCall) -> Result {
+    let args = CheckArgs {
+        image: call.image,
+        quick: false,
+        report: None,
+        repair: true,
+        yes: call.yes,
+        dry_run: false,
+        lost_found: call.lost_found,
+        undo_file: None,
+        no_undo_file: true,
+        undo: None,
+        force: false,
+        break_lock: false,
+    };
+    check::run(context, &args)
+}
+
+fn make_image(
+    context: &Context,
+    writer: &Writer,
+    tree: &mut Tree,
+    (target, blob): (Target, Option<Target>),
+    output: &std::path::Path,
+) -> Result {
+    pack::make(
+        context,
+        writer,
+        tree,
+        (target, blob),
+        output,
+        ("packing", None),
+    )
 }

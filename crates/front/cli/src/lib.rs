@@ -1,57 +1,37 @@
 //! The `forerun` command: parses, calls the library, prints.
 //!
 //! One file per subcommand under `commands`, mounting beside this file; `cli` has the list of them, and
-//! they do not know it. They share `args` for the command line, `error` and `exit` for failures, and
-//! `output` and `json` for results. Nothing here knows a format or reads a byte of an image itself.
+//! they do not know it. What they share is in `forerun-console`. Nothing here knows a format or reads a byte of an
+//! image itself.
 
-mod advice;
-mod args;
 mod at_server;
 mod called_as;
 mod cli;
 mod commands;
-mod compat;
 mod complete;
-mod confine;
-mod context;
-mod error;
-mod escape;
-mod exit;
-#[cfg(feature = "network")]
-mod fetch;
 #[doc(hidden)]
 pub mod fuzzing;
 mod help;
 mod inherited;
-mod interrupt;
-mod json;
-mod layer_count;
-mod layers;
-mod log;
 mod mount;
 mod nearest;
 mod objects;
-mod output;
-mod partition;
-mod patience;
-mod place;
-mod progress;
-mod remote;
 mod run;
-mod secrets;
-mod shifted;
-mod size;
 mod socket;
-mod source;
-mod spool;
-mod stdin;
-mod target;
 mod umount;
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use forerun_compat as compat;
+#[cfg(feature = "network")]
+use forerun_console::fetch;
+use forerun_console::{
+    advice, args, columns, confine, context, error, escape, exit, interrupt, json, layer_count,
+    layers, log, losses, output, partition, patience, place, progress, remote, secrets, size,
+    source, stdin, target, values,
+};
 
 use args::Global;
 use cli::{Cli, Command};
@@ -77,8 +57,8 @@ pub fn main() -> ExitCode {
     if let Some(code) = mount::run_keeper() {
         return code;
     }
-    if let Some(program) = called_as::program(argv) {
-        return ExitCode::from(compat::run(program, argv));
+    if let Some(program) = compat::program(argv) {
+        return ExitCode::from(compat::run(program, argv, &called_as::COMMANDS));
     }
     let call = mount::as_mount_helper(argv, &is_command);
     let umount = mount::as_umount_helper(argv);

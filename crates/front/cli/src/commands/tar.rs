@@ -77,7 +77,7 @@ pub fn run(context: &Context, args: &TarArgs) -> Result {
     let image = context.open_prepared(prepared, None)?;
     let name = image_name(&args.image);
     let options = TarWriteOptions {
-        latest: super::pack::source_date_epoch()?,
+        latest: crate::values::source_date_epoch()?,
         uids,
         gids,
         no_sparse: args.no_sparse,

@@ -261,7 +261,11 @@ pub fn command(program: PathBuf) -> io::Result<(Command, Option<OwnedFd>)> {
         // mount(8)'s helper is told by its name.
         command.arg0(name);
     }
-    let secrets = secrets::pass_on(&mut command)?;
+    let argv = secrets::arguments();
+    // What follows `--` is the command that `mount` runs, once; other programs' names take none.
+    let end = argv.iter().position(|word| word == "--");
+    let end = end.filter(|_| forerun_compat::program(argv).is_none());
+    let secrets = secrets::pass_on(&mut command, end.map_or(argv, |end| &argv[..end]))?;
     for variable in [PARENT, KEEP, LOG, KEEPER, NAMESPACE] {
         command.env_remove(variable);
     }

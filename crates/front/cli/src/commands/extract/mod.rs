@@ -8,13 +8,12 @@ use std::sync::Arc;
 use clap::{Args, ValueHint};
 use forerun::Image;
 use forerun_export::{ExportError, ExtractOptions, Owners, Selection, extract, write_contents};
-use forerun_sandbox::Capabilities;
 
 use super::owners::OwnerMapArgs;
 use super::salvage::ReportArgs;
 use super::select::SelectArgs;
 use crate::args::ImageArgs;
-use crate::confine::{OWNERS, check_emulator};
+use crate::confine::{capabilities, check_emulator};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
@@ -190,18 +189,6 @@ fn make_place(dir: &Path) -> std::result::Result<OutputDir, ExportError> {
         path: dir.into(),
         source,
     })
-}
-
-/// Returns the capabilities that root needs to give files their owners, permissions and attributes.
-pub fn capabilities(options: &ExtractOptions) -> Capabilities {
-    let mut needed = OWNERS;
-    if options.devices {
-        needed |= Capabilities::MKNOD;
-    }
-    if options.privileged_xattrs {
-        needed |= Capabilities::SETFCAP | Capabilities::SYS_ADMIN;
-    }
-    needed
 }
 
 fn options(args: &ExtractArgs) -> Result<ExtractOptions> {

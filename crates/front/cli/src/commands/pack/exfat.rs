@@ -6,10 +6,10 @@ use std::path::Path;
 use clap::Args;
 use forerun::build::ExfatOptions;
 
-use super::erofs::parse_uuid;
 use super::format::first;
 use crate::error::{Failure, Result};
 use crate::size;
+use crate::values::parse_uuid;
 
 /// Options that EROFS and exFAT have under the same names.
 #[derive(Args, Debug)]

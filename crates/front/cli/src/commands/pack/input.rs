@@ -1,8 +1,5 @@
 //! Inputs of an image: a directory, a tar archive, manifests, or the last on top of one of the others.
 
-use std::fs::File;
-use std::io;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use forerun::Limits;
@@ -18,6 +15,7 @@ use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::size::counted;
+use crate::stdin::{input_name, open_tar};
 
 /// How an input is read.
 pub struct Reading<'r> {
@@ -161,14 +159,6 @@ pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<(Tree, Skipped
     Ok((tree, skipped))
 }
 
-fn input_name(input: &Path) -> String {
-    if is_stdin(input) {
-        "standard input".to_string()
-    } else {
-        input.display().to_string()
-    }
-}
-
 fn is_dir(input: &Path) -> Result<bool> {
     if is_stdin(input) {
         return Ok(false);
@@ -177,24 +167,4 @@ fn is_dir(input: &Path) -> Result<bool> {
         Ok(metadata) => Ok(metadata.is_dir()),
         Err(error) => Err(Failure::source(&error).of(input.display())),
     }
-}
-
-/// Opens a tar archive; standard input for `-`.
-pub fn open_tar(input: &Path) -> Result<TarInput> {
-    let failed = |error: io::Error| Failure::source(&error).of(input_name(input));
-    let file = if is_stdin(input) {
-        let stdin = io::stdin();
-        if io::IsTerminal::is_terminal(&stdin) {
-            let failure = Failure::usage("standard input is a terminal, not a tar archive");
-            return Err(failure.hint("tar -c DIR | forerun pack ... - OUTPUT"));
-        }
-        File::from(stdin.as_fd().try_clone_to_owned().map_err(failed)?)
-    } else {
-        File::open(input).map_err(failed)?
-    };
-    Ok(if file.metadata().map_err(failed)?.is_file() {
-        TarInput::File(file)
-    } else {
-        TarInput::Stream(Box::new(file))
-    })
 }

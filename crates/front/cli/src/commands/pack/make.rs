@@ -11,12 +11,12 @@ use forerun::{Observer, Writer};
 use serde_json::json;
 
 use super::input::Skipped;
-use super::losses::tell_losses;
 use super::summary;
 use crate::args::is_stdin;
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
+use crate::losses::tell_losses;
 use crate::output::Output;
 use crate::progress::{Progress, Watched};
 use crate::target::Target;

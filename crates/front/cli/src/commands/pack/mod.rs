@@ -7,7 +7,6 @@ mod erofs;
 mod exfat;
 mod format;
 mod input;
-mod losses;
 mod make;
 mod select;
 mod shared;
@@ -32,13 +31,11 @@ use crate::target::{Target, is_same_file};
 use appimage::AppImageArgs;
 use format::NewFormat;
 
-pub use erofs::parse_uuid;
 pub use exfat::{ClusterArgs, VolumeArgs};
 pub use format::{FormatArgs, unfit};
-pub use input::{Skipped, open_tar};
-pub use losses::lost_properties;
+pub use input::Skipped;
 pub use make::{OutputArgs, make};
-pub use select::{ChangeArgs, ExcludeArgs, source_date_epoch};
+pub use select::{ChangeArgs, ExcludeArgs};
 
 /// Make an image from a directory, a tar archive or a manifest
 ///

@@ -10,6 +10,7 @@ use forerun::vfs::Timestamp;
 
 use super::format::Keeps;
 use crate::error::{Failure, Result};
+use crate::values::source_date_epoch;
 
 /// Entries to leave out.
 #[derive(Args, Debug)]
@@ -218,22 +219,6 @@ fn map(flag: &str, ranges: &[String], files: &[PathBuf]) -> Result<IdMap> {
         map.add_file(Path::new(file))?;
     }
     Ok(map)
-}
-
-/// Reads the latest time that the output may have, where the environment sets one.
-pub fn source_date_epoch() -> Result<Option<i64>> {
-    let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else {
-        return Ok(None);
-    };
-    let seconds = value.to_str().and_then(|text| text.parse().ok());
-    match seconds {
-        Some(seconds) => Ok(Some(seconds)),
-        None => {
-            let value = value.to_string_lossy();
-            let message = format!("SOURCE_DATE_EPOCH={value} is not a number of seconds");
-            Err(Failure::usage(message))
-        }
-    }
 }
 
 /// Parses a time of an option.

@@ -91,7 +91,7 @@ impl SharedArgs {
     pub fn image_time(&self) -> Result<Option<i64>> {
         match self.mkfs_time {
             Some(time) => Ok(Some(time.seconds)),
-            None => super::source_date_epoch(),
+            None => crate::values::source_date_epoch(),
         }
     }
 

@@ -1,0 +1,55 @@
+//! Names of other programs that forerun answers to when it is started by a link with that name.
+//!
+//! Here are the names only; `compat` does what the programs do.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+/// A program whose name forerun answers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    Squashfuse,
+    SquashfuseLl,
+    Unsquashfs,
+    Mksquashfs,
+    Sqfstar,
+    MkfsErofs,
+    FsckErofs,
+    DumpErofs,
+    ErofsFuse,
+    MkComposefs,
+    MountComposefs,
+    ComposefsInfo,
+    MkfsExfat,
+    FsckExfat,
+    ExfatLabel,
+    MountExfat,
+}
+
+/// The programs, by name.
+const NAMES: &[(&str, Program)] = &[
+    ("squashfuse", Program::Squashfuse),
+    ("squashfuse_ll", Program::SquashfuseLl),
+    ("unsquashfs", Program::Unsquashfs),
+    ("mksquashfs", Program::Mksquashfs),
+    ("sqfstar", Program::Sqfstar),
+    ("mkfs.erofs", Program::MkfsErofs),
+    ("fsck.erofs", Program::FsckErofs),
+    ("dump.erofs", Program::DumpErofs),
+    ("erofsfuse", Program::ErofsFuse),
+    ("mkcomposefs", Program::MkComposefs),
+    ("mount.composefs", Program::MountComposefs),
+    ("composefs-info", Program::ComposefsInfo),
+    ("mkfs.exfat", Program::MkfsExfat),
+    ("fsck.exfat", Program::FsckExfat),
+    ("exfatlabel", Program::ExfatLabel),
+    ("mount.exfat", Program::MountExfat),
+    ("mount.exfat-fuse", Program::MountExfat),
+];
+
+/// Returns the program that a process with these arguments was started as, unless that is forerun.
+pub fn program(argv: &[OsString]) -> Option<Program> {
+    let name = Path::new(argv.first()?).file_name()?;
+    let found = NAMES.iter().find(|(known, _)| name == *known);
+    found.map(|(_, program)| *program)
+}

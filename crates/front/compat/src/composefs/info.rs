@@ -1,0 +1,246 @@
+//! `composefs-info`: lists what composefs images hold and refer to.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use forerun::Image;
+use forerun::unstable::composefs::{Composefs, measure};
+use forerun::vfs::{FileType, Held};
+use forerun_sandbox::Sandbox;
+
+use super::{DONE, FAILED, not_followed, tell};
+use crate::args::{ImageArgs, SourceArgs};
+use crate::begin;
+use crate::context::Context;
+use crate::error::{Failure, Result};
+use crate::getopt::{NotFollowed, OptNames, Takes, split};
+use crate::output::Output;
+
+const PROGRAM: &str = "composefs-info";
+
+const USAGE: &str = "\
+Usage: composefs-info [--basedir=PATH] COMMAND FILE...
+
+  ls IMAGE...               list the files of images
+  objects IMAGE...          list the objects that images refer to
+  missing-objects IMAGE...  list those that are not in the store; needs --basedir
+  measure-file FILE...      print the fs-verity digests of files
+  --basedir=PATH            the object store
+  --help, --version
+";
+
+/// The options.
+const TABLE: &[OptNames] = &[
+    ('h', "help", Takes::Nothing),
+    ('\0', "version", Takes::Nothing),
+    ('\0', "basedir", Takes::Value),
+];
+
+/// The work that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InfoWork {
+    List,
+    Objects,
+    Missing,
+    Measure,
+}
+
+/// The commands and their names.
+const COMMANDS: &[(&str, InfoWork)] = &[
+    ("ls", InfoWork::List),
+    ("objects", InfoWork::Objects),
+    ("missing-objects", InfoWork::Missing),
+    ("measure-file", InfoWork::Measure),
+];
+
+/// A command line that can be followed.
+#[derive(Debug, PartialEq, Eq)]
+struct ComposefsInfo {
+    work: InfoWork,
+    basedir: Option<PathBuf>,
+    files: Vec<OsString>,
+}
+
+fn parse(words: &[OsString]) -> std::result::Result<ComposefsInfo, NotFollowed> {
+    let mistake = NotFollowed::Mistake;
+    let split = split(words, TABLE).map_err(mistake)?;
+    let mut basedir = None;
+    for given in split.options {
+        match TABLE.get(given.index).copied().unwrap_or(TABLE[0]) {
+            ('h', ..) => return Err(NotFollowed::Help),
+            (_, "version", _) => return Err(NotFollowed::Version),
+            _ => basedir = given.value.map(PathBuf::from),
+        }
+    }
+    let mut operands = split.operands.into_iter();
+    let Some(command) = operands.next() else {
+        return Err(mistake("No command specified".to_string()));
+    };
+    let known = COMMANDS.iter().find(|(name, _)| command == *name);
+    let Some((_, work)) = known else {
+        let command = command.to_string_lossy();
+        return Err(mistake(format!("Unknown command '{command}'")));
+    };
+    let files: Vec<_> = operands.collect();
+    if files.is_empty() {
+        return Err(mistake("No image path specified".to_string()));
+    }
+    if *work == InfoWork::Missing && basedir.is_none() {
+        return Err(mistake("missing-objects needs --basedir".to_string()));
+    }
+    Ok(ComposefsInfo {
+        work: *work,
+        basedir,
+        files,
+    })
+}
+
+/// Runs the program. Returns the exit status.
+pub fn run(words: &[OsString]) -> u8 {
+    let call = match parse(words) {
+        Ok(call) => call,
+        Err(reason) => return not_followed(reason, PROGRAM, USAGE),
+    };
+    let context = begin();
+    match look(&context, &call) {
+        Ok(()) => DONE,
+        Err(failure) => {
+            tell(PROGRAM, &failure);
+            FAILED
+        }
+    }
+}
+
+fn look(context: &Context, call: &ComposefsInfo) -> Result<()> {
+    let mut out = Output::stdout()?;
+    if call.work == InfoWork::Measure {
+        for file in &call.files {
+            let failed =
+                |error: std::io::Error| Failure::source(&error).of(Path::new(file).display());
+            let opened = std::fs::File::open(file).map_err(failed)?;
+            let (digest, _) = measure(opened).map_err(failed)?;
+            out.line(digest.to_string())?;
+        }
+        return out.finish();
+    }
+    let prepared = call.files.iter().map(|image| {
+        let args = ImageArgs {
+            image: PathBuf::from(image),
+            source: SourceArgs {
+                format: Some("composefs".to_string()),
+                ..SourceArgs::default()
+            },
+            ..ImageArgs::default()
+        };
+        Ok((image, context.prepare(&args)?))
+    });
+    let prepared: Vec<_> = prepared.collect::<Result<_>>()?;
+    let sandbox = prepared.iter().fold(Sandbox::new(), |sandbox, (_, image)| {
+        sandbox.and(image.sandbox())
+    });
+    context.confine(&match &call.basedir {
+        Some(dir) => sandbox.read(dir),
+        None => sandbox,
+    });
+    let mut objects = BTreeSet::new();
+    for (name, image) in prepared {
+        let image = context.open_prepared(image, None)?;
+        let named = |failure: Failure| failure.of(Path::new(name).display());
+        match call.work {
+            InfoWork::List => list(&image, &mut out).map_err(named)?,
+            _ => collect(&image, &mut objects).map_err(named)?,
+        }
+    }
+    for object in objects {
+        if let (Some(dir), InfoWork::Missing) = (&call.basedir, call.work) {
+            let path = dir.join(&object);
+            let found = path.try_exists();
+            if found.map_err(|error| Failure::source(&error).of(path.display()))? {
+                continue;
+            }
+        }
+        out.line(object)?;
+    }
+    out.finish()
+}
+
+/// Returns the path of the object with the contents of a file, if it is one.
+fn object_of(image: &Image, node: forerun::vfs::NodeId) -> Result<Option<String>> {
+    let missing = || Failure::usage("the image was opened as another format");
+    let driver: &Composefs = image.driver().ok_or_else(missing)?;
+    Ok(driver.object_path(node)?)
+}
+
+/// Prints the files, with a tab and the object or the target behind the names.
+fn list(image: &Image, out: &mut Output) -> Result<()> {
+    let fs = image.reader().fs();
+    for entry in image.reader().walk(fs.root()) {
+        let entry = entry.map_err(|failed| Failure::from(failed.error).at(&failed.path))?;
+        let metadata = entry
+            .metadata
+            .map_err(|error| Failure::from(error).at(&entry.path))?;
+        out.name(&[b"/", entry.path.as_slice()].concat())?;
+        match metadata.kind {
+            FileType::Regular => {
+                if let Some(object) =
+                    object_of(image, entry.node).map_err(|failure| failure.at(&entry.path))?
+                {
+                    out.text(format!("\t@ {object}"))?;
+                }
+            }
+            FileType::Symlink => {
+                out.text("\t-> ")?;
+                out.name(&fs.read_link(entry.node)?)?;
+            }
+            FileType::Directory if !entry.path.is_empty() => out.text("/")?,
+            _ => {}
+        }
+        out.text("\n")?;
+    }
+    Ok(())
+}
+
+fn collect(image: &Image, objects: &mut BTreeSet<String>) -> Result<()> {
+    let mut held = Held::new(image.reader().limits());
+    for entry in image.reader().walk(image.reader().fs().root()) {
+        let entry = entry.map_err(|failed| Failure::from(failed.error).at(&failed.path))?;
+        let metadata = entry
+            .metadata
+            .map_err(|error| Failure::from(error).at(&entry.path))?;
+        if metadata.kind != FileType::Regular {
+            continue;
+        }
+        if let Some(object) =
+            object_of(image, entry.node).map_err(|failure| failure.at(&entry.path))?
+        {
+            held.add(object.len())?;
+            objects.insert(object);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines() {
+        let words = |line: &[&str]| line.iter().map(OsString::from).collect::<Vec<_>>();
+        let call = parse(&words(&["--basedir=s", "missing-objects", "a", "b"])).unwrap();
+        assert_eq!((call.work, call.files.len()), (InfoWork::Missing, 2));
+        for line in [
+            &[][..],
+            &["ls"],
+            &["dump", "a"],
+            &["missing-objects", "a"],
+            &["--filter=x", "ls", "a"],
+        ] {
+            assert!(parse(&words(line)).is_err(), "{line:?}");
+        }
+        let text = include_str!("../../../../../docs/compat.md");
+        let (_, text) = text.split_once("## composefs-info").unwrap();
+        assert!(COMMANDS.iter().all(|(name, _)| text.contains(name)));
+    }
+}

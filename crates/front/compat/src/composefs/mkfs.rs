@@ -1,0 +1,304 @@
+//! `mkcomposefs`: makes composefs images of directories.
+
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forerun::build::{
+    ComposefsOptions, ImageOutput, NodeKind, ScanOptions, Times, Tree, Written, XattrFilter, scan,
+};
+use forerun::vfs::Timestamp;
+use forerun::{Observer, Writer};
+use forerun_sandbox::Sandbox;
+
+use super::{DONE, FAILED, not_followed, tell};
+use crate::begin;
+use crate::confine::{NAMES, TREES, check_emulator};
+use crate::context::Context;
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::getopt::{NotFollowed, OptNames, Takes, split};
+use crate::interrupt;
+use crate::losses::lost_properties;
+use crate::output::Output;
+use crate::target::Target;
+
+const PROGRAM: &str = "mkcomposefs";
+
+const USAGE: &str = "\
+Usage: mkcomposefs [OPTIONS] SOURCE IMAGE
+
+Makes the composefs image IMAGE of the directory SOURCE; - for standard output.
+  --digest-store=PATH     store the contents of files there, by their digests
+  --print-digest          print the digest of the image
+  --print-digest-only     print it, and make no image
+  --use-epoch             date all files 1970
+  --skip-devices          leave devices out
+  --skip-xattrs           leave extended attributes out
+  --user-xattrs           keep only those of users
+  --min-version=N, --max-version=N   versions of the format, 0 or 1
+  --threads=N             threads that read
+  --help, --version
+";
+
+/// The options.
+const TABLE: &[OptNames] = &[
+    ('h', "help", Takes::Nothing),
+    ('\0', "version", Takes::Nothing),
+    ('\0', "digest-store", Takes::Value),
+    ('\0', "print-digest", Takes::Nothing),
+    ('\0', "print-digest-only", Takes::Nothing),
+    ('\0', "use-epoch", Takes::Nothing),
+    ('\0', "skip-devices", Takes::Nothing),
+    ('\0', "skip-xattrs", Takes::Nothing),
+    ('\0', "user-xattrs", Takes::Nothing),
+    ('\0', "min-version", Takes::Value),
+    ('\0', "max-version", Takes::Value),
+    ('\0', "threads", Takes::Value),
+];
+
+/// A command line that can be followed.
+#[derive(Debug, Default)]
+struct MkComposefs {
+    source: PathBuf,
+    /// Nothing where only the digest is wanted.
+    image: Option<PathBuf>,
+    print_digest: bool,
+    use_epoch: bool,
+    skip_devices: bool,
+    skip_xattrs: bool,
+    user_xattrs: bool,
+    options: ComposefsOptions,
+}
+
+fn parse(words: &[OsString]) -> std::result::Result<MkComposefs, NotFollowed> {
+    let mistake = NotFollowed::Mistake;
+    let split = split(words, TABLE).map_err(mistake)?;
+    let mut call = MkComposefs::default();
+    let mut only = false;
+    for given in split.options {
+        let (_, long, _) = TABLE.get(given.index).copied().unwrap_or(TABLE[0]);
+        let value = given.value.unwrap_or_default();
+        let number = |most: u32| {
+            let number = value.to_str().and_then(|text| text.parse().ok());
+            let number = number.filter(|number| *number <= most);
+            number.ok_or_else(|| mistake(format!("--{long}: not a number up to {most}")))
+        };
+        match long {
+            "help" => return Err(NotFollowed::Help),
+            "version" => return Err(NotFollowed::Version),
+            "digest-store" => call.options.objects = Some(PathBuf::from(value)),
+            "print-digest" => call.print_digest = true,
+            "print-digest-only" => (call.print_digest, only) = (true, true),
+            "use-epoch" => call.use_epoch = true,
+            "skip-devices" => call.skip_devices = true,
+            "skip-xattrs" => call.skip_xattrs = true,
+            "user-xattrs" => call.user_xattrs = true,
+            "min-version" => call.options.min_version = number(1)?,
+            "max-version" => call.options.max_version = number(1)?,
+            _ => call.options.threads = usize::try_from(number(1024)?).unwrap_or(0),
+        }
+    }
+    let mut operands = split.operands.into_iter().map(PathBuf::from);
+    let Some(source) = operands.next() else {
+        return Err(mistake("No source path specified".to_string()));
+    };
+    (call.source, call.image) = (source, operands.next());
+    match (&call.image, only) {
+        (None, false) => return Err(mistake("No destination path specified".to_string())),
+        (Some(_), true) => {
+            let message = "--print-digest-only makes no image";
+            return Err(mistake(message.to_string()));
+        }
+        _ => {}
+    }
+    if operands.next().is_some() {
+        return Err(mistake("too many arguments".to_string()));
+    }
+    match call.options.validate() {
+        Ok(()) => Ok(call),
+        Err(error) => Err(mistake(error.to_string())),
+    }
+}
+
+/// Runs the program. Returns the exit status.
+pub fn run(words: &[OsString]) -> u8 {
+    let call = match parse(words) {
+        Ok(call) => call,
+        Err(reason) => return not_followed(reason, PROGRAM, USAGE),
+    };
+    let context = begin();
+    match build(&context, &call) {
+        Ok(_) => DONE,
+        Err(failure) => {
+            tell(PROGRAM, &failure);
+            FAILED
+        }
+    }
+}
+
+fn build(context: &Context, call: &MkComposefs) -> Result {
+    check_emulator()?;
+    let source = &call.source;
+    let metadata = source.metadata();
+    let metadata = metadata.map_err(|error| Failure::source(&error).of(source.display()))?;
+    if !metadata.is_dir() {
+        let message = "is not a directory";
+        return Err(Failure::new(Exit::Source, "io", message).of(source.display()));
+    }
+    interrupt::defer();
+    let image = call.image.as_deref();
+    let mut target = image
+        .map(|path| Target::create(path, true, "an image"))
+        .transpose()?;
+    let ids = match (&mut target, image.map(Path::metadata)) {
+        (Some(target), Some(old)) => {
+            let new = target.file().metadata().ok();
+            let ids = old.ok().into_iter().chain(new);
+            ids.map(|metadata| (metadata.dev(), metadata.ino()))
+                .collect()
+        }
+        _ => Vec::new(),
+    };
+    let sandbox = Sandbox::new()
+        .write_below(forerun::build::spool_dir())
+        .read(source)
+        .keep(TREES);
+    let sandbox = match &call.options.objects {
+        Some(store) => {
+            // A rule needs a directory. If it cannot be made, the writer reports that.
+            let _made = std::fs::create_dir_all(store);
+            sandbox.write_below(store).keep(NAMES)
+        }
+        None => sandbox,
+    };
+    let sandbox = target
+        .iter()
+        .fold(sandbox, |sandbox, target| target.sandbox(sandbox));
+    context.confine(&sandbox);
+    let options = ScanOptions {
+        xattrs: !call.skip_xattrs,
+        skip: ids,
+        ..ScanOptions::default()
+    };
+    let mut tree = scan(source, &options)?;
+    change(call, &mut tree)?;
+    let writer = Writer::Composefs(call.options.clone());
+    if let Some(lost) = lost_properties(&writer, &tree) {
+        context.note(&lost);
+    }
+    let observer = Arc::new(Observer::default());
+    let written = match &mut target {
+        Some(target) => {
+            let written = write(&writer, &tree, target.file(), &observer);
+            written.map_err(|failure| failure.of(&target.name))?
+        }
+        None => write(&writer, &tree, &mut Discarded, &observer)?,
+    };
+    target.map_or(Ok(()), Target::commit)?;
+    if let (true, Some(digest)) = (call.print_digest, written.digest) {
+        let mut out = Output::stdout()?;
+        out.line(digest.to_string())?;
+        out.finish()?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn write(
+    writer: &Writer,
+    tree: &Tree,
+    out: &mut dyn ImageOutput,
+    observer: &Arc<Observer>,
+) -> Result<Written> {
+    Ok(writer.write(tree, out, observer)?)
+}
+
+/// An output of which only the digest is wanted.
+struct Discarded;
+
+impl std::io::Write for Discarded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl ImageOutput for Discarded {
+    fn patch(&mut self, _offset: u64, _bytes: &[u8]) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Changes the tree as the options say.
+fn change(call: &MkComposefs, tree: &mut Tree) -> Result<()> {
+    if call.use_epoch {
+        let epoch = Timestamp {
+            seconds: 0,
+            nanoseconds: 0,
+        };
+        let times = Times {
+            all: Some(epoch),
+            latest: None,
+        };
+        times.apply(tree);
+    }
+    if call.user_xattrs {
+        XattrFilter::new(Some("^user\\."), None)?.apply(tree);
+    }
+    if call.skip_devices {
+        skip_devices(tree);
+    }
+    Ok(())
+}
+
+/// Removes devices, but for whiteouts, which are character devices 0:0.
+fn skip_devices(tree: &mut Tree) {
+    let mut dirs = vec![Tree::ROOT];
+    while let Some(dir) = dirs.pop() {
+        let mut devices = Vec::new();
+        for (name, node) in tree.children(dir) {
+            match &tree.node(node).kind {
+                NodeKind::Directory(_) => dirs.push(node),
+                NodeKind::CharDevice(device) if (device.major, device.minor) == (0, 0) => {}
+                NodeKind::CharDevice(_) | NodeKind::BlockDevice(_) => devices.push(name.to_vec()),
+                _ => {}
+            }
+        }
+        for name in devices {
+            tree.unlink(dir, &name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines() {
+        let words = |line: &[&str]| line.iter().map(OsString::from).collect::<Vec<_>>();
+        let call = parse(&words(&["--digest-store=s", "--print-digest", "d", "i"])).unwrap();
+        assert_eq!(call.options.objects, Some("s".into()));
+        assert!(call.print_digest && call.image == Some("i".into()));
+        for line in [
+            &["d"][..],
+            &[],
+            &["d", "i", "x"],
+            &["--print-digest-only", "d", "i"],
+            &["--from-file", "d", "i"],
+            &["--min-version=2", "d", "i"],
+            &["--threads=x", "d", "i"],
+        ] {
+            assert!(parse(&words(line)).is_err(), "{line:?}");
+        }
+        let text = include_str!("../../../../../docs/compat.md");
+        let (_, text) = text.split_once("## mkcomposefs").unwrap();
+        for (_, long, _) in TABLE {
+            assert!(text.contains(&format!("--{long}")), "{long}");
+        }
+    }
+}

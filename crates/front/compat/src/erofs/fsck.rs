@@ -1,0 +1,304 @@
+//! `fsck.erofs`: checks EROFS images, and extracts them.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::sync::Arc;
+
+use forerun::Image;
+use forerun::vfs::{ContentsBelow, Error};
+use forerun_export::{CheckOptions, ExtractOptions, Loss, Owners, Selection, check, extract};
+
+use super::{image_args, tell, tell_unopened, usage};
+use crate::begin;
+use crate::confine::capabilities;
+use crate::context::Context;
+use crate::error::{Failure, Result, reason};
+use crate::exit::Exit;
+use crate::getopt::{NotFollowed, OptNames, Takes, split};
+use crate::interrupt::{self, Graceful};
+use crate::output::Output;
+use crate::place::OutputDir;
+use crate::progress::Progress;
+use crate::source::PreparedImage;
+use crate::{complain, in_one_line};
+
+const DONE: u8 = 0;
+const FAILED: u8 = 1;
+
+/// The options.
+const TABLE: &[OptNames] = &[
+    ('h', "help", Takes::Nothing),
+    ('V', "version", Takes::Nothing),
+    ('d', "", Takes::Value),
+    ('p', "", Takes::Nothing),
+    ('\0', "device", Takes::Value),
+    ('\0', "extract", Takes::Perhaps),
+    ('\0', "offset", Takes::Value),
+    ('\0', "overwrite", Takes::Nothing),
+    ('\0', "force", Takes::Nothing),
+    ('\0', "preserve", Takes::Nothing),
+    ('\0', "preserve-owner", Takes::Nothing),
+    ('\0', "preserve-perms", Takes::Nothing),
+    ('\0', "no-preserve", Takes::Nothing),
+    ('\0', "no-preserve-owner", Takes::Nothing),
+    ('\0', "no-preserve-perms", Takes::Nothing),
+    ('\0', "xattrs", Takes::Nothing),
+    ('\0', "no-xattrs", Takes::Nothing),
+    ('\0', "no-sbcrc", Takes::Nothing),
+];
+
+/// A command line that can be followed.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct FsckErofs {
+    image: OsString,
+    devices: Vec<OsString>,
+    offset: u64,
+    /// Reads contents.
+    whole: bool,
+    /// Extracts there.
+    dest: Option<OsString>,
+    ratio: bool,
+    overwrite: bool,
+    force: bool,
+    owner: Option<bool>,
+    perms: Option<bool>,
+    xattrs: Option<bool>,
+}
+
+fn parse(name: &str, words: &[OsString]) -> std::result::Result<FsckErofs, NotFollowed> {
+    let usage = |message: String| NotFollowed::Mistake(message);
+    let split = split(words, TABLE).map_err(|message| usage(format!("{name}: {message}")))?;
+    let mut call = FsckErofs::default();
+    for given in split.options {
+        let (short, long, _) = TABLE.get(given.index).copied().unwrap_or(TABLE[0]);
+        let value = given.value;
+        match (short, long) {
+            ('h', _) => return Err(NotFollowed::Help),
+            ('V', _) => return Err(NotFollowed::Version),
+            ('p', _) => call.ratio = true,
+            (_, "device") => call.devices.extend(value),
+            (_, "extract") => {
+                call.whole = true;
+                call.dest = value.filter(|dest| !dest.is_empty()).or(call.dest);
+            }
+            (_, "offset") => {
+                let offset = value.as_deref().and_then(OsStr::to_str);
+                let offset = offset.and_then(|text| text.parse().ok());
+                call.offset =
+                    offset.ok_or_else(|| usage("<E> erofs: invalid disk offset".to_string()))?;
+            }
+            (_, "overwrite") => call.overwrite = true,
+            (_, "force") => call.force = true,
+            (_, "preserve") => (call.owner, call.perms) = (Some(true), Some(true)),
+            (_, "preserve-owner") => call.owner = Some(true),
+            (_, "preserve-perms") => call.perms = Some(true),
+            (_, "no-preserve") => (call.owner, call.perms) = (Some(false), Some(false)),
+            (_, "no-preserve-owner") => call.owner = Some(false),
+            (_, "no-preserve-perms") => call.perms = Some(false),
+            (_, "xattrs") => call.xattrs = Some(true),
+            (_, "no-xattrs") => call.xattrs = Some(false),
+            _ => {}
+        }
+    }
+    let mut operands = split.operands.into_iter();
+    let missing = || usage("<E> erofs: missing argument: IMAGE".to_string());
+    call.image = operands.next().ok_or_else(missing)?;
+    if let Some(more) = operands.next() {
+        let more = more.to_string_lossy();
+        return Err(usage(format!("<E> erofs: unexpected argument: {more}")));
+    }
+    let is_root = |dest: &OsString| Path::new(dest).components().count() == 1 && dest == "/";
+    if call.dest.as_ref().is_some_and(is_root) && !call.force {
+        let message = "<E> erofs: --extract=/ must be used together with --force";
+        return Err(usage(message.to_string()));
+    }
+    Ok(call)
+}
+
+/// Runs the program. Returns the exit status.
+pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
+    let call = match parse(&name.to_string_lossy(), words) {
+        Ok(call) => call,
+        Err(reason) => return usage::not_followed(reason, "fsck.erofs", usage::FSCK, FAILED),
+    };
+    let context = begin();
+    let args = image_args(&call.image, &call.devices, call.offset);
+    let opened = context.prepare(&args);
+    let done = opened.and_then(|prepared| match &call.dest {
+        Some(dest) => unpack(&context, &call, Path::new(dest), prepared),
+        None => {
+            context.confine(&prepared.sandbox());
+            let image = context.open_prepared(prepared, None)?;
+            look(&context, &call, &image)
+        }
+    });
+    match done {
+        Ok(true) => DONE,
+        Ok(false) => FAILED,
+        Err(failure) => {
+            match failure.exit {
+                Exit::Source | Exit::Format => tell_unopened(&call.image, &failure),
+                _ => tell(&failure),
+            }
+            FAILED
+        }
+    }
+}
+
+/// Checks. Returns whether nothing is wrong.
+fn look(context: &Context, call: &FsckErofs, image: &Image) -> Result<bool> {
+    let options = CheckOptions { quick: !call.whole };
+    let progress = Progress::new(context, "checking", 0);
+    let mut is_sound = true;
+    check(image.reader(), options, &progress, &mut |finding| {
+        // The program does not know files of composefs, whose contents are elsewhere.
+        if matches!(&finding.error, Error::Corrupt(corrupt) if corrupt.check().is::<ContentsBelow>())
+        {
+            return;
+        }
+        is_sound &= !finding.fatal;
+        let failure = Failure::from(finding.error);
+        let failure = match &finding.path {
+            Some(path) => failure.at(path),
+            None => failure,
+        };
+        let level = if finding.fatal { "E" } else { "W" };
+        complain(&format!("<{level}> erofs: {}", in_one_line(&failure)));
+    });
+    if call.ratio && is_sound {
+        print_ratio(image)?;
+    }
+    if !is_sound {
+        complain("<E> erofs: Found some filesystem corruption");
+    }
+    Ok(is_sound)
+}
+
+/// Prints what files take in the image of what they hold.
+#[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Two digits after the point are shown.
+fn print_ratio(image: &Image) -> Result<()> {
+    let map = forerun_pictures::ImageMap::survey(image.reader(), &mut |_, _| {})?;
+    let total = map.total();
+    let ratio = 100.0 * total.stored as f64 / (total.size.max(1)) as f64;
+    let mut out = Output::stdout()?;
+    out.line(format!("Compression ratio: {ratio:.2}%"))?;
+    out.finish()
+}
+
+/// Extracts. Returns whether all was done.
+fn unpack(
+    context: &Context,
+    call: &FsckErofs,
+    dest: &Path,
+    prepared: PreparedImage,
+) -> Result<bool> {
+    let above = dest.parent().filter(|above| !above.as_os_str().is_empty());
+    let made = above.map_or(Ok(()), |above| above.metadata().map(drop));
+    let made = made.and_then(|()| OutputDir::make(dest));
+    let place = match made {
+        Ok(place) => place,
+        Err(error) => {
+            let (dest, why) = (dest.display(), reason(&error));
+            complain(&format!(
+                "<E> erofs: failed to create directory: {dest} ({why})"
+            ));
+            return Ok(failed());
+        }
+    };
+    let is_root = rustix::process::geteuid().is_root();
+    let xattrs = call.xattrs.unwrap_or(is_root);
+    let options = ExtractOptions {
+        force: call.overwrite,
+        devices: true,
+        special_bits: call.perms.unwrap_or(is_root),
+        umask: !call.perms.unwrap_or(is_root),
+        root_attributes: true,
+        owners: match call.owner.unwrap_or(is_root) {
+            true => Owners::Image,
+            false => Owners::Caller,
+        },
+        no_xattrs: !xattrs,
+        privileged_xattrs: xattrs && is_root,
+        is_new: place.is_new(),
+        ..ExtractOptions::default()
+    };
+    interrupt::defer();
+    let graceful = Graceful::new(Arc::clone(&options.stop));
+    let sandbox = place.sandbox(prepared.sandbox());
+    context.confine(&sandbox.keep(capabilities(&options)));
+    let image = match context.open_prepared(prepared, None) {
+        Ok(image) => image,
+        Err(failure) => {
+            place.take_back();
+            return Err(failure);
+        }
+    };
+    let progress = Progress::new(context, "extracting", 0);
+    let report = extract(
+        image.reader(),
+        &Selection::default(),
+        dest,
+        &options,
+        &progress,
+    )?;
+    drop((progress, graceful));
+    for failure in report.failures {
+        complain(&format!(
+            "<E> erofs: {}",
+            in_one_line(&Failure::from(failure))
+        ));
+    }
+    let mut is_whole = report.missing == 0 && !report.stopped && !report.interrupted;
+    for lost in report.shortfalls.iter().filter(|lost| lost.error.is_some()) {
+        is_whole &= lost.loss != Loss::Device;
+        let path = lost
+            .examples
+            .first()
+            .map(|path| String::from_utf8_lossy(path));
+        let why = lost.error.as_ref().map_or_else(String::new, reason);
+        let (path, dest) = (path.unwrap_or_default(), dest.display());
+        complain(&format!(
+            "<W> erofs: not all of {dest}/{path} was set: {why}"
+        ));
+    }
+    Ok(is_whole || failed())
+}
+
+/// Tells that not all was extracted. Returns false.
+fn failed() -> bool {
+    complain("<E> erofs: Failed to extract filesystem");
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines() {
+        let words = |line: &[&str]| line.iter().map(OsString::from).collect::<Vec<_>>();
+        let call = parse(
+            "x",
+            &words(&["--extract=d", "--extract", "i", "--no-preserve-owner"]),
+        );
+        let expected = FsckErofs {
+            image: "i".into(),
+            whole: true,
+            dest: Some("d".into()),
+            owner: Some(false),
+            ..FsckErofs::default()
+        };
+        assert_eq!(call, Ok(expected));
+        for line in [
+            &["--extract=/", "i"][..],
+            &[],
+            &["a", "b"],
+            &["--offset=x", "i"],
+            &["-q", "i"],
+        ] {
+            let refused = parse("x", &words(line));
+            assert!(matches!(refused, Err(NotFollowed::Mistake(_))), "{line:?}");
+        }
+        crate::tests::documented("## fsck.erofs", TABLE, false);
+    }
+}

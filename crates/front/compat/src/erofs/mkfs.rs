@@ -1,0 +1,192 @@
+//! `mkfs.erofs`: makes EROFS images of directories and tar archives.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forerun::Writer;
+use forerun::build::{
+    Owners, Patterns, ScanOptions, TarInput, TarOptions, Times, Tree, overlay_whiteouts, read_tar,
+    scan,
+};
+use forerun::vfs::Timestamp;
+use forerun_sandbox::Sandbox;
+
+use super::mkfs_options::{MkErofs, MkErofsRefusal, parse};
+use super::{tell, usage};
+use crate::confine::{TREES, check_emulator};
+use crate::context::Context;
+use crate::error::{Failure, Result, reason};
+use crate::exit::Exit;
+use crate::interrupt;
+use crate::stdin::open_tar;
+use crate::target::Target;
+use crate::{Commands, Start, archive_limits, begin, complain};
+
+const DONE: u8 = 0;
+const FAILED: u8 = 1;
+
+/// Runs the program. Returns the exit status.
+pub fn run(start: &Start<'_>) -> u8 {
+    let call = match parse(&start.name.to_string_lossy(), start.words) {
+        Ok(call) => call,
+        Err(MkErofsRefusal::Help) => return usage::print(usage::MKFS),
+        Err(MkErofsRefusal::Version) => return usage::version("mkfs.erofs"),
+        Err(MkErofsRefusal::Usage(message)) => {
+            complain(&message);
+            return usage::complain(usage::MKFS, FAILED);
+        }
+        Err(MkErofsRefusal::Told(message)) => {
+            complain(&message);
+            return FAILED;
+        }
+    };
+    let context = begin();
+    if !call.quiet {
+        usage::version("mkfs.erofs");
+    }
+    match build(&context, start.commands, call) {
+        Ok(Exit::Ok) => DONE,
+        Ok(_) => FAILED,
+        Err(failure) => {
+            tell(&failure);
+            FAILED
+        }
+    }
+}
+
+fn build(context: &Context, commands: &Commands, mut call: MkErofs) -> Result {
+    check_emulator()?;
+    if let (Some(source), false) = (&call.source, call.tar) {
+        check_source(source)?;
+    }
+    let archive = match (call.tar, &call.source) {
+        (true, source) => Some(open_tar(source.as_deref().unwrap_or(Path::new("-")))?),
+        (false, _) => None,
+    };
+    let output = match call.image.as_encoded_bytes() {
+        b"-" => PathBuf::from("./-"),
+        _ => PathBuf::from(&call.image),
+    };
+    interrupt::defer();
+    let blob = call.blobdev.as_deref();
+    let mut blob = blob
+        .map(|path| Target::create(path, true, "file data"))
+        .transpose()?;
+    if let Some(target) = &mut blob {
+        let file: io::Result<File> = target.file().try_clone();
+        let file = file.map_err(|error| target.failed(&error))?;
+        call.options.blob = Some(Arc::new(file));
+    }
+    let old = output.metadata().ok();
+    let mut target = Target::create(&output, true, "an image")?;
+    let new = target.file().metadata().ok();
+    let ids = old.into_iter().chain(new);
+    let skip = ids
+        .map(|metadata| (metadata.dev(), metadata.ino()))
+        .collect();
+    let sandbox = Sandbox::new().write_below(forerun::build::spool_dir());
+    let sandbox = match (&call.source, call.tar) {
+        (Some(source), false) => sandbox.read(source).keep(TREES),
+        _ => sandbox,
+    };
+    let targets = blob.iter().chain([&target]);
+    context.confine(&targets.fold(sandbox, |sandbox, target| target.sandbox(sandbox)));
+    let mut tree = read(&call, archive, skip)?;
+    change(&call, &mut tree)?;
+    let writer = Writer::Erofs(call.options);
+    let ended = (commands.make_image)(context, &writer, &mut tree, (target, blob), &output)?;
+    if !call.quiet {
+        print(b"Build completed.\n");
+    }
+    Ok(ended)
+}
+
+fn check_source(source: &Path) -> Result<()> {
+    let metadata = source.metadata().map_err(|error| {
+        let (number, why) = (error.raw_os_error().unwrap_or(0), reason(&error));
+        let message = format!("failed to parse source directory: [Error {number}] {why}");
+        Failure::new(Exit::Source, "io", message)
+    })?;
+    match metadata.is_dir() {
+        true => Ok(()),
+        false => {
+            let message = "root of the filesystem is not a directory";
+            Err(Failure::new(Exit::Source, "io", message).of(source.display()))
+        }
+    }
+}
+
+/// Reads all but the contents of files. `skip`: files by device and inode number.
+fn read(call: &MkErofs, archive: Option<TarInput>, skip: Vec<(u64, u64)>) -> Result<Tree> {
+    let exclude = excluded(call);
+    Ok(match archive {
+        Some(archive) => {
+            let options = TarOptions {
+                exclude,
+                limits: archive_limits(),
+                ..TarOptions::default()
+            };
+            read_tar(archive, &options)?
+        }
+        None => {
+            let options = ScanOptions {
+                exclude,
+                xattrs: call.options.xattrs,
+                skip,
+                ..ScanOptions::default()
+            };
+            let source = call.source.as_deref().unwrap_or(Path::new("."));
+            scan(source, &options)?
+        }
+    })
+}
+
+fn print(line: &[u8]) {
+    use std::io::Write;
+    // Without standard output nothing can be told.
+    let _ = io::stdout().write_all(line);
+}
+
+/// Returns the patterns of paths that are left out.
+fn excluded(call: &MkErofs) -> Patterns {
+    if call.exclude_paths.is_empty() && call.exclude_regexes.is_empty() {
+        return Patterns::default();
+    }
+    let (paths, regexes) = (call.exclude_paths.clone(), call.exclude_regexes.clone());
+    Patterns::from_rule(move |path| {
+        paths.iter().any(|exact| exact == path) || regexes.iter().any(|regex| regex.is_match(path))
+    })
+}
+
+/// Changes the tree as the options say.
+fn change(call: &MkErofs, tree: &mut Tree) -> Result<()> {
+    if call.aufs {
+        overlay_whiteouts(tree)?;
+    }
+    let owners = Owners {
+        uid: call.uid,
+        gid: call.gid,
+        ..Owners::default()
+    };
+    owners.apply(tree);
+    let epoch = crate::values::source_date_epoch()?;
+    let at = |seconds| Timestamp {
+        seconds,
+        nanoseconds: 0,
+    };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+    let times = Times {
+        all: match (call.time, call.ignores_times) {
+            (Some(time), _) => Some(time),
+            (None, true) => Some(at(epoch.unwrap_or(now))),
+            (None, false) => None,
+        },
+        latest: epoch.filter(|_| call.time.is_none()).map(at),
+    };
+    times.apply(tree);
+    Ok(())
+}

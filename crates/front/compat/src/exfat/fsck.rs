@@ -1,0 +1,224 @@
+//! `fsck.exfat`: checks and repairs exFAT volumes.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use forerun::Image;
+use forerun_export::{CheckOptions, CheckSummary, check};
+
+use super::{begin, can_open, image_args, print, print_version, tell, usage};
+use crate::args::ImageArgs;
+use crate::context::Context;
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::getopt::{OptNames, Takes, split};
+use crate::progress::Progress;
+use crate::{Commands, RepairCall, Start, complain, in_one_line};
+
+const CLEAN: u8 = 0;
+const REPAIRED: u8 = 1;
+const LEFT: u8 = 4;
+const FAILED: u8 = 8;
+const MISTAKE: u8 = 16;
+
+const USAGE: &str = "\
+Usage: fsck.exfat [OPTIONS] DEVICE
+\t-n | --repair-no     check, and write nothing; done without one of the others
+\t-r | --repair        ask before each kind of repair
+\t-y | --repair-yes    repair all that can be without loss
+\t-p | --repair-auto, -a   the same
+\t-s | --rescue        keep clusters that belong to nothing as files
+\t-V | --version, -v | --verbose, -h | --help
+";
+
+/// The options.
+const TABLE: &[OptNames] = &[
+    ('h', "help", Takes::Nothing),
+    ('V', "version", Takes::Nothing),
+    ('v', "verbose", Takes::Nothing),
+    ('n', "repair-no", Takes::Nothing),
+    ('r', "repair", Takes::Nothing),
+    ('y', "repair-yes", Takes::Nothing),
+    ('p', "repair-auto", Takes::Nothing),
+    ('a', "", Takes::Nothing),
+    ('s', "rescue", Takes::Nothing),
+];
+
+/// The repair that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mend {
+    No,
+    Ask,
+    Yes,
+}
+
+/// A command line that can be followed.
+#[derive(Debug, PartialEq, Eq)]
+struct FsckExfat {
+    device: OsString,
+    mend: Mend,
+    rescue: bool,
+}
+
+/// The reason why a command line is not followed.
+#[derive(Debug, PartialEq, Eq)]
+enum FsckExfatRefusal {
+    /// Prints the version first, where `true`.
+    Usage(bool),
+    Option(String),
+}
+
+fn parse(name: &str, words: &[OsString]) -> std::result::Result<FsckExfat, FsckExfatRefusal> {
+    let split = split(words, TABLE)
+        .map_err(|message| FsckExfatRefusal::Option(format!("{name}: {message}")))?;
+    let (mut mend, mut rescue) = (None, false);
+    for given in split.options {
+        let (short, ..) = TABLE.get(given.index).copied().unwrap_or(TABLE[0]);
+        let asked = match short {
+            'h' => return Err(FsckExfatRefusal::Usage(false)),
+            'V' => return Err(FsckExfatRefusal::Usage(true)),
+            'n' => Mend::No,
+            'r' => Mend::Ask,
+            'y' | 'p' | 'a' => Mend::Yes,
+            's' => {
+                rescue = true;
+                continue;
+            }
+            _ => continue,
+        };
+        if mend.is_some_and(|mend| mend != asked) {
+            return Err(FsckExfatRefusal::Usage(false));
+        }
+        mend = Some(asked);
+    }
+    let mut operands = split.operands.into_iter();
+    match (operands.next(), operands.next()) {
+        (Some(device), None) => Ok(FsckExfat {
+            device,
+            mend: mend.unwrap_or(Mend::No),
+            rescue,
+        }),
+        _ => Err(FsckExfatRefusal::Usage(true)),
+    }
+}
+
+/// Runs the program. Returns the exit status.
+pub fn run(start: &Start<'_>) -> u8 {
+    let call = match parse(&start.name.to_string_lossy(), start.words) {
+        Ok(call) => call,
+        Err(FsckExfatRefusal::Usage(with_version)) => {
+            if with_version {
+                print_version();
+            }
+            return usage(USAGE, MISTAKE);
+        }
+        Err(FsckExfatRefusal::Option(message)) => {
+            complain(&message);
+            return usage(USAGE, MISTAKE);
+        }
+    };
+    print_version();
+    if !can_open(&call.device) {
+        let shown = call.device.to_string_lossy();
+        complain(&format!("failed to open {shown}. -1"));
+        return FAILED;
+    }
+    let context = begin();
+    let args = image_args(&call.device);
+    let done = match call.mend {
+        Mend::No => look(&context, &args),
+        Mend::Ask | Mend::Yes => mend(&context, start.commands, &call, args),
+    };
+    done.unwrap_or_else(|failure| {
+        match failure.exit {
+            Exit::Format => complain(
+                "Bad fs_name in boot sector, which does not describe a valid exfat filesystem",
+            ),
+            _ => tell(&failure),
+        }
+        FAILED
+    })
+}
+
+/// Checks, and prints the verdict. Returns the exit status.
+fn look(context: &Context, args: &ImageArgs) -> Result<u8> {
+    let image = context.open(args)?;
+    let summary = findings(context, &image);
+    verdict(&args.image, &summary);
+    Ok(match summary.errors {
+        0 => CLEAN,
+        _ => LEFT,
+    })
+}
+
+/// Checks the metadata, and tells what is wrong.
+fn findings(context: &Context, image: &Image) -> CheckSummary {
+    let options = CheckOptions { quick: true };
+    let progress = Progress::new(context, "checking", 0);
+    check(image.reader(), options, &progress, &mut |finding| {
+        let failure = Failure::from(finding.error);
+        let failure = match &finding.path {
+            Some(path) => failure.at(path),
+            None => failure,
+        };
+        let level = if finding.fatal { "ERROR" } else { "WARNING" };
+        complain(&format!("{level}: {}", in_one_line(&failure)));
+    })
+}
+
+fn verdict(device: &Path, summary: &CheckSummary) {
+    let state = match summary.errors {
+        0 => "clean",
+        _ => "corrupted",
+    };
+    let directories = summary.entries.saturating_sub(summary.files);
+    let (device, files) = (device.display(), summary.files);
+    print(&format!(
+        "{device}: {state}. directories {directories}, files {files}\n"
+    ));
+}
+
+/// Repairs, and prints the verdict. Returns the exit status.
+fn mend(context: &Context, commands: &Commands, call: &FsckExfat, image: ImageArgs) -> Result<u8> {
+    let repair = RepairCall {
+        image: image.clone(),
+        yes: call.mend == Mend::Yes,
+        lost_found: call.rescue,
+    };
+    let exit = (commands.repair)(context, repair)?;
+    let opened = context.open(&image)?;
+    let summary = findings(context, &opened);
+    verdict(&image.image, &summary);
+    Ok(match (exit, summary.errors) {
+        (Exit::Ok, 0) => CLEAN,
+        (Exit::Repaired, 0) => REPAIRED,
+        _ => LEFT,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines() {
+        let words = |line: &[&str]| line.iter().map(OsString::from).collect::<Vec<_>>();
+        let call = parse("x", &words(&["-as", "d", "-v"]));
+        let expected = FsckExfat {
+            device: "d".into(),
+            mend: Mend::Yes,
+            rescue: true,
+        };
+        assert_eq!(call, Ok(expected));
+        for line in [
+            &["-n", "-y", "d"][..],
+            &["-b", "d"],
+            &["d", "e"],
+            &[],
+            &["-V"],
+        ] {
+            assert!(parse("x", &words(line)).is_err(), "{line:?}");
+        }
+        crate::tests::documented("## fsck.exfat", TABLE, true);
+    }
+}

@@ -1,0 +1,120 @@
+//! `exfatlabel`: shows and changes the label of exFAT volumes, and shows their serial numbers.
+
+use std::ffi::OsString;
+
+use forerun::unstable::exfat::Exfat;
+
+use super::{begin, can_open, image_args, print_version, tell, usage};
+use crate::context::Context;
+use crate::error::{Failure, Result};
+use crate::escape::escape;
+use crate::exit::Exit;
+use crate::getopt::{OptNames, Takes, split};
+use crate::output::Output;
+use crate::{Commands, Start, complain};
+
+const DONE: u8 = 0;
+const MISTAKE: u8 = 1;
+const NO_VOLUME: u8 = 234;
+const FAILED: u8 = 255;
+/// The longest label, in units of UTF-16.
+const LABEL_MAX: usize = 11;
+
+const USAGE: &str = "\
+Usage: exfatlabel [-i] DEVICE [LABEL]
+\t-i | --volume-serial   show the serial number
+\t-V | --version, -h | --help
+";
+
+/// The options.
+const TABLE: &[OptNames] = &[
+    ('h', "help", Takes::Nothing),
+    ('V', "version", Takes::Nothing),
+    ('i', "volume-serial", Takes::Nothing),
+];
+
+/// Runs the program. Returns the exit status.
+pub fn run(start: &Start<'_>) -> u8 {
+    let name = start.name.to_string_lossy();
+    let split = match split(start.words, TABLE) {
+        Ok(split) => split,
+        Err(message) => {
+            complain(&format!("{name}: {message}"));
+            return usage(USAGE, MISTAKE);
+        }
+    };
+    let has = |index: usize| split.options.iter().any(|given| given.index == index);
+    if has(0) {
+        return usage(USAGE, MISTAKE);
+    }
+    print_version();
+    let (device, label) = match (split.operands.as_slice(), has(2)) {
+        _ if has(1) => return MISTAKE,
+        ([device], _) => (device, None),
+        ([_, _], true) => {
+            complain("-i: a serial number cannot be changed; mkfs sets it");
+            return FAILED;
+        }
+        ([device, label], false) => (device, Some(label.to_string_lossy())),
+        _ => return usage(USAGE, MISTAKE),
+    };
+    if !can_open(device) {
+        return FAILED;
+    }
+    let context = begin();
+    let done = match label {
+        Some(label) if label.encode_utf16().count() > LABEL_MAX => {
+            complain("input string is too long\nfailed to encode volume label");
+            return FAILED;
+        }
+        Some(label) => set(&context, start.commands, device, &label),
+        None => show(&context, device, has(2)),
+    };
+    let Err(failure) = done else {
+        return DONE;
+    };
+    match failure.exit {
+        Exit::Format => {
+            complain("failed to find exfat file system");
+            NO_VOLUME
+        }
+        _ => {
+            tell(&failure);
+            FAILED
+        }
+    }
+}
+
+fn show(context: &Context, device: &OsString, serial: bool) -> Result<()> {
+    let image = context.open(&image_args(device))?;
+    let mut out = Output::stdout()?;
+    if serial {
+        let volume = image.driver::<Exfat>();
+        let volume = volume.ok_or_else(|| Failure::usage("is no exFAT volume"))?;
+        // The other program prints no zeros before the number.
+        out.line(format!("volume serial : {:#x}", volume.serial()))?;
+    } else {
+        let label = image.reader().fs().volume().label;
+        if !label.is_empty() {
+            out.line(format!("label: {}", escape(&label)))?;
+        }
+    }
+    out.finish()
+}
+
+fn set(context: &Context, commands: &Commands, device: &OsString, label: &str) -> Result<()> {
+    (commands.label)(context, image_args(device), label.to_string())?;
+    let mut out = Output::stdout()?;
+    out.line(format!("new label: {}", escape(label.as_bytes())))?;
+    out.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_documented() {
+        crate::tests::documented("## exfatlabel", TABLE, true);
+    }
+}

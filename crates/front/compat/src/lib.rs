@@ -1,0 +1,204 @@
+//! Names of other programs that forerun answers to, when it is started by a link with that name.
+//!
+//! Each program has a file or folder here, which turns its command line into a call of the same functions as
+//! forerun's own commands, and their results into its output and exit codes. An option that is not known is
+//! refused by name. docs/compat.md lists each option and what becomes of it.
+
+mod bracket;
+mod called_as;
+mod commands;
+mod composefs;
+mod erofs;
+mod exfat;
+mod extended;
+mod fuse_words;
+mod getopt;
+mod mksquashfs;
+mod names;
+mod pattern;
+mod squashfuse;
+mod unsquashfs;
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use forerun::Limits;
+use forerun_console::{
+    args, columns, confine, context, error, escape, exit, interrupt, log, losses, output, place,
+    progress, secrets, shifted, size, source, stdin, target, values,
+};
+
+use args::{Global, LimitArgs};
+use context::Context;
+use error::{Failure, reason};
+use exit::Exit;
+use mksquashfs::Tool;
+use squashfuse::Level;
+
+pub use called_as::{Program, program};
+pub use commands::{Commands, MountCall, RepairCall, VolumeCall};
+
+/// The command line of a program.
+struct Start<'s> {
+    /// The first word: the program, perhaps with its directory.
+    name: &'s OsStr,
+    words: &'s [OsString],
+    commands: &'s Commands,
+}
+
+/// The words of a command line that were not read yet.
+type ArgWords<'w> = std::slice::Iter<'w, OsString>;
+
+/// Returns the bounds on an archive: by its length alone, a sparse file of moderate size would be refused, and these
+/// programs have no option for that.
+fn archive_limits() -> Limits {
+    let mut limits = Limits::default();
+    limits.total_bytes = 4 << 40;
+    limits
+}
+
+/// Returns the bounds on an image: these programs have none on the bytes of files, and no option for one.
+fn image_limits() -> LimitArgs {
+    LimitArgs {
+        max_total_bytes: Some(u64::MAX - 1),
+        ..LimitArgs::default()
+    }
+}
+
+/// Runs as that program. Returns the exit status.
+pub fn run(program: Program, argv: &[OsString], commands: &Commands) -> u8 {
+    let (name, words) = match argv.split_first() {
+        Some((name, words)) => (name.as_os_str(), words),
+        None => (OsStr::new(""), [].as_slice()),
+    };
+    name_process(name);
+    let start = Start {
+        name,
+        words,
+        commands,
+    };
+    match program {
+        Program::Squashfuse => squashfuse::run(&start, Level::High),
+        Program::SquashfuseLl => squashfuse::run(&start, Level::Low),
+        Program::Unsquashfs => unsquashfs::run(name, words),
+        Program::Mksquashfs => mksquashfs::run(name, words, Tool::Mksquashfs),
+        Program::MkfsErofs => erofs::mkfs::run(&start),
+        Program::FsckErofs => erofs::fsck::run(name, words),
+        Program::MkComposefs => composefs::mkfs::run(words),
+        Program::MountComposefs => composefs::mount::run(&start),
+        Program::ComposefsInfo => composefs::info::run(words),
+        Program::MkfsExfat => exfat::mkfs::run(&start),
+        Program::FsckExfat => exfat::fsck::run(&start),
+        Program::ExfatLabel => exfat::label::run(&start),
+        Program::MountExfat => exfat::mount::run(&start),
+        Program::ErofsFuse => erofs::fuse::run(&start),
+        Program::DumpErofs => erofs::dump::run(name, words),
+        Program::Sqfstar => mksquashfs::run(name, words, Tool::Sqfstar),
+    }
+}
+
+/// Begins a run that prints nothing of its own.
+fn begin() -> Context {
+    log::init(0, false, false);
+    secrets::warn();
+    quiet()
+}
+
+fn quiet() -> Context {
+    Context::new(Global {
+        quiet: true,
+        ..Global::default()
+    })
+}
+
+/// Mounts. Returns the exit status, for which `status` has the program's own number.
+fn mount(
+    commands: &Commands,
+    call: &MountCall,
+    debug: bool,
+    tell: impl FnOnce(&Failure),
+    status: impl FnOnce(Exit) -> u8,
+) -> u8 {
+    let is_in_background = (commands.is_in_background)();
+    log::init(debug.into(), false, is_in_background);
+    secrets::warn();
+    let context = quiet();
+    let ended = (commands.mount)(&context, call);
+    let exit = ended.unwrap_or_else(|failure| {
+        tell(&failure);
+        failure.exit
+    });
+    let exit = context.finish_remotes(exit);
+    if is_in_background {
+        // The process that waits for this one translates it.
+        return exit.code();
+    }
+    status(exit)
+}
+
+/// Sets the name that the list of processes shows, where scripts look for the program.
+fn name_process(name: &OsStr) {
+    let name = Path::new(name).file_name().unwrap_or(name);
+    if let Ok(name) = CString::new(name.as_bytes()) {
+        // The list shows 15 bytes; without a name it shows forerun's.
+        let _stays = rustix::thread::set_name(&name);
+    }
+}
+
+/// Prints lines to standard error. What would change the terminal is escaped, but for tabs.
+fn complain(lines: &str) {
+    for line in lines.split('\n') {
+        let parts: Vec<_> = line.split('\t').map(escape::printable).collect();
+        let line = parts.join("\t");
+        // Without a standard error nothing can be reported.
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+}
+
+/// Reads a list of paths, one on a line; lines that begin with # are comments. The error is a message.
+fn path_list(file: &OsStr, kind: &str) -> Result<Vec<Vec<u8>>, String> {
+    let text = std::fs::read(file).map_err(|error| {
+        let (name, why) = (file.to_string_lossy(), reason(&error));
+        format!("FATAL ERROR: Failed to open {kind} file \"{name}\" because {why}")
+    })?;
+    let lines = text
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii_start);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
+    Ok(lines.map(<[u8]>::to_vec).collect())
+}
+
+/// Returns what failed and where, in one line.
+fn in_one_line(failure: &Failure) -> String {
+    let subject = failure.subject.iter().map(|subject| format!("{subject}: "));
+    let path = failure.path.as_deref().map(escape::escape);
+    let path = path.iter().map(|path| format!("{path}: "));
+    let place: String = subject.chain(path).collect();
+    format!("{place}{}", failure.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::getopt::OptNames;
+
+    /// Checks that docs/compat.md names every option in the section with this title: by all of its names, or by the long
+    /// one where there is one.
+    pub fn documented(title: &str, table: &[OptNames], by_all_names: bool) {
+        let text = include_str!("../../../../docs/compat.md");
+        let (_, text) = text.split_once(title).unwrap();
+        let text = text.split("\n## ").next().unwrap();
+        for (short, long, _) in table {
+            let names = match (by_all_names, *long) {
+                (false, "") => vec![format!("`-{short}")],
+                (false, long) => vec![format!("--{long}")],
+                (true, long) => vec![format!("`-{short}"), format!("--{long}")],
+            };
+            for name in names {
+                let is_none = name.ends_with('\0') || name == "--";
+                assert!(is_none || text.contains(&name), "{title}: {name}");
+            }
+        }
+    }
+}

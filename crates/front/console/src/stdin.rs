@@ -1,0 +1,85 @@
+//! The image or the archive on standard input.
+//!
+//! Images need random access. Standard input has it where it is a redirected file or device; a
+//! pipe is copied to a temporary file without a name first, which vanishes with the process.
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use forerun::build::{TarInput, spool_dir, spool_file};
+use forerun_io::FileSource;
+
+use crate::args::is_stdin;
+use crate::context::Context;
+use crate::error::{Failure, Result, reason};
+use crate::exit::Exit;
+use crate::size;
+
+/// Opens standard input.
+pub fn open(context: &Context) -> Result<FileSource> {
+    let stdin = io::stdin();
+    let failed = |error: io::Error| Failure::source(&error).of("standard input");
+    if stdin.is_terminal() {
+        let hint = "redirect a file: forerun ... - < IMAGE";
+        return Err(Failure::usage("standard input is a terminal, not an image").hint(hint));
+    }
+    let inherited = File::from(stdin.as_fd().try_clone_to_owned().map_err(failed)?);
+    let kind = inherited.metadata().map_err(failed)?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return copied(context, inherited);
+    }
+    // A lock on the description that was inherited would stay with the caller.
+    let file = File::open("/proc/self/fd/0").unwrap_or(inherited);
+    FileSource::from_file(file).map_err(failed)
+}
+
+fn copied(context: &Context, mut pipe: File) -> Result<FileSource> {
+    let failed = |error: io::Error| {
+        let message = format!(
+            "standard input has no random access, and copying it to {} failed: {}",
+            spool_dir().display(),
+            reason(&error)
+        );
+        let hint = "save it to a file first, or set TMPDIR to a place with room";
+        Failure::new(Exit::Source, "io", message).hint(hint)
+    };
+    let mut copy = spool_file().map_err(failed)?;
+    let len = io::copy(&mut pipe, &mut copy).map_err(failed)?;
+    context.note(&format!(
+        "standard input has no random access: copied {} to a temporary file",
+        size::human(len)
+    ));
+    FileSource::from_file(copy).map_err(failed)
+}
+
+/// Opens a tar archive; standard input for `-`.
+pub fn open_tar(input: &Path) -> Result<TarInput> {
+    let failed = |error: io::Error| Failure::source(&error).of(input_name(input));
+    let file = if is_stdin(input) {
+        let stdin = io::stdin();
+        if stdin.is_terminal() {
+            let failure = Failure::usage("standard input is a terminal, not a tar archive");
+            return Err(failure.hint("tar -c DIR | forerun pack ... - OUTPUT"));
+        }
+        File::from(stdin.as_fd().try_clone_to_owned().map_err(failed)?)
+    } else {
+        File::open(input).map_err(failed)?
+    };
+    Ok(if file.metadata().map_err(failed)?.is_file() {
+        TarInput::File(file)
+    } else {
+        TarInput::Stream(Box::new(file))
+    })
+}
+
+/// Returns the name of an input in messages.
+pub fn input_name(input: &Path) -> String {
+    if is_stdin(input) {
+        "standard input".to_string()
+    } else {
+        input.display().to_string()
+    }
+}

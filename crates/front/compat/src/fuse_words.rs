@@ -1,88 +1,52 @@
 //! The command lines of programs that mount with libfuse: `-o` with words, and `-f`, `-d` and `-s`.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
 use std::time::Duration;
 
-/// A use of a mount option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
-    /// Passed on to the mount, which knows it under the same name.
-    Mount,
-    /// Passed on; the value is a decimal number.
-    Number,
-    /// The time after which an idle mount ends.
-    Idle,
-    /// Stays in the foreground and logs.
-    Debug,
-    /// Accepted without effect.
-    Nothing,
-    /// For root: without root it is accepted without effect, as fusermount3 does it.
-    Root,
-}
+use crate::options::Effect::{Help, Nothing, Set, Value, Version, Word};
+use crate::options::{Grammar, Opt, Options, Parsed, Refusal, apply_list, options};
 
-/// The mount options. A name that ends with `=` takes a value.
-const WORDS: &[(&str, Use)] = &[
-    ("ro", Use::Mount),
-    ("rw", Use::Mount),
-    ("offset=", Use::Number),
-    ("uid=", Use::Number),
-    ("gid=", Use::Number),
-    ("timeout=", Use::Idle),
-    ("allow_other", Use::Mount),
-    ("default_permissions", Use::Mount),
-    ("auto_unmount", Use::Mount),
-    ("fsname=", Use::Mount),
-    ("subtype=", Use::Mount),
-    ("suid", Use::Root),
-    ("nosuid", Use::Mount),
-    ("dev", Use::Root),
-    ("nodev", Use::Mount),
-    ("exec", Use::Mount),
-    ("noexec", Use::Mount),
-    ("debug", Use::Debug),
+const INVALID: &str = "fuse: invalid parameter in option `{}'";
+
+/// The options of all such programs.
+pub const TABLE: &[Opt<FuseCall>] = options! {
+    "-f" => Set(|call| call.foreground = true);
+    "-d" => Set(|call| call.debug = true);
+    "-s" => Nothing;
+    "-V" | "--version" => Version;
+    "-h*" | "--h*" => Help;
+    "-o" | "-o*" => Value("", |call, value| call.apply(&value.text()));
+};
+
+/// The mount options.
+pub const WORDS: &[Opt<FuseCall>] = options! {
+    "ro" | "rw" | "allow_other" | "default_permissions" | "auto_unmount" | "fsname=" | "subtype="
+        | "nosuid" | "nodev" | "exec" | "noexec" => Word(|call, word, _| call.pass_on(word));
+    "offset=" | "uid=" | "gid=" => Value(INVALID, |call, value| {
+        value.number::<u64>()?;
+        call.pass_on(value.name)
+    });
+    "timeout=" => Value(INVALID, |call, value| {
+        let seconds = value.number()?;
+        call.idle = (seconds > 0).then(|| Duration::from_secs(seconds));
+        Ok(())
+    });
+    // Without root they are accepted without effect, as fusermount3 does it.
+    "suid" | "dev" => Word(|call, word, _| if call.is_root { call.pass_on(word) } else { Ok(()) });
+    "debug" => Set(|call| call.debug = true);
     // Nothing is written, and times of access are not kept.
-    ("sync", Use::Nothing),
-    ("async", Use::Nothing),
-    ("dirsync", Use::Nothing),
-    ("atime", Use::Nothing),
-    ("noatime", Use::Nothing),
-    ("diratime", Use::Nothing),
-    ("nodiratime", Use::Nothing),
-    ("relatime", Use::Nothing),
+    "sync" | "async" | "dirsync" | "atime" | "noatime" | "diratime" | "nodiratime" | "relatime" => Nothing;
     // The number of threads and the size of requests are found without them.
-    ("clone_fd", Use::Nothing),
-    ("max_idle_threads=", Use::Nothing),
-    ("max_threads=", Use::Nothing),
-    ("max_read=", Use::Nothing),
-    ("max_readahead=", Use::Nothing),
-    ("async_read", Use::Nothing),
-    ("sync_read", Use::Nothing),
-    ("splice_read", Use::Nothing),
-    ("splice_write", Use::Nothing),
-    ("splice_move", Use::Nothing),
-    ("no_splice_read", Use::Nothing),
-    ("no_splice_write", Use::Nothing),
-    ("no_splice_move", Use::Nothing),
-    ("big_writes", Use::Nothing),
+    "clone_fd" | "max_idle_threads=" | "max_threads=" | "max_read=" | "max_readahead=" | "async_read" | "sync_read"
+        | "splice_read" | "splice_write" | "splice_move" | "no_splice_read" | "no_splice_write" | "no_splice_move"
+        | "big_writes" => Nothing;
     // An image does not change, so the kernel keeps all it knows of it.
-    ("kernel_cache", Use::Nothing),
-    ("auto_cache", Use::Nothing),
-    ("noauto_cache", Use::Nothing),
-    ("attr_timeout=", Use::Nothing),
-    ("entry_timeout=", Use::Nothing),
-    ("negative_timeout=", Use::Nothing),
-    ("ac_attr_timeout=", Use::Nothing),
-    ("noforget", Use::Nothing),
-    ("use_ino", Use::Nothing),
-    ("readdir_ino", Use::Nothing),
-    ("hard_remove", Use::Nothing),
+    "kernel_cache" | "auto_cache" | "noauto_cache" | "attr_timeout=" | "entry_timeout=" | "negative_timeout="
+        | "ac_attr_timeout=" | "noforget" | "use_ino" | "readdir_ino" | "hard_remove" => Nothing;
     // Of libfuse 2: a mount hides what is below it in any case.
-    ("nonempty", Use::Nothing),
-    ("nofail", Use::Nothing),
-    ("_netdev", Use::Nothing),
-    ("user=", Use::Nothing),
-];
+    "nonempty" => Nothing;
+    "nofail" | "_netdev" | "user=" => Nothing;
+};
 
 /// A command line that can be followed.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -90,100 +54,63 @@ pub struct FuseCall {
     pub operands: Vec<OsString>,
     pub foreground: bool,
     pub debug: bool,
-    /// The words for the mount, joined by commas.
+    /// The words for the mount.
     pub options: Vec<String>,
     pub idle: Option<Duration>,
+    /// The process has the rights of root.
+    is_root: bool,
 }
 
-/// The reason why a command line is not followed.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// It asks for the usage.
-    Usage,
-    /// The value of this word cannot be.
-    Value(String),
-    /// These options are not known.
-    Unknown(String),
-}
-
-/// Parses the words after the program's name. `is_root`: the process has the rights of root.
-pub fn parse(words: &[OsString], is_root: bool) -> Result<FuseCall, Refusal> {
-    let mut call = FuseCall::default();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        match word.as_bytes() {
-            b"--" => call.operands.extend(words.by_ref().cloned()),
-            b"-f" => call.foreground = true,
-            b"-d" => call.debug = true,
-            b"-s" => {}
-            b"-V" | b"--version" => return Err(Refusal::Usage),
-            [b'-', b'h', ..] | [b'-', b'-', b'h', ..] => return Err(Refusal::Usage),
-            b"-o" => apply(&mut call, words.next().ok_or(Refusal::Usage)?, is_root)?,
-            [b'-', b'o', list @ ..] => apply(&mut call, OsStr::from_bytes(list), is_root)?,
-            [b'-', _, ..] => return Err(Refusal::Unknown(word.to_string_lossy().into())),
-            _ => call.operands.push(word.clone()),
+impl FuseCall {
+    /// Applies a list of mount options.
+    pub fn apply(&mut self, list: &str) -> Parsed {
+        let mut unknown = Vec::new();
+        apply_list(WORDS, list, self, |_, word| {
+            unknown.push(word.to_string());
+            Ok(())
+        })?;
+        if unknown.is_empty() {
+            return Ok(());
         }
+        let unknown = unknown.join(",");
+        Err(Refusal::Told(format!(
+            "fuse: unknown option(s): `-o {unknown}'"
+        )))
     }
-    Ok(call)
-}
 
-fn apply(call: &mut FuseCall, list: &OsStr, is_root: bool) -> Result<(), Refusal> {
-    let list = list.to_string_lossy();
-    let mut unknown = Vec::new();
-    for word in split(&list).into_iter().filter(|word| !word.is_empty()) {
-        if word.starts_with("x-") || word.starts_with("X-") {
-            continue;
-        }
-        let (name, value) = match word.split_once('=') {
-            Some((name, value)) => (format!("{name}="), Some(value)),
-            None => (word.to_string(), None),
-        };
-        let known = WORDS.iter().find(|(known, _)| *known == name);
-        match known.map(|(_, effect)| *effect) {
-            None => unknown.push(word),
-            Some(Use::Nothing) => {}
-            Some(Use::Root) if !is_root => {}
-            Some(Use::Mount | Use::Root) => call.options.push(word.to_string()),
-            Some(Use::Debug) => call.debug = true,
-            Some(effect @ (Use::Number | Use::Idle)) => {
-                let number = value.and_then(number);
-                let number = number.ok_or_else(|| Refusal::Value(word.to_string()))?;
-                match effect {
-                    Use::Idle => call.idle = (number > 0).then(|| Duration::from_secs(number)),
-                    _ => call.options.push(word.to_string()),
-                }
-            }
-        }
-    }
-    match unknown.as_slice() {
-        [] => Ok(()),
-        unknown => Err(Refusal::Unknown(format!("-o {}", unknown.join(",")))),
+    /// Hands a word to the mount, which knows it under the same name.
+    pub fn pass_on(&mut self, word: &str) -> Parsed {
+        self.options.push(word.to_string());
+        Ok(())
     }
 }
 
-fn number(text: &str) -> Option<u64> {
-    let is_decimal = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| is_decimal)
-}
-
-/// Splits at commas that no backslash precedes; the backslashes stay.
-fn split(list: &str) -> Vec<&str> {
-    let mut escaped = false;
-    let at_comma = |char: char| {
-        let ends = char == ',' && !escaped;
-        escaped = char == '\\' && !escaped;
-        ends
+/// Parses the words after the program's name.
+pub fn parse(
+    tables: &[&'static [Opt<FuseCall>]],
+    words: &[OsString],
+    is_root: bool,
+) -> Parsed<FuseCall> {
+    let mut call = FuseCall {
+        is_root,
+        ..FuseCall::default()
     };
-    list.split(at_comma).collect()
+    let options = Options {
+        program: "fuse",
+        grammar: Grammar::Fuse,
+        tables,
+    };
+    call.operands = options.parse(words, &mut call)?;
+    Ok(call)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn call(line: &[&str]) -> Result<FuseCall, Refusal> {
+    fn call(line: &[&str]) -> Parsed<FuseCall> {
         let words: Vec<_> = line.iter().map(OsString::from).collect();
-        parse(&words, false)
+        parse(&[TABLE], &words, false)
     }
 
     #[test]
@@ -194,6 +121,7 @@ mod tests {
             debug: false,
             options: vec!["ro".into(), "fsname=x\\,y".into(), "uid=5".into()],
             idle: Some(Duration::from_secs(7)),
+            is_root: false,
         };
         for line in [
             &[
@@ -225,34 +153,26 @@ mod tests {
             assert_eq!(call(line).unwrap(), expected, "{line:?}");
         }
         assert_eq!(call(&["-d", "-o", "timeout=0"]).unwrap().idle, None);
-        let as_root = parse(&["-odev".into()], true).unwrap();
+        let as_root = parse(&[TABLE], &["-odev".into()], true).unwrap();
         assert_eq!(as_root.options, ["dev"]);
     }
 
     #[test]
-    fn the_documentation_names_every_option() {
-        let text = include_str!("../../../../docs/compat.md");
-        let groups = text.replace("...", "");
-        for (name, _) in WORDS {
-            let is_splice = name.contains("splice");
-            assert!(is_splice || groups.contains(name), "{name}");
-        }
-    }
-
-    #[test]
     fn what_is_refused_is_named() {
+        let invalid = |word: &str| Refusal::Usage(INVALID.replace("{}", word));
+        let unknown = |words: &str| Refusal::Told(format!("fuse: unknown option(s): `{words}'"));
         for (line, expected) in [
-            (&["-h"][..], Refusal::Usage),
-            (&["--help"], Refusal::Usage),
-            (&["-V"], Refusal::Usage),
-            (&["-o"], Refusal::Usage),
-            (&["-ro"], Refusal::Unknown("-ro".into())),
-            (&["--bogus"], Refusal::Unknown("--bogus".into())),
-            (&["-o", "ro,a,b=1"], Refusal::Unknown("-o a,b=1".into())),
-            (&["-o", "ro=1"], Refusal::Unknown("-o ro=1".into())),
-            (&["-o", "offset=1M"], Refusal::Value("offset=1M".into())),
-            (&["-o", "uid="], Refusal::Value("uid=".into())),
-            (&["-o", "gid=-1"], Refusal::Value("gid=-1".into())),
+            (&["-h"][..], Refusal::Help),
+            (&["--help"], Refusal::Help),
+            (&["-V"], Refusal::Version),
+            (&["-o"], Refusal::Usage(String::new())),
+            (&["-ro"], unknown("-ro")),
+            (&["--bogus"], unknown("--bogus")),
+            (&["-o", "ro,a,b=1"], unknown("-o a,b=1")),
+            (&["-o", "ro=1"], unknown("-o ro=1")),
+            (&["-o", "offset=1M"], invalid("offset=1M")),
+            (&["-o", "uid="], invalid("uid=")),
+            (&["-o", "gid=-1"], invalid("gid=-1")),
         ] {
             assert_eq!(call(line).unwrap_err(), expected, "{line:?}");
         }

@@ -12,9 +12,9 @@ mod erofs;
 mod exfat;
 mod extended;
 mod fuse_words;
-mod getopt;
 mod mksquashfs;
 mod names;
+mod options;
 mod pattern;
 mod squashfuse;
 mod unsquashfs;
@@ -47,9 +47,6 @@ struct Start<'s> {
     words: &'s [OsString],
     commands: &'s Commands,
 }
-
-/// The words of a command line that were not read yet.
-type ArgWords<'w> = std::slice::Iter<'w, OsString>;
 
 /// Returns the bounds on an archive: by its length alone, a sparse file of moderate size would be refused, and these
 /// programs have no option for that.
@@ -181,24 +178,58 @@ fn in_one_line(failure: &Failure) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::getopt::OptNames;
+    use super::*;
+    use options::Opt;
 
-    /// Checks that docs/compat.md names every option in the section with this title: by all of its names, or by the long
-    /// one where there is one.
-    pub fn documented(title: &str, table: &[OptNames], by_all_names: bool) {
+    /// Checks that docs/compat.md has each name of a table in the section with this title, and the table each name once.
+    fn check<C>(title: &str, tables: &[&[Opt<C>]]) {
         let text = include_str!("../../../../docs/compat.md");
-        let (_, text) = text.split_once(title).unwrap();
+        let (_, text) = text.split_once(&format!("\n## {title}")).unwrap();
         let text = text.split("\n## ").next().unwrap();
-        for (short, long, _) in table {
-            let names = match (by_all_names, *long) {
-                (false, "") => vec![format!("`-{short}")],
-                (false, long) => vec![format!("--{long}")],
-                (true, long) => vec![format!("`-{short}"), format!("--{long}")],
+        let rows = tables.iter().copied().flatten();
+        let names: Vec<_> = rows.flat_map(|row| row.names).collect();
+        for name in &names {
+            let times = names.iter().filter(|other| other == &name).count();
+            assert_eq!(times, 1, "{title}: {name}");
+            let name = name.trim_end_matches('*');
+            let is_named = match name.as_bytes() {
+                // A value may follow without a space.
+                [b'-', _] => text.contains(&format!("`{name}")),
+                [b'-', ..] if !name.ends_with('=') && name != "--h" => {
+                    let mut ends = ["`", " ", "="].iter();
+                    ends.any(|end| text.contains(&format!("`{name}{end}")))
+                }
+                _ => text.contains(name) || name.contains("splice"),
             };
-            for name in names {
-                let is_none = name.ends_with('\0') || name == "--";
-                assert!(is_none || text.contains(&name), "{title}: {name}");
-            }
+            assert!(is_named, "{title}: {name}");
         }
+    }
+
+    #[test]
+    fn every_option_is_documented() {
+        check("squashfuse", &[fuse_words::TABLE, fuse_words::WORDS]);
+        check("erofsfuse", &[erofs::fuse::TABLE]);
+        check("unsquashfs", &[unsquashfs::TABLE]);
+        check(
+            "mksquashfs",
+            &[
+                mksquashfs::TABLE,
+                mksquashfs::MKSQUASHFS,
+                mksquashfs::SQFSTAR,
+            ],
+        );
+        check("mkfs.erofs", &[erofs::mkfs::TABLE, erofs::mkfs::EXTENDED]);
+        check("fsck.erofs", &[erofs::fsck::TABLE]);
+        check("dump.erofs", &[erofs::dump::TABLE]);
+        check("mkcomposefs", &[composefs::mkfs::TABLE]);
+        check(
+            "mount.composefs",
+            &[composefs::mount::TABLE, composefs::mount::WORDS],
+        );
+        check("composefs-info", &[composefs::info::TABLE]);
+        check("mkfs.exfat", &[exfat::mkfs::TABLE]);
+        check("fsck.exfat", &[exfat::fsck::TABLE]);
+        check("exfatlabel", &[exfat::label::TABLE]);
+        check("mount.exfat", &[exfat::mount::TABLE, exfat::mount::WORDS]);
     }
 }

@@ -7,9 +7,10 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::fuse_words::{FuseCall, Refusal, parse};
 use crate::error::{Failure, reason};
 use crate::exit::Exit;
+use crate::fuse_words::{FuseCall, TABLE, parse};
+use crate::options::Refusal;
 use crate::{MountCall, Start, complain};
 
 /// The version whose options these are.
@@ -46,17 +47,17 @@ const NO_IMAGE: u8 = 255;
 /// Mounts. Returns the exit status.
 pub fn run(start: &Start<'_>, level: Level) -> u8 {
     let name = start.name;
-    let call = match parse(start.words, rustix::process::geteuid().is_root()) {
+    let call = match parse(&[TABLE], start.words, rustix::process::geteuid().is_root()) {
         Ok(call) => call,
-        Err(Refusal::Usage) => return usage(name),
-        Err(Refusal::Value(word)) => {
-            complain(&format!("fuse: invalid parameter in option `{word}'"));
-            return usage(name);
-        }
-        Err(Refusal::Unknown(words)) => {
-            complain(&format!("fuse: unknown option(s): `{words}'"));
+        Err(Refusal::Told(message)) => {
+            complain(&message);
             return level.unknown_option();
         }
+        Err(Refusal::Usage(message)) if !message.is_empty() => {
+            complain(&message);
+            return usage(name);
+        }
+        Err(_) => return usage(name),
     };
     let (image, dir) = match call.operands.as_slice() {
         [image, dir] => (image, dir),

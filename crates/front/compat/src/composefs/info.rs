@@ -9,12 +9,13 @@ use forerun::unstable::composefs::{Composefs, measure};
 use forerun::vfs::{FileType, Held};
 use forerun_sandbox::Sandbox;
 
-use super::{DONE, FAILED, not_followed, tell};
+use super::{DONE, FAILED, tell};
 use crate::args::{ImageArgs, SourceArgs};
 use crate::begin;
 use crate::context::Context;
 use crate::error::{Failure, Result};
-use crate::getopt::{NotFollowed, OptNames, Takes, split};
+use crate::options::Effect::{Help, Value, Version};
+use crate::options::{Grammar, Manual, Opt, Options, Parsed, Refusal, options};
 use crate::output::Output;
 
 const PROGRAM: &str = "composefs-info";
@@ -30,12 +31,17 @@ Usage: composefs-info [--basedir=PATH] COMMAND FILE...
   --help, --version
 ";
 
-/// The options.
-const TABLE: &[OptNames] = &[
-    ('h', "help", Takes::Nothing),
-    ('\0', "version", Takes::Nothing),
-    ('\0', "basedir", Takes::Value),
-];
+const MANUAL: Manual<'_> = Manual {
+    version: "composefs-info 1.0.8",
+    usage: USAGE,
+    mistake: FAILED,
+};
+
+pub const TABLE: &[Opt<Option<PathBuf>>] = options! {
+    "-h" | "--help" => Help;
+    "--version" => Version;
+    "--basedir" => Value("", |basedir, value| value.set(basedir));
+};
 
 /// The work that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,32 +68,31 @@ struct ComposefsInfo {
     files: Vec<OsString>,
 }
 
-fn parse(words: &[OsString]) -> std::result::Result<ComposefsInfo, NotFollowed> {
-    let mistake = NotFollowed::Mistake;
-    let split = split(words, TABLE).map_err(mistake)?;
+fn mistake<T>(message: &str) -> Parsed<T> {
+    Err(Refusal::Usage(format!("{PROGRAM}: {message}")))
+}
+
+fn parse(words: &[OsString]) -> Parsed<ComposefsInfo> {
     let mut basedir = None;
-    for given in split.options {
-        match TABLE.get(given.index).copied().unwrap_or(TABLE[0]) {
-            ('h', ..) => return Err(NotFollowed::Help),
-            (_, "version", _) => return Err(NotFollowed::Version),
-            _ => basedir = given.value.map(PathBuf::from),
-        }
-    }
-    let mut operands = split.operands.into_iter();
+    let options = Options {
+        program: PROGRAM,
+        grammar: Grammar::Getopt,
+        tables: &[TABLE],
+    };
+    let mut operands = options.parse(words, &mut basedir)?.into_iter();
     let Some(command) = operands.next() else {
-        return Err(mistake("No command specified".to_string()));
+        return mistake("No command specified");
     };
     let known = COMMANDS.iter().find(|(name, _)| command == *name);
     let Some((_, work)) = known else {
-        let command = command.to_string_lossy();
-        return Err(mistake(format!("Unknown command '{command}'")));
+        return mistake(&format!("Unknown command '{}'", command.to_string_lossy()));
     };
     let files: Vec<_> = operands.collect();
     if files.is_empty() {
-        return Err(mistake("No image path specified".to_string()));
+        return mistake("No image path specified");
     }
     if *work == InfoWork::Missing && basedir.is_none() {
-        return Err(mistake("missing-objects needs --basedir".to_string()));
+        return mistake("missing-objects needs --basedir");
     }
     Ok(ComposefsInfo {
         work: *work,
@@ -100,7 +105,7 @@ fn parse(words: &[OsString]) -> std::result::Result<ComposefsInfo, NotFollowed> 
 pub fn run(words: &[OsString]) -> u8 {
     let call = match parse(words) {
         Ok(call) => call,
-        Err(reason) => return not_followed(reason, PROGRAM, USAGE),
+        Err(refusal) => return MANUAL.answer(refusal),
     };
     let context = begin();
     match look(&context, &call) {

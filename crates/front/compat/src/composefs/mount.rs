@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 
-use super::{DONE, FAILED, not_followed, tell};
+use super::{DONE, FAILED, tell};
 use crate::exit::Exit;
-use crate::getopt::{NotFollowed, OptNames, Takes, split};
+use crate::options::Effect::{Help, Nothing, Set, Value, Version, Word};
+use crate::options::{Grammar, Manual, Opt, Options, Parsed, Refusal, apply_list, options};
 use crate::{MountCall, Start, mount};
 
 const PROGRAM: &str = "mount.composefs";
@@ -21,21 +22,44 @@ Mounts the composefs image IMAGE.
   -h, --help, --version
 ";
 
-/// The options.
-const TABLE: &[OptNames] = &[
-    ('h', "help", Takes::Nothing),
-    ('\0', "version", Takes::Nothing),
-    ('o', "", Takes::Value),
-    ('t', "", Takes::Value),
-    ('f', "", Takes::Nothing),
-    ('n', "", Takes::Nothing),
-    ('v', "", Takes::Nothing),
-    ('s', "", Takes::Nothing),
-];
+const MANUAL: Manual<'_> = Manual {
+    version: "mount.composefs 1.0.8",
+    usage: USAGE,
+    mistake: FAILED,
+};
+
+pub const TABLE: &[Opt<ComposefsMount>] = options! {
+    "-h" | "--help" => Help;
+    "--version" => Version;
+    "-o" => Value("", |call, value| {
+        apply_list(WORDS, &value.text(), call, |call, word| {
+            call.options.push(word.to_string());
+            Ok(())
+        })
+    });
+    "-f" => Set(|call| call.fake = true);
+    "-t" => Value("", |_, _| Ok(()));
+    "-n" | "-v" | "-s" => Nothing;
+};
+
+/// Mount options that `forerun mount` has not, or under another name.
+pub const WORDS: &[Opt<ComposefsMount>] = options! {
+    "noverity" | "tryverity" | "rw" => Nothing;
+    "verity" => Set(|call| call.options.push("verity=require".to_string()));
+    "basedir=" => Value("", |call, value| {
+        let dir = value.text();
+        if dir.contains(':') {
+            return mistake("basedir= with several directories is not supported");
+        }
+        call.options.push(format!("objects={dir}"));
+        Ok(())
+    });
+    "upperdir=" | "workdir=" | "idmap=" | "objects=" => Word(|_, word, _| mistake(&format!("unsupported option {word}")));
+};
 
 /// A command line that can be followed.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct ComposefsMount {
+pub struct ComposefsMount {
     image: OsString,
     dir: OsString,
     options: Vec<String>,
@@ -43,63 +67,36 @@ struct ComposefsMount {
     fake: bool,
 }
 
-fn parse(words: &[OsString]) -> Result<ComposefsMount, NotFollowed> {
-    let mistake = NotFollowed::Mistake;
-    let split = split(words, TABLE).map_err(mistake)?;
+fn mistake<T>(message: &str) -> Parsed<T> {
+    Err(Refusal::Usage(format!("{PROGRAM}: {message}")))
+}
+
+fn parse(words: &[OsString]) -> Parsed<ComposefsMount> {
     let mut call = ComposefsMount::default();
-    for given in split.options {
-        match TABLE.get(given.index).copied().unwrap_or(TABLE[0]) {
-            ('h', ..) => return Err(NotFollowed::Help),
-            (_, "version", _) => return Err(NotFollowed::Version),
-            ('f', ..) => call.fake = true,
-            ('o', ..) => {
-                let value = given.value.unwrap_or_default();
-                for word in value.to_string_lossy().split(',') {
-                    call.options.extend(translated(word).map_err(mistake)?);
-                }
-            }
-            _ => {}
-        }
-    }
-    match <[OsString; 2]>::try_from(split.operands) {
+    let options = Options {
+        program: PROGRAM,
+        grammar: Grammar::Getopt,
+        tables: &[TABLE],
+    };
+    let operands = options.parse(words, &mut call)?;
+    match <[OsString; 2]>::try_from(operands) {
         Ok([image, dir]) => {
             (call.image, call.dir) = (image, dir);
             Ok(call)
         }
-        Err(operands) => Err(mistake(
-            match operands.len() {
-                0 => "No source path specified",
-                1 => "No target path specified",
-                _ => "too many arguments",
-            }
-            .to_string(),
-        )),
+        Err(operands) => mistake(match operands.len() {
+            0 => "No source path specified",
+            1 => "No target path specified",
+            _ => "too many arguments",
+        }),
     }
-}
-
-/// Returns the word of `forerun mount` for one of the program; nothing where it has no effect.
-fn translated(word: &str) -> Result<Option<String>, String> {
-    let (name, value) = word.split_once('=').unwrap_or((word, ""));
-    Ok(Some(match name {
-        "" | "noverity" | "tryverity" | "rw" if value.is_empty() => return Ok(None),
-        "basedir" if value.contains(':') => {
-            return Err("basedir= with several directories is not supported".to_string());
-        }
-        "basedir" => format!("objects={value}"),
-        "verity" if value.is_empty() => "verity=require".to_string(),
-        "digest" => word.to_string(),
-        "upperdir" | "workdir" | "idmap" | "objects" => {
-            return Err(format!("unsupported option {word}"));
-        }
-        _ => word.to_string(),
-    }))
 }
 
 /// Mounts. Returns the exit status.
 pub fn run(start: &Start<'_>) -> u8 {
     let call = match parse(start.words) {
         Ok(call) => call,
-        Err(reason) => return not_followed(reason, PROGRAM, USAGE),
+        Err(refusal) => return MANUAL.answer(refusal),
     };
     if call.fake {
         return DONE;
@@ -152,13 +149,6 @@ mod tests {
             &["-q", "i", "d"],
         ] {
             assert!(parse(&words(line)).is_err(), "{line:?}");
-        }
-        let text = include_str!("../../../../../docs/compat.md");
-        let (_, text) = text.split_once("## mount.composefs").unwrap();
-        for word in [
-            "basedir", "digest", "verity", "noverity", "upperdir", "workdir", "idmap",
-        ] {
-            assert!(text.contains(word), "{word}");
         }
     }
 }

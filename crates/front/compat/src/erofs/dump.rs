@@ -10,11 +10,12 @@ use forerun::vfs::{DirCursor, FileType, FollowLast, Held, Metadata, NodeId, reso
 use jiff::tz::TimeZone;
 
 use super::stats::percent;
-use super::{image_args, stats, tell, tell_unopened, usage};
+use super::{image_args, image_operand, stats, tell, tell_unopened, usage};
 use crate::columns::mode;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
-use crate::getopt::{NotFollowed, OptNames, Takes, split};
+use crate::options::Effect::{Help, Set, Value, Version};
+use crate::options::{Grammar, Manual, Opt, Options, Parsed, Refusal, options};
 use crate::output::Output;
 use crate::{begin, complain};
 
@@ -24,31 +25,45 @@ const NO_FILE: u8 = 254;
 const DAMAGED: u8 = 251;
 const MISTAKE: u8 = 234;
 
-/// The options.
-const TABLE: &[OptNames] = &[
-    ('h', "help", Takes::Nothing),
-    ('V', "version", Takes::Nothing),
-    ('d', "", Takes::Value),
-    ('s', "", Takes::Nothing),
-    ('S', "", Takes::Nothing),
-    ('e', "", Takes::Nothing),
-    ('\0', "device", Takes::Value),
-    ('\0', "offset", Takes::Value),
-    ('\0', "path", Takes::Value),
-    ('\0', "nid", Takes::Value),
-    ('\0', "ls", Takes::Nothing),
-];
+const MANUAL: Manual<'_> = Manual {
+    version: "dump.erofs 1.8",
+    usage: usage::DUMP,
+    mistake: MISTAKE,
+};
+
+pub const TABLE: &[Opt<DumpErofs>] = options! {
+    "-h" | "--help" => Help;
+    "-V" | "--version" => Version;
+    "-d" => Value("", |_, _| Ok(()));
+    "-s" => Set(|call| call.superblock = true);
+    "-S" => Set(|call| call.stats = true);
+    "-e" => Set(|call| call.extents = true);
+    "--device" => Value("", |call, value| value.push(&mut call.devices));
+    "--offset" => Value("<E> erofs: invalid disk offset", |call, value| {
+        call.offset = value.number()?;
+        Ok(())
+    });
+    "--path" => Value("", |call, value| {
+        call.wanted = Some(Wanted::Path(value.given.into()));
+        Ok(())
+    });
+    "--nid" => Value("<E> erofs: invalid NID", |call, value| {
+        call.wanted = Some(Wanted::Nid(value.number()?));
+        Ok(())
+    });
+    "--ls" => Set(|call| call.list = true);
+};
 
 /// A file that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Wanted {
+pub enum Wanted {
     Path(OsString),
     Nid(u64),
 }
 
 /// A command line that can be followed.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct DumpErofs {
+pub struct DumpErofs {
     image: OsString,
     devices: Vec<OsString>,
     offset: u64,
@@ -59,41 +74,15 @@ struct DumpErofs {
     list: bool,
 }
 
-fn parse(name: &str, words: &[OsString]) -> std::result::Result<DumpErofs, NotFollowed> {
-    let usage = |message: String| NotFollowed::Mistake(message);
-    let split = split(words, TABLE).map_err(|message| usage(format!("{name}: {message}")))?;
+fn parse(name: &str, words: &[OsString]) -> Parsed<DumpErofs> {
     let mut call = DumpErofs::default();
-    for given in split.options {
-        let (short, long, _) = TABLE.get(given.index).copied().unwrap_or(TABLE[0]);
-        let value = given.value.unwrap_or_default();
-        let number = || value.to_str().and_then(|text| text.parse::<u64>().ok());
-        match (short, long) {
-            ('h', _) => return Err(NotFollowed::Help),
-            ('V', _) => return Err(NotFollowed::Version),
-            ('s', _) => call.superblock = true,
-            ('S', _) => call.stats = true,
-            ('e', _) => call.extents = true,
-            (_, "device") => call.devices.push(value),
-            (_, "offset") => match number() {
-                Some(offset) => call.offset = offset,
-                None => return Err(usage("<E> erofs: invalid disk offset".to_string())),
-            },
-            (_, "path") => call.wanted = Some(Wanted::Path(value)),
-            (_, "nid") => match number() {
-                Some(nid) => call.wanted = Some(Wanted::Nid(nid)),
-                None => return Err(usage("<E> erofs: invalid NID".to_string())),
-            },
-            (_, "ls") => call.list = true,
-            _ => {}
-        }
-    }
-    let mut operands = split.operands.into_iter();
-    let missing = || usage("<E> erofs: missing argument: IMAGE".to_string());
-    call.image = operands.next().ok_or_else(missing)?;
-    if let Some(more) = operands.next() {
-        let more = more.to_string_lossy();
-        return Err(usage(format!("<E> erofs: unexpected argument: {more}\n")));
-    }
+    let options = Options {
+        program: name,
+        grammar: Grammar::Getopt,
+        tables: &[TABLE],
+    };
+    let operands = options.parse(words, &mut call)?;
+    call.image = image_operand(operands, "\n")?;
     Ok(call)
 }
 
@@ -101,10 +90,11 @@ fn parse(name: &str, words: &[OsString]) -> std::result::Result<DumpErofs, NotFo
 pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
     let call = match parse(&name.to_string_lossy(), words) {
         Ok(call) => call,
-        Err(reason) => return usage::not_followed(reason, "dump.erofs", usage::DUMP, MISTAKE),
+        Err(refusal) => return MANUAL.answer(refusal),
     };
     if (call.list || call.extents) && call.wanted.is_none() {
-        return usage::complain(usage::DUMP, DONE);
+        MANUAL.answer(Refusal::Usage(String::new()));
+        return DONE;
     }
     let context = begin();
     let opened = context.open(&image_args(&call.image, &call.devices, call.offset));
@@ -365,8 +355,7 @@ mod tests {
         assert_eq!(call, Ok(expected));
         for line in [&["--nid=x", "i"][..], &[], &["a", "b"], &["-x", "i"]] {
             let refused = parse("x", &words(line));
-            assert!(matches!(refused, Err(NotFollowed::Mistake(_))), "{line:?}");
+            assert!(matches!(refused, Err(Refusal::Usage(_))), "{line:?}");
         }
-        crate::tests::documented("## dump.erofs", TABLE, false);
     }
 }

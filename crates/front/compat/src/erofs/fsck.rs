@@ -8,48 +8,61 @@ use forerun::Image;
 use forerun::vfs::{ContentsBelow, Error};
 use forerun_export::{CheckOptions, ExtractOptions, Loss, Owners, Selection, check, extract};
 
-use super::{image_args, tell, tell_unopened, usage};
-use crate::begin;
+use super::{image_args, image_operand, tell, tell_unopened, usage};
 use crate::confine::capabilities;
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
-use crate::getopt::{NotFollowed, OptNames, Takes, split};
 use crate::interrupt::{self, Graceful};
+use crate::options::Effect::{Help, Nothing, Perhaps, Set, Value, Version};
+use crate::options::{Grammar, Manual, Opt, Options, Parsed, Refusal, options};
 use crate::output::Output;
 use crate::place::OutputDir;
 use crate::progress::Progress;
 use crate::source::PreparedImage;
-use crate::{complain, in_one_line};
+use crate::{begin, complain, in_one_line};
 
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
 
-/// The options.
-const TABLE: &[OptNames] = &[
-    ('h', "help", Takes::Nothing),
-    ('V', "version", Takes::Nothing),
-    ('d', "", Takes::Value),
-    ('p', "", Takes::Nothing),
-    ('\0', "device", Takes::Value),
-    ('\0', "extract", Takes::Perhaps),
-    ('\0', "offset", Takes::Value),
-    ('\0', "overwrite", Takes::Nothing),
-    ('\0', "force", Takes::Nothing),
-    ('\0', "preserve", Takes::Nothing),
-    ('\0', "preserve-owner", Takes::Nothing),
-    ('\0', "preserve-perms", Takes::Nothing),
-    ('\0', "no-preserve", Takes::Nothing),
-    ('\0', "no-preserve-owner", Takes::Nothing),
-    ('\0', "no-preserve-perms", Takes::Nothing),
-    ('\0', "xattrs", Takes::Nothing),
-    ('\0', "no-xattrs", Takes::Nothing),
-    ('\0', "no-sbcrc", Takes::Nothing),
-];
+const MANUAL: Manual<'_> = Manual {
+    version: "fsck.erofs 1.8",
+    usage: usage::FSCK,
+    mistake: FAILED,
+};
+
+pub const TABLE: &[Opt<FsckErofs>] = options! {
+    "-h" | "--help" => Help;
+    "-V" | "--version" => Version;
+    "-d" => Value("", |_, _| Ok(()));
+    "-p" => Set(|call| call.ratio = true);
+    "--device" => Value("", |call, value| value.push(&mut call.devices));
+    "--extract" => Perhaps(|call, value| {
+        call.whole = true;
+        if let Some(dest) = value.filter(|dest| !dest.is_empty()) {
+            call.dest = Some(dest.into());
+        }
+    });
+    "--offset" => Value("<E> erofs: invalid disk offset", |call, value| {
+        call.offset = value.number()?;
+        Ok(())
+    });
+    "--overwrite" => Set(|call| call.overwrite = true);
+    "--force" => Set(|call| call.force = true);
+    "--preserve" => Set(|call| (call.owner, call.perms) = (Some(true), Some(true)));
+    "--preserve-owner" => Set(|call| call.owner = Some(true));
+    "--preserve-perms" => Set(|call| call.perms = Some(true));
+    "--no-preserve" => Set(|call| (call.owner, call.perms) = (Some(false), Some(false)));
+    "--no-preserve-owner" => Set(|call| call.owner = Some(false));
+    "--no-preserve-perms" => Set(|call| call.perms = Some(false));
+    "--xattrs" => Set(|call| call.xattrs = Some(true));
+    "--no-xattrs" => Set(|call| call.xattrs = Some(false));
+    "--no-sbcrc" => Nothing;
+};
 
 /// A command line that can be followed.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct FsckErofs {
+pub struct FsckErofs {
     image: OsString,
     devices: Vec<OsString>,
     offset: u64,
@@ -65,52 +78,18 @@ struct FsckErofs {
     xattrs: Option<bool>,
 }
 
-fn parse(name: &str, words: &[OsString]) -> std::result::Result<FsckErofs, NotFollowed> {
-    let usage = |message: String| NotFollowed::Mistake(message);
-    let split = split(words, TABLE).map_err(|message| usage(format!("{name}: {message}")))?;
+fn parse(name: &str, words: &[OsString]) -> Parsed<FsckErofs> {
     let mut call = FsckErofs::default();
-    for given in split.options {
-        let (short, long, _) = TABLE.get(given.index).copied().unwrap_or(TABLE[0]);
-        let value = given.value;
-        match (short, long) {
-            ('h', _) => return Err(NotFollowed::Help),
-            ('V', _) => return Err(NotFollowed::Version),
-            ('p', _) => call.ratio = true,
-            (_, "device") => call.devices.extend(value),
-            (_, "extract") => {
-                call.whole = true;
-                call.dest = value.filter(|dest| !dest.is_empty()).or(call.dest);
-            }
-            (_, "offset") => {
-                let offset = value.as_deref().and_then(OsStr::to_str);
-                let offset = offset.and_then(|text| text.parse().ok());
-                call.offset =
-                    offset.ok_or_else(|| usage("<E> erofs: invalid disk offset".to_string()))?;
-            }
-            (_, "overwrite") => call.overwrite = true,
-            (_, "force") => call.force = true,
-            (_, "preserve") => (call.owner, call.perms) = (Some(true), Some(true)),
-            (_, "preserve-owner") => call.owner = Some(true),
-            (_, "preserve-perms") => call.perms = Some(true),
-            (_, "no-preserve") => (call.owner, call.perms) = (Some(false), Some(false)),
-            (_, "no-preserve-owner") => call.owner = Some(false),
-            (_, "no-preserve-perms") => call.perms = Some(false),
-            (_, "xattrs") => call.xattrs = Some(true),
-            (_, "no-xattrs") => call.xattrs = Some(false),
-            _ => {}
-        }
-    }
-    let mut operands = split.operands.into_iter();
-    let missing = || usage("<E> erofs: missing argument: IMAGE".to_string());
-    call.image = operands.next().ok_or_else(missing)?;
-    if let Some(more) = operands.next() {
-        let more = more.to_string_lossy();
-        return Err(usage(format!("<E> erofs: unexpected argument: {more}")));
-    }
-    let is_root = |dest: &OsString| Path::new(dest).components().count() == 1 && dest == "/";
-    if call.dest.as_ref().is_some_and(is_root) && !call.force {
+    let options = Options {
+        program: name,
+        grammar: Grammar::Getopt,
+        tables: &[TABLE],
+    };
+    let operands = options.parse(words, &mut call)?;
+    call.image = image_operand(operands, "")?;
+    if call.dest.as_ref().is_some_and(|dest| dest == "/") && !call.force {
         let message = "<E> erofs: --extract=/ must be used together with --force";
-        return Err(usage(message.to_string()));
+        return Err(Refusal::Usage(message.to_string()));
     }
     Ok(call)
 }
@@ -119,7 +98,7 @@ fn parse(name: &str, words: &[OsString]) -> std::result::Result<FsckErofs, NotFo
 pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
     let call = match parse(&name.to_string_lossy(), words) {
         Ok(call) => call,
-        Err(reason) => return usage::not_followed(reason, "fsck.erofs", usage::FSCK, FAILED),
+        Err(refusal) => return MANUAL.answer(refusal),
     };
     let context = begin();
     let args = image_args(&call.image, &call.devices, call.offset);
@@ -297,8 +276,7 @@ mod tests {
             &["-q", "i"],
         ] {
             let refused = parse("x", &words(line));
-            assert!(matches!(refused, Err(NotFollowed::Mistake(_))), "{line:?}");
+            assert!(matches!(refused, Err(Refusal::Usage(_))), "{line:?}");
         }
-        crate::tests::documented("## fsck.erofs", TABLE, false);
     }
 }

@@ -1,44 +1,43 @@
 //! `erofsfuse`: mounts of EROFS images.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-
 use super::{tell, tell_unopened, usage};
 use crate::error::Failure;
 use crate::exit::Exit;
-use crate::fuse_words::{Refusal, parse};
+use crate::fuse_words::{self, FuseCall, parse};
+use crate::options::Effect::{Nothing, Value};
+use crate::options::{Manual, Opt, Refusal, options};
 use crate::squashfuse::mount_call;
-use crate::{Start, complain, mount};
+use crate::{Start, mount};
 
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
 
+const MANUAL: Manual<'_> = Manual {
+    version: "erofsfuse 1.8",
+    usage: usage::FUSE,
+    mistake: FAILED,
+};
+
+/// The options besides those of libfuse.
+pub const TABLE: &[Opt<FuseCall>] = options! {
+    // A comma would begin another word.
+    "--device=*" => Value("", |call, value| call.pass_on(&format!("device={}", value.text().replace(',', "\\,"))));
+    "--offset=*" => Value("", |call, value| call.apply(&format!("offset={}", value.text())));
+    "--dbglevel=*" => Nothing;
+};
+
 /// Mounts. Returns the exit status.
 pub fn run(start: &Start<'_>) -> u8 {
-    let words = start.words;
-    let asks = |word: &OsString| word == "-h" || word == "--help";
-    if words.iter().any(asks) {
-        return usage::print(usage::FUSE);
-    }
-    if words.iter().any(|word| word == "-V" || word == "--version") {
-        return usage::version("erofsfuse");
-    }
-    let (words, own) = own_words(words);
-    let mut call = match parse(&words, rustix::process::geteuid().is_root()) {
+    let is_root = rustix::process::geteuid().is_root();
+    let call = match parse(&[TABLE, fuse_words::TABLE], start.words, is_root) {
         Ok(call) => call,
-        Err(Refusal::Usage) => return usage::complain(usage::FUSE, FAILED),
-        Err(Refusal::Value(word)) => {
-            complain(&format!("fuse: invalid parameter in option `{word}'"));
-            return FAILED;
+        Err(Refusal::Usage(message)) if !message.is_empty() => {
+            return MANUAL.answer(Refusal::Told(message));
         }
-        Err(Refusal::Unknown(words)) => {
-            complain(&format!("fuse: unknown option(s): `{words}'"));
-            return FAILED;
-        }
+        Err(refusal) => return MANUAL.answer(refusal),
     };
-    call.options.extend(own);
     let [image, dir] = call.operands.as_slice() else {
-        return usage::complain(usage::FUSE, FAILED);
+        return MANUAL.answer(Refusal::Usage(String::new()));
     };
     let args = mount_call(start.name, "erofs", &call, (image, dir));
     let tell = |failure: &Failure| match failure.exit {
@@ -51,27 +50,6 @@ pub fn run(start: &Start<'_>) -> u8 {
     })
 }
 
-/// Separates the program's own options, as words for the mount, from those of libfuse.
-fn own_words(words: &[OsString]) -> (Vec<OsString>, Vec<String>) {
-    let (mut others, mut own) = (Vec::new(), Vec::new());
-    for word in words {
-        let bytes = word.as_bytes();
-        let value = |start: &str| {
-            let value = bytes.strip_prefix(start.as_bytes())?;
-            Some(String::from_utf8_lossy(value).into_owned())
-        };
-        if let Some(device) = value("--device=") {
-            // A comma would begin another word.
-            own.push(format!("device={}", device.replace(',', "\\,")));
-        } else if let Some(offset) = value("--offset=") {
-            others.push(OsString::from(format!("-ooffset={offset}")));
-        } else if value("--dbglevel=").is_none() {
-            others.push(word.clone());
-        }
-    }
-    (others, own)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,8 +57,9 @@ mod tests {
     #[test]
     fn own_options_become_words_of_the_mount() {
         let words = ["--offset=7", "-f", "--dbglevel=9", "--device=a,b", "i", "d"];
-        let (others, own) = own_words(&words.map(OsString::from));
-        assert_eq!(others, ["-ooffset=7", "-f", "i", "d"]);
-        assert_eq!(own, ["device=a\\,b"]);
+        let words = words.map(Into::into);
+        let call = parse(&[TABLE, fuse_words::TABLE], &words, false).unwrap();
+        assert_eq!(call.operands, ["i", "d"]);
+        assert_eq!(call.options, ["offset=7", "device=a\\,b"]);
     }
 }

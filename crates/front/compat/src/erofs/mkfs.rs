@@ -14,38 +14,39 @@ use forerun::build::{
 use forerun::vfs::Timestamp;
 use forerun_sandbox::Sandbox;
 
-use super::mkfs_options::{MkErofs, MkErofsRefusal, parse};
+use super::mkfs_options::{MkErofs, parse};
 use super::{tell, usage};
 use crate::confine::{TREES, check_emulator};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::interrupt;
+use crate::options::{Manual, print};
 use crate::stdin::open_tar;
 use crate::target::Target;
-use crate::{Commands, Start, archive_limits, begin, complain};
+use crate::{Commands, Start, archive_limits, begin};
+
+#[cfg(test)]
+pub use super::mkfs_options::{EXTENDED, TABLE};
 
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
+
+const MANUAL: Manual<'_> = Manual {
+    version: "mkfs.erofs 1.8",
+    usage: usage::MKFS,
+    mistake: FAILED,
+};
 
 /// Runs the program. Returns the exit status.
 pub fn run(start: &Start<'_>) -> u8 {
     let call = match parse(&start.name.to_string_lossy(), start.words) {
         Ok(call) => call,
-        Err(MkErofsRefusal::Help) => return usage::print(usage::MKFS),
-        Err(MkErofsRefusal::Version) => return usage::version("mkfs.erofs"),
-        Err(MkErofsRefusal::Usage(message)) => {
-            complain(&message);
-            return usage::complain(usage::MKFS, FAILED);
-        }
-        Err(MkErofsRefusal::Told(message)) => {
-            complain(&message);
-            return FAILED;
-        }
+        Err(refusal) => return MANUAL.answer(refusal),
     };
     let context = begin();
     if !call.quiet {
-        usage::version("mkfs.erofs");
+        MANUAL.print_version();
     }
     match build(&context, start.commands, call) {
         Ok(Exit::Ok) => DONE,
@@ -99,7 +100,7 @@ fn build(context: &Context, commands: &Commands, mut call: MkErofs) -> Result {
     let writer = Writer::Erofs(call.options);
     let ended = (commands.make_image)(context, &writer, &mut tree, (target, blob), &output)?;
     if !call.quiet {
-        print(b"Build completed.\n");
+        print("Build completed.\n");
     }
     Ok(ended)
 }
@@ -142,12 +143,6 @@ fn read(call: &MkErofs, archive: Option<TarInput>, skip: Vec<(u64, u64)>) -> Res
             scan(source, &options)?
         }
     })
-}
-
-fn print(line: &[u8]) {
-    use std::io::Write;
-    // Without standard output nothing can be told.
-    let _ = io::stdout().write_all(line);
 }
 
 /// Returns the patterns of paths that are left out.

@@ -7,38 +7,112 @@ use forerun::build::{Compression, ErofsFragments, ErofsOptions, FillEncoding, pa
 use forerun::vfs::Timestamp;
 use regex::bytes::Regex;
 
-use crate::getopt::{OptNames, Takes, split};
+use crate::options::Effect::{Help, Nothing, Set, Value, Version};
+use crate::options::{self, Grammar, Opt, Options, Parsed, Refusal, apply_list, options};
 use crate::values::parse_uuid;
 
-/// The options.
-pub const TABLE: &[OptNames] = &[
-    ('h', "help", Takes::Nothing),
-    ('V', "version", Takes::Nothing),
-    ('d', "", Takes::Value),
-    ('x', "", Takes::Value),
-    ('z', "", Takes::Value),
-    ('C', "", Takes::Value),
-    ('E', "", Takes::Value),
-    ('T', "", Takes::Value),
-    ('U', "", Takes::Value),
-    ('L', "", Takes::Value),
-    ('b', "", Takes::Value),
-    ('\0', "all-root", Takes::Nothing),
-    ('\0', "blobdev", Takes::Value),
-    ('\0', "chunksize", Takes::Value),
-    ('\0', "exclude-path", Takes::Value),
-    ('\0', "exclude-regex", Takes::Value),
-    ('\0', "force-uid", Takes::Value),
-    ('\0', "force-gid", Takes::Value),
-    ('\0', "ignore-mtime", Takes::Nothing),
-    ('\0', "preserve-mtime", Takes::Nothing),
-    ('\0', "max-extent-bytes", Takes::Value),
-    ('\0', "quiet", Takes::Nothing),
-    ('\0', "tar", Takes::Value),
-    ('\0', "aufs", Takes::Nothing),
-    ('\0', "xattr-prefix", Takes::Value),
-    ('\0', "workers", Takes::Value),
-];
+pub const TABLE: &[Opt<Draft>] = options! {
+    "-h" | "--help" => Help;
+    "-V" | "--version" => Version;
+    "-d" => Value("", |_, value| match integer(utf8(value)?, "invalid debug level")? {
+        0..=9 => Ok(()),
+        level => refuse(format!("invalid debug level {level}")),
+    });
+    "-x" => Value("", |draft, value| {
+        let tolerance = integer(utf8(value)?, "invalid xattr tolerance")?;
+        draft.options.xattrs = tolerance >= 0;
+        draft.options.share_xattrs_above = u32::try_from(tolerance).unwrap_or(0);
+        Ok(())
+    });
+    "-z" => Value("", |draft, value| {
+        draft.codec = Some(codec(utf8(value)?)?);
+        Ok(())
+    });
+    "-C" => Value("", |draft, value| {
+        draft.cluster = Some(power_of_two(utf8(value)?, "physical clustersize")?);
+        Ok(())
+    });
+    "-b" => Value("", |draft, value| {
+        draft.options.block_size = power_of_two(utf8(value)?, "block size")?;
+        Ok(())
+    });
+    "-E" => Value("", |draft, value| {
+        // Values that newer versions know have no effect.
+        let text = utf8(value)?;
+        let names: Vec<_> = text.split(',').filter_map(|word| word.split('=').next()).collect();
+        apply_list(EXTENDED, &names.join(","), draft, |_, name| refuse(format!("unknown extended option {name}")))
+    });
+    "-T" => Value("", |draft, value| {
+        let text = utf8(value)?;
+        integer(text, "invalid UNIX timestamp")?;
+        draft.time = parse_time(text);
+        Ok(())
+    });
+    "-U" => Value("", |draft, value| {
+        draft.options.uuid = uuid(utf8(value)?)?;
+        Ok(())
+    });
+    "-L" => Value("", |draft, value| {
+        draft.options.label = label(utf8(value)?)?;
+        Ok(())
+    });
+    "--all-root" => Set(|draft| (draft.uid, draft.gid) = (Some(0), Some(0)));
+    "--blobdev" => Value("", |draft, value| value.set(&mut draft.blobdev));
+    "--chunksize" => Value("", |draft, value| {
+        draft.options.chunk_size = Some(power_of_two(utf8(value)?, "chunksize")?);
+        Ok(())
+    });
+    "--exclude-path" => Value("", |draft, value| {
+        draft.exclude_paths.push(utf8(value)?.trim_matches('/').as_bytes().to_vec());
+        Ok(())
+    });
+    "--exclude-regex" => Value("", |draft, value| match Regex::new(&format!("(?s-u){}", utf8(value)?)) {
+        Ok(regex) => {
+            draft.exclude_regexes.push(regex);
+            Ok(())
+        }
+        Err(_) => refuse(format!("invalid exclude regex: {}", value.text())),
+    });
+    "--force-uid" => Value("", |draft, value| {
+        draft.uid = Some(id(utf8(value)?, "uid")?);
+        Ok(())
+    });
+    "--force-gid" => Value("", |draft, value| {
+        draft.gid = Some(id(utf8(value)?, "gid")?);
+        Ok(())
+    });
+    "--ignore-mtime" => Set(|draft| draft.ignores_times = true);
+    "--preserve-mtime" => Set(|draft| draft.ignores_times = false);
+    "--max-extent-bytes" => Value("", |_, value| integer(utf8(value)?, "invalid max-extent-bytes").map(drop));
+    "--workers" => Value("", |_, value| integer(utf8(value)?, "invalid workers").map(drop));
+    "--quiet" => Set(|draft| draft.quiet = true);
+    "--tar" => Value("", |draft, value| {
+        draft.tar = value.given == "f" || value.given == "0";
+        if draft.tar {
+            return Ok(());
+        }
+        refuse(format!("--tar={}: only --tar=f is supported", value.text()))
+    });
+    "--aufs" => Set(|draft| draft.aufs = true);
+    "--xattr-prefix" => Value("", |draft, value| {
+        draft.options.xattr_prefixes.push(value.given.as_encoded_bytes().to_vec());
+        Ok(())
+    });
+};
+
+/// The words of `-E`.
+pub const EXTENDED: &[Opt<Draft>] = options! {
+    "noinline_data" | "^inline_data" => Set(|draft| draft.options.inline_tails = false);
+    "inline_data" => Set(|draft| draft.options.inline_tails = true);
+    "legacy-compress" | "legacy-compact" => Set(|draft| draft.full_indexes = true);
+    "ztailpacking" => Set(|draft| draft.inline_tails = true);
+    "dedupe" => Set(|draft| draft.share_extents = true);
+    "fragments" => Set(|draft| draft.fragments = ErofsFragments::Tails);
+    "all-fragments" => Set(|draft| draft.fragments = ErofsFragments::All);
+    // Short inodes have the time of the image.
+    "force-inode-compact" => Set(|draft| draft.ignores_times = true);
+    "force-inode-extended" | "force-inode-blockmap" | "force-chunk-indexes" | "nosbcrc" => Nothing;
+};
 
 /// A command line that can be followed.
 #[derive(Debug)]
@@ -61,27 +135,14 @@ pub struct MkErofs {
     pub exclude_regexes: Vec<Regex>,
 }
 
-/// The reason why a command line is not followed.
-#[derive(Debug, PartialEq, Eq)]
-pub enum MkErofsRefusal {
-    Help,
-    Version,
-    /// The message, before the usage.
-    Usage(String),
-    /// The message alone.
-    Told(String),
-}
-
-type Read<T> = Result<T, MkErofsRefusal>;
-
-fn refuse<T>(message: impl Into<String>) -> Read<T> {
+fn refuse<T>(message: impl Into<String>) -> Parsed<T> {
     let message = message.into();
-    Err(MkErofsRefusal::Usage(format!("<E> erofs: {message}")))
+    Err(Refusal::Usage(format!("<E> erofs: {message}")))
 }
 
 /// The command line as far as it was read.
 #[derive(Default)]
-struct Draft {
+pub struct Draft {
     quiet: bool,
     tar: bool,
     aufs: bool,
@@ -102,24 +163,15 @@ struct Draft {
 }
 
 /// Parses the words after the program's name.
-pub fn parse(name: &str, words: &[OsString]) -> Read<MkErofs> {
-    let split = split(words, TABLE)
-        .map_err(|message| MkErofsRefusal::Usage(format!("{name}: {message}")))?;
+pub fn parse(name: &str, words: &[OsString]) -> Parsed<MkErofs> {
+    let options = Options {
+        program: name,
+        grammar: Grammar::Getopt,
+        tables: &[TABLE],
+    };
     let mut draft = Draft::default();
-    for given in &split.options {
-        let (short, long, _) = TABLE.get(given.index).copied().unwrap_or(TABLE[0]);
-        let value = given.value.as_deref().unwrap_or_default();
-        let value = value.to_str();
-        let Some(value) = value else {
-            return refuse("a value that is not UTF-8");
-        };
-        match (short, long) {
-            ('h', _) => return Err(MkErofsRefusal::Help),
-            ('V', _) => return Err(MkErofsRefusal::Version),
-            _ => draft.apply(short, long, value)?,
-        }
-    }
-    let mut operands = split.operands.into_iter();
+    let operands = options.parse(words, &mut draft)?;
+    let mut operands = operands.into_iter();
     let Some(image) = operands.next() else {
         return refuse("missing argument: FILE");
     };
@@ -135,97 +187,7 @@ pub fn parse(name: &str, words: &[OsString]) -> Read<MkErofs> {
 }
 
 impl Draft {
-    fn apply(&mut self, short: char, long: &str, value: &str) -> Read<()> {
-        match (short, long) {
-            ('d', _) if !(0..=9).contains(&integer(value, "invalid debug level")?) => {
-                return refuse(format!("invalid debug level {value}"));
-            }
-            ('x', _) => {
-                let tolerance = integer(value, "invalid xattr tolerance")?;
-                self.options.xattrs = tolerance >= 0;
-                self.options.share_xattrs_above = u32::try_from(tolerance).unwrap_or(0);
-            }
-            ('z', _) => self.codec = Some(codec(value)?),
-            ('C', _) => self.cluster = Some(power_of_two(value, "physical clustersize")?),
-            ('b', _) => self.options.block_size = power_of_two(value, "block size")?,
-            ('E', _) => value.split(',').try_for_each(|word| self.extended(word))?,
-            ('T', _) => match value.parse::<i64>().is_ok().then(|| parse_time(value)) {
-                Some(time) => self.time = time,
-                None => return refuse(format!("invalid UNIX timestamp {value}")),
-            },
-            ('U', _) => self.uuid(value)?,
-            ('L', _) if value.len() > 16 => {
-                return refuse(format!("volume label {value} is longer than 16 bytes"));
-            }
-            ('L', _) => self.options.label = value.as_bytes().to_vec(),
-            (_, "all-root") => (self.uid, self.gid) = (Some(0), Some(0)),
-            (_, "blobdev") => self.blobdev = Some(PathBuf::from(value)),
-            (_, "chunksize") => {
-                self.options.chunk_size = Some(power_of_two(value, "chunksize")?);
-            }
-            (_, "exclude-path") => {
-                self.exclude_paths
-                    .push(value.trim_matches('/').as_bytes().to_vec());
-            }
-            (_, "exclude-regex") => match Regex::new(&format!("(?s-u){value}")) {
-                Ok(regex) => self.exclude_regexes.push(regex),
-                Err(_) => return refuse(format!("invalid exclude regex: {value}")),
-            },
-            (_, "force-uid") => self.uid = Some(id(value, "uid")?),
-            (_, "force-gid") => self.gid = Some(id(value, "gid")?),
-            (_, "ignore-mtime") => self.ignores_times = true,
-            (_, "preserve-mtime") => self.ignores_times = false,
-            (_, "max-extent-bytes" | "workers") => {
-                let _accepted = integer(value, &format!("invalid {long}"))?;
-            }
-            (_, "quiet") => self.quiet = true,
-            (_, "tar") if value == "f" || value == "0" => self.tar = true,
-            (_, "tar") => return refuse(format!("--tar={value}: only --tar=f is supported")),
-            (_, "aufs") => self.aufs = true,
-            (_, "xattr-prefix") => {
-                self.options.xattr_prefixes.push(value.as_bytes().to_vec());
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn uuid(&mut self, value: &str) -> Read<()> {
-        self.options.uuid = match value {
-            "clear" => Some([0; 16]),
-            "random" => None,
-            value => match parse_uuid(value) {
-                Ok(uuid) => Some(uuid),
-                Err(_) => return refuse(format!("invalid UUID {value}")),
-            },
-        };
-        Ok(())
-    }
-
-    /// Applies a word of `-E`.
-    fn extended(&mut self, word: &str) -> Read<()> {
-        let name = word.split('=').next().unwrap_or(word);
-        match name {
-            "noinline_data" | "^inline_data" => self.options.inline_tails = false,
-            "inline_data" => self.options.inline_tails = true,
-            "legacy-compress" | "legacy-compact" => self.full_indexes = true,
-            "ztailpacking" => self.inline_tails = true,
-            "dedupe" => self.share_extents = true,
-            "fragments" => self.fragments = ErofsFragments::Tails,
-            "all-fragments" => self.fragments = ErofsFragments::All,
-            // Short inodes have the time of the image.
-            "force-inode-compact" => self.ignores_times = true,
-            ""
-            | "force-inode-extended"
-            | "force-inode-blockmap"
-            | "force-chunk-indexes"
-            | "nosbcrc" => {}
-            _ => return refuse(format!("unknown extended option {word}")),
-        }
-        Ok(())
-    }
-
-    fn finish(mut self, image: OsString, source: Option<PathBuf>) -> Read<MkErofs> {
+    fn finish(mut self, image: OsString, source: Option<PathBuf>) -> Parsed<MkErofs> {
         if let Some((name, level)) = &self.codec {
             let cluster_size = self.cluster.unwrap_or(self.options.block_size);
             let encoding = encoding(name, *level, cluster_size)?;
@@ -243,7 +205,7 @@ impl Draft {
             self.options.mkfs_time = Some(time.seconds);
         }
         if let Err(error) = self.options.validate() {
-            return Err(MkErofsRefusal::Told(format!("<E> erofs: {error}")));
+            return Err(Refusal::Told(format!("<E> erofs: {error}")));
         }
         Ok(MkErofs {
             image,
@@ -263,24 +225,47 @@ impl Draft {
     }
 }
 
-fn integer(value: &str, message: &str) -> Read<i64> {
+fn utf8<'v>(value: &'v options::Value<'_>) -> Parsed<&'v str> {
+    let text = value.given.to_str();
+    text.map_or_else(|| refuse("a value that is not UTF-8"), Ok)
+}
+
+fn uuid(value: &str) -> Parsed<Option<[u8; 16]>> {
+    match value {
+        "clear" => Ok(Some([0; 16])),
+        "random" => Ok(None),
+        value => match parse_uuid(value) {
+            Ok(uuid) => Ok(Some(uuid)),
+            Err(_) => refuse(format!("invalid UUID {value}")),
+        },
+    }
+}
+
+fn label(value: &str) -> Parsed<Vec<u8>> {
+    if value.len() > 16 {
+        return refuse(format!("volume label {value} is longer than 16 bytes"));
+    }
+    Ok(value.as_bytes().to_vec())
+}
+
+fn integer(value: &str, message: &str) -> Parsed<i64> {
     let number = value.parse();
     number.or_else(|_| refuse(format!("{message} {value}")))
 }
 
-fn id(value: &str, what: &str) -> Read<u32> {
+fn id(value: &str, what: &str) -> Parsed<u32> {
     let number = value.parse().ok().filter(|id| *id < u32::MAX);
     number.map_or_else(|| refuse(format!("invalid {what} {value}")), Ok)
 }
 
-fn power_of_two(value: &str, what: &str) -> Read<u32> {
+fn power_of_two(value: &str, what: &str) -> Parsed<u32> {
     let number = value.parse().ok();
     let number = number.filter(|size: &u32| size.is_power_of_two() && *size >= 512);
     number.map_or_else(|| refuse(format!("invalid {what} {value}")), Ok)
 }
 
 /// Parses a name with a level behind a comma, as `lz4hc,9` or `zstd,level=3`.
-fn codec(value: &str) -> Read<(String, Option<u8>)> {
+fn codec(value: &str) -> Parsed<(String, Option<u8>)> {
     let (name, rest) = match value.split_once(',') {
         Some((name, rest)) => (name, Some(rest)),
         None => (value, None),
@@ -295,9 +280,9 @@ fn codec(value: &str) -> Read<(String, Option<u8>)> {
     Ok((name.to_string(), level))
 }
 
-fn encoding(name: &str, level: Option<u8>, cluster: u32) -> Read<FillEncoding> {
+fn encoding(name: &str, level: Option<u8>, cluster: u32) -> Parsed<FillEncoding> {
     let told = |message: String| {
-        Err(MkErofsRefusal::Told(format!(
+        Err(Refusal::Told(format!(
             "{message}<E> erofs: failed to initialize compressor: [Error 22] Invalid argument\n<E> erofs: \tCould not format the device : [Error 22] Invalid argument\n"
         )))
     };
@@ -331,11 +316,6 @@ fn encoding(name: &str, level: Option<u8>, cluster: u32) -> Read<FillEncoding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_option_is_documented() {
-        crate::tests::documented("## mkfs.erofs", TABLE, false);
-    }
 
     #[test]
     fn what_cannot_be_is_refused() {

@@ -15,9 +15,18 @@ use super::{complain, image_limits};
 use crate::args::{ImageArgs, SourceArgs};
 use crate::error::Failure;
 use crate::exit::Exit;
+use crate::options::{Parsed, Refusal};
 
-/// The version whose options these are.
-const VERSION: &str = "1.8";
+/// Returns the only operand. `end` follows the one that is too much.
+fn image_operand(operands: Vec<OsString>, end: &str) -> Parsed<OsString> {
+    let mut operands = operands.into_iter();
+    let message = match (operands.next(), operands.next()) {
+        (Some(image), None) => return Ok(image),
+        (None, _) => "missing argument: IMAGE".to_string(),
+        (_, Some(more)) => format!("unexpected argument: {}{end}", more.to_string_lossy()),
+    };
+    Err(Refusal::Usage(format!("<E> erofs: {message}")))
+}
 
 /// Tells a failure as these programs do.
 fn tell(failure: &Failure) {

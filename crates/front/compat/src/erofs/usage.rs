@@ -1,9 +1,4 @@
-//! The usage and version of the programs, in forerun's own words.
-
-use std::io::{self, Write};
-
-use super::VERSION;
-use crate::getopt::NotFollowed;
+//! The usage of the programs, in forerun's own words.
 
 pub const MKFS: &str = "\
 usage: [options] FILE DIRECTORY
@@ -77,37 +72,3 @@ Mounts the EROFS image IMAGE.
  -o opt,...             mount options, as ro, allow_other or nosuid
  -h, --help, -V, --version
 ";
-
-/// Answers a command line that is not followed. Returns the exit status, which is `mistake` for a mistake.
-pub fn not_followed(reason: NotFollowed, program: &str, usage: &str, mistake: u8) -> u8 {
-    match reason {
-        NotFollowed::Help => print(usage),
-        NotFollowed::Version => version(program),
-        NotFollowed::Mistake(message) => {
-            crate::complain(&message);
-            complain(usage, mistake)
-        }
-    }
-}
-
-/// Prints the usage that was asked for. Returns the exit status.
-pub fn print(text: &str) -> u8 {
-    // Without standard output nothing can be told.
-    let _ = io::stdout().write_all(text.as_bytes());
-    0
-}
-
-/// Prints a usage to standard error. Returns the exit status that is given.
-pub fn complain(text: &str, status: u8) -> u8 {
-    // Without standard error nothing can be told.
-    let _ = io::stderr().write_all(text.as_bytes());
-    status
-}
-
-/// Prints the version. Returns the exit status.
-pub fn version(program: &str) -> u8 {
-    let forerun = env!("CARGO_PKG_VERSION");
-    let text = format!("{program} {VERSION} (forerun {forerun})\n");
-    let _ = io::stdout().write_all(text.as_bytes());
-    0
-}

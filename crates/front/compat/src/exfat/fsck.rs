@@ -6,12 +6,13 @@ use std::path::Path;
 use forerun::Image;
 use forerun_export::{CheckOptions, CheckSummary, check};
 
-use super::{begin, can_open, image_args, print, print_version, tell, usage};
+use super::{answer, begin, can_open, image_args, print_version, tell};
 use crate::args::ImageArgs;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
-use crate::getopt::{OptNames, Takes, split};
+use crate::options::Effect::{Help, Nothing, Set, Version, Word};
+use crate::options::{Grammar, Opt, Options, Parsed, Refusal, options, print};
 use crate::progress::Progress;
 use crate::{Commands, RepairCall, Start, complain, in_one_line};
 
@@ -31,18 +32,15 @@ Usage: fsck.exfat [OPTIONS] DEVICE
 \t-V | --version, -v | --verbose, -h | --help
 ";
 
-/// The options.
-const TABLE: &[OptNames] = &[
-    ('h', "help", Takes::Nothing),
-    ('V', "version", Takes::Nothing),
-    ('v', "verbose", Takes::Nothing),
-    ('n', "repair-no", Takes::Nothing),
-    ('r', "repair", Takes::Nothing),
-    ('y', "repair-yes", Takes::Nothing),
-    ('p', "repair-auto", Takes::Nothing),
-    ('a', "", Takes::Nothing),
-    ('s', "rescue", Takes::Nothing),
-];
+pub const TABLE: &[Opt<FsckExfat>] = options! {
+    "-h" | "--help" => Help;
+    "-V" | "--version" => Version;
+    "-v" | "--verbose" => Nothing;
+    "-n" | "--repair-no" => Word(|call, _, _| call.ask_for(Mend::No));
+    "-r" | "--repair" => Word(|call, _, _| call.ask_for(Mend::Ask));
+    "-y" | "--repair-yes" | "-p" | "--repair-auto" | "-a" => Word(|call, _, _| call.ask_for(Mend::Yes));
+    "-s" | "--rescue" => Set(|call| call.rescue = true);
+};
 
 /// The repair that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,52 +51,37 @@ enum Mend {
 }
 
 /// A command line that can be followed.
-#[derive(Debug, PartialEq, Eq)]
-struct FsckExfat {
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct FsckExfat {
     device: OsString,
-    mend: Mend,
+    mend: Option<Mend>,
     rescue: bool,
 }
 
-/// The reason why a command line is not followed.
-#[derive(Debug, PartialEq, Eq)]
-enum FsckExfatRefusal {
-    /// Prints the version first, where `true`.
-    Usage(bool),
-    Option(String),
+impl FsckExfat {
+    fn ask_for(&mut self, mend: Mend) -> Parsed {
+        if self.mend.is_some_and(|other| other != mend) {
+            return Err(Refusal::Help);
+        }
+        self.mend = Some(mend);
+        Ok(())
+    }
 }
 
-fn parse(name: &str, words: &[OsString]) -> std::result::Result<FsckExfat, FsckExfatRefusal> {
-    let split = split(words, TABLE)
-        .map_err(|message| FsckExfatRefusal::Option(format!("{name}: {message}")))?;
-    let (mut mend, mut rescue) = (None, false);
-    for given in split.options {
-        let (short, ..) = TABLE.get(given.index).copied().unwrap_or(TABLE[0]);
-        let asked = match short {
-            'h' => return Err(FsckExfatRefusal::Usage(false)),
-            'V' => return Err(FsckExfatRefusal::Usage(true)),
-            'n' => Mend::No,
-            'r' => Mend::Ask,
-            'y' | 'p' | 'a' => Mend::Yes,
-            's' => {
-                rescue = true;
-                continue;
-            }
-            _ => continue,
-        };
-        if mend.is_some_and(|mend| mend != asked) {
-            return Err(FsckExfatRefusal::Usage(false));
-        }
-        mend = Some(asked);
-    }
-    let mut operands = split.operands.into_iter();
+fn parse(name: &str, words: &[OsString]) -> Parsed<FsckExfat> {
+    let mut call = FsckExfat::default();
+    let options = Options {
+        program: name,
+        grammar: Grammar::Getopt,
+        tables: &[TABLE],
+    };
+    let mut operands = options.parse(words, &mut call)?.into_iter();
     match (operands.next(), operands.next()) {
-        (Some(device), None) => Ok(FsckExfat {
-            device,
-            mend: mend.unwrap_or(Mend::No),
-            rescue,
-        }),
-        _ => Err(FsckExfatRefusal::Usage(true)),
+        (Some(device), None) => {
+            call.device = device;
+            Ok(call)
+        }
+        _ => Err(Refusal::Usage(String::new())),
     }
 }
 
@@ -106,16 +89,7 @@ fn parse(name: &str, words: &[OsString]) -> std::result::Result<FsckExfat, FsckE
 pub fn run(start: &Start<'_>) -> u8 {
     let call = match parse(&start.name.to_string_lossy(), start.words) {
         Ok(call) => call,
-        Err(FsckExfatRefusal::Usage(with_version)) => {
-            if with_version {
-                print_version();
-            }
-            return usage(USAGE, MISTAKE);
-        }
-        Err(FsckExfatRefusal::Option(message)) => {
-            complain(&message);
-            return usage(USAGE, MISTAKE);
-        }
+        Err(refusal) => return answer(refusal, USAGE, MISTAKE),
     };
     print_version();
     if !can_open(&call.device) {
@@ -126,8 +100,8 @@ pub fn run(start: &Start<'_>) -> u8 {
     let context = begin();
     let args = image_args(&call.device);
     let done = match call.mend {
-        Mend::No => look(&context, &args),
-        Mend::Ask | Mend::Yes => mend(&context, start.commands, &call, args),
+        None | Some(Mend::No) => look(&context, &args),
+        Some(Mend::Ask | Mend::Yes) => mend(&context, start.commands, &call, args),
     };
     done.unwrap_or_else(|failure| {
         match failure.exit {
@@ -182,7 +156,7 @@ fn verdict(device: &Path, summary: &CheckSummary) {
 fn mend(context: &Context, commands: &Commands, call: &FsckExfat, image: ImageArgs) -> Result<u8> {
     let repair = RepairCall {
         image: image.clone(),
-        yes: call.mend == Mend::Yes,
+        yes: call.mend == Some(Mend::Yes),
         lost_found: call.rescue,
     };
     let exit = (commands.repair)(context, repair)?;
@@ -206,7 +180,7 @@ mod tests {
         let call = parse("x", &words(&["-as", "d", "-v"]));
         let expected = FsckExfat {
             device: "d".into(),
-            mend: Mend::Yes,
+            mend: Some(Mend::Yes),
             rescue: true,
         };
         assert_eq!(call, Ok(expected));
@@ -219,6 +193,5 @@ mod tests {
         ] {
             assert!(parse("x", &words(line)).is_err(), "{line:?}");
         }
-        crate::tests::documented("## fsck.exfat", TABLE, true);
     }
 }

@@ -4,12 +4,13 @@ use std::ffi::OsString;
 
 use forerun::unstable::exfat::Exfat;
 
-use super::{begin, can_open, image_args, print_version, tell, usage};
+use super::{answer, begin, can_open, image_args, print_version, tell};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::escape::escape;
 use crate::exit::Exit;
-use crate::getopt::{OptNames, Takes, split};
+use crate::options::Effect::{Help, Set, Version};
+use crate::options::{Grammar, Opt, Options, Refusal, options};
 use crate::output::Output;
 use crate::{Commands, Start, complain};
 
@@ -26,38 +27,40 @@ Usage: exfatlabel [-i] DEVICE [LABEL]
 \t-V | --version, -h | --help
 ";
 
-/// The options.
-const TABLE: &[OptNames] = &[
-    ('h', "help", Takes::Nothing),
-    ('V', "version", Takes::Nothing),
-    ('i', "volume-serial", Takes::Nothing),
-];
+/// The options. The call is whether the serial number is meant.
+pub const TABLE: &[Opt<bool>] = options! {
+    "-h" | "--help" => Help;
+    "-V" | "--version" => Version;
+    "-i" | "--volume-serial" => Set(|serial| *serial = true);
+};
 
 /// Runs the program. Returns the exit status.
 pub fn run(start: &Start<'_>) -> u8 {
-    let name = start.name.to_string_lossy();
-    let split = match split(start.words, TABLE) {
-        Ok(split) => split,
-        Err(message) => {
-            complain(&format!("{name}: {message}"));
-            return usage(USAGE, MISTAKE);
-        }
+    let mut serial = false;
+    let options = Options {
+        program: &start.name.to_string_lossy(),
+        grammar: Grammar::Getopt,
+        tables: &[TABLE],
     };
-    let has = |index: usize| split.options.iter().any(|given| given.index == index);
-    if has(0) {
-        return usage(USAGE, MISTAKE);
-    }
-    print_version();
-    let (device, label) = match (split.operands.as_slice(), has(2)) {
-        _ if has(1) => return MISTAKE,
+    let operands = match options.parse(start.words, &mut serial) {
+        Ok(operands) => operands,
+        Err(Refusal::Version) => {
+            print_version();
+            return MISTAKE;
+        }
+        Err(refusal) => return answer(refusal, USAGE, MISTAKE),
+    };
+    let (device, label) = match (operands.as_slice(), serial) {
         ([device], _) => (device, None),
         ([_, _], true) => {
+            print_version();
             complain("-i: a serial number cannot be changed; mkfs sets it");
             return FAILED;
         }
         ([device, label], false) => (device, Some(label.to_string_lossy())),
-        _ => return usage(USAGE, MISTAKE),
+        _ => return answer(Refusal::Usage(String::new()), USAGE, MISTAKE),
     };
+    print_version();
     if !can_open(device) {
         return FAILED;
     }
@@ -68,7 +71,7 @@ pub fn run(start: &Start<'_>) -> u8 {
             return FAILED;
         }
         Some(label) => set(&context, start.commands, device, &label),
-        None => show(&context, device, has(2)),
+        None => show(&context, device, serial),
     };
     let Err(failure) = done else {
         return DONE;
@@ -107,14 +110,4 @@ fn set(context: &Context, commands: &Commands, device: &OsString, label: &str) -
     let mut out = Output::stdout()?;
     out.line(format!("new label: {}", escape(label.as_bytes())))?;
     out.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_option_is_documented() {
-        crate::tests::documented("## exfatlabel", TABLE, true);
-    }
 }

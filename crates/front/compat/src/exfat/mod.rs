@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use super::{begin, complain, in_one_line};
 use crate::args::{ImageArgs, SourceArgs};
 use crate::error::{Failure, reason};
+use crate::options::{Refusal, print};
 
 /// The version whose options and output these are.
 const VERSION: &str = "1.2.0";
@@ -24,16 +25,17 @@ fn print_version() {
     ));
 }
 
-fn print(text: &str) {
-    // Without standard output nothing can be told.
-    let _ = io::stdout().write_all(text.as_bytes());
-}
-
-/// Prints a usage. Returns the exit status that is given.
-fn usage(text: &str, status: u8) -> u8 {
+/// Answers a command line that is not followed. Returns the exit status, which is that of a mistake.
+fn answer(refusal: Refusal, text: &str, mistake: u8) -> u8 {
+    match refusal {
+        Refusal::Help => {}
+        Refusal::Version => print_version(),
+        Refusal::Usage(message) if message.is_empty() => print_version(),
+        Refusal::Usage(message) | Refusal::Told(message) => complain(&message),
+    }
     // Without standard error nothing can be told.
     let _ = io::stderr().write_all(text.as_bytes());
-    status
+    mistake
 }
 
 /// Tells a failure.

@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 
-use super::{print, tell, usage};
+use super::{answer, tell};
 use crate::error::Failure;
 use crate::exit::Exit;
-use crate::getopt::{OptNames, Takes, split};
+use crate::options::Effect::{Nothing, Set, Value, Version};
+use crate::options::{Grammar, Opt, Options, Parsed, Refusal, apply_list, options, print};
 use crate::{MountCall, Start, complain, mount};
 
 const DONE: u8 = 0;
@@ -15,84 +16,50 @@ const FAILED: u8 = 1;
 const VERSION: &str = "1.3.0";
 
 /// The options. mount(8) gives `-n`, `-v`, `-s` and `-t`, too.
-const TABLE: &[OptNames] = &[
-    ('d', "", Takes::Nothing),
-    ('o', "", Takes::Value),
-    ('V', "", Takes::Nothing),
-    ('n', "", Takes::Nothing),
-    ('v', "", Takes::Nothing),
-    ('s', "", Takes::Nothing),
-    ('t', "", Takes::Value),
-];
+pub const TABLE: &[Opt<ExfatMount>] = options! {
+    "-d" => Set(|call| call.debug = true);
+    "-o" => Value("", |call, value| {
+        apply_list(WORDS, &value.text(), call, |call, word| {
+            call.options.push(word.to_string());
+            Ok(())
+        })
+    });
+    "-V" => Version;
+    "-n" | "-v" | "-s" => Nothing;
+    "-t" => Value("", |_, _| Ok(()));
+};
 
-/// Words of `-o` without effect; those that end with `=` take a value.
-const WITHOUT_EFFECT: &[&str] = &[
-    "blkdev",
-    "nonempty",
-    "big_writes",
-    "blksize=",
-    "max_read=",
-    "atime",
-    "noatime",
-    "diratime",
-    "nodiratime",
-    "relatime",
-    "norelatime",
-    "strictatime",
-    "lazytime",
-    "user=",
-    "uhelper=",
-];
+/// Mount options without effect.
+pub const WORDS: &[Opt<ExfatMount>] = options! {
+    "blkdev" | "nonempty" | "big_writes" | "blksize=" | "max_read=" | "atime" | "noatime" | "diratime" | "nodiratime"
+        | "relatime" | "norelatime" | "strictatime" | "lazytime" | "user=" | "uhelper=" => Nothing;
+};
 
 /// A command line that can be followed.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct ExfatMount {
+pub struct ExfatMount {
     device: OsString,
     dir: OsString,
     options: Vec<String>,
     debug: bool,
 }
 
-/// The reason why a command line is not followed.
-#[derive(Debug, PartialEq, Eq)]
-enum ExfatMountRefusal {
-    Version,
-    Usage(Option<String>),
-}
-
-fn parse(name: &str, words: &[OsString]) -> Result<ExfatMount, ExfatMountRefusal> {
-    let split = split(words, TABLE)
-        .map_err(|message| ExfatMountRefusal::Usage(Some(format!("{name}: {message}"))))?;
+fn parse(name: &str, words: &[OsString]) -> Parsed<ExfatMount> {
     let mut call = ExfatMount::default();
-    for given in split.options {
-        match TABLE.get(given.index).map(|(short, ..)| *short) {
-            Some('d') => call.debug = true,
-            Some('V') => return Err(ExfatMountRefusal::Version),
-            Some('o') => {
-                let list = given.value.unwrap_or_default();
-                let list = list.to_string_lossy().into_owned();
-                let words = list.split(',').filter(|word| has_effect(word));
-                call.options.extend(words.map(str::to_string));
-            }
-            _ => {}
-        }
-    }
-    match <[OsString; 2]>::try_from(split.operands) {
+    let options = Options {
+        program: name,
+        grammar: Grammar::Getopt,
+        tables: &[TABLE],
+    };
+    let operands = options.parse(words, &mut call)?;
+    match <[OsString; 2]>::try_from(operands) {
         Ok([device, dir]) => {
             (call.device, call.dir) = (device, dir);
             Ok(call)
         }
-        Err(_) => Err(ExfatMountRefusal::Usage(None)),
+        // There is nothing to tell but the usage.
+        Err(_) => Err(Refusal::Help),
     }
-}
-
-fn has_effect(word: &str) -> bool {
-    let name = match word.split_once('=') {
-        Some((name, _)) => format!("{name}="),
-        None => word.to_string(),
-    };
-    let is_of_fstab = name.starts_with("x-") || name.starts_with("X-") || name.is_empty();
-    !is_of_fstab && !WITHOUT_EFFECT.contains(&name.as_str())
 }
 
 /// Mounts. Returns the exit status.
@@ -105,13 +72,10 @@ pub fn run(start: &Start<'_>) -> u8 {
     }
     let call = match parsed {
         Ok(call) => call,
-        Err(ExfatMountRefusal::Version) => return DONE,
-        Err(ExfatMountRefusal::Usage(message)) => {
-            if let Some(message) = message {
-                complain(&message);
-            }
+        Err(Refusal::Version) => return DONE,
+        Err(refusal) => {
             let text = format!("Usage: {name} [-d] [-o options] [-V] <device> <dir>\n");
-            return usage(&text, FAILED);
+            return answer(refusal, &text, FAILED);
         }
     };
     let mut options = vec!["subtype=exfat".to_string()];
@@ -162,8 +126,5 @@ mod tests {
         for line in [&["d"][..], &["d", "m", "x"], &["-h"], &["d", "m", "-o"]] {
             assert!(parse("x", &words(line)).is_err(), "{line:?}");
         }
-        crate::tests::documented("## mount.exfat", TABLE, true);
-        let text = include_str!("../../../../../docs/compat.md");
-        assert!(WITHOUT_EFFECT.iter().all(|word| text.contains(word)));
     }
 }

@@ -5,8 +5,7 @@ use std::ffi::OsStr;
 use forerun::build::{Bcj, BcjSet, Encoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy};
 
 use super::call::{CompressorWord, MakeCall};
-use super::options::{MakeParsed, MakeRefusal, mistake, told};
-use super::values::{number, size};
+use crate::options::{Parsed, parse_number, parse_size, told};
 
 /// The compressors and their options, as the usage shows them.
 pub const COMPRESSORS: &[(&str, &str)] = &[
@@ -72,15 +71,15 @@ pub fn name(call: &MakeCall) -> &str {
 }
 
 /// Returns the codec with its options.
-pub fn encoding(call: &MakeCall) -> MakeParsed<Encoding> {
+pub fn encoding(call: &MakeCall, program: &str) -> Parsed<Encoding> {
     let name = name(call);
     let Some((name, help)) = COMPRESSORS.iter().find(|(known, _)| *known == name) else {
         let known: String = COMPRESSORS
             .iter()
             .map(|(name, _)| available(name))
             .collect();
-        return mistake(format!(
-            "Compressor \"{name}\" is not supported!\nmksquashfs: Compressors available:\n{}",
+        return told(format!(
+            "{program}: Compressor \"{name}\" is not supported!\nmksquashfs: Compressors available:\n{}",
             known.trim_end_matches('\n')
         ));
     };
@@ -122,7 +121,7 @@ struct Options {
 
 impl Options {
     /// Applies an option. Returns whether the compressor has it.
-    fn apply(&mut self, compressor: &str, word: &CompressorWord, block: u32) -> MakeParsed<bool> {
+    fn apply(&mut self, compressor: &str, word: &CompressorWord, block: u32) -> Parsed<bool> {
         let (option, value) = word;
         let value = |what: &str| match value {
             Some(value) => Ok(value.as_os_str()),
@@ -201,7 +200,7 @@ fn within(
     value: &OsStr,
     range: std::ops::RangeInclusive<u8>,
     text: &str,
-) -> MakeParsed<u8> {
+) -> Parsed<u8> {
     let number = value.to_str().and_then(|text| text.parse().ok());
     match number.filter(|number| range.contains(number)) {
         Some(number) => Ok(number),
@@ -221,29 +220,28 @@ fn named<T: Copy>(list: &OsStr, known: &[(&str, T)]) -> Option<Vec<T>> {
 }
 
 /// Parses a size of the dictionary: bytes, or a percentage of a block.
-fn dictionary(value: &OsStr, block: u32) -> MakeParsed<u32> {
+fn dictionary(value: &OsStr, block: u32) -> Parsed<u32> {
     const UNSUPPORTED: &str =
         "xz: -Xdict-size is an unsupported value, dict-size must be storable in xz header
 as either 2^n or as 2^n+2^(n+1).  Example dict-sizes are 75%, 50%, 37.5%, 25%,
 or 32K, 16K, 8K etc.";
     let invalid = "xz: -Xdict-size invalid dict-size";
-    let refused = |_| MakeRefusal::Told(invalid.to_string());
     let text = value.to_str().unwrap_or_default();
     let bytes = match text.strip_suffix('%') {
         Some(percent) => {
             let (whole, tenths) = percent.split_once('.').unwrap_or((percent, "0"));
-            let whole: u64 = number(OsStr::new(whole), invalid).map_err(refused)?;
-            let tenth: u64 = number(OsStr::new(tenths), invalid).map_err(refused)?;
-            if whole > 100 || tenths.len() != 1 {
-                return told(invalid);
-            }
-            u64::from(block) * (whole * 10 + tenth) / 1000
+            let whole: Option<u64> = parse_number(OsStr::new(whole)).filter(|whole| *whole <= 100);
+            let tenth: Option<u64> = parse_number(OsStr::new(tenths)).filter(|tenth| *tenth <= 9);
+            let share = whole.zip(tenth).filter(|_| tenths.len() == 1);
+            share.map(|(whole, tenth)| u64::from(block) * (whole * 10 + tenth) / 1000)
         }
-        None => size(value, invalid).map_err(refused)?,
+        None => parse_size(value),
     };
-    let bytes = match u32::try_from(bytes) {
-        Ok(bytes) if bytes <= block => bytes,
-        Ok(bytes) if bytes < 1 << 30 => return told("xz: -Xdict-size is larger than block_size"),
+    let bytes = match bytes.map(u32::try_from) {
+        Some(Ok(bytes)) if bytes <= block => bytes,
+        Some(Ok(bytes)) if bytes < 1 << 30 => {
+            return told("xz: -Xdict-size is larger than block_size");
+        }
         _ => return told(invalid),
     };
     if bytes < 8192 {

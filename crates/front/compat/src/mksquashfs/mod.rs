@@ -6,13 +6,11 @@ mod call;
 mod changes;
 mod compressor;
 mod exclude;
-mod option_table;
 mod options;
 mod sort;
 mod sources;
 mod summary;
 mod usage;
-mod values;
 mod write;
 
 use std::ffi::{OsStr, OsString};
@@ -31,13 +29,15 @@ use crate::context::Context;
 use crate::error::{Failure, reason};
 use crate::exit::Exit;
 use crate::losses::lost_properties;
+use crate::options::{Manual, Parsed, told};
 use crate::target::Target;
 use crate::{interrupt, log, secrets};
 
 use call::MakeCall;
-use options::MakeRefusal;
 
-pub use option_table::Tool;
+pub use options::Tool;
+#[cfg(test)]
+pub use options::{MKSQUASHFS, SQFSTAR, TABLE};
 
 const DONE: u8 = 0;
 const FATAL: u8 = 1;
@@ -68,13 +68,20 @@ fn stop<T>(message: impl Into<String>) -> MakeEnded<T> {
 pub fn run(name: &OsStr, words: &[OsString], tool: Tool) -> u8 {
     let name = Path::new(name).file_name().unwrap_or(name);
     let name = name.to_string_lossy();
-    let parsed = options::parse(tool, words).and_then(|call| {
-        let writer = writer(&call)?;
+    let parsed = options::parse(tool, &name, words).and_then(|call| {
+        let writer = writer(&call, &name)?;
         Ok((call, writer))
     });
     let (call, writer) = match parsed {
         Ok(parsed) => parsed,
-        Err(refusal) => return refuse(tool, &name, &refusal),
+        Err(refusal) => {
+            let manual = Manual {
+                version: &format!("{name} version 4.5.1"),
+                usage: &usage::text(tool, &name),
+                mistake: FATAL,
+            };
+            return manual.answer(refusal);
+        }
     };
     log::init(0, false, false);
     secrets::warn();
@@ -95,30 +102,11 @@ pub fn run(name: &OsStr, words: &[OsString], tool: Tool) -> u8 {
     }
 }
 
-/// Tells why a command line is not followed. Returns the exit status.
-fn refuse(tool: Tool, name: &str, refusal: &MakeRefusal) -> u8 {
-    match refusal {
-        MakeRefusal::Help => return usage::print(tool, name),
-        MakeRefusal::Version => return usage::version(name),
-        MakeRefusal::Syntax => {}
-        MakeRefusal::Told(message) => {
-            complain(message);
-            return FATAL;
-        }
-        MakeRefusal::Mistake(message) => {
-            complain(&format!("{name}: {message}"));
-            return FATAL;
-        }
-        MakeRefusal::Unknown(word) => complain(&format!("{name}: invalid option {word}\n")),
-    }
-    usage::complain(tool, name)
-}
-
 /// Returns the writer with all options but the priorities.
-fn writer(call: &MakeCall) -> options::MakeParsed<SquashfsOptions> {
+fn writer(call: &MakeCall, program: &str) -> Parsed<SquashfsOptions> {
     let memory = call.memory.map_or(0, |bytes| (bytes / 4).min(MEMORY));
     let options = SquashfsOptions {
-        encoding: compressor::encoding(call)?,
+        encoding: compressor::encoding(call, program)?,
         block_size: call.block_size,
         fragments: call.fragments,
         duplicates: call.duplicates,
@@ -134,7 +122,7 @@ fn writer(call: &MakeCall) -> options::MakeParsed<SquashfsOptions> {
     };
     match options.validate() {
         Ok(()) => Ok(options),
-        Err(error) => options::mistake(format!("{}: {error}", compressor::name(call))),
+        Err(error) => told(format!("{program}: {}: {error}", compressor::name(call))),
     }
 }
 

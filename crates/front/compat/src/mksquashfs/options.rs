@@ -1,258 +1,238 @@
 //! The command lines of `mksquashfs` and `sqfstar`: options with one dash.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use std::ops::RangeInclusive;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use forerun::build::Fragments;
-
-use crate::ArgWords;
+use forerun::build::{Fragments, group_id, user_id};
 
 use super::call::{Definition, MakeCall};
-use super::option_table::{MakeOpt, Tool, find};
-use super::values::{group, mode, number, size, user};
+use crate::options::Effect::{Help, Nothing, Set, Value, Version, Word};
+use crate::options::{self, Grammar, Opt, Options, Parsed, Refusal, options};
 
-/// The reason why a command line is not followed.
-#[derive(Debug, PartialEq, Eq)]
-pub enum MakeRefusal {
-    Help,
-    Version,
-    /// There is no image on the command line.
-    Syntax,
-    /// The message, behind the name of the program.
-    Mistake(String),
-    /// The message alone.
-    Told(String),
-    /// This option is not known.
-    Unknown(String),
+/// The program whose command line it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// Sources and the image, then options.
+    Mksquashfs,
+    /// Options, then the image and what is left out of the archive.
+    Sqfstar,
 }
 
-pub type MakeParsed<T> = Result<T, MakeRefusal>;
+const TIME: &str = "{} missing or invalid time value";
+const UID: &str = "{} missing or invalid uid";
+const GID: &str = "{} missing or invalid gid";
+const FILE: &str = "{} missing filename";
 
-/// Creates a refusal with a message.
-pub fn mistake<T>(message: impl Into<String>) -> MakeParsed<T> {
-    Err(MakeRefusal::Mistake(message.into()))
-}
+/// The options of both programs.
+pub const TABLE: &[Opt<MakeCall>] = options! {
+    "-version" => Version;
+    "-help" | "-h" => Help;
+    "-comp" => Value("{} missing compression type", |call, value| {
+        call.compressor = Some(value.text());
+        Ok(())
+    });
+    "-X*" => Word(|call, word, words| {
+        let takes_value = !["-Xhc", "-Xhelp"].contains(&word);
+        let value = if takes_value { words.next() } else { None };
+        call.compressor_words.push((word[1..].to_string(), value.cloned()));
+        Ok(())
+    });
+    "-b" => Value("{} missing block size", |call, value| {
+        call.block_size = block_size(value)?;
+        Ok(())
+    });
+    "-mkfs-time" | "-fstime" => Value(TIME, |call, value| value.set_number(&mut call.mkfs_time));
+    "-all-time" => Value(TIME, |call, value| value.set_number(&mut call.all_time));
+    "-root-time" => Value("{} missing or invalid time", |call, value| value.set_number(&mut call.root_time));
+    "-root-mode" => Value("{} missing or invalid mode, octal number <= 07777 expected", |call, value| {
+        call.root_mode = Some(mode(value)?);
+        Ok(())
+    });
+    "-root-uid" => Value(UID, |call, value| value.set_number(&mut call.root_uid));
+    "-root-gid" => Value(GID, |call, value| value.set_number(&mut call.root_gid));
+    "-force-uid" => Value("{} missing uid or user", |call, value| {
+        call.uid = user_id(value.given.as_bytes());
+        known(call.uid, value, "-force-uid invalid uid or unknown user")
+    });
+    "-force-gid" => Value("{} missing gid or group", |call, value| {
+        call.gid = group_id(value.given.as_bytes());
+        known(call.gid, value, "-force-gid invalid gid or unknown group")
+    });
+    "-all-root" | "-root-owned" => Set(|call| (call.uid, call.gid) = (Some(0), Some(0)));
+    "-exports" => Set(|call| call.exports = true);
+    "-no-sparse" => Set(|call| call.sparse = false);
+    "-xattrs" => Set(|call| call.xattrs = true);
+    "-no-xattrs" => Set(|call| call.xattrs = false);
+    "-noI" | "-noInodeCompression" => Set(|call| (call.compress.inodes, call.compress.ids) = (false, false));
+    "-noId" | "-noIdTableCompression" => Set(|call| call.compress.ids = false);
+    "-noD" | "-noDataCompression" => Set(|call| call.compress.data = false);
+    "-noF" | "-noFragmentCompression" => Set(|call| call.compress.fragments = false);
+    "-noX" | "-noXattrCompression" => Set(|call| call.compress.xattrs = false);
+    "-no-tailends" => Set(|call| call.fragments = Fragments::Yes);
+    "-no-fragments" => Set(|call| call.fragments = Fragments::No);
+    "-no-duplicates" => Set(|call| call.duplicates = false);
+    "-no-hardlinks" => Set(|call| call.hard_links = false);
+    "-nopad" => Set(|call| call.pad = false);
+    "-offset" | "-o" => Value("{} missing or invalid offset size", |call, value| {
+        call.offset = value.size()?;
+        Ok(())
+    });
+    "-ef" => Value(FILE, |call, value| value.push(&mut call.exclude_files));
+    "-regex" => Set(|call| call.regex = true);
+    "-exit-on-error" => Set(|call| call.exit_on_error = true);
+    "-quiet" => Set(|call| call.quiet = true);
+    "-info" => Set(|call| call.info = true);
+    "-progress" => Set(|call| call.progress = true);
+    "-no-progress" => Set(|call| call.progress = false);
+    "-processors" => Value("{} missing or invalid processor number", |call, value| {
+        call.processors = Some(value.number()?);
+        match call.processors {
+            Some(0) => value.refuse("-processors should be 1 or larger"),
+            _ => Ok(()),
+        }
+    });
+    "-mem" => Value("{} missing or invalid mem size", |call, value| {
+        let bytes = value.size()?;
+        if bytes < 16 << 20 {
+            return value.refuse("-mem should be 16 Mbytes or larger");
+        }
+        call.memory = Some(bytes);
+        Ok(())
+    });
+    "-throttle" => Value("{} missing or invalid value", |_, value| percentage(value, 0..=99));
+    "-limit" => Value("{} missing or invalid value", |_, value| percentage(value, 1..=100));
+    "-reproducible" | "-not-reproducible" => Nothing;
+};
 
-/// Creates a refusal with a message that does not begin with the program's name.
-pub fn told<T>(message: impl Into<String>) -> MakeParsed<T> {
-    Err(MakeRefusal::Told(message.into()))
-}
+/// The options of `mksquashfs` alone.
+pub const MKSQUASHFS: &[Opt<MakeCall>] = options! {
+    "-tar" => Set(|call| {
+        (call.tar, call.exports) = (true, false);
+        call.fragments = Fragments::Always;
+    });
+    "-no-exports" => Set(|call| call.exports = false);
+    "-tailends" | "-always-use-fragments" => Set(|call| call.fragments = Fragments::Always);
+    "-keep-as-directory" => Set(|call| call.keep_directory = true);
+    "-p" => Value("{} missing pseudo file definition", |call, value| {
+        call.definitions.push(Definition::Line(value.given.as_bytes().to_vec()));
+        Ok(())
+    });
+    "-pf" => Value(FILE, |call, value| {
+        call.definitions.push(Definition::File(value.given.into()));
+        Ok(())
+    });
+    "-sort" => Value(FILE, |call, value| value.push(&mut call.sort));
+    "-e" => Word(|call, _, words| {
+        if words.len() == 0 {
+            return Err(Refusal::Told("mksquashfs: -e missing arguments".to_string()));
+        }
+        call.excludes.extend(words.map(|word| word.as_bytes().to_vec()));
+        Ok(())
+    });
+    "-wildcards" => Set(|call| call.wildcards = true);
+    "-one-file-system" => Set(|call| call.one_file_system = true);
+    "-noappend" => Set(|call| call.replace = true);
+    "-no-recovery" => Nothing;
+    // Nothing is appended to, so there is nothing to recover.
+    "-recovery-path" => Value("{} missing pathname", |_, _| Ok(()));
+};
+
+/// The options of `sqfstar` alone.
+pub const SQFSTAR: &[Opt<MakeCall>] = options! {
+    "-force" => Set(|call| call.replace = true);
+};
 
 /// Parses the words after the program's name.
-pub fn parse(tool: Tool, words: &[OsString]) -> MakeParsed<MakeCall> {
+pub fn parse(tool: Tool, program: &str, words: &[OsString]) -> Parsed<MakeCall> {
+    let is_tar = tool == Tool::Sqfstar;
     let mut call = MakeCall {
-        tar: tool == Tool::Sqfstar,
-        exports: tool != Tool::Sqfstar,
-        fragments: match tool {
-            Tool::Mksquashfs => Fragments::Yes,
-            Tool::Sqfstar => Fragments::Always,
+        tar: is_tar,
+        exports: !is_tar,
+        fragments: if is_tar {
+            Fragments::Always
+        } else {
+            Fragments::Yes
         },
         ..MakeCall::default()
     };
-    let is_option = |word: &OsString| matches!(word.as_bytes(), [b'-', _, ..]);
-    match (tool, words) {
-        (_, [only]) if only == "-version" => return Err(MakeRefusal::Version),
-        (_, [only]) if only == "-help" || only == "-h" => return Err(MakeRefusal::Help),
-        (Tool::Mksquashfs, words) => {
+    let options = Options {
+        program,
+        grammar: Grammar::Words("invalid option {}\n"),
+        tables: match tool {
+            Tool::Mksquashfs => &[TABLE, MKSQUASHFS],
+            Tool::Sqfstar => &[TABLE, SQFSTAR],
+        },
+    };
+    let no_image = || Refusal::Usage(String::new());
+    if let [only] = words
+        && ["-version", "-help", "-h"].iter().any(|name| only == name)
+    {
+        options.parse(words, &mut call)?;
+    }
+    match tool {
+        Tool::Mksquashfs => {
+            let is_option = |word: &OsString| matches!(word.as_bytes(), [b'-', _, ..]);
             let end = words.iter().position(is_option).unwrap_or(words.len());
-            let (names, options) = words.split_at(end);
+            let (names, words) = words.split_at(end);
             let [sources @ .., output] = names else {
-                return Err(MakeRefusal::Syntax);
+                return Err(no_image());
             };
             if sources.is_empty() {
-                return Err(MakeRefusal::Syntax);
+                return Err(no_image());
             }
             (call.sources, call.output) = (sources.to_vec(), output.clone());
-            read_options(tool, &mut call, &mut options.iter())?;
+            if let Some(word) = options.parse(words, &mut call)?.first() {
+                return Err(options.unknown(&word.to_string_lossy()));
+            }
         }
-        (Tool::Sqfstar, words) => {
-            let mut words = words.iter();
-            let rest = read_options(tool, &mut call, &mut words)?;
-            call.output = rest.ok_or(MakeRefusal::Syntax)?.clone();
-            call.excludes
-                .extend(words.map(|word| word.as_bytes().to_vec()));
+        Tool::Sqfstar => {
+            let mut operands = options.parse(words, &mut call)?.into_iter();
+            call.output = operands.next().ok_or_else(no_image)?;
+            call.excludes.extend(operands.map(OsStringExt::into_vec));
         }
     }
     Ok(call)
 }
 
-/// Reads options. Returns the first word that is none, for which only `sqfstar` has a place.
-fn read_options<'w>(
-    tool: Tool,
-    call: &mut MakeCall,
-    words: &mut ArgWords<'w>,
-) -> MakeParsed<Option<&'w OsString>> {
-    while let Some(word) = words.next() {
-        let Some(name) = word.as_bytes().strip_prefix(b"-") else {
-            return match tool {
-                Tool::Sqfstar => Ok(Some(word)),
-                Tool::Mksquashfs => Err(MakeRefusal::Unknown(word.to_string_lossy().into())),
-            };
-        };
-        if name.starts_with(b"X") {
-            let name = String::from_utf8_lossy(name).into_owned();
-            let takes_value = !["Xhc", "Xhelp"].contains(&name.as_str());
-            let value = if takes_value { words.next() } else { None };
-            call.compressor_words.push((name, value.cloned()));
-            continue;
-        }
-        match find(tool, name) {
-            Some(option) => apply(call, option, word, words)?,
-            None => return Err(MakeRefusal::Unknown(word.to_string_lossy().into())),
-        }
-    }
-    Ok(None)
-}
-
-fn apply(
-    call: &mut MakeCall,
-    option: MakeOpt,
-    word: &OsString,
-    words: &mut ArgWords<'_>,
-) -> MakeParsed<()> {
-    match option {
-        MakeOpt::Version => return Err(MakeRefusal::Version),
-        MakeOpt::Help => return Err(MakeRefusal::Help),
-        MakeOpt::Tar => {
-            (call.tar, call.exports) = (true, false);
-            call.fragments = Fragments::Always;
-        }
-        MakeOpt::Exports(exports) => call.exports = exports,
-        MakeOpt::NoSparse => call.sparse = false,
-        MakeOpt::Xattrs(xattrs) => call.xattrs = xattrs,
-        MakeOpt::NoInodes => (call.compress.inodes, call.compress.ids) = (false, false),
-        MakeOpt::NoIds => call.compress.ids = false,
-        MakeOpt::NoData => call.compress.data = false,
-        MakeOpt::NoFragmentData => call.compress.fragments = false,
-        MakeOpt::NoXattrData => call.compress.xattrs = false,
-        MakeOpt::NoFragments => call.fragments = Fragments::No,
-        MakeOpt::Tails(true) => call.fragments = Fragments::Always,
-        MakeOpt::Tails(false) => call.fragments = Fragments::Yes,
-        MakeOpt::NoDuplicates => call.duplicates = false,
-        MakeOpt::NoHardLinks => call.hard_links = false,
-        MakeOpt::AllRoot => (call.uid, call.gid) = (Some(0), Some(0)),
-        MakeOpt::KeepDirectory => call.keep_directory = true,
-        MakeOpt::Wildcards => call.wildcards = true,
-        MakeOpt::Regex => call.regex = true,
-        MakeOpt::OneFileSystem => call.one_file_system = true,
-        MakeOpt::Replace => call.replace = true,
-        MakeOpt::ExitOnError => call.exit_on_error = true,
-        MakeOpt::Quiet => call.quiet = true,
-        MakeOpt::Info => call.info = true,
-        MakeOpt::Progress(progress) => call.progress = progress,
-        MakeOpt::NoPad => call.pad = false,
-        MakeOpt::Nothing => {}
-        MakeOpt::Excludes => {
-            if words.len() == 0 {
-                return mistake("-e missing arguments");
-            }
-            let excludes = words.map(|word| word.as_bytes().to_vec());
-            call.excludes.extend(excludes);
-        }
-        option => with_value(call, option, &word.to_string_lossy(), words)?,
-    }
-    Ok(())
-}
-
-/// Applies an option that takes the next word; `name` is the option as it was given.
-fn with_value(
-    call: &mut MakeCall,
-    option: MakeOpt,
-    name: &str,
-    words: &mut ArgWords<'_>,
-) -> MakeParsed<()> {
-    let message = format!("{name} {}", missing(option));
-    let value = words
-        .next()
-        .ok_or_else(|| MakeRefusal::Mistake(message.clone()))?;
-    let time = || number::<u32>(value, &message);
-    match option {
-        MakeOpt::Comp => call.compressor = Some(value.to_string_lossy().into()),
-        MakeOpt::BlockSize => call.block_size = block_size(value)?,
-        MakeOpt::MkfsTime => call.mkfs_time = Some(time()?),
-        MakeOpt::AllTime => call.all_time = Some(time()?),
-        MakeOpt::RootTime => call.root_time = Some(time()?),
-        MakeOpt::RootMode => call.root_mode = Some(mode(value, &message)?),
-        MakeOpt::RootUid => call.root_uid = Some(number(value, &message)?),
-        MakeOpt::RootGid => call.root_gid = Some(number(value, &message)?),
-        MakeOpt::ForceUid => call.uid = Some(user(value)?),
-        MakeOpt::ForceGid => call.gid = Some(group(value)?),
-        MakeOpt::Definition => {
-            let line = Definition::Line(value.as_bytes().to_vec());
-            call.definitions.push(line);
-        }
-        MakeOpt::DefinitionFile => call.definitions.push(Definition::File(value.clone())),
-        MakeOpt::Sort => call.sort.push(value.clone()),
-        MakeOpt::ExcludeFile => call.exclude_files.push(value.clone()),
-        MakeOpt::Percentage => {
-            let percentage: u32 = number(value, &message)?;
-            let (least, most) = if name == "-limit" { (1, 100) } else { (0, 99) };
-            if !(least..=most).contains(&percentage) {
-                return mistake(format!("{name} value should be between {least} and {most}"));
-            }
-        }
-        MakeOpt::Processors => {
-            let processors: u16 = number(value, &message)?;
-            if processors == 0 {
-                return mistake("-processors should be 1 or larger");
-            }
-            call.processors = Some(processors);
-        }
-        MakeOpt::Memory => call.memory = Some(memory(value, &message)?),
-        MakeOpt::Offset => call.offset = size(value, &message)?,
-        // Of RecoveryPath: nothing is appended to, so there is nothing to recover.
-        _ => {}
-    }
-    Ok(())
-}
-
-/// Returns what is told of an option whose value is missing.
-const fn missing(option: MakeOpt) -> &'static str {
-    match option {
-        MakeOpt::Comp => "missing compression type",
-        MakeOpt::BlockSize => "missing block size",
-        MakeOpt::MkfsTime | MakeOpt::AllTime => "missing or invalid time value",
-        MakeOpt::RootTime => "missing or invalid time",
-        MakeOpt::RootMode => "missing or invalid mode, octal number <= 07777 expected",
-        MakeOpt::RootUid => "missing or invalid uid",
-        MakeOpt::RootGid => "missing or invalid gid",
-        MakeOpt::ForceUid => "missing uid or user",
-        MakeOpt::ForceGid => "missing gid or group",
-        MakeOpt::Definition => "missing pseudo file definition",
-        MakeOpt::Percentage => "missing or invalid value",
-        MakeOpt::Processors => "missing or invalid processor number",
-        MakeOpt::Memory => "missing or invalid mem size",
-        MakeOpt::Offset => "missing or invalid offset size",
-        MakeOpt::RecoveryPath => "missing pathname",
-        _ => "missing filename",
-    }
-}
-
-fn block_size(value: &OsString) -> MakeParsed<u32> {
-    let bytes = size(value, "-b invalid block size")?;
+fn block_size(value: &options::Value<'_>) -> Parsed<u32> {
+    let Ok(bytes) = value.size() else {
+        return value.refuse("-b invalid block size");
+    };
     let fits = u32::try_from(bytes).ok();
-    let fits = fits.filter(|bytes| bytes.is_power_of_two() && (4096..=1 << 20).contains(bytes));
-    match fits {
+    match fits.filter(|bytes| bytes.is_power_of_two() && (4096..=1 << 20).contains(bytes)) {
         Some(bytes) => Ok(bytes),
-        None => mistake("-b block size not power of two or not between 4096 and 1Mbyte"),
+        None => value.refuse("-b block size not power of two or not between 4096 and 1Mbyte"),
     }
 }
 
-fn memory(value: &OsString, message: &str) -> MakeParsed<u64> {
-    let bytes = size(value, message)?;
-    match bytes < 16 << 20 {
-        true => mistake("-mem should be 16 Mbytes or larger"),
-        false => Ok(bytes),
+/// Parses permissions in octal.
+fn mode(value: &options::Value<'_>) -> Parsed<u16> {
+    let text = value.given.to_str().filter(|text| !text.starts_with('+'));
+    let mode = text.and_then(|text| u16::from_str_radix(text, 8).ok());
+    mode.filter(|mode| *mode <= 0o7777)
+        .ok_or_else(|| value.invalid())
+}
+
+fn known(id: Option<u32>, value: &options::Value<'_>, message: &str) -> Parsed {
+    id.map_or_else(|| value.refuse(message), |_| Ok(()))
+}
+
+fn percentage(value: &options::Value<'_>, range: RangeInclusive<u32>) -> Parsed {
+    if range.contains(&value.number()?) {
+        return Ok(());
     }
+    let (name, least, most) = (value.name, range.start(), range.end());
+    value.refuse(format!("{name} value should be between {least} and {most}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn call(tool: Tool, line: &[&str]) -> MakeParsed<MakeCall> {
+    fn call(tool: Tool, line: &[&str]) -> Parsed<MakeCall> {
         let words: Vec<_> = line.iter().map(OsString::from).collect();
-        parse(tool, &words)
+        parse(tool, "x", &words)
     }
 
     #[test]
@@ -286,36 +266,27 @@ mod tests {
 
     #[test]
     fn what_is_no_option_is_refused() {
+        let told = |text: &str| Refusal::Told(format!("x: {text}"));
+        let unknown = |word: &str| Refusal::Usage(format!("x: invalid option {word}\n"));
+        let no_image = || Refusal::Usage(String::new());
         for (tool, line, expected) in [
             (
                 Tool::Mksquashfs,
                 &["a", "o", "-pf"][..],
-                MakeRefusal::Mistake("-pf missing filename".into()),
+                told("-pf missing filename"),
             ),
-            (
-                Tool::Mksquashfs,
-                &["a", "o", "-force"],
-                MakeRefusal::Unknown("-force".into()),
-            ),
-            (
-                Tool::Mksquashfs,
-                &["a", "o", "-quiet", "b"],
-                MakeRefusal::Unknown("b".into()),
-            ),
-            (Tool::Mksquashfs, &["a"], MakeRefusal::Syntax),
-            (Tool::Mksquashfs, &["-quiet", "a", "o"], MakeRefusal::Syntax),
+            (Tool::Mksquashfs, &["a", "o", "-force"], unknown("-force")),
+            (Tool::Mksquashfs, &["a", "o", "-quiet", "b"], unknown("b")),
+            (Tool::Mksquashfs, &["a"], no_image()),
+            (Tool::Mksquashfs, &["-quiet", "a", "o"], no_image()),
             (
                 Tool::Mksquashfs,
                 &["a", "o", "-mem", "18446744073709551615G"],
-                MakeRefusal::Mistake("-mem missing or invalid mem size".into()),
+                told("-mem missing or invalid mem size"),
             ),
-            (
-                Tool::Sqfstar,
-                &["-p", "x"],
-                MakeRefusal::Unknown("-p".into()),
-            ),
-            (Tool::Sqfstar, &["-quiet"], MakeRefusal::Syntax),
-            (Tool::Sqfstar, &["-h"], MakeRefusal::Help),
+            (Tool::Sqfstar, &["-p", "x"], unknown("-p")),
+            (Tool::Sqfstar, &["-quiet"], no_image()),
+            (Tool::Sqfstar, &["-h"], Refusal::Help),
         ] {
             assert_eq!(call(tool, line).unwrap_err(), expected, "{line:?}");
         }

@@ -1,13 +1,7 @@
-//! The usage and version of `mksquashfs` and `sqfstar`, in forerun's own words.
-
-use std::io::{self, Write};
+//! The usage of `mksquashfs` and `sqfstar`, in forerun's own words.
 
 use super::compressor::COMPRESSORS;
-use super::option_table::Tool;
-use super::{DONE, FATAL};
-
-/// The version whose options these are.
-const VERSION: &str = "4.5.1";
+use super::options::Tool;
 
 const OPTIONS: &str = "\
 Contents
@@ -64,7 +58,8 @@ Of sqfstar
     -force                  replace FILESYSTEM
 ";
 
-fn text(tool: Tool, name: &str) -> String {
+/// Returns the usage.
+pub fn text(tool: Tool, name: &str) -> String {
     let (synopsis, own) = match tool {
         Tool::Mksquashfs => ("SOURCE... FILESYSTEM [OPTIONS] [-e PATH...]", MKSQUASHFS),
         Tool::Sqfstar => ("[OPTIONS] FILESYSTEM [PATH TO LEAVE OUT...]", SQFSTAR),
@@ -76,26 +71,4 @@ fn text(tool: Tool, name: &str) -> String {
     format!(
         "SYNTAX:{name} {synopsis}\n\n{OPTIONS}\n{own}\nCompressors and their options\n{compressors}"
     )
-}
-
-/// Prints the usage that was asked for. Returns the exit status.
-pub fn print(tool: Tool, name: &str) -> u8 {
-    // Without standard output nothing can be told.
-    let _ = io::stdout().write_all(text(tool, name).as_bytes());
-    DONE
-}
-
-/// Prints the usage after a mistake. Returns the exit status.
-pub fn complain(tool: Tool, name: &str) -> u8 {
-    // Without standard error nothing can be told.
-    let _ = io::stderr().write_all(text(tool, name).as_bytes());
-    FATAL
-}
-
-/// Prints the version. Returns the exit status.
-pub fn version(name: &str) -> u8 {
-    let forerun = env!("CARGO_PKG_VERSION");
-    let text = format!("{name} version {VERSION} (forerun {forerun})\n");
-    let _ = io::stdout().write_all(text.as_bytes());
-    DONE
 }

@@ -26,6 +26,7 @@ use crate::args::{Global, ImageArgs, SourceArgs};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::options::{Manual, Refusal};
 use crate::output::Output;
 use crate::source::PreparedImage;
 use crate::{log, secrets};
@@ -33,7 +34,10 @@ use crate::{log, secrets};
 use super::image_limits;
 use super::pattern::{PathChoice, Syntax};
 use listing::Style;
-use options::{UnsquashCall, UnsquashRefusal, UnsquashWork};
+use options::{UnsquashCall, UnsquashWork};
+
+#[cfg(test)]
+pub use options::TABLE;
 
 const DONE: u8 = 0;
 const FATAL: u8 = 1;
@@ -60,21 +64,14 @@ type Ended = std::result::Result<u8, Stop>;
 /// Runs the program. Returns the exit status.
 pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
     let name = name.to_string_lossy();
-    let call = match options::parse(words) {
+    let manual = Manual {
+        version: "unsquashfs version 4.5.1",
+        usage: &usage::text(&name),
+        mistake: FATAL,
+    };
+    let call = match options::parse(&name, words) {
         Ok(call) => call,
-        Err(UnsquashRefusal::Help) => return usage::print(&name),
-        Err(UnsquashRefusal::Mistake(message)) if message.starts_with("FATAL") => {
-            complain(&message);
-            return FATAL;
-        }
-        Err(UnsquashRefusal::Mistake(message)) => {
-            complain(&format!("{name}: {message}"));
-            return FATAL;
-        }
-        Err(UnsquashRefusal::Unknown(word)) => {
-            complain(&format!("{name}: unknown option {word}"));
-            return usage::complain(&name);
-        }
+        Err(refusal) => return manual.answer(refusal),
     };
     log::init(0, false, false);
     secrets::warn();
@@ -83,12 +80,12 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
         ..Global::default()
     });
     if call.version {
-        usage::version();
+        manual.print_version();
     }
     let Some(image) = &call.image else {
         return match call.version {
             true => FATAL,
-            false => usage::complain(&name),
+            false => manual.answer(Refusal::Usage(String::new())),
         };
     };
     let ended = work(&context, &call, image);

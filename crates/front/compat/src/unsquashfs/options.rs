@@ -1,87 +1,86 @@
 //! The command line of `unsquashfs`: options with one dash, before the name of the image.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::listing::ListForm;
-use crate::{ArgWords, path_list};
+use crate::options::Effect::{Help, Nothing, Set, Value, Word};
+use crate::options::{Grammar, Opt, Options, Parsed, Refusal, options};
+use crate::path_list;
 
-/// An option of the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Opt {
-    Version,
-    Help,
-    Cat,
-    Dest,
-    MaxDepth,
-    Excludes,
-    ExcludeList,
-    Follow,
-    Missing,
-    Quiet,
-    NoProgress,
-    NoXattrs,
-    Xattrs,
-    UserXattrs,
-    Processors,
-    Info,
-    LongInfo,
-    List(ListForm, bool),
-    Offset,
-    Force,
-    IgnoreErrors,
-    StrictErrors,
-    NoExitCode,
-    Stat,
-    Utc,
-    MkfsTime,
-    ExtractFile,
-    ExcludeFile,
-    /// A size in mebibytes, without effect here.
-    Queue,
-    NoWildcards,
-    Regex,
+const QUEUE: &str = "-data-queue or -frag-queue missing or invalid queue size";
+
+pub const TABLE: &[Opt<UnsquashCall>] = options! {
+    "-v" | "-version" => Set(|call| call.version = true);
+    "-h" | "-help" => Help;
+    "-cat" => Set(|call| call.work = UnsquashWork::Cat);
+    "-d" | "-dest" => Value("-dest missing filename", |call, value| value.set(&mut call.dest));
+    "-max" | "-max-depth" => Value("-max-depth missing or invalid levels", |call, value| {
+        value.set_number(&mut call.max_depth)
+    });
+    "-excludes" => Set(|call| call.are_excludes = true);
+    "-ex" | "-exclude-list" => Word(|call, _, words| {
+        for word in words.by_ref() {
+            if word == ";" {
+                return Ok(());
+            }
+            call.excludes.push(word.as_bytes().to_vec());
+        }
+        let message = "unsquashfs: -exclude-list missing filenames or no ';' terminator";
+        Err(Refusal::Told(message.to_string()))
+    });
+    "-L" | "-follow" | "-follow-symlinks" => Set(|call| call.follow = true);
+    "-missing" | "-missing-symlinks" => Set(|call| call.missing = true);
+    "-q" | "-quiet" => Set(|call| call.quiet = true);
+    "-n" | "-no-progress" => Set(|call| call.no_progress = true);
+    "-no" | "-no-xattrs" => Set(|call| call.no_xattrs = true);
+    "-x" | "-xattrs" => Set(|call| call.no_xattrs = false);
+    "-u" | "-user-xattrs" => Set(|call| (call.no_xattrs, call.user_xattrs) = (false, true));
+    "-p" | "-processors" => Value("-processors missing or invalid processor number", |call, value| {
+        value.set_number(&mut call.processors)?;
+        match call.processors {
+            Some(0) => value.refuse("-processors should be 1 or larger"),
+            _ => Ok(()),
+        }
+    });
+    "-i" | "-info" => Set(|call| call.info = Some(ListForm::Short));
+    "-li" | "-linfo" => Set(|call| call.info = Some(ListForm::Long));
+    "-l" | "-ls" => Set(|call| call.work = list(ListForm::Short));
+    "-ll" | "-lls" => Set(|call| call.work = list(ListForm::Long));
+    "-lln" | "-llnumeric" => Set(|call| call.work = list(ListForm::Numeric));
+    "-lc" => Set(|call| call.work = UnsquashWork::List { form: ListForm::Short, concise: true });
+    "-llc" => Set(|call| call.work = UnsquashWork::List { form: ListForm::Long, concise: true });
+    "-o" | "-offset" => Value("-o missing or invalid offset size", |call, value| {
+        call.offset = value.size()?;
+        Ok(())
+    });
+    "-f" | "-force" => Set(|call| call.force = true);
+    "-ig" | "-ignore-errors" => Nothing;
+    "-st" | "-strict-errors" => Set(|call| call.strict = true);
+    "-no-exit" | "-no-exit-code" => Set(|call| call.no_exit_code = true);
+    "-s" | "-stat" => Set(|call| call.work = UnsquashWork::Stat);
+    "-UTC" => Set(|call| call.utc = true);
+    "-mkfs-time" | "-fstime" => Set(|call| call.work = UnsquashWork::MkfsTime);
+    "-e" | "-ef" | "-extract-file" => Value("-extract-file missing filename", |call, value| {
+        call.paths.extend(path_list(value.given, "extract").map_err(Refusal::Told)?);
+        Ok(())
+    });
+    "-exc" | "-excf" | "-exclude-file" => Value("-exclude-file missing filename", |call, value| {
+        call.excludes.extend(path_list(value.given, "exclude").map_err(Refusal::Told)?);
+        Ok(())
+    });
+    // Sizes in mebibytes.
+    "-da" | "-data-queue" | "-fr" | "-frag-queue" => Value(QUEUE, |_, value| value.number::<u32>().map(drop));
+    "-no-wild" | "-no-wildcards" => Set(|call| call.no_wildcards = true);
+    "-r" | "-regex" => Set(|call| call.regex = true);
+};
+
+const fn list(form: ListForm) -> UnsquashWork {
+    UnsquashWork::List {
+        form,
+        concise: false,
+    }
 }
-
-/// The options and their names.
-const TABLE: &[(&[&str], Opt)] = &[
-    (&["v", "version"], Opt::Version),
-    (&["h", "help"], Opt::Help),
-    (&["cat"], Opt::Cat),
-    (&["d", "dest"], Opt::Dest),
-    (&["max", "max-depth"], Opt::MaxDepth),
-    (&["excludes"], Opt::Excludes),
-    (&["ex", "exclude-list"], Opt::ExcludeList),
-    (&["L", "follow", "follow-symlinks"], Opt::Follow),
-    (&["missing", "missing-symlinks"], Opt::Missing),
-    (&["q", "quiet"], Opt::Quiet),
-    (&["n", "no-progress"], Opt::NoProgress),
-    (&["no", "no-xattrs"], Opt::NoXattrs),
-    (&["x", "xattrs"], Opt::Xattrs),
-    (&["u", "user-xattrs"], Opt::UserXattrs),
-    (&["p", "processors"], Opt::Processors),
-    (&["i", "info"], Opt::Info),
-    (&["li", "linfo"], Opt::LongInfo),
-    (&["l", "ls"], Opt::List(ListForm::Short, false)),
-    (&["ll", "lls"], Opt::List(ListForm::Long, false)),
-    (&["lln", "llnumeric"], Opt::List(ListForm::Numeric, false)),
-    (&["lc"], Opt::List(ListForm::Short, true)),
-    (&["llc"], Opt::List(ListForm::Long, true)),
-    (&["o", "offset"], Opt::Offset),
-    (&["f", "force"], Opt::Force),
-    (&["ig", "ignore-errors"], Opt::IgnoreErrors),
-    (&["st", "strict-errors"], Opt::StrictErrors),
-    (&["no-exit", "no-exit-code"], Opt::NoExitCode),
-    (&["s", "stat"], Opt::Stat),
-    (&["UTC"], Opt::Utc),
-    (&["mkfs-time", "fstime"], Opt::MkfsTime),
-    (&["e", "ef", "extract-file"], Opt::ExtractFile),
-    (&["exc", "excf", "exclude-file"], Opt::ExcludeFile),
-    (&["da", "data-queue"], Opt::Queue),
-    (&["fr", "frag-queue"], Opt::Queue),
-    (&["no-wild", "no-wildcards"], Opt::NoWildcards),
-    (&["r", "regex"], Opt::Regex),
-];
 
 /// The work that is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,6 +106,8 @@ pub struct UnsquashCall {
     /// Paths in the image, or patterns.
     pub paths: Vec<Vec<u8>>,
     pub excludes: Vec<Vec<u8>>,
+    /// The paths behind the image are excludes.
+    are_excludes: bool,
     pub dest: Option<OsString>,
     pub max_depth: Option<usize>,
     pub follow: bool,
@@ -127,148 +128,23 @@ pub struct UnsquashCall {
     pub regex: bool,
 }
 
-/// The reason why a command line is not followed.
-#[derive(Debug, PartialEq, Eq)]
-pub enum UnsquashRefusal {
-    /// It asks for the usage.
-    Help,
-    /// The message.
-    Mistake(String),
-    /// This option is not known.
-    Unknown(String),
-}
-
-type Parsed<T> = Result<T, UnsquashRefusal>;
-
 /// Parses the words after the program's name.
-pub fn parse(words: &[OsString]) -> Parsed<UnsquashCall> {
+pub fn parse(program: &str, words: &[OsString]) -> Parsed<UnsquashCall> {
     let mut call = UnsquashCall::default();
-    let mut are_excludes = false;
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let Some(name) = word.as_bytes().strip_prefix(b"-") else {
-            call.image = Some(word.clone());
-            break;
-        };
-        let known = TABLE
-            .iter()
-            .find(|(names, _)| names.iter().any(|known| known.as_bytes() == name));
-        match known {
-            Some((_, Opt::Excludes)) => are_excludes = true,
-            Some((_, option)) => apply(&mut call, *option, &mut words)?,
-            None => return Err(UnsquashRefusal::Unknown(word.to_string_lossy().into())),
-        }
-    }
-    let paths = words.map(|word| word.as_bytes().to_vec());
-    match are_excludes {
-        true => call.excludes.extend(paths),
-        false => call.paths.extend(paths),
+    let options = Options {
+        program,
+        grammar: Grammar::Words("unknown option {}"),
+        tables: &[TABLE],
+    };
+    let mut operands = options.parse(words, &mut call)?.into_iter();
+    call.image = operands.next();
+    let paths = operands.map(OsStringExt::into_vec);
+    if call.are_excludes {
+        call.excludes.extend(paths);
+    } else {
+        call.paths.extend(paths);
     }
     Ok(call)
-}
-
-fn apply(call: &mut UnsquashCall, option: Opt, words: &mut ArgWords<'_>) -> Parsed<()> {
-    match option {
-        Opt::Help => return Err(UnsquashRefusal::Help),
-        Opt::Version => call.version = true,
-        Opt::Cat => call.work = UnsquashWork::Cat,
-        Opt::List(form, concise) => call.work = UnsquashWork::List { form, concise },
-        Opt::Stat => call.work = UnsquashWork::Stat,
-        Opt::MkfsTime => call.work = UnsquashWork::MkfsTime,
-        Opt::Info => call.info = Some(ListForm::Short),
-        Opt::LongInfo => call.info = Some(ListForm::Long),
-        Opt::Follow => call.follow = true,
-        Opt::Missing => call.missing = true,
-        Opt::Quiet => call.quiet = true,
-        Opt::NoProgress => call.no_progress = true,
-        Opt::NoXattrs => call.no_xattrs = true,
-        Opt::Xattrs => call.no_xattrs = false,
-        Opt::UserXattrs => (call.no_xattrs, call.user_xattrs) = (false, true),
-        Opt::Force => call.force = true,
-        Opt::StrictErrors => call.strict = true,
-        Opt::NoExitCode => call.no_exit_code = true,
-        Opt::Utc => call.utc = true,
-        Opt::NoWildcards => call.no_wildcards = true,
-        Opt::Regex => call.regex = true,
-        Opt::IgnoreErrors | Opt::Excludes => {}
-        option => with_value(call, option, words)?,
-    }
-    Ok(())
-}
-
-/// Applies an option that takes the next word, or more of them.
-fn with_value(call: &mut UnsquashCall, option: Opt, words: &mut ArgWords<'_>) -> Parsed<()> {
-    let mut value = |missing: &str| {
-        let word = words.next();
-        word.ok_or_else(|| UnsquashRefusal::Mistake(missing.to_string()))
-    };
-    match option {
-        Opt::Dest => call.dest = Some(value("-dest missing filename")?.clone()),
-        Opt::MaxDepth => {
-            let message = "-max-depth missing or invalid levels";
-            call.max_depth = Some(number(value(message)?, message)?);
-        }
-        Opt::Processors => {
-            let message = "-processors missing or invalid processor number";
-            let processors: u16 = number(value(message)?, message)?;
-            if processors == 0 {
-                let message = "-processors should be 1 or larger";
-                return Err(UnsquashRefusal::Mistake(message.to_string()));
-            }
-            call.processors = Some(processors);
-        }
-        Opt::Offset => {
-            let message = "-o missing or invalid offset size";
-            call.offset = size(value(message)?, message)?;
-        }
-        Opt::Queue => {
-            let message = "-data-queue or -frag-queue missing or invalid queue size";
-            let _mebibytes: u32 = number(value(message)?, message)?;
-        }
-        Opt::ExtractFile => {
-            let file = value("-extract-file missing filename")?;
-            call.paths.extend(lines(file, "extract")?);
-        }
-        Opt::ExcludeFile => {
-            let file = value("-exclude-file missing filename")?;
-            call.excludes.extend(lines(file, "exclude")?);
-        }
-        _ => {
-            let message = "-exclude-list missing filenames or no ';' terminator";
-            loop {
-                match value(message)?.as_bytes() {
-                    b";" => break,
-                    path => call.excludes.push(path.to_vec()),
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn number<N: std::str::FromStr>(word: &OsStr, message: &str) -> Parsed<N> {
-    let text = word.to_str().filter(|text| !text.starts_with('+'));
-    let number = text.and_then(|text| text.parse().ok());
-    number.ok_or_else(|| UnsquashRefusal::Mistake(message.to_string()))
-}
-
-/// Parses a number of bytes, which K, M or G may follow.
-fn size(word: &OsStr, message: &str) -> Parsed<u64> {
-    let text = word.to_str().unwrap_or_default();
-    let (digits, shift) = match text.as_bytes().last() {
-        Some(b'k' | b'K') => (text.get(..text.len() - 1), 10),
-        Some(b'm' | b'M') => (text.get(..text.len() - 1), 20),
-        Some(b'g' | b'G') => (text.get(..text.len() - 1), 30),
-        _ => (Some(text), 0),
-    };
-    let count: u64 = number(OsStr::new(digits.unwrap_or_default()), message)?;
-    let bytes = count.checked_mul(1 << shift);
-    bytes.ok_or_else(|| UnsquashRefusal::Mistake(message.to_string()))
-}
-
-/// Reads a list of paths.
-fn lines(file: &OsStr, kind: &str) -> Parsed<Vec<Vec<u8>>> {
-    path_list(file, kind).map_err(UnsquashRefusal::Mistake)
 }
 
 #[cfg(test)]
@@ -277,7 +153,7 @@ mod tests {
 
     fn call(line: &[&str]) -> Parsed<UnsquashCall> {
         let words: Vec<_> = line.iter().map(OsString::from).collect();
-        parse(&words)
+        parse("unsquashfs", &words)
     }
 
     #[test]
@@ -301,30 +177,6 @@ mod tests {
     }
 
     #[test]
-    fn every_name_is_known_once() {
-        let names: Vec<_> = TABLE.iter().flat_map(|(names, _)| names.iter()).collect();
-        for name in &names {
-            assert_eq!(
-                names.iter().filter(|other| other == &name).count(),
-                1,
-                "{name}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_documentation_names_every_option() {
-        let text = include_str!("../../../../../docs/compat.md");
-        let (_, text) = text.split_once("## unsquashfs").unwrap();
-        for name in TABLE.iter().flat_map(|(names, _)| names.iter()) {
-            let is_named = ["`", " "]
-                .iter()
-                .any(|end| text.contains(&format!("`-{name}{end}")));
-            assert!(is_named, "{name}");
-        }
-    }
-
-    #[test]
     fn mistakes_are_named() {
         for (line, expected) in [
             (&["-d"][..], "-dest missing filename"),
@@ -340,13 +192,13 @@ mod tests {
                 "-exclude-list missing filenames or no ';' terminator",
             ),
         ] {
-            let expected = UnsquashRefusal::Mistake(expected.to_string());
+            let expected = Refusal::Told(format!("unsquashfs: {expected}"));
             assert_eq!(call(line).unwrap_err(), expected, "{line:?}");
         }
         assert_eq!(
             call(&["-pf", "x"]).unwrap_err(),
-            UnsquashRefusal::Unknown("-pf".into())
+            Refusal::Usage("unsquashfs: unknown option -pf".into())
         );
-        assert_eq!(call(&["-help"]).unwrap_err(), UnsquashRefusal::Help);
+        assert_eq!(call(&["-help"]).unwrap_err(), Refusal::Help);
     }
 }

@@ -1,11 +1,4 @@
-//! The usage and version of `unsquashfs`, in forerun's own words.
-
-use std::io::{self, Write};
-
-use super::{DONE, FATAL};
-
-/// The version whose options and output these are.
-const VERSION: &str = "4.5.1";
+//! The usage of `unsquashfs`, in forerun's own words.
 
 const OPTIONS: &str = "\
 Work (without one of these: extract)
@@ -45,27 +38,7 @@ How to extract
     -ig, -ignore-errors, -da, -data-queue N, -fr, -frag-queue N   accepted without effect
 ";
 
-fn text(name: &str) -> String {
+/// Returns the usage.
+pub fn text(name: &str) -> String {
     format!("SYNTAX: {name} [OPTIONS] FILESYSTEM [PATH...]\n\n{OPTIONS}")
-}
-
-/// Prints the usage that was asked for. Returns the exit status.
-pub fn print(name: &str) -> u8 {
-    // Without standard output nothing can be told.
-    let _ = io::stdout().write_all(text(name).as_bytes());
-    DONE
-}
-
-/// Prints the usage after a mistake. Returns the exit status.
-pub fn complain(name: &str) -> u8 {
-    // Without standard error nothing can be told.
-    let _ = io::stderr().write_all(text(name).as_bytes());
-    FATAL
-}
-
-/// Prints the version.
-pub fn version() {
-    let forerun = env!("CARGO_PKG_VERSION");
-    let text = format!("unsquashfs version {VERSION} (forerun {forerun})\n");
-    let _ = io::stdout().write_all(text.as_bytes());
 }

@@ -40,14 +40,24 @@ pub struct UmountArgs {
 /// Unmounts all of them, as far as possible.
 pub fn run(context: &Context, args: &UmountArgs) -> Result {
     let mut exit = Exit::Ok;
-    let dead = match args.dead {
-        true => dead_mounts(&[])?,
-        false => Vec::new(),
-    };
-    let dead = dead.iter().map(|entry| &entry.mount_point);
-    for dir in args.dirs.iter().chain(dead) {
+    for dir in &args.dirs {
         if let Err(failure) = unmount(dir, args) {
             exit = exit.and(context.report(&failure));
+        }
+    }
+    let mut left = Vec::new();
+    // A mount may have hidden another one.
+    while args.dead {
+        let mut dead = dead_mounts(&[])?;
+        dead.retain(|entry| !left.contains(entry));
+        if dead.is_empty() {
+            break;
+        }
+        for entry in dead {
+            if let Err(failure) = unmount(&entry.mount_point, args) {
+                exit = exit.and(context.report(&failure));
+                left.push(entry);
+            }
         }
     }
     Ok(exit)

@@ -23,6 +23,8 @@ use crate::exit::Exit;
 use crate::fetch;
 use crate::patience::patiently;
 use crate::size::{count_of, counted};
+#[cfg(feature = "network")]
+use crate::target::refuse_filled;
 use crate::{confine, layer_count, partition, remote, size, spool, stdin};
 
 /// Returns the command that repairs a volume at this place of its file.
@@ -83,6 +85,10 @@ pub struct PreparedImage {
 
 /// Opens the file of an image, or those of its layers, with errors that name them.
 pub fn prepare(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
+    #[cfg(feature = "network")]
+    if let Some(record) = &args.source.remote.record {
+        refuse_filled(record)?;
+    }
     if args.layers.is_empty() {
         return prepare_one(context, args);
     }

@@ -218,6 +218,20 @@ impl Target {
     }
 }
 
+/// Refuses a file that holds something, for an output that is written as it comes.
+pub fn refuse_filled(path: &Path) -> Result<()> {
+    match path.metadata() {
+        Ok(metadata) if metadata.is_file() && metadata.len() > 0 => {
+            let failure = Failure::new(Exit::Output, "exists", "exists already");
+            Err(failure
+                .hint("remove it first, or name another file")
+                .of(path.display()))
+        }
+        // What else stands in the way is reported when it is opened.
+        _ => Ok(()),
+    }
+}
+
 fn exists() -> Failure {
     Failure::new(Exit::Output, "exists", "exists already").hint("--force replaces it")
 }

@@ -21,6 +21,7 @@ use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::patience::{after_the_end, patiently};
 use crate::source;
+use crate::target::refuse_filled;
 
 /// A volume that is open for reading and writing, and of which nothing has been parsed.
 pub struct PreparedVolume {
@@ -170,6 +171,7 @@ fn is_protected(error: &io::Error) -> bool {
 
 /// Begins a trace.
 pub fn trace(path: &Path) -> Result<Arc<TraceWriter>> {
+    refuse_filled(path)?;
     let writer = TraceWriter::create(path);
     let writer = writer.map_err(|error| Failure::output(&error).of(path.display()))?;
     Ok(Arc::new(writer))

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use forerun_fuse::Channel;
@@ -50,7 +50,8 @@ impl Becoming {
         let starting = |error: io::Error| failed("starting the command", &error);
         let maps = OwnMaps::read().map_err(starting)?;
         let (channel, theirs) = Channel::pair().map_err(starting)?;
-        let file = protected();
+        let file = protected()
+            .map_err(|error| failed("protecting the program from the command", &error))?;
         let path = file.as_ref().map_or_else(program, by_descriptor);
         let mut command = Command::new(path);
         command
@@ -88,12 +89,17 @@ impl Becoming {
 
 /// Opens this program on a mount that nothing can be changed through. The command finds it as `/proc/self/exe` when it
 /// begins as a link or a script that leads there, and root could give the file of the system other permissions.
-fn protected() -> Option<OwnedFd> {
-    let file = read_only_tree(program()).ok()?;
-    // A program that was replaced since it was started has no name by which anyone would run it.
-    let running = std::fs::metadata("/proc/self/exe").ok()?;
-    let found = fstat(&file).ok()?;
-    ((found.st_dev, found.st_ino) == (running.dev(), running.ino())).then_some(file)
+///
+/// Returns nothing for a program that was replaced since it was started: it has no name by which anyone would run it.
+fn protected() -> io::Result<Option<OwnedFd>> {
+    let path = program();
+    if path == Path::new("/proc/self/exe") {
+        return Ok(None);
+    }
+    let file = read_only_tree(path)?;
+    let running = std::fs::metadata("/proc/self/exe")?;
+    let found = fstat(&file)?;
+    Ok(((found.st_dev, found.st_ino) == (running.dev(), running.ino())).then_some(file))
 }
 
 /// Runs this process as the one that becomes the command, if it is that.

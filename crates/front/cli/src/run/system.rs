@@ -45,9 +45,13 @@ pub struct System {
 impl System {
     /// Takes it.
     pub fn take() -> io::Result<Self> {
-        // A device that is mounted read-only can be written to. Its owner and permissions, which are the system's, cannot
-        // be changed.
-        let device = |name| Some((name, read_only_tree(Path::new("/dev").join(name)).ok()?));
+        let mut devices = Vec::new();
+        for name in DEVICES {
+            // A device that is mounted read-only can be written to. Its owner and permissions, which are the system's,
+            // cannot be changed.
+            let device = copy(&Path::new("/dev").join(name))?;
+            devices.extend(device.map(|device| (name, device)));
+        }
         let mut hidden = Vec::new();
         if is_root_of_system()? {
             let below = mounts()?.into_iter().map(|entry| entry.mount_point);
@@ -55,9 +59,8 @@ impl System {
             hidden.retain(|mount| !mount.starts_with(CGROUPS));
         }
         Ok(Self {
-            devices: DEVICES.into_iter().filter_map(device).collect(),
-            // A container may have none.
-            sys: read_only_tree("/sys").ok(),
+            devices,
+            sys: copy(Path::new("/sys"))?,
             hidden,
             proc: proc()?,
         })
@@ -93,6 +96,18 @@ impl System {
             fs::set_permissions(path.join(name), PermissionsExt::from_mode(mode))?;
         }
         attach(terminals()?, inside(&dev, "pts")?)
+    }
+}
+
+/// Returns a read-only copy of a part of the system; nothing where it is missing, as in a container.
+fn copy(path: &Path) -> io::Result<Option<OwnedFd>> {
+    match read_only_tree(path) {
+        Ok(copy) => Ok(Some(copy)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            format!("{}: {error}", path.display()),
+        )),
     }
 }
 
@@ -180,5 +195,16 @@ pub fn make_in_memory(root: &OwnedFd, path: &Path, is_directory: bool) -> io::Re
             }
             fs::write(&place, "")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_cannot_be_copied_is_an_error_that_names_it() {
+        let error = copy(Path::new("/dev/null/none")).unwrap_err().to_string();
+        assert!(error.starts_with("/dev/null/none: "), "{error}");
     }
 }

@@ -208,6 +208,14 @@ fn what_was_recorded_is_fetched_ahead_and_the_rest_works_without_a_network() {
     mounted.end();
     let list = fs::read_to_string(place.path("list")).unwrap();
     assert!(list.lines().count() > 1, "{list}");
+    let again = place.run(&["cat", "--record", "list", &url, "/small"]);
+    assert_eq!(again.code, Some(5));
+    assert!(
+        again.stderr.contains("list: exists already"),
+        "{}",
+        again.stderr
+    );
+    assert_eq!(fs::read_to_string(place.path("list")).unwrap(), list);
 
     fs::remove_dir_all(place.path("cache")).unwrap();
     proxy.forget();

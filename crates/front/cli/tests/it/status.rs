@@ -274,6 +274,59 @@ fn dead_mounts_are_cleared_and_no_others() {
 }
 
 #[test]
+fn a_dead_mount_under_another_one_is_cleared_too() {
+    let Some(place) = Place::new() else { return };
+    for dir in ["one", "two"] {
+        place.run(&["mount", "-o", "restarts=0", "image", dir]).ok();
+    }
+    let pids: Vec<_> = place
+        .status()
+        .iter()
+        .map(|mount| mount["pid"].to_string())
+        .collect();
+    assert_eq!(pids.len(), 2);
+    let script = format!(
+        r#"mount --bind two one && kill -9 {} &&
+        while ls two 2>/dev/null; do sleep 0.01; done &&
+        "$0" umount --dead && ls -A one two && ! mountpoint -q one"#,
+        pids.join(" ")
+    );
+    let program = command(&["umount"]);
+    let mut apart = Command::new("unshare");
+    apart
+        .args(["--mount", "--propagation", "private", "sh", "-c", &script])
+        .arg(program.get_program());
+    let told = ran(place.with(apart).output().unwrap());
+    for dir in ["one", "two"] {
+        place.run(&["umount", dir]).ok();
+    }
+    assert_eq!(
+        (told.code, told.text()),
+        (Some(0), "one:\n\ntwo:\n"),
+        "{}",
+        told.stderr
+    );
+}
+
+#[test]
+fn a_file_that_holds_something_is_not_replaced_by_a_trace() {
+    let Some(place) = Place::new() else { return };
+    fs::write(place.path("trace"), "a list of years\n").unwrap();
+    let refused = place.run(&["mount", "--trace", "trace", "image", "one"]);
+    assert_eq!(refused.code, Some(5));
+    assert!(
+        refused.stderr.contains("trace: exists already"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(
+        fs::read_to_string(place.path("trace")).unwrap(),
+        "a list of years\n"
+    );
+    assert!(place.status().is_empty());
+}
+
+#[test]
 fn status_is_told_at_the_limit_of_processes() {
     let Some(place) = Place::new() else { return };
     if [require::program("setpriv"), require::program("prlimit")].contains(&None) {

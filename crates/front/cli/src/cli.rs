@@ -1,9 +1,10 @@
 //! The command line: the program and its commands. The man pages and completions are made from these
 //! definitions too, so a doc comment here is documentation.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
-use clap::{Args, FromArgMatches, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand};
 
 use crate::args::Global;
 #[cfg(feature = "snapshotter")]
@@ -24,9 +25,13 @@ use crate::commands::{
     pack::PackArgs, restart::RestartArgs, scan::ScanArgs, status::StatusArgs, tar::TarArgs,
     trace::TraceArgs,
 };
-use crate::mount::MountArgs;
-use crate::run::RunArgs;
-use crate::umount::UmountArgs;
+use crate::context::Context;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::mount::{self, MountArgs};
+use crate::run::{self, RunArgs};
+use crate::umount::{self, UmountArgs};
+use crate::{commands, complete, help};
 
 /// The version, as `--version` prints it behind the name.
 const VERSION: &str = match cfg!(feature = "network") {
@@ -61,113 +66,130 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The commands.
-// There is one of it in a run.
-#[allow(clippy::large_enum_variant)]
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    Scan(ScanArgs),
-    Info(InfoArgs),
-    Label(LabelArgs),
-    Ls(LsArgs),
-    Map(MapArgs),
-    Cat(CatArgs),
-    Extract(ExtractArgs),
-    Tar(TarArgs),
-    Mount(MountArgs),
-    Run(RunArgs),
-    Umount(UmountArgs),
-    Status(StatusArgs),
-    Restart(RestartArgs),
-    Pack(PackArgs),
-    Convert(ConvertArgs),
-    Mkfs(MkfsArgs),
-    #[cfg(feature = "network")]
-    Push(PushArgs),
-    #[cfg(feature = "network")]
-    Pull(PullArgs),
-    #[cfg(feature = "network")]
-    Index(IndexArgs),
-    #[cfg(feature = "network")]
-    Cache(CacheCommandArgs),
-    Check(CheckArgs),
-    Diff(DiffArgs),
-    Dump(DumpArgs),
-    Gc(GcArgs),
-    #[cfg(feature = "snapshotter")]
-    Snapshotter(SnapshotterArgs),
-    Trace(TraceArgs),
-    #[cfg(feature = "measure")]
-    Bench(BenchArgs),
-    #[cfg(feature = "measure")]
-    Demo(DemoArgs),
-    Completions(CompletionsArgs),
-    Help(HelpArgs),
-    #[command(hide = true)]
-    Man(ManArgs),
-    #[command(name = "__complete", hide = true)]
-    Complete(CompleteArgs),
-    #[cfg(feature = "snapshotter")]
-    #[command(name = "__layers", hide = true)]
-    Layers(ImageArgs),
-    #[cfg(feature = "measure")]
-    #[command(name = "__bench", hide = true)]
-    BenchChild(BenchChildArgs),
+/// Defines the commands: the name, the type of the arguments, and what runs it.
+macro_rules! commands {
+    ($($(#[$attr:meta])* $name:literal $variant:ident($args:ty) => $run:expr;)*) => {
+        /// A command with its arguments.
+        // There is one of it in a run.
+        #[allow(clippy::large_enum_variant)]
+        #[derive(Debug)]
+        pub enum Command {
+            $($(#[$attr])* $variant($args),)*
+        }
+
+        impl Command {
+            pub fn run(&self, context: &Context) -> Result {
+                match self {
+                    $($(#[$attr])* Self::$variant(args) => {
+                        let run: fn(&Context, &$args) -> Result = $run;
+                        run(context, args)
+                    })*
+                }
+            }
+        }
+
+        impl Subcommand for Command {
+            fn augment_subcommands(main: clap::Command) -> clap::Command {
+                $($(#[$attr])* let main = main.subcommand(<$args>::augment_args(named($name)));)*
+                main
+            }
+
+            fn augment_subcommands_for_update(main: clap::Command) -> clap::Command {
+                Self::augment_subcommands(main)
+            }
+
+            fn has_subcommand(name: &str) -> bool {
+                match name {
+                    $($(#[$attr])* $name => true,)*
+                    _ => false,
+                }
+            }
+        }
+
+        impl FromArgMatches for Command {
+            fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+                match matches.subcommand() {
+                    $($(#[$attr])* Some(($name, matches)) => {
+                        <$args>::from_arg_matches(matches).map(Self::$variant)
+                    })*
+                    _ => Err(clap::Error::new(ErrorKind::MissingSubcommand)),
+                }
+            }
+
+            fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+                *self = Self::from_arg_matches(matches)?;
+                Ok(())
+            }
+        }
+
+        /// Returns the definition of the command line without its help. The arguments of a command are defined when that
+        /// is parsed: those of all take longer to define than most commands to run.
+        pub fn without_help() -> clap::Command {
+            let main = clap::Command::new("forerun")
+                .version(VERSION)
+                .disable_help_flag(true)
+                .disable_help_subcommand(true)
+                .subcommand_required(true);
+            $($(#[$attr])* let main = main.subcommand(
+                named($name).disable_help_flag(true).defer(<$args>::augment_args),
+            );)*
+            Global::augment_args(main)
+        }
+    };
 }
 
-/// Adds the arguments of a command to its definition.
-type Augment = fn(clap::Command) -> clap::Command;
+/// Begins the definition of a command.
+fn named(name: &'static str) -> clap::Command {
+    clap::Command::new(name).hide(name == "man" || name.starts_with("__"))
+}
 
-/// Commands that are parsed without the definitions of all others, which take longer to make than most commands to run.
-const ALONE: &[(&str, Augment)] = &[
-    ("scan", ScanArgs::augment_args),
-    ("info", InfoArgs::augment_args),
-    ("ls", LsArgs::augment_args),
-    ("map", MapArgs::augment_args),
-    ("cat", CatArgs::augment_args),
-    ("extract", ExtractArgs::augment_args),
-    ("tar", TarArgs::augment_args),
-    ("mount", MountArgs::augment_args),
-    ("run", RunArgs::augment_args),
-    ("umount", UmountArgs::augment_args),
-    ("status", StatusArgs::augment_args),
-    ("restart", RestartArgs::augment_args),
-    ("pack", PackArgs::augment_args),
-    ("convert", ConvertArgs::augment_args),
-    ("check", CheckArgs::augment_args),
-    ("diff", DiffArgs::augment_args),
-    ("dump", DumpArgs::augment_args),
-    ("__complete", CompleteArgs::augment_args),
+commands! {
+    "scan" Scan(ScanArgs) => commands::scan::run;
+    "info" Info(InfoArgs) => commands::info::run;
+    "label" Label(LabelArgs) => commands::label::run;
+    "ls" Ls(LsArgs) => commands::ls::run;
+    "map" Map(MapArgs) => commands::map::run;
+    "cat" Cat(CatArgs) => commands::cat::run;
+    "extract" Extract(ExtractArgs) => commands::extract::run;
+    "tar" Tar(TarArgs) => commands::tar::run;
+    "mount" Mount(MountArgs) => mount::run;
+    "run" Run(RunArgs) => run::run;
+    "umount" Umount(UmountArgs) => umount::run;
+    "status" Status(StatusArgs) => commands::status::run;
+    "restart" Restart(RestartArgs) => commands::restart::run;
+    "pack" Pack(PackArgs) => commands::pack::run;
+    "convert" Convert(ConvertArgs) => commands::convert::run;
+    "mkfs" Mkfs(MkfsArgs) => commands::mkfs::run;
+    #[cfg(feature = "network")]
+    "push" Push(PushArgs) => commands::push::run;
+    #[cfg(feature = "network")]
+    "pull" Pull(PullArgs) => commands::pull::run;
+    #[cfg(feature = "network")]
+    "index" Index(IndexArgs) => commands::index::run;
+    #[cfg(feature = "network")]
+    "cache" Cache(CacheCommandArgs) => commands::cache::run;
+    "check" Check(CheckArgs) => commands::check::run;
+    "diff" Diff(DiffArgs) => commands::diff::run;
+    "dump" Dump(DumpArgs) => commands::dump::run;
+    "gc" Gc(GcArgs) => commands::gc::run;
+    #[cfg(feature = "snapshotter")]
+    "snapshotter" Snapshotter(SnapshotterArgs) => commands::snapshotter::run;
+    "trace" Trace(TraceArgs) => commands::trace::run;
     #[cfg(feature = "measure")]
-    ("__bench", BenchChildArgs::augment_args),
-];
-
-/// Parses the command line of one of these commands. Returns nothing for other commands, and for mistakes and requests
-/// for help: the whole definition knows the answer.
-pub fn parse_alone(argv: &[OsString]) -> Option<Cli> {
-    let main = clap::Command::new("forerun")
-        .version(VERSION)
-        .disable_help_flag(true)
-        .disable_help_subcommand(true)
-        .subcommand_required(true);
-    // Options before the command have no values.
-    let mut words = argv.iter().skip(1);
-    let name = words.find(|word| !word.as_encoded_bytes().starts_with(b"-"));
-    let name = name.map_or(OsStr::new(""), OsString::as_os_str);
-    let main = match ALONE.iter().find(|(known, _)| name == *known) {
-        Some((known, augment)) => {
-            let command = clap::Command::new(*known).disable_help_flag(true);
-            main.subcommand(augment(command))
-        }
-        // Only its version can be asked for.
-        None if name.is_empty() => main,
-        None => return None,
+    "bench" Bench(BenchArgs) => commands::bench::run;
+    #[cfg(feature = "measure")]
+    "demo" Demo(DemoArgs) => commands::demo::run;
+    "completions" Completions(CompletionsArgs) => |context, args| {
+        commands::completions::run(context, args, help::command())
     };
-    match Global::augment_args(main).try_get_matches_from(argv) {
-        Ok(matches) => Cli::from_arg_matches(&matches).ok(),
-        Err(error) if error.kind() == clap::error::ErrorKind::DisplayVersion => error.exit(),
-        Err(_) => None,
-    }
+    // Was replaced by the command line that prints it.
+    "help" Help(HelpArgs) => |_, _| Ok(Exit::Ok);
+    "man" Man(ManArgs) => |context, args| commands::man::run(context, args, help::command());
+    "__complete" Complete(CompleteArgs) => complete::run;
+    #[cfg(feature = "snapshotter")]
+    "__layers" Layers(ImageArgs) => commands::snapshotter::layers::run;
+    #[cfg(feature = "measure")]
+    "__bench" BenchChild(BenchChildArgs) => commands::bench::child::run;
 }
 
 /// Print the paths in an image with which a command line may go on, one on a line
@@ -180,26 +202,10 @@ pub struct CompleteArgs {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
-    fn a_command_alone_has_the_arguments_that_it_has_among_all() {
-        let all = Cli::command();
-        for (name, augment) in ALONE {
-            let among = all.find_subcommand(name).unwrap();
-            let alone = augment(clap::Command::new(*name));
-            let arguments = |command: &clap::Command| {
-                let arguments = command.get_arguments();
-                arguments.map(|arg| format!("{arg:?}")).collect::<Vec<_>>()
-            };
-            assert_eq!(arguments(&alone), arguments(among), "{name}");
-        }
-    }
-
-    #[test]
-    fn command_lines_mean_the_same_with_one_definition_and_with_all() {
+    fn command_lines_mean_the_same_without_the_help() {
         for line in [
             "forerun -q --json ls -lR -h a.img /etc",
             "forerun ls a.img -v -v",
@@ -208,14 +214,17 @@ mod tests {
             "forerun run --overlay tmpfs a.img --stats -- sh -c x",
             "forerun pack --format romfs dir out",
             "forerun check --quick a.img",
+            #[cfg(feature = "network")]
+            "forerun cache gc --to 10G -q",
             #[cfg(feature = "measure")]
             "forerun __bench time -- ls -lR --json dir",
         ] {
             let argv: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            let alone = parse_alone(&argv).unwrap();
-            let among = crate::help::command().try_get_matches_from(&argv).unwrap();
-            let among = Cli::from_arg_matches(&among).unwrap();
-            assert_eq!(format!("{alone:?}"), format!("{among:?}"), "{line}");
+            let parsed = [without_help(), help::command()].map(|command| {
+                let matches = command.try_get_matches_from(&argv).unwrap();
+                format!("{:?}", Cli::from_arg_matches(&matches).unwrap())
+            });
+            assert_eq!(parsed[0], parsed[1], "{line}");
         }
         for line in [
             "forerun",
@@ -223,12 +232,10 @@ mod tests {
             "forerun ls --help a.img",
             "forerun pack -h",
             "forerun lss a.img",
-            "forerun demo",
-            "forerun help ls",
             "forerun --nosuch",
         ] {
-            let argv: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            assert!(parse_alone(&argv).is_none(), "{line}");
+            let parsed = without_help().try_get_matches_from(line.split(' '));
+            assert!(parsed.is_err(), "{line}");
         }
     }
 }

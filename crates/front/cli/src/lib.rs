@@ -23,7 +23,7 @@ mod umount;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
+use clap::{FromArgMatches, Subcommand};
 use forerun_compat as compat;
 #[cfg(feature = "network")]
 use forerun_console::fetch;
@@ -36,7 +36,6 @@ use forerun_console::{
 use args::Global;
 use cli::{Cli, Command};
 use context::Context;
-use error::Result;
 use exit::Exit;
 
 /// Runs the command, with the arguments of the process.
@@ -88,7 +87,7 @@ pub fn main() -> ExitCode {
             log::init(cli.global.verbose, to_file, mount::is_in_background());
             secrets::warn();
             let context = Context::new(cli.global);
-            let result = run(&context, &cli.command);
+            let result = cli.command.run(&context);
             (context, result)
         }
     };
@@ -101,10 +100,9 @@ pub fn main() -> ExitCode {
 /// Parses the command line. Prints help and mistakes itself, and ends the process then.
 fn parse(argv: &[OsString]) -> Cli {
     let argv = &layers::with_image(argv, knows_layers);
-    if let Some(cli) = cli::parse_alone(argv) {
-        return cli;
-    }
-    let matches = help::command().try_get_matches_from(argv);
+    let matches = cli::without_help().try_get_matches_from(argv);
+    // The whole definition knows the help, and what to suggest.
+    let matches = matches.or_else(|_| help::command().try_get_matches_from(argv));
     let matches = matches.unwrap_or_else(|error| {
         let words: Vec<_> = argv
             .iter()
@@ -124,8 +122,7 @@ fn parse(argv: &[OsString]) -> Cli {
 }
 
 fn is_command(word: &OsStr) -> bool {
-    let name = word.to_str();
-    name.is_some_and(|name| help::command().find_subcommand(name).is_some())
+    word.to_str().is_some_and(Command::has_subcommand)
 }
 
 /// Returns whether a command takes layers in the place of an image.
@@ -134,53 +131,4 @@ fn knows_layers(word: &OsStr) -> bool {
     let command = word.to_str().and_then(|name| main.find_subcommand(name));
     let mut options = command.iter().flat_map(|command| command.get_arguments());
     options.any(|option| option.get_id() == args::LAYERS)
-}
-
-fn run(context: &Context, command: &Command) -> Result {
-    match command {
-        Command::Scan(args) => commands::scan::run(context, args),
-        Command::Info(args) => commands::info::run(context, args),
-        Command::Label(args) => commands::label::run(context, args),
-        Command::Ls(args) => commands::ls::run(context, args),
-        Command::Map(args) => commands::map::run(context, args),
-        #[cfg(feature = "network")]
-        Command::Cache(args) => commands::cache::run(context, args),
-        Command::Cat(args) => commands::cat::run(context, args),
-        Command::Extract(args) => commands::extract::run(context, args),
-        Command::Tar(args) => commands::tar::run(context, args),
-        Command::Mount(args) => mount::run(context, args),
-        Command::Umount(args) => umount::run(context, args),
-        Command::Run(args) => run::run(context, args),
-        Command::Pack(args) => commands::pack::run(context, args),
-        #[cfg(feature = "network")]
-        Command::Push(args) => commands::push::run(context, args),
-        #[cfg(feature = "network")]
-        Command::Pull(args) => commands::pull::run(context, args),
-        #[cfg(feature = "network")]
-        Command::Index(args) => commands::index::run(context, args),
-        Command::Status(args) => commands::status::run(context, args),
-        Command::Restart(args) => commands::restart::run(context, args),
-        Command::Convert(args) => commands::convert::run(context, args),
-        Command::Mkfs(args) => commands::mkfs::run(context, args),
-        Command::Check(args) => commands::check::run(context, args),
-        Command::Diff(args) => commands::diff::run(context, args),
-        Command::Dump(args) => commands::dump::run(context, args),
-        Command::Gc(args) => commands::gc::run(context, args),
-        #[cfg(feature = "snapshotter")]
-        Command::Snapshotter(args) => commands::snapshotter::run(context, args),
-        #[cfg(feature = "snapshotter")]
-        Command::Layers(args) => commands::snapshotter::layers::run(context, args),
-        Command::Trace(args) => commands::trace::run(context, args),
-        #[cfg(feature = "measure")]
-        Command::Bench(args) => commands::bench::run(context, args),
-        #[cfg(feature = "measure")]
-        Command::Demo(args) => commands::demo::run(context, args),
-        Command::Completions(args) => commands::completions::run(context, args, help::command()),
-        // Was replaced by the command line that prints it.
-        Command::Help(_) => Ok(Exit::Ok),
-        Command::Man(args) => commands::man::run(context, args, help::command()),
-        Command::Complete(args) => complete::run(context, args),
-        #[cfg(feature = "measure")]
-        Command::BenchChild(args) => commands::bench::child::run(context, args),
-    }
 }

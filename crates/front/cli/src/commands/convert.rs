@@ -172,11 +172,11 @@ impl ConvertArgs {
                 readahead: from.readahead,
                 cache: Some(from.cache.unwrap_or_else(default_cache)),
                 threads: self.format.threads,
-                no_large_blocks: false,
                 no_lock: from.no_lock,
                 remote: from.remote.clone(),
                 rescue: from.salvage,
                 ownership: forerun::vfs::Ownership::default(),
+                legacy_blocks: false,
             },
             limits: self.limits.clone(),
         }

@@ -300,11 +300,11 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
             readahead: options.readahead,
             cache: options.cache,
             threads: options.threads.and_then(|n| u16::try_from(n).ok()),
-            no_large_blocks: !options.large_blocks,
             no_lock: options.locking == Locking::Ignore,
             remote: args.remote.clone(),
             rescue: options.rescue,
             ownership: options.ownership(),
+            legacy_blocks: !options.large_blocks,
         },
         limits: LimitArgs::default(),
     }

@@ -95,9 +95,6 @@ pub struct SourceArgs {
     /// Threads that read and decode ahead; 0 for one per CPU, or fewer where memory is scarce [default: 0]
     #[arg(help_heading = "Image", long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
     pub threads: Option<u16>,
-    /// Read in the legacy way: 1 KiB blocks, one at a time, nothing ahead
-    #[arg(help_heading = "Image", long)]
-    pub no_large_blocks: bool,
     /// Take no lock, and read a volume although another process or the kernel writes to it: what is
     /// read may be inconsistent
     #[arg(help_heading = "Image", long)]
@@ -110,6 +107,9 @@ pub struct SourceArgs {
     /// Attributes that the format lacks. Only mounts have options for them.
     #[arg(skip)]
     pub ownership: Ownership,
+    /// Reads in the legacy way: 1 KiB blocks, one at a time, nothing ahead. Only mounts have an option for it.
+    #[arg(skip)]
+    pub legacy_blocks: bool,
 }
 
 /// The objects of a composefs image.
@@ -207,11 +207,11 @@ impl ImageArgs {
     /// Converts the arguments into the library's options.
     pub fn open_options(&self) -> OpenOptions {
         let mut engine = EngineOptions {
-            large_blocks: !self.source.no_large_blocks,
+            large_blocks: !self.source.legacy_blocks,
             guess_metadata: self.source.remote.fetches_ahead(),
             ..EngineOptions::default()
         };
-        if let Some(readahead) = self.source.readahead() {
+        if let Some(readahead) = self.source.readahead {
             engine.readahead = readahead;
         }
         if let Some(cache) = self.source.cache {
@@ -240,14 +240,6 @@ impl ImageArgs {
             locking: locking(self.source.no_lock),
             ..OpenOptions::default()
         }
-    }
-}
-
-impl SourceArgs {
-    /// Returns how far to read ahead. With `--fetch-ahead sync`, where readers wait for the chunks that
-    /// are fetched ahead, the default is nothing.
-    pub fn readahead(&self) -> Option<u64> {
-        self.readahead.or(self.remote.readers_wait().then_some(0))
     }
 }
 

@@ -39,8 +39,7 @@ pub struct RemoteArgs {
     /// Use what the cache has without verifying it again at its first use
     #[arg(help_heading = "Images at servers", long)]
     pub trust_cache: bool,
-    /// Fetch ahead of readers: async does not keep them waiting (default), sync does, off
-    /// fetches what they need and no more
+    /// Fetch ahead of readers: async does (default), off fetches what they need and no more
     #[arg(help_heading = "Images at servers", long, value_name = "MODE")]
     pub fetch_ahead: Option<FetchAhead>,
     /// Fetch before the first read: none (default), all, or what the access list in a file says
@@ -109,8 +108,6 @@ pub struct ServerArgs {
 pub enum FetchAhead {
     /// Windows that no reader waits for
     Async,
-    /// Windows that the reader waits for, to compare
-    Sync,
     /// Nothing
     Off,
 }
@@ -119,11 +116,6 @@ impl RemoteArgs {
     /// Reads the files of mirrors again, as [`ServerArgs::reread`] does.
     pub fn reread(&mut self) -> Result<(), String> {
         self.server.reread()
-    }
-
-    /// Returns whether readers wait for what is fetched ahead.
-    pub fn readers_wait(&self) -> bool {
-        self.fetch_ahead == Some(FetchAhead::Sync)
     }
 
     /// Turns off what is fetched ahead of readers, unless the user asked for it.
@@ -152,7 +144,6 @@ impl RemoteArgs {
         options.registry.platform.clone_from(&self.platform);
         options.readahead = match self.fetch_ahead {
             None | Some(FetchAhead::Async) => Readahead::Async,
-            Some(FetchAhead::Sync) => Readahead::Sync,
             Some(FetchAhead::Off) => Readahead::Off,
         };
         options.prefetch = match self.prefetch.as_deref() {

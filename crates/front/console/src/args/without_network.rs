@@ -27,11 +27,6 @@ pub struct LocalArgs {
 }
 
 impl LocalArgs {
-    /// Returns whether readers wait for what is fetched ahead.
-    pub const fn readers_wait(&self) -> bool {
-        false
-    }
-
     /// Does nothing: there is nothing to fetch.
     pub const fn fetch_nothing_ahead(&mut self) {}
 

@@ -91,14 +91,14 @@ fn summed<T: FromBytes>(bytes: &[u8]) -> Option<T> {
     (crc(body) == u32::from_be_bytes(*sum)).then(|| T::read_from_bytes(bytes).ok())?
 }
 
-fn ec_header(bytes: &[u8]) -> Option<EcHeader> {
-    let header: EcHeader = summed(bytes)?;
-    (header.magic == *b"UBI#" && header.version == 1).then_some(header)
+/// Parses a header of version 1 with this magic number.
+fn parse_header<T: FromBytes>(bytes: &[u8], magic: &[u8; 4]) -> Option<T> {
+    let is_known = bytes.starts_with(magic) && bytes.get(4) == Some(&1);
+    is_known.then(|| summed(bytes))?
 }
 
-fn vid_header(bytes: &[u8]) -> Option<VidHeader> {
-    let header: VidHeader = summed(bytes)?;
-    (header.magic == *b"UBI!" && header.version == 1).then_some(header)
+fn ec_header(bytes: &[u8]) -> Option<EcHeader> {
+    parse_header(bytes, b"UBI#")
 }
 
 /// Returns whether bytes are the start of an erase block.
@@ -163,9 +163,7 @@ impl<'s> Flash<'s> {
         let mut left = SAMPLES;
         while left > 0 && at - last <= PEB_MAX && at + 64 <= source.len() {
             read(source, at, &mut head)?;
-            if head.starts_with(b"UBI#")
-                && ec_header(&head).is_some_and(|it| key(&it) == key(&first))
-            {
+            if ec_header(&head).is_some_and(|it| key(&it) == key(&first)) {
                 peb = Some(peb.map_or(at, |peb| peb.min(at - last)));
                 (last, left) = (at, left - 1);
             }
@@ -208,7 +206,7 @@ impl<'s> Flash<'s> {
             let mut vid = [0; 64];
             read(self.source, at + u64::from(vid_at.get()), &mut vid)?;
             // The erase counter may be lost, and the volume header sound.
-            let vid = vid_header(&vid);
+            let vid: Option<VidHeader> = parse_header(&vid, b"UBI!");
             if header.is_some() || vid.is_some() || is_erased {
                 found.end = at + self.peb;
             }

@@ -203,17 +203,13 @@ fn look(
         (0, None) => None,
         _ => expanded::whole_disk(source, &options.limits)?,
     };
-    if let Some(disk) = disk {
-        let whole = Opened::new(&disk.source, blob, place, options, observer)?;
-        let container = Some(disk.container);
-        let looked = look_at(whole, &disk.source, blob, options, observer, left);
-        return looked.map(|looked| match looked {
-            Looked::Found(found) => Looked::Found(FoundImage { container, ..found }),
-            inside => inside,
-        });
-    }
+    let source = disk.as_ref().map_or(source, |disk| &disk.source);
     let whole = Opened::new(source, blob, place, options, observer)?;
-    look_at(whole, source, blob, options, observer, left)
+    let mut looked = look_at(whole, source, blob, options, observer, left)?;
+    if let (Looked::Found(found), Some(disk)) = (&mut looked, disk) {
+        found.container = Some(disk.container);
+    }
+    Ok(looked)
 }
 
 fn look_at(

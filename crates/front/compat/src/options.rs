@@ -188,6 +188,21 @@ pub struct Options<'o, C: 'static> {
     pub tables: &'o [&'static [Opt<C>]],
 }
 
+/// Applies the words after the program's name to the call, as getopt_long(3) reads them. Returns the operands.
+pub fn getopt<C>(
+    program: &str,
+    table: &'static [Opt<C>],
+    words: &[OsString],
+    call: &mut C,
+) -> Parsed<Vec<OsString>> {
+    let options = Options {
+        program,
+        grammar: Grammar::Getopt,
+        tables: &[table],
+    };
+    options.parse(words, call)
+}
+
 impl<C> Options<'_, C> {
     /// Applies the words after the program's name to the call. Returns the operands.
     pub fn parse(&self, words: &[OsString], call: &mut C) -> Parsed<Vec<OsString>> {

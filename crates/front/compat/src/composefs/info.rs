@@ -15,7 +15,7 @@ use crate::begin;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::options::Effect::{Help, Value, Version};
-use crate::options::{Grammar, Manual, Opt, Options, Parsed, Refusal, options};
+use crate::options::{Manual, Opt, Parsed, Refusal, getopt, options};
 use crate::output::Output;
 
 const PROGRAM: &str = "composefs-info";
@@ -74,12 +74,7 @@ fn mistake<T>(message: &str) -> Parsed<T> {
 
 fn parse(words: &[OsString]) -> Parsed<ComposefsInfo> {
     let mut basedir = None;
-    let options = Options {
-        program: PROGRAM,
-        grammar: Grammar::Getopt,
-        tables: &[TABLE],
-    };
-    let mut operands = options.parse(words, &mut basedir)?.into_iter();
+    let mut operands = getopt(PROGRAM, TABLE, words, &mut basedir)?.into_iter();
     let Some(command) = operands.next() else {
         return mistake("No command specified");
     };

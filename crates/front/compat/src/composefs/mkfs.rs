@@ -21,7 +21,7 @@ use crate::exit::Exit;
 use crate::interrupt;
 use crate::losses::lost_properties;
 use crate::options::Effect::{Help, Set, Value, Version};
-use crate::options::{self, Grammar, Manual, Opt, Options, Parsed, Refusal, options};
+use crate::options::{self, Manual, Opt, Parsed, Refusal, getopt, options};
 use crate::output::Output;
 use crate::target::Target;
 
@@ -107,12 +107,7 @@ fn mistake<T>(message: impl std::fmt::Display) -> Parsed<T> {
 
 fn parse(words: &[OsString]) -> Parsed<MkComposefs> {
     let mut call = MkComposefs::default();
-    let options = Options {
-        program: PROGRAM,
-        grammar: Grammar::Getopt,
-        tables: &[TABLE],
-    };
-    let mut operands = options.parse(words, &mut call)?.into_iter();
+    let mut operands = getopt(PROGRAM, TABLE, words, &mut call)?.into_iter();
     let Some(source) = operands.next() else {
         return mistake("No source path specified");
     };

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use super::{DONE, FAILED, tell};
 use crate::exit::Exit;
 use crate::options::Effect::{Help, Nothing, Set, Value, Version, Word};
-use crate::options::{Grammar, Manual, Opt, Options, Parsed, Refusal, apply_list, options};
+use crate::options::{Manual, Opt, Parsed, Refusal, apply_list, getopt, options};
 use crate::{MountCall, Start, mount};
 
 const PROGRAM: &str = "mount.composefs";
@@ -73,12 +73,7 @@ fn mistake<T>(message: &str) -> Parsed<T> {
 
 fn parse(words: &[OsString]) -> Parsed<ComposefsMount> {
     let mut call = ComposefsMount::default();
-    let options = Options {
-        program: PROGRAM,
-        grammar: Grammar::Getopt,
-        tables: &[TABLE],
-    };
-    let operands = options.parse(words, &mut call)?;
+    let operands = getopt(PROGRAM, TABLE, words, &mut call)?;
     match <[OsString; 2]>::try_from(operands) {
         Ok([image, dir]) => {
             (call.image, call.dir) = (image, dir);

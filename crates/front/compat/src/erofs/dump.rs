@@ -15,7 +15,7 @@ use crate::columns::mode;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::options::Effect::{Help, Set, Value, Version};
-use crate::options::{Grammar, Manual, Opt, Options, Parsed, Refusal, options};
+use crate::options::{Manual, Opt, Parsed, Refusal, getopt, options};
 use crate::output::Output;
 use crate::{begin, complain};
 
@@ -76,12 +76,7 @@ pub struct DumpErofs {
 
 fn parse(name: &str, words: &[OsString]) -> Parsed<DumpErofs> {
     let mut call = DumpErofs::default();
-    let options = Options {
-        program: name,
-        grammar: Grammar::Getopt,
-        tables: &[TABLE],
-    };
-    let operands = options.parse(words, &mut call)?;
+    let operands = getopt(name, TABLE, words, &mut call)?;
     call.image = image_operand(operands, "\n")?;
     Ok(call)
 }

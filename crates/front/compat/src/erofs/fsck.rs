@@ -15,7 +15,7 @@ use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::interrupt::{self, Graceful};
 use crate::options::Effect::{Help, Nothing, Perhaps, Set, Value, Version};
-use crate::options::{Grammar, Manual, Opt, Options, Parsed, Refusal, options};
+use crate::options::{Manual, Opt, Parsed, Refusal, getopt, options};
 use crate::output::Output;
 use crate::place::OutputDir;
 use crate::progress::Progress;
@@ -80,12 +80,7 @@ pub struct FsckErofs {
 
 fn parse(name: &str, words: &[OsString]) -> Parsed<FsckErofs> {
     let mut call = FsckErofs::default();
-    let options = Options {
-        program: name,
-        grammar: Grammar::Getopt,
-        tables: &[TABLE],
-    };
-    let operands = options.parse(words, &mut call)?;
+    let operands = getopt(name, TABLE, words, &mut call)?;
     call.image = image_operand(operands, "")?;
     if call.dest.as_ref().is_some_and(|dest| dest == "/") && !call.force {
         let message = "<E> erofs: --extract=/ must be used together with --force";

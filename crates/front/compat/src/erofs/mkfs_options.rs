@@ -8,7 +8,7 @@ use forerun::vfs::Timestamp;
 use regex::bytes::Regex;
 
 use crate::options::Effect::{Help, Nothing, Set, Value, Version};
-use crate::options::{self, Grammar, Opt, Options, Parsed, Refusal, apply_list, options};
+use crate::options::{self, Opt, Parsed, Refusal, apply_list, getopt, options};
 use crate::values::parse_uuid;
 
 pub const TABLE: &[Opt<Draft>] = options! {
@@ -164,13 +164,8 @@ pub struct Draft {
 
 /// Parses the words after the program's name.
 pub fn parse(name: &str, words: &[OsString]) -> Parsed<MkErofs> {
-    let options = Options {
-        program: name,
-        grammar: Grammar::Getopt,
-        tables: &[TABLE],
-    };
     let mut draft = Draft::default();
-    let operands = options.parse(words, &mut draft)?;
+    let operands = getopt(name, TABLE, words, &mut draft)?;
     let mut operands = operands.into_iter();
     let Some(image) = operands.next() else {
         return refuse("missing argument: FILE");

@@ -6,13 +6,13 @@ use std::path::Path;
 use forerun::Image;
 use forerun_export::{CheckOptions, CheckSummary, check};
 
-use super::{answer, begin, can_open, image_args, print_version, tell};
+use super::{answer, begin, can_open, device_operand, image_args, print_version, tell};
 use crate::args::ImageArgs;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::options::Effect::{Help, Nothing, Set, Version, Word};
-use crate::options::{Grammar, Opt, Options, Parsed, Refusal, options, print};
+use crate::options::{Opt, Parsed, Refusal, getopt, options, print};
 use crate::progress::Progress;
 use crate::{Commands, RepairCall, Start, complain, in_one_line};
 
@@ -70,19 +70,8 @@ impl FsckExfat {
 
 fn parse(name: &str, words: &[OsString]) -> Parsed<FsckExfat> {
     let mut call = FsckExfat::default();
-    let options = Options {
-        program: name,
-        grammar: Grammar::Getopt,
-        tables: &[TABLE],
-    };
-    let mut operands = options.parse(words, &mut call)?.into_iter();
-    match (operands.next(), operands.next()) {
-        (Some(device), None) => {
-            call.device = device;
-            Ok(call)
-        }
-        _ => Err(Refusal::Usage(String::new())),
-    }
+    call.device = device_operand(getopt(name, TABLE, words, &mut call)?)?;
+    Ok(call)
 }
 
 /// Runs the program. Returns the exit status.

@@ -10,7 +10,7 @@ use crate::error::{Failure, Result};
 use crate::escape::escape;
 use crate::exit::Exit;
 use crate::options::Effect::{Help, Set, Version};
-use crate::options::{Grammar, Opt, Options, Refusal, options};
+use crate::options::{Opt, Refusal, getopt, options};
 use crate::output::Output;
 use crate::{Commands, Start, complain};
 
@@ -37,12 +37,12 @@ pub const TABLE: &[Opt<bool>] = options! {
 /// Runs the program. Returns the exit status.
 pub fn run(start: &Start<'_>) -> u8 {
     let mut serial = false;
-    let options = Options {
-        program: &start.name.to_string_lossy(),
-        grammar: Grammar::Getopt,
-        tables: &[TABLE],
-    };
-    let operands = match options.parse(start.words, &mut serial) {
+    let operands = match getopt(
+        &start.name.to_string_lossy(),
+        TABLE,
+        start.words,
+        &mut serial,
+    ) {
         Ok(operands) => operands,
         Err(Refusal::Version) => {
             print_version();

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
-use super::{answer, begin, can_open, print_version, tell};
+use super::{answer, begin, can_open, device_operand, print_version, tell};
 use crate::options::Effect::{Help, Nothing, Set, Value, Version};
-use crate::options::{self, Grammar, Opt, Options, Parsed, Refusal, options, print};
+use crate::options::{self, Opt, Parsed, Refusal, getopt, options, print};
 use crate::size;
 use crate::{Start, VolumeCall, complain};
 
@@ -65,19 +65,8 @@ pub struct MkExfat {
 
 fn parse(name: &str, words: &[OsString]) -> Parsed<MkExfat> {
     let mut call = MkExfat::default();
-    let options = Options {
-        program: name,
-        grammar: Grammar::Getopt,
-        tables: &[TABLE],
-    };
-    let mut operands = options.parse(words, &mut call)?.into_iter();
-    match (operands.next(), operands.next()) {
-        (Some(device), None) => {
-            call.device = device;
-            Ok(call)
-        }
-        _ => Err(Refusal::Usage(String::new())),
-    }
+    call.device = device_operand(getopt(name, TABLE, words, &mut call)?)?;
+    Ok(call)
 }
 
 /// Tells why no volume was made. Returns the exit status that is given.

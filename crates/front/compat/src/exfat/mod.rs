@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use super::{begin, complain, in_one_line};
 use crate::args::{ImageArgs, SourceArgs};
 use crate::error::{Failure, reason};
-use crate::options::{Refusal, print};
+use crate::options::{Parsed, Refusal, print};
 
 /// The version whose options and output these are.
 const VERSION: &str = "1.2.0";
@@ -36,6 +36,13 @@ fn answer(refusal: Refusal, text: &str, mistake: u8) -> u8 {
     // Without standard error nothing can be told.
     let _ = io::stderr().write_all(text.as_bytes());
     mistake
+}
+
+/// Returns the only operand.
+fn device_operand(operands: Vec<OsString>) -> Parsed<OsString> {
+    let [device] =
+        <[OsString; 1]>::try_from(operands).map_err(|_| Refusal::Usage(String::new()))?;
+    Ok(device)
 }
 
 /// Tells a failure.

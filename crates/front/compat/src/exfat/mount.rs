@@ -6,7 +6,7 @@ use super::{answer, tell};
 use crate::error::Failure;
 use crate::exit::Exit;
 use crate::options::Effect::{Nothing, Set, Value, Version};
-use crate::options::{Grammar, Opt, Options, Parsed, Refusal, apply_list, options, print};
+use crate::options::{Opt, Parsed, Refusal, apply_list, getopt, options, print};
 use crate::{MountCall, Start, complain, mount};
 
 const DONE: u8 = 0;
@@ -46,12 +46,7 @@ pub struct ExfatMount {
 
 fn parse(name: &str, words: &[OsString]) -> Parsed<ExfatMount> {
     let mut call = ExfatMount::default();
-    let options = Options {
-        program: name,
-        grammar: Grammar::Getopt,
-        tables: &[TABLE],
-    };
-    let operands = options.parse(words, &mut call)?;
+    let operands = getopt(name, TABLE, words, &mut call)?;
     match <[OsString; 2]>::try_from(operands) {
         Ok([device, dir]) => {
             (call.device, call.dir) = (device, dir);

@@ -270,8 +270,8 @@ fn the_man_page_names_only_variables_that_the_program_reads() {
         "crates/build",
         "crates/forerun",
         "crates/front/cli/src/mount",
-        "crates/front/cli/src/commands/pack",
         "crates/front/cli/src/socket",
+        "crates/front/console",
         "crates/store/remote",
     ] {
         read_sources(&workspace_root().join(dir), &mut sources);

@@ -29,7 +29,7 @@ use forerun_compat as compat;
 use forerun_console::fetch;
 use forerun_console::{
     advice, args, columns, confine, context, error, escape, exit, interrupt, json, layer_count,
-    layers, log, losses, output, partition, patience, place, progress, remote, secrets, size,
+    layers, log, losses, output, partition, patience, place, progress, remote, role, secrets, size,
     source, stdin, target, values,
 };
 
@@ -37,24 +37,23 @@ use args::Global;
 use cli::{Cli, Command};
 use context::Context;
 use exit::Exit;
+use role::Role;
 
 /// Runs the command, with the arguments of the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    // The second process of a command in an image's namespace, which stays outside of that.
-    if let Some(code) = run::run_map_writer() {
-        return code;
-    }
     // The pipe with these is inherited, and is to be read before inherited descriptors are looked at.
     let argv = secrets::arguments();
     inherited::close_on_exec(mount::is_in_background());
-    // The first process of that namespace, and the one that becomes the command.
-    if let Some(code) = run::run_init().or_else(run::become_command) {
-        return code;
-    }
-    // The process that keeps the connection of a mount.
-    if let Some(code) = mount::run_keeper() {
-        return code;
+    if let Some(this) = role::of_this_process() {
+        match this.role {
+            Role::Supervisor => return mount::run_keeper(),
+            Role::RunInit => return run::run_init(&this.words),
+            Role::RunCommand => return run::become_command(&this.words),
+            Role::MapWriter => return run::run_map_writer(),
+            // They read the command line as the user gave it.
+            Role::Server | Role::LoneServer | Role::Mounter => {}
+        }
     }
     if let Some(program) = compat::program(argv) {
         return ExitCode::from(compat::run(program, argv, &called_as::COMMANDS));

@@ -25,6 +25,7 @@ pub mod patience;
 pub mod place;
 pub mod progress;
 pub mod remote;
+pub mod role;
 pub mod secrets;
 pub mod shifted;
 pub mod size;

@@ -19,6 +19,8 @@ use std::sync::OnceLock;
 use forerun::unstable::remote::{has_password, without_secrets};
 use rustix::io::{FdFlags, fcntl_setfd};
 
+use crate::role;
+
 /// The parent's process and the descriptor of the pipe: `PID:NUMBER`.
 const FROM: &str = "FORERUN_ARGUMENTS_FROM";
 /// Bytes that a pipe holds without a reader.
@@ -27,11 +29,14 @@ const ROOM: usize = 60 << 10;
 /// Arguments of this process, with what was hidden of them.
 static ARGUMENTS: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Returns the arguments that this process was meant to have. Reads the pipe at the first call, which has
+/// Returns the arguments that this process was meant to have, without its role. Reads the pipe at the first call, which has
 /// to come before other threads start.
 pub fn arguments() -> &'static [OsString] {
     ARGUMENTS.get_or_init(|| {
-        let mut argv: Vec<_> = std::env::args_os().collect();
+        let mut argv: Vec<_> = match role::of_this_process() {
+            Some(this) => this.arguments.clone(),
+            None => std::env::args_os().collect(),
+        };
         for (index, word) in inherited() {
             if let Some(slot) = argv.get_mut(index) {
                 *slot = word;

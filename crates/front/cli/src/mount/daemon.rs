@@ -5,13 +5,13 @@
 //! answers. Until then its errors go to the caller's standard error like those of any command; if it
 //! ends without the byte, its exit code becomes the caller's.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -23,54 +23,25 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use super::{MountArgs, failed};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::role::{self, Role};
 use crate::{inherited, secrets};
 
-/// Names the parent to the new process. A variable left over from elsewhere names another one.
-const PARENT: &str = "FORERUN_MOUNT_PARENT";
-/// Names the parent to a keeper, with the number of deaths in a minute that it makes good, and how much
-/// it is to log.
-const KEEP: &str = "FORERUN_MOUNT_KEEP";
-/// Names a keeper's log.
-const LOG: &str = "FORERUN_MOUNT_LOG";
-/// As [`PARENT`], for the process that a keeper starts.
-const KEEPER: &str = "FORERUN_MOUNT_KEEPER";
-/// Names the mount namespace of a mount, where its processes live in a copy of it.
-const NAMESPACE: &str = "FORERUN_MOUNT_NAMESPACE";
-/// Has a keeper stay in its mount namespace, or leave it.
+/// Has a supervisor stay in its mount namespace, or leave it.
 const STAY: &str = "stay";
 const LEAVE: &str = "leave";
-/// Has the mount of a keeper end with the caller.
+/// Has the mount of a process in the background end with the caller.
 const WITH_CALLER: &str = "with-caller";
 const READY: &[u8] = b".";
 
-/// Returns whether the caller's process has started this one, to be in the background.
-pub fn is_child() -> bool {
-    names_parent(PARENT)
-}
-
-/// Returns whether a keeper has started this process, to serve a mount.
-pub fn is_server() -> bool {
-    names_parent(KEEPER)
-}
-
 /// Returns whether no caller is left that needs more than errors.
 pub fn is_in_background() -> bool {
-    is_child() || is_server()
-}
-
-fn names_parent(variable: &str) -> bool {
-    let value = std::env::var(variable);
-    value.is_ok_and(|value| value.split(' ').next().is_some_and(is_parent))
+    role::is(Role::LoneServer) || role::is(Role::Server)
 }
 
 /// Returns whether the mount of this process is to end with the process that has started it, without a keeper.
 pub fn ends_with_caller() -> bool {
-    is_child() && std::env::var(PARENT).is_ok_and(|value| value.ends_with(WITH_CALLER))
-}
-
-fn is_parent(pid: &str) -> bool {
-    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
-    parent.is_some_and(|parent| parent == pid)
+    let this = role::of_this_process().filter(|this| this.role == Role::LoneServer);
+    this.and_then(|this| this.word(0)).is_some()
 }
 
 /// The arguments of a keeper, from the caller, which has read the command line.
@@ -86,33 +57,34 @@ pub struct KeeperArgs {
     pub used: Option<Vec<(u32, u32)>>,
     /// Whether the mount is to end with the caller.
     pub ends_with_caller: bool,
+    /// Where the mount is, as the caller named it.
+    pub dir: OsString,
 }
 
 impl KeeperArgs {
-    /// Returns the arguments from the environment, if this process is to be a keeper.
+    /// Returns the arguments, if this process is to be a keeper.
     pub fn of_this_process() -> Option<Self> {
-        let told = std::env::var(KEEP).ok()?;
-        let mut words = told.split(' ');
-        if !is_parent(words.next()?) {
-            return None;
-        }
+        let this = role::of_this_process().filter(|this| this.role == Role::Supervisor)?;
+        let text = |number| this.word(number).and_then(OsStr::to_str);
         Some(Self {
-            restarts: words.next()?.parse().ok()?,
-            verbose: words.next()?.parse().ok()?,
-            used: parse_used(words.next()?)?,
-            ends_with_caller: words.next() == Some(WITH_CALLER),
-            log: std::env::var_os(LOG).map(PathBuf::from),
+            restarts: text(0)?.parse().ok()?,
+            verbose: text(1)?.parse().ok()?,
+            used: parse_used(text(2)?)?,
+            ends_with_caller: this.word(3).is_some(),
+            log: this.word(4).map(PathBuf::from),
+            dir: this.word(5).unwrap_or_default().into(),
         })
     }
 
-    fn tell(&self, command: &mut Command) {
-        let (pid, restarts, verbose) = (std::process::id(), self.restarts, self.verbose);
-        let used = print_used(self.used.as_deref());
-        let end = end(self.ends_with_caller);
-        command.env(KEEP, format!("{pid} {restarts} {verbose} {used} {end}"));
-        if let Some(log) = &self.log {
-            command.env(LOG, log);
-        }
+    fn words(&self) -> [OsString; 6] {
+        [
+            self.restarts.to_string().into(),
+            self.verbose.to_string().into(),
+            print_used(self.used.as_deref()).into(),
+            end(self.ends_with_caller).into(),
+            self.log.clone().unwrap_or_default().into(),
+            self.dir.clone(),
+        ]
     }
 }
 
@@ -184,28 +156,39 @@ pub fn leave_namespace(used: Option<&[(u32, u32)]>) -> Result<Option<MountNamesp
 
 /// Returns the mount namespace that the process which has started this one names.
 pub fn named_namespace() -> Option<MountNamespace> {
-    std::env::var_os(NAMESPACE).map(MountNamespace::from_link)
+    let this = role::of_this_process()?;
+    let namespace = this
+        .word(0)
+        .filter(|_| matches!(this.role, Role::Server | Role::Mounter));
+    namespace.map(|link| MountNamespace::from_link(link.to_os_string()))
 }
 
-/// Passes the mount namespace of the mount on to a process that is to be started.
-pub fn name_namespace(command: &mut Command, namespace: Option<&MountNamespace>) {
-    if let Some(namespace) = namespace {
-        command.env(NAMESPACE, namespace.to_string());
-    }
+/// Returns the words that pass the mount namespace of the mount on to a process that is to be started.
+pub fn namespace_words(namespace: Option<&MountNamespace>) -> [OsString; 1] {
+    [namespace
+        .map(ToString::to_string)
+        .unwrap_or_default()
+        .into()]
 }
 
 /// Starts it, and returns when its mount answers, or it has failed. With `keeper` it is a keeper, and
 /// starts the process that serves.
-pub fn start(keeper: Option<&KeeperArgs>, ends_with_caller: bool) -> Result {
+pub fn start(keeper: Option<&KeeperArgs>, dir: &Path, ends_with_caller: bool) -> Result {
     let starting = |error| failed("starting the process that serves the mount", &error);
-    let (mut command, secrets) = command(program()).map_err(starting)?;
-    match keeper {
-        Some(keeper) => keeper.tell(&mut command),
-        None => {
-            let pid = std::process::id();
-            command.env(PARENT, format!("{pid} {}", end(ends_with_caller)));
-        }
-    }
+    let dir = dir.display();
+    let command = match keeper {
+        Some(keeper) => command(
+            program(),
+            (Role::Supervisor, &format!("supervisor of {dir}")),
+            &keeper.words(),
+        ),
+        None => command(
+            program(),
+            (Role::LoneServer, &format!("serves {dir}")),
+            &[end(ends_with_caller).into()],
+        ),
+    };
+    let (mut command, secrets) = command.map_err(starting)?;
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -247,28 +230,29 @@ fn exit_of(status: ExitStatus) -> Exit {
 pub fn server_command(
     namespace: Option<&MountNamespace>,
 ) -> io::Result<(Command, Option<OwnedFd>)> {
-    let (mut command, secrets) = command(newest_program())?;
-    name_namespace(&mut command, namespace);
-    command.env(KEEPER, std::process::id().to_string());
-    Ok((command, secrets))
+    let keeper = KeeperArgs::of_this_process();
+    let dir = keeper.map(|keeper| keeper.dir).unwrap_or_default();
+    let title = format!("serves {}", dir.display());
+    let words = namespace_words(namespace);
+    command(newest_program(), (Role::Server, &title), &words)
 }
 
-/// Returns the command that runs `program` with the arguments of this process. The second value holds
-/// arguments with passwords, and must live until the process was started.
-pub fn command(program: PathBuf) -> io::Result<(Command, Option<OwnedFd>)> {
+/// Returns the command that runs `program` in a role, with the words of that and the arguments of this process. The second
+/// value holds arguments with passwords, and must live until the process was started.
+pub fn command(
+    program: PathBuf,
+    (role, title): (Role, &str),
+    words: &[OsString],
+) -> io::Result<(Command, Option<OwnedFd>)> {
     let mut command = Command::new(program);
-    if let Some(name) = secrets::arguments().first() {
-        // mount(8)'s helper is told by its name.
-        command.arg0(name);
-    }
+    role::assign(&mut command, role, title);
     let argv = secrets::arguments();
+    // mount(8)'s helper is told by its name.
+    command.args(words).arg("--").args(argv.first());
     // What follows `--` is the command that `mount` runs, once; other programs' names take none.
     let end = argv.iter().position(|word| word == "--");
     let end = end.filter(|_| forerun_compat::program(argv).is_none());
     let secrets = secrets::pass_on(&mut command, end.map_or(argv, |end| &argv[..end]))?;
-    for variable in [PARENT, KEEP, LOG, KEEPER, NAMESPACE] {
-        command.env_remove(variable);
-    }
     Ok((command, secrets))
 }
 

@@ -20,6 +20,7 @@ use forerun_fuse::{Channel, FromKeeper, FromServer, Giver, Inherited, Mount, Mou
 use super::{MountArgs, daemon};
 use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
+use crate::role::{self, Role};
 
 /// The first message from a keeper to a process that it has started.
 pub struct Kept {
@@ -32,7 +33,7 @@ pub struct Kept {
 /// Returns what the keeper says, where one has started this process.
 pub fn kept() -> Result<Option<Kept>> {
     let stdin = io::stdin();
-    if !daemon::is_server() {
+    if !role::is(Role::Server) {
         return Ok(None);
     }
     let peer = rustix::net::sockopt::socket_peercred(&stdin);

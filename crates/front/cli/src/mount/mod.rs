@@ -96,7 +96,7 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
         };
     }
     let kept = handover::kept()?;
-    let in_background = kept.is_some() || daemon::is_child();
+    let in_background = is_in_background();
     if !in_background {
         present::refuse(&args.dir, via)?;
         if let Some(exit) = via::by_kernel(context, args, &options, via)? {
@@ -114,8 +114,9 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
             log: args.log.clone(),
             used: daemon::used_devices(args, &options),
             ends_with_caller: !args.command.is_empty(),
+            dir: args.dir.clone().into(),
         });
-        return daemon::start(keeper.as_ref(), !args.command.is_empty());
+        return daemon::start(keeper.as_ref(), &args.dir, !args.command.is_empty());
     }
     serve(context, args, options, kept, in_background)
 }

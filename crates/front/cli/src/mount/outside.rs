@@ -4,6 +4,7 @@
 //! It opens no image, and ends when its server has ended.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,20 +18,15 @@ use super::{MountArgs, daemon, failed, fsname};
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::inherited;
+use crate::role::{self, Role};
 
-/// Names the parent to the process. A variable left over from elsewhere names another one.
-const SERVER: &str = "FORERUN_MOUNT_SERVER";
-
-/// Returns whether this is the process beside a server. The socket on standard input tells, also where the
-/// server has ended already: this process must not take itself for a command of the user then.
+/// Returns whether this is the process beside a server.
 pub fn is_it() -> bool {
-    let peer = rustix::net::sockopt::socket_peercred(io::stdin());
-    let peer = peer.map(|peer| peer.pid.as_raw_nonzero().to_string());
-    peer.is_ok_and(|peer| env::var(SERVER).is_ok_and(|server| server == peer))
+    role::is(Role::Mounter)
 }
 
 /// Starts it.
-pub fn start(namespace: Option<&MountNamespace>) -> Result<Outside> {
+pub fn start(dir: &Path, namespace: Option<&MountNamespace>) -> Result<Outside> {
     let starting = |error: io::Error| failed("starting the process that mounts", &error);
     let pair = rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -39,10 +35,11 @@ pub fn start(namespace: Option<&MountNamespace>) -> Result<Outside> {
         None,
     );
     let (ours, theirs) = pair.map_err(|error| starting(error.into()))?;
-    let (mut command, secrets) = daemon::command(daemon::program()).map_err(starting)?;
-    daemon::name_namespace(&mut command, namespace);
+    let title = format!("mounts for the server of {}", dir.display());
+    let words = daemon::namespace_words(namespace);
+    let command = daemon::command(daemon::program(), (Role::Mounter, &title), &words);
+    let (mut command, secrets) = command.map_err(starting)?;
     let process = command
-        .env(SERVER, std::process::id().to_string())
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::null())

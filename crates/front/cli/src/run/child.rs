@@ -16,9 +16,8 @@ use signal_hook::iterator::Signals;
 use crate::error::Result;
 use crate::inherited;
 use crate::mount::program;
+use crate::role::{self, Role};
 
-use super::ids::Arg0;
-use super::init::INIT;
 use super::plan::RunPlan;
 use super::{failed, namespace_failure};
 
@@ -37,10 +36,10 @@ impl Child {
         let starting = |error: io::Error| failed("starting process 1", &error);
         let (channel, theirs) = Channel::pair().map_err(starting)?;
         let mut command = Command::new(program());
+        let title = format!("process 1 of a command in {}", plan.name);
+        role::assign(&mut command, Role::RunInit, &title);
         command
-            .arg0_forerun()
             .args(plan.words())
-            .env(INIT, "")
             .stdin(Stdio::from(OwnedFd::from(theirs)));
         // A thread whose children are of another PID namespace can start no more threads. This one starts a process
         // and ends.

@@ -24,15 +24,13 @@ use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::inherited;
 use crate::mount::program;
+use crate::role::{self, Role};
 
 use super::attach::{by_descriptor, read_only_tree};
-use super::ids::{Arg0, OwnMaps, in_proc};
-use super::init::INIT;
+use super::ids::{OwnMaps, in_proc};
 use super::plan::RunPlan;
 use super::{failed, namespace_failure};
 
-/// Says to a process that it becomes the command.
-const BECOMES: &str = "FORERUN_RUN_BECOMES";
 /// Exit codes of shells for a command that cannot be run, and one that is not there.
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -54,11 +52,9 @@ impl Becoming {
             .map_err(|error| failed("protecting the program from the command", &error))?;
         let path = file.as_ref().map_or_else(program, by_descriptor);
         let mut command = Command::new(path);
+        role::assign(&mut command, Role::RunCommand, "becomes a command");
         command
-            .arg0_forerun()
             .args(plan.words())
-            .env_remove(INIT)
-            .env(BECOMES, "")
             .stdin(Stdio::from(OwnedFd::from(theirs)));
         let process = inherited::pass_on(|| command.spawn()).map_err(starting)?;
         Ok(Self {
@@ -102,18 +98,15 @@ fn protected() -> io::Result<Option<OwnedFd>> {
     Ok(((found.st_dev, found.st_ino) == (running.dev(), running.ino())).then_some(file))
 }
 
-/// Runs this process as the one that becomes the command, if it is that.
-pub fn become_command() -> Option<ExitCode> {
-    env::var_os(BECOMES)?;
+/// Runs this process as the one that becomes the command.
+pub fn become_command(words: &[OsString]) -> ExitCode {
     let stdin = io::stdin();
-    let peer = rustix::net::sockopt::socket_peercred(&stdin).ok()?;
-    if getppid() != Some(Pid::INIT) || peer.pid != Pid::INIT {
-        return None;
-    }
     let context = Context::new(Global::default());
     let become_it = || {
         let channel = Channel::from(stdin.as_fd().try_clone_to_owned()?);
-        let plan = RunPlan::from_words(env::args_os().skip(1));
+        let peer = rustix::net::sockopt::socket_peercred(&stdin)?;
+        let is_child = getppid() == Some(Pid::INIT) && peer.pid == Pid::INIT;
+        let plan = RunPlan::from_words(words.iter().cloned()).filter(|_| is_child);
         let plan = plan.ok_or(io::ErrorKind::InvalidInput)?;
         Ok(enter(&channel, &plan))
     };
@@ -122,7 +115,7 @@ pub fn become_command() -> Option<ExitCode> {
         Ok(()) => Exit::OfCommand(CANNOT_RUN),
         Err(failure) => context.report(&failure),
     };
-    Some(ExitCode::from(exit.code()))
+    ExitCode::from(exit.code())
 }
 
 /// Enters the namespaces, and becomes the command. Returns only if that fails, or process 1 has failed.
@@ -154,7 +147,7 @@ fn enter(channel: &Channel, plan: &RunPlan) -> Result<()> {
         .split_first()
         .ok_or_else(|| Failure::usage("no command"))?;
     let mut command = Command::new(program);
-    command.args(words).env_remove(BECOMES);
+    command.args(words);
     let error = inherited::pass_on(|| command.exec());
     let code = match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,

@@ -10,7 +10,6 @@
 //! the namespace only, so root starts one for that. Where that one may not write the map either, as in a container
 //! without the rights of root, root is alone in the namespace too.
 
-use std::env;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,11 +23,10 @@ use rustix::process::{getegid, geteuid};
 
 use crate::error::Result;
 use crate::mount::program;
+use crate::role::{self, Role};
 
 use super::{failed, namespace_failure};
 
-/// Names the parent to the process that writes its maps. A variable left over from elsewhere names another one.
-const WRITER: &str = "FORERUN_RUN_MAPS";
 const MAPS: [&str; 2] = ["uid_map", "gid_map"];
 
 /// A process that stays outside, to write the maps.
@@ -45,9 +43,9 @@ impl MapWriter {
         }
         let starting = |error: io::Error| failed("starting the process that maps users", &error);
         let (channel, theirs) = Channel::pair().map_err(starting)?;
-        let process = Command::new(program())
-            .arg0_forerun()
-            .env(WRITER, std::process::id().to_string())
+        let mut command = Command::new(program());
+        role::assign(&mut command, Role::MapWriter, "maps users");
+        let process = command
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -65,29 +63,22 @@ impl MapWriter {
     }
 }
 
-/// Runs this process as the writer, if it is one.
-pub fn run_map_writer() -> Option<ExitCode> {
-    let parent: u32 = env::var(WRITER).ok()?.parse().ok()?;
-    let stdin = io::stdin();
-    let peer = rustix::net::sockopt::socket_peercred(&stdin).ok()?;
-    let is_parent = u32::try_from(peer.pid.as_raw_nonzero().get()).is_ok_and(|pid| pid == parent);
-    if !is_parent {
-        return None;
-    }
-    let channel = stdin.as_fd().try_clone_to_owned().map(Channel::from);
-    let asked = channel.and_then(|channel| channel.receive());
-    let written = match asked {
-        Ok(Some(_)) => {
-            let maps = OwnMaps::read();
-            maps.and_then(|maps| maps.give(&in_proc(&parent.to_string())?))
-        }
-        // The parent has ended.
-        Ok(None) | Err(_) => return Some(ExitCode::FAILURE),
-    };
-    Some(match written {
+/// Runs this process as the writer.
+pub fn run_map_writer() -> ExitCode {
+    match write_maps() {
         Ok(()) => ExitCode::SUCCESS,
+        // The parent tells what it could not map.
         Err(_) => ExitCode::FAILURE,
-    })
+    }
+}
+
+fn write_maps() -> io::Result<()> {
+    let stdin = io::stdin();
+    let parent = rustix::net::sockopt::socket_peercred(&stdin)?.pid;
+    let channel = Channel::from(stdin.as_fd().try_clone_to_owned()?);
+    // Without a question the parent has ended.
+    channel.receive()?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    OwnMaps::read()?.give(&in_proc(&parent.as_raw_nonzero().to_string())?)
 }
 
 /// The users and groups of this process, under the same numbers.
@@ -172,19 +163,6 @@ impl Namespace {
         denied.map_err(mapping)?;
         fs::write("/proc/self/uid_map", format!("0 {user} 1")).map_err(mapping)?;
         fs::write("/proc/self/gid_map", format!("0 {group} 1")).map_err(mapping)
-    }
-}
-
-/// Names this program in the list of processes.
-pub trait Arg0 {
-    fn arg0_forerun(&mut self) -> &mut Self;
-}
-
-impl Arg0 for Command {
-    fn arg0_forerun(&mut self) -> &mut Self {
-        use std::os::unix::process::CommandExt;
-        // The name of a link may stand for another program.
-        self.arg0("forerun")
     }
 }
 

@@ -3,7 +3,6 @@
 //! The kernel ends every process of a PID namespace when its process 1 has ended. Signals that a process 1 does not
 //! handle do not reach it, those of a terminal neither, so what is typed ends the command only.
 
-use std::env;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,24 +26,19 @@ use super::ids::is_root_of_system;
 use super::plan::RunPlan;
 use super::{failed, namespace_failure, root};
 
-/// Says to a process 1 that it is one.
-pub const INIT: &str = "FORERUN_RUN_INIT";
 /// The status after SIGKILL, as shells report it.
 const KILLED: u8 = 128 + 9;
 
-/// Runs this process as process 1, if it is one.
-pub fn run_init() -> Option<ExitCode> {
-    if env::var_os(INIT).is_none() || getpid() != Pid::INIT {
-        return None;
-    }
+/// Runs this process as process 1.
+pub fn run_init(words: &[OsString]) -> ExitCode {
     let context = Context::new(Global::default());
-    let ended = run(env::args_os().skip(1));
+    let ended = run(words);
     let exit = ended.unwrap_or_else(|failure| context.report(&failure));
-    Some(ExitCode::from(exit.code()))
+    ExitCode::from(exit.code())
 }
 
-fn run(words: impl Iterator<Item = OsString>) -> Result {
-    let plan = RunPlan::from_words(words);
+fn run(words: &[OsString]) -> Result {
+    let plan = RunPlan::from_words(words.iter().cloned()).filter(|_| getpid() == Pid::INIT);
     let plan =
         plan.ok_or_else(|| Failure::usage("process 1 of a run was started by another program"))?;
     let talking = |error: io::Error| failed("the process that serves the image", &error);

@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -449,13 +450,12 @@ fn a_process_outside_without_its_server_mounts_nothing() {
     fs::create_dir(fixture.path("mnt")).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(ours);
-    let mut shell = Command::new("sh");
-    // The shell is its parent, as init would be.
-    shell.args(["-c", "\"$0\" mount a.sqsh mnt; exit $?"]);
-    let mut shell = shell.arg(fixture.command(&[]).get_program());
-    shell = shell.env("FORERUN_MOUNT_SERVER", std::process::id().to_string());
-    shell = shell.current_dir(fixture.0.path());
-    let ended = shell.stdin(Stdio::from(OwnedFd::from(theirs))).status();
+    let mut outside = Command::new(fixture.command(&[]).get_program());
+    outside
+        .arg0("forerun: mounts for a server")
+        .args(["__mount-for", "", "--", "forerun", "mount", "a.sqsh", "mnt"])
+        .current_dir(fixture.0.path());
+    let ended = outside.stdin(Stdio::from(OwnedFd::from(theirs))).status();
     assert!(ended.unwrap().success());
     assert!(!fixture.path("mnt/big").exists());
 }

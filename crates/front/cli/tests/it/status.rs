@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::{Ran, command, ran};
+use crate::restarting::Scene;
 
 /// A directory with an image, mountpoints, and a place for sockets.
 struct Place {
@@ -306,6 +307,33 @@ fn a_dead_mount_under_another_one_is_cleared_too() {
         "{}",
         told.stderr
     );
+}
+
+#[test]
+fn the_list_of_processes_shows_what_each_process_of_a_mount_is_for() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    scene.mount(&[]);
+    for (pid, title) in [
+        (scene.server(), "forerun: serves mnt\0"),
+        (scene.keeper(), "forerun: supervisor of mnt\0"),
+    ] {
+        let line = format!("/proc/{}/cmdline", pid.as_raw_nonzero());
+        let line = fs::read_to_string(line).unwrap();
+        assert!(line.starts_with(title), "{line}");
+    }
+    let children = format!(
+        "/proc/{0}/task/{0}/children",
+        scene.server().as_raw_nonzero()
+    );
+    let children = fs::read_to_string(children).unwrap();
+    let beside = fs::read_to_string(format!("/proc/{}/cmdline", children.trim())).unwrap();
+    assert!(
+        beside.starts_with("forerun: mounts for the server of mnt\0"),
+        "{beside}"
+    );
+    scene.run(&["umount", "mnt"]).ok();
 }
 
 #[test]

@@ -80,16 +80,17 @@ enum Next {
     End,
 }
 
-/// Keeps a mount, where this process is told to, and returns its exit code then. The caller has read
-/// the command line: a keeper does not, and stays small.
-pub fn run_keeper() -> Option<ExitCode> {
-    let args = KeeperArgs::of_this_process()?;
+/// Keeps a mount. Returns the exit code. The caller has read the command line: a keeper does not, and stays small.
+pub fn run_keeper() -> ExitCode {
+    let Some(args) = KeeperArgs::of_this_process() else {
+        return ExitCode::from(Exit::Usage.code());
+    };
     crate::log::init(args.verbose, args.log.is_some(), true);
-    Some(run(&args).unwrap_or_else(|failure| {
+    run(&args).unwrap_or_else(|failure| {
         // Without a standard error nothing can be reported.
         let _ = writeln!(io::stderr(), "{failure}");
         ExitCode::from(failure.exit.code())
-    }))
+    })
 }
 
 /// Keeps the mount that a server makes with the arguments of this process. Returns when the mount has

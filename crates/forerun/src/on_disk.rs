@@ -8,7 +8,7 @@ use std::sync::Arc;
 use forerun_cache::Digest;
 use forerun_io::{FileSource, ReadAt};
 use forerun_remote::LayerContents;
-use forerun_remote::registry::{
+use forerun_remote::{
     LayerFile, OnDiskError, Platform, blob_path, layers_of_docker_archive, layers_of_layout,
 };
 use forerun_vfs::{ProvenTable, TablePlace};

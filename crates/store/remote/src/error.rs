@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use forerun_cache::Digest;
+use forerun_cache::{CacheError, Digest};
 
 /// Result of an operation that may have to ask a server.
 pub type Result<T> = std::result::Result<T, RemoteError>;
@@ -191,4 +191,16 @@ impl RemoteError {
                 | Self::WrongDigest { .. }
         )
     }
+}
+
+/// Converts an error of the cache to the one that readers get.
+pub fn cache_error(error: &CacheError) -> RemoteError {
+    if let Some(remote) = RemoteError::within(error) {
+        return remote.clone();
+    }
+    let mut reason = error.to_string();
+    if let Some(cause) = std::error::Error::source(error) {
+        reason = format!("{reason}: {cause}");
+    }
+    RemoteError::Cache { reason }
 }

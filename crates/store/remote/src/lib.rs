@@ -6,111 +6,74 @@
 //! Without the feature `network` it asks no server, and builds no runtime, TLS or HTTP: it has the documents of container
 //! images on disk, and types for images at servers that have no values, so that a program that lists both needs one
 //! way for them.
+//!
+//! | folder | holds |
+//! |---|---|
+//! | `address`, `options` | names of images, and what the user sets |
+//! | `credentials` | passwords in the user's files, and from credential helpers |
+//! | `http` | the client, its redirects and proxies, checks of answers |
+//! | `origin` | one blob at one server: a web server, an object store; and what an image is made of |
+//! | `oci` | manifests, indexes, annotations; images on disk |
+//! | `registry` | requests to registries and their tokens: manifests, blobs, referrers, uploads |
+//! | `fetch` | mirrors, retries, the scheduler; digests of what comes |
+//! | `resolve` | from a name to an image at its servers, or to what the cache remembers of it |
+//! | `sidecar` | indexes and access lists in an artifact that refers to a container image |
+//! | `image` | an image as a source |
+//! | `open`, `transfer` | opens images; pushes and pulls them whole |
 
 // Documents of registries and of disks have one parser, of which a program without a network needs a part.
 #![cfg_attr(not(feature = "network"), allow(dead_code))]
 
 #[cfg(feature = "network")]
-pub mod answer;
-#[cfg(feature = "network")]
-mod assemble;
-#[cfg(feature = "network")]
-mod beside;
-#[cfg(feature = "network")]
-mod beside_memory;
-#[cfg(feature = "network")]
-mod beside_parts;
-#[cfg(feature = "network")]
-pub mod client;
-#[cfg(feature = "network")]
-mod container;
-mod contents;
+mod address;
 #[cfg(feature = "network")]
 mod credentials;
-#[cfg(feature = "network")]
-mod download;
 mod error;
-#[cfg(feature = "network")]
-mod facts;
 #[cfg(feature = "network")]
 mod far_file;
 #[cfg(feature = "network")]
 mod fetch;
-mod hide;
+#[cfg(feature = "network")]
+pub mod fuzzing;
+#[cfg(feature = "network")]
+mod http;
 #[cfg(feature = "network")]
 mod image;
 #[cfg(feature = "network")]
-mod image_index;
-#[cfg(feature = "network")]
-mod image_name;
-#[cfg(feature = "network")]
-mod inward;
-#[cfg(feature = "network")]
-mod layer_facts;
-#[cfg(feature = "network")]
-mod layer_table;
-#[cfg(feature = "network")]
-mod layout;
-#[cfg(feature = "network")]
-mod lazy;
-#[cfg(feature = "network")]
-mod memory;
-#[cfg(feature = "network")]
 mod metrics;
+mod oci;
 #[cfg(feature = "network")]
 mod open;
 mod options;
 #[cfg(feature = "network")]
 mod origin;
-#[cfg(feature = "network")]
-mod outage;
 mod progress;
+mod redact;
 #[cfg(feature = "network")]
-mod proxies;
-#[cfg(feature = "network")]
-pub mod pull;
-#[cfg(feature = "network")]
-pub mod push;
-#[cfg(feature = "network")]
-mod record;
-#[cfg(feature = "network")]
-mod redirect;
-#[cfg(feature = "network")]
-mod reference;
-pub mod registry;
+mod registry;
 #[cfg(feature = "network")]
 mod resolve;
 #[cfg(feature = "network")]
 pub mod runtime;
 #[cfg(feature = "network")]
-mod scheduler;
-#[cfg(feature = "network")]
-mod site;
-#[cfg(feature = "network")]
-mod soci_table;
-#[cfg(feature = "network")]
-mod spool;
-#[cfg(feature = "network")]
-mod stats;
+mod sidecar;
 mod status;
 #[cfg(feature = "network")]
-mod table;
-#[cfg(feature = "network")]
 mod transfer;
-#[cfg(feature = "network")]
-mod tuning;
-#[cfg(feature = "network")]
-mod unmeasured;
-#[cfg(feature = "network")]
-mod whole;
 #[cfg(not(feature = "network"))]
 mod without_network;
 
-pub use contents::LayerContents;
 pub use error::{RemoteError, Result};
-pub use hide::{has_password, is_plain, without_secrets};
+pub use oci::layer_contents::LayerContents;
+pub use oci::media;
+pub use oci::on_disk::{
+    FoundLayers, LayerFile, OnDiskError, blob_path, layers_of_docker_archive, layers_of_layout,
+};
+pub use oci::platform::{NoPlatform, Platform};
+pub use options::registry::{Mirror, RegistryOptions};
 pub use options::{DownloadReport, Prefetch, Readahead, RemoteOptions};
 pub use progress::Progress;
+pub use redact::{has_password, is_plain, without_secrets};
 pub use status::RemoteStatus;
 #[cfg(not(feature = "network"))]
 pub use without_network::{NoReference as Reference, NoRemoteImage as RemoteImage, open};
@@ -119,25 +82,28 @@ pub use without_network::{NoReference as Reference, NoRemoteImage as RemoteImage
 mod exports {
     //! Names of images at servers, and requests for them.
 
-    pub use crate::answer::Body;
-    pub use crate::beside::push_beside;
-    pub use crate::beside_parts::Beside;
-    pub use crate::container::{ContainerLayer, ContainerManifest, container_manifest};
-    pub use crate::credentials::CredentialFiles;
+    pub use crate::address::image_name::ImageName;
+    pub use crate::address::place_of;
+    pub use crate::address::reference::Reference;
+    pub use crate::credentials::files::CredentialFiles;
     pub use crate::far_file::{FarFile, Link};
+    pub use crate::fetch::counters::Counters;
     pub use crate::fetch::{ChunkOutcome, Fetcher, Patience};
-    pub use crate::hide::place_of;
+    pub use crate::http::client;
+    pub use crate::http::response::{self, Body};
     pub use crate::image::RemoteImage;
-    pub use crate::image_index::{BadIndex, ImageIndex, LayerIndex};
-    pub use crate::layout::{Identity, Layout, Part, RemoteBlob, TableLayout};
+    pub use crate::image::access_list::{access_list, access_lists};
     pub use crate::metrics::serve_metrics;
     pub use crate::open::{Opened, open, open_all, open_origin};
+    pub use crate::origin::layout::{Identity, Layout, Part, RemoteBlob, TableLayout};
     pub use crate::origin::{Description, HttpOrigin, Origin, Pinned, S3Origin};
-    pub use crate::record::{access_list, access_lists};
-    pub use crate::reference::Reference;
+    pub use crate::registry::{FoundContainer, FoundInRegistry, Registry};
     pub use crate::resolve::FromMemory;
-    pub use crate::stats::Counters;
-    pub use crate::transfer::{pull_to, push_to};
+    pub use crate::resolve::container::{ContainerLayer, ContainerManifest, container_manifest};
+    pub use crate::sidecar::index::{BadIndex, ImageIndex, LayerIndex};
+    pub use crate::sidecar::parts::Sidecar;
+    pub use crate::sidecar::push_sidecar;
+    pub use crate::transfer::{pull, pull_to, push, push_to};
 }
 #[cfg(feature = "network")]
 pub use exports::*;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forerun_io::{Observer, ReadAt};
 
-use crate::hide::for_message;
+use crate::redact::for_message;
 use crate::{RemoteError, RemoteOptions, RemoteStatus, Result};
 
 const SCHEMES: [&str; 4] = ["https", "http", "s3", "oci"];

@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use forerun::unstable::cache::AccessList;
 use forerun::unstable::image_index;
 use forerun::unstable::remote::{
-    Beside, ImageIndex, Opened, Prefetch, Reference, RemoteOptions, access_lists, push_beside,
+    ImageIndex, Opened, Prefetch, Reference, RemoteOptions, Sidecar, access_lists, push_sidecar,
 };
 
 use crate::args::ImageArgs;
@@ -142,14 +142,14 @@ impl ImageIndexes {
     /// Stores them beside the image.
     fn push(self, context: &Context, reference: &Reference, options: &RemoteOptions) -> Result<()> {
         let (layers, lists) = (self.index.layers.len(), self.lists.len());
-        let beside = Beside {
+        let sidecar = Sidecar {
             index: self.index,
             lists: self.lists,
-            ..Beside::default()
+            ..Sidecar::default()
         };
         let now = jiff::Timestamp::now();
         let created = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let stored = push_beside(reference, &beside, &created, options);
+        let stored = push_sidecar(reference, &sidecar, &created, options);
         let stored = stored.map_err(|error| remote::failure(&error))?;
         context.note(&format!(
             "{} and {} are stored as {stored}",

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use forerun::unstable::remote::registry::Platform;
-use forerun::unstable::remote::{Prefetch, Readahead, RemoteOptions};
+use forerun::unstable::remote::{Platform, Prefetch, Readahead, RemoteOptions};
 
 use crate::error::reason;
 use crate::size;

@@ -4,8 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use forerun::unstable::remote::RemoteOptions;
-use forerun::unstable::remote::registry::Platform;
+use forerun::unstable::remote::{Platform, RemoteOptions};
 
 /// How a container image is read.
 #[derive(Args, Clone, Debug, Default)]

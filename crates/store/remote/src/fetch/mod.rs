@@ -11,8 +11,14 @@
 //! Nothing here knows which ranges are wanted when; the scheduler does.
 
 mod assembly;
-mod backoff;
-mod health;
+pub mod chunk_table;
+pub mod counters;
+pub mod failed_reads;
+pub mod layer_digests;
+mod mirrors;
+mod retry;
+pub mod scheduler;
+pub mod tuning;
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -23,12 +29,13 @@ use std::time::{Duration, Instant};
 use forerun_cache::Digest;
 use futures_util::StreamExt as _;
 
-use crate::layout::Part;
-use crate::stats::Counters;
+use crate::origin::layout::Part;
 use crate::{RemoteError, Result};
+
 use assembly::Assembly;
-use backoff::Backoff;
-use health::Health;
+use counters::Counters;
+use mirrors::Health;
+use retry::Backoff;
 
 /// The outcome of handing over a chunk.
 #[derive(Clone, Debug)]

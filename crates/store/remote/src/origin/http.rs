@@ -22,10 +22,11 @@ use reqwest::header::{
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use url::Url;
 
-use crate::answer::{ContentRange, endless, header, partial, refusal, whole};
-use crate::client::failure;
-use crate::hide::place_of;
-use crate::{Body, Description, Origin, RemoteError, Result, inward};
+use crate::address::place_of;
+use crate::http::client::failure;
+use crate::http::local_addresses;
+use crate::http::response::{ContentRange, endless, header, partial, refusal, whole};
+use crate::{Body, Description, Origin, RemoteError, Result};
 
 /// Prefix of versions that are dates of change rather than ETags.
 const MODIFIED: &str = "modified ";
@@ -51,7 +52,7 @@ impl HttpOrigin {
     /// # Errors
     /// [`RemoteError::Reference`] for credentials that cannot be sent.
     pub fn new(client: Client, mut url: Url) -> Result<Self> {
-        inward::allow(&url);
+        local_addresses::allow(&url);
         let place = place_of(&url);
         let authorization = basic(&url).ok_or_else(|| RemoteError::Reference {
             text: place.clone(),

@@ -1,8 +1,9 @@
 //! The seam between protocols and everything above them: one blob at one server.
 
 mod absent;
-pub(crate) mod aws_profile;
+pub mod aws_profile;
 mod http;
+pub mod layout;
 mod pinned;
 mod s3;
 mod s3_settings;
@@ -14,7 +15,7 @@ use forerun_cache::Digest;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use crate::answer::Body;
+use crate::http::response::Body;
 use crate::{RemoteError, Result};
 
 pub use absent::Absent;

@@ -24,9 +24,9 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore as _, ObjectStoreExt as _, RetryConfig};
 use reqwest::{Client, StatusCode};
 
-use super::S3Settings;
-use crate::answer::refusal;
-use crate::client::failure;
+use crate::http::client::failure;
+use crate::http::response::refusal;
+use crate::origin::S3Settings;
 use crate::{Body, Description, Origin, RemoteError, Result};
 
 /// An object in a bucket.

@@ -4,7 +4,7 @@
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 
-use super::aws_profile::Profile;
+use crate::origin::aws_profile::Profile;
 
 /// Variables that provide keys without a profile.
 const WITHOUT_PROFILE: [&str; 3] = [

@@ -16,15 +16,15 @@ use reqwest::header::{ACCEPT_ENCODING, CONTENT_LENGTH, HeaderValue, RANGE};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use url::Url;
 
-use super::Registry;
-use super::call::{Answer, Call};
-use super::endpoint::Endpoint;
-use super::wire;
-use crate::site::Site;
-use crate::{Body, Description, Origin, RemoteError, Result, answer, place_of};
+use crate::http::response;
+use crate::http::site::Site;
+use crate::registry::call::{Answer, Call};
+use crate::registry::endpoint::Endpoint;
+use crate::registry::{Registry, wire};
+use crate::{Body, Description, Origin, RemoteError, Result, place_of};
 
 /// One blob at one registry or mirror.
-pub(super) struct RegistryBlob {
+pub struct RegistryBlob {
     registry: Arc<Registry>,
     endpoint: Arc<Endpoint>,
     digest: Digest,
@@ -35,11 +35,7 @@ pub(super) struct RegistryBlob {
 }
 
 impl RegistryBlob {
-    pub(super) fn new(
-        registry: Arc<Registry>,
-        endpoint: Arc<Endpoint>,
-        digest: Digest,
-    ) -> Result<Self> {
+    pub fn new(registry: Arc<Registry>, endpoint: Arc<Endpoint>, digest: Digest) -> Result<Self> {
         let url = endpoint.blob(&digest)?;
         Ok(Self {
             registry,
@@ -102,7 +98,7 @@ impl RegistryBlob {
         if response.status() != StatusCode::OK {
             return Err(wire::failure(response, &place, self.registry.options().timeout).await);
         }
-        let len = answer::header(response.headers(), CONTENT_LENGTH)
+        let len = response::header(response.headers(), CONTENT_LENGTH)
             .and_then(|text| text.parse().ok())
             .ok_or_else(|| RemoteError::Refused {
                 place,
@@ -142,16 +138,16 @@ fn judged(
     total: u64,
 ) -> Result<Body> {
     if response.status() != StatusCode::OK || *range != (0..total) {
-        return answer::partial(place, response, range, total);
+        return response::partial(place, response, range, total);
     }
-    let len = answer::header(response.headers(), CONTENT_LENGTH);
+    let len = response::header(response.headers(), CONTENT_LENGTH);
     if let Some(len) = len.filter(|len| len.parse() != Ok(total)) {
         return Err(RemoteError::Refused {
             place: place.to_string(),
             reason: format!("the blob has {len} bytes, not {total}"),
         });
     }
-    Ok(answer::bounded(place.to_string(), response, total))
+    Ok(response::bounded(place.to_string(), response, total))
 }
 
 impl fmt::Debug for RegistryBlob {

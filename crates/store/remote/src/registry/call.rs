@@ -10,48 +10,48 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, LOCATION, WWW_AUTHENTICATE};
 use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
-use super::Registry;
-use super::auth::Access;
-use super::endpoint::Endpoint;
-use super::wire;
-use crate::site::Site;
-use crate::{RemoteError, Result, place_of, redirect};
+use crate::http::redirect;
+use crate::http::site::Site;
+use crate::registry::auth::Access;
+use crate::registry::endpoint::Endpoint;
+use crate::registry::{Registry, wire};
+use crate::{RemoteError, Result, place_of};
 
 /// Redirects followed for one request.
 const REDIRECTS: usize = 5;
 
 /// A request.
-pub(super) struct Call<'a> {
+pub struct Call<'a> {
     /// The registry and repository it concerns.
-    pub(super) endpoint: &'a Endpoint,
+    pub endpoint: &'a Endpoint,
     /// The access that its token must allow.
-    pub(super) access: Access,
+    pub access: Access,
     /// The method.
-    pub(super) method: Method,
+    pub method: Method,
     /// The address.
-    pub(super) url: Url,
+    pub url: Url,
     /// Headers except `Authorization`.
-    pub(super) headers: HeaderMap,
+    pub headers: HeaderMap,
     /// The bytes to send.
-    pub(super) body: Option<Bytes>,
+    pub body: Option<Bytes>,
     /// How long the head of the answer may take, from the first byte sent.
-    pub(super) patience: Duration,
+    pub patience: Duration,
 }
 
 /// An answer, of any status but 401 and redirects that were followed.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub struct Answer {
     /// The answer.
-    pub(super) response: Response,
+    pub response: Response,
     /// Where it came from.
-    pub(super) url: Url,
+    pub url: Url,
     /// The same for messages.
-    pub(super) place: String,
+    pub place: String,
 }
 
 impl<'a> Call<'a> {
     /// Makes a reading request.
-    pub(super) fn get(endpoint: &'a Endpoint, url: Url, registry: &Registry) -> Self {
+    pub fn get(endpoint: &'a Endpoint, url: Url, registry: &Registry) -> Self {
         Self {
             endpoint,
             access: Access::Pull,
@@ -66,7 +66,7 @@ impl<'a> Call<'a> {
 
 impl Registry {
     /// Makes the request.
-    pub(super) async fn call(&self, call: Call<'_>) -> Result<Answer> {
+    pub async fn call(&self, call: Call<'_>) -> Result<Answer> {
         let mut url = call.url.clone();
         let mut redirects = 0;
         let mut asked = false;

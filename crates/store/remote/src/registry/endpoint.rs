@@ -5,27 +5,28 @@
 use forerun_cache::Digest;
 use url::Url;
 
-use super::options::RegistryOptions;
-use crate::image_name::ImageName;
-use crate::site::{Site, check_plain, is_loopback};
-use crate::{RemoteError, Result, hide, inward};
+use crate::address::image_name::ImageName;
+use crate::http::local_addresses;
+use crate::http::site::{Site, check_plain, is_loopback};
+use crate::options::registry::RegistryOptions;
+use crate::{RemoteError, Result, redact};
 
 /// A repository at one registry or mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Endpoint {
+pub struct Endpoint {
     /// The server that credentials are for.
-    pub(super) site: Site,
+    pub site: Site,
     /// The name under which credentials are stored: host, and port where the name has one.
-    pub(super) credentials_of: String,
+    pub credentials_of: String,
     /// Path of the repository there.
-    pub(super) repository: String,
+    pub repository: String,
     /// `scheme://host:port/v2/repository/`.
     base: Url,
 }
 
 impl Endpoint {
     /// Returns the endpoints of `name`: its mirrors, then the registry itself.
-    pub(super) fn all(name: &ImageName, options: &RegistryOptions) -> Result<Vec<Self>> {
+    pub fn all(name: &ImageName, options: &RegistryOptions) -> Result<Vec<Self>> {
         let mut endpoints = Vec::new();
         for mirror in &options.mirrors {
             if mirror.registry == name.registry {
@@ -37,7 +38,7 @@ impl Endpoint {
     }
 
     /// Returns the endpoint of the registry itself.
-    pub(super) fn of_registry(name: &ImageName, options: &RegistryOptions) -> Result<Self> {
+    pub fn of_registry(name: &ImageName, options: &RegistryOptions) -> Result<Self> {
         let host = match &*name.registry {
             "docker.io" => "registry-1.docker.io",
             host => host,
@@ -61,7 +62,7 @@ impl Endpoint {
     }
 
     fn of_mirror(location: &str, name: &ImageName, options: &RegistryOptions) -> Result<Self> {
-        let refused = |reason: &str| bad(&hide::for_message(location), reason);
+        let refused = |reason: &str| bad(&redact::for_message(location), reason);
         let url = Url::parse(location).map_err(|_| refused("the mirror is no URL"))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(refused(
@@ -91,7 +92,7 @@ impl Endpoint {
 
     fn at(root: &str, credentials_of: &str, repository: &str) -> Option<Self> {
         let base = Url::parse(&format!("{root}/v2/{repository}/")).ok()?;
-        inward::allow(&base);
+        local_addresses::allow(&base);
         Some(Self {
             site: Site::of(&base)?,
             credentials_of: credentials_of.to_string(),
@@ -101,17 +102,17 @@ impl Endpoint {
     }
 
     /// Returns the address of a manifest by tag or digest.
-    pub(super) fn manifest(&self, reference: &str) -> Result<Url> {
+    pub fn manifest(&self, reference: &str) -> Result<Url> {
         self.join(&format!("manifests/{reference}"))
     }
 
     /// Returns the address of a blob.
-    pub(super) fn blob(&self, digest: &Digest) -> Result<Url> {
+    pub fn blob(&self, digest: &Digest) -> Result<Url> {
         self.join(&format!("blobs/{digest}"))
     }
 
     /// Returns the address of the list of artifacts of a type that refer to a manifest.
-    pub(super) fn referrers(&self, subject: &Digest, artifact_type: &str) -> Result<Url> {
+    pub fn referrers(&self, subject: &Digest, artifact_type: &str) -> Result<Url> {
         let mut url = self.join(&format!("referrers/{subject}"))?;
         url.query_pairs_mut()
             .append_pair("artifactType", artifact_type);
@@ -119,7 +120,7 @@ impl Endpoint {
     }
 
     /// Returns the address at which uploads begin.
-    pub(super) fn uploads(&self) -> Result<Url> {
+    pub fn uploads(&self) -> Result<Url> {
         self.join("blobs/uploads/")
     }
 
@@ -142,7 +143,7 @@ fn bad(text: &str, reason: &str) -> RemoteError {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::registry::options::Mirror;
+    use crate::options::registry::Mirror;
 
     fn urls(name: &str, options: &RegistryOptions) -> Vec<String> {
         Endpoint::all(&name.parse().unwrap(), options)

@@ -10,17 +10,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use forerun_cache::Digest;
 
-use super::Registry;
-use super::artifact::{self, Artifact};
-use super::auth::Access;
-use super::blob::RegistryBlob;
-use super::choose::choose;
-use super::endpoint::Endpoint;
-use super::manifest::{self, Descriptor, Document, MAX_LAYERS, MAX_MANIFEST, Manifest, shown};
-use super::media::{self, Layer};
-use super::read::RawManifest;
-use super::soci;
-use crate::image_name::ImageName;
+use crate::address::image_name::ImageName;
+use crate::oci::artifact::{self, Artifact};
+use crate::oci::choose::choose;
+use crate::oci::manifest::{self, Descriptor, Document, MAX_LAYERS, MAX_MANIFEST, Manifest, shown};
+use crate::oci::media::{self, Layer};
+use crate::oci::soci;
+use crate::registry::Registry;
+use crate::registry::auth::Access;
+use crate::registry::blob::RegistryBlob;
+use crate::registry::endpoint::Endpoint;
+use crate::registry::read::RawManifest;
 use crate::{
     Description, Identity, Layout, Origin, Part, RemoteBlob, RemoteError, Result, TableLayout,
 };
@@ -85,7 +85,7 @@ impl Registry {
     ///
     /// # Errors
     /// Those of the registry; other bytes than its digest says.
-    pub(crate) async fn config(
+    pub async fn config(
         self: &Arc<Self>,
         name: &ImageName,
         container: &FoundContainer,
@@ -100,7 +100,7 @@ impl Registry {
     ///
     /// # Errors
     /// A mirror that is no address.
-    pub(crate) fn blob_layout(
+    pub fn blob_layout(
         self: &Arc<Self>,
         name: &ImageName,
         digest: Digest,
@@ -127,7 +127,7 @@ impl Registry {
     ///
     /// # Errors
     /// A mirror that is no address.
-    pub(crate) fn locator(
+    pub fn locator(
         self: &Arc<Self>,
         name: &ImageName,
     ) -> Result<impl FnMut(Digest) -> Result<Vec<Arc<dyn Origin>>>> {
@@ -137,7 +137,7 @@ impl Registry {
         Ok(move |digest| origins(&registry, &endpoints, digest, &mut known))
     }
 
-    pub(super) fn endpoints(&self, name: &ImageName) -> Result<Vec<Arc<Endpoint>>> {
+    pub fn endpoints(&self, name: &ImageName) -> Result<Vec<Arc<Endpoint>>> {
         let endpoints = Endpoint::all(name, self.options())?;
         Ok(endpoints.into_iter().map(Arc::new).collect())
     }
@@ -166,9 +166,9 @@ pub struct FoundContainer {
     /// The layers, the lowest first.
     pub layers: Vec<Layout>,
     /// The bytes of the manifest.
-    pub(crate) manifest: Bytes,
+    pub manifest: Bytes,
     /// The configuration.
-    pub(crate) config: Descriptor,
+    pub config: Descriptor,
 }
 
 struct Opening<'a> {

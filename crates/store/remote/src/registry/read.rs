@@ -8,38 +8,38 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LINK};
 use reqwest::{Method, StatusCode};
 use url::Url;
 
-use super::Registry;
-use super::call::{Answer, Call};
-use super::endpoint::Endpoint;
-use super::manifest::{Descriptor, MAX_MANIFEST};
-use super::retry::retry;
-use super::wire;
-use super::{link, media};
-use crate::{RemoteError, Result, answer};
+use crate::http::{link, response};
+use crate::oci::manifest::{Descriptor, MAX_MANIFEST};
+use crate::oci::media;
+use crate::registry::call::{Answer, Call};
+use crate::registry::endpoint::Endpoint;
+use crate::registry::retry::retry;
+use crate::registry::{Registry, wire};
+use crate::{RemoteError, Result};
 
 /// The header with the digest of a manifest.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
 /// A manifest as it came.
 #[derive(Clone, Debug)]
-pub(super) struct RawManifest {
+pub struct RawManifest {
     /// Its bytes.
-    pub(super) bytes: Bytes,
+    pub bytes: Bytes,
     /// Their digest, computed here.
-    pub(super) digest: Digest,
+    pub digest: Digest,
     /// Its type, as the server says.
-    pub(super) media_type: Option<String>,
+    pub media_type: Option<String>,
     /// The address that it came from.
-    pub(super) url: Url,
+    pub url: Url,
     /// The same for messages.
-    pub(super) place: String,
+    pub place: String,
     /// Where the next page of a list is, as the server says.
-    pub(super) next: Option<String>,
+    pub next: Option<String>,
 }
 
 impl Registry {
     /// Reads the manifest `reference` (a tag, or the digest `expected`) from the first endpoint that has it.
-    pub(super) async fn manifest(
+    pub async fn manifest(
         &self,
         endpoints: &[Arc<Endpoint>],
         reference: &str,
@@ -54,7 +54,7 @@ impl Registry {
     }
 
     /// Reads the manifest from that endpoint, without retries.
-    pub(super) async fn manifest_at(
+    pub async fn manifest_at(
         &self,
         endpoint: &Endpoint,
         reference: &str,
@@ -65,7 +65,7 @@ impl Registry {
     }
 
     /// Reads the document at an address of that endpoint, without retries.
-    pub(super) async fn document_at(
+    pub async fn document_at(
         &self,
         endpoint: &Endpoint,
         url: Url,
@@ -93,9 +93,9 @@ impl Registry {
         let links = response.headers().get_all(LINK).iter();
         let mut links = links.filter_map(|links| links.to_str().ok());
         let next = links.find_map(link::next).map(ToString::to_string);
-        let told = answer::header(response.headers(), CONTENT_DIGEST)
+        let told = response::header(response.headers(), CONTENT_DIGEST)
             .and_then(|text| text.parse::<Digest>().ok());
-        let media_type = answer::header(response.headers(), CONTENT_TYPE)
+        let media_type = response::header(response.headers(), CONTENT_TYPE)
             .map(|text| text.split(';').next().unwrap_or(text).trim().to_string());
         let bytes = wire::collect(response, &place, MAX_MANIFEST, patience).await?;
         let digest = verified(&bytes, expected.or(told), &place)?;
@@ -110,7 +110,7 @@ impl Registry {
     }
 
     /// Reads the blob `descriptor`, of at most `limit` bytes, from the first endpoint that has it.
-    pub(super) async fn small_blob(
+    pub async fn small_blob(
         &self,
         endpoints: &[Arc<Endpoint>],
         descriptor: &Descriptor,
@@ -143,7 +143,7 @@ impl Registry {
     }
 
     /// Returns the length of the blob at `endpoint`; nothing where it does not have it.
-    pub(super) async fn blob_len(
+    pub async fn blob_len(
         &self,
         endpoint: &Endpoint,
         access: super::auth::Access,
@@ -157,7 +157,7 @@ impl Registry {
         } = self.call(call).await?;
         match response.status() {
             StatusCode::OK => Ok(Some(
-                answer::header(response.headers(), reqwest::header::CONTENT_LENGTH)
+                response::header(response.headers(), reqwest::header::CONTENT_LENGTH)
                     .and_then(|text| text.parse().ok())
                     .ok_or_else(|| RemoteError::Refused {
                         place,
@@ -172,7 +172,7 @@ impl Registry {
 
 /// Asks the endpoints in order, and returns the first success. If all fail, returns the error of the
 /// last one, which is the registry itself.
-pub(super) async fn first_of<'a, T, F>(
+pub async fn first_of<'a, T, F>(
     endpoints: &'a [Arc<Endpoint>],
     mut ask: impl FnMut(&'a Endpoint) -> F,
 ) -> Result<T>

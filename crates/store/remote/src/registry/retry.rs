@@ -7,17 +7,14 @@
 use std::future::Future;
 use std::time::Duration;
 
-use super::options::RegistryOptions;
+use crate::options::registry::RegistryOptions;
 use crate::{RemoteError, Result};
 
 /// Longest pause, even if a server asks for more.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Runs `attempt` until it succeeds, fails for good, or has failed as often as `options` allows.
-pub(crate) async fn retry<T, F>(
-    options: &RegistryOptions,
-    mut attempt: impl FnMut() -> F,
-) -> Result<T>
+pub async fn retry<T, F>(options: &RegistryOptions, mut attempt: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {

@@ -16,15 +16,18 @@ use reqwest::header::{
 use reqwest::{Method, StatusCode};
 use url::Url;
 
-use super::auth::Access;
-use super::call::{Answer, Call};
-use super::endpoint::Endpoint;
-use super::manifest::MAX_MANIFEST;
-use super::read::RawManifest;
-use super::retry::retry;
-use super::{ImageName, Registry, media, wire};
-use crate::redirect::follow;
-use crate::{RemoteError, Result, answer};
+use crate::address::image_name::ImageName;
+use crate::http::redirect::follow;
+use crate::http::response;
+use crate::oci::manifest::MAX_MANIFEST;
+use crate::oci::media;
+use crate::registry::auth::Access;
+use crate::registry::call::{Answer, Call};
+use crate::registry::endpoint::Endpoint;
+use crate::registry::read::RawManifest;
+use crate::registry::retry::retry;
+use crate::registry::{Registry, wire};
+use crate::{RemoteError, Result};
 
 /// Longest body of one request.
 const MAX_BODY: usize = 16 << 20;
@@ -38,14 +41,14 @@ const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 
 /// A repository to write to.
 #[derive(Clone, Debug)]
-pub(crate) struct Repository {
+pub struct Repository {
     registry: Arc<Registry>,
     endpoint: Arc<Endpoint>,
 }
 
 impl Repository {
     /// Returns the repository of `name`.
-    pub(crate) fn new(registry: &Arc<Registry>, name: &ImageName) -> Result<Self> {
+    pub fn new(registry: &Arc<Registry>, name: &ImageName) -> Result<Self> {
         Ok(Self {
             endpoint: Arc::new(Endpoint::of_registry(name, registry.options())?),
             registry: Arc::clone(registry),
@@ -53,7 +56,7 @@ impl Repository {
     }
 
     /// Uploads the blob of `digest` unless the repository has it. Returns whether it was sent.
-    pub(crate) async fn put_blob(&self, digest: Digest, bytes: &Bytes) -> Result<bool> {
+    pub async fn put_blob(&self, digest: Digest, bytes: &Bytes) -> Result<bool> {
         retry(self.registry.options(), || {
             self.put_blob_once(digest, bytes)
         })
@@ -93,14 +96,14 @@ impl Repository {
     }
 
     /// Stores a manifest under a tag.
-    pub(crate) async fn put_manifest(&self, tag: &str, bytes: &Bytes) -> Result<Digest> {
+    pub async fn put_manifest(&self, tag: &str, bytes: &Bytes) -> Result<Digest> {
         self.put_document(tag, media::OCI_MANIFEST, bytes).await?;
         Ok(Digest::of(bytes))
     }
 
     /// Stores a manifest or an index under a tag or its digest. Returns whether the registry lists it as one that
     /// refers to another.
-    pub(super) async fn put_document(
+    pub async fn put_document(
         &self,
         reference: &str,
         media_type: &'static str,
@@ -127,7 +130,7 @@ impl Repository {
     }
 
     /// Reads the manifest or index of a tag.
-    pub(super) async fn read_manifest(&self, tag: &str) -> Result<RawManifest> {
+    pub async fn read_manifest(&self, tag: &str) -> Result<RawManifest> {
         retry(self.registry.options(), || {
             self.registry.manifest_at(&self.endpoint, tag, None)
         })
@@ -135,7 +138,7 @@ impl Repository {
     }
 
     /// Returns its address for messages.
-    pub(super) fn place(&self) -> String {
+    pub fn place(&self) -> String {
         let url = self.endpoint.manifest("");
         url.map_or_else(|_| String::new(), |url| crate::place_of(&url))
     }
@@ -167,10 +170,11 @@ impl Repository {
             return Err(wire::failure(response, &place, patience).await);
         }
         let headers = response.headers().clone();
-        let location = answer::header(&headers, LOCATION).ok_or_else(|| RemoteError::Refused {
-            place,
-            reason: "the registry does not say where to send the blob".to_string(),
-        })?;
+        let location =
+            response::header(&headers, LOCATION).ok_or_else(|| RemoteError::Refused {
+                place,
+                reason: "the registry does not say where to send the blob".to_string(),
+            })?;
         Ok((follow(&url, location)?, headers))
     }
 
@@ -184,7 +188,7 @@ impl Repository {
             let patience = self.registry.options().timeout;
             return Err(wire::failure(response, &place, patience).await);
         }
-        let told = answer::header(response.headers(), CONTENT_DIGEST)
+        let told = response::header(response.headers(), CONTENT_DIGEST)
             .and_then(|text| text.parse::<Digest>().ok());
         match told {
             Some(told) if told != digest => Err(RemoteError::Refused {

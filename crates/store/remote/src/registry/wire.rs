@@ -7,8 +7,9 @@ use futures_util::StreamExt as _;
 use reqwest::{RequestBuilder, Response};
 use serde::Deserialize;
 
-use crate::hide::plain;
-use crate::{RemoteError, Result, answer, client};
+use crate::http::{client, response};
+use crate::redact::plain;
+use crate::{RemoteError, Result};
 
 /// Most bytes of an error's text that are read.
 const MAX_ERROR: usize = 16 * 1024;
@@ -16,11 +17,7 @@ const MAX_ERROR: usize = 16 * 1024;
 const MAX_SHOWN: usize = 200;
 
 /// Sends a request and waits for the head of its answer.
-pub(super) async fn send(
-    request: RequestBuilder,
-    place: &str,
-    patience: Duration,
-) -> Result<Response> {
+pub async fn send(request: RequestBuilder, place: &str, patience: Duration) -> Result<Response> {
     match tokio::time::timeout(patience, request.send()).await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(error)) => Err(client::failure(place, &error)),
@@ -29,7 +26,7 @@ pub(super) async fn send(
 }
 
 /// Collects an answer's body, which may have up to `limit` bytes.
-pub(super) async fn collect(
+pub async fn collect(
     response: Response,
     place: &str,
     limit: usize,
@@ -64,8 +61,8 @@ fn timeout(place: &str, patience: Duration) -> RemoteError {
 }
 
 /// Returns the error for an answer that reports a failure.
-pub(super) async fn failure(response: Response, place: &str, patience: Duration) -> RemoteError {
-    match answer::refusal(place, response.status(), response.headers()) {
+pub async fn failure(response: Response, place: &str, patience: Duration) -> RemoteError {
+    match response::refusal(place, response.status(), response.headers()) {
         RemoteError::Refused { place, reason } => {
             let text = text_of(response, &place, patience).await;
             let reason = format!("{reason}{text}");

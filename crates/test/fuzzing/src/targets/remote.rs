@@ -1,6 +1,6 @@
 //! Documents and texts of servers, and what the cache remembers of an image.
 
-use forerun_remote::registry::fuzzing;
+use forerun_remote::fuzzing;
 
 use super::Made;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use forerun_remote::registry::RegistryOptions;
+use forerun_remote::RegistryOptions;
 use forerun_remote::{RemoteError, runtime};
 use forerun_testkit_servers::PASSWORD;
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use forerun_cache::{Cache, CacheOptions, Digest};
 use forerun_io::ReadAt as _;
-use forerun_remote::registry::{NoPlatform, Platform};
 use forerun_remote::{
     Identity, LayerContents, Opened, Reference, RemoteError, RemoteImage, RemoteOptions, Result,
     open, open_all,
 };
+use forerun_remote::{NoPlatform, Platform};
 use forerun_testkit::{TempDir, eventually, temp_dir};
 use serde_json::{Value, json};
 

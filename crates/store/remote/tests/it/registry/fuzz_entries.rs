@@ -1,7 +1,7 @@
 //! Tests of the functions that the fuzz targets call, over seeds and mutations that are the same
 //! each time.
 
-use forerun_remote::registry::fuzzing;
+use forerun_remote::fuzzing;
 use forerun_testkit::mutate::each;
 
 #[test]

@@ -183,7 +183,7 @@ fn documents_are_those_of_their_digest_and_not_endless() {
         };
         lying.answer(&asked)
     });
-    let one_attempt = forerun_remote::registry::RegistryOptions {
+    let one_attempt = forerun_remote::RegistryOptions {
         attempts: 1,
         ..options()
     };

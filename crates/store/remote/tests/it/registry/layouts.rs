@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use forerun_cache::Digest;
 use forerun_io::ReadAt as _;
-use forerun_remote::registry::layers_of_layout;
+use forerun_remote::layers_of_layout;
 use forerun_remote::{Opened, Reference, RemoteError, RemoteOptions, open_all, pull_to};
 use forerun_testkit::{TempDir, temp_dir};
 use serde_json::{Value, json};

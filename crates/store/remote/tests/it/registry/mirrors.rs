@@ -1,7 +1,7 @@
 //! Mirrors before a registry.
 
 use forerun_remote::pull::pull;
-use forerun_remote::registry::{Mirror, RegistryOptions};
+use forerun_remote::{Mirror, RegistryOptions};
 use forerun_testkit_servers::fault_proxy::{Fault, FaultProxy, Network};
 use forerun_testkit_servers::{Auth, DockerRegistry};
 

@@ -269,7 +269,7 @@ fn passwords_are_sent_where_they_belong() {
     let image = image(3 * PART as usize);
     let wrong = auth_file(dir.path(), &server.authority(), "guess");
     for files in [vec![], vec![wrong]] {
-        let options = forerun_remote::registry::RegistryOptions {
+        let options = forerun_remote::RegistryOptions {
             auth_files: Some(files),
             ..options()
         };

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use forerun_cache::{AccessList, Digest, TableBuilder};
 use forerun_remote::{
-    Beside, ImageIndex, LayerIndex, Opened, Reference, RemoteImage, RemoteOptions, open_all,
-    push_beside,
+    ImageIndex, LayerIndex, Opened, Reference, RemoteImage, RemoteOptions, Sidecar, open_all,
+    push_sidecar,
 };
 use forerun_testkit::{TempDir, temp_dir};
 use serde_json::{Value, json};
@@ -155,13 +155,13 @@ impl Place {
     }
 
     /// Makes an index of the layer whose archive is `archive`, and a list of its second chunk.
-    fn beside(&self, archive: &[u8]) -> Beside {
+    fn beside(&self, archive: &[u8]) -> Sidecar {
         let chunk = self.options().chunk_len;
         let mut table = TableBuilder::new(chunk).unwrap();
         table.push(&self.layer).unwrap();
         let digest = Digest::of(&self.layer);
         let list = format!("forerun access list 1\nimage: blob {digest}\nchunk: {chunk}\n1-1\n");
-        Beside {
+        Sidecar {
             index: ImageIndex {
                 layers: vec![LayerIndex {
                     digest,
@@ -177,7 +177,7 @@ impl Place {
 
     pub fn push(&self, archive: &[u8], created: &str) {
         let (reference, options) = (self.reference(), self.options());
-        push_beside(&reference, &self.beside(archive), created, &options).unwrap();
+        push_sidecar(&reference, &self.beside(archive), created, &options).unwrap();
     }
 
     /// Has the registry list what refers to the image in pages.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forerun_io::MemorySource;
 use forerun_remote::push::{PushOptions, Pushed, push};
-use forerun_remote::registry::{ImageName, Registry, RegistryOptions};
+use forerun_remote::{ImageName, Registry, RegistryOptions};
 use forerun_remote::{Layout, Result, client, runtime};
 use forerun_testkit_servers::{PASSWORD, USER};
 use futures_util::StreamExt as _;

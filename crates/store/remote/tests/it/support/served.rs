@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forerun_io::MemorySource;
 use forerun_remote::push::{PushOptions, push};
-use forerun_remote::registry::{ImageName, Registry};
+use forerun_remote::{ImageName, Registry};
 use forerun_remote::{RemoteImage, RemoteOptions, client};
 use forerun_testkit::{TempDir, temp_dir};
 use forerun_testkit_servers::fault_proxy::FaultProxy;

@@ -1,0 +1,473 @@
+//! The fetch scheduler: demand before readahead before background, many requests at once.
+//!
+//! Readers wait for chunks, not for requests: each chunk is served as soon as its own bytes have come
+//! and were verified. No reader waits for readahead. One lock guards the queue; reads of chunks that are
+//! here never take it.
+
+mod marks;
+mod pending;
+mod queue;
+mod request;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use forerun_cache::{CachedBlob, Digest};
+use forerun_io::{SequentialStreams, Unpoisoned, WindowRules};
+use tokio::runtime::Handle;
+
+use crate::error::cache_error;
+use crate::fetch::Fetcher;
+use crate::fetch::chunk_table::TableSource;
+use crate::fetch::counters::Counters;
+use crate::fetch::layer_digests::LayerTable;
+use crate::fetch::tuning::{ANEW, FIRST_WINDOW, STREAMS};
+use crate::registry::Registry;
+use crate::status::RemoteStatus;
+use crate::{RemoteError, Result, runtime};
+
+use marks::Marks;
+pub use pending::Pending;
+use queue::{HINTED, Queue, View};
+
+/// The parts that a scheduler is made of.
+pub struct Work {
+    /// Address for messages.
+    pub place: String,
+    /// The cache that chunks are stored in.
+    pub blob: Arc<CachedBlob>,
+    /// The fetcher that they come from.
+    pub fetcher: Fetcher,
+    /// The source of the parts of the table that are not here.
+    pub table: Option<Arc<TableSource>>,
+    /// The digest of the image, where it is known and there is no table.
+    pub digest: Option<Digest>,
+    /// Whether it is a layer: what is used of one before all of it is here was proven by a table.
+    pub is_layer: bool,
+    /// Where the digests of its chunks are kept once the whole had that digest.
+    pub keep: Option<LayerTable>,
+    /// Requests in flight from which on only those begin that a reader waits for.
+    pub requests: usize,
+    /// Longest window ahead of a reader.
+    pub window: u64,
+    /// How long another process may hold the claim of a chunk before it is fetched here.
+    pub patience: Duration,
+    /// Counters of the cost.
+    pub counters: Arc<Counters>,
+    /// The registry it comes from, whose tokens and passwords may be read again.
+    pub registry: Option<Arc<Registry>>,
+}
+
+/// Returns how far to fetch ahead of a reader, for chunks of `chunk` bytes.
+const fn rules(chunk: u64, max: u64) -> WindowRules {
+    WindowRules {
+        first: FIRST_WINDOW,
+        max,
+        // Threads of one reader come out of order by some reads.
+        slack: chunk,
+        proof: 0,
+        lead: 0,
+        align: 1,
+        // Only reads that miss are seen: one says nothing yet.
+        trusted: u64::MAX,
+    }
+}
+
+/// The scheduler of one image. Dropped, it gives up what is queued.
+pub struct Scheduler {
+    shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    place: String,
+    blob: Arc<CachedBlob>,
+    /// Dropped once the network is no longer needed.
+    fetcher: Mutex<Option<Arc<Fetcher>>>,
+    registry: Mutex<Option<Arc<Registry>>>,
+    table: Option<Arc<TableSource>>,
+    digest: Option<Digest>,
+    is_layer: bool,
+    keep: Option<LayerTable>,
+    patience: Duration,
+    counters: Arc<Counters>,
+    queue: Mutex<Queue>,
+    streams: Mutex<SequentialStreams<()>>,
+    rules: WindowRules,
+    marks: Marks,
+    /// The chunks that this process has fetched itself.
+    own: Marks,
+    /// How often all of it was dropped and begun anew.
+    begun_anew: AtomicU32,
+    runtime: &'static Handle,
+    closed: AtomicBool,
+    /// The network is no longer needed.
+    let_go: AtomicBool,
+    finishing: AtomicBool,
+    /// All chunks came, and the whole was found right or wrong.
+    finished: AtomicBool,
+    /// The present chunks are being verified.
+    checking: AtomicBool,
+    /// The error of a whole image that does not have its digest.
+    broken: Mutex<Option<RemoteError>>,
+}
+
+impl View for Shared {
+    fn present(&self, chunks: Range<u64>) -> Vec<Range<u64>> {
+        self.blob.known_present(chunks)
+    }
+
+    fn part_end(&self, chunk: u64) -> u64 {
+        let size = u64::from(self.blob.geometry().chunk_size());
+        let fetcher = self.fetcher();
+        fetcher.map_or(u64::MAX, |fetcher| {
+            fetcher.part_end(chunk.saturating_mul(size)).div_ceil(size)
+        })
+    }
+}
+
+impl Scheduler {
+    /// Makes a scheduler; nothing is fetched yet.
+    ///
+    /// # Errors
+    /// If there is no runtime.
+    pub fn new(work: Work) -> Result<Self> {
+        let geometry = work.blob.geometry();
+        let chunk = u64::from(geometry.chunk_size());
+        let shared = Arc::new(Shared {
+            place: work.place,
+            fetcher: Mutex::new(Some(Arc::new(work.fetcher))),
+            registry: Mutex::new(work.registry),
+            table: work.table,
+            digest: work.digest,
+            is_layer: work.is_layer,
+            keep: work.keep,
+            patience: work.patience,
+            counters: work.counters,
+            queue: Mutex::new(Queue::new(geometry.chunk_size(), work.requests)),
+            streams: Mutex::new(SequentialStreams::new(STREAMS)),
+            rules: rules(chunk, work.window),
+            marks: Marks::new(geometry.chunks()),
+            own: Marks::new(geometry.chunks()),
+            begun_anew: AtomicU32::new(0),
+            runtime: runtime::handle()?,
+            closed: AtomicBool::new(false),
+            let_go: AtomicBool::new(false),
+            finishing: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
+            checking: AtomicBool::new(false),
+            broken: Mutex::default(),
+            blob: work.blob,
+        });
+        Ok(Self { shared })
+    }
+
+    /// Requests the missing chunks of `runs` for a reader, which waits for the returned handles.
+    ///
+    /// # Errors
+    /// If the whole image is known not to have its digest.
+    pub fn demand(&self, runs: &[Range<u64>]) -> Result<Vec<Arc<Pending>>> {
+        if let Some(error) = &*self.shared.broken() {
+            return Err(error.clone());
+        }
+        self.shared.finished.store(false, Ordering::Release);
+        let mut queue = self.shared.queue();
+        let wanted = runs.iter().flat_map(Clone::clone);
+        let pending = wanted.map(|chunk| queue.demand(chunk)).collect();
+        self.shared.pump(&mut queue);
+        Ok(pending)
+    }
+
+    /// Reads ahead of a read of `bytes` that found a chunk missing or passed a mark.
+    pub fn touch(&self, bytes: &Range<u64>) {
+        let geometry = self.shared.blob.geometry();
+        self.shared.marks.clear(&geometry.chunks_of(bytes));
+        let (len, rules) = (geometry.len(), &self.shared.rules);
+        let step = self.shared.streams().on_read((), bytes, len, rules);
+        if step.ahead.is_none() && step.evicted.is_none() {
+            return;
+        }
+        let mut queue = self.shared.queue();
+        if let Some(stream) = step.evicted {
+            queue.cancel(stream);
+        }
+        if let Some(ahead) = step.ahead {
+            let size = u64::from(geometry.chunk_size());
+            self.shared.marks.set(ahead.start / size);
+            queue.ahead(step.stream, geometry.chunks_of(&ahead));
+        }
+        self.shared.pump(&mut queue);
+    }
+
+    /// Returns whether a read of `chunks` passes a mark.
+    pub fn is_marked(&self, chunks: &Range<u64>) -> bool {
+        self.shared.marks.any(chunks)
+    }
+
+    /// Prefetches `chunks`, which will be wanted soon.
+    pub fn hint(&self, chunks: Range<u64>) {
+        let mut queue = self.shared.queue();
+        queue.ahead(HINTED, chunks);
+        self.shared.pump(&mut queue);
+    }
+
+    /// Queues `runs` in this order, for when no reader waits.
+    pub fn listed(&self, runs: Vec<Range<u64>>) {
+        let mut queue = self.shared.queue();
+        queue.listed(runs);
+        self.shared.pump(&mut queue);
+    }
+
+    /// Fetches the whole image in the background.
+    pub fn background(&self) {
+        let mut queue = self.shared.queue();
+        queue.background(0..self.shared.blob.geometry().chunks());
+        self.shared.pump(&mut queue);
+        drop(queue);
+        // There may be nothing to fetch.
+        self.shared.finish_if_complete();
+    }
+
+    /// Finishes the image if all of it is here.
+    pub fn finish_if_complete(&self) {
+        self.shared.finish_if_complete();
+    }
+
+    /// Returns whether all of it came, and was compared with its digest where it has no table; or the
+    /// comparison failed.
+    pub fn is_finished(&self) -> bool {
+        self.shared.finished.load(Ordering::Acquire)
+    }
+
+    /// Returns why the image as a whole is not what it should be, once that is known.
+    pub fn broken(&self) -> Option<RemoteError> {
+        self.shared.broken().clone()
+    }
+
+    /// Returns how often all of it was dropped and fetched again.
+    pub fn begun_anew(&self) -> u32 {
+        self.shared.begun_anew.load(Ordering::Relaxed)
+    }
+
+    /// Releases the network as soon as this process has verified every chunk. Costs two loads.
+    pub fn let_go_if_checked(&self) {
+        if self.shared.blob.is_checked() && !self.shared.let_go.load(Ordering::Acquire) {
+            self.shared.finish_if_complete();
+        }
+    }
+
+    /// Verifies, in the background, the present chunks that were not verified yet.
+    pub fn check_rest(&self) {
+        if self.shared.checking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        drop(self.shared.runtime.spawn_blocking(move || {
+            if let Err(error) = shared.blob.check_rest() {
+                tracing::warn!(%error, place = shared.place, "the cache could not be verified");
+            }
+            shared.checking.store(false, Ordering::Release);
+            shared.finish_if_complete();
+        }));
+    }
+
+    /// Begins to fetch the top of the table, which the first chunk needs.
+    pub fn warm_table(&self) {
+        self.shared.warm_table(0);
+    }
+
+    /// Fetches from other servers from now on, unless the network was released.
+    pub fn replace(&self, fetcher: Fetcher, registry: Option<Arc<Registry>>) {
+        let mut slot = self.shared.fetcher.lock().unpoisoned();
+        if slot.is_some() {
+            *slot = Some(Arc::new(fetcher));
+            *self.shared.registry() = registry;
+        }
+    }
+
+    /// Records that the bytes that came for `at` were wrong: other mirrors are asked first from now on.
+    pub fn distrust(&self, at: u64) {
+        if let Some(fetcher) = self.shared.fetcher() {
+            fetcher.distrust(at);
+        }
+    }
+
+    /// Reads credentials again and gives all mirrors a new chance.
+    pub fn reload(&self) {
+        let registry = self.shared.registry().clone();
+        if let Some(registry) = registry {
+            registry.reload();
+        }
+        if let Some(fetcher) = self.shared.fetcher() {
+            fetcher.reload();
+        }
+    }
+
+    /// Fills the scheduler's fields of `status`.
+    pub fn fill(&self, status: &mut RemoteStatus) {
+        let depth = self.shared.queue().depth();
+        status.in_flight = depth.in_flight;
+        status.demand_queue = depth.demand;
+        status.readahead_queue = depth.ahead;
+        status.background_queue = depth.background;
+        status.detached = self.shared.fetcher().is_none();
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Release);
+        self.shared.queue().close(&self.shared.gone());
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unpoisoned()
+    }
+
+    fn streams(&self) -> MutexGuard<'_, SequentialStreams<()>> {
+        self.streams.lock().unpoisoned()
+    }
+
+    fn broken(&self) -> MutexGuard<'_, Option<RemoteError>> {
+        self.broken.lock().unpoisoned()
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Option<Arc<Registry>>> {
+        self.registry.lock().unpoisoned()
+    }
+
+    fn fetcher(&self) -> Option<Arc<Fetcher>> {
+        let fetcher = self.fetcher.lock().unpoisoned();
+        fetcher.clone()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Returns the error of requests after the image was closed.
+    fn gone(&self) -> RemoteError {
+        RemoteError::Closed {
+            place: self.place.clone(),
+        }
+    }
+
+    /// Starts as many requests as may be in flight now.
+    fn pump(self: &Arc<Self>, queue: &mut Queue) {
+        while !self.is_closed() {
+            let Some(job) = queue.next(&**self) else {
+                break;
+            };
+            let shared = Arc::clone(self);
+            drop(self.runtime.spawn(request::run(shared, job)));
+        }
+    }
+
+    /// Compares the whole with its digest if all chunks are here, unless chunks were verified one by
+    /// one. Releases the network once this process has verified every chunk: until then one may turn out
+    /// to be altered and has to be fetched again.
+    fn finish_if_complete(self: &Arc<Self>) {
+        if !self.blob.is_complete()
+            || self.let_go.load(Ordering::Acquire)
+            || self.finishing.swap(true, Ordering::AcqRel)
+        {
+            return;
+        }
+        let shared = Arc::clone(self);
+        drop(self.runtime.spawn_blocking(move || {
+            shared.finish();
+            shared.finishing.store(false, Ordering::Release);
+            // The last chunk may have been verified meanwhile.
+            if shared.blob.is_checked() && !shared.let_go.load(Ordering::Acquire) {
+                shared.finish_if_complete();
+            }
+        }));
+    }
+
+    /// Compares the whole with its digest, and keeps the digests of its chunks.
+    fn verify_whole(&self, digest: Digest) -> forerun_cache::Result<()> {
+        match &self.keep {
+            None => self.blob.verify_whole(digest),
+            Some(keep) => {
+                keep.keep(&self.blob.verify_with_table(digest)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Drops bytes of an image that is not what it should be.
+    fn drop_part(&self, bytes: &Range<u64>) {
+        if let Err(error) = self.blob.drop_range(bytes) {
+            tracing::warn!(%error, place = self.place, "wrong bytes stay in the cache until all of it is verified again");
+        }
+    }
+
+    /// Begins anew if the wrong bytes, which have been dropped, may have come from another process: one that uses
+    /// another image with the digests of this one, at another server. Returns whether it does.
+    fn begins_anew(self: &Arc<Self>) -> bool {
+        let all = 0..self.blob.geometry().chunks();
+        if !self.is_layer
+            || self.own.all(&all)
+            || self.begun_anew.fetch_add(1, Ordering::Relaxed) >= ANEW
+        {
+            return false;
+        }
+        tracing::warn!(
+            place = self.place,
+            "the cache had wrong bytes of it; all of it is fetched again"
+        );
+        self.own.clear(&all);
+        let mut queue = self.queue();
+        queue.background(all);
+        self.pump(&mut queue);
+        true
+    }
+
+    fn finish(self: &Arc<Self>) {
+        if let Some(digest) = self.digest.filter(|_| !self.blob.is_verified())
+            && let Err(error) = self.verify_whole(digest)
+        {
+            let is_wrong = matches!(error, forerun_cache::CacheError::WrongWhole { .. });
+            if is_wrong && self.begins_anew() {
+                return;
+            }
+            tracing::error!(%error, place = self.place, "the whole image is not what it should be");
+            let error = match error {
+                forerun_cache::CacheError::WrongWhole { .. } => RemoteError::WrongDigest {
+                    place: self.place.clone(),
+                    range: 0..self.blob.geometry().len(),
+                    expected: digest,
+                },
+                other => cache_error(&other),
+            };
+            self.counters.error(&error);
+            *self.broken() = Some(error);
+            // What a reader asked for since the verdict came from the same server. Later chunks are dropped as they come.
+            self.drop_part(&(0..self.blob.geometry().len()));
+        }
+        if let Err(error) = self.blob.flush() {
+            tracing::warn!(%error, place = self.place, "chunks could not be made durable");
+        }
+        let is_broken = self.broken().is_some();
+        // A reader may have found an altered chunk meanwhile.
+        let is_whole = self.blob.is_complete();
+        self.finished
+            .store(is_whole || is_broken, Ordering::Release);
+        let is_done = is_broken || (is_whole && self.blob.is_checked());
+        if !is_done {
+            return;
+        }
+        self.let_go.store(true, Ordering::Release);
+        *self.fetcher.lock().unpoisoned() = None;
+        *self.registry() = None;
+        if let Some(table) = &self.table {
+            table.close();
+        }
+        if is_whole {
+            tracing::info!(place = self.place, "all of the image is here");
+        }
+    }
+}

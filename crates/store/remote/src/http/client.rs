@@ -1,0 +1,197 @@
+//! Builds HTTP clients: TLS roots, redirects, user agent, time to connect.
+//!
+//! A client follows no redirects, or only those that `redirect.rs` allows, and shows credentials only as
+//! long as host and port stay the same. It has no total timeout, since bodies are as long as images; the
+//! fetcher watches them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::redirect;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{CertificateError, ClientConfig, RootCertStore};
+
+use crate::http::local_addresses::{self, LeadsInward};
+use crate::http::proxies;
+use crate::{RemoteError, Result};
+
+/// A file of certificates in PEM form that are trusted besides those of the system.
+pub const CA_FILE_VARIABLE: &str = "FORERUN_CA_FILE";
+
+/// Redirects followed for one request.
+const REDIRECTS: usize = 8;
+
+/// Options of a client.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// Further trusted certificates, PEM. Without it the variable [`CA_FILE_VARIABLE`] is read.
+    pub ca_file: Option<PathBuf>,
+    /// Time limit for a connection to be made.
+    pub connect_timeout: Duration,
+    /// Whether redirects are followed; a caller that checks each target itself turns this off.
+    pub follow_redirects: bool,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            ca_file: None,
+            connect_timeout: Duration::from_secs(10),
+            follow_redirects: false,
+        }
+    }
+}
+
+/// Builds a client.
+///
+/// # Errors
+/// [`RemoteError::Reference`] naming the certificate file that cannot be used.
+pub fn build(options: &ClientOptions) -> Result<reqwest::Client> {
+    let failed = |reason: String| RemoteError::Reference {
+        text: "TLS".to_owned(),
+        reason,
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(error.to_string()))?
+        .with_root_certificates(roots(options)?)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let redirects = if options.follow_redirects {
+        redirect::Policy::custom(follow)
+    } else {
+        redirect::Policy::none()
+    };
+    let builder = proxies::set(reqwest::Client::builder()).map_err(|error| failed_proxy(&error))?;
+    builder
+        .tls_backend_preconfigured(tls)
+        .redirect(redirects)
+        .dns_resolver(local_addresses::Resolver)
+        .user_agent(concat!("forerun/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(options.connect_timeout)
+        .tcp_keepalive(Duration::from_secs(30))
+        .pool_idle_timeout(Duration::from_secs(60))
+        .referer(false)
+        .build()
+        .map_err(|error| failed(describe(&error)))
+}
+
+fn failed_proxy(error: &reqwest::Error) -> RemoteError {
+    RemoteError::Reference {
+        text: "the proxy of the environment".to_owned(),
+        reason: describe(error),
+    }
+}
+
+/// Reads the certificates of the system, and those of the user's file.
+fn roots(options: &ClientOptions) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let system = rustls_native_certs::load_native_certs();
+    for error in &system.errors {
+        tracing::debug!(%error, "a certificate of the system was left out");
+    }
+    roots.add_parsable_certificates(system.certs);
+    let file = options
+        .ca_file
+        .clone()
+        .or_else(|| std::env::var_os(CA_FILE_VARIABLE).map(PathBuf::from));
+    if let Some(file) = file {
+        let failed = |reason: String| RemoteError::Reference {
+            text: file.display().to_string(),
+            reason,
+        };
+        let certificates =
+            CertificateDer::pem_file_iter(&file).map_err(|error| failed(error.to_string()))?;
+        for certificate in certificates {
+            let certificate = certificate.map_err(|error| failed(error.to_string()))?;
+            roots
+                .add(certificate)
+                .map_err(|error| failed(error.to_string()))?;
+        }
+    }
+    Ok(roots)
+}
+
+/// Follows a redirect unless its target is not allowed, or there were too many.
+fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let from = attempt.previous().last();
+    if let Some(Err(reason)) = from.map(|from| crate::http::redirect::check(from, attempt.url())) {
+        return attempt.error(reason);
+    }
+    if attempt.previous().len() > REDIRECTS {
+        return attempt.error("too many redirects");
+    }
+    attempt.follow()
+}
+
+/// Formats an error of the client: all causes, no address (addresses may hold credentials).
+#[must_use]
+pub fn describe(error: &reqwest::Error) -> String {
+    use std::error::Error as _;
+    let mut text = String::new();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    if text.is_empty() {
+        text = match () {
+            () if error.is_timeout() => "timeout",
+            () if error.is_connect() => "cannot connect",
+            () if error.is_body() || error.is_decode() => "the answer broke off",
+            () => "the request failed",
+        }
+        .to_owned();
+    }
+    text
+}
+
+/// Returns the error for the failure of a request or body.
+#[must_use]
+pub fn failure(place: &str, error: &reqwest::Error) -> RemoteError {
+    let place = place.to_owned();
+    let reason = describe(error);
+    if error.is_redirect() || error.is_builder() || leads_inward(error) {
+        return RemoteError::Refused { place, reason };
+    }
+    if let Some(reason) = untrusted(error) {
+        return RemoteError::Untrusted { place, reason };
+    }
+    RemoteError::Network { place, reason }
+}
+
+/// Returns whether no connection was made because the name of a redirect leads to this machine.
+fn leads_inward(error: &reqwest::Error) -> bool {
+    let first = std::error::Error::source(error);
+    let mut causes = std::iter::successors(first, |cause| cause.source());
+    causes.any(|cause| cause.is::<LeadsInward>())
+}
+
+/// Returns what is wrong with the server's certificate, if that is what failed.
+fn untrusted(error: &reqwest::Error) -> Option<String> {
+    use std::error::Error;
+    let mut next = error.source();
+    while let Some(cause) = next {
+        if let Some(rustls::Error::InvalidCertificate(wrong)) = cause.downcast_ref() {
+            return Some(match wrong {
+                CertificateError::UnknownIssuer => "its issuer is not known".to_owned(),
+                wrong => wrong.to_string(),
+            });
+        }
+        // `source` of an I/O error skips the error that it wraps.
+        let inner = cause
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::get_ref);
+        next = match inner {
+            Some(inner) => Some(inner),
+            None => cause.source(),
+        };
+    }
+    None
+}

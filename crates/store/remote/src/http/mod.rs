@@ -1,0 +1,10 @@
+//! What requests of all protocols share: the client, its rules for redirects and proxies, and checks of answers.
+
+pub mod client;
+pub mod link;
+pub mod local_addresses;
+pub mod parameter;
+mod proxies;
+pub mod redirect;
+pub mod response;
+pub mod site;

@@ -1,0 +1,163 @@
+//! Chooses a manifest of an index.
+
+use crate::oci::manifest::{Entry, shown};
+use crate::oci::media;
+use crate::oci::platform::Platform;
+
+/// Entries named in a refusal.
+const MAX_NAMED: usize = 12;
+
+/// Returns the entry to open: the one for `platform`, if the caller names one; else the one of our kind, the
+/// one for this machine, or the only one; else the reason why there is none.
+pub fn choose<'e>(entries: &'e [Entry], platform: Option<&Platform>) -> Result<&'e Entry, String> {
+    // An index of SOCI has the platform of the image that it is of.
+    let images = || {
+        let is_image = |entry: &&Entry| entry.artifact_type.as_deref() != Some(media::SOCI_V2);
+        entries.iter().filter(is_image)
+    };
+    if let Some(platform) = platform {
+        let named = images().filter(|entry| {
+            let of_entry = entry.platform.as_ref();
+            of_entry.is_some_and(|of_entry| platform.is(of_entry))
+        });
+        return match *named.collect::<Vec<_>>() {
+            [only] => Ok(only),
+            _ => Err(reason(entries, &platform.to_string())),
+        };
+    }
+    let ours: Vec<&Entry> = images()
+        .filter(|entry| entry.artifact_type.as_deref() == Some(media::ARTIFACT))
+        .collect();
+    let among = match ours.is_empty() {
+        true => images().collect(),
+        false => ours,
+    };
+    if let [only] = *among {
+        return Ok(only);
+    }
+    let here: Vec<&Entry> = among
+        .iter()
+        .copied()
+        .filter(|entry| {
+            let platform = entry.platform.as_ref();
+            platform.is_some_and(|it| it.os == "linux" && it.architecture == architecture())
+        })
+        .collect();
+    match *here {
+        [only] => Ok(only),
+        _ => Err(reason(entries, "this machine")),
+    }
+}
+
+/// Returns Go's name for this machine's architecture, as OCI uses it.
+const fn architecture() -> &'static str {
+    match std::env::consts::ARCH.as_bytes() {
+        b"x86_64" => "amd64",
+        b"aarch64" => "arm64",
+        b"x86" => "386",
+        _ => std::env::consts::ARCH,
+    }
+}
+
+fn reason(entries: &[Entry], wanted: &str) -> String {
+    if entries.is_empty() {
+        return "this is an index without manifests".to_string();
+    }
+    let named: Vec<String> = entries
+        .iter()
+        .take(MAX_NAMED)
+        .map(|entry| {
+            let kind = match (&entry.platform, &entry.artifact_type) {
+                (Some(platform), _) => shown(&platform.to_string()),
+                (None, Some(artifact)) => shown(artifact),
+                (None, None) => shown(&entry.descriptor.media_type),
+            };
+            format!("{kind} {}", entry.descriptor.digest)
+        })
+        .collect();
+    let more = match entries.len() > MAX_NAMED {
+        true => ", ...",
+        false => "",
+    };
+    format!(
+        "this is an index of {} manifests, none of which is the one meant for {wanted}; name \
+         one by its digest: {}{more}",
+        entries.len(),
+        named.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::oci::manifest::Descriptor;
+    use forerun_cache::Digest;
+
+    fn entry(name: &str, artifact: Option<&str>, platform: Option<(&str, &str)>) -> Entry {
+        Entry {
+            descriptor: Descriptor {
+                media_type: media::OCI_MANIFEST.to_string(),
+                digest: Digest::of(name.as_bytes()),
+                len: 1,
+                contents: None,
+            },
+            artifact_type: artifact.map(ToString::to_string),
+            name: None,
+            created: None,
+            platform: platform.map(|(os, arch)| format!("{os}/{arch}").parse().unwrap()),
+        }
+    }
+
+    #[test]
+    fn ours_before_this_machines_before_the_only_one() {
+        let here = Some(("linux", architecture()));
+        let elsewhere = Some(("linux", "s390x"));
+        let unknown = Some(("unknown", "unknown"));
+        let a = |artifact, platform| entry("a", artifact, platform);
+        let b = |artifact, platform| entry("b", artifact, platform);
+        let wanted = Digest::of(b"a");
+        let ours = Some(media::ARTIFACT);
+        let soci = Some(media::SOCI_V2);
+        for (entries, found) in [
+            (vec![b(soci, here), a(None, here)], true),
+            (vec![b(soci, None)], false),
+            (vec![], false),
+            (vec![a(None, None)], true),
+            (vec![a(None, here), b(None, elsewhere)], true),
+            (vec![b(None, unknown), a(None, here)], true),
+            (vec![b(None, here), a(ours, None)], true),
+            (vec![b(ours, elsewhere), a(ours, here)], true),
+            (vec![b(ours, None), a(ours, None)], false),
+            (vec![b(None, here), a(None, here)], false),
+            (vec![b(None, elsewhere), a(None, unknown)], false),
+        ] {
+            let chosen = choose(&entries, None).map(|entry| entry.descriptor.digest);
+            assert_eq!(chosen.clone().ok(), found.then_some(wanted), "{entries:?}");
+            if let Err(reason) = chosen {
+                assert!(
+                    entries
+                        .iter()
+                        .all(|e| reason.contains(&e.descriptor.digest.hex()))
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_platform_of_the_callers_comes_before_all() {
+        let entries = [
+            entry("a", None, Some(("linux", architecture()))),
+            entry("b", None, Some(("linux", "arm"))),
+            entry("c", Some(media::ARTIFACT), None),
+        ];
+        let chosen = |platform: &str| {
+            let platform = platform.parse().unwrap();
+            choose(&entries, Some(&platform)).map(|entry| entry.descriptor.digest)
+        };
+        assert_eq!(chosen("linux/arm"), Ok(Digest::of(b"b")));
+        let refused = chosen("windows/amd64").unwrap_err();
+        assert!(refused.contains("meant for windows/amd64"), "{refused}");
+        assert!(chosen("linux/arm/v7").is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! Tables of contents of layers.
+
+use forerun_cache::Digest;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Most layers of a container image. Runtimes stop at 127.
+pub const MAX_LAYERS: usize = 1024;
+
+/// A table of contents in a layer, by which parts of it can be used before all of it is here. The digest is in the
+/// manifest, and so is proven as the manifest is. The table has the digests of the parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LayerContents {
+    /// eStargz: the last bytes of the layer say where the table is.
+    EStargz {
+        /// Digest of the table as it is decoded.
+        #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
+        digest: Digest,
+    },
+    /// zstd:chunked.
+    ZstdChunked {
+        /// Digest of the table as it is stored.
+        #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
+        digest: Digest,
+        /// Offset of the table in the layer.
+        offset: u64,
+        /// Bytes there.
+        len: u64,
+        /// Bytes that these decode to.
+        decoded_len: u64,
+    },
+    /// SOCI: the table is a blob of its own.
+    Soci {
+        /// Digest of the table.
+        #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
+        digest: Digest,
+        /// Its bytes.
+        len: u64,
+    },
+}
+
+impl LayerContents {
+    /// Returns the digest of the table.
+    #[must_use]
+    pub const fn digest(&self) -> Digest {
+        match self {
+            Self::EStargz { digest }
+            | Self::ZstdChunked { digest, .. }
+            | Self::Soci { digest, .. } => *digest,
+        }
+    }
+}
+
+/// Writes a digest as text.
+pub fn as_text<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(digest)
+}
+
+/// Reads a digest that was written as text.
+pub fn of_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(serde::de::Error::custom)
+}

@@ -1,0 +1,102 @@
+//! Media types: ours, those of manifests, and the kinds of layers.
+
+/// Artifact type of an image pushed by us.
+pub const ARTIFACT: &str = "application/vnd.forerun.image.v1";
+/// Its configuration.
+pub const CONFIG: &str = "application/vnd.forerun.config.v1+json";
+/// Its chunk table.
+pub const TABLE: &str = "application/vnd.forerun.table.v1";
+/// A slice of it.
+pub const PART: &str = "application/vnd.forerun.part.v1";
+
+/// Artifact type of indexes and access lists beside a container image.
+pub const INDEX: &str = "application/vnd.forerun.index.v1";
+/// Indexes of its layers, as `forerun index` writes them to a file.
+pub const LAYER_INDEXES: &str = "application/vnd.forerun.layer-indexes.v1";
+/// Access lists of its layers.
+pub const ACCESS_LISTS: &str = "application/vnd.forerun.access-lists.v1";
+/// An index of SOCI that is an artifact of its own, which refers to a container image.
+pub const SOCI_V1: &str = "application/vnd.amazon.soci.index.v1+json";
+/// One in the index of a container image, whose manifest names it.
+pub const SOCI_V2: &str = "application/vnd.amazon.soci.index.v2+json";
+/// The configuration of an artifact that has none.
+pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
+
+/// Manifest of one image.
+pub const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// List of manifests.
+pub const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
+/// Docker's manifest of one image.
+pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+/// Configuration of a container image.
+pub const OCI_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+/// Docker's configuration of a container image.
+pub const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
+/// Docker's list of manifests.
+pub const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
+
+/// The kind of a layer, as far as its media type tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// Possibly an image as it is; its bytes decide.
+    Image,
+    /// A tar archive, compressed or not.
+    Tar,
+    /// Something compressed or encrypted as a whole, of which no part can be read alone.
+    Wrapped,
+}
+
+/// Returns the kind of a layer of `media_type`.
+pub fn layer(media_type: &str) -> Layer {
+    let (plain, suffix) = media_type.split_once('+').unwrap_or((media_type, ""));
+    if plain.ends_with(".tar") || plain.contains(".tar.") || suffix.split('+').any(|s| s == "tar") {
+        return Layer::Tar;
+    }
+    // A squashfs layer names its own compression there.
+    let own = ["squashfs", "erofs"]
+        .iter()
+        .any(|name| plain.contains(name));
+    let wrapped = suffix
+        .split('+')
+        .any(|suffix| matches!(suffix, "gzip" | "zstd" | "xz" | "bzip2" | "encrypted"));
+    match wrapped && !own || suffix.contains("encrypted") {
+        true => Layer::Wrapped,
+        false => Layer::Image,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_by_their_type() {
+        for (media_type, expected) in [
+            ("application/vnd.sylabs.sif.layer.v1.sif", Layer::Image),
+            (
+                "application/vnd.stacker.image.layer.squashfs+zstd+verity",
+                Layer::Image,
+            ),
+            ("application/vnd.erofs.layer.v1", Layer::Image),
+            ("application/octet-stream", Layer::Image),
+            ("application/vnd.oci.image.layer.v1.tar", Layer::Tar),
+            ("application/vnd.oci.image.layer.v1.tar+gzip", Layer::Tar),
+            (
+                "application/vnd.oci.image.layer.nondistributable.v1.tar+zstd",
+                Layer::Tar,
+            ),
+            (
+                "application/vnd.docker.image.rootfs.diff.tar.gzip",
+                Layer::Tar,
+            ),
+            (
+                "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+                Layer::Tar,
+            ),
+            ("application/x.ext4+gzip", Layer::Wrapped),
+            ("application/x.erofs+encrypted", Layer::Wrapped),
+        ] {
+            assert_eq!(layer(media_type), expected, "{media_type}");
+        }
+    }
+}

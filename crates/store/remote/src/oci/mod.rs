@@ -1,0 +1,13 @@
+//! Documents of the OCI specifications, parsed and checked, and container images on disk.
+
+pub mod annotations;
+pub mod artifact;
+pub mod choose;
+pub mod layer_contents;
+pub mod manifest;
+pub mod media;
+pub mod on_disk;
+mod on_disk_soci;
+pub mod platform;
+pub mod referrer;
+pub mod soci;

@@ -1,0 +1,486 @@
+//! Container images on disk: OCI image layouts, and the archives that `docker save` writes.
+//!
+//! The caller has the files; documents are parsed and verified here. No server is asked.
+
+use std::io;
+
+use forerun_cache::Digest;
+use serde::Deserialize;
+
+use crate::LayerContents;
+use crate::oci::choose::choose;
+use crate::oci::manifest::{
+    self, BadDocument, Descriptor, Document, Entry, MAX_LAYERS, MAX_MANIFEST, shown,
+};
+use crate::oci::media::{self, Layer};
+use crate::oci::on_disk_soci::{self, Imaged};
+use crate::oci::platform::Platform;
+
+/// Indexes that lead from one to the next at the most.
+const MAX_DEPTH: usize = 4;
+
+/// Returns the bytes of a file by its path, of at most so many bytes.
+pub type ReadDocument<'r> = dyn FnMut(&str, usize) -> io::Result<Vec<u8>> + 'r;
+
+/// A layer of a container image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerFile {
+    /// Its path in the layout or archive.
+    pub path: String,
+    /// The digest of all its bytes.
+    pub digest: Digest,
+    /// Its length in bytes, where a document has it.
+    pub len: Option<u64>,
+    /// The table of contents that its manifest vouches for.
+    pub contents: Option<LayerContents>,
+    /// The table of contents that an artifact has which only refers to the image: nothing vouches for it.
+    pub claimed: Option<LayerContents>,
+}
+
+/// The layers of a container image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundLayers {
+    /// The layers, the lowest first.
+    pub layers: Vec<LayerFile>,
+    /// Why tables of contents of SOCI that the manifest names are not used.
+    pub unused_tables: Option<String>,
+}
+
+/// Why the layers of a container image on disk cannot be found.
+#[derive(Debug, thiserror::Error)]
+pub enum OnDiskError {
+    /// A document cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// Its path.
+        path: String,
+        /// The error of reading it.
+        source: io::Error,
+    },
+    /// A document is not what it should be, or has no image of this name.
+    #[error("{path}: {reason}")]
+    Refused {
+        /// Its path.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+fn refused(path: &str, reason: impl Into<String>) -> OnDiskError {
+    OnDiskError::Refused {
+        path: path.to_string(),
+        reason: reason.into(),
+    }
+}
+
+/// Finds the layers of an image in an OCI image layout, the lowest first. `name` is the name that the index has for
+/// it, or the digest of its manifest; without one it must be the only image, or the only one for the platform. With
+/// `referrers`, tables of contents are taken from manifests that refer to the image.
+///
+/// # Errors
+/// [`OnDiskError`]: documents that cannot be read, are damaged or lie about their digests; no such image; layers
+/// that are no archives and no images.
+pub fn layers_of_layout(
+    name: Option<&str>,
+    platform: Option<&Platform>,
+    referrers: bool,
+    read: &mut ReadDocument<'_>,
+) -> Result<FoundLayers, OnDiskError> {
+    const INDEX: &str = "index.json";
+    let bytes = document(INDEX, read)?;
+    let mut found = Followed {
+        path: INDEX.to_string(),
+        document: parsed(INDEX, &bytes)?,
+        bytes,
+    };
+    let (mut name, mut top) = (name, None);
+    for _ in 0..=MAX_DEPTH {
+        let entries = match found.document {
+            Document::Manifest(manifest) => {
+                let mut layers = layers(&found.path, &manifest.layers)?;
+                let image = Imaged {
+                    digest: Digest::of(&found.bytes),
+                    manifest: &found.bytes,
+                    entries: top.as_deref().unwrap_or_default(),
+                };
+                let attached = on_disk_soci::attach(&image, &mut layers, referrers, read);
+                return Ok(FoundLayers {
+                    layers,
+                    unused_tables: attached.err(),
+                });
+            }
+            Document::Index(entries) => entries,
+        };
+        let entry = {
+            let named = match name.take() {
+                Some(name) => named(&found.path, &entries, name)?,
+                None => entries.clone(),
+            };
+            let chosen = choose(&named, platform);
+            chosen
+                .map_err(|reason| refused(&found.path, reason))?
+                .clone()
+        };
+        top.get_or_insert(entries);
+        found = follow(&entry.descriptor, read)?;
+    }
+    Err(refused(
+        &found.path,
+        format!("indexes lead to indexes, more than {MAX_DEPTH} times"),
+    ))
+}
+
+/// Returns the entries of this name.
+fn named(path: &str, entries: &[Entry], name: &str) -> Result<Vec<Entry>, OnDiskError> {
+    let digest: Option<Digest> = name.parse().ok();
+    let is_named = |entry: &Entry| {
+        entry.name.as_deref() == Some(name) || digest == Some(entry.descriptor.digest)
+    };
+    let known: Vec<String> = entries
+        .iter()
+        .filter_map(|entry| entry.name.as_deref())
+        .take(12)
+        .map(shown)
+        .collect();
+    let named: Vec<Entry> = entries
+        .iter()
+        .filter(|entry| is_named(entry))
+        .cloned()
+        .collect();
+    match named.is_empty() {
+        false => Ok(named),
+        true => {
+            let known = match known.is_empty() {
+                true => "none has a name".to_string(),
+                false => format!("there are {}", known.join(", ")),
+            };
+            Err(refused(
+                path,
+                format!("no image is named {:?}; {known}", shown(name)),
+            ))
+        }
+    }
+}
+
+/// A document of a layout.
+struct Followed {
+    path: String,
+    bytes: Vec<u8>,
+    document: Document,
+}
+
+/// Reads the document that a descriptor names, and verifies it.
+fn follow(descriptor: &Descriptor, read: &mut ReadDocument<'_>) -> Result<Followed, OnDiskError> {
+    let path = blob_path(&descriptor.digest);
+    let bytes = document(&path, read)?;
+    let digest = Digest::of(&bytes);
+    if digest != descriptor.digest {
+        return Err(refused(&path, format!("its digest is {digest}")));
+    }
+    Ok(Followed {
+        document: parsed(&path, &bytes)?,
+        path,
+        bytes,
+    })
+}
+
+/// Returns the path of a blob in a layout.
+#[must_use]
+pub fn blob_path(digest: &Digest) -> String {
+    format!("blobs/sha256/{}", digest.hex())
+}
+
+fn document(path: &str, read: &mut ReadDocument<'_>) -> Result<Vec<u8>, OnDiskError> {
+    read(path, MAX_MANIFEST).map_err(|source| OnDiskError::Read {
+        path: path.to_string(),
+        source,
+    })
+}
+
+fn parsed(path: &str, bytes: &[u8]) -> Result<Document, OnDiskError> {
+    manifest::parse(bytes, None).map_err(|error| refused(path, error.to_string()))
+}
+
+fn layers(path: &str, layers: &[Descriptor]) -> Result<Vec<LayerFile>, OnDiskError> {
+    bounded(path, layers.len())?;
+    let layers = layers
+        .iter()
+        .map(|layer| match media::layer(&layer.media_type) {
+            Layer::Tar | Layer::Image => Ok(LayerFile {
+                path: blob_path(&layer.digest),
+                digest: layer.digest,
+                len: Some(layer.len),
+                contents: layer.contents,
+                claimed: None,
+            }),
+            Layer::Wrapped => Err(refused(
+                path,
+                format!(
+                    "its layer {} is compressed or encrypted in a way that is not known here",
+                    shown(&layer.media_type)
+                ),
+            )),
+        });
+    layers.collect()
+}
+
+fn bounded(path: &str, count: usize) -> Result<(), OnDiskError> {
+    match count {
+        0 => Err(refused(path, "it has no layers")),
+        1..=MAX_LAYERS => Ok(()),
+        count => Err(refused(
+            path,
+            format!("it has {count} layers, more than the {MAX_LAYERS} that are taken"),
+        )),
+    }
+}
+
+/// An image in `manifest.json` of an archive of `docker save`.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct SavedImage {
+    config: String,
+    #[serde(default)]
+    repo_tags: Option<Vec<String>>,
+    layers: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct SavedConfig {
+    rootfs: SavedRoot,
+}
+
+#[derive(Deserialize)]
+struct SavedRoot {
+    diff_ids: Vec<String>,
+}
+
+/// Finds the layers of an image in an archive of `docker save`, the lowest first. `name` is one of its tags; without
+/// one it must be the only image. The digests are those of archives that are not compressed.
+///
+/// # Errors
+/// As [`layers_of_layout`].
+pub fn layers_of_docker_archive(
+    name: Option<&str>,
+    read: &mut ReadDocument<'_>,
+) -> Result<FoundLayers, OnDiskError> {
+    const MANIFEST: &str = "manifest.json";
+    let bytes = document(MANIFEST, read)?;
+    let json =
+        |path: &str, error: &serde_json::Error| refused(path, BadDocument::json(error).to_string());
+    let images: Vec<SavedImage> =
+        serde_json::from_slice(&bytes).map_err(|error| json(MANIFEST, &error))?;
+    let tags = |image: &SavedImage| image.repo_tags.clone().unwrap_or_default();
+    let known: Vec<String> = images
+        .iter()
+        .flat_map(tags)
+        .take(12)
+        .map(|tag| shown(&tag))
+        .collect();
+    let mut named = images.into_iter().filter(|image| match name {
+        Some(name) => tags(image).iter().any(|tag| tag == name),
+        None => true,
+    });
+    let (Some(image), None) = (named.next(), named.next()) else {
+        let known = known.join(", ");
+        return Err(refused(
+            MANIFEST,
+            format!("it does not name one image: say which of {known}"),
+        ));
+    };
+    bounded(MANIFEST, image.layers.len())?;
+    let bytes = document(&image.config, read)?;
+    let config: SavedConfig =
+        serde_json::from_slice(&bytes).map_err(|error| json(&shown(&image.config), &error))?;
+    let digests = config.rootfs.diff_ids;
+    if digests.len() != image.layers.len() {
+        let reason = format!(
+            "{} layers, and digests of {}",
+            image.layers.len(),
+            digests.len()
+        );
+        return Err(refused(&shown(&image.config), reason));
+    }
+    let layers = image.layers.into_iter().zip(digests).map(|(path, digest)| {
+        let digest = digest
+            .parse()
+            .map_err(|_| refused(MANIFEST, BadDocument::Digest(shown(&digest)).to_string()))?;
+        Ok(LayerFile {
+            path,
+            digest,
+            len: None,
+            contents: None,
+            claimed: None,
+        })
+    });
+    Ok(FoundLayers {
+        layers: layers.collect::<Result<_, OnDiskError>>()?,
+        unused_tables: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::HashMap;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Files by path.
+    #[derive(Default)]
+    struct Files(HashMap<String, Vec<u8>>);
+
+    impl Files {
+        fn blob(&mut self, media_type: &str, document: &Value) -> Value {
+            let bytes = serde_json::to_vec(document).unwrap();
+            let digest = Digest::of(&bytes);
+            let descriptor =
+                json!({"mediaType": media_type, "digest": digest.to_string(), "size": bytes.len()});
+            self.0.insert(blob_path(&digest), bytes);
+            descriptor
+        }
+
+        fn manifest(&mut self, layers: &[Value]) -> Value {
+            let config = self.blob(media::OCI_CONFIG, &json!({}));
+            let document = json!({"schemaVersion": 2, "config": config, "layers": layers});
+            self.blob(media::OCI_MANIFEST, &document)
+        }
+
+        fn index(&mut self, manifests: &[Value]) {
+            let document = json!({"schemaVersion": 2, "manifests": manifests});
+            self.0
+                .insert("index.json".into(), serde_json::to_vec(&document).unwrap());
+        }
+
+        fn read(&self, path: &str, most: usize) -> io::Result<Vec<u8>> {
+            assert!(most <= MAX_MANIFEST);
+            self.0
+                .get(path)
+                .cloned()
+                .ok_or_else(|| io::ErrorKind::NotFound.into())
+        }
+
+        fn layers(&self, name: Option<&str>) -> Result<Vec<LayerFile>, String> {
+            let mut read = |path: &str, most| self.read(path, most);
+            let found = layers_of_layout(name, None, false, &mut read);
+            found
+                .map(|found| found.layers)
+                .map_err(|error| error.to_string())
+        }
+    }
+
+    fn layer(name: &str) -> Value {
+        json!({
+            "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip",
+            "digest": Digest::of(name.as_bytes()).to_string(), "size": 7
+        })
+    }
+
+    #[test]
+    fn an_image_is_found_by_name_by_digest_or_alone() {
+        let mut files = Files::default();
+        let mut first = files.manifest(&[layer("a"), layer("b")]);
+        files.index(std::slice::from_ref(&first));
+        let found = files.layers(None).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].path, blob_path(&Digest::of(b"a")));
+        assert_eq!((found[1].digest, found[1].len), (Digest::of(b"b"), Some(7)));
+        first["annotations"] = json!({"org.opencontainers.image.ref.name": "v1"});
+        let digest = first["digest"].as_str().unwrap().to_string();
+        let second = files.manifest(&[layer("c")]);
+        files.index(&[first, second]);
+        assert_eq!(files.layers(Some("v1")), Ok(found.clone()));
+        assert_eq!(files.layers(Some(&digest)), Ok(found));
+        assert!(
+            files
+                .layers(Some("v2"))
+                .unwrap_err()
+                .contains("there are v1")
+        );
+        assert!(
+            files
+                .layers(None)
+                .unwrap_err()
+                .contains("index of 2 manifests")
+        );
+    }
+
+    #[test]
+    fn indexes_may_lead_to_indexes_but_not_for_ever() {
+        for depth in 1..8 {
+            let mut files = Files::default();
+            let mut top = files.manifest(&[layer("a")]);
+            for _ in 1..depth {
+                let document = json!({"schemaVersion": 2, "manifests": [top]});
+                top = files.blob(media::OCI_INDEX, &document);
+            }
+            files.index(&[top]);
+            let found = files.layers(None);
+            assert_eq!(found.is_ok(), depth <= MAX_DEPTH, "{depth}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn documents_that_lie_are_refused() {
+        let mut files = Files::default();
+        let manifest = files.manifest(&[layer("a")]);
+        files.index(std::slice::from_ref(&manifest));
+        let digest: Digest = manifest["digest"].as_str().unwrap().parse().unwrap();
+        files.0.get_mut(&blob_path(&digest)).unwrap().push(b' ');
+        assert!(files.layers(None).unwrap_err().contains("its digest is"));
+        files.0.remove(&blob_path(&digest));
+        assert!(files.layers(None).unwrap_err().contains(&digest.hex()));
+        let wrapped = json!({"mediaType": "application/x.tar+encrypted", "digest": Digest::of(b"").to_string(), "size": 1});
+        let many: Vec<Value> = (0..1025).map(|_| layer("a")).collect();
+        for (layers, expected) in [
+            (vec![wrapped], "no"),
+            (Vec::new(), "no layers"),
+            (many, "1025 layers"),
+        ] {
+            let manifest = files.manifest(&layers);
+            files.index(&[manifest]);
+            let found = files.layers(None);
+            let text = found.map_or_else(
+                |error| error,
+                |found| format!("no error, {} layers", found.len()),
+            );
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_saved_image_has_layers_and_their_digests() {
+        let mut files = Files::default();
+        let saved = json!([
+            {"Config": "c.json", "RepoTags": ["a:1"], "Layers": ["x/layer.tar", "y/layer.tar"]},
+            {"Config": "d.json", "RepoTags": null, "Layers": ["x/layer.tar"]}
+        ]);
+        let ids = [Digest::of(b"x").to_string(), Digest::of(b"y").to_string()];
+        files
+            .0
+            .insert("manifest.json".into(), serde_json::to_vec(&saved).unwrap());
+        for (name, ids) in [("c.json", &ids[..]), ("d.json", &[])] {
+            let config = json!({"rootfs": {"type": "layers", "diff_ids": ids}});
+            files
+                .0
+                .insert(name.into(), serde_json::to_vec(&config).unwrap());
+        }
+        let layers = |name: Option<&str>| {
+            let found = layers_of_docker_archive(name, &mut |path, most| files.read(path, most));
+            found
+                .map(|found| found.layers)
+                .map_err(|error| error.to_string())
+        };
+        let found = layers(Some("a:1")).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!(
+            (found[1].path.as_str(), found[1].digest),
+            ("y/layer.tar", Digest::of(b"y"))
+        );
+        assert!(layers(None).unwrap_err().contains("say which of a:1"));
+        assert!(layers(Some("b")).unwrap_err().contains("say which of a:1"));
+    }
+}

@@ -1,0 +1,67 @@
+//! The facts of a layer besides its manifest: from the cache, from a file of the user, or from an artifact beside it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forerun_cache::{ChunkTable, Digest, Geometry, TableTrust};
+
+use crate::fetch::layer_digests::LayerTable;
+use crate::image::RemoteImage;
+use crate::image::access_list::Listing;
+use crate::{LayerContents, LayerIndex};
+
+/// The facts of a layer that its manifest does not have.
+#[derive(Default)]
+pub struct LayerFacts {
+    /// The digests of its chunks, and how far they are trusted.
+    pub table: Option<(ChunkTable, TableTrust)>,
+    /// The place for a table that is made here.
+    pub keep: Option<LayerTable>,
+    /// Its access lists; nothing for an image that is no layer.
+    pub listing: Option<Listing>,
+    /// The index of the archive that belongs to a table from elsewhere.
+    pub archive: Option<Arc<[u8]>>,
+    /// The table of contents of SOCI, which is a blob of its own.
+    pub soci: Option<Arc<RemoteImage>>,
+}
+
+impl LayerFacts {
+    /// Looks up what the cache has kept of a layer of this digest.
+    pub fn kept(cache: &Path, digest: Digest, geometry: Geometry) -> Self {
+        // An empty layer has no chunk.
+        if geometry.is_empty() {
+            return Self::default();
+        }
+        match LayerTable::open(cache, digest, geometry) {
+            Ok(keep) => Self {
+                table: keep.load().map(|table| (table, TableTrust::Made)),
+                keep: Some(keep),
+                ..Self::default()
+            },
+            Err(error) => {
+                tracing::debug!(%error, "the digests of the chunks of a layer are not kept");
+                Self::default()
+            }
+        }
+    }
+
+    /// Returns the digest of the table that proves parts of the layer, `contents` or another one, where nothing proves them
+    /// by the digest of the layer.
+    pub fn proof(&self, contents: Option<&LayerContents>) -> Option<Digest> {
+        match (contents, &self.table, &self.soci) {
+            (Some(contents), _, _) => Some(contents.digest()),
+            (None, Some((table, TableTrust::Claimed)), _) => Some(table.root()),
+            (None, _, Some(soci)) => soci.identity.digest(),
+            (None, _, None) => None,
+        }
+    }
+
+    /// Uses an index from elsewhere, unless there is one of ours.
+    pub fn or_named(mut self, index: Option<&LayerIndex>) -> Self {
+        if let Some(index) = index.filter(|_| self.table.is_none()) {
+            self.table = Some((index.table.clone(), TableTrust::Claimed));
+            self.archive = Some(index.archive.as_slice().into());
+        }
+        self
+    }
+}

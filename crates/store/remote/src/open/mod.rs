@@ -1,0 +1,289 @@
+//! Opens references as sources.
+
+mod assemble;
+mod download;
+mod layer;
+mod soci_table;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use forerun_cache::{AccessList, Cache, CacheOptions, Geometry};
+
+use crate::error::cache_error;
+use crate::image::RemoteImage;
+use crate::image::access_list::{self, Listing, RecordFile};
+use crate::resolve::spool::Room;
+use crate::resolve::{self, Resolved, ResolvedName, remembered, unknown_length};
+use crate::sidecar::{self, FoundSidecar};
+use crate::{
+    Identity, ImageIndex, Layout, Origin, Prefetch, Reference, RemoteBlob, RemoteError,
+    RemoteOptions, Result, runtime,
+};
+
+use assemble::{assemble, start_using, start_using_with_others, tidy};
+use layer::LayerFacts;
+use soci_table::soci_table;
+
+/// Opens the image that `reference` names. Asks its servers for its layout only. Where they do not
+/// answer, an image that is in the cache is opened from memory.
+///
+/// ```
+/// use forerun_io::ReadAt;
+/// use forerun_remote::{Reference, RemoteOptions, open};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let files = forerun_testkit::temp_dir("open-example");
+/// # std::fs::write(files.path().join("image"), [7; 100_000])?;
+/// # let Some(server) = forerun_testkit_servers::Nginx::serve(files.path()) else {
+/// #     return Ok(());
+/// # };
+/// # let (url, cache) = (server.url_of("image"), forerun_testkit::temp_dir("open-cache"));
+/// let reference = Reference::parse(&url)?;
+/// let options = RemoteOptions {
+///     cache_dir: Some(cache.path().to_path_buf()),
+///     ..RemoteOptions::default()
+/// };
+/// let image = open(&reference, &options)?;
+/// let mut head = [0; 512];
+/// image.read_exact_at(0, &mut head)?;
+/// # assert_eq!((image.len(), head), (100_000, [7; 512]));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// Those of the servers; a cache that cannot be used; an access list that cannot be read;
+/// [`RemoteError::Offline`] for an image that is not in the cache where no server may be asked.
+pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<RemoteImage>> {
+    let cache = cache(options)?;
+    let resolved = match options.offline {
+        true => offline(&cache, reference, options)?,
+        false => recalled(
+            unknown_length::resolved(reference, options, Some(&cache), || Room::in_cache(&cache)),
+            &cache,
+            reference,
+            options,
+        )?,
+    };
+    start_using(&cache, reference, resolved, options, LayerFacts::default())
+}
+
+/// The open image, or images, that a reference names.
+#[derive(Debug)]
+pub enum Opened {
+    /// One image.
+    Image(Arc<RemoteImage>),
+    /// The layers of a container image, the lowest first: archives, or images, that are merged.
+    Layers(Vec<Arc<RemoteImage>>),
+}
+
+/// Opens what `reference` names, as [`open`] does: an image, or all layers of a container image. Nothing of the
+/// layers is fetched yet.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened> {
+    let cache = cache(options)?;
+    let (found, found_sidecar) = resolved(&cache, reference, options)?;
+    let layers = match found {
+        Resolution::Image(image) => {
+            let facts = LayerFacts::default();
+            return start_using(&cache, reference, *image, options, facts).map(Opened::Image);
+        }
+        Resolution::Layers(layers) => layers,
+    };
+    let (mut lists, record) = (access_list::prefetched(options)?, RecordFile::of(options));
+    let FoundSidecar { sidecar, facts } = found_sidecar;
+    if options.prefetch == Prefetch::None {
+        lists = sidecar.lists;
+    }
+    let index = options.layer_index.as_ref();
+    let index = index.filter(|_| !options.require_verified);
+    let index = index.map(|path| ImageIndex::read(path)).transpose()?;
+    let index = index.or(Some(sidecar.index));
+    let is_new = layers.iter().all(|layer| layer.memory.is_none());
+    let layouts: Vec<Layout> = layers.iter().map(|layer| layer.layout.clone()).collect();
+    let mut opened: HashMap<String, Arc<RemoteImage>> = HashMap::new();
+    let mut images = Vec::with_capacity(layers.len());
+    for mut resolved in layers {
+        let identity = resolved.layout.identity.to_string();
+        let image = match opened.get(&identity) {
+            // A layer may come several times: an empty one often does.
+            Some(image) => Arc::clone(image),
+            None => {
+                let layer = by_digest(reference, &resolved.layout);
+                let tables = &sidecar.tables;
+                let soci = soci_table(&cache, reference, &mut resolved, tables, options);
+                let (mut facts, ahead) = facts_of_layer(&resolved, options, index.as_ref());
+                facts.soci = soci;
+                facts.listing = Some(Listing {
+                    list: access_list::find(&lists, &identity).or(ahead),
+                    record: record.clone(),
+                });
+                start_using_with_others(&cache, &layer, resolved, options, facts)?
+            }
+        };
+        opened.insert(identity, Arc::clone(&image));
+        images.push(image);
+    }
+    if let Some(lowest) = images.first().map(|lowest| lowest.blob.identity()) {
+        if is_new {
+            tidy(&cache);
+            remembered::remember_layers(&cache, reference, options, &layouts, lowest);
+        }
+        if let Some(facts) = &facts {
+            sidecar::remembered::remember(&cache, reference, options, (facts, lowest));
+        }
+    }
+    Ok(Opened::Layers(images))
+}
+
+/// The images that a reference stands for, before they are in use.
+enum Resolution {
+    Image(Box<Resolved>),
+    Layers(Vec<Resolved>),
+}
+
+/// Finds out what `reference` names, and what is beside it where that is wanted.
+fn resolved(
+    cache: &Cache,
+    reference: &Reference,
+    options: &RemoteOptions,
+) -> Result<(Resolution, FoundSidecar)> {
+    let mut found_sidecar = FoundSidecar::default();
+    let mut reason = None;
+    if !options.offline {
+        match unknown_length::named(reference, options, cache) {
+            Ok(ResolvedName::Image(image)) => return Ok((Resolution::Image(image), found_sidecar)),
+            Ok(ResolvedName::Container(found, registry)) => {
+                if options.referrers {
+                    found_sidecar = sidecar::find(cache, reference, (&found, &registry), options);
+                }
+                let layers = found.layers.into_iter();
+                let of_registry = |layout| resolve::of_registry(layout, Arc::clone(&registry));
+                let layers = layers.map(of_registry).collect();
+                return Ok((Resolution::Layers(layers), found_sidecar));
+            }
+            Err(error) if error.is_no_answer() => reason = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    let found = remembered(cache, reference, options, reason)?;
+    if options.referrers && matches!(found, Resolution::Layers(_)) {
+        found_sidecar.sidecar = sidecar::remembered::recall(cache, reference, options);
+    }
+    Ok((found, found_sidecar))
+}
+
+/// Returns what is in the cache. `reason` is why the server did not answer, if it was asked.
+fn remembered(
+    cache: &Cache,
+    reference: &Reference,
+    options: &RemoteOptions,
+    reason: Option<RemoteError>,
+) -> Result<Resolution> {
+    if let Some(layers) = remembered::recall_layers(cache, reference, options, reason.as_ref())? {
+        return Ok(Resolution::Layers(layers));
+    }
+    match reason {
+        None => offline(cache, reference, options),
+        Some(error) => recalled(Err(error), cache, reference, options),
+    }
+    .map(|image| Resolution::Image(Box::new(image)))
+}
+
+/// Returns the name of a layer: the blob in the repository that `reference` names.
+fn by_digest(reference: &Reference, layout: &Layout) -> Reference {
+    match (reference, &layout.identity) {
+        (Reference::Oci(name), Identity::Blob(digest)) => Reference::Oci(name.with_digest(*digest)),
+        _ => reference.clone(),
+    }
+}
+
+/// Looks up what the cache has kept of a layer without a table of contents, and what an index from elsewhere has of it:
+/// with the list of what is read first.
+fn facts_of_layer(
+    layer: &Resolved,
+    options: &RemoteOptions,
+    index: Option<&ImageIndex>,
+) -> (LayerFacts, Option<AccessList>) {
+    let size = layer.chunk_size.unwrap_or(options.chunk_len);
+    let geometry = Geometry::new(layer.layout.len, size);
+    match (&layer.layout, options.cache_dir(), geometry) {
+        (
+            Layout {
+                identity: Identity::Blob(digest),
+                contents: None,
+                ..
+            },
+            Some(cache),
+            Ok(geometry),
+        ) => {
+            let index = index.and_then(|index| index.layer(*digest, geometry));
+            let facts = LayerFacts::kept(&cache, *digest, geometry).or_named(index);
+            let ahead = index.and_then(|index| index.accesses.clone());
+            (facts, ahead.filter(|_| options.prefetch == Prefetch::None))
+        }
+        _ => (LayerFacts::default(), None),
+    }
+}
+
+/// Returns an image that is in the cache.
+fn offline(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
+    let known = remembered::recall(cache, reference, None, options, None)?;
+    known.ok_or_else(|| RemoteError::Offline {
+        place: reference.place(),
+    })
+}
+
+/// Returns what was resolved; an image that is in the cache where no server has answered.
+fn recalled(
+    resolved: Result<Resolved>,
+    cache: &Cache,
+    reference: &Reference,
+    options: &RemoteOptions,
+) -> Result<Resolved> {
+    match resolved {
+        Err(error) if error.is_no_answer() => {
+            let recalled =
+                remembered::recall(cache, reference, None, options, Some(error.clone()))?;
+            recalled.ok_or(error)
+        }
+        outcome => outcome,
+    }
+}
+
+/// Opens the image that `origin` has, which no reference names. Its chunks are kept under the place and
+/// the version that the origin gives.
+///
+/// # Errors
+/// Those of the origin; a cache that cannot be used; an access list that cannot be read.
+pub fn open_origin(origin: Arc<dyn Origin>, options: &RemoteOptions) -> Result<Arc<RemoteImage>> {
+    let cache = cache(options)?;
+    let description = runtime::wait_for(origin.describe())?;
+    let place = origin.place().to_owned();
+    let identity = Identity::Version {
+        url: place.clone(),
+        version: description.version.clone().unwrap_or_default(),
+    };
+    let blob = RemoteBlob {
+        description,
+        mirrors: vec![origin],
+    };
+    let layout = Layout::single(place, blob, identity);
+    let resolved = Resolved::new(layout, None);
+    assemble(&cache, None, resolved, options, LayerFacts::default())
+}
+
+fn cache(options: &RemoteOptions) -> Result<Cache> {
+    let dir = options.cache_dir().ok_or_else(|| RemoteError::Cache {
+        reason: "there is no home directory to keep it in; name one".to_owned(),
+    })?;
+    let mut settings = match options.cache_limit {
+        Some(limit) => CacheOptions::with_limit(limit),
+        None => CacheOptions::share_of_disk(&dir).map_err(|error| cache_error(&error))?,
+    };
+    settings.trust = options.trust_cache;
+    Cache::open(&dir, settings).map_err(|error| cache_error(&error))
+}

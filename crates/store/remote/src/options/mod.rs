@@ -1,0 +1,169 @@
+//! Options for opening a remote image.
+
+#[cfg(feature = "network")]
+mod files;
+pub mod registry;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::progress::Progress;
+
+use registry::RegistryOptions;
+
+/// How data is fetched ahead of a reader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Readahead {
+    /// Windows are requested without waiting; the reader continues as soon as its own chunk is there.
+    #[default]
+    Async,
+    /// The reader waits for the whole window. For comparison only.
+    Sync,
+    /// Only ranges that `will_need` names are read ahead.
+    Off,
+}
+
+/// The chunks that are fetched before a reader asks for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Prefetch {
+    /// Nothing.
+    #[default]
+    None,
+    /// The whole image, in the background.
+    All,
+    /// The ranges of an access list that an earlier run recorded.
+    List(PathBuf),
+}
+
+/// A callback for downloads of whole files, with the place and the progress: called once before the first
+/// byte, and after every chunk.
+#[derive(Clone, Default)]
+pub struct DownloadReport(Option<Arc<Callback>>);
+
+type Callback = dyn Fn(&str, Progress) + Send + Sync;
+
+impl DownloadReport {
+    /// Makes a report that calls `report`.
+    #[must_use]
+    pub fn new(report: impl Fn(&str, Progress) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(report)))
+    }
+
+    pub(crate) fn call(&self, place: &str, progress: Progress) {
+        if let Some(report) = &self.0 {
+            report(place, progress);
+        }
+    }
+}
+
+impl fmt::Debug for DownloadReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DownloadReport({})", self.0.is_some())
+    }
+}
+
+/// Options of [`open`](crate::open).
+#[derive(Clone, Debug)]
+pub struct RemoteOptions {
+    /// Where chunks are kept; without it the user's cache directory.
+    pub cache_dir: Option<PathBuf>,
+    /// Bytes the cache may hold, all images together. Without a number a tenth of its filesystem, and less
+    /// where a twentieth would not stay free; `u64::MAX` for no limit.
+    pub cache_limit: Option<u64>,
+    /// Other addresses of the same image, best first, tried after that of the reference; for a
+    /// registry the addresses of registries that mirror it, asked before it.
+    pub mirrors: Vec<String>,
+    /// Whether no server is asked: only chunks in the cache can be read.
+    pub offline: bool,
+    /// Longest time a reader waits, and longest time opening takes.
+    pub timeout: Duration,
+    /// Longest time without a byte before a request is given up and made again.
+    pub stall: Duration,
+    /// Time limit for a connection to be made.
+    pub connect_timeout: Duration,
+    /// How often in a row a request is retried without progress.
+    pub retries: u32,
+    /// Whether images whose chunks cannot be verified one by one are refused.
+    pub require_verified: bool,
+    /// Whether chunks that the cache has are served without being verified again at their first use.
+    pub trust_cache: bool,
+    /// How data is fetched ahead of readers.
+    pub readahead: Readahead,
+    /// The chunks that are fetched before a reader asks for them.
+    pub prefetch: Prefetch,
+    /// File that the order of touched chunks is written to.
+    pub record: Option<PathBuf>,
+    /// A file of indexes of layers, which the caller vouches for: layers that have no index of their own are read by it.
+    /// Not used with [`require_verified`](Self::require_verified).
+    pub layer_index: Option<PathBuf>,
+    /// Whether indexes and access lists are used that were pushed beside a container image
+    /// ([`push_sidecar`](crate::push_sidecar)). The caller then vouches for all that may push to the repository; with
+    /// [`require_verified`](Self::require_verified), only the lists are used.
+    pub referrers: bool,
+    /// Longest window that is read ahead of one reader, in bytes; up to two are in flight at a time. It
+    /// should be bandwidth times round trip, which is 8 MiB at 100 MB/s and 80 ms.
+    pub window: u64,
+    /// Options of registries.
+    pub registry: RegistryOptions,
+    /// Bytes in a chunk of images that have no table; a power of two, 4 KiB to 1 MiB.
+    pub chunk_len: u32,
+    /// Requests in flight at once, not counting those that readers wait for.
+    pub requests: usize,
+    /// Files with users and passwords for web servers.
+    #[cfg(feature = "network")]
+    pub credentials: crate::CredentialFiles,
+    /// Further trusted certificates, PEM.
+    pub ca_file: Option<PathBuf>,
+    /// Called while an image is downloaded whole, because its server does not answer range requests.
+    pub download: DownloadReport,
+}
+
+impl Default for RemoteOptions {
+    fn default() -> Self {
+        Self {
+            cache_dir: None,
+            cache_limit: None,
+            mirrors: Vec::new(),
+            offline: false,
+            timeout: Duration::from_secs(30),
+            stall: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(5),
+            retries: 5,
+            require_verified: false,
+            trust_cache: false,
+            readahead: Readahead::default(),
+            prefetch: Prefetch::default(),
+            record: None,
+            layer_index: None,
+            referrers: false,
+            window: 8 << 20,
+            registry: RegistryOptions::default(),
+            chunk_len: 64 << 10,
+            requests: 12,
+            #[cfg(feature = "network")]
+            credentials: crate::CredentialFiles::default(),
+            ca_file: None,
+            download: DownloadReport::default(),
+        }
+    }
+}
+
+impl RemoteOptions {
+    /// Returns the cache directory: the given one, else `forerun` below `XDG_CACHE_HOME` or `~/.cache`;
+    /// nothing where there is no home.
+    #[must_use]
+    pub fn cache_dir(&self) -> Option<PathBuf> {
+        let set = |name: &str| {
+            std::env::var_os(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        self.cache_dir.clone().or_else(|| {
+            set("XDG_CACHE_HOME")
+                .or_else(|| set("HOME").map(|home| home.join(".cache")))
+                .map(|cache| cache.join("forerun"))
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! The `Authorization` header: obtained when a registry asks for it, kept until it expires.
+//!
+//! There is one entry per registry, repository and kind of access. While one request obtains a token,
+//! others of the same entry wait for it instead of asking for their own. Only challenges of the registry
+//! itself are answered; [`realm`](super::realm) decides which other servers may see its credentials.
+
+pub mod challenge;
+mod realm;
+mod token;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use forerun_io::Unpoisoned;
+use forerun_sys::threads;
+use reqwest::header::HeaderValue;
+
+use crate::credentials::docker_config::{self, Credentials};
+use crate::http::site::Site;
+use crate::options::registry::RegistryOptions;
+use crate::registry::endpoint::Endpoint;
+use crate::{RemoteError, Result};
+
+use challenge::Challenge;
+
+/// The access that a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Read.
+    Pull,
+    /// Read and write.
+    Push,
+}
+
+type Key = (Site, String, Access);
+
+/// Headers that were obtained.
+#[derive(Debug)]
+pub struct Auth {
+    client: reqwest::Client,
+    options: Arc<RegistryOptions>,
+    slots: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<AuthSlot>>>>,
+}
+
+#[derive(Debug, Default)]
+struct AuthSlot {
+    /// The last challenge of the registry.
+    challenge: Option<Challenge>,
+    /// The header that answers it.
+    granted: Option<Granted>,
+}
+
+/// A header and its time of expiry.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    /// Marked as sensitive.
+    pub header: HeaderValue,
+    /// From then on it is renewed instead of sent. Without a time it is renewed only on refusal.
+    pub until: Option<Instant>,
+}
+
+impl Granted {
+    fn is_good(&self) -> bool {
+        self.until.is_none_or(|until| Instant::now() < until)
+    }
+}
+
+impl Auth {
+    pub fn new(client: reqwest::Client, options: Arc<RegistryOptions>) -> Self {
+        Self {
+            client,
+            options,
+            slots: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Forgets everything, so that credentials are read again.
+    pub fn forget(&self) {
+        self.slots.lock().unpoisoned().clear();
+    }
+
+    /// Returns the header to send to `endpoint` before it has asked for one.
+    pub async fn header(&self, endpoint: &Endpoint, access: Access) -> Result<Option<HeaderValue>> {
+        let slot = self.slot(endpoint, access);
+        let mut slot = slot.lock().await;
+        if let Some(granted) = slot.granted.as_ref().filter(|granted| granted.is_good()) {
+            return Ok(Some(granted.header.clone()));
+        }
+        match slot.challenge.clone() {
+            Some(challenge) => self
+                .obtain(&mut slot, challenge, endpoint, access)
+                .await
+                .map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the header to send after `endpoint` refused `sent` with `asked` in its `WWW-Authenticate`
+    /// headers.
+    pub async fn answer(
+        &self,
+        endpoint: &Endpoint,
+        access: Access,
+        sent: Option<&HeaderValue>,
+        asked: &[&str],
+    ) -> Result<HeaderValue> {
+        let slot = self.slot(endpoint, access);
+        let mut slot = slot.lock().await;
+        let renewed = slot
+            .granted
+            .as_ref()
+            .filter(|granted| granted.is_good() && Some(&granted.header) != sent);
+        if let Some(granted) = renewed {
+            return Ok(granted.header.clone());
+        }
+        let challenge = challenge::parse(&asked.join(", ")).ok_or_else(|| denied(endpoint))?;
+        self.obtain(&mut slot, challenge, endpoint, access).await
+    }
+
+    fn slot(&self, endpoint: &Endpoint, access: Access) -> Arc<tokio::sync::Mutex<AuthSlot>> {
+        let key = (endpoint.site.clone(), endpoint.repository.clone(), access);
+        let mut slots = self.slots.lock().unpoisoned();
+        Arc::clone(slots.entry(key).or_default())
+    }
+
+    async fn obtain(
+        &self,
+        slot: &mut AuthSlot,
+        challenge: Challenge,
+        endpoint: &Endpoint,
+        access: Access,
+    ) -> Result<HeaderValue> {
+        slot.granted = None;
+        slot.challenge = Some(challenge.clone());
+        let credentials = self.credentials(endpoint).await;
+        let granted = match (challenge, credentials) {
+            (_, Some(Credentials::Bearer(token))) => Granted {
+                header: bearer(&token.0).ok_or_else(|| denied(endpoint))?,
+                until: None,
+            },
+            (Challenge::Basic, Some(Credentials::Password { user, password })) => Granted {
+                header: basic(&user, &password.0).ok_or_else(|| denied(endpoint))?,
+                until: None,
+            },
+            (Challenge::Basic, _) => return Err(denied(endpoint)),
+            (Challenge::Bearer { realm, service, .. }, credentials) => {
+                let wanted = token::Wanted {
+                    endpoint,
+                    realm,
+                    service,
+                    scope: scope(endpoint, access),
+                };
+                token::fetch(&self.client, &self.options, &wanted, credentials).await?
+            }
+        };
+        let header = granted.header.clone();
+        slot.granted = Some(granted);
+        Ok(header)
+    }
+
+    /// Reads the credentials of the user, which may have been renewed since the last time.
+    async fn credentials(&self, endpoint: &Endpoint) -> Option<Credentials> {
+        let files = self.options.auth_files.clone();
+        let (registry, repository) = (endpoint.credentials_of.clone(), endpoint.repository.clone());
+        let (sender, found) = tokio::sync::oneshot::channel();
+        // A thread of its own: the runtime's blocking threads may all be waiting for this answer.
+        let started = threads::spawn("credentials", move || {
+            let files = files.unwrap_or_else(docker_config::usual_files);
+            // The receiver is gone if the request was given up.
+            let _ = sender.send(docker_config::find(&files, &registry, &repository));
+        });
+        if let Err(error) = started {
+            tracing::warn!("no credentials are looked up: {error}");
+        }
+        found.await.unwrap_or(None)
+    }
+}
+
+fn scope(endpoint: &Endpoint, access: Access) -> String {
+    let actions = match access {
+        Access::Pull => "pull",
+        Access::Push => "pull,push",
+    };
+    format!("repository:{}:{actions}", endpoint.repository)
+}
+
+fn denied(endpoint: &Endpoint) -> RemoteError {
+    RemoteError::Denied {
+        place: format!("{}/{}", endpoint.site, endpoint.repository),
+        status: 401,
+    }
+}
+
+/// Returns `Bearer TOKEN`, if the token can stand in a header.
+pub fn bearer(token: &str) -> Option<HeaderValue> {
+    sensitive(&format!("Bearer {token}"))
+}
+
+/// Returns `Basic` with user and password in base64.
+pub fn basic(user: &str, password: &str) -> Option<HeaderValue> {
+    sensitive(&format!(
+        "Basic {}",
+        STANDARD.encode(format!("{user}:{password}"))
+    ))
+}
+
+fn sensitive(text: &str) -> Option<HeaderValue> {
+    let mut header = HeaderValue::from_str(text).ok()?;
+    header.set_sensitive(true);
+    Some(header)
+}

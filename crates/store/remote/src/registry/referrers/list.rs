@@ -1,0 +1,158 @@
+//! Lists of the artifacts that refer to a manifest, which registries give in pages.
+//!
+//! The header `Link` leads from a page to the next one. A list is read to its end, within bounds, and only at the server
+//! that has its first page: whatever else is asked of a registry goes there, too, and so do its credentials.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use forerun_cache::Digest;
+use url::Url;
+
+use crate::http::site::Site;
+use crate::oci::manifest::{self, Document, Entry, MAX_MANIFEST};
+use crate::registry::Registry;
+use crate::registry::endpoint::Endpoint;
+use crate::registry::read::{RawManifest, first_of};
+use crate::registry::retry::retry;
+use crate::{RemoteError, Result};
+
+/// Most pages of a list.
+const MAX_PAGES: usize = 64;
+/// Most bytes of all pages of a list.
+const MAX_LIST: usize = 2 * MAX_MANIFEST;
+
+/// Returns the tag of the list of referrers, beside registries that make none.
+pub fn fallback_tag(subject: &Digest) -> String {
+    subject.to_string().replacen(':', "-", 1)
+}
+
+/// An artifact type, and the newest entry of it that was seen so far.
+struct Newest<'t> {
+    artifact_type: &'t str,
+    entry: Option<Entry>,
+}
+
+impl Newest<'_> {
+    /// Looks through a page. Of entries of one time, the last is taken.
+    fn see(&mut self, page: &RawManifest) -> Result<()> {
+        let entries = match manifest::parse(&page.bytes, None) {
+            Ok(Document::Index(entries)) => entries,
+            Ok(Document::Manifest(_)) => return Err(refused(page, "it is no index")),
+            Err(error) => return Err(refused(page, &error.to_string())),
+        };
+        for entry in entries {
+            let is_ours = entry.artifact_type.as_deref() == Some(self.artifact_type);
+            let known = self.entry.as_ref().and_then(|known| known.created.as_ref());
+            if is_ours && (self.entry.is_none() || entry.created.as_ref() >= known) {
+                self.entry = Some(entry);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refused(page: &RawManifest, reason: &str) -> RemoteError {
+    RemoteError::Refused {
+        place: page.place.clone(),
+        reason: format!("the list of referrers: {reason}"),
+    }
+}
+
+impl Registry {
+    /// Returns the newest artifact of this type that refers to the manifest `subject`, by what their list says.
+    ///
+    /// # Errors
+    /// Those of the registry; [`RemoteError::Refused`] for a list that is none, does not end, or goes on elsewhere.
+    pub async fn newest_entry(
+        &self,
+        endpoints: &[Arc<Endpoint>],
+        subject: Digest,
+        artifact_type: &str,
+    ) -> Result<Option<Entry>> {
+        let is_listed = &AtomicBool::new(false);
+        let listed = first_of(endpoints, |endpoint| async move {
+            let url = endpoint.referrers(&subject, artifact_type)?;
+            let first = self.page(endpoint, &url).await?;
+            is_listed.store(true, Ordering::Relaxed);
+            self.newest_of_pages(endpoint, (url, first), artifact_type)
+                .await
+        });
+        match listed.await {
+            // Registries that do not know of referrers have no such address.
+            Err(RemoteError::NotFound { .. } | RemoteError::Refused { .. })
+                if !is_listed.load(Ordering::Relaxed) => {}
+            outcome => return outcome,
+        }
+        let tag = fallback_tag(&subject);
+        let mut newest = Newest {
+            artifact_type,
+            entry: None,
+        };
+        match self.manifest(endpoints, &tag, None).await {
+            Ok(listed) => newest.see(&listed)?,
+            Err(RemoteError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(newest.entry)
+    }
+
+    /// Reads the pages of a list, of which the first one is here.
+    async fn newest_of_pages(
+        &self,
+        endpoint: &Endpoint,
+        (url, first): (Url, RawManifest),
+        artifact_type: &str,
+    ) -> Result<Option<Entry>> {
+        let mut newest = Newest {
+            artifact_type,
+            entry: None,
+        };
+        let (mut page, mut bytes) = (first, 0);
+        let mut seen = HashSet::from([url]);
+        loop {
+            newest.see(&page)?;
+            bytes += page.bytes.len();
+            let Some(next) = next_page(endpoint, &page)? else {
+                return Ok(newest.entry);
+            };
+            if seen.len() >= MAX_PAGES || bytes > MAX_LIST {
+                let reason = format!(
+                    "it has more than {MAX_PAGES} pages or {MAX_LIST} bytes, which are not read"
+                );
+                return Err(refused(&page, &reason));
+            }
+            if !seen.insert(next.clone()) {
+                return Err(refused(&page, "its pages lead back to one before"));
+            }
+            page = self.page(endpoint, &next).await?;
+        }
+    }
+
+    async fn page(&self, endpoint: &Endpoint, url: &Url) -> Result<RawManifest> {
+        retry(self.options(), || {
+            self.document_at(endpoint, url.clone(), None)
+        })
+        .await
+    }
+}
+
+/// Returns the address of the page behind this one.
+fn next_page(endpoint: &Endpoint, page: &RawManifest) -> Result<Option<Url>> {
+    let Some(next) = page.next.as_deref() else {
+        return Ok(None);
+    };
+    let url = page.url.join(next);
+    let mut url = url.map_err(|_| refused(page, "the next page of it has no URL"))?;
+    // Pages that differ by it alone are one.
+    url.set_fragment(None);
+    let has_credentials = !url.username().is_empty() || url.password().is_some();
+    if has_credentials || Site::of(&url).as_ref() != Some(&endpoint.site) {
+        return Err(refused(
+            page,
+            "it goes on at another server, which is not asked",
+        ));
+    }
+    Ok(Some(url))
+}

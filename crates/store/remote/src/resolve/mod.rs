@@ -1,0 +1,374 @@
+//! Resolves a reference to a layout: the servers of the image, its length, and its name in the cache.
+//!
+//! For web servers and object stores every address is asked. Addresses with the same length as the first
+//! one that answers are its mirrors. Without a table nothing proves that mirrors hold the same bytes: the
+//! user that names them vouches for that.
+
+pub mod container;
+pub mod facts;
+pub mod remembered;
+pub mod spool;
+pub mod unknown_length;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use forerun_cache::Digest;
+use futures_util::future::join_all;
+use url::Url;
+
+use crate::address::image_name::ImageName;
+use crate::address::place_of;
+use crate::http::client::{self, ClientOptions};
+use crate::http::local_addresses;
+use crate::http::site::check_plain;
+use crate::options::registry::Mirror;
+use crate::origin::S3Settings;
+use crate::registry::{FoundContainer, FoundInRegistry, Registry};
+use crate::{
+    Description, HttpOrigin, Identity, Layout, Origin, Pinned, Reference, RemoteBlob, RemoteError,
+    RemoteOptions, Result, S3Origin, runtime,
+};
+
+use facts::{Address, Facts};
+
+/// Pause before the second request; doubled each time.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A resolved reference, with what is needed to ask again.
+pub struct Resolved {
+    /// The image.
+    pub layout: Layout,
+    /// The registry, whose tokens and passwords can be forgotten.
+    pub registry: Option<Arc<Registry>>,
+    /// The facts that can be remembered of it.
+    pub facts: Option<Facts>,
+    /// Set where no server was asked, and the image comes from memory.
+    pub memory: Option<FromMemory>,
+    /// Chunk size of the image in the cache, where that is known.
+    pub chunk_size: Option<u32>,
+    /// The image was fetched into a temporary file already, and its download reported.
+    pub is_spooled: bool,
+}
+
+impl Resolved {
+    /// Makes a resolved reference with the image alone.
+    pub const fn new(layout: Layout, registry: Option<Arc<Registry>>) -> Self {
+        Self {
+            layout,
+            registry,
+            facts: None,
+            memory: None,
+            chunk_size: None,
+            is_spooled: false,
+        }
+    }
+}
+
+/// The earlier answer that an image was opened from.
+#[derive(Clone, Debug)]
+pub struct FromMemory {
+    /// When its server gave that answer.
+    pub answered: SystemTime,
+    /// Why it was not asked now; nothing where no server was to be asked.
+    pub reason: Option<RemoteError>,
+    /// Whether the reference is a digest, so that the answer is as good as a new one.
+    pub by_digest: bool,
+}
+
+/// The thing that a reference names.
+pub enum ResolvedName {
+    /// One image.
+    Image(Box<Resolved>),
+    /// A container image, and the registry that has it.
+    Container(FoundContainer, Arc<Registry>),
+}
+
+/// Resolves `reference` to one image, within the time that opening may take.
+pub fn resolved(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
+    within_time(reference, options, async {
+        if let Reference::Oci(name) = reference {
+            let registry = registry(name, options)?;
+            let layout = registry.open(name, options.require_verified).await?;
+            return Ok(of_registry(layout, registry));
+        }
+        of_file(reference, options).await
+    })
+}
+
+/// Finds out what `reference` names, within the time that opening may take.
+pub fn named(reference: &Reference, options: &RemoteOptions) -> Result<ResolvedName> {
+    within_time(reference, options, async {
+        let Reference::Oci(name) = reference else {
+            let resolved = of_file(reference, options).await?;
+            return Ok(ResolvedName::Image(Box::new(resolved)));
+        };
+        let registry = registry(name, options)?;
+        let found = registry.find(name, options.require_verified).await?;
+        Ok(match found {
+            FoundInRegistry::Image(layout) => {
+                ResolvedName::Image(Box::new(of_registry(*layout, registry)))
+            }
+            FoundInRegistry::Container(found) => ResolvedName::Container(found, registry),
+        })
+    })
+}
+
+/// Reads the configuration of a container image, within the time that opening may take.
+pub fn config(
+    reference: &Reference,
+    name: &ImageName,
+    (container, registry): (&FoundContainer, &Arc<Registry>),
+    options: &RemoteOptions,
+) -> Result<Bytes> {
+    within_time(reference, options, registry.config(name, container))
+}
+
+/// Waits for an answer, as long as opening may take.
+pub fn within_time<T>(
+    reference: &Reference,
+    options: &RemoteOptions,
+    resolve: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    runtime::wait_for(async {
+        let asked = tokio::time::timeout(options.timeout, resolve);
+        asked.await.unwrap_or_else(|_elapsed| {
+            Err(RemoteError::Timeout {
+                place: reference.place(),
+                seconds: options.timeout.as_secs(),
+            })
+        })
+    })
+}
+
+/// Makes a resolved reference of an image in a registry.
+pub fn of_registry(layout: Layout, registry: Arc<Registry>) -> Resolved {
+    Resolved {
+        facts: Facts::of(&layout, &[]),
+        ..Resolved::new(layout, Some(registry))
+    }
+}
+
+/// Resolves a file on a web server, or an object.
+///
+/// # Errors
+/// That of the first address, where none answers as it should.
+async fn of_file(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
+    let (layout, addresses) = plain(reference, candidates(reference, options)?, options).await?;
+    let facts = Facts::of(&layout, &addresses);
+    Ok(Resolved {
+        facts,
+        ..Resolved::new(layout, None)
+    })
+}
+
+fn client(options: &RemoteOptions, follow_redirects: bool) -> Result<reqwest::Client> {
+    client::build(&ClientOptions {
+        ca_file: options.ca_file.clone(),
+        connect_timeout: options.connect_timeout,
+        follow_redirects,
+    })
+}
+
+/// Returns the client for the registry of `name` and its mirrors.
+///
+/// # Errors
+/// As [`client::build`].
+pub fn registry(name: &ImageName, options: &RemoteOptions) -> Result<Arc<Registry>> {
+    let mut settings = options.registry.clone();
+    settings
+        .mirrors
+        .extend(options.mirrors.iter().map(|location| Mirror {
+            registry: name.registry.clone(),
+            location: location.clone(),
+        }));
+    Ok(Registry::new(client(options, false)?, settings))
+}
+
+/// An origin, and the name of its address in the cache.
+pub struct Candidate {
+    /// The server that may have the file.
+    pub origin: Arc<dyn Origin>,
+    /// The address without credentials.
+    pub address: String,
+}
+
+/// Returns the origins that may have a file or object.
+///
+/// # Errors
+/// Addresses that are none.
+pub fn candidates(reference: &Reference, options: &RemoteOptions) -> Result<Vec<Candidate>> {
+    let mut candidates = vec![candidate(reference, options)?];
+    for mirror in &options.mirrors {
+        candidates.push(candidate(&Reference::parse(mirror)?, options)?);
+    }
+    Ok(candidates)
+}
+
+fn candidate(reference: &Reference, options: &RemoteOptions) -> Result<Candidate> {
+    let plain = &options.registry.insecure;
+    let origin: Arc<dyn Origin> = match reference {
+        Reference::Http(url) => {
+            check_plain(url, plain)?;
+            let mut url = url.clone();
+            options.credentials.fill(&mut url)?;
+            Arc::new(HttpOrigin::new(client(options, true)?, url)?)
+        }
+        Reference::S3 { bucket, key } => {
+            if let Some(Ok(endpoint)) = S3Settings::endpoint_of_user().map(|url| Url::parse(&url)) {
+                local_addresses::allow(&endpoint);
+                check_plain(&endpoint, plain)?;
+            }
+            // A store's redirect leads to another endpoint, which the session token that goes with
+            // each request is not meant for.
+            Arc::new(S3Origin::new(client(options, false)?, bucket, key)?)
+        }
+        Reference::Oci(name) => {
+            return Err(RemoteError::Reference {
+                text: name.to_string(),
+                reason: "a mirror of a file is no registry".to_owned(),
+            });
+        }
+    };
+    let address = address(reference);
+    Ok(Candidate { origin, address })
+}
+
+/// Returns the address as part of a name. A query is included as its digest, since it may be secret.
+pub fn address(reference: &Reference) -> String {
+    match reference {
+        Reference::Http(url) => match url.query() {
+            Some(query) => format!("{}?{}", place_of(url), Digest::of(query.as_bytes())),
+            None => place_of(url),
+        },
+        Reference::S3 { bucket, key } => {
+            let endpoint = S3Settings::endpoint_of_user()
+                .and_then(|text| Url::parse(&text).ok())
+                .map_or_else(String::new, |url| place_of(&url));
+            format!("s3://{bucket}/{key} {endpoint}")
+                .trim_end()
+                .to_owned()
+        }
+        Reference::Oci(name) => name.to_string(),
+    }
+}
+
+/// Resolves a file or object, at one or more addresses.
+async fn plain(
+    reference: &Reference,
+    candidates: Vec<Candidate>,
+    options: &RemoteOptions,
+) -> Result<(Layout, Vec<Address>)> {
+    if options.require_verified {
+        return Err(RemoteError::Refused {
+            place: reference.place(),
+            reason:
+                "a plain file comes without a table of its chunks, so they cannot be verified; \
+                     push it to a registry and open it from there"
+                    .to_owned(),
+        });
+    }
+    let asked = candidates
+        .iter()
+        .map(|candidate| described(&*candidate.origin, options));
+    let answers = join_all(asked).await;
+    let several = candidates.len() > 1;
+    let mut found: Option<(String, Description)> = None;
+    let mut failed = None;
+    let mut mirrors: Vec<Arc<dyn Origin>> = Vec::new();
+    let mut addresses = Vec::new();
+    // Servers that send ranges are used alone, where there are some.
+    let is_ranged = |answer: &Result<Description>| answer.as_ref().is_ok_and(|found| !found.whole);
+    let ranged = answers.iter().any(is_ranged);
+    for (candidate, answer) in candidates.into_iter().zip(answers) {
+        let description = match answer {
+            Ok(description) => description,
+            Err(error) => {
+                if several {
+                    tracing::warn!(%error, "this address of the image is left out");
+                }
+                // A file of unknown length can be fetched, if nothing better is there.
+                let is_first = failed.is_none();
+                if is_first || matches!(error, RemoteError::NoLength { .. }) {
+                    failed = Some(error);
+                }
+                continue;
+            }
+        };
+        if ranged && description.whole {
+            let place = candidate.origin.place();
+            tracing::warn!(
+                place,
+                "left out: this server does not answer range requests"
+            );
+            continue;
+        }
+        let first = || (candidate.address.clone(), description.clone());
+        let (_, known) = found.get_or_insert_with(first);
+        if known.len != description.len {
+            let place = candidate.origin.place();
+            tracing::warn!(place, "left out: the image is of another length there");
+            continue;
+        }
+        addresses.push(Address {
+            address: candidate.address,
+            version: description.version.clone(),
+        });
+        mirrors.push(Arc::new(Pinned::new(candidate.origin, description)));
+    }
+    let Some((url, description)) = found else {
+        return Err(failed.unwrap_or_else(|| RemoteError::NotFound {
+            place: reference.place(),
+        }));
+    };
+    let version = description.version.clone().unwrap_or_else(unversioned);
+    let identity = Identity::Version { url, version };
+    let blob = RemoteBlob {
+        description,
+        mirrors,
+    };
+    let layout = Layout::single(reference.place(), blob, identity);
+    Ok((layout, addresses))
+}
+
+/// Makes a version that never comes again, for a server that names none: the chunks are of no use later.
+pub fn unversioned() -> String {
+    let now = SystemTime::now();
+    let now = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    format!("unknown {} {}", now.as_nanos(), std::process::id())
+}
+
+/// Asks for a description, and retries within the limits of `options`.
+async fn described(origin: &dyn Origin, options: &RemoteOptions) -> Result<Description> {
+    let start = Instant::now();
+    let mut pause = PAUSE;
+    let mut tries = 0_u32;
+    loop {
+        let patience = options.stall.min(options.timeout);
+        let asked = tokio::time::timeout(patience, origin.describe()).await;
+        let error = match asked {
+            Ok(Ok(description)) => return Ok(description),
+            Ok(Err(error)) => error,
+            Err(_elapsed) => RemoteError::Timeout {
+                place: origin.place().to_owned(),
+                seconds: patience.as_secs(),
+            },
+        };
+        let asked_to_wait = match &error {
+            RemoteError::Busy { retry_after, .. } => retry_after.unwrap_or_default(),
+            _ => Duration::ZERO,
+        };
+        let wait = pause.max(asked_to_wait);
+        let late = start.elapsed().saturating_add(wait) > options.timeout;
+        if !error.is_transient() || tries >= options.retries || late {
+            return Err(error);
+        }
+        tracing::debug!(%error, "asked again");
+        tokio::time::sleep(wait).await;
+        pause = pause.saturating_mul(2);
+        tries = tries.saturating_add(1);
+    }
+}

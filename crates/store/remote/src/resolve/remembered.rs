@@ -1,0 +1,364 @@
+//! Opens an image that is in the cache while its server does not answer.
+//!
+//! Whenever a server resolves a reference, the result is kept in the cache. It is used when there is no
+//! answer: no connection, no answer in time, or a server that is broken. A refusal (not found, access
+//! denied) is an answer and remains an error. The image has the version of the remembered answer;
+//! missing chunks are requested of that version, and never mixed with another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forerun_cache::{Cache, Digest, Recalled};
+
+use crate::address::image_name::ImageName;
+use crate::origin::Absent;
+use crate::origin::layout::TableLayout;
+use crate::resolve::facts::{self, Facts, Named, Shape, digest};
+use crate::resolve::{self, FromMemory, Resolved};
+use crate::{
+    Description, Identity, LayerContents, Layout, Origin, Part, Pinned, Reference, RemoteBlob,
+    RemoteError, RemoteOptions, Result,
+};
+
+/// Age at which a remembered answer is written again even if it has not changed.
+const RENEWED: Duration = Duration::from_secs(60);
+
+/// Records the image that `reference` names, a layer with its table of contents. Its blob is in the cache already, as `identity`.
+pub(crate) fn remember(
+    cache: &Cache,
+    reference: &Reference,
+    contents: Option<&LayerContents>,
+    facts: &Facts,
+    identity: &str,
+) {
+    keep(
+        cache,
+        &key_by(reference, contents),
+        &facts.encode(),
+        identity,
+    );
+}
+
+/// Records the layers of the container image that `reference` names with the platform of `options`. The blob of the first
+/// is in the cache already, as `lowest`. Each layer is remembered by its digest: a later opening compares the cached bytes with it.
+pub(crate) fn remember_layers(
+    cache: &Cache,
+    reference: &Reference,
+    options: &RemoteOptions,
+    layers: &[Layout],
+    lowest: &str,
+) {
+    if let Some(facts) = Facts::of_layers(layers) {
+        let key = key_of_layers(reference, options);
+        keep(cache, &key, &facts.encode(), lowest);
+    }
+}
+
+/// Returns the layers of the container image that `reference` named when its registry was asked last, the lowest first.
+/// Returns nothing if none is known, or a layer was never in the cache.
+///
+/// # Errors
+/// As [`recall`]; [`RemoteError::Offline`] for a layer that is in the cache no more, where no server may be asked.
+pub(crate) fn recall_layers(
+    cache: &Cache,
+    reference: &Reference,
+    options: &RemoteOptions,
+    reason: Option<&RemoteError>,
+) -> Result<Option<Vec<Resolved>>> {
+    let Reference::Oci(name) = reference else {
+        return Ok(None);
+    };
+    let known = cache.recall(&key_of_layers(reference, options));
+    let Some((known, facts)) = known.and_then(|known| {
+        let facts = Facts::decode(&known.facts).ok()?;
+        Some((known, facts))
+    }) else {
+        return Ok(None);
+    };
+    let Shape::Layers { layers } = &facts.shape else {
+        return Ok(None);
+    };
+    // A layer is proven by its digest before it is used.
+    let mut of_layer = options.clone();
+    of_layer.require_verified = false;
+    let mut found = Vec::with_capacity(layers.len());
+    for layer in layers {
+        let digest = digest(&layer.blob.digest).map_err(|_| contradiction(reference))?;
+        let contents = layer.table;
+        let layer = Reference::Oci(name.with_digest(digest));
+        match recall(cache, &layer, contents.as_ref(), &of_layer, reason.cloned())? {
+            Some(mut resolved) => {
+                resolved.layout.place = reference.place();
+                resolved.layout.contents = contents;
+                found.push(resolved);
+            }
+            None if options.offline => {
+                let place = layer.place();
+                return Err(RemoteError::Offline { place });
+            }
+            None => return Ok(None),
+        }
+    }
+    if let Some(lowest) = found.first_mut() {
+        lowest.memory = Some(from_memory(reference, &known, reason.cloned()));
+    }
+    Ok(Some(found))
+}
+
+/// Records facts under a key, unless they were recorded just now.
+pub(crate) fn keep(cache: &Cache, key: &str, facts: &[u8], identity: &str) {
+    let known = cache.recall(key).filter(|known| {
+        let is_new = known.at.elapsed().is_ok_and(|age| age < RENEWED);
+        is_new && known.facts == facts && known.identity == identity
+    });
+    if known.is_some() {
+        return;
+    }
+    if let Err(error) = cache.remember(key, identity, facts) {
+        tracing::debug!(%error, "what the server said is not remembered");
+    }
+}
+
+/// Returns the image that `reference` named when its server was asked last, a layer with its table of contents, if it is in
+/// the cache.
+/// `reason` is why the server is not asked now. Returns nothing, too, where the memory makes no sense.
+///
+/// # Errors
+/// An image that the options refuse; options that cannot be used.
+pub(crate) fn recall(
+    cache: &Cache,
+    reference: &Reference,
+    contents: Option<&LayerContents>,
+    options: &RemoteOptions,
+    reason: Option<RemoteError>,
+) -> Result<Option<Resolved>> {
+    let Some(known) = cache.recall(&key_by(reference, contents)) else {
+        return Ok(None);
+    };
+    let facts = match Facts::decode(&known.facts) {
+        Ok(facts) => facts,
+        Err(error) => {
+            tracing::warn!(%error, place = reference.place(), "what is remembered is not used");
+            return Ok(None);
+        }
+    };
+    if matches!(facts.shape, Shape::Layers { .. }) {
+        return Ok(None);
+    }
+    let Some(identity) = facts
+        .identity()
+        .ok()
+        .filter(|identity| identity.is_named(&known.identity) && facts.len == known.geometry.len())
+    else {
+        return Ok(None);
+    };
+    let is_proven = matches!(facts.shape, Shape::Parts { .. });
+    if options.require_verified && !is_proven {
+        return Err(RemoteError::Refused {
+            place: reference.place(),
+            reason: "it came without a table of its chunks, so they cannot be verified one by one"
+                .to_owned(),
+        });
+    }
+    let mut resolved = match options.offline {
+        true => {
+            let place = reference.place();
+            let origin = Absent::new(place.clone(), RemoteError::Offline { place });
+            let origins: Vec<Arc<dyn Origin>> = vec![Arc::new(origin)];
+            let layout = layout(reference, &facts, identity, |_| Ok(origins.clone()))?;
+            Resolved::new(layout, None)
+        }
+        false => online(reference, &facts, identity, options)?,
+    };
+    resolved.chunk_size = Some(known.geometry.chunk_size());
+    resolved.memory = Some(from_memory(reference, &known, reason));
+    Ok(Some(resolved))
+}
+
+/// Returns the length that a version of the file at `address` had when it was opened last.
+pub(crate) fn known_len(
+    cache: &Cache,
+    reference: &Reference,
+    address: &str,
+    version: &str,
+) -> Option<u64> {
+    let known = cache.recall(&key(reference))?;
+    let facts = Facts::decode(&known.facts).ok()?;
+    let Shape::File { addresses, .. } = &facts.shape else {
+        return None;
+    };
+    let is_same = |known: &facts::Address| {
+        known.address == address && known.version.as_deref() == Some(version)
+    };
+    addresses.iter().any(is_same).then_some(facts.len)
+}
+
+fn from_memory(reference: &Reference, known: &Recalled, reason: Option<RemoteError>) -> FromMemory {
+    FromMemory {
+        answered: known.at,
+        reason,
+        by_digest: matches!(reference, Reference::Oci(name) if name.digest.is_some()),
+    }
+}
+
+/// Resolves the image from memory, with the servers that can be asked for missing chunks later.
+fn online(
+    reference: &Reference,
+    facts: &Facts,
+    identity: Identity,
+    options: &RemoteOptions,
+) -> Result<Resolved> {
+    if let Reference::Oci(name) = reference {
+        if matches!(facts.shape, Shape::File { .. }) {
+            return Err(contradiction(reference));
+        }
+        let registry = resolve::registry(name, options)?;
+        let layout = layout(reference, facts, identity, registry.locator(name)?)?;
+        return Ok(Resolved::new(layout, Some(registry)));
+    }
+    let Shape::File { addresses, .. } = &facts.shape else {
+        return Err(contradiction(reference));
+    };
+    let mut origins: Vec<Arc<dyn Origin>> = Vec::new();
+    for candidate in resolve::candidates(reference, options)? {
+        let same = |known: &&facts::Address| known.address == candidate.address;
+        let Some(known) = addresses.iter().find(same) else {
+            continue;
+        };
+        let description = Description {
+            len: facts.len,
+            version: known.version.clone(),
+            digest: None,
+            whole: false,
+        };
+        origins.push(Arc::new(Pinned::new(candidate.origin, description)));
+    }
+    if origins.is_empty() {
+        let place = reference.place();
+        let reason = "no address is known that has this version".to_owned();
+        let error = RemoteError::Refused {
+            place: place.clone(),
+            reason,
+        };
+        origins.push(Arc::new(Absent::new(place, error)));
+    }
+    let layout = layout(reference, facts, identity, |_| Ok(origins.clone()))?;
+    Ok(Resolved::new(layout, None))
+}
+
+/// Builds the layout of the image of `facts`, with the origins that `origins` returns for each blob.
+fn layout(
+    reference: &Reference,
+    facts: &Facts,
+    identity: Identity,
+    mut origins: impl FnMut(Digest) -> Result<Vec<Arc<dyn Origin>>>,
+) -> Result<Layout> {
+    let mut blob = |named: &Named| -> Result<RemoteBlob> {
+        let digest = digest(&named.digest).map_err(|_| contradiction(reference))?;
+        Ok(RemoteBlob {
+            description: Description {
+                len: named.len,
+                version: None,
+                digest: Some(digest),
+                whole: false,
+            },
+            mirrors: origins(digest)?,
+        })
+    };
+    let place = reference.place();
+    let (parts, table) = match &facts.shape {
+        Shape::Parts {
+            chunk_size,
+            root,
+            table,
+            parts,
+        } => {
+            let mut offset = 0_u64;
+            let mut placed = Vec::with_capacity(parts.len());
+            for part in parts {
+                placed.push(Part {
+                    offset,
+                    blob: blob(part)?,
+                });
+                offset = offset.saturating_add(part.len);
+            }
+            let table = TableLayout {
+                chunk_size: *chunk_size,
+                root: digest(root).map_err(|_| contradiction(reference))?,
+                blob: blob(table)?,
+            };
+            (placed, Some(table))
+        }
+        Shape::Blob { digest } => {
+            let named = Named {
+                digest: digest.clone(),
+                len: facts.len,
+            };
+            let mut layout = Layout::single(place, blob(&named)?, identity);
+            layout.format.clone_from(&facts.format);
+            return Ok(layout);
+        }
+        Shape::Layers { .. } => return Err(contradiction(reference)),
+        Shape::File { version, .. } => {
+            let blob = RemoteBlob {
+                description: Description {
+                    len: facts.len,
+                    version: Some(version.clone()),
+                    digest: None,
+                    whole: false,
+                },
+                mirrors: origins(Digest([0; 32]))?,
+            };
+            return Ok(Layout::single(place, blob, identity));
+        }
+    };
+    Ok(Layout {
+        contents: None,
+        place,
+        len: facts.len,
+        identity,
+        parts,
+        table,
+        format: facts.format.clone(),
+    })
+}
+
+fn contradiction(reference: &Reference) -> RemoteError {
+    RemoteError::Cache {
+        reason: format!("what is remembered of {} cannot be", reference.place()),
+    }
+}
+
+/// Returns the key of a reference: everything that decides what it names, and no credentials.
+fn key(reference: &Reference) -> String {
+    match reference {
+        Reference::Oci(name) => key_of(name),
+        Reference::Http(_) | Reference::S3 { .. } => resolve::address(reference),
+    }
+}
+
+/// Returns the key of a layer by a table of contents.
+fn key_by(reference: &Reference, contents: Option<&LayerContents>) -> String {
+    let key = key(reference);
+    match contents {
+        Some(contents) => format!("{key} by {}", contents.digest()),
+        None => key,
+    }
+}
+
+/// Returns the key of the layers of a container image: there may be one for each platform.
+pub(crate) fn key_of_layers(reference: &Reference, options: &RemoteOptions) -> String {
+    let platform = options.registry.platform.as_ref();
+    let platform = platform.map_or_else(String::new, ToString::to_string);
+    format!("{} layers {platform}", key(reference))
+}
+
+/// Returns the key of an image in a registry: by digest if it has one, else by tag or `latest`.
+fn key_of(name: &ImageName) -> String {
+    format!(
+        "oci://{}/{} {}",
+        name.registry,
+        name.repository,
+        name.reference()
+    )
+}

@@ -1,0 +1,66 @@
+//! The configuration and the manifest as bytes, always the same for the same image.
+
+use std::collections::BTreeMap;
+
+use forerun_cache::Digest;
+use forerun_io::u64_from;
+use serde::Serialize;
+
+use crate::oci::artifact::ImageConfig;
+use crate::oci::media;
+
+/// A blob as a manifest names it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BlobDescriptor {
+    media_type: &'static str,
+    digest: String,
+    size: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PushedManifest<'a> {
+    schema_version: u32,
+    media_type: &'static str,
+    artifact_type: &'static str,
+    config: &'a BlobDescriptor,
+    layers: &'a [BlobDescriptor],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: &'a BTreeMap<String, String>,
+}
+
+/// Makes the descriptor of `bytes`, whose digest is known.
+pub(super) fn descriptor(media_type: &'static str, digest: Digest, bytes: &[u8]) -> BlobDescriptor {
+    BlobDescriptor {
+        media_type,
+        digest: digest.to_string(),
+        size: u64_from(bytes.len()),
+    }
+}
+
+/// Encodes the configuration.
+pub(super) fn config(config: &ImageConfig) -> Vec<u8> {
+    json(config)
+}
+
+/// Encodes the manifest.
+pub(super) fn manifest(
+    config: &BlobDescriptor,
+    layers: &[BlobDescriptor],
+    annotations: &BTreeMap<String, String>,
+) -> Vec<u8> {
+    json(&PushedManifest {
+        schema_version: 2,
+        media_type: media::OCI_MANIFEST,
+        artifact_type: media::ARTIFACT,
+        config,
+        layers,
+        annotations,
+    })
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    // Fails only for keys that are not text and for writers that fail; there are none here.
+    serde_json::to_vec(value).unwrap_or_default()
+}

@@ -4,6 +4,7 @@
 //! credentials included.
 
 use reqwest::{ClientBuilder, NoProxy, Proxy};
+use url::Url;
 
 use crate::http::local_addresses;
 
@@ -24,23 +25,56 @@ pub fn set(builder: ClientBuilder) -> reqwest::Result<ClientBuilder> {
         Some(hosts) => format!("{hosts},{LOOPBACK}"),
         None => LOOPBACK.to_owned(),
     };
-    let except = || NoProxy::from_string(&except);
     // In a program that a web server runs, HTTP_PROXY is the header `Proxy` of a client.
     let is_cgi = std::env::var_os("REQUEST_METHOD").is_some();
+    let kinds: [(&str, fn(String) -> reqwest::Result<Proxy>); 3] = [
+        ("HTTP_PROXY", Proxy::http),
+        ("HTTPS_PROXY", Proxy::https),
+        ("ALL_PROXY", Proxy::all),
+    ];
     let mut builder = builder.no_proxy();
-    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
-        if let Some(url) = variable(name).and_then(|proxy| proxy.parse().ok()) {
-            local_addresses::allow(&url);
+    for (name, proxy) in kinds {
+        let Some(value) = variable(name).filter(|_| name != "HTTP_PROXY" || !is_cgi) else {
+            continue;
+        };
+        let url = address(&value);
+        if let Some(url) = &url {
+            local_addresses::allow(url);
         }
-    }
-    if let Some(url) = variable("HTTP_PROXY").filter(|_| !is_cgi) {
-        builder = builder.proxy(Proxy::http(url)?.no_proxy(except()));
-    }
-    if let Some(url) = variable("HTTPS_PROXY") {
-        builder = builder.proxy(Proxy::https(url)?.no_proxy(except()));
-    }
-    if let Some(url) = variable("ALL_PROXY") {
-        builder = builder.proxy(Proxy::all(url)?.no_proxy(except()));
+        let proxy = proxy(url.map_or(value, String::from))?;
+        builder = builder.proxy(proxy.no_proxy(NoProxy::from_string(&except)));
     }
     Ok(builder)
+}
+
+/// Parses the address of a proxy, whose scheme may be missing: `proxy:3128`.
+fn address(value: &str) -> Option<Url> {
+    let parse = |text: &str| Url::parse(text).ok().filter(Url::has_host);
+    parse(value).or_else(|| parse(&format!("http://{value}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_without_a_scheme_is_one_of_http() {
+        for (value, expected) in [
+            ("127.0.0.1:3128", "http://127.0.0.1:3128/"),
+            ("proxy:3128", "http://proxy:3128/"),
+            ("proxy", "http://proxy/"),
+            (
+                "user:password@proxy:3128",
+                "http://user:password@proxy:3128/",
+            ),
+            ("[::1]:3128", "http://[::1]:3128/"),
+            ("https://proxy:3128", "https://proxy:3128/"),
+            ("socks5h://proxy:1080", "socks5h://proxy:1080"),
+        ] {
+            let found = address(value).map(String::from);
+            assert_eq!(found.as_deref(), Some(expected), "{value}");
+        }
+        assert_eq!(address(""), None);
+        assert_eq!(address("a b"), None);
+    }
 }

@@ -7,4 +7,5 @@ pub mod parameter;
 mod proxies;
 pub mod redirect;
 pub mod response;
+pub mod retry;
 pub mod site;

@@ -11,14 +11,15 @@ mod endpoint;
 mod open;
 mod read;
 mod referrers;
-mod retry;
 mod upload;
 mod wire;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use auth::Auth;
 
+use crate::http::retry::Retries;
 use crate::options::registry::RegistryOptions;
 
 pub use open::{FoundContainer, FoundInRegistry};
@@ -58,6 +59,14 @@ impl Registry {
 
     fn options(&self) -> &RegistryOptions {
         &self.options
+    }
+
+    fn retries(&self) -> Retries {
+        Retries {
+            attempts: self.options.attempts,
+            pause: self.options.backoff,
+            within: Duration::MAX,
+        }
     }
 
     fn auth(&self) -> &Auth {

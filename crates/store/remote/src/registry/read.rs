@@ -8,12 +8,12 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LINK};
 use reqwest::{Method, StatusCode};
 use url::Url;
 
+use crate::http::retry::retry;
 use crate::http::{link, response};
 use crate::oci::manifest::{Descriptor, MAX_MANIFEST};
 use crate::oci::media;
 use crate::registry::call::{Answer, Call};
 use crate::registry::endpoint::Endpoint;
-use crate::registry::retry::retry;
 use crate::registry::{Registry, wire};
 use crate::{RemoteError, Result};
 
@@ -46,7 +46,7 @@ impl Registry {
         expected: Option<Digest>,
     ) -> Result<RawManifest> {
         first_of(endpoints, |endpoint| {
-            retry(self.options(), move || {
+            retry(self.retries(), move || {
                 self.manifest_at(endpoint, reference, expected)
             })
         })
@@ -117,7 +117,7 @@ impl Registry {
         limit: usize,
     ) -> Result<Bytes> {
         first_of(endpoints, |endpoint| {
-            retry(self.options(), move || {
+            retry(self.retries(), move || {
                 self.small_blob_at(endpoint, descriptor, limit)
             })
         })

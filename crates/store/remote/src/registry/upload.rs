@@ -19,13 +19,13 @@ use url::Url;
 use crate::address::image_name::ImageName;
 use crate::http::redirect::follow;
 use crate::http::response;
+use crate::http::retry::retry;
 use crate::oci::manifest::MAX_MANIFEST;
 use crate::oci::media;
 use crate::registry::auth::Access;
 use crate::registry::call::{Answer, Call};
 use crate::registry::endpoint::Endpoint;
 use crate::registry::read::RawManifest;
-use crate::registry::retry::retry;
 use crate::registry::{Registry, wire};
 use crate::{RemoteError, Result};
 
@@ -57,7 +57,7 @@ impl Repository {
 
     /// Uploads the blob of `digest` unless the repository has it. Returns whether it was sent.
     pub async fn put_blob(&self, digest: Digest, bytes: &Bytes) -> Result<bool> {
-        retry(self.registry.options(), || {
+        retry(self.registry.retries(), || {
             self.put_blob_once(digest, bytes)
         })
         .await
@@ -120,7 +120,7 @@ impl Repository {
                 ),
             });
         }
-        let headers = retry(self.registry.options(), || {
+        let headers = retry(self.registry.retries(), || {
             let mut put = self.call(Method::PUT, url.clone(), Some(bytes.clone()));
             put.headers
                 .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
@@ -131,7 +131,7 @@ impl Repository {
 
     /// Reads the manifest or index of a tag.
     pub async fn read_manifest(&self, tag: &str) -> Result<RawManifest> {
-        retry(self.registry.options(), || {
+        retry(self.registry.retries(), || {
             self.registry.manifest_at(&self.endpoint, tag, None)
         })
         .await

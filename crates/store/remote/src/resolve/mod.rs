@@ -11,7 +11,7 @@ pub mod spool;
 pub mod unknown_length;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use forerun_cache::Digest;
@@ -22,6 +22,7 @@ use crate::address::image_name::ImageName;
 use crate::address::place_of;
 use crate::http::client::{self, ClientOptions};
 use crate::http::local_addresses;
+use crate::http::retry::{Retries, retry};
 use crate::http::site::check_plain;
 use crate::options::registry::Mirror;
 use crate::origin::S3Settings;
@@ -33,8 +34,8 @@ use crate::{
 
 use facts::{Address, Facts};
 
-/// Pause before the second request; doubled each time.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Pause before the second request.
+pub const PAUSE: Duration = Duration::from_millis(200);
 
 /// A resolved reference, with what is needed to ask again.
 pub struct Resolved {
@@ -153,7 +154,7 @@ pub fn of_registry(layout: Layout, registry: Arc<Registry>) -> Resolved {
 /// Resolves a file on a web server, or an object.
 ///
 /// # Errors
-/// That of the first address, where none answers as it should.
+/// The error of the first address, where none answers as it should.
 async fn of_file(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
     let (layout, addresses) = plain(reference, candidates(reference, options)?, options).await?;
     let facts = Facts::of(&layout, &addresses);
@@ -343,32 +344,27 @@ pub fn unversioned() -> String {
 
 /// Asks for a description, and retries within the limits of `options`.
 async fn described(origin: &dyn Origin, options: &RemoteOptions) -> Result<Description> {
-    let start = Instant::now();
-    let mut pause = PAUSE;
-    let mut tries = 0_u32;
-    loop {
-        let patience = options.stall.min(options.timeout);
-        let asked = tokio::time::timeout(patience, origin.describe()).await;
-        let error = match asked {
-            Ok(Ok(description)) => return Ok(description),
-            Ok(Err(error)) => error,
-            Err(_elapsed) => RemoteError::Timeout {
-                place: origin.place().to_owned(),
-                seconds: patience.as_secs(),
-            },
-        };
-        let asked_to_wait = match &error {
-            RemoteError::Busy { retry_after, .. } => retry_after.unwrap_or_default(),
-            _ => Duration::ZERO,
-        };
-        let wait = pause.max(asked_to_wait);
-        let late = start.elapsed().saturating_add(wait) > options.timeout;
-        if !error.is_transient() || tries >= options.retries || late {
-            return Err(error);
-        }
-        tracing::debug!(%error, "asked again");
-        tokio::time::sleep(wait).await;
-        pause = pause.saturating_mul(2);
-        tries = tries.saturating_add(1);
-    }
+    let retries = Retries {
+        attempts: options.retries.saturating_add(1),
+        pause: PAUSE,
+        within: options.timeout,
+    };
+    retry(retries, || async {
+        patient(origin, options, origin.describe()).await?
+    })
+    .await
+}
+
+/// Waits for `work`, until the time limit of a stall.
+pub async fn patient<T>(
+    origin: &dyn Origin,
+    options: &RemoteOptions,
+    work: impl Future<Output = T>,
+) -> Result<T> {
+    let patience = options.stall.min(options.timeout);
+    let waited = tokio::time::timeout(patience, work).await;
+    waited.map_err(|_elapsed| RemoteError::Timeout {
+        place: origin.place().to_owned(),
+        seconds: patience.as_secs().max(1),
+    })
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use forerun_cache::Cache;
@@ -22,10 +22,10 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use crate::error::cache_error;
+use crate::http::retry::{Retries, retry};
+use crate::resolve::{PAUSE, patient};
 use crate::{Body, Description, Origin, Progress, RemoteError, RemoteOptions, Result, runtime};
 
-/// Pause before the second request; doubled each time.
-const PAUSE: Duration = Duration::from_millis(200);
 /// Bytes that are read of the temporary file at once.
 const PIECE: u64 = 256 << 10;
 
@@ -92,7 +92,7 @@ impl Spooled {
     /// of `options`, each time from the first byte; there is no limit for the time of the whole.
     ///
     /// # Errors
-    /// Those of the server; [`RemoteError::TooMuch`]; a temporary file that cannot be written.
+    /// Errors of the server; [`RemoteError::TooMuch`]; a temporary file that cannot be written.
     pub fn fetch(
         origin: Arc<dyn Origin>,
         version: Option<&str>,
@@ -100,20 +100,13 @@ impl Spooled {
         options: &RemoteOptions,
     ) -> Result<Self> {
         report(&*origin, options, 0);
-        let fetched = runtime::wait_for(async {
-            let mut pause = PAUSE;
-            let mut tries = 0_u32;
-            loop {
-                let error = match once(&*origin, version, room, options).await {
-                    Err(error) if error.is_transient() && tries < options.retries => error,
-                    outcome => return outcome,
-                };
-                tracing::debug!(%error, "requested again from its first byte");
-                tokio::time::sleep(pause).await;
-                pause = pause.saturating_mul(2);
-                tries = tries.saturating_add(1);
-            }
-        });
+        let retries = Retries {
+            attempts: options.retries.saturating_add(1),
+            pause: PAUSE,
+            within: Duration::MAX,
+        };
+        let fetch = || once(&*origin, version, room, options);
+        let fetched = runtime::wait_for(retry(retries, fetch));
         let (file, len) = fetched?;
         Ok(Self {
             origin,
@@ -164,21 +157,6 @@ async fn once(
     Ok((file, len))
 }
 
-/// Waits for `work`, until the time limit of a stall.
-async fn patient<T>(
-    origin: &dyn Origin,
-    options: &RemoteOptions,
-    work: impl Future<Output = T>,
-) -> Result<T> {
-    let patience = options.stall.min(options.timeout);
-    let begun = Instant::now();
-    let waited = tokio::time::timeout(patience, work).await;
-    waited.map_err(|_elapsed| RemoteError::Timeout {
-        place: origin.place().to_owned(),
-        seconds: begun.elapsed().as_secs().max(1),
-    })
-}
-
 impl Origin for Spooled {
     fn place(&self) -> &str {
         self.origin.place()
@@ -200,7 +178,7 @@ impl Origin for Spooled {
             let (file, all) = (Arc::clone(&file), Arc::clone(&all));
             async move {
                 let left = left.filter(|left| !left.is_empty())?;
-                let end = left.end.min(left.start.saturating_add(PIECE));
+                let end = left.end.min(left.start + PIECE);
                 let piece = piece(file, left.start..end).await;
                 if piece.is_ok() && end == len {
                     *all.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -220,7 +198,7 @@ impl Origin for Spooled {
 /// Reads a part of the temporary file.
 async fn piece(file: Arc<File>, range: Range<u64>) -> Result<Bytes> {
     let read = tokio::task::spawn_blocking(move || {
-        let mut out = vec![0; usize_from(range.end.saturating_sub(range.start))];
+        let mut out = vec![0; usize_from(range.end - range.start)];
         file.read_exact_at(&mut out, range.start)?;
         Ok::<_, std::io::Error>(Bytes::from(out))
     });

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forerun_cache::Digest;
 use url::Url;
 
+use crate::http::retry::retry;
 use crate::http::site::Site;
 use crate::oci::manifest::{self, Document, Entry, MAX_MANIFEST};
 use crate::registry::Registry;
 use crate::registry::endpoint::Endpoint;
 use crate::registry::read::{RawManifest, first_of};
-use crate::registry::retry::retry;
 use crate::{RemoteError, Result};
 
 /// Most pages of a list.
@@ -64,7 +64,7 @@ impl Registry {
     /// Returns the newest artifact of this type that refers to the manifest `subject`, by what their list says.
     ///
     /// # Errors
-    /// Those of the registry; [`RemoteError::Refused`] for a list that is none, does not end, or goes on elsewhere.
+    /// Errors of the registry; [`RemoteError::Refused`] for a list that is none, does not end, or goes on elsewhere.
     pub async fn newest_entry(
         &self,
         endpoints: &[Arc<Endpoint>],
@@ -131,7 +131,7 @@ impl Registry {
     }
 
     async fn page(&self, endpoint: &Endpoint, url: &Url) -> Result<RawManifest> {
-        retry(self.options(), || {
+        retry(self.retries(), || {
             self.document_at(endpoint, url.clone(), None)
         })
         .await

@@ -70,7 +70,7 @@ impl Registry {
     /// types `wanted`, in their order. Returns none where there is no such artifact.
     ///
     /// # Errors
-    /// Those of the registry; [`RemoteError::Refused`] for an artifact that is not what it should be.
+    /// Errors of the registry; [`RemoteError::Refused`] for an artifact that is not what it should be.
     pub async fn referrer(
         self: &Arc<Self>,
         name: &ImageName,
@@ -106,7 +106,7 @@ impl Registry {
     /// Reads a blob that [`referrer`](Self::referrer) found.
     ///
     /// # Errors
-    /// Those of the registry; other bytes than its digest says.
+    /// Errors of the registry; other bytes than its digest says.
     pub async fn referrer_blob(
         self: &Arc<Self>,
         name: &ImageName,
@@ -178,9 +178,6 @@ struct PushedArtifact<'a> {
 impl Repository {
     /// Stores an artifact of these blobs that refers to `subject`. It takes the place of the one of this type that was
     /// pushed before. Returns its digest.
-    ///
-    /// # Errors
-    /// Those of the registry.
     pub async fn put_referrer(
         &self,
         subject: &Subject,

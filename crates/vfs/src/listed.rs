@@ -273,12 +273,6 @@ impl<N: Clone> ListedBuilder<N> {
         child.copied().map(ListedPlace)
     }
 
-    /// Returns a node.
-    #[must_use]
-    pub fn get(&self, place: ListedPlace) -> Option<&Listed<N>> {
-        self.nodes.get(place.0)
-    }
-
     /// Returns a node, to be changed.
     pub fn get_mut(&mut self, place: ListedPlace) -> Option<&mut Listed<N>> {
         self.nodes.get_mut(place.0)

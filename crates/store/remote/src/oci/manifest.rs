@@ -171,6 +171,27 @@ pub fn parse(bytes: &[u8], told: Option<&str>) -> Result<Document, BadDocument> 
     }
 }
 
+#[derive(Deserialize)]
+struct RawConfig {
+    rootfs: RawRoot,
+}
+
+#[derive(Deserialize)]
+struct RawRoot {
+    diff_ids: Vec<String>,
+}
+
+/// Returns the digests of the layers as they are unpacked, from the configuration of a container image.
+pub fn diff_ids(config: &[u8]) -> Result<Vec<Digest>, BadDocument> {
+    let config: RawConfig =
+        serde_json::from_slice(config).map_err(|error| BadDocument::json(&error))?;
+    config.rootfs.diff_ids.iter().map(|id| digest(id)).collect()
+}
+
+fn digest(text: &str) -> Result<Digest, BadDocument> {
+    text.parse().map_err(|_| BadDocument::Digest(shown(text)))
+}
+
 fn is_known(media_type: &str) -> bool {
     matches!(
         media_type,
@@ -189,10 +210,7 @@ fn descriptor(raw: RawDescriptor) -> Result<Descriptor, BadDocument> {
     let annotations = raw.annotations.unwrap_or_default();
     Ok(Descriptor {
         contents: annotations.contents(&raw.media_type),
-        digest: raw
-            .digest
-            .parse()
-            .map_err(|_| BadDocument::Digest(shown(&raw.digest)))?,
+        digest: digest(&raw.digest)?,
         media_type: raw.media_type,
         len: raw.size,
     })

@@ -246,16 +246,6 @@ struct SavedImage {
     layers: Vec<String>,
 }
 
-#[derive(Deserialize)]
-struct SavedConfig {
-    rootfs: SavedRoot,
-}
-
-#[derive(Deserialize)]
-struct SavedRoot {
-    diff_ids: Vec<String>,
-}
-
 /// Finds the layers of an image in an archive of `docker save`, the lowest first. `name` is one of its tags; without
 /// one it must be the only image. The digests are those of archives that are not compressed.
 ///
@@ -267,10 +257,8 @@ pub fn layers_of_docker_archive(
 ) -> Result<FoundLayers, OnDiskError> {
     const MANIFEST: &str = "manifest.json";
     let bytes = document(MANIFEST, read)?;
-    let json =
-        |path: &str, error: &serde_json::Error| refused(path, BadDocument::json(error).to_string());
-    let images: Vec<SavedImage> =
-        serde_json::from_slice(&bytes).map_err(|error| json(MANIFEST, &error))?;
+    let images: Vec<SavedImage> = serde_json::from_slice(&bytes)
+        .map_err(|error| refused(MANIFEST, BadDocument::json(&error).to_string()))?;
     let tags = |image: &SavedImage| image.repo_tags.clone().unwrap_or_default();
     let known: Vec<String> = images
         .iter()
@@ -291,9 +279,8 @@ pub fn layers_of_docker_archive(
     };
     bounded(MANIFEST, image.layers.len())?;
     let bytes = document(&image.config, read)?;
-    let config: SavedConfig =
-        serde_json::from_slice(&bytes).map_err(|error| json(&shown(&image.config), &error))?;
-    let digests = config.rootfs.diff_ids;
+    let digests = manifest::diff_ids(&bytes)
+        .map_err(|error| refused(&shown(&image.config), error.to_string()))?;
     if digests.len() != image.layers.len() {
         let reason = format!(
             "{} layers, and digests of {}",
@@ -302,20 +289,16 @@ pub fn layers_of_docker_archive(
         );
         return Err(refused(&shown(&image.config), reason));
     }
-    let layers = image.layers.into_iter().zip(digests).map(|(path, digest)| {
-        let digest = digest
-            .parse()
-            .map_err(|_| refused(MANIFEST, BadDocument::Digest(shown(&digest)).to_string()))?;
-        Ok(LayerFile {
-            path,
-            digest,
-            len: None,
-            contents: None,
-            claimed: None,
-        })
+    let layers = image.layers.into_iter().zip(digests);
+    let layers = layers.map(|(path, digest)| LayerFile {
+        path,
+        digest,
+        len: None,
+        contents: None,
+        claimed: None,
     });
     Ok(FoundLayers {
-        layers: layers.collect::<Result<_, OnDiskError>>()?,
+        layers: layers.collect(),
         unused_tables: None,
     })
 }

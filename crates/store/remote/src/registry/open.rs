@@ -30,7 +30,7 @@ impl Registry {
     /// are refused.
     ///
     /// # Errors
-    /// Those of the registry; [`RemoteError::Refused`] with the reason why the image cannot be opened;
+    /// Errors of the registry; [`RemoteError::Refused`] with the reason why the image cannot be opened;
     /// [`RemoteError::WrongDigest`] for other bytes than were named.
     pub async fn open(
         self: &Arc<Self>,
@@ -40,10 +40,7 @@ impl Registry {
         let opening = self.opening(name)?;
         let layout = match opening.named(name).await? {
             NamedObject::Blob(layout) => layout,
-            NamedObject::Manifest(manifest, _) if is_ours(&manifest) => {
-                opening.ours(&manifest).await?
-            }
-            NamedObject::Manifest(manifest, _) => opening.single(&manifest)?,
+            NamedObject::Manifest(manifest, _) => opening.image(&manifest).await?,
         };
         opening.verifiable(layout, require_verified)
     }
@@ -63,10 +60,9 @@ impl Registry {
         let opening = self.opening(name)?;
         let layout = match opening.named(name).await? {
             NamedObject::Blob(layout) => layout,
-            NamedObject::Manifest(manifest, _) if is_ours(&manifest) => {
-                opening.ours(&manifest).await?
-            }
-            NamedObject::Manifest(manifest, bytes) if is_container(&manifest) => {
+            NamedObject::Manifest(manifest, bytes)
+                if is_container(&manifest) && !is_ours(&manifest) =>
+            {
                 let mut layers = opening.layers(&manifest)?;
                 opening.attach_soci(&bytes, &mut layers).await;
                 return Ok(FoundInRegistry::Container(FoundContainer {
@@ -75,7 +71,7 @@ impl Registry {
                     config: manifest.config,
                 }));
             }
-            NamedObject::Manifest(manifest, _) => opening.single(&manifest)?,
+            NamedObject::Manifest(manifest, _) => opening.image(&manifest).await?,
         };
         let image = opening.verifiable(layout, require_verified)?;
         Ok(FoundInRegistry::Image(Box::new(image)))
@@ -84,7 +80,7 @@ impl Registry {
     /// Reads the configuration of a container image that was found under `name`.
     ///
     /// # Errors
-    /// Those of the registry; other bytes than its digest says.
+    /// Errors of the registry; other bytes than its digest says.
     pub async fn config(
         self: &Arc<Self>,
         name: &ImageName,
@@ -248,6 +244,14 @@ impl Opening<'_> {
             Document::Manifest(manifest) => Ok((manifest, raw.bytes)),
             Document::Index(_) => Err(self.refused("an index within an index is not opened")),
         }
+    }
+
+    /// Returns the layout of a manifest that is one image.
+    async fn image(&self, manifest: &Manifest) -> Result<Layout> {
+        if is_ours(manifest) {
+            return self.ours(manifest).await;
+        }
+        self.single(manifest)
     }
 
     /// Returns the layout of an image in our form.

@@ -1,8 +1,8 @@
 //! The manifest of a container image, for callers that open no layer.
 
 use forerun_cache::Digest;
-use serde::Deserialize;
 
+use crate::oci::manifest;
 use crate::resolve::{self, ResolvedName};
 use crate::{Identity, LayerContents, Reference, RemoteError, RemoteOptions, Result};
 
@@ -17,17 +17,6 @@ pub struct ContainerManifest {
     pub diff_ids: Vec<Digest>,
 }
 
-/// What is read of the configuration of an image.
-#[derive(Deserialize)]
-struct Configuration {
-    rootfs: Root,
-}
-
-#[derive(Deserialize)]
-struct Root {
-    diff_ids: Vec<String>,
-}
-
 /// A layer of a container image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerLayer {
@@ -40,7 +29,7 @@ pub struct ContainerLayer {
 /// Reads the manifest and the configuration of the container image that `reference` names.
 ///
 /// # Errors
-/// Those of the registry; [`RemoteError::Refused`] for what is no container image.
+/// Errors of the registry; [`RemoteError::Refused`] for what is no container image.
 pub fn container_manifest(
     reference: &Reference,
     options: &RemoteOptions,
@@ -56,11 +45,7 @@ pub fn container_manifest(
         return Err(no_image());
     };
     let config = resolve::config(reference, name, (&found, &registry), options)?;
-    let config: Configuration = serde_json::from_slice(&config)
-        .map_err(|error| refused(format!("its configuration: {error}")))?;
-    let diff_ids = config.rootfs.diff_ids.iter().map(|id| id.parse());
-    let diff_ids: Vec<Digest> = diff_ids
-        .collect::<std::result::Result<_, _>>()
+    let diff_ids = manifest::diff_ids(&config)
         .map_err(|error| refused(format!("its configuration: {error}")))?;
     let (count, ids) = (found.layers.len(), diff_ids.len());
     if count != ids {

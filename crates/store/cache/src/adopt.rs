@@ -92,7 +92,9 @@ impl CachedBlob {
     /// then it is fetched instead.
     fn copy(&self, from: &File, at: u64, chunk: u64) -> bool {
         let place = self.geometry().bytes_of(&(chunk..chunk + 1));
-        let mut from_offset = at.saturating_mul(self.geometry().size());
+        let Some(mut from_offset) = at.checked_mul(self.geometry().size()) else {
+            return false;
+        };
         let mut to_offset = place.start;
         while to_offset < place.end {
             let left = usize_from(place.end - to_offset);

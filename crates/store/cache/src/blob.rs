@@ -27,7 +27,7 @@ pub trait ReadData {
     /// Fills `out` from `offset` on.
     ///
     /// # Errors
-    /// Those of [`FileExt::read_exact_at`].
+    /// Errors of [`FileExt::read_exact_at`].
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 }
 

@@ -120,7 +120,7 @@ impl Cache {
     /// Makes durable what all blobs of this cache have stored.
     ///
     /// # Errors
-    /// That of the first blob that fails; the others are flushed all the same.
+    /// The error of the first blob that fails; the others are flushed all the same.
     pub fn flush(&self) -> Result<()> {
         self.open.flush()
     }

@@ -253,9 +253,6 @@ impl CachedBlob {
 
     /// Drops the chunks of `bytes`, which a reader has found to be wrong: they are fetched again. Nothing is dropped of
     /// a blob that has been verified.
-    ///
-    /// # Errors
-    /// Those of writing the files of the cache.
     pub fn drop_range(&self, bytes: &Range<u64>) -> Result<()> {
         if self.table().is_some() || self.is_verified() {
             return Ok(());

@@ -90,7 +90,7 @@ impl Cache {
                 Ok(true) => {
                     report.removed += 1;
                     report.freed_bytes += blob.disk;
-                    report.left_bytes = report.left_bytes.saturating_sub(blob.disk);
+                    report.left_bytes -= blob.disk;
                 }
                 Ok(false) => report.in_use += 1,
                 Err(error) => tracing::warn!(%error, "a blob could not be evicted"),

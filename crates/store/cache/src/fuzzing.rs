@@ -79,9 +79,6 @@ pub fn text_seeds() -> Vec<Vec<u8>> {
 
 /// Makes a cache in `dir` with an image of which some chunks are stored. Returns the bytes of its file
 /// number `file` of [`FILES`].
-///
-/// # Errors
-/// Those of the disk.
 pub fn make(dir: &Path, flags: u8, file: usize) -> crate::Result<Vec<u8>> {
     let cache = Cache::open(dir, options(flags))?;
     let blob = cache.blob(spec(flags))?;
@@ -101,7 +98,7 @@ pub fn make(dir: &Path, flags: u8, file: usize) -> crate::Result<Vec<u8>> {
 /// Where a chunk is served that is not the image's, though there is a table and the state is not trusted.
 ///
 /// # Errors
-/// Those of the cache. Damage is no error: damaged blobs and chunks are dropped.
+/// Errors of the cache. Damage is no error: damaged blobs and chunks are dropped.
 pub fn reopen(dir: &Path, flags: u8, file: usize, bytes: &[u8]) -> crate::Result<()> {
     let cache = Cache::open(dir, options(flags))?;
     let mut bytes = bytes.to_vec();

@@ -43,7 +43,7 @@ impl CachedBlob {
     /// Compares a chunk with the table. Returns nothing where there is none.
     ///
     /// # Errors
-    /// Those of [`VerifiedTable::verify_digest`](crate::VerifiedTable::verify_digest).
+    /// Errors of [`VerifiedTable::verify_digest`](crate::VerifiedTable::verify_digest).
     pub(crate) fn compare_with_table(&self, chunk: u64, found: &Hashed) -> Option<Result<()>> {
         let (table, digest) = (self.table.as_ref()?, found.digest.as_ref()?);
         Some(table.verify_digest(chunk, digest))

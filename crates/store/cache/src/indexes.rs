@@ -137,7 +137,7 @@ fn evict(dir: &Path) -> Result<()> {
         };
         if goes {
             let _is_removed_by_another = fs::remove_file(&path);
-            total = total.saturating_sub(len);
+            total -= len;
         }
     }
     Ok(())

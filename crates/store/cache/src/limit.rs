@@ -44,12 +44,10 @@ impl Cache {
     /// [`CacheError::Io`] where the directory cannot be read.
     pub fn tidy(&self) -> Result<()> {
         let layout = &self.shared.layout;
-        let mut used = 0_u64;
         for dir in layout.blob_dirs()? {
             remove_temporary(layout, &dir);
-            let data = fs::symlink_metadata(dir.join("data"));
-            used = used.saturating_add(data.map_or(0, |data| data.blocks().saturating_mul(512)));
         }
+        let used = self.used()?;
         if used > self.target(used) {
             self.gc()?;
         }
@@ -62,17 +60,23 @@ impl Cache {
     /// [`CacheError::Io`] where the directory cannot be read.
     pub fn capacity(&self) -> Result<u64> {
         let (layout, options) = (&self.shared.layout, &self.shared.options);
-        let mut used = 0_u64;
-        for dir in layout.blob_dirs()? {
-            let data = fs::symlink_metadata(dir.join("data"));
-            used = used.saturating_add(data.map_or(0, |data| data.blocks().saturating_mul(512)));
-        }
         let blobs = layout.blobs();
         let disk = rustix::fs::statvfs(&blobs)
             .map_err(|error| CacheError::io("look at", &blobs)(error.into()))?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        let room = used.saturating_add(free.saturating_sub(options.keep_free));
+        let room = self
+            .used()?
+            .saturating_add(free.saturating_sub(options.keep_free));
         Ok(options.limit_bytes.min(room))
+    }
+
+    /// Returns the disk space that the data of all blobs takes.
+    fn used(&self) -> Result<u64> {
+        let dirs = self.shared.layout.blob_dirs()?;
+        let data = dirs
+            .iter()
+            .map(|dir| fs::symlink_metadata(dir.join("data")));
+        Ok(data.flatten().map(|data| data.blocks() * 512).sum())
     }
 
     /// Returns how many bytes a cache that takes `used` bytes may take.

@@ -68,7 +68,7 @@ pub fn handle() -> Result<&'static Handle> {
 /// runtime's own tasks.
 ///
 /// # Errors
-/// Those of the future, and that of [`handle`].
+/// Errors of the future, and that of [`handle`].
 pub fn wait_for<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     handle()?.block_on(future)
 }

@@ -23,7 +23,7 @@ pub(crate) fn padded_digest(geometry: &Geometry, bytes: &[u8]) -> Digest {
     let mut hasher = Sha256::new();
     hasher.update(bytes);
     let size = forerun_io::usize_from(geometry.size());
-    let mut missing = size.saturating_sub(bytes.len());
+    let mut missing = size - bytes.len();
     while missing > 0 {
         let step = missing.min(ZEROS.len());
         hasher.update(ZEROS.get(..step).unwrap_or(&ZEROS));

@@ -39,17 +39,15 @@ impl Assembly {
         sender: usize,
         bytes: &'a [u8],
     ) -> (&'a [u8], Option<(u64, Vec<u8>)>) {
-        let start = self
-            .at
-            .saturating_sub(forerun_io::u64_from(self.buffer.len()));
-        let end = start.saturating_add(self.chunk_len).min(self.end);
-        let wanted = forerun_io::usize_from(end.saturating_sub(self.at));
+        let start = self.at - forerun_io::u64_from(self.buffer.len());
+        let end = (start + self.chunk_len).min(self.end);
+        let wanted = forerun_io::usize_from(end - self.at);
         let (mine, rest) = bytes.split_at(wanted.min(bytes.len()));
         if self.buffer.capacity() == 0 {
             self.buffer.reserve_exact(wanted);
         }
         self.buffer.extend_from_slice(mine);
-        self.at = self.at.saturating_add(forerun_io::u64_from(mine.len()));
+        self.at += forerun_io::u64_from(mine.len());
         self.senders.insert(sender);
         let whole =
             (self.at == end && end > start).then(|| (start, std::mem::take(&mut self.buffer)));

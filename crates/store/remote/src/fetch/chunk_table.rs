@@ -75,7 +75,7 @@ impl ReadAt for TableSource {
         let mut got = Vec::with_capacity(out.len());
         let take = |at: u64, bytes: Vec<u8>| {
             // Pieces come in order; a repeated one replaces everything from its offset on.
-            got.truncate(usize_from(at.saturating_sub(offset)));
+            got.truncate(usize_from(at - offset));
             got.extend_from_slice(&bytes);
             std::future::ready(ChunkOutcome::Kept)
         };

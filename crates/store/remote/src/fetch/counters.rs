@@ -146,15 +146,12 @@ impl Counters {
         let mut rate = self.rate();
         // The current second counts with the part of it that has passed.
         let _now = rate.current();
-        let bytes = rate
-            .bytes
-            .iter()
-            .fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
-        let whole = forerun_io::u64_from(RATE_SECONDS).saturating_sub(1);
+        let bytes: u64 = rate.bytes.iter().sum();
+        let whole = forerun_io::u64_from(RATE_SECONDS) - 1;
         let begun = Duration::from_nanos(u64::from(elapsed.subsec_nanos()));
-        let span = (Duration::from_secs(whole).saturating_add(begun)).min(elapsed);
+        let span = (Duration::from_secs(whole) + begun).min(elapsed);
         let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1);
-        bytes.saturating_mul(1000) / millis
+        bytes * 1000 / millis
     }
 
     fn rate(&self) -> MovingRate<'_> {
@@ -177,7 +174,7 @@ impl MovingRate<'_> {
         let slots = forerun_io::u64_from(RATE_SECONDS);
         let new = self.second.saturating_sub(self.rate.second).min(slots);
         for step in 0..new {
-            let slot = forerun_io::usize_from(self.second.saturating_sub(step) % slots);
+            let slot = forerun_io::usize_from((self.second - step) % slots);
             if let Some(slot) = self.rate.bytes.get_mut(slot) {
                 *slot = 0;
             }

@@ -20,9 +20,6 @@ pub struct LayerTable {
 
 impl LayerTable {
     /// Opens the place for a layer of this digest. Files are opened here and not later.
-    ///
-    /// # Errors
-    /// Those of the cache.
     pub fn open(cache: &Path, digest: Digest, geometry: Geometry) -> Result<Self> {
         let (len, size) = (geometry.len(), geometry.chunk_size());
         let identity = format!("chunks of {size} of {len} with digest {digest}");

@@ -85,7 +85,7 @@ impl Health {
         let Some(mirror) = mirrors.get_mut(index) else {
             return;
         };
-        mirror.failures = mirror.failures.saturating_add(1);
+        mirror.failures += 1;
         let seconds = 1_u64 << mirror.failures.min(6);
         mirror.demoted = now.checked_add(Duration::from_secs(seconds).min(DEMOTED));
         match error {

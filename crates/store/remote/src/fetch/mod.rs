@@ -128,9 +128,8 @@ impl Fetcher {
     /// Returns the end of the part that holds byte `at`: requests do not cross it.
     #[must_use]
     pub fn part_end(&self, at: u64) -> u64 {
-        self.part(at).map_or(u64::MAX, |part| {
-            part.offset.saturating_add(part.blob.description.len)
-        })
+        self.part(at)
+            .map_or(u64::MAX, |part| part.offset + part.blob.description.len)
     }
 
     /// Returns whether each request costs a whole part, because its server does not answer range requests.
@@ -145,7 +144,7 @@ impl Fetcher {
     #[must_use]
     pub fn parts_of(&self, range: &Range<u64>) -> Range<u64> {
         let first = self.part(range.start);
-        let last = range.end.saturating_sub(1);
+        let last = range.end - 1;
         let end = self.part(last).map_or(range.end, |_| self.part_end(last));
         first.map_or(range.start, |part| part.offset)..end
     }
@@ -158,7 +157,7 @@ impl Fetcher {
     /// Fetches `range`, which begins at a chunk, and hands over its chunks in order.
     ///
     /// # Errors
-    /// That of the last attempt, when no server is left or a limit is reached. Chunks that were handed
+    /// The error of the last attempt, when no server is left or a limit is reached. Chunks that were handed
     /// over before are kept.
     pub async fn fetch<F, T>(&self, range: Range<u64>, mut take: F) -> Result<()>
     where
@@ -227,7 +226,7 @@ impl Fetcher {
             }
             if matches!(error, RemoteError::Timeout { .. }) {
                 // The limit may be too short for this link.
-                stall = stall.saturating_mul(2);
+                stall *= 2;
             }
             if error.is_transient() {
                 tried.insert(index);
@@ -266,7 +265,7 @@ impl Fetcher {
         let missing = assembly.missing();
         let part_end = self.part_end(missing.start);
         let result = self.receive(ask, assembly, take, deadline).await;
-        let asked = missing.end.min(part_end).saturating_sub(missing.start);
+        let asked = missing.end.min(part_end) - missing.start;
         let len = result.as_ref().map_or(asked, |answered| answered.bytes);
         let place = (missing.start, len);
         self.counters.request_ended(timer, place, result.is_ok());
@@ -289,9 +288,9 @@ impl Fetcher {
             return Err(self.lost(part.offset));
         };
         let missing = assembly.missing();
-        let part_end = part.offset.saturating_add(part.blob.description.len);
-        let start = missing.start.saturating_sub(part.offset);
-        let end = missing.end.min(part_end).saturating_sub(part.offset);
+        let part_end = part.offset + part.blob.description.len;
+        let start = missing.start - part.offset;
+        let end = missing.end.min(part_end) - part.offset;
         self.counters.request();
         let answer = origin.fetch(start..end, &part.blob.description);
         let mut body = self.patient(ask, *deadline, answer).await??;
@@ -351,7 +350,7 @@ impl Fetcher {
                 Err(match assembly.reject(at) {
                     Some(_) => RemoteError::WrongDigest {
                         place: place(ask.part, ask.index),
-                        range: at..at.saturating_add(len),
+                        range: at..at + len,
                         expected,
                     },
                     None => {
@@ -404,7 +403,7 @@ fn place(part: &Part, index: usize) -> String {
 fn late(part: &Part, index: usize, time: Duration) -> RemoteError {
     RemoteError::Timeout {
         place: place(part, index),
-        seconds: time.saturating_add(Duration::from_millis(999)).as_secs(),
+        seconds: (time + Duration::from_millis(999)).as_secs(),
     }
 }
 

@@ -145,7 +145,7 @@ pub fn partial(place: &str, answer: Response, range: &Range<u64>, total: u64) ->
             range.start, range.end
         )));
     }
-    let len = end.saturating_sub(first);
+    let len = end - first;
     let wrong = |text: &&str| number(text) != Some(len);
     if let Some(told) = header(headers, CONTENT_LENGTH).filter(wrong) {
         return Err(refused(format!(
@@ -200,14 +200,14 @@ fn check_whole(place: &str, answer: &Response) -> Result<()> {
 /// Returns the bytes of `range` of a body, and ends with them.
 fn cut(body: Body, range: &Range<u64>) -> Body {
     let mut skip = range.start;
-    let mut left = range.end.saturating_sub(range.start);
+    let mut left = range.end - range.start;
     body.map(move |piece| {
         let mut piece = piece?;
         let skipped = skip.min(u64_from(piece.len()));
         drop(piece.split_to(usize_from(skipped).min(piece.len())));
-        skip = skip.saturating_sub(skipped);
+        skip -= skipped;
         piece.truncate(usize_from(left));
-        left = left.saturating_sub(u64_from(piece.len()));
+        left -= u64_from(piece.len());
         Ok((piece, left == 0))
     })
     .scan(false, |ended, piece: Result<(Bytes, bool)>| {

@@ -153,9 +153,6 @@ impl RemoteImage {
 
     /// Writes the chunks that were touched so far, and those of the other layers of its image, to the file of the
     /// options. Dropping the last of them does so too.
-    ///
-    /// # Errors
-    /// Those of writing the file.
     pub fn save_accesses(&self) -> io::Result<()> {
         self.recorder.as_ref().map_or(Ok(()), Recorder::save)
     }
@@ -171,7 +168,7 @@ impl RemoteImage {
     /// nothing for an origin of the caller's.
     ///
     /// # Errors
-    /// Those of resolving it, and [`RemoteError::Changed`] if it is another one now; then everything stays
+    /// Errors of resolving it, and [`RemoteError::Changed`] if it is another one now; then everything stays
     /// as it is.
     pub fn reopen(&self, options: &RemoteOptions) -> Result<()> {
         let Some(reference) = self.reference.as_ref().filter(|_| !options.offline) else {
@@ -266,7 +263,7 @@ impl RemoteImage {
                 return Err(error);
             }
             sleep(pause.min(left))?;
-            pause = pause.saturating_mul(2).min(Duration::from_secs(2));
+            pause = (pause * 2).min(Duration::from_secs(2));
         }
         self.counters.waited(start.elapsed());
         Ok(())
@@ -334,7 +331,7 @@ fn sleep(mut left: Duration) -> io::Result<()> {
         wait::allowed()?;
         let slice = left.min(wait::SLICE);
         std::thread::sleep(slice);
-        left = left.saturating_sub(slice);
+        left -= slice;
     }
     Ok(())
 }

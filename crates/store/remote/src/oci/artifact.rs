@@ -91,7 +91,7 @@ pub fn check(config: &[u8], manifest: &Manifest) -> Result<Artifact, BadArtifact
         .parse()
         .map_err(|_| BadArtifact::Root(shown(&config.verity_root)))?;
     let part_count = len.div_ceil(part_len);
-    let expected = part_count.saturating_add(1);
+    let expected = part_count + 1;
     let found = manifest.layers.len();
     let count = BadArtifact::LayerCount { found, expected };
     if part_count > MAX_PARTS || forerun_io::u64_from(found) != expected {
@@ -103,7 +103,7 @@ pub fn check(config: &[u8], manifest: &Manifest) -> Result<Artifact, BadArtifact
     for (index, part) in (1..).zip(parts) {
         let expected = left.min(part_len);
         layer(index, part, media::PART, expected)?;
-        left = left.saturating_sub(expected);
+        left -= expected;
     }
     Ok(Artifact {
         len,

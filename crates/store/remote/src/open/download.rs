@@ -18,7 +18,7 @@ use crate::{Layout, Progress, RemoteError, RemoteOptions, Result, runtime};
 /// Downloads the image of `layout`, unless the cache has all of it.
 ///
 /// # Errors
-/// Those of the request, once all retries are used up; [`RemoteError::TooLong`] for an image that is longer
+/// Errors of the request, once all retries are used up; [`RemoteError::TooLong`] for an image that is longer
 /// than the cache may be; a cache that cannot be written.
 pub fn download(
     cache: &Cache,

@@ -53,7 +53,7 @@ use soci_table::soci_table;
 /// ```
 ///
 /// # Errors
-/// Those of the servers; a cache that cannot be used; an access list that cannot be read;
+/// Errors of the servers; a cache that cannot be used; an access list that cannot be read;
 /// [`RemoteError::Offline`] for an image that is not in the cache where no server may be asked.
 pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<RemoteImage>> {
     let cache = cache(options)?;
@@ -82,7 +82,7 @@ pub enum Opened {
 /// layers is fetched yet.
 ///
 /// # Errors
-/// Those of [`open`].
+/// Errors of [`open`].
 pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened> {
     let cache = cache(options)?;
     let (found, found_sidecar) = resolved(&cache, reference, options)?;
@@ -258,7 +258,7 @@ fn recalled(
 /// the version that the origin gives.
 ///
 /// # Errors
-/// Those of the origin; a cache that cannot be used; an access list that cannot be read.
+/// Errors of the origin; a cache that cannot be used; an access list that cannot be read.
 pub fn open_origin(origin: Arc<dyn Origin>, options: &RemoteOptions) -> Result<Arc<RemoteImage>> {
     let cache = cache(options)?;
     let description = runtime::wait_for(origin.describe())?;

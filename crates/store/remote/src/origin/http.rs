@@ -69,7 +69,7 @@ impl HttpOrigin {
     }
 
     fn get(&self, range: &Range<u64>) -> RequestBuilder {
-        let last = range.end.saturating_sub(1);
+        let last = range.end - 1;
         self.request(Method::GET)
             .header(RANGE, format!("bytes={}-{last}", range.start))
     }

@@ -154,7 +154,9 @@ impl S3Origin {
         if answer.range.start != range.start || answer.range.end > range.end {
             return Err(RemoteError::NoRanges { place });
         }
-        let mut left = answer.range.end.saturating_sub(answer.range.start);
+        let Some(mut left) = answer.range.end.checked_sub(range.start) else {
+            return Err(RemoteError::NoRanges { place });
+        };
         let body = answer.into_stream().map(move |piece| {
             let piece = piece.map_err(|error| meaning(&place, &error))?;
             left = left

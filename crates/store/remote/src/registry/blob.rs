@@ -118,7 +118,7 @@ fn range_header(range: &Range<u64>, total: u64) -> Option<HeaderValue> {
     if *range == (0..total) {
         return None;
     }
-    let last = range.end.saturating_sub(1);
+    let last = range.end - 1;
     HeaderValue::from_str(&format!("bytes={}-{last}", range.start)).ok()
 }
 

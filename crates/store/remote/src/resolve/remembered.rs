@@ -280,7 +280,7 @@ fn layout(
                     offset,
                     blob: blob(part)?,
                 });
-                offset = offset.saturating_add(part.len);
+                offset += part.len;
             }
             let table = TableLayout {
                 chunk_size: *chunk_size,

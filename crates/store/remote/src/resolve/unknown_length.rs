@@ -14,9 +14,6 @@ use crate::{
 
 /// Resolves `reference` to one image, as [`resolve::resolved`] does. A file of unknown length is fetched into
 /// `room` first, unless `cache` knows the length of this version.
-///
-/// # Errors
-/// Those of resolving it and of fetching it.
 pub fn resolved(
     reference: &Reference,
     options: &RemoteOptions,
@@ -33,9 +30,6 @@ pub fn resolved(
 }
 
 /// Finds out what `reference` names, as [`resolve::named`] does, with files of unknown length.
-///
-/// # Errors
-/// Those of [`resolved`].
 pub fn named(
     reference: &Reference,
     options: &RemoteOptions,

@@ -149,7 +149,7 @@ impl ImageIndex {
     #[must_use]
     pub fn layers_len(&self) -> u64 {
         let lens = self.layers.iter().map(|layer| layer.table.geometry().len());
-        lens.fold(0, u64::saturating_add)
+        lens.sum()
     }
 }
 

@@ -130,7 +130,7 @@ async fn ours(
 /// the platform. `created` is the time, as RFC 3339 has it in UTC. Of several, the newest is used.
 ///
 /// # Errors
-/// Those of the registry; [`RemoteError::Refused`] for what is no container image.
+/// Errors of the registry; [`RemoteError::Refused`] for what is no container image.
 pub fn push_sidecar(
     reference: &Reference,
     sidecar: &Sidecar,

@@ -122,7 +122,7 @@ impl View for Shared {
         let size = u64::from(self.blob.geometry().chunk_size());
         let fetcher = self.fetcher();
         fetcher.map_or(u64::MAX, |fetcher| {
-            fetcher.part_end(chunk.saturating_mul(size)).div_ceil(size)
+            fetcher.part_end(chunk * size).div_ceil(size)
         })
     }
 }

@@ -110,7 +110,7 @@ impl Queue {
     /// Queues `chunks` for readahead.
     pub fn ahead(&mut self, stream: u64, chunks: Range<u64>) {
         let most = AHEAD_BYTES_QUEUED / self.chunk_len;
-        let chunks = chunks.start..chunks.end.min(chunks.start.saturating_add(most));
+        let chunks = chunks.start..chunks.end.min(chunks.start + most);
         if chunks.is_empty() {
             return;
         }
@@ -169,7 +169,7 @@ impl Queue {
                         .iter()
                         .any(|ahead| ahead.chunks.contains(&chunk))
             };
-            let limit = first.saturating_add((DEMAND_BYTES / self.chunk_len).max(1));
+            let limit = first + (DEMAND_BYTES / self.chunk_len).max(1);
             let chunks = self.run(first, limit, view, wanted);
             return Some(Job {
                 chunks,
@@ -229,7 +229,7 @@ impl Queue {
         const STEP: u64 = 4096;
         let mut at = chunks.start;
         while at < chunks.end {
-            let step = at.saturating_add(STEP).min(chunks.end);
+            let step = (at + STEP).min(chunks.end);
             let here = view.present(at..step);
             let flying = |chunk: &u64| self.slots.get(chunk).is_some_and(|slot| slot.flying);
             let present = |chunk: &u64| here.iter().any(|run| run.contains(chunk));
@@ -247,7 +247,7 @@ impl Queue {
                 continue;
             }
             let most = (bytes / self.chunk_len).max(1);
-            let limit = at.saturating_add(most).min(chunks.end);
+            let limit = (at + most).min(chunks.end);
             let run = self.run(at, limit, view, |_, _| true);
             let rest = run.end..chunks.end;
             return (Some(Job { chunks: run, class }), rest);
@@ -342,9 +342,7 @@ impl Queue {
 }
 
 fn total<'a>(runs: impl Iterator<Item = &'a Range<u64>>) -> u64 {
-    runs.fold(0, |sum, run| {
-        sum.saturating_add(run.end.saturating_sub(run.start))
-    })
+    runs.map(|run| run.end - run.start).sum()
 }
 
 #[cfg(test)]

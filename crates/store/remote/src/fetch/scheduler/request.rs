@@ -215,7 +215,7 @@ async fn elsewhere(mut flight: Flight) {
             }
             Ok(Ok(Waited::TimedOut)) if since.elapsed() < shared.patience => {
                 tokio::time::sleep(pause).await;
-                pause = pause.saturating_mul(2).min(LONGEST_LOOK);
+                pause = (pause * 2).min(LONGEST_LOOK);
                 continue;
             }
             Ok(Ok(Waited::TimedOut)) => {
@@ -262,8 +262,8 @@ impl Shared {
         };
         let geometry = self.blob.geometry();
         let arity = u64::from(geometry.chunk_size()) / 32;
-        let ahead = chunk.saturating_add(arity / 4);
-        let last = geometry.chunks().saturating_sub(1);
+        let ahead = chunk + arity / 4;
+        let last = geometry.chunks() - 1;
         drop(self.runtime.spawn_blocking(move || {
             // The caller that needs the digest gets the error.
             let _warmed = table.digest(chunk.min(last));

@@ -78,7 +78,7 @@ pub struct Pulled {
 /// Blocks; not to be called from a task of the runtime.
 ///
 /// # Errors
-/// Those of the requests, once all servers and retries are used up; [`RemoteError::WrongDigest`] for
+/// Errors of the requests, once all servers and retries are used up; [`RemoteError::WrongDigest`] for
 /// another image than was named; [`RemoteError::Refused`] with the file's name for one that cannot be
 /// written.
 pub fn pull(

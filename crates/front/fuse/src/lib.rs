@@ -34,7 +34,6 @@ mod failures;
 pub mod fuzzing;
 mod given_up;
 mod guarded;
-mod guardian;
 mod handover;
 mod helper;
 mod id_map;

@@ -369,7 +369,7 @@ impl Mount {
             None => Ok(()),
             Some(serving) => self.wait_for(serving),
         };
-        self.unmounter.dismiss_guardian();
+        self.unmounter.dismiss_watchdog();
         ended.map_err(MountError::Serve)
     }
 
@@ -424,7 +424,7 @@ impl Drop for Mount {
                 tracing::error!("{}", changes_are_lost(error));
             }
         }
-        self.unmounter.dismiss_guardian();
+        self.unmounter.dismiss_watchdog();
     }
 }
 

@@ -35,6 +35,7 @@ pub fn place(dir: &Path, options: &MountOptions) -> Result<Place, MountError> {
     };
     Ok(match &options.outside {
         Some(outside) => Place::Outside(outside.clone()),
+        None if options.auto_unmount => return Err(MountError::Watchdog),
         None => Place::Here(prepared),
     })
 }

@@ -1,18 +1,25 @@
-//! The process outside of the sandbox: answers the requests of its server until that ends.
+//! The privileged helper: answers the requests of its server until that ends.
+//!
+//! With `auto_unmount` it is the watchdog of its mount after that. The server, its supervisor and later servers hold
+//! the writing end of a pipe. A byte through it says that all is well. If the pipe ends without one, they were killed,
+//! and the mount is detached. fusermount3 has such a mode of its own, but it asks the mount whether it is dead by
+//! opening its root. A kernel that was told to open directories by itself does that for a dead mount too, and older
+//! kernels ask as a user without access.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use forerun_sys::mount_table::{MountEntry, mounts};
+use forerun_sys::mountpoint::{Sight, find_mount};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::abort::{Abort, abort};
 use crate::attach::{Attached, attach};
 use crate::connection::second;
-use crate::guardian::Guardian;
 use crate::mountpoint::prepare;
 use crate::namespace::{forget, within};
 use crate::outside::packet::{self, Packet};
@@ -32,6 +39,8 @@ struct ServedMounts<'s> {
     abort: Option<Abort>,
     /// Is readable once the server is dead, and its connection must be aborted.
     lifeline: Option<OwnedFd>,
+    /// Ends when all processes of the mount have.
+    watchdog: Option<PipeReader>,
 }
 
 /// The word of an answer, its text and its descriptors.
@@ -49,6 +58,7 @@ pub fn serve_outside(socket: &OwnedFd, dir: &Path, options: &MountOptions) -> io
         mount: None,
         abort: None,
         lifeline: None,
+        watchdog: None,
     };
     loop {
         if serving.waits_in_vain(socket)? {
@@ -68,6 +78,7 @@ pub fn serve_outside(socket: &OwnedFd, dir: &Path, options: &MountOptions) -> io
             &descriptors,
         )?;
     }
+    serving.watch_processes();
     Ok(())
 }
 
@@ -99,11 +110,19 @@ impl ServedMounts<'_> {
         let source = self.options.fsname.clone();
         let source = OsString::from(source.unwrap_or_else(|| "forerun".into()));
         let namespace = self.options.namespace.as_ref();
+        let pipe = self.options.auto_unmount.then(io::pipe).transpose();
+        let pipe = pipe.map_err(|error| format!("auto_unmount: {error}"))?;
         let made = within(namespace, || {
-            make(&self.dir, &source, self.options, writable)
+            let directory = prepare(&self.dir)?;
+            attach(&directory, &source, self.options, writable)
         });
         let made = made.map_err(MountError::Namespace).map_err(text)?;
-        let (mount, descriptors) = made.map_err(text)?;
+        let Attached { connection, mount } = made.map_err(text)?;
+        let mut descriptors = vec![connection];
+        if let Some((ours, theirs)) = pipe {
+            self.watchdog = Some(ours);
+            descriptors.push(theirs.into());
+        }
         if namespace.is_some() {
             forget(mount.device).map_err(|error| error.to_string())?;
         }
@@ -189,6 +208,32 @@ impl ServedMounts<'_> {
         }
     }
 
+    /// Waits until all processes of the mount have ended, and detaches it where they were killed. It stays if it was
+    /// moved, if another one is mounted on it or in it, or if its path leads elsewhere by now.
+    fn watch_processes(&mut self) {
+        let (Some(mut pipe), Some(mount)) = (self.watchdog.take(), &self.mount) else {
+            return;
+        };
+        if !matches!(pipe.read(&mut [0]), Ok(0)) {
+            return;
+        }
+        let lazily = UmountOptions {
+            lazy: true,
+            ..UmountOptions::default()
+        };
+        let detached = within(self.options.namespace.as_ref(), || {
+            match find_mount(mount) {
+                Ok(Sight::Visible(seen)) if seen.path() == mount.mount_point => {
+                    take_down(mount, lazily)
+                }
+                _ => Ok(()),
+            }
+        });
+        if let Ok(Err(error)) = detached {
+            tracing::error!("{error}");
+        }
+    }
+
     fn answers(&self) -> OutsideAnswer {
         let Some(mount) = &self.mount else {
             return Err("nothing is mounted".to_string());
@@ -203,32 +248,6 @@ impl ServedMounts<'_> {
             _ => Err("the readahead stays".to_string()),
         }
     }
-}
-
-/// Mounts, and starts the process of `auto_unmount`. Returns the mount, and the descriptors of its connection
-/// and of the pipe to that process.
-fn make(
-    dir: &Path,
-    source: &OsStr,
-    options: &MountOptions,
-    writable: bool,
-) -> Result<(MountEntry, Vec<OwnedFd>), MountError> {
-    let directory = prepare(dir)?;
-    let Attached { connection, mount } = attach(&directory, source, options, writable)?;
-    let guardian = options.auto_unmount.then(|| Guardian::start(&mount));
-    let mut descriptors = vec![connection];
-    match guardian.transpose() {
-        Ok(guardian) => descriptors.extend(guardian.and_then(Guardian::into_pipe)),
-        Err(error) => {
-            let lazily = UmountOptions {
-                lazy: true,
-                ..UmountOptions::default()
-            };
-            let _taken_down = take_down(&mount, lazily);
-            return Err(MountError::Guardian(error));
-        }
-    }
-    Ok((mount, descriptors))
 }
 
 fn second_of(descriptors: &[OwnedFd]) -> OutsideAnswer {
@@ -247,7 +266,7 @@ fn call_of(thread: &str) -> io::Result<String> {
 mod tests {
     use std::os::fd::BorrowedFd;
 
-    use forerun_sys::mountpoint::{Sight, find_mount, mount_at};
+    use forerun_sys::mountpoint::mount_at;
     use forerun_testkit::{children, require, temp_dir};
     use rustix::mount::UnmountFlags;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};

@@ -11,7 +11,6 @@ use crate::adapter::Adapter;
 use crate::adapter_mut::CoreMut;
 use crate::connection::{resend, session};
 use crate::error::{HandoverError, MountError};
-use crate::guardian::Guardian;
 use crate::handover::{Inherited, Turn};
 use crate::ledger::Ledger;
 use crate::mount::{Mount, config, show, show_volume};
@@ -131,7 +130,7 @@ fn serve(
     let session = session.map_err(MountError::Handshake)?;
     let notifier = session.notifier();
     // Until the keeper lets this process serve, dropping any of this must neither unmount nor tell the
-    // guardian that all is well.
+    // watchdog that all is well.
     let (path, outside) = (offer.path.clone(), options.outside.clone());
     let namespace = options.namespace.as_ref();
     let unmounter = Unmounter::inherited(path, offer.device, connection, outside, namespace);
@@ -149,7 +148,7 @@ fn serve(
     });
     let serving = serving.map_err(MountError::Serve)?;
     wait(&inherited, &notifier)?;
-    unmounter.adopt(inherited.descriptors.guardian.map(Guardian::inherited));
+    unmounter.adopt(inherited.descriptors.watchdog);
     let mut mount = Mount::new(unmounter, served, workers);
     mount.serve_by(serving);
     let _it_waits = start.send(());

@@ -14,7 +14,6 @@ use forerun_sys::mountpoint::{Sight, find_mount};
 
 use crate::abort::abort;
 use crate::connection::{has_requests, is_connected, second};
-use crate::guardian::Guardian;
 use crate::namespace::within;
 use crate::outside::{MountedOutside, Outside};
 use crate::umount::{Unmounted, take_down};
@@ -45,7 +44,8 @@ struct Held {
     /// The connection, to see whether it still is one: the device number of a mount that has ended
     /// may already be that of another.
     connection: Option<OwnedFd>,
-    guardian: Option<Guardian>,
+    /// The pipe to the process of `auto_unmount`.
+    watchdog: Option<OwnedFd>,
 }
 
 impl Unmounter {
@@ -55,19 +55,15 @@ impl Unmounter {
         connection: &OwnedFd,
         options: &MountOptions,
     ) -> Result<Self, MountError> {
-        let hold = || -> Result<Held, MountError> {
-            let connection = connection.try_clone().map_err(MountError::Serve)?;
-            let guardian = options.auto_unmount.then(|| Guardian::start(&mount));
-            Ok(Held {
-                connection: Some(connection),
-                guardian: guardian.transpose().map_err(MountError::Guardian)?,
-            })
-        };
-        let held = hold().inspect_err(|_| {
+        let cloned = connection.try_clone().inspect_err(|_| {
             if let Err(error) = take_down(&mount, LAZILY) {
                 tracing::error!("{error}");
             }
-        })?;
+        });
+        let held = Held {
+            connection: Some(cloned.map_err(MountError::Serve)?),
+            watchdog: None,
+        };
         Ok(Self {
             path: mount.mount_point.clone(),
             device: mount.device,
@@ -87,11 +83,11 @@ impl Unmounter {
             connection,
             device,
             path,
-            guardian,
+            watchdog,
         } = attached;
         let unmounter = Self::inherited(path, device, &connection, Some(outside), None);
         let unmounter = unmounter.map_err(MountError::Serve)?;
-        unmounter.adopt(guardian);
+        unmounter.adopt(watchdog);
         Ok((unmounter, connection))
     }
 
@@ -103,7 +99,7 @@ impl Unmounter {
     ) -> Self {
         let held = Held {
             connection: Some(connection),
-            guardian: None,
+            watchdog: None,
         };
         Self {
             path: mount.mount_point.clone(),
@@ -120,7 +116,7 @@ impl Unmounter {
     pub(crate) fn connected(dir: &Path, connection: &OwnedFd) -> Result<Self, MountError> {
         let held = Held {
             connection: Some(connection.try_clone().map_err(MountError::Serve)?),
-            guardian: None,
+            watchdog: None,
         };
         Ok(Self {
             path: dir.to_path_buf(),
@@ -142,7 +138,7 @@ impl Unmounter {
     ) -> io::Result<Self> {
         let held = Held {
             connection: Some(connection.try_clone()?),
-            guardian: None,
+            watchdog: None,
         };
         let is_it = |entry: &MountEntry| entry.device == device && entry.mount_point == path;
         let mount = match &outside {
@@ -159,19 +155,19 @@ impl Unmounter {
         })
     }
 
-    /// Takes on the guardian that watched over the other process.
-    pub(crate) fn adopt(&self, guardian: Option<Guardian>) {
-        self.lock().guardian = guardian;
+    /// Takes on the pipe to the watchdog of the mount.
+    pub(crate) fn adopt(&self, watchdog: Option<OwnedFd>) {
+        self.lock().watchdog = watchdog;
     }
 
     /// Returns the descriptors that another process needs to hold: the connection, if there still is
-    /// one, and the pipe to the guardian.
+    /// one, and the pipe to the watchdog.
     pub(crate) fn share(&self) -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
         let held = self.lock();
         let connection = held.connection.as_ref().filter(|fd| is_connected(fd));
         let connection = connection.map(OwnedFd::try_clone).transpose()?;
-        let guardian = held.guardian.as_ref().map(Guardian::share).transpose()?;
-        Ok((connection, guardian.flatten()))
+        let watchdog = held.watchdog.as_ref().map(OwnedFd::try_clone).transpose()?;
+        Ok((connection, watchdog))
     }
 
     /// Returns where the mount is, or was.
@@ -250,11 +246,12 @@ impl Unmounter {
         self.lock().connection = None;
     }
 
-    /// Ends the guardian: there is nothing left to unmount when this process dies.
-    pub(crate) fn dismiss_guardian(&self) {
-        // Not under the lock: this waits for the guardian.
-        let guardian = self.lock().guardian.take();
-        drop(guardian);
+    /// Ends the watchdog: there is nothing left to unmount when this process dies.
+    pub(crate) fn dismiss_watchdog(&self) {
+        if let Some(pipe) = self.lock().watchdog.take() {
+            // An error says that it has ended already.
+            let _gone = rustix::io::write(&pipe, b"d");
+        }
     }
 
     /// Returns another descriptor of the connection for [`Apart`](crate::apart::Apart): of a second file, where one can be opened.

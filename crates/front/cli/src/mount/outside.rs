@@ -1,7 +1,7 @@
 //! The process beside a server in its sandbox, which mounts and unmounts for it.
 //!
 //! It is this program with the same arguments, so that the server need not tell it what to mount where.
-//! It opens no image, and ends when its server has ended.
+//! It opens no image, and ends when its server has ended, or with `auto_unmount` when the mount has.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::{env, io};
 
 use forerun_fuse::{MountNamespace, MountOptions, Outside, serve_outside};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::{MountArgs, daemon, failed, fsname};
 use crate::error::Result;
@@ -57,7 +57,7 @@ pub fn run(args: &MountArgs, options: &mut MountOptions) -> Result {
     }
     let serving = |error: io::Error| failed("mounting for another process", &error);
     // They are meant for the server, and reach all of its group.
-    for signal in [SIGTERM, SIGINT, SIGHUP] {
+    for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
         let ignored = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
         ignored.map_err(serving)?;
     }

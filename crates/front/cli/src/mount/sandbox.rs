@@ -44,7 +44,7 @@ fn start_outside(
 ) -> Result<()> {
     // The caller has mounted already, and unmounts.
     let is_made = forerun_fuse::is_descriptor(&args.dir);
-    if !context.global.no_sandbox && !is_made {
+    if (!context.global.no_sandbox || options.auto_unmount) && !is_made {
         if inherited.is_none() {
             let prepared = forerun_fuse::prepare_mountpoint(&args.dir, options);
             prepared.map_err(|error| mount_failure(&error, args))?;

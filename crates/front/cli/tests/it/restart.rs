@@ -98,7 +98,7 @@ fn in_a_user_namespace() {
 }
 
 #[test]
-fn the_guardian_stays() {
+fn the_watchdog_stays() {
     let Some(scene) = Scene::new("squashfs") else {
         return;
     };

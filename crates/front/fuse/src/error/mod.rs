@@ -82,9 +82,9 @@ pub enum MountError {
         "mounting without root needs the program fusermount3, which is not installed (Debian package fuse3)"
     )]
     NoHelper,
-    /// The process that unmounts when this one dies could not be started.
-    #[error("auto_unmount: starting /bin/sh: {0}")]
-    Guardian(#[source] io::Error),
+    /// No other process is there to unmount when this one dies.
+    #[error("auto_unmount takes a process outside, which mounts and unmounts")]
+    Watchdog,
     /// The program that mounts for users refused.
     #[error("{}: {}", program.display(), message.trim())]
     Helper {

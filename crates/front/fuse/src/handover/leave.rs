@@ -118,11 +118,11 @@ impl Giver {
             volume,
             identity: identity.to_vec(),
         };
-        let (connection, guardian) = self.unmounter.share().map_err(HandoverError::Socket)?;
+        let (connection, watchdog) = self.unmounter.share().map_err(HandoverError::Socket)?;
         let descriptors = Descriptors {
             connection: connection.ok_or(HandoverError::Ended)?,
             ledger: ledger.transpose().map_err(HandoverError::Ledger)?,
-            guardian,
+            watchdog,
         };
         let text = offer.encode(FromServer::KEEP);
         keeper

@@ -275,7 +275,7 @@ pub struct Descriptors {
     /// The ledger of a volume, or of the files that the kernel reads by itself.
     pub ledger: Option<OwnedFd>,
     /// The pipe to the process that unmounts when all that hold it are gone.
-    pub guardian: Option<OwnedFd>,
+    pub watchdog: Option<OwnedFd>,
 }
 
 impl Descriptors {
@@ -291,13 +291,13 @@ impl Descriptors {
         Ok(Self {
             connection,
             ledger,
-            guardian: descriptors.next(),
+            watchdog: descriptors.next(),
         })
     }
 
     /// Returns the descriptors in the order of messages.
     pub fn sent(&self) -> Vec<BorrowedFd<'_>> {
-        let others = self.ledger.iter().chain(&self.guardian);
+        let others = self.ledger.iter().chain(&self.watchdog);
         let all = std::iter::once(&self.connection).chain(others);
         all.map(AsFd::as_fd).collect()
     }

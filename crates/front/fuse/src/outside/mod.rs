@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex};
 
 use forerun_io::Unpoisoned;
 
-use crate::guardian::Guardian;
 use crate::{MountError, UmountError, Unmounted};
 use packet::Packet;
 
@@ -70,7 +69,8 @@ pub struct MountedOutside {
     pub connection: OwnedFd,
     pub device: (u32, u32),
     pub path: PathBuf,
-    pub guardian: Option<Guardian>,
+    /// The pipe to the watchdog.
+    pub watchdog: Option<OwnedFd>,
 }
 
 impl Outside {
@@ -100,7 +100,7 @@ impl Outside {
                 connection,
                 device,
                 path,
-                guardian: descriptors.next().map(Guardian::inherited),
+                watchdog: descriptors.next(),
             }),
             _ => Err(failed(io::ErrorKind::InvalidData.into())),
         }

@@ -204,24 +204,6 @@ fn auto_unmount_goes_with_its_process() {
     scene.is_gone();
 }
 
-/// Waits until one guard is there: for a moment after it was started the kernel shows a process
-/// without arguments.
-fn has_guard(scene: &Scene) {
-    eventually("one guard waits", || guards(scene) == 1);
-}
-
-/// Counts the processes of `auto_unmount` for a scene, which have its path among their arguments.
-fn guards(scene: &Scene) -> usize {
-    let dir = scene.place.dir().display().to_string();
-    let is_guard = |entry: &fs::DirEntry| {
-        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let words = String::from_utf8_lossy(&words).into_owned();
-        words.contains("forerun-auto-unmount") && words.contains(&dir)
-    };
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    processes.filter(is_guard).count()
-}
-
 /// Mounts an empty tmpfs on the directory.
 fn mount_tmpfs(dir: &Path) {
     let flags = rustix::mount::MountFlags::empty();
@@ -236,11 +218,10 @@ fn auto_unmount_leaves_other_mounts_on_top_and_inside_alone() {
     for inner in [scene.mnt(), scene.mnt().join("dir")] {
         let (ok, text) = scene.mount("auto_unmount");
         assert!(ok, "{text}");
-        has_guard(&scene);
         let before = is_mounted(&inner);
         mount_tmpfs(&inner);
         scene.signal(Signal::KILL);
-        eventually("the guard has ended", || guards(&scene) == 0);
+        eventually("the watchdog has ended", || scene.helpers().is_empty());
         run(Command::new("umount").arg(&inner));
         assert_eq!(is_mounted(&inner), before, "{}", inner.display());
         assert!(is_mounted(&scene.mnt()), "ours is still there, dead");
@@ -293,11 +274,10 @@ fn descriptors_of_the_caller_are_not_kept_open() {
     let (ok, text) = run(shell.current_dir(scene.place.dir()));
     assert!(ok, "{text}");
     scene.answers();
-    has_guard(&scene);
     assert!(holders(&secret).is_empty());
     let processes = scene.processes();
     let holding = holders(&scene.image);
-    // The keeper, the server, and the process that mounts for it.
+    // The supervisor, the server, and the helper that mounts for it and is the watchdog.
     assert_eq!(
         (processes.len(), holding.len()),
         (3, 1),

@@ -85,18 +85,31 @@ impl Scene {
         self.processes().into_iter().next()
     }
 
-    /// Sends a signal to one of the processes; SIGKILL to all, until there are none.
+    /// Returns the processes that mount and unmount for a server, of which one may be a watchdog.
+    pub fn helpers(&self) -> Vec<Pid> {
+        let is_helper = |pid: &Pid| {
+            let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));
+            let environment = environment.unwrap_or_default();
+            String::from_utf8_lossy(&environment).contains("FORERUN_MOUNT_SERVER=")
+        };
+        self.processes().into_iter().filter(is_helper).collect()
+    }
+
+    /// Sends a signal to one of the processes; SIGKILL to all but helpers, until there are none.
     pub fn signal(&self, signal: Signal) {
         assert!(self.server().is_some());
         if signal != Signal::KILL {
             return kill_process(self.server().unwrap(), signal).unwrap();
         }
         eventually("all have ended", || {
-            for pid in self.processes() {
+            let helpers = self.helpers();
+            let mut processes = self.processes();
+            processes.retain(|pid| !helpers.contains(pid));
+            for pid in &processes {
                 // It may have ended meanwhile.
-                let _ended = kill_process(pid, Signal::KILL);
+                let _ended = kill_process(*pid, Signal::KILL);
             }
-            self.server().is_none()
+            processes.is_empty()
         });
     }
 

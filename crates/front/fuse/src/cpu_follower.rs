@@ -44,9 +44,9 @@ pub struct CpuFollower {
 }
 
 impl CpuFollower {
-    /// Creates a follower that follows no thread yet, and never one unless it `pins` threads.
-    pub fn new(pins: bool) -> Self {
-        let allowed = sched_getaffinity(None).ok().filter(|_| pins);
+    /// Creates a follower that follows no thread yet.
+    pub fn new() -> Self {
+        let allowed = sched_getaffinity(None).ok();
         Self {
             // With one CPU there is nothing to choose.
             allowed: allowed.filter(|cpus| cpus.count() > 1),
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_thread_that_asks_again_and_again_is_followed_until_another_does() {
         on_a_thread(|| {
-            let (follow, all, own) = (CpuFollower::new(true), here(), std::process::id());
+            let (follow, all, own) = (CpuFollower::new(), here(), std::process::id());
             ask(&follow, own, REQUESTS_IN_A_ROW);
             assert_eq!(here(), all, "the first is not one in a row");
             ask(&follow, own, 1);
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn following_begins_anew_after_a_stop() {
         on_a_thread(|| {
-            let (follow, all, own) = (CpuFollower::new(true), here(), std::process::id());
+            let (follow, all, own) = (CpuFollower::new(), here(), std::process::id());
             ask(&follow, own, REQUESTS_IN_A_ROW + 1);
             follow.stop();
             follow.place_thread();
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn much_data_ends_it_and_a_larger_file_now_and_then_does_not() {
-        let follow = CpuFollower::new(true);
+        let follow = CpuFollower::new();
         follow.look(REQUESTS_IN_A_ROW, Some(1));
         for row in 2..5 {
             (0..LARGE_REQUESTS).for_each(|_| follow.large_request());
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_migrates_is_left_alone_for_a_while() {
-        let follow = CpuFollower::new(true);
+        let follow = CpuFollower::new();
         let mut row = 0;
         // Whether it is followed after a look that finds it elsewhere.
         let mut escape = |times: u32| {
@@ -274,20 +274,10 @@ mod tests {
     #[test]
     fn a_thread_that_cannot_be_found_is_not_followed() {
         on_a_thread(|| {
-            let (follow, all) = (CpuFollower::new(true), here());
+            let (follow, all) = (CpuFollower::new(), here());
             // More than there may be.
             ask(&follow, u32::MAX, 2 * REQUESTS_IN_A_ROW);
             assert_eq!(here(), all);
-        });
-    }
-
-    #[test]
-    fn no_thread_is_followed_where_pinning_is_off() {
-        on_a_thread(|| {
-            let (follow, all) = (CpuFollower::new(false), here());
-            ask(&follow, std::process::id(), 2 * REQUESTS_IN_A_ROW);
-            assert_eq!(here(), all);
-            assert!(!follow.is_following());
         });
     }
 }

@@ -70,7 +70,7 @@ mod opcode {
 pub fn image(reader: Reader, bytes: &[u8]) {
     let core = Arc::new(Core::new(reader, &MountOptions::default()));
     let pusher = Arc::new(OnceLock::new());
-    let adapter = Adapter::new(core, RequestThreads::new(1, true), pusher, true);
+    let adapter = Adapter::new(core, RequestThreads::new(1), pusher, true);
     serve(adapter, |_| {}, bytes);
 }
 
@@ -80,7 +80,7 @@ pub fn volume(volume: Arc<Volume>, bytes: &[u8]) {
     let ledger = LedgerFile::new().and_then(|file| Ledger::new(&file));
     let journal = ledger.map_or_else(|_| Journal::default(), Journal::new);
     let core = Arc::new(CoreMut::new(volume, &MountOptions::default(), journal));
-    let adapter = AdapterMut::new(Arc::clone(&core), RequestThreads::new(1, true));
+    let adapter = AdapterMut::new(Arc::clone(&core), RequestThreads::new(1));
     let with_stale = |connection: BorrowedFd<'_>| {
         if let Ok(kernel) = Apart::start(connection)
             && let Some(stale) = Stale::start(kernel, Arc::downgrade(&core))

@@ -263,7 +263,7 @@ pub fn config(options: &MountOptions) -> Config {
 }
 
 fn request_threads(options: &MountOptions) -> RequestThreads {
-    RequestThreads::new(thread_count(options), options.pin)
+    RequestThreads::new(thread_count(options))
 }
 
 fn thread_count(options: &MountOptions) -> usize {

@@ -53,11 +53,11 @@ pub struct RequestThreads {
 }
 
 impl RequestThreads {
-    /// Creates the state of `count` threads, which are pinned to their reader's CPU if it `pins` them.
-    pub fn new(count: usize, pins: bool) -> Self {
+    /// Creates the state of `count` threads.
+    pub fn new(count: usize) -> Self {
         Self {
             count,
-            follower: CpuFollower::new(pins),
+            follower: CpuFollower::new(),
             busy: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
             watched: Mutex::new(false),
@@ -161,7 +161,7 @@ mod tests {
 
     impl Mount {
         fn new(count: usize) -> Self {
-            let request_threads = Arc::new(RequestThreads::new(count, true));
+            let request_threads = Arc::new(RequestThreads::new(count));
             let (requests, queue) = channel::<Request>();
             let (answer, answers) = channel();
             let queue = Arc::new(Mutex::new(queue));
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn small_answers_are_given_on_the_readers_cpu_and_large_ones_on_any() {
         let all = thread::available_parallelism().unwrap().get();
-        let threads = RequestThreads::new(1, true);
+        let threads = RequestThreads::new(1);
         let own = RequestSize::Small(std::process::id());
         let cpus_of = |size, times: u32| {
             let mut cpus = 0;

@@ -42,7 +42,6 @@ Mount options (-o, and the fourth field of /etc/fstab):
   cache=N, threads=N     memory for cached blocks; threads that work
   nolock                 read a volume that others write: what is read may be inconsistent
   nolargeblocks          the legacy 1 KiB requests, to compare (largeblocks is the default)
-  nopin                  do not answer small requests on the CPU of the program that reads
   fsname=S, subtype=S    what df and mount show
   remount                change ro, suid, dev and noexec of the mount that is there
   rescue                 show what a damaged volume or image still has; read-only

@@ -162,7 +162,6 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
         (options.threads.is_some(), "threads="),
         (options.restarts != default.restarts, "restarts="),
         (!options.large_blocks, "nolargeblocks"),
-        (!options.pin, "nopin"),
         (options.fsname.is_some(), "fsname="),
         (options.subtype != default.subtype, "subtype="),
     ];
@@ -269,7 +268,6 @@ mod tests {
             ("allow_other,default_permissions,suid,dev,noexec", None),
             ("cache=1M", Some("cache=")),
             ("nolargeblocks", Some("nolargeblocks")),
-            ("nopin", Some("nopin")),
             ("fmask=077", Some("one of the mount options")),
         ] {
             let options = MountOptions::parse(list).unwrap();

@@ -117,9 +117,6 @@ pub struct MountOptions {
     /// Whether to raise the kernel's readahead where that is permitted. Not an option in text form:
     /// it exists so that tests and benchmarks can compare.
     pub lift_readahead: bool,
-    /// `pin` or `nopin`: whether a reader that sends small requests one after the other is answered on
-    /// its CPU.
-    pub pin: bool,
     /// Whether to push what a sequential reader will want next into the page cache where the
     /// kernel's readahead cannot be raised. Not an option in text form.
     pub push: bool,
@@ -165,7 +162,6 @@ impl Default for MountOptions {
             locking: Locking::Respect,
             write: WriteOptions::default(),
             lift_readahead: true,
-            pin: true,
             push: true,
         }
     }

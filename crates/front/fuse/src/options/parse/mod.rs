@@ -216,8 +216,6 @@ const TABLE: &[(&str, Action)] = &[
     ),
     ("largeblocks", Flag(|o| o.large_blocks = true)),
     ("nolargeblocks", Flag(|o| o.large_blocks = false)),
-    ("pin", Flag(|o| o.pin = true)),
-    ("nopin", Flag(|o| o.pin = false)),
     (
         "fsname",
         Value("a name", |o, v| {

@@ -33,7 +33,7 @@ fn nothing_is_the_default() {
 fn every_value_is_set() {
     let options = parse(
         "ro,offset=1M,size=2G,device=/a,device=b\\,c,objects=/o,verity=require,digest=ABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABAB,uid=1000,gid=100,umask=027,allow_other,default_permissions,\
-         auto_unmount,readahead=16M,cache=1G,threads=3,nolargeblocks,nopin,fsname=x\\,y\\\\z,\
+         auto_unmount,readahead=16M,cache=1G,threads=3,nolargeblocks,fsname=x\\,y\\\\z,\
          subtype=other,suid,dev,noexec,rescue",
     );
     let expected = MountOptions {
@@ -53,7 +53,6 @@ fn every_value_is_set() {
         cache: Some(1 << 30),
         threads: Some(3),
         large_blocks: false,
-        pin: false,
         fsname: Some("x,y\\z".to_string()),
         subtype: "other".to_string(),
         suid: true,
@@ -77,7 +76,6 @@ fn every_value_is_set() {
 #[test]
 fn later_words_win() {
     assert!(parse("nolargeblocks,largeblocks").large_blocks);
-    assert!(parse("nopin,pin").pin);
     assert_eq!(parse("subtype=x,subtype=").subtype, "");
     assert!(!parse("suid,nosuid").suid);
     assert!(!parse("suid,dev,user").suid);

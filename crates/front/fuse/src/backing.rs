@@ -3,11 +3,11 @@
 //! Where the kernel permits it (this takes CAP_SYS_ADMIN), it is given such a file when it is opened,
 //! and reads it by itself from then on: no byte of it goes through this process. The kernel refuses a
 //! second handle of an inode unless it is opened with the number under which the file was registered
-//! for the first one. So registrations are kept by inode, and in a [ledger](Registered) for the next
+//! for the first one. So registrations are kept by inode, and in a [state table](Registered) for the next
 //! server.
 //!
 //! A registration belongs to the connection and not to the process, so the next server continues with
-//! those of the old one. It gives a number back when the last handle of the ledger that uses it is released.
+//! those of the old one. It gives a number back when the last handle of the state table that uses it is released.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,7 +22,7 @@ use forerun_vfs::{Error, Result};
 use fuser::{BackingId, FileHandle, ReplyOpen};
 
 use crate::MountOptions;
-use crate::ledger::{HostFile, Registered, Registration, RegistrationSlot};
+use crate::state_table::{HostFile, Registered, Registration, RegistrationSlot};
 
 const REPLACED: &str = "the object was replaced while a file with its data was open";
 
@@ -46,12 +46,12 @@ struct Files {
     open: HashMap<u64, OpenFile>,
     /// Registered by earlier servers, by inode number and by the kernel's. An inode has several where its object was replaced.
     earlier: HashMap<u64, HashMap<u32, EarlierFile>>,
-    /// Numbers that earlier servers were given are kept: the ledger may lack handles that use them.
+    /// Numbers that earlier servers were given are kept: the state table may lack handles that use them.
     keeps_earlier: bool,
     /// The connection to answer on with a registration of an earlier server, if there was one.
     connection: Option<Arc<OwnedFd>>,
     /// Nothing where no other process can take the mount over.
-    ledger: Option<Registered>,
+    table: Option<Registered>,
 }
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ struct OpenFile {
     handles: Handles,
 }
 
-/// The handles that use a number, and their slots in the ledger. By number: a RELEASE can come twice, or be of a
+/// The handles that use a number, and their slots in the state table. By number: a RELEASE can come twice, or be of a
 /// handle that an earlier server opened under another number.
 type Handles = HashMap<u64, Option<RegistrationSlot>>;
 
@@ -85,17 +85,17 @@ pub enum Way {
 
 impl Backings {
     /// Begins without open files. Nothing is registered unless the image `has_objects`. Registrations are
-    /// written to the ledger of `options`.
+    /// written to the state table of `options`.
     pub fn new(options: &MountOptions, has_objects: bool) -> Self {
         let store = options.objects.as_deref();
-        let ledger = options.ledger.as_ref().filter(|_| has_objects);
+        let table = options.state.as_ref().filter(|_| has_objects);
         let stat = store.and_then(|path| rustix::fs::statfs(path).ok());
         let kind = stat.and_then(|stat| u64::try_from(stat.f_type).ok());
         Self {
             depth: if kind == Some(OVERLAYFS) { 2 } else { 1 },
             wanted: AtomicBool::new(has_objects),
             files: Mutex::new(Files {
-                ledger: ledger.map(Registered::new),
+                table: table.map(Registered::new),
                 ..Files::default()
             }),
         }
@@ -104,9 +104,9 @@ impl Backings {
     /// Continues with the registrations of earlier servers, which have ended.
     ///
     /// # Errors
-    /// Those of the ledger.
-    pub fn inherit(&self, ledger: OwnedFd, connection: OwnedFd) -> io::Result<()> {
-        let (ledger, earlier) = Registered::inherit(ledger)?;
+    /// Those of the state table.
+    pub fn inherit(&self, table: OwnedFd, connection: OwnedFd) -> io::Result<()> {
+        let (table, earlier) = Registered::inherit(table)?;
         if earlier.has_stopped {
             self.wanted.store(false, Ordering::Relaxed);
         }
@@ -127,7 +127,7 @@ impl Backings {
             known.handles.insert(handle, Some(slot));
         }
         files.connection = Some(Arc::new(connection));
-        files.ledger = Some(ledger);
+        files.table = Some(table);
         Ok(())
     }
 
@@ -143,20 +143,20 @@ impl Backings {
 
     fn stop(&self, files: &Files) {
         self.wanted.store(false, Ordering::Relaxed);
-        if let Some(Err(error)) = files.ledger.as_ref().map(Registered::stop) {
-            tracing::error!("writing to the ledger of open files: {error}");
+        if let Some(Err(error)) = files.table.as_ref().map(Registered::stop) {
+            tracing::error!("writing to the table of open files: {error}");
         }
     }
 
     /// Returns whether another process could go on with the files that the kernel reads by itself.
     pub fn can_be_kept(&self) -> bool {
         let files = self.lock();
-        files.ledger.is_some() || (!self.wanted.load(Ordering::Relaxed) && files.open.is_empty())
+        files.table.is_some() || (!self.wanted.load(Ordering::Relaxed) && files.open.is_empty())
     }
 
-    /// Makes a descriptor of the ledger, where there is one.
+    /// Makes a descriptor of the state table, where there is one.
     pub fn share(&self) -> Option<io::Result<OwnedFd>> {
-        self.lock().ledger.as_ref().map(Registered::share)
+        self.lock().table.as_ref().map(Registered::share)
     }
 
     /// Stops opening and releasing files: requests wait, and another process answers them.
@@ -198,8 +198,8 @@ impl Backings {
             }
             let backing = Arc::clone(&open.backing);
             let id = open.id;
-            let (handles, ledger) = (&mut open.handles, &mut files.ledger);
-            let noted = note(handles, ledger, (number, file, handle), id);
+            let (handles, table) = (&mut open.handles, &mut files.table);
+            let noted = note(handles, table, (number, file, handle), id);
             self.stop_after(noted, files);
             return Ok(Way::Kernel(backing));
         }
@@ -209,8 +209,8 @@ impl Backings {
         let earlier = earlier.and_then(|all| all.iter_mut().find(|(_, known)| known.file == file));
         if let (Some((&id, known)), Some(connection)) = (earlier, &files.connection) {
             let connection = Arc::clone(connection);
-            let (handles, ledger) = (&mut known.handles, &mut files.ledger);
-            let noted = note(handles, ledger, (number, file, handle), Some(id));
+            let (handles, table) = (&mut known.handles, &mut files.table);
+            let noted = note(handles, table, (number, file, handle), Some(id));
             self.stop_after(noted, files);
             return Ok(Way::Earlier(id, connection));
         }
@@ -230,13 +230,9 @@ impl Backings {
         file: HostFile,
     ) -> Way {
         let registered = reply.open_backing(object).and_then(|backing| {
-            let id = files
-                .ledger
-                .is_some()
-                .then(|| id_of(&backing))
-                .transpose()?;
+            let id = files.table.is_some().then(|| id_of(&backing)).transpose()?;
             let mut handles = Handles::new();
-            note(&mut handles, &mut files.ledger, (number, file, handle), id)?;
+            note(&mut handles, &mut files.table, (number, file, handle), id)?;
             Ok((backing, id, handles))
         });
         match registered {
@@ -259,10 +255,10 @@ impl Backings {
         }
     }
 
-    /// Stops after an error of the ledger. Later servers keep all numbers then.
+    /// Stops after an error of the state table. Later servers keep all numbers then.
     fn stop_after(&self, noted: io::Result<()>, files: &Files) {
         if let Err(error) = noted {
-            tracing::error!("writing to the ledger of open files: {error}");
+            tracing::error!("writing to the table of open files: {error}");
             self.stop(files);
         }
     }
@@ -274,7 +270,7 @@ impl Backings {
         if let Some(open) = files.open.get_mut(&number)
             && let Some(slot) = open.handles.remove(&handle.0)
         {
-            let cleared = clear(&mut files.ledger, slot);
+            let cleared = clear(&mut files.table, slot);
             if open.handles.is_empty()
                 && let Some(OpenFile { backing, .. }) = files.open.remove(&number)
                 && !cleared
@@ -295,7 +291,7 @@ impl Backings {
         let Some((id, slot, is_last)) = found else {
             return;
         };
-        let cleared = clear(&mut files.ledger, slot);
+        let cleared = clear(&mut files.table, slot);
         if !is_last || !cleared || files.keeps_earlier {
             return;
         }
@@ -311,10 +307,10 @@ impl Backings {
     }
 }
 
-/// Adds a handle that uses a number, and writes it to the ledger if there is one. An OPEN that is sent again has been added.
+/// Adds a handle that uses a number, and writes it to the state table if there is one. An OPEN that is sent again has been added.
 fn note(
     handles: &mut Handles,
-    ledger: &mut Option<Registered>,
+    table: &mut Option<Registered>,
     (number, file, handle): (u64, HostFile, u64),
     id: Option<u32>,
 ) -> io::Result<()> {
@@ -322,26 +318,26 @@ fn note(
         return Ok(());
     }
     handles.insert(handle, None);
-    if let (Some(ledger), Some(id)) = (ledger, id) {
+    if let (Some(table), Some(id)) = (table, id) {
         let registration = Registration {
             number,
             file,
             id,
             handle,
         };
-        handles.insert(handle, Some(ledger.add(&registration)?));
+        handles.insert(handle, Some(table.add(&registration)?));
     }
     Ok(())
 }
 
 /// Clears the slot of a handle. Returns whether no later server reads of it.
-fn clear(ledger: &mut Option<Registered>, slot: Option<RegistrationSlot>) -> bool {
-    let (Some(ledger), Some(slot)) = (ledger, slot) else {
+fn clear(table: &mut Option<Registered>, slot: Option<RegistrationSlot>) -> bool {
+    let (Some(table), Some(slot)) = (table, slot) else {
         return true;
     };
-    let removed = ledger.remove(slot);
+    let removed = table.remove(slot);
     removed
-        .inspect_err(|error| tracing::error!("writing to the ledger of open files: {error}"))
+        .inspect_err(|error| tracing::error!("writing to the table of open files: {error}"))
         .is_ok()
 }
 

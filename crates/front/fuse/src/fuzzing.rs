@@ -21,15 +21,15 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::MountOptions;
 use crate::adapter::Adapter;
-use crate::adapter_mut::{AdapterMut, CoreMut, Journal, Stale};
+use crate::adapter_mut::{AdapterMut, CoreMut, Stale};
 use crate::apart::Apart;
 use crate::channel::Channel;
 use crate::connection::{Negotiated, init_request};
 use crate::core::Core;
 use crate::handover::{FromKeeper, FromServer};
-use crate::ledger::{Ledger, LedgerFile};
 use crate::outside;
 use crate::request_threads::RequestThreads;
+use crate::state_table::{KnownInode, StateFile, VolumeState};
 
 /// Bytes of the header of a request, and of an answer.
 const HEADER: usize = 40;
@@ -77,9 +77,9 @@ pub fn image(reader: Reader, bytes: &[u8]) {
 /// Serves a volume to the requests in `bytes`.
 pub fn volume(volume: Arc<Volume>, bytes: &[u8]) {
     // What a mount with a keeper records for the next server is recorded too.
-    let ledger = LedgerFile::new().and_then(|file| Ledger::new(&file));
-    let journal = ledger.map_or_else(|_| Journal::default(), Journal::new);
-    let core = Arc::new(CoreMut::new(volume, &MountOptions::default(), journal));
+    let state = StateFile::new().and_then(|file| VolumeState::new(&file));
+    let core = CoreMut::new(volume, &MountOptions::default(), state.ok());
+    let core = Arc::new(core);
     let adapter = AdapterMut::new(Arc::clone(&core), RequestThreads::new(1));
     let with_stale = |connection: BorrowedFd<'_>| {
         if let Ok(kernel) = Apart::start(connection)
@@ -113,43 +113,46 @@ pub fn messages(bytes: &[u8]) {
     outside::exercise(text);
 }
 
-/// Takes bytes as the ledger of a server that has died. Panics only where a defect is.
-pub fn ledger(bytes: &[u8]) {
-    let Ok(file) = memfd_create("fuzzed-ledger", MemfdFlags::CLOEXEC) else {
+/// Takes bytes as the state of a server that has died. Panics only where a defect is.
+pub fn state(bytes: &[u8]) {
+    let Ok(file) = memfd_create("fuzzed-state", MemfdFlags::CLOEXEC) else {
         return;
     };
     if rustix::io::pwrite(&file, bytes, 0) != Ok(bytes.len()) {
         return;
     }
-    if let Ok(inherited) = Ledger::inherit(file) {
-        let table = inherited.table().clone();
-        let _continued = inherited.go_on(table);
+    if let Ok((mut state, inherited)) = VolumeState::inherit(file) {
+        for inode in &inherited.inodes {
+            state.put(inode);
+        }
+        let _left = state.leave(inherited.inodes.into_iter(), true);
     }
 }
 
-/// Builds a ledger for [`ledger`] to start from, with one record of many kinds.
+/// Builds states for [`state`] to start from: of a server that has died, and of one that has made way.
 #[must_use]
-pub fn ledger_seed() -> Vec<u8> {
-    let written = || -> std::io::Result<Vec<u8>> {
-        let file = LedgerFile::new()?;
-        let journal = Journal::new(Ledger::new(&file)?);
-        for number in 1..4 {
-            journal.opened(number);
-            journal.wrote(number);
-            journal.reported(number);
-            journal.closed(number);
-            journal.forgot(number, 2);
+pub fn state_seeds() -> Vec<Vec<u8>> {
+    let written = |makes_way: bool| -> std::io::Result<Vec<u8>> {
+        let mut state = VolumeState::new(&StateFile::new()?)?;
+        let inodes = (2..5).map(|number| KnownInode {
+            number,
+            parent: number - 1,
+            name: b"name".to_vec(),
+            is_directory: true,
+            times: 1,
+            opens: 0,
+        });
+        for inode in inodes.clone() {
+            state.put(&inode);
         }
-        let commit = journal.begin();
-        journal.committed(commit);
-        journal.flush();
+        if makes_way {
+            state.leave(inodes, false)?;
+        }
         let mut bytes = Vec::new();
-        if let Some(share) = journal.share() {
-            File::from(share?).read_to_end(&mut bytes)?;
-        }
+        File::from(state.share()?).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    written().unwrap_or_default()
+    [false, true].into_iter().flat_map(written).collect()
 }
 
 /// Returns messages for [`messages`] to start from: number of descriptors, and the text.

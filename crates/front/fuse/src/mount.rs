@@ -12,14 +12,13 @@ use forerun_sys::memory_limit::MemoryLimit;
 use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
 
 use crate::adapter::Adapter;
-use crate::adapter_mut::{AdapterMut, CoreMut, Journal, Stale};
+use crate::adapter_mut::{AdapterMut, CoreMut, Stale};
 use crate::apart::Apart;
 use crate::core::Core;
 use crate::counts::RequestCounts;
 use crate::descriptor::is_descriptor;
 use crate::error::{HandoverError, MountError, UmountError};
 use crate::handover::Giver;
-use crate::ledger::Ledger;
 use crate::page_cache::PageCache;
 use crate::page_store::PageStore;
 use crate::place::{Place, attach_here, place};
@@ -29,6 +28,7 @@ use crate::served::{Monitor, Served};
 use crate::serving::{
     DEVICE_END_TIMEOUT, Ended, Ending, IMAGE_END_TIMEOUT, Serving, serve_session,
 };
+use crate::state_table::VolumeState;
 use crate::umount::Unmounted;
 use crate::unmounter::Unmounter;
 use crate::workers::{Waiting, Workers};
@@ -170,11 +170,9 @@ pub fn mount_volume(
     options: &MountOptions,
 ) -> Result<Mount, MountError> {
     let place = place(dir, options)?;
-    let journal = match &options.ledger {
-        Some(file) => Journal::new(Ledger::new(file).map_err(HandoverError::Ledger)?),
-        None => Journal::default(),
-    };
-    let core = Arc::new(CoreMut::new(volume, options, journal));
+    let state = options.state.as_ref().map(VolumeState::new).transpose();
+    let state = state.map_err(HandoverError::State)?;
+    let core = Arc::new(CoreMut::new(volume, options, state));
     show_volume(core, options, |adapter, served| {
         let workers = adapter.workers();
         serve(adapter, (served, workers), (dir, place), options, true)

@@ -12,7 +12,6 @@ use crate::adapter_mut::CoreMut;
 use crate::connection::{resend, session};
 use crate::error::{HandoverError, MountError};
 use crate::handover::{Inherited, Turn};
-use crate::ledger::Ledger;
 use crate::mount::{Mount, config, show, show_volume};
 use crate::options::MountOptions;
 use crate::served::Served;
@@ -62,12 +61,12 @@ fn begin(
         when_ready();
         inherited.wait_to_serve()?;
         let connection = &inherited.descriptors.connection;
-        match (image, &inherited.descriptors.ledger) {
+        match (image, &inherited.descriptors.state) {
             // The process that wrote it has ended by now.
-            (Some(core), Some(ledger)) => ledger
+            (Some(core), Some(state)) => state
                 .try_clone()
-                .and_then(|ledger| core.backings.inherit(ledger, connection.try_clone()?))
-                .map_err(HandoverError::Ledger),
+                .and_then(|state| core.backings.inherit(state, connection.try_clone()?))
+                .map_err(HandoverError::State),
             (Some(core), None) => {
                 core.backings.unavailable();
                 Ok(())
@@ -87,12 +86,11 @@ pub fn take_over_volume(
     options: &MountOptions,
 ) -> Result<Mount, MountError> {
     let Turn(mut inherited) = turn;
-    let ledger = inherited.descriptors.ledger.take();
-    let ledger = ledger.ok_or(HandoverError::Version)?;
-    let recovered = Ledger::inherit(ledger)
-        .and_then(|ledger| CoreMut::recover(volume, options, ledger))
-        .map_err(HandoverError::Ledger)?;
-    let (core, outdated) = (Arc::new(recovered.0), recovered.1);
+    let state = inherited.descriptors.state.take();
+    let state = state.ok_or(HandoverError::Version)?;
+    let (core, outdated) =
+        CoreMut::recover(volume, options, state).map_err(HandoverError::State)?;
+    let core = Arc::new(core);
     if core.likeness() != inherited.offer.volume {
         return Err(inherited.other_image().into());
     }
@@ -110,7 +108,9 @@ pub fn take_over_volume(
                 // that reads requests has ended. The keeper knows less. It hears of the first thread
                 // that ends, and a request that another one was reading then would wait for ever.
                 resend(connection).map_err(HandoverError::Resend)?;
-                outdated.tell(notifier, connection);
+                if let Some(outdated) = outdated {
+                    outdated.tell(notifier, connection);
+                }
                 Ok(())
             },
         )

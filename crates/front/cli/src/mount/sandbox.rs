@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forerun::Image;
 use forerun::unstable::VolumeMut;
-use forerun_fuse::{Inherited, LedgerFile, MountOptions, Turn};
+use forerun_fuse::{Inherited, MountOptions, StateFile, Turn};
 use forerun_pictures::TraceWriter;
 use forerun_sandbox::{Capabilities, Sandbox, Sockets};
 
@@ -86,7 +86,7 @@ pub fn open(
         // Its lock for reading begins with a look for devices that are made of the file.
         let sandbox = sandbox.read("/sys");
         let identity = handover::identity_of_volume(args);
-        begin_ledger(is_kept, options)?;
+        begin_state(is_kept, options)?;
         start_outside(context, args, options, None)?;
         context.confine(&sandbox);
         let readable = match volume::open(context, args, options, prepared)? {
@@ -104,7 +104,7 @@ pub fn open(
     }
     let needs_store = inherited.is_none() && options.objects.is_none();
     if options.objects.is_some() {
-        begin_ledger(is_kept && inherited.is_none(), options)?;
+        begin_state(is_kept && inherited.is_none(), options)?;
     }
     let image = context.prepare(&image_args(args, options))?;
     start_outside(context, args, options, inherited.as_ref())?;
@@ -130,11 +130,11 @@ fn refuse_descriptor(args: &MountArgs) -> Result<()> {
     Err(Failure::usage(message).hint("-o ro shows it on a descriptor"))
 }
 
-/// Makes the ledger for the next server, where there can be one.
-fn begin_ledger(is_kept: bool, options: &mut MountOptions) -> Result<()> {
+/// Makes the state table for the next server, where there can be one.
+fn begin_state(is_kept: bool, options: &mut MountOptions) -> Result<()> {
     if is_kept {
-        let ledger = LedgerFile::new();
-        options.ledger = Some(ledger.map_err(|error| failed("a file in memory", &error))?);
+        let state = StateFile::new();
+        options.state = Some(state.map_err(|error| failed("a file in memory", &error))?);
     }
     Ok(())
 }

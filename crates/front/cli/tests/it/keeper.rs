@@ -1,13 +1,15 @@
 //! A mount outlives the process that serves it.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forerun_testkit::generate;
 use forerun_testkit::rng::Rng;
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{Signal, kill_process};
 
 use crate::restarting::load::{kills_under_load, usual_kills};
@@ -69,7 +71,7 @@ fn writers_notice_no_restart() {
 }
 
 #[test]
-fn what_was_not_synced_is_lost_with_its_openings_and_nothing_else() {
+fn openings_and_what_was_not_synced_are_lost_and_nothing_else() {
     let Some(scene) = Scene::new("exfat") else {
         return;
     };
@@ -86,27 +88,31 @@ fn what_was_not_synced_is_lost_with_its_openings_and_nothing_else() {
     new = File::create_new(at("new")).unwrap();
     new.write_all(b"new").unwrap();
     fs::create_dir(at("dir")).unwrap();
+    let inside = File::open(at("d5")).unwrap();
     fs::rename(at("d0"), at("renamed")).unwrap();
     fs::remove_file(at("d1/1")).unwrap();
     kill_process(scene.server(), Signal::KILL).unwrap();
-    for file in [&mut behind, &mut new] {
+    for file in [&mut synced, &mut behind, &mut new] {
         let errors = [file.write_all(b"more"), file.sync_all()].map(Result::unwrap_err);
         assert_eq!(errors.map(|error| error.raw_os_error()), [Some(5); 2]);
     }
-    synced.write_all(b" and more").unwrap();
-    synced.sync_all().unwrap();
-    assert_eq!(fs::read(at("synced")).unwrap(), b"synced and more");
+    assert_eq!(fs::read(at("synced")).unwrap(), b"synced");
     let mut again = File::options().append(true).open(at("behind")).unwrap();
     again.write_all(b" and two").unwrap();
     again.sync_all().unwrap();
     assert_eq!(fs::read(at("behind")).unwrap(), b"one and two");
+    assert_eq!(fs::metadata(at("behind")).unwrap().len(), 11);
+    // A directory that a program is in is found again, by its name.
+    assert!(same_in(&inside, "5", &scene.path("tree/d5/5")));
     for gone in ["new", "dir", "renamed"] {
         assert!(!at(gone).exists(), "{gone}");
     }
     for there in ["d0/0", "d1/1", "d1/7"] {
         assert!(same(&at(there), &scene.path("tree").join(there)));
     }
-    // Each directory reports once that it has lost names, and the root that anything was.
+    // Each directory that was known reports once that a server has died.
+    assert_eq!(inside.sync_all().unwrap_err().raw_os_error(), Some(5));
+    inside.sync_all().unwrap();
     let root = File::open(at(".")).unwrap();
     assert_eq!(root.sync_all().unwrap_err().raw_os_error(), Some(5));
     root.sync_all().unwrap();
@@ -117,9 +123,17 @@ fn what_was_not_synced_is_lost_with_its_openings_and_nothing_else() {
         "behind", "big", "d0", "d1", "d2", "d3", "d4", "d5", "synced",
     ];
     assert_eq!(names, expected);
-    drop((synced, behind, new, again, root));
+    drop((synced, behind, new, again, root, inside));
     scene.run(&["umount", "mnt"]).ok();
     scene.run(&["check", "image"]).ok();
+}
+
+/// Compares a file of an open directory.
+fn same_in(directory: &File, name: &str, with: &Path) -> bool {
+    let file = openat(directory, name, OFlags::RDONLY, Mode::empty()).unwrap();
+    let mut bytes = Vec::new();
+    File::from(file).read_to_end(&mut bytes).unwrap();
+    bytes == fs::read(with).unwrap()
 }
 
 /// Kills servers while names are dropped. The kernel takes such a message when no request of the

@@ -1,20 +1,19 @@
 //! Requests as operations on the volume: no kernel, no replies.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forerun_engine::Volume;
 use forerun_vfs::{DirCursor, Error, FileSystemMut, NodeId, Result, Timestamp, VolumeInfo};
 use fuser::{Errno, FileAttr};
 
-use super::aftermath::Aftermath;
 use super::caller::{self, Call};
+use super::case_rename::{Alias, Answer, CaseRenames, LookedUp};
 use super::flusher::Flusher;
-use super::journal::Journal;
 use super::known::{Known, Name, Spelling};
-use super::numbers::{LOST, Numbers};
-use super::respell::{Alias, Answer, LookedUp, Respelling};
+use super::numbers::LOST;
 use super::stale::Stale;
 use crate::MountOptions;
 use crate::attr::{Ownership, system_time};
@@ -23,9 +22,14 @@ use crate::counts::{Counts, Operation};
 use crate::errno::errno;
 use crate::failures::Failures;
 use crate::outside::Outside;
+use crate::state_table::VolumeState;
 
 /// How long the kernel may cache answers: only this mount changes the volume.
 const ENDLESS: Duration = Duration::from_secs(1 << 31);
+/// How long the kernel may cache names where it cannot be told to drop all of them.
+const NAME_TTL: Duration = Duration::from_secs(1);
+/// Minor version of the protocol with that message (Linux 6.16).
+const WITH_EPOCHS: u32 = 44;
 
 /// A volume as the kernel sees it.
 pub struct CoreMut {
@@ -42,13 +46,9 @@ pub struct CoreMut {
     /// Tells the kernel to drop names, once it can be told.
     pub stale: OnceLock<Stale>,
     /// Threads that may be renaming a name to another case of it.
-    pub respelling: Respelling,
-    /// Nodes as inode numbers.
-    pub numbers: Numbers,
-    /// The state that is to outlast this process.
-    pub journal: Arc<Journal>,
-    /// The changes that earlier servers have lost.
-    pub aftermath: Aftermath,
+    pub case_renames: CaseRenames,
+    /// Directories that have still to report that a server has died.
+    pub unreported: Mutex<HashSet<u64>>,
     /// The version and capabilities agreed with the kernel, once that has happened.
     pub negotiated: OnceLock<Negotiated>,
     /// Held shared while a request is answered; taken exclusively by a server that makes way for
@@ -79,15 +79,13 @@ pub enum LookupAnswer {
 
 impl CoreMut {
     /// Creates the core for `volume`.
-    pub fn new(volume: Arc<Volume>, options: &MountOptions, journal: Journal) -> Self {
+    pub fn new(volume: Arc<Volume>, options: &MountOptions, state: Option<VolumeState>) -> Self {
         let info = volume.fs().volume();
-        let journal = Arc::new(journal);
         Self {
-            numbers: Numbers::new(volume.fs().root()),
+            known: Known::new(volume.fs().root(), state),
+            unreported: Mutex::default(),
             owners: Ownership::new(options, &info),
-            flusher: Flusher::new(Arc::clone(&volume), Arc::clone(&journal)),
-            journal,
-            aftermath: Aftermath::default(),
+            flusher: Flusher::new(Arc::clone(&volume)),
             negotiated: OnceLock::new(),
             gate: RwLock::default(),
             durable: (
@@ -95,9 +93,8 @@ impl CoreMut {
                 options.write.sync,
             ),
             counts: Counts::default(),
-            known: Known::default(),
             stale: OnceLock::new(),
-            respelling: Respelling::default(),
+            case_renames: CaseRenames::default(),
             outside: options.outside.clone(),
             failures: Failures::default(),
             volume,
@@ -112,12 +109,26 @@ impl CoreMut {
 
     /// Returns the node of an inode number.
     pub fn node(&self, number: u64) -> NodeId {
-        self.numbers.node(number)
+        self.known.numbers.node(number)
+    }
+
+    /// Returns the node of an inode that came with an opening.
+    ///
+    /// # Errors
+    /// EIO where a server before this one had it open and has died.
+    pub fn opened_node(&self, number: u64) -> Result<NodeId, Errno> {
+        match self.node(number) {
+            LOST => Err(Errno::EIO),
+            node => Ok(node),
+        }
     }
 
     /// Returns the inode number of a node.
     pub fn number(&self, node: NodeId) -> Result<u64> {
-        self.numbers.number(node).ok_or(Error::StaleNode(node))
+        self.known
+            .numbers
+            .number(node)
+            .ok_or(Error::StaleNode(node))
     }
 
     /// Converts an error to errno for the kernel, and logs it.
@@ -131,15 +142,7 @@ impl CoreMut {
             if !matches!(error, Error::StaleNode(LOST)) {
                 self.failures.report(operation, self.node(number), &error);
             }
-            match error {
-                // The number came with an opening, not with a name that could be looked up again.
-                Error::StaleNode(LOST)
-                    if matches!(operation, Operation::Read | Operation::Fsync) =>
-                {
-                    Errno::EIO
-                }
-                error => errno(&error),
-            }
+            errno(&error)
         })
     }
 
@@ -194,7 +197,6 @@ impl CoreMut {
             Answer::Missing => LookupAnswer::Missing,
             answer @ (Answer::Brief | Answer::Node) => {
                 let mut entry = self.told(dir, name, node, attr);
-                self.journal.flush();
                 if answer == Answer::Brief {
                     entry.attr_ttl = Duration::ZERO;
                 }
@@ -214,11 +216,11 @@ impl CoreMut {
     /// Waits until the kernel has dropped this alias, if it is being told to and is not waiting for the
     /// answer to an earlier LOOKUP.
     fn wait_for_alias(&self, thread: u32, dir: NodeId, name: &[u8]) {
-        if !self.known.is_dropping() || self.respelling.is_asking(thread) {
+        if !self.known.is_dropping() || self.case_renames.is_asking(thread) {
             return;
         }
-        if let (Some(node), Some(name)) = (self.named(dir, name), self.name(dir, name))
-            && self.known.spelling(node, &name) == Spelling::Dropping
+        if let Some(node) = self.named(dir, name)
+            && self.known.spelling(node, &Name::new(dir, name)) == Spelling::Dropping
             && self.call_of(thread) != Call::Other
         {
             self.known.wait_until_dropped(node);
@@ -227,9 +229,7 @@ impl CoreMut {
 
     /// Returns how to answer a LOOKUP that found the node of `attr`.
     fn respelled(&self, thread: u32, dir: NodeId, name: &[u8], attr: &FileAttr) -> Answer {
-        let Some(name) = self.name(dir, name) else {
-            return Answer::Node;
-        };
+        let name = Name::new(dir, name);
         let node = self.node(attr.ino.0);
         let is_directory = attr.kind == fuser::FileType::Directory;
         let spelling = self.known.spelling(node, &name);
@@ -239,11 +239,11 @@ impl CoreMut {
             Spelling::Other if is_directory && self.is_stored(node, &name) => Alias::No,
             Spelling::Other => Alias::Uncached,
         };
-        if alias != Alias::No || self.respelling.is_asking(thread) {
+        if alias != Alias::No || self.case_renames.is_asking(thread) {
             match self.call_of(thread) {
                 Call::Rename => {}
                 Call::Other => {
-                    self.respelling.requested(thread);
+                    self.case_renames.requested(thread);
                     return Answer::Node;
                 }
                 // mkdir(2) would return the ESTALE to its caller.
@@ -251,7 +251,7 @@ impl CoreMut {
                 Call::Unknown => {}
             }
         }
-        self.respelling.looked_up(
+        self.case_renames.looked_up(
             thread,
             &LookedUp {
                 name,
@@ -284,16 +284,19 @@ impl CoreMut {
     fn told(&self, dir: NodeId, name: &[u8], node: NodeId, attr: FileAttr) -> AnsweredEntry {
         self.volume.observer().name(node.0, dir.0, name);
         let is_directory = attr.kind == fuser::FileType::Directory;
-        let alias = self.known.told(node, self.name(dir, name), is_directory);
-        self.journal_told(dir, name, &attr);
+        let alias = self.known.told(node, Name::new(dir, name), is_directory);
         if alias && self.known.has_many_aliases(node) {
             self.drop_aliases(node);
         }
-        let ttl = if alias { Duration::ZERO } else { ENDLESS };
+        let (attr_ttl, name_ttl) = if alias {
+            (Duration::ZERO, Duration::ZERO)
+        } else {
+            (self.ttl(), self.name_ttl())
+        };
         AnsweredEntry {
             attr,
-            attr_ttl: ttl,
-            name_ttl: ttl,
+            attr_ttl,
+            name_ttl,
         }
     }
 
@@ -319,6 +322,16 @@ impl CoreMut {
         ENDLESS
     }
 
+    /// Returns how long the kernel may cache names. After the death of a server it must look them up again.
+    pub fn name_ttl(&self) -> Duration {
+        let has_epochs = |negotiated: &Negotiated| negotiated.abi >= WITH_EPOCHS;
+        if self.known.is_kept() && !self.negotiated.get().is_some_and(has_epochs) {
+            NAME_TTL
+        } else {
+            ENDLESS
+        }
+    }
+
     /// Returns how long the kernel may cache a negative lookup. Where case is folded it may not: creating
     /// any other spelling of the name creates this one.
     pub const fn missing_ttl(&self) -> Duration {
@@ -329,22 +342,13 @@ impl CoreMut {
         }
     }
 
-    /// Returns a name for the record of known nodes. There is none unless the volume folds case: names
-    /// matter only where a node has several.
-    pub fn name(&self, dir: NodeId, name: &[u8]) -> Option<Name> {
-        self.info.folds_case.then(|| Name {
-            dir,
-            name: name.into(),
-        })
-    }
-
     /// Makes a change. If it finds the volume full while files without a name are being closed, makes it
     /// again once they are: close(2) returns before its RELEASE is answered, and removing a file that was
     /// just closed is to free its clusters for the next system call.
     pub fn with_room<T>(&self, change: impl Fn() -> Result<T>) -> Result<T> {
-        let before = self.known.burials.count();
+        let before = self.known.orphans.count();
         match change() {
-            Err(Error::NoSpace) if self.known.burials.more_than(before) => change(),
+            Err(Error::NoSpace) if self.known.orphans.more_than(before) => change(),
             outcome => outcome,
         }
     }

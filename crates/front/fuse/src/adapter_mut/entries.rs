@@ -11,6 +11,7 @@ use fuser::{
 };
 
 use super::core::{AnsweredEntry, CoreMut, LookupAnswer, now};
+use super::known::Name;
 use crate::attr;
 use crate::counts::Operation;
 use crate::directory::{self, VisitEntries};
@@ -94,7 +95,7 @@ pub fn getattr(core: &CoreMut, thread: u32, number: u64, reply: ReplyAttr) {
     match core.noted(Operation::Getattr, number, core.attr_held(node)) {
         Ok(attr) => {
             let is_directory = attr.kind == fuser::FileType::Directory;
-            core.respelling.asked_attributes(thread, is_directory);
+            core.case_renames.asked_attributes(thread, is_directory);
             core.drop_aliases(node);
             if core.known.is_dropping() {
                 core.known.wait_until_dropped(node);
@@ -124,7 +125,6 @@ pub fn readdirplus(core: &CoreMut, number: u64, offset: u64, mut reply: ReplyDir
     let listed = list(core, number, offset, &mut |entry| {
         plus(core, dir, entry, &mut reply)
     });
-    core.journal.flush();
     match core.noted(Operation::Readdirplus, number, listed) {
         Ok(()) => reply.ok(),
         Err(errno) => reply.error(errno),
@@ -137,7 +137,7 @@ fn list(
     cookie: u64,
     add: &mut dyn FnMut(&directory::ListedEntry) -> bool,
 ) -> Result<()> {
-    let number_of = |node| core.numbers.number(node);
+    let number_of = |node| core.known.numbers.number(node);
     let dir = (number, core.node(number));
     let read_dir = |dir, from, visit: VisitEntries<'_>| core.volume.read_dir(dir, from, visit);
     directory::list(&read_dir, &number_of, dir, cookie, add)
@@ -160,14 +160,17 @@ fn plus(
         return reply.add(ino, entry.cookie, name, &ttl, &unknown, GENERATION);
     };
     core.volume.observer().name(node.0, dir.0, &entry.name);
-    let told = core.name(dir, &entry.name);
+    let told = Name::new(dir, &entry.name);
     let is_directory = attr.kind == fuser::FileType::Directory;
-    let alias = !is_directory && core.known.is_alias(node, told.as_ref());
-    let ttl = if alias { Duration::ZERO } else { core.ttl() };
+    let alias = !is_directory && core.known.is_alias(node, &told);
+    let ttl = if alias {
+        Duration::ZERO
+    } else {
+        core.name_ttl()
+    };
     if reply.add(attr.ino, entry.cookie, name, &ttl, &attr, GENERATION) {
         return true;
     }
     core.known.told(node, told, is_directory);
-    core.journal_told(dir, &entry.name, &attr);
     false
 }

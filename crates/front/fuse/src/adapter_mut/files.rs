@@ -2,11 +2,9 @@
 
 use std::cell::RefCell;
 
-use forerun_io::AlignedBuffer;
-use forerun_vfs::{Error, NodeId};
+use forerun_io::{AlignedBuffer, Unpoisoned};
 use fuser::{
-    Errno, FileHandle, FopenFlags, InitFlags, KernelConfig, ReplyData, ReplyEmpty, ReplyLseek,
-    ReplyOpen,
+    Errno, FileHandle, InitFlags, KernelConfig, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen,
 };
 
 use super::OPENED;
@@ -16,6 +14,8 @@ use super::numbers::LOST;
 use crate::connection::Negotiated;
 use crate::counts::Operation;
 
+/// The handle of all openings.
+pub const HANDLE: FileHandle = FileHandle(0);
 /// Background requests (readahead) that the kernel may have in flight.
 const MAX_BACKGROUND: u16 = 64;
 /// Bytes of the largest read or write: what the kernel's limit of pages allows.
@@ -68,13 +68,7 @@ pub fn open(core: &CoreMut, number: u64, reply: ReplyOpen) {
     match core.noted(Operation::Open, number, opened) {
         Ok(()) => {
             core.known.opened(core.node(number));
-            core.journal.opened(number);
-            core.journal.flush();
-            let mut how = OPENED;
-            if core.aftermath.take_stale(number) {
-                how.remove(FopenFlags::FOPEN_KEEP_CACHE);
-            }
-            reply.opened(core.aftermath.handle(), how);
+            reply.opened(HANDLE, OPENED);
         }
         Err(errno) => reply.error(errno),
     }
@@ -94,12 +88,16 @@ pub fn release(core: &CoreMut, number: u64) -> forerun_vfs::Result<()> {
 
 /// Answers READ.
 pub fn read(core: &CoreMut, number: u64, offset: u64, size: u32, reply: ReplyData) {
+    let node = match core.opened_node(number) {
+        Ok(node) => node,
+        Err(errno) => return reply.error(errno),
+    };
     BUFFER.with_borrow_mut(|buffer| {
         // The kernel was told the limit, but the buffer does not rely on it.
         let size = usize::try_from(size.min(MAX_REQUEST)).unwrap_or_default();
         buffer.reserve(size);
         let room = buffer.get_mut(..size).unwrap_or_default();
-        let read = core.volume.read(core.node(number), offset, room);
+        let read = core.volume.read(node, offset, room);
         match core.noted(Operation::Read, number, read) {
             Ok(len) => reply.data(room.get(..len).unwrap_or_default()),
             Err(errno) => reply.error(errno),
@@ -108,65 +106,39 @@ pub fn read(core: &CoreMut, number: u64, offset: u64, size: u32, reply: ReplyDat
 }
 
 /// Writes; returns how many bytes.
-pub fn write(
-    core: &CoreMut,
-    (number, handle): (u64, FileHandle),
-    offset: u64,
-    data: &[u8],
-) -> Result<usize, Errno> {
-    core.aftermath.check(number, handle)?;
-    let node = core.node(number);
-    if node == LOST {
-        return Err(Errno::EIO);
-    }
-    let written = core.wrote(number, core.durable.1, core.write(node, offset, data));
-    core.changed(Operation::Write, number, written)
+pub fn write(core: &CoreMut, number: u64, offset: u64, data: &[u8]) -> Result<usize, Errno> {
+    let node = core.opened_node(number)?;
+    core.changed(Operation::Write, number, core.write(node, offset, data))
 }
 
 /// Makes a file durable.
-pub fn fsync(core: &CoreMut, (number, handle): (u64, FileHandle)) -> Result<(), Errno> {
-    core.aftermath.check(number, handle)?;
-    let node = core.node(number);
-    let synced = core.commit(|| sync(core, node));
-    core.noted(Operation::Fsync, number, synced)
-}
-
-fn sync(core: &CoreMut, node: NodeId) -> forerun_vfs::Result<()> {
-    match node {
-        LOST => Err(Error::StaleNode(LOST)),
-        node => core.fs().sync(node),
-    }
+pub fn fsync(core: &CoreMut, number: u64) -> Result<(), Errno> {
+    let node = core.opened_node(number)?;
+    core.noted(Operation::Fsync, number, core.fs().sync(node))
 }
 
 /// Makes a directory durable.
 pub fn fsyncdir(core: &CoreMut, number: u64) -> Result<(), Errno> {
-    let node = core.node(number);
+    let node = core.opened_node(number)?;
     // The nearest thing to syncfs(2), which the kernel does not pass on.
-    let synced = core.commit(|| match node == core.fs().root() {
-        true => core.fs().sync_all(),
-        false => sync(core, node),
-    });
+    let synced = if node == core.fs().root() {
+        core.fs().sync_all()
+    } else {
+        core.fs().sync(node)
+    };
     core.noted(Operation::Fsync, number, synced)?;
-    match core.aftermath.take_report(number) {
-        true => {
-            core.journal.reported(number);
-            Err(Errno::EIO)
-        }
-        false => Ok(()),
+    if core.unreported.lock().unpoisoned().remove(&number) {
+        return Err(Errno::EIO);
     }
+    Ok(())
 }
 
 /// Answers FALLOCATE of offset and length.
-pub fn fallocate(
-    core: &CoreMut,
-    (number, handle): (u64, FileHandle),
-    range: (u64, u64),
-    mode: i32,
-    reply: ReplyEmpty,
-) {
-    if let Err(errno) = core.aftermath.check(number, handle) {
-        return reply.error(errno);
-    }
+pub fn fallocate(core: &CoreMut, number: u64, range: (u64, u64), mode: i32, reply: ReplyEmpty) {
+    let node = match core.opened_node(number) {
+        Ok(node) => node,
+        Err(errno) => return reply.error(errno),
+    };
     if mode & !KEEP_SIZE != 0 {
         return reply.error(Errno::EOPNOTSUPP);
     }
@@ -174,9 +146,7 @@ pub fn fallocate(
         return reply.error(Errno::EFBIG);
     };
     let keep_size = mode & KEEP_SIZE != 0;
-    let node = core.node(number);
     let allocated = core.with_room(|| core.volume.allocate(node, range.0..end, keep_size));
-    let allocated = core.wrote(number, core.durable.0, allocated);
     reply_empty(core.changed(Operation::Write, number, allocated), reply);
 }
 
@@ -185,7 +155,10 @@ pub fn lseek(core: &CoreMut, number: u64, offset: i64, whence: i32, reply: Reply
     let Ok(from) = u64::try_from(offset) else {
         return reply.error(Errno::ENXIO);
     };
-    let node = core.node(number);
+    let node = match core.opened_node(number) {
+        Ok(node) => node,
+        Err(errno) => return reply.error(errno),
+    };
     let found = match whence {
         SEEK_DATA => core.volume.seek_data(node, from),
         SEEK_HOLE => core.volume.seek_hole(node, from),

@@ -14,15 +14,12 @@ use forerun_io::Unpoisoned;
 use forerun_sys::threads;
 use forerun_vfs::Error;
 
-use super::journal::Journal;
-
 /// How long a change may wait.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The writeback thread and its state.
 pub struct Flusher {
     volume: Arc<Volume>,
-    journal: Arc<Journal>,
     shared: Arc<FlusherShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Why the last commit failed, until the mount reports it.
@@ -51,10 +48,9 @@ impl FlusherShared {
 
 impl Flusher {
     /// Starts with the first change.
-    pub fn new(volume: Arc<Volume>, journal: Arc<Journal>) -> Self {
+    pub fn new(volume: Arc<Volume>) -> Self {
         Self {
             volume,
-            journal,
             shared: Arc::default(),
             thread: Mutex::default(),
             unwritten: Mutex::default(),
@@ -73,8 +69,7 @@ impl Flusher {
         let mut thread = self.thread.lock().unpoisoned();
         if thread.is_none() {
             let (volume, shared) = (Arc::clone(&self.volume), Arc::clone(&self.shared));
-            let journal = Arc::clone(&self.journal);
-            let body = move || flush_until_ended(&volume, &journal, &shared);
+            let body = move || flush_until_ended(&volume, &shared);
             match threads::spawn("forerun-flush", body) {
                 Ok(started) => *thread = Some(started),
                 Err(error) => tracing::warn!("changes wait for fsync and unmount: {error}"),
@@ -104,7 +99,7 @@ impl Flusher {
     }
 }
 
-fn flush_until_ended(volume: &Volume, journal: &Journal, shared: &FlusherShared) {
+fn flush_until_ended(volume: &Volume, shared: &FlusherShared) {
     let mut was_full = false;
     let mut state = shared.state();
     loop {
@@ -122,11 +117,7 @@ fn flush_until_ended(volume: &Volume, journal: &Journal, shared: &FlusherShared)
                 }
                 *state = FlusherState::Clean;
                 drop(state);
-                let commit = journal.begin();
                 let synced = volume.fs().sync_all();
-                if synced.is_ok() {
-                    journal.committed(commit);
-                }
                 let is_full = matches!(&synced, Err(error) if error.is_full());
                 if let Err(error) = synced
                     && !(is_full && was_full)

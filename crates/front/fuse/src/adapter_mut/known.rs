@@ -8,16 +8,20 @@
 //! On volumes that fold case one node has many names. The kernel keeps each name of a file as an entry
 //! of its own. [`Known`] remembers the first name that the kernel is told. Any other name is an alias:
 //! it has no time to live, and the kernel is told to drop it once no program has the file open by it
-//! ([`respell`](super::respell) says why). When the file goes or moves by an alias, the kernel is told
+//! ([`case_rename`](super::case_rename) says why). When the file goes or moves by an alias, the kernel is told
 //! that the first name has gone too. Of a directory the kernel keeps one entry and moves it to the
 //! name that it was told last; that name is remembered.
 //!
 //! Some of what stat(2) tells is kept by no driver: when an inode was changed last, and the attributes
 //! of a node that has no name left and is open in a way that the driver is not told of (directories,
 //! `O_PATH`). Both are kept here, as long as the kernel knows the node.
+//!
+//! What the next server needs of it is written to the [state table](crate::state_table) before an answer is sent.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -26,7 +30,9 @@ use forerun_io::Unpoisoned;
 use forerun_vfs::{NodeId, Timestamp};
 use fuser::FileAttr;
 
-use super::burials::Burials;
+use super::numbers::Numbers;
+use super::orphans::Orphans;
+use crate::state_table::{KnownInode, VolumeState};
 
 /// Aliases of one file that the kernel may keep. Beyond that it is told to drop them.
 const MAX_ALIASES: usize = 16;
@@ -35,8 +41,12 @@ const MAX_ALIASES: usize = 16;
 const DROP_WAIT: Duration = Duration::from_millis(100);
 
 /// The table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Known {
+    /// Nodes as inode numbers.
+    pub numbers: Numbers,
+    /// Nothing where the mount ends with this process. Locked after `nodes`.
+    state: Option<Mutex<VolumeState>>,
     turnstile: RwLock<()>,
     nodes: Mutex<HashMap<NodeId, Told>>,
     /// Number of aliases that the kernel is being told to drop, so that other requests take no lock.
@@ -44,17 +54,18 @@ pub struct Known {
     /// Signalled when an alias was dropped.
     dropped: Condvar,
     /// Files that have no name left.
-    pub burials: Burials,
+    pub orphans: Orphans,
 }
 
 #[derive(Debug, Default)]
 struct Told {
     times: u64,
-    /// Where names matter.
+    is_directory: bool,
+    /// Nothing where it has none any more.
     name: Option<Name>,
     /// Other names of a file that the kernel may keep.
     aliases: Vec<OtherSpelling>,
-    /// How often it is open. Counted where names matter.
+    /// How often it is open.
     opens: u64,
     changed: Option<Box<Changed>>,
     removed: Option<Box<FileAttr>>,
@@ -111,7 +122,83 @@ pub struct Name {
     pub name: Box<[u8]>,
 }
 
+impl Name {
+    pub fn new(dir: NodeId, name: &[u8]) -> Self {
+        let name = name.into();
+        Self { dir, name }
+    }
+}
+
 impl Known {
+    /// Creates the table of a volume with this root.
+    pub fn new(root: NodeId, state: Option<VolumeState>) -> Self {
+        Self {
+            numbers: Numbers::new(root, state.as_ref().map_or(0, VolumeState::server)),
+            state: state.map(Mutex::new),
+            turnstile: RwLock::default(),
+            nodes: Mutex::default(),
+            dropping: AtomicUsize::default(),
+            dropped: Condvar::default(),
+            orphans: Orphans::default(),
+        }
+    }
+
+    /// Returns whether another server can take over.
+    pub const fn is_kept(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// Duplicates the descriptor of the state for another process.
+    pub fn share(&self) -> Option<io::Result<OwnedFd>> {
+        let state = self.state.as_ref()?;
+        Some(state.lock().unpoisoned().share())
+    }
+
+    /// Writes all that the kernel knows for the next server, while no request is answered.
+    ///
+    /// # Errors
+    /// Those of the state.
+    pub fn leave(&self, is_unreported: bool) -> io::Result<()> {
+        let Some(state) = &self.state else {
+            return Ok(());
+        };
+        let nodes = self.nodes();
+        let inodes = nodes.iter();
+        let inodes = inodes.filter_map(|(node, told)| self.inode(*node, told));
+        state.lock().unpoisoned().leave(inodes, is_unreported)
+    }
+
+    /// Records that a directory of an earlier server was not found.
+    pub fn lost(&self, number: u64) {
+        if let Some(state) = &self.state {
+            state.lock().unpoisoned().remove(number);
+        }
+    }
+
+    fn inode(&self, node: NodeId, told: &Told) -> Option<KnownInode> {
+        let name = told.name.as_ref()?;
+        Some(KnownInode {
+            number: self.numbers.number(node)?,
+            parent: self.numbers.number(name.dir)?,
+            name: name.name.to_vec(),
+            is_directory: told.is_directory,
+            times: told.times,
+            opens: told.opens,
+        })
+    }
+
+    /// Records for the next server what the kernel knows of a directory; nothing of a file.
+    fn record(&self, node: NodeId, told: &Told) {
+        if let Some(state) = self.state.as_ref().filter(|_| told.is_directory) {
+            let mut state = state.lock().unpoisoned();
+            if let Some(inode) = self.inode(node, told) {
+                state.put(&inode);
+            } else if let Some(number) = self.numbers.number(node) {
+                state.remove(number);
+            }
+        }
+    }
+
     /// Returns a guard to hold from before a node is asked for until the answer is counted.
     pub fn looking(&self) -> RwLockReadGuard<'_, ()> {
         self.turnstile.read().unpoisoned()
@@ -121,45 +208,37 @@ impl Known {
         self.nodes.lock().unpoisoned()
     }
 
-    /// Counts an answer that names `node`. Returns whether `name` is an alias; always `false` where
-    /// `name` is not given.
-    pub fn told(&self, node: NodeId, name: Option<Name>, is_directory: bool) -> bool {
+    /// Counts an answer that names `node`. Returns whether `name` is an alias.
+    pub fn told(&self, node: NodeId, name: Name, is_directory: bool) -> bool {
         let mut nodes = self.nodes();
         let told = nodes.entry(node).or_default();
         told.times += 1;
-        match (&told.name, name) {
-            (Some(first), Some(name)) if !is_directory && *first != name => {
-                if told.aliases.iter().all(|alias| alias.name != name) {
-                    told.aliases.push(OtherSpelling {
-                        name,
-                        is_opened: false,
-                        is_dropping: false,
-                    });
-                }
-                true
-            }
-            (_, Some(name)) => {
-                told.name = Some(name);
-                false
-            }
-            (_, None) => false,
+        told.is_directory = is_directory;
+        let is_alias = !is_directory && told.name.as_ref().is_some_and(|first| *first != name);
+        if !is_alias {
+            told.name = Some(name);
+        } else if told.aliases.iter().all(|alias| alias.name != name) {
+            told.aliases.push(OtherSpelling {
+                name,
+                is_opened: false,
+                is_dropping: false,
+            });
         }
+        self.record(node, told);
+        is_alias
     }
 
     /// Records what another server has told the kernel of `node`.
-    pub fn inherit(&self, node: NodeId, name: Option<Name>, times: u64, opens: u64) {
+    pub fn inherit(&self, node: NodeId, name: Name, inode: &KnownInode) {
+        self.numbers.inherit(inode.number, node);
         let told = Told {
-            times,
-            name,
-            opens,
+            times: inode.times,
+            is_directory: inode.is_directory,
+            name: Some(name),
+            opens: inode.opens,
             ..Told::default()
         };
         self.nodes().insert(node, told);
-    }
-
-    /// Returns whether the kernel knows `node`.
-    pub fn knows(&self, node: NodeId) -> bool {
-        self.nodes().contains_key(&node)
     }
 
     /// Returns the number of open files that have no name any more.
@@ -169,8 +248,8 @@ impl Known {
     }
 
     /// Returns whether [`told`](Self::told) would return `true` for a file by this name.
-    pub fn is_alias(&self, node: NodeId, name: Option<&Name>) -> bool {
-        name.is_some_and(|name| self.spelling(node, name) != Spelling::Kept)
+    pub fn is_alias(&self, node: NodeId, name: &Name) -> bool {
+        self.spelling(node, name) != Spelling::Kept
     }
 
     /// Returns what the kernel keeps of `name`.
@@ -206,7 +285,7 @@ impl Known {
             let was_nameless = told.is_nameless();
             told.opens = told.opens.saturating_sub(1);
             if was_nameless && !told.is_nameless() {
-                self.burials.bury(node);
+                self.orphans.close(node);
             }
         }
     }
@@ -285,7 +364,7 @@ impl Known {
         if let Some(told) = self.nodes().get_mut(&node) {
             told.removed = Some(Box::new(attr));
             if told.is_nameless() {
-                self.burials.await_close(node);
+                self.orphans.await_close(node);
             }
         }
     }
@@ -297,9 +376,8 @@ impl Known {
     }
 
     /// Subtracts `times` from the references of the kernel to `node`. After the last one, calls
-    /// `forget` while no lookup can find the node, with the number of counted openings that cannot
-    /// exist any more: an earlier server may have counted too many.
-    pub fn forgotten(&self, node: NodeId, times: u64, forget: impl FnOnce(u64)) {
+    /// `forget` while no lookup can find the node.
+    pub fn forgotten(&self, node: NodeId, times: u64, forget: impl FnOnce()) {
         if self.count_down(node, times) {
             let _no_lookup = self.turnstile.write().unpoisoned();
             // It may have been told again meanwhile.
@@ -307,12 +385,14 @@ impl Known {
             if let Entry::Occupied(told) = nodes.entry(node)
                 && told.get().times == 0
             {
-                let told = told.remove();
+                // Without a name it is recorded as gone.
+                let told = Told {
+                    name: None,
+                    ..told.remove()
+                };
+                self.record(node, &told);
                 drop(nodes);
-                forget(told.opens);
-                if told.is_nameless() {
-                    self.burials.bury(node);
-                }
+                forget();
             }
         }
     }
@@ -324,6 +404,9 @@ impl Known {
             return false;
         };
         told.times = told.times.saturating_sub(times);
+        if told.times > 0 {
+            self.record(node, told);
+        }
         told.times == 0
     }
 
@@ -335,6 +418,7 @@ impl Known {
         told.aliases
             .retain(|alias| alias.name != *used && Some(&alias.name) != new.as_ref());
         let first = std::mem::replace(&mut told.name, new);
+        self.record(node, told);
         first.filter(|first| first != used && Some(first) != told.name.as_ref())
     }
 }
@@ -350,17 +434,21 @@ mod tests {
         }
     }
 
+    fn known() -> Known {
+        Known::new(NodeId(1), None)
+    }
+
     #[test]
     fn told_as_often_as_forgotten() {
-        let known = Known::default();
+        let known = known();
         for _ in 0..3 {
-            known.told(NodeId(7), None, false);
+            known.told(NodeId(7), name("a"), false);
         }
-        known.forgotten(NodeId(7), 2, |_| {});
+        known.forgotten(NodeId(7), 2, || {});
         assert_eq!(known.nodes().len(), 1);
-        known.forgotten(NodeId(7), 1, |_| {});
+        known.forgotten(NodeId(7), 1, || {});
         assert!(known.nodes().is_empty());
-        known.forgotten(NodeId(7), 1, |_| {});
+        known.forgotten(NodeId(7), 1, || {});
     }
 
     #[test]
@@ -369,26 +457,26 @@ mod tests {
             seconds,
             nanoseconds: 0,
         };
-        let known = Known::default();
+        let known = known();
         known.changed(NodeId(7), at(5), at(1));
         assert_eq!(known.change_time(NodeId(7), at(1)), at(1), "not known");
-        known.told(NodeId(7), None, false);
+        known.told(NodeId(7), name("a"), false);
         assert_eq!(known.change_time(NodeId(7), at(3)), at(3));
         for (modified, then, expected) in [(3, 3, 5), (9, 9, 5), (9, 7, 7), (3, 4, 5)] {
             known.changed(NodeId(7), at(5), at(modified));
             assert_eq!(known.change_time(NodeId(7), at(then)), at(expected));
         }
-        known.forgotten(NodeId(7), 1, |_| {});
-        known.told(NodeId(7), None, false);
+        known.forgotten(NodeId(7), 1, || {});
+        known.told(NodeId(7), name("a"), false);
         assert_eq!(known.change_time(NodeId(7), at(3)), at(3));
     }
 
     #[test]
     fn other_names_are_aliases() {
-        let known = Known::default();
-        assert!(!known.told(NodeId(7), Some(name("a")), false));
-        assert!(known.told(NodeId(7), Some(name("A")), false));
-        assert!(!known.told(NodeId(7), Some(name("a")), false));
+        let known = known();
+        assert!(!known.told(NodeId(7), name("a"), false));
+        assert!(known.told(NodeId(7), name("A"), false));
+        assert!(!known.told(NodeId(7), name("a"), false));
         let stale = known.renamed(NodeId(7), &name("A"), Some(name("b")));
         assert_eq!(stale, Some(name("a")));
         assert_eq!(known.renamed(NodeId(7), &name("b"), None), None);
@@ -397,11 +485,11 @@ mod tests {
 
     #[test]
     fn aliases_are_kept_until_they_are_dropped() {
-        let (known, node) = (Known::default(), NodeId(7));
+        let (known, node) = (known(), NodeId(7));
         let is = |text| known.spelling(node, &name(text));
-        known.told(node, Some(name("a")), false);
+        known.told(node, name("a"), false);
         assert_eq!((is("a"), is("A")), (Spelling::Kept, Spelling::Other));
-        known.told(node, Some(name("A")), false);
+        known.told(node, name("A"), false);
         assert_eq!(is("A"), Spelling::Cached);
         known.opened(node);
         assert_eq!(is("A"), Spelling::Open);
@@ -416,7 +504,7 @@ mod tests {
         assert_eq!(is("A"), Spelling::Other);
         known.opened(node);
         for n in 0..=MAX_ALIASES {
-            known.told(node, Some(name(&n.to_string())), false);
+            known.told(node, name(&n.to_string()), false);
             known.opened(node);
         }
         assert_eq!(known.drop_aliases(node).len(), MAX_ALIASES + 1, "bounded");
@@ -424,9 +512,9 @@ mod tests {
 
     #[test]
     fn of_a_directory_the_last_name_is_kept() {
-        let (known, node) = (Known::default(), NodeId(7));
+        let (known, node) = (known(), NodeId(7));
         for text in ["Dir", "dir", "DIR"] {
-            assert!(!known.told(node, Some(name(text)), true));
+            assert!(!known.told(node, name(text), true));
             assert_eq!(known.spelling(node, &name(text)), Spelling::Kept);
         }
         assert_eq!(known.spelling(node, &name("Dir")), Spelling::Other);

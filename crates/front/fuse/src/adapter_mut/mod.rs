@@ -9,21 +9,19 @@
 //! then, an error such as a full volume goes to the write that met it, and requests of up to 1 MiB
 //! arrive in order, so that files grow without gaps.
 
-mod aftermath;
-mod burials;
 mod caller;
+mod case_rename;
 mod core;
 mod entries;
 mod files;
 mod flusher;
 mod ioctl;
-mod journal;
 mod known;
 mod names;
 mod numbers;
+mod orphans;
 mod recover;
 mod refused;
-mod respell;
 mod setattr;
 mod stale;
 
@@ -48,8 +46,8 @@ use crate::request_threads::{RequestSize, RequestThreads};
 use crate::workers::{Lane, Workers};
 pub use core::CoreMut;
 use entries::{GENERATION, make, new_node, reply_empty};
+use files::HANDLE;
 use ioctl::Ioctl;
-pub use journal::Journal;
 use names::is_resent;
 use refused::refuse_for_volumes;
 use setattr::{Wanted, setattr};
@@ -98,7 +96,7 @@ impl AdapterMut {
             Operation::Lookup | Operation::Getattr | Operation::Release
         );
         if !is_in_path {
-            self.core.respelling.requested(request.pid());
+            self.core.case_renames.requested(request.pid());
         }
         let (asks, lane) = match operation {
             Operation::Fsync => (RequestSize::Large, Lane::Data),
@@ -191,7 +189,7 @@ impl Filesystem for AdapterMut {
             created,
         };
         self.serve(req, Operation::Write, move |core| {
-            let checked = handle.map_or(Ok(()), |handle| core.aftermath.check(ino.0, handle));
+            let checked = handle.map_or(Ok(()), |_| core.opened_node(ino.0).map(drop));
             match checked.and_then(|()| setattr(core, ino.0, &wanted)) {
                 Ok(attr) => reply.attr(&core.ttl(), &attr),
                 Err(errno) => reply.error(errno),
@@ -260,10 +258,11 @@ impl Filesystem for AdapterMut {
         self.serve(req, Operation::Write, move |core| {
             let create = || core.create(core.node(parent.0), &name, &new, (true, resent));
             let made = core.with_room(create);
-            let handle = core.aftermath.handle();
             match core.changed(Operation::Write, parent.0, made) {
                 // The kernel has one lifetime for both here. A new name is never an alias.
-                Ok(entry) => reply.created(&core.ttl(), &entry.attr, GENERATION, handle, OPENED),
+                Ok(entry) => {
+                    reply.created(&entry.name_ttl, &entry.attr, GENERATION, HANDLE, OPENED);
+                }
                 Err(errno) => reply.error(errno),
             }
         });
@@ -327,7 +326,6 @@ impl Filesystem for AdapterMut {
         self.serve(req, Operation::Release, move |core| {
             let released = files::release(core, ino.0);
             reply_empty(core.changed(Operation::Release, ino.0, released), reply);
-            core.journal.closed(ino.0);
         });
     }
 
@@ -343,7 +341,7 @@ impl Filesystem for AdapterMut {
         reply: ReplyData,
     ) {
         self.core.counts.add(Operation::Read);
-        self.core.respelling.requested(req.pid());
+        self.core.case_renames.requested(req.pid());
         let asks = RequestSize::of_read(size, req.pid());
         self.serve_as(asks, Lane::Data, move |core| {
             files::read(core, ino.0, offset, size, reply);
@@ -354,7 +352,7 @@ impl Filesystem for AdapterMut {
         &self,
         req: &Request,
         ino: INodeNo,
-        handle: FileHandle,
+        _fh: FileHandle,
         offset: u64,
         data: &[u8],
         _write_flags: WriteFlags,
@@ -363,11 +361,11 @@ impl Filesystem for AdapterMut {
         reply: ReplyWrite,
     ) {
         self.core.counts.add(Operation::Write);
-        self.core.respelling.requested(req.pid());
+        self.core.case_renames.requested(req.pid());
         let core = Arc::clone(&self.core);
         let answer = move |data: &[u8]| {
             let _until_answered = core.gate.read().unpoisoned();
-            match files::write(&core, (ino.0, handle), offset, data) {
+            match files::write(&core, ino.0, offset, data) {
                 Ok(len) => reply.written(u32::try_from(len).unwrap_or(u32::MAX)),
                 Err(errno) => reply.error(errno),
             }
@@ -380,12 +378,12 @@ impl Filesystem for AdapterMut {
         &self,
         req: &Request,
         ino: INodeNo,
-        handle: FileHandle,
+        _fh: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
         self.serve(req, Operation::Fsync, move |core| {
-            reply_empty(files::fsync(core, (ino.0, handle)), reply);
+            reply_empty(files::fsync(core, ino.0), reply);
         });
     }
 
@@ -438,14 +436,14 @@ impl Filesystem for AdapterMut {
         &self,
         req: &Request,
         ino: INodeNo,
-        handle: FileHandle,
+        _fh: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
         self.serve(req, Operation::Write, move |core| {
-            files::fallocate(core, (ino.0, handle), (offset, length), mode, reply);
+            files::fallocate(core, ino.0, (offset, length), mode, reply);
         });
     }
 

@@ -1,4 +1,4 @@
-//! Requests that change names, and what they leave in the ledger.
+//! Requests that change names.
 //!
 //! A request that the kernel sends again may have been carried out before: the server may have died
 //! between the commit of another thread and the answer. No other request can have changed the name
@@ -11,10 +11,8 @@ use forerun_vfs::{DirCursor, Error, FileType, NewNode, NodeId, Result};
 use fuser::{FileAttr, Request};
 
 use super::core::{AnsweredEntry, CoreMut, now};
-use super::journal::{Commit, Spelled};
 use super::known::Name;
 use crate::connection::RESENT;
-use crate::counts::Operation;
 
 /// A directory and a name in it.
 type DirAndName<'a> = (NodeId, &'a [u8]);
@@ -34,7 +32,6 @@ impl CoreMut {
         (open, resent): (bool, bool),
     ) -> Result<AnsweredEntry> {
         let _until_counted = self.known.looking();
-        let commit = self.begin_names();
         let node = match self.fs().create(dir, name, new) {
             Err(Error::Exists) if resent => self.create_again(dir, name, new)?,
             created => created?,
@@ -43,18 +40,9 @@ impl CoreMut {
             self.fs().open(node)?;
         }
         let entry = self.entry(dir, name, node)?;
-        let number = entry.attr.ino.0;
         if open {
             self.known.opened(node);
-            self.journal.opened(number);
         }
-        if commit.is_none()
-            && let Some(name) = self.spelled(dir, name)
-        {
-            self.journal.made(number, &name);
-        }
-        self.journal.committed(commit);
-        self.journal.flush();
         Ok(entry)
     }
 
@@ -67,8 +55,7 @@ impl CoreMut {
             FileType::Directory => self.is_empty(node)?,
             _ => metadata.size == 0,
         };
-        // The kernel cannot know a node that no answer has named.
-        if metadata.kind == new.kind && is_empty && !self.known.knows(node) {
+        if metadata.kind == new.kind && is_empty {
             return Ok(node);
         }
         match metadata.kind {
@@ -91,7 +78,6 @@ impl CoreMut {
     pub fn remove(&self, dir: NodeId, name: &[u8], directory: bool, resent: bool) -> Result<()> {
         let node = self.named(dir, name);
         let last = self.last_look(node);
-        let commit = self.begin_names();
         let removed = match directory {
             true => self.fs().rmdir(dir, name),
             false => self.fs().unlink(dir, name),
@@ -101,10 +87,7 @@ impl CoreMut {
             removed => removed?,
         }
         self.removed(node, last);
-        self.moved(node, self.name(dir, name), None);
-        self.journal_removed(node, dir, name, commit.is_some());
-        self.journal.committed(commit);
-        self.journal.flush();
+        self.moved(node, (dir, name), None);
         Ok(())
     }
 
@@ -121,27 +104,15 @@ impl CoreMut {
         }
         let replaced = replaced.filter(|_| replaced != node);
         let last = self.last_look(replaced);
-        self.journal_moving(node, (from, to), replaced);
-        let commit = self.begin_names();
         self.fs().rename(from, to, replace)?;
         if replaced.is_some() {
             self.removed(replaced, last);
-            self.moved(replaced, self.name(to.0, to.1), None);
-            self.journal_removed(replaced, to.0, to.1, commit.is_some());
+            self.moved(replaced, to, None);
         }
         if let Some(node) = node {
             self.inode_changed(node);
         }
-        self.moved(node, self.name(from.0, from.1), self.name(to.0, to.1));
-        if commit.is_none() {
-            // A commit may have begun since it was recorded.
-            self.journal_moving(node, (from, to), replaced);
-        }
-        if let (Some(number), Some(to)) = (self.known_number(node), self.spelled(to.0, to.1)) {
-            self.journal.moved(number, &to);
-        }
-        self.journal.committed(commit);
-        self.journal.flush();
+        self.moved(node, from, Some(to));
         Ok(())
     }
 
@@ -171,104 +142,22 @@ impl CoreMut {
         }
     }
 
-    fn moved(&self, node: Option<NodeId>, used: Option<Name>, new: Option<Name>) {
-        if let (Some(node), Some(used)) = (node, used)
-            && let Some(gone) = self.known.renamed(node, &used, new)
+    fn moved(&self, node: Option<NodeId>, used: DirAndName<'_>, new: Option<DirAndName<'_>>) {
+        let new = new.map(|(dir, name)| Name::new(dir, name));
+        if let Some(node) = node
+            && let Some(gone) = self.known.renamed(node, &Name::new(used.0, used.1), new)
             && let Some(stale) = self.stale.get()
         {
             stale.drop_name(gone);
         }
     }
 
-    /// Notes that a commit begins, where each change of names is one.
-    fn begin_names(&self) -> Option<Commit> {
-        match self.durable.0 {
-            true => self.journal.begin(),
-            false => None,
-        }
-    }
-
-    /// Records an answer that names an inode.
-    pub fn journal_told(&self, dir: NodeId, name: &[u8], attr: &FileAttr) {
-        if !self.journal.is_kept() {
-            return;
-        }
-        if let Some(parent) = self.numbers.number(dir) {
-            let is_directory = attr.kind == fuser::FileType::Directory;
-            let form = || self.fs().fold_name(name);
-            let name = (parent, name);
-            self.journal.told(attr.ino.0, name, is_directory, form);
-        }
-    }
-
-    fn journal_removed(&self, node: Option<NodeId>, dir: NodeId, name: &[u8], durable: bool) {
-        if let (Some(number), Some(name)) = (self.known_number(node), self.spelled(dir, name)) {
-            self.journal.removed(number, &name, durable);
-        }
-    }
-
-    fn journal_moving(
-        &self,
-        node: Option<NodeId>,
-        (from, to): (DirAndName<'_>, DirAndName<'_>),
-        replaced: Option<NodeId>,
-    ) {
-        if let Some(number) = self.known_number(node)
-            && let (Some(from), Some(to)) = (self.spelled(from.0, from.1), self.spelled(to.0, to.1))
-        {
-            let replaced = self.known_number(replaced);
-            self.journal.moving(number, [&from, &to], replaced);
-        }
-    }
-
-    fn known_number(&self, node: Option<NodeId>) -> Option<u64> {
-        self.numbers.number(node?)
-    }
-
-    /// Returns a name in the ledger's form, where a ledger is kept.
-    fn spelled<'a>(&self, dir: NodeId, name: &'a [u8]) -> Option<Spelled<'a>> {
-        if !self.journal.is_kept() {
-            return None;
-        }
-        Some(Spelled {
-            parent: self.numbers.number(dir)?,
-            name,
-            form: self.fs().fold_name(name),
-        })
-    }
-
-    /// Makes everything durable by `sync`, and records that.
-    pub fn commit<T>(&self, sync: impl FnOnce() -> Result<T>) -> Result<T> {
-        let commit = self.journal.begin();
-        let done = sync()?;
-        self.journal.committed(commit);
-        Ok(done)
-    }
-
-    /// Records that contents or attributes were changed, unless that is durable.
-    pub fn wrote<T>(&self, number: u64, durable: bool, result: Result<T>) -> Result<T> {
-        if result.is_ok() && !durable {
-            self.journal.wrote(number);
-        }
-        result
-    }
-
     /// Takes back `times` of the references that the kernel holds to an inode.
     pub fn forget(&self, number: u64, times: u64) {
         let node = self.node(number);
-        self.journal.forgot(number, times);
-        if node == super::numbers::LOST {
-            self.numbers.forget_lost(number, times);
-            return;
-        }
-        self.known.forgotten(node, times, |opens| {
-            for _ in 0..opens {
-                let released = self.fs().release(node);
-                let _is_logged = self.changed(Operation::Release, number, released);
-            }
+        self.known.forgotten(node, times, || {
             self.fs().forget(node);
-            self.numbers.forget(number);
-            self.aftermath.forget(number);
+            self.known.numbers.forget(number);
         });
     }
 }

@@ -1,167 +1,194 @@
-//! Restores a server's state from the ledger of one that has died.
+//! The core of a server that takes a volume over, from the state that the one before has left.
+//!
+//! After a death only directories are found again, by their names. Numbers of files lead to nothing: descriptors
+//! of them fail with EIO, as after an error of the device. The kernel looks names up anew, since it is told that
+//! all that it has cached is out of date. That message must not wait for anything that a request has locked: a
+//! thread that waits in the kernel keeps its process from dying, and then the next process cannot answer the
+//! requests. So names are dropped by the epoch of the connection (Linux 6.16). Older kernels are told names for a
+//! short time only ([`CoreMut::name_ttl`]).
+//!
+//! The server knows of no openings of directories. So that no fsync(2) of a directory succeeds after a change
+//! of names was lost, the first one fails, of each directory that the kernel knew.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use forerun_engine::Volume;
-use forerun_vfs::{FileSystemMut, NodeId};
+use forerun_io::Unpoisoned;
+use forerun_vfs::{FileSystemMut, FileType, NodeId};
+use fuser::{INodeNo, Notifier};
 
-use super::aftermath::{Aftermath, Outdated};
 use super::core::CoreMut;
-use super::journal::Journal;
-use super::known::{Known, Name};
-use super::numbers::Numbers;
+use super::known::Name;
+use super::numbers::ROOT;
 use crate::MountOptions;
-use crate::ledger::{FoundInode, InheritedLedger, Table, resolve};
+use crate::state_table::{KnownInode, VolumeState};
 
-/// Inode number of the root.
-const ROOT: u64 = 1;
+/// Number of the notification after which the kernel looks up every name again.
+const NOTIFY_INC_EPOCH: u32 = 8;
+
+/// Directories of which the kernel has cached what may be lost.
+#[derive(Debug)]
+pub struct Outdated(Vec<u64>);
+
+impl Outdated {
+    /// Tells the kernel to drop it.
+    pub fn tell(self, notifier: &Notifier, connection: impl AsFd) {
+        for number in self.0 {
+            // An error says that the kernel had dropped it already.
+            let _gone = notifier.inval_inode(INodeNo(number), 0, 0);
+        }
+        let len: u32 = 16;
+        let mut message = [len, NOTIFY_INC_EPOCH].map(u32::to_ne_bytes).concat();
+        // No request has this number: the message is a notification.
+        message.extend_from_slice(&0_u64.to_ne_bytes());
+        if let Err(error) = rustix::io::write(connection, &message) {
+            tracing::debug!("names are looked up again by and by: {error}");
+        }
+    }
+}
 
 impl CoreMut {
-    /// Creates the core for `volume`, which was opened anew, in place of the server that wrote the
-    /// ledger. Also returns the entries that the kernel is to drop.
+    /// Creates the core for `volume`, which was opened anew, in place of the server that wrote `state`. Also
+    /// returns what the kernel is to drop, where that server has died.
     ///
     /// # Errors
-    /// Those of the ledger.
+    /// Those of the state.
     pub fn recover(
         volume: Arc<Volume>,
         options: &MountOptions,
-        ledger: InheritedLedger,
-    ) -> io::Result<(Self, Outdated)> {
-        let root = volume.fs().root();
-        let old = ledger.table();
-        // What fails to be looked up is lost.
-        let mut lookup =
-            |dir: NodeId, name: &[u8]| volume.fs().lookup(dir, name).unwrap_or_default();
-        let mut found = resolve(old, (ROOT, root), &mut lookup);
-        spell(old, &mut found, volume.fs());
-        let table = succeed(old, &found);
-        let outdated = outdated(old, &found);
-        let known = old.entries.iter().map(|(&number, entry)| {
-            let found = found.get(&number).map(|found| found.node);
-            (number, found.ok_or(entry.times))
+        state: OwnedFd,
+    ) -> io::Result<(Self, Option<Outdated>)> {
+        let (state, inherited) = VolumeState::inherit(state)?;
+        let (root, is_unreported) = (volume.fs().root(), inherited.is_unreported);
+        let inodes = inherited.inodes.into_iter();
+        let inodes: HashMap<u64, KnownInode> = inodes.map(|inode| (inode.number, inode)).collect();
+        let mut taken = HashSet::new();
+        let found = resolve(root, &inodes, &mut |dir, inode| {
+            find(volume.fs(), dir, inode).filter(|node| taken.insert(*node))
         });
-        let numbers = Numbers::inherited(root, known);
+        let core = Self::new(volume, options, Some(state));
+        let mut directories = vec![ROOT];
+        for (number, inode) in &inodes {
+            let (Some(Some(node)), Some(Some(dir))) = (found.get(number), found.get(&inode.parent))
+            else {
+                core.known.lost(*number);
+                continue;
+            };
+            if inode.is_directory {
+                directories.push(*number);
+            }
+            core.inherit(*node, *dir, inode);
+        }
         tracing::info!(
-            known = old.entries.len(),
-            lost = old.entries.len() - found.len(),
-            changed = table.lost.len(),
+            known = inodes.len(),
+            lost = found.values().filter(|node| node.is_none()).count(),
             "the kernel's inodes were looked up again"
         );
-        let aftermath = Aftermath::new(table.server, table.lost.clone());
-        let ledger = ledger.go_on(table)?;
-        let (table, fs) = (ledger.table(), volume.fs());
-        let known = known_again(table, &found, &numbers, fs);
-        let mut core = Self::new(volume, options, Journal::new(ledger));
-        (core.known, core.numbers, core.aftermath) = (known, numbers, aftermath);
+        if is_unreported && !core.durable.0 {
+            let mut unreported = core.unreported.lock().unpoisoned();
+            unreported.extend(&directories);
+        }
+        let outdated = inherited.has_died.then_some(Outdated(directories));
         Ok((core, outdated))
     }
-}
 
-/// Replaces each found name by the spelling that the kernel knows, if both fold to the same form.
-fn spell(old: &Table, found: &mut HashMap<u64, FoundInode>, fs: &dyn FileSystemMut) {
-    for (number, found) in found {
-        let entry = old.entries.get(number);
-        if let Some((parent, name)) = entry.and_then(|entry| entry.name.as_ref())
-            && *parent == found.name.0
-            && fs.fold_name(name) == fs.fold_name(&found.name.1)
-        {
-            found.name.1 = name.clone();
-        }
-    }
-}
-
-/// Creates the table of the next server: each node that was found has the name that it was found by.
-fn succeed(old: &Table, found: &HashMap<u64, FoundInode>) -> Table {
-    let server = old.server + 1;
-    let mut table = Table {
-        entries: old.entries.clone(),
-        lost: old.lost.clone(),
-        epoch: old.epoch + 1,
-        server,
-        ..Table::default()
-    };
-    for (number, entry) in &mut table.entries {
-        entry.name = found.get(number).map(|found| found.name.clone());
-        if entry.name.is_none() {
-            table.lost.insert(*number, server);
-        }
-    }
-    let directories = old.slots.keys().map(|slot| slot.0);
-    let lost: Vec<u64> = old.wrote.keys().copied().chain(directories).collect();
-    table
-        .lost
-        .extend(lost.into_iter().map(|number| (number, server)));
-    table
-        .lost
-        .retain(|number, _| *number == ROOT || table.entries.contains_key(number));
-    if table.lost.values().any(|since| *since == server) {
-        table.lost.insert(ROOT, server);
-    }
-    table
-}
-
-/// Returns the entries of the kernel's caches that may be wrong.
-fn outdated(old: &Table, found: &HashMap<u64, FoundInode>) -> Outdated {
-    let mut inodes: HashSet<u64> = old.wrote.keys().copied().collect();
-    let mut names: HashSet<(u64, Vec<u8>)> = HashSet::new();
-    for ((parent, form), changing) in &old.slots {
-        inodes.insert(*parent);
-        inodes.extend(&changing.occupants);
-        names.insert((*parent, form.to_vec()));
-    }
-    for (number, entry) in &old.entries {
-        let is_lost = !found.contains_key(number);
-        if is_lost {
-            inodes.insert(*number);
-        }
-        if let Some((parent, name)) = &entry.name
-            && (is_lost || inodes.contains(number))
-        {
-            names.insert((*parent, name.to_vec()));
-        }
-    }
-    let is_directory = |number: &u64| {
-        *number == ROOT
-            || old
-                .entries
-                .get(number)
-                .is_some_and(|entry| entry.is_directory)
-    };
-    let (directories, files) = inodes.into_iter().partition(is_directory);
-    Outdated {
-        names: names.into_iter().collect(),
-        files,
-        directories,
-    }
-}
-
-/// Rebuilds the table of what the kernel was told, for the nodes that were found, and opens those
-/// again that are open.
-fn known_again(
-    table: &Table,
-    found: &HashMap<u64, FoundInode>,
-    numbers: &Numbers,
-    fs: &dyn FileSystemMut,
-) -> Known {
-    let known = Known::default();
-    let folds_case = fs.volume().folds_case;
-    for (number, found) in found {
-        let Some(entry) = table.entries.get(number) else {
-            continue;
+    fn inherit(&self, node: NodeId, dir: NodeId, inode: &KnownInode) {
+        let name = Name {
+            dir,
+            name: inode.name.clone().into(),
         };
-        let name = folds_case.then(|| Name {
-            dir: numbers.node(found.name.0),
-            name: found.name.1.clone(),
-        });
-        known.inherit(found.node, name, entry.times, entry.opens);
-        for _ in 0..entry.opens {
-            if let Err(error) = fs.open(found.node) {
-                tracing::error!(node = found.node.0, "opening a file again: {error}");
+        self.known.inherit(node, name, inode);
+        for _ in 0..inode.opens {
+            if let Err(error) = self.fs().open(node) {
+                tracing::error!(node = node.0, "opening a file again: {error}");
                 break;
             }
         }
     }
-    known
+}
+
+/// Looks an inode up by its name.
+fn find(fs: &dyn FileSystemMut, dir: NodeId, inode: &KnownInode) -> Option<NodeId> {
+    let node = fs.lookup(dir, &inode.name).ok()??;
+    let is_directory = fs.metadata(node).ok()?.kind == FileType::Directory;
+    (is_directory == inode.is_directory).then_some(node)
+}
+
+/// Finds each inode by way of its directories. Returns nothing for those that are lost.
+fn resolve(
+    root: NodeId,
+    inodes: &HashMap<u64, KnownInode>,
+    find: &mut dyn FnMut(NodeId, &KnownInode) -> Option<NodeId>,
+) -> HashMap<u64, Option<NodeId>> {
+    let mut found = HashMap::from([(ROOT, Some(root))]);
+    for &number in inodes.keys() {
+        let (mut path, mut at) = (Vec::new(), number);
+        while !found.contains_key(&at) {
+            // Directories in a circle are lost.
+            found.insert(at, None);
+            let Some(inode) = inodes.get(&at) else {
+                break;
+            };
+            path.push(inode);
+            at = inode.parent;
+        }
+        for inode in path.into_iter().rev() {
+            let dir = found.get(&inode.parent).copied().flatten();
+            let node = dir.and_then(|dir| find(dir, inode));
+            found.insert(inode.number, node);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asserts which inodes (number, directory, name) are found on a volume with these names.
+    #[track_caller]
+    fn check(inodes: &[(u64, u64, &str)], volume: &[(u64, &str, u64)], expected: &[(u64, u64)]) {
+        let inode = |&(number, parent, name): &(u64, u64, &str)| {
+            let inode = KnownInode {
+                number,
+                parent,
+                name: name.into(),
+                ..KnownInode::default()
+            };
+            (number, inode)
+        };
+        let inodes = inodes.iter().map(inode).collect();
+        let mut lookup = |dir: NodeId, inode: &KnownInode| {
+            let mut all = volume.iter();
+            let found = all.find(|(of, is, _)| *of == dir.0 && is.as_bytes() == inode.name);
+            found.map(|(_, _, node)| NodeId(*node))
+        };
+        let found = resolve(NodeId(100), &inodes, &mut lookup);
+        let found = found.into_iter();
+        let mut found: Vec<_> = found.filter_map(|(n, node)| Some((n, node?.0))).collect();
+        found.sort_unstable();
+        assert_eq!(found, [&[(ROOT, 100)], expected].concat());
+    }
+
+    #[test]
+    fn names_lead_through_directories() {
+        let inodes = [
+            (4, 3, "f"),
+            (3, 2, "d2"),
+            (2, ROOT, "d1"),
+            (5, 9, "of a lost one"),
+        ];
+        let volume = [(100, "d1", 20), (20, "d2", 30), (30, "f", 40)];
+        check(&inodes, &volume, &[(2, 20), (3, 30), (4, 40)]);
+        check(&inodes, &volume[..2], &[(2, 20), (3, 30)]);
+        check(&inodes, &volume[1..], &[]);
+    }
+
+    #[test]
+    fn directories_in_a_circle_are_lost() {
+        check(&[(2, 3, "d1"), (3, 2, "d2")], &[(100, "d1", 20)], &[]);
+    }
 }

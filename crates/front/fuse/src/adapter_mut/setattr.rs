@@ -51,8 +51,7 @@ pub fn setattr(core: &CoreMut, number: u64, wanted: &Wanted) -> Result<FileAttr,
         modified: time(wanted.modified).or_else(|| wanted.size.map(|_| now())),
         created: wanted.created.map(timestamp),
     };
-    let changed = core.wrote(number, core.durable.0, change(core, node, &changes));
-    core.changed(Operation::Write, number, changed)
+    core.changed(Operation::Write, number, change(core, node, &changes))
 }
 
 fn change(core: &CoreMut, node: NodeId, changes: &Changes) -> Result<FileAttr, Error> {

@@ -25,9 +25,9 @@ pub enum HandoverError {
     /// The changes cannot be made durable.
     #[error("what was changed cannot be brought to the device: {0}")]
     Sync(#[source] forerun_vfs::Error),
-    /// The ledger of the server before this one cannot be read.
+    /// The state table of the server before this one cannot be read.
     #[error("what the process before this one has written down of the mount: {0}")]
-    Ledger(#[source] io::Error),
+    State(#[source] io::Error),
     /// The kernel does not send requests again.
     #[error("requests that the process before this one took are not sent again: {0}")]
     Resend(#[source] io::Error),
@@ -37,7 +37,7 @@ pub enum HandoverError {
          and later can), so those under way would be lost; unmount it and mount it again"
     )]
     Kernel,
-    /// The kernel reads files by itself, and the mount was made without a ledger.
+    /// The kernel reads files by itself, and the mount was made without a state table.
     #[error(
         "the kernel reads files by itself that are known to the process of the mount only; unmount \
          it and mount it again"

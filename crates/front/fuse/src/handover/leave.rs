@@ -64,7 +64,7 @@ impl Giver {
             Served::Image(core) if !core.backings.can_be_kept() => {
                 return Err(HandoverError::OpenFiles);
             }
-            Served::Volume(core) if !core.journal.is_kept() => return Err(HandoverError::Volume),
+            Served::Volume(core) if !core.known.is_kept() => return Err(HandoverError::Volume),
             Served::Image(_) | Served::Volume(_) => {}
         }
         match negotiated(&served).is_some_and(Negotiated::resends) {
@@ -98,16 +98,16 @@ impl Giver {
     pub fn keep(&self, keeper: &Channel, identity: &[u8]) -> Result<(), HandoverError> {
         self.can_be_kept()?;
         let served = self.served()?;
-        let (kind, volume, ledger) = match &served {
+        let (kind, volume, state) = match &served {
             Served::Image(core) => {
-                let ledger = core.backings.share();
-                let has_ledger = ledger.is_some();
-                (Kind::Image { has_ledger }, core.likeness(), ledger)
+                let state = core.backings.share();
+                let has_state = state.is_some();
+                (Kind::Image { has_state }, core.likeness(), state)
             }
             Served::Volume(core) => {
                 let was_clean = core.info.warnings.is_empty();
-                let ledger = core.journal.share();
-                (Kind::Volume { was_clean }, core.likeness(), ledger)
+                let state = core.known.share();
+                (Kind::Volume { was_clean }, core.likeness(), state)
             }
         };
         let offer = Offer {
@@ -121,7 +121,7 @@ impl Giver {
         let (connection, watchdog) = self.unmounter.share().map_err(HandoverError::Socket)?;
         let descriptors = Descriptors {
             connection: connection.ok_or(HandoverError::Ended)?,
-            ledger: ledger.transpose().map_err(HandoverError::Ledger)?,
+            state: state.transpose().map_err(HandoverError::State)?,
             watchdog,
         };
         let text = offer.encode(FromServer::KEEP);
@@ -153,8 +153,11 @@ impl Giver {
                     drop(gate);
                     wait_for_release(until).ok_or(error)?;
                 };
-                let synced = core.commit(|| core.fs().sync_all());
-                synced.map_err(HandoverError::Sync)?;
+                core.fs().sync_all().map_err(HandoverError::Sync)?;
+                let is_unreported = !core.unreported.lock().unpoisoned().is_empty();
+                core.known
+                    .leave(is_unreported)
+                    .map_err(HandoverError::State)?;
                 end();
             }
         }

@@ -15,8 +15,8 @@ use crate::error::HandoverError;
 
 /// To be raised with every change to these messages, and with every change to which number a driver
 /// or [`Inodes`](crate::inode::Inodes) gives a node, or which cookie a directory's entry: the kernel
-/// keeps numbers and cookies of the old process. So with every change to the records of a ledger.
-const HEAD: &[u8] = b"forerun handover 3";
+/// keeps numbers and cookies of the old process. So with every change to the state table.
+const HEAD: &[u8] = b"forerun handover 4";
 
 /// A message from a server to the keeper.
 #[derive(Debug)]
@@ -235,11 +235,11 @@ fn receive(channel: &Channel) -> Result<Option<Parts>, HandoverError> {
 pub enum Kind {
     /// An image that does not change.
     Image {
-        /// Whether there is a ledger of the files that the kernel reads by itself. Without one it is
+        /// Whether there is a state table of the files that the kernel reads by itself. Without one it is
         /// given none.
-        has_ledger: bool,
+        has_state: bool,
     },
-    /// A volume for reading and writing, with a ledger.
+    /// A volume for reading and writing, with a state table.
     Volume {
         /// Whether there was nothing wrong with it when it was mounted.
         was_clean: bool,
@@ -249,8 +249,8 @@ pub enum Kind {
 impl Kind {
     const fn number(self) -> u64 {
         match self {
-            Self::Image { has_ledger: false } => 0,
-            Self::Image { has_ledger: true } => 3,
+            Self::Image { has_state: false } => 0,
+            Self::Image { has_state: true } => 3,
             Self::Volume { was_clean: false } => 1,
             Self::Volume { was_clean: true } => 2,
         }
@@ -258,10 +258,10 @@ impl Kind {
 
     const fn of(number: u64) -> Option<Self> {
         match number {
-            0 => Some(Self::Image { has_ledger: false }),
+            0 => Some(Self::Image { has_state: false }),
             1 => Some(Self::Volume { was_clean: false }),
             2 => Some(Self::Volume { was_clean: true }),
-            3 => Some(Self::Image { has_ledger: true }),
+            3 => Some(Self::Image { has_state: true }),
             _ => None,
         }
     }
@@ -272,8 +272,8 @@ impl Kind {
 pub struct Descriptors {
     /// The connection to the kernel.
     pub connection: OwnedFd,
-    /// The ledger of a volume, or of the files that the kernel reads by itself.
-    pub ledger: Option<OwnedFd>,
+    /// The state table of a volume, or of the files that the kernel reads by itself.
+    pub state: Option<OwnedFd>,
     /// The pipe to the process that unmounts when all that hold it are gone.
     pub watchdog: Option<OwnedFd>,
 }
@@ -284,20 +284,20 @@ impl Descriptors {
         let mut descriptors = descriptors.into_iter();
         let mut next = || descriptors.next().ok_or(HandoverError::Version);
         let connection = next()?;
-        let ledger = match kind {
-            Kind::Image { has_ledger: false } => None,
-            Kind::Image { has_ledger: true } | Kind::Volume { .. } => Some(next()?),
+        let state = match kind {
+            Kind::Image { has_state: false } => None,
+            Kind::Image { has_state: true } | Kind::Volume { .. } => Some(next()?),
         };
         Ok(Self {
             connection,
-            ledger,
+            state,
             watchdog: descriptors.next(),
         })
     }
 
     /// Returns the descriptors in the order of messages.
     pub fn sent(&self) -> Vec<BorrowedFd<'_>> {
-        let others = self.ledger.iter().chain(&self.watchdog);
+        let others = self.state.iter().chain(&self.watchdog);
         let all = std::iter::once(&self.connection).chain(others);
         all.map(AsFd::as_fd).collect()
     }
@@ -429,8 +429,8 @@ mod tests {
         for wrong in [
             "",
             "forerun handover 1\n0 1 2 3 0\n\n\n/",
-            "forerun handover 3\n0 1 2 3\n\n\n/",
-            "forerun handover 3\n0 1 2 3 4\n\n\n/",
+            "forerun handover 4\n0 1 2 3\n\n\n/",
+            "forerun handover 4\n0 1 2 3 4\n\n\n/",
         ] {
             assert!(Offer::decode(wrong.as_bytes()).is_err(), "{wrong}");
         }
@@ -452,7 +452,7 @@ mod tests {
             FromKeeper::receive(&server),
             Ok(FromKeeper::Leave)
         ));
-        // A mount without its connection is none, nor is a volume without its ledger.
+        // A mount without its connection is none, nor is a volume without its state table.
         let text = offer().encode(FromKeeper::TAKE);
         for descriptors in [&[][..], &[keeper.as_fd()]] {
             keeper.send(&text, descriptors).unwrap();

@@ -16,7 +16,7 @@
 //! messages. A channel ends when its process ends, so no message is needed for that.
 //!
 //! A volume that is mounted for writing has state in its server. The facts that the kernel relies on
-//! are written to a [ledger](crate::ledger), which the keeper holds as well. The successor opens the
+//! are written to a [state table](crate::state_table), which the keeper holds as well. The successor opens the
 //! volume only when the old server has ended, because that has its lock.
 //!
 //! Files that the kernel reads by itself are registered with the connection. Their numbers are recorded

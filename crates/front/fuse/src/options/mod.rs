@@ -16,7 +16,7 @@ use forerun::unstable::WriteOptions;
 use forerun::unstable::locks::Locking;
 use forerun_vfs::{Ownership, Verity};
 
-use crate::{LedgerFile, MountNamespace, Outside};
+use crate::{MountNamespace, Outside, StateFile};
 
 pub use parse::{OptionError, option_words};
 pub use value::parse_size;
@@ -105,7 +105,7 @@ pub struct MountOptions {
     /// Where the server of a volume, or of an image with [`objects`](Self::objects), writes down what its
     /// successor is to know. Nothing where no other process is to take the mount over. Not an option in
     /// text form.
-    pub ledger: Option<LedgerFile>,
+    pub state: Option<StateFile>,
     /// `remount`: change the flags of the mount that is there, see [`remount`](crate::remount()).
     pub remount: bool,
     /// `nolock` and `break_lock`: what is done about the locks of other processes on a volume that
@@ -157,7 +157,7 @@ impl Default for MountOptions {
             rescue: false,
             outside: None,
             namespace: None,
-            ledger: None,
+            state: None,
             remount: false,
             locking: Locking::Respect,
             write: WriteOptions::default(),

@@ -9,9 +9,9 @@ use forerun_exfat::fuzzing as exfat;
 use forerun_fuse::fuzzing;
 use forerun_io::MemoryDevice;
 
-use super::{Made, named, one};
+use super::{Made, named};
 
-pub use fuzzing::{ledger, messages};
+pub use fuzzing::{messages, state};
 
 /// Bytes that `rename`, `mknod` and others begin with, as fuse(4) numbers them, and what follows a name.
 const NAMES: [&[u8]; 3] = [b"dir\0", b"pieces\0new\0", b"n\0"];
@@ -45,12 +45,14 @@ pub fn volume(bytes: &[u8]) {
     assert!(errors.is_empty(), "{errors:?}");
 }
 
-/// Builds a ledger with records.
+/// Builds states of servers.
 ///
 /// # Errors
 /// None; as the others.
-pub fn ledger_seeds() -> Made {
-    one(fuzzing::ledger_seed())
+pub fn state_seeds() -> Made {
+    Ok(named(
+        ["died", "left"].into_iter().zip(fuzzing::state_seeds()),
+    ))
 }
 
 fn options(format: &str) -> OpenOptions {

@@ -117,7 +117,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("fuse_image", fuse::image, fuse::request_seeds),
     Target::new("fuse_volume", fuse::volume, fuse::request_seeds),
     Target::new("fuse_messages", fuse::messages, fuse::message_seeds),
-    Target::new("fuse_ledger", fuse::ledger, fuse::ledger_seeds),
+    Target::new("fuse_state", fuse::state, fuse::state_seeds),
     Target::new("status_question", status::question, status::question_seeds),
     Target::new("status_answers", status::answers, status::answer_seeds),
 ];

@@ -1,13 +1,14 @@
 //! Writers at work on a volume whose server is killed.
 //!
 //! Each writer has a directory, and notes what must be there: what fsync(2) has returned for. What
-//! fails with EIO, ESTALE or ENOENT meanwhile may be there or not, and has its old bytes if it is.
+//! fails with EIO, ESTALE or ENOENT meanwhile may be there or not, and has its old bytes if it is. A file
+//! that was open when the server died is opened and read again.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use forerun_testkit::{generate, require};
 use rustix::fs::{Advice, fadvise, statvfs};
@@ -47,6 +48,11 @@ fn failed(error: &io::Error) -> bool {
     let is_expected = error.raw_os_error().is_some_and(|n| expected.contains(&n));
     assert!(is_expected, "{error}");
     true
+}
+
+/// Returns whether reading failed because the server had died since the file was opened.
+fn is_interrupted(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 impl Writer {
@@ -140,7 +146,16 @@ impl Writer {
     /// Checks that everything that must be there is, with its bytes, and nothing else.
     fn verify(&mut self) -> Result<(), String> {
         for file in &mut self.made {
-            let found = file.names.iter().map(|name| read(&self.dir.join(name)));
+            let found = file.names.iter().map(|name| {
+                let path = self.dir.join(name);
+                match read(&path) {
+                    Err(error) if is_interrupted(&error) => {
+                        self.failures += 1;
+                        read(&path)
+                    }
+                    read => read,
+                }
+            });
             let found: Vec<_> = found
                 .collect::<io::Result<_>>()
                 .map_err(|error| format!("{:?}: {error}", file.names))?;
@@ -188,7 +203,7 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Kills, or restarts, the server while writers and a reader are at work, and then looks whether the
-/// volume is as it should be. Returns the number of changes that failed.
+/// volume is as it should be. Returns the number of requests that failed.
 pub fn at_work(options: &str, times: u32, disturb: impl Fn(&Scene)) -> Option<u64> {
     let fsck = require::program("fsck.exfat")?;
     let scene = Scene::new("exfat")?;
@@ -198,17 +213,24 @@ pub fn at_work(options: &str, times: u32, disturb: impl Fn(&Scene)) -> Option<u6
     let (met, keeper) = (Met::<{ WRITERS + 1 }>::new(), scene.keeper());
     let mut writers: Vec<_> = (0..WRITERS).map(|n| begin(&scene, n, &options)).collect();
     File::open(scene.path("mnt")).unwrap().sync_all().unwrap();
+    let interrupted = AtomicU64::new(0);
     let ended = std::thread::scope(|threads| {
         for (which, writer) in writers.iter_mut().enumerate() {
             let met = &met;
             threads.spawn(move || met.repeat(which, || writer.round()));
         }
-        let (met, scene) = (&met, &scene);
+        let (met, scene, interrupted) = (&met, &scene, &interrupted);
         threads.spawn(move || {
             let mut n = 0;
             met.repeat(WRITERS, || {
                 n = (n + 1) % 24;
-                read_small(scene, n)
+                match read_small(scene, n) {
+                    Err(why) if why.contains("(os error 5)") => {
+                        interrupted.fetch_add(1, Ordering::Relaxed);
+                        read_small(scene, n)
+                    }
+                    read => read,
+                }
             });
         });
         let disturbed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -233,9 +255,10 @@ pub fn at_work(options: &str, times: u32, disturb: impl Fn(&Scene)) -> Option<u6
         );
     }
     let failures: u64 = writers.iter().map(|writer| writer.failures).sum();
+    let failures = failures + interrupted.into_inner();
     let rounds: u64 = met.rounds.iter().map(|n| n.load(Ordering::Relaxed)).sum();
     let longest = *met.longest.lock().unwrap();
-    eprintln!("{times} times in {rounds} rounds, {failures} changes failed, longest: {longest:?}");
+    eprintln!("{times} times in {rounds} rounds, {failures} requests failed, longest: {longest:?}");
     for writer in &mut writers {
         writer.verify().unwrap();
         fs::remove_dir_all(&writer.dir).unwrap();

@@ -96,7 +96,7 @@ pub enum Answer {
 
 /// The threads that are being asked.
 #[derive(Debug, Default)]
-pub struct Respelling {
+pub struct CaseRenames {
     /// Number of threads, so that other requests take no lock.
     asked: AtomicUsize,
     threads: Mutex<HashMap<u32, AskedThread>>,
@@ -127,7 +127,7 @@ enum AskedState {
     Ended,
 }
 
-impl Respelling {
+impl CaseRenames {
     /// Returns the answer to a LOOKUP of `thread`.
     pub fn looked_up(&self, thread: u32, found: &LookedUp) -> Answer {
         if thread == 0 || (found.alias == Alias::No && !self.is_asked()) {
@@ -294,9 +294,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(respelling: &Respelling, lookups: &[(LookedUp, Answer)]) {
+    fn check(renames: &CaseRenames, lookups: &[(LookedUp, Answer)]) {
         for (n, (found, answer)) in lookups.iter().enumerate() {
-            assert_eq!(respelling.looked_up(9, found), *answer, "{n}");
+            assert_eq!(renames.looked_up(9, found), *answer, "{n}");
         }
     }
 
@@ -358,9 +358,9 @@ mod tests {
                 ],
             ),
         ] {
-            let respelling = Respelling::default();
+            let renames = CaseRenames::default();
             for (n, (found, answer)) in lookups.iter().enumerate() {
-                assert_eq!(respelling.looked_up(9, found), *answer, "{name} {n}");
+                assert_eq!(renames.looked_up(9, found), *answer, "{name} {n}");
             }
         }
     }
@@ -368,35 +368,32 @@ mod tests {
     #[test]
     fn a_thread_is_asked_again_after_another_request() {
         let new = || found("new", Alias::Uncached);
-        let respelling = Respelling::default();
-        check(
-            &respelling,
-            &[(new(), Answer::Again), (new(), Answer::Brief)],
-        );
-        respelling.asked_attributes(9, true);
-        assert!(respelling.is_asking(9), "a directory may be on the way");
-        respelling.asked_attributes(9, false);
-        assert!(!respelling.is_asking(9));
-        check(&respelling, &[(new(), Answer::Again)]);
-        respelling.requested(8);
-        assert!(respelling.is_asking(9));
-        respelling.requested(9);
-        assert!(!respelling.is_asking(9));
-        assert_eq!(respelling.looked_up(0, &new()), Answer::Node, "no thread");
+        let renames = CaseRenames::default();
+        check(&renames, &[(new(), Answer::Again), (new(), Answer::Brief)]);
+        renames.asked_attributes(9, true);
+        assert!(renames.is_asking(9), "a directory may be on the way");
+        renames.asked_attributes(9, false);
+        assert!(!renames.is_asking(9));
+        check(&renames, &[(new(), Answer::Again)]);
+        renames.requested(8);
+        assert!(renames.is_asking(9));
+        renames.requested(9);
+        assert!(!renames.is_asking(9));
+        assert_eq!(renames.looked_up(0, &new()), Answer::Node, "no thread");
     }
 
     #[test]
     fn questions_expire_and_are_bounded() {
         let new = found("new", Alias::Uncached);
-        let (respelling, now) = (Respelling::default(), Instant::now());
+        let (renames, now) = (CaseRenames::default(), Instant::now());
         for thread in 1..=2000 {
             let limit = u32::try_from(MAX_THREADS).unwrap();
             let expected = [Answer::Brief, Answer::Again][usize::from(thread <= limit)];
-            assert_eq!(respelling.looked_up_at(thread, &new, now), expected);
+            assert_eq!(renames.looked_up_at(thread, &new, now), expected);
         }
-        assert_eq!(respelling.threads().len(), MAX_THREADS);
+        assert_eq!(renames.threads().len(), MAX_THREADS);
         let later = now + EXPIRY;
-        assert_eq!(respelling.looked_up_at(1, &new, later), Answer::Again);
-        assert_eq!(respelling.threads().len(), 1);
+        assert_eq!(renames.looked_up_at(1, &new, later), Answer::Again);
+        assert_eq!(renames.threads().len(), 1);
     }
 }

@@ -17,10 +17,10 @@ const WAIT: Duration = Duration::from_millis(100);
 
 /// The files, and how many were closed.
 #[derive(Debug, Default)]
-pub struct Burials {
+pub struct Orphans {
     state: Mutex<State>,
     /// Signalled when a file was closed.
-    buried: Condvar,
+    closed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -29,10 +29,10 @@ struct State {
     /// open.
     awaited: HashSet<NodeId>,
     /// Number of files that were closed.
-    buried: u64,
+    closed: u64,
 }
 
-impl Burials {
+impl Orphans {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unpoisoned()
     }
@@ -43,28 +43,28 @@ impl Burials {
     }
 
     /// Records that a file without a name was closed.
-    pub fn bury(&self, node: NodeId) {
+    pub fn close(&self, node: NodeId) {
         let mut state = self.state();
         state.awaited.remove(&node);
-        state.buried += 1;
-        self.buried.notify_all();
+        state.closed += 1;
+        self.closed.notify_all();
     }
 
     /// Returns how many files were closed so far, for [`more_than`](Self::more_than).
     pub fn count(&self) -> u64 {
-        self.state().buried
+        self.state().closed
     }
 
     /// Returns whether more than `before` files were closed. If not, waits for one of those that are
     /// open now, but not for long, and for each of them only once.
     pub fn more_than(&self, before: u64) -> bool {
-        let waits = |state: &mut State| state.buried == before && !state.awaited.is_empty();
-        let waited = self.buried.wait_timeout_while(self.state(), WAIT, waits);
+        let waits = |state: &mut State| state.closed == before && !state.awaited.is_empty();
+        let waited = self.closed.wait_timeout_while(self.state(), WAIT, waits);
         let (mut state, timeout) = waited.unpoisoned();
         if timeout.timed_out() {
             state.awaited.clear();
         }
-        state.buried != before
+        state.closed != before
     }
 }
 
@@ -74,25 +74,25 @@ mod tests {
 
     #[test]
     fn a_file_is_waited_for_until_it_is_closed() {
-        let burials = Burials::default();
-        assert!(!burials.more_than(0), "there is none");
-        burials.await_close(NodeId(7));
+        let orphans = Orphans::default();
+        assert!(!orphans.more_than(0), "there is none");
+        orphans.await_close(NodeId(7));
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| burials.more_than(0));
-            burials.bury(NodeId(7));
+            let waiting = scope.spawn(|| orphans.more_than(0));
+            orphans.close(NodeId(7));
             assert!(waiting.join().unwrap());
         });
-        assert!(burials.more_than(0));
-        assert!(!burials.more_than(burials.count()));
+        assert!(orphans.more_than(0));
+        assert!(!orphans.more_than(orphans.count()));
     }
 
     #[test]
     fn a_file_that_stays_open_is_waited_for_once() {
-        let burials = Burials::default();
-        burials.await_close(NodeId(7));
-        assert!(!burials.more_than(0));
-        assert!(burials.state().awaited.is_empty());
-        burials.bury(NodeId(7));
-        assert!(burials.more_than(0), "its clusters are free all the same");
+        let orphans = Orphans::default();
+        orphans.await_close(NodeId(7));
+        assert!(!orphans.more_than(0));
+        assert!(orphans.state().awaited.is_empty());
+        orphans.close(NodeId(7));
+        assert!(orphans.more_than(0), "its clusters are free all the same");
     }
 }

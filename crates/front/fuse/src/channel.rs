@@ -1,4 +1,4 @@
-//! The socket between the keeper of a mount and a process that serves it.
+//! The socket between the supervisor of a mount and a process that serves it.
 //!
 //! Each message is a packet: a word, what belongs to it, and descriptors. The socket ends when the
 //! other process has ended, however that came about.

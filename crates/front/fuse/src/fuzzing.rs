@@ -26,7 +26,7 @@ use crate::apart::Apart;
 use crate::channel::Channel;
 use crate::connection::{Negotiated, init_request};
 use crate::core::Core;
-use crate::handover::{FromKeeper, FromServer};
+use crate::handover::{FromServer, FromSupervisor};
 use crate::outside;
 use crate::request_threads::RequestThreads;
 use crate::state_table::{KnownInode, StateFile, VolumeState};
@@ -76,7 +76,7 @@ pub fn image(reader: Reader, bytes: &[u8]) {
 
 /// Serves a volume to the requests in `bytes`.
 pub fn volume(volume: Arc<Volume>, bytes: &[u8]) {
-    // What a mount with a keeper records for the next server is recorded too.
+    // What a mount with a supervisor records for the next server is recorded too.
     let state = StateFile::new().and_then(|file| VolumeState::new(&file));
     let core = CoreMut::new(volume, &MountOptions::default(), state.ok());
     let core = Arc::new(core);
@@ -108,7 +108,7 @@ pub fn messages(bytes: &[u8]) {
         let _said = FromServer::receive(&channel);
     }
     if let Some(channel) = send() {
-        let _said = FromKeeper::receive(&channel);
+        let _said = FromSupervisor::receive(&channel);
     }
     outside::exercise(text);
 }

@@ -17,7 +17,7 @@ use rustix::process::{Pid, test_kill_process};
 const KILL: u64 = 1 << 8;
 
 /// Returns whether the thread `pid` is about to end, or has ended.
-pub fn has_given_up(pid: u32) -> bool {
+pub fn is_interrupted(pid: u32) -> bool {
     let Some(thread) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return false;
     };
@@ -72,11 +72,11 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_live_have_not_given_up_and_those_that_are_gone_have() {
-        assert!(!has_given_up(std::process::id()));
-        assert!(!has_given_up(0) && !has_given_up(u32::MAX));
+    fn threads_that_are_gone_are_interrupted_and_others_are_not() {
+        assert!(!is_interrupted(std::process::id()));
+        assert!(!is_interrupted(0) && !is_interrupted(u32::MAX));
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        assert!(has_given_up(child.id()));
+        assert!(is_interrupted(child.id()));
     }
 }

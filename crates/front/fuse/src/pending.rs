@@ -16,8 +16,8 @@ use forerun_io::wait::{self, Stop};
 use forerun_sys::threads;
 use fuser::Errno;
 
-use crate::given_up::has_given_up;
 use crate::guarded::guarded;
+use crate::interrupted::is_interrupted;
 
 /// Pause between two looks at waiting requests. A request younger than this is left alone.
 const LOOK: Duration = Duration::from_millis(100);
@@ -29,7 +29,7 @@ const IDLE: Duration = Duration::from_secs(10);
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// A request that was handed over.
-pub struct Parked {
+pub struct Pending {
     pid: u32,
     since: Instant,
     stop: Arc<Stop>,
@@ -78,7 +78,7 @@ where
     }
 }
 
-impl Parked {
+impl Pending {
     /// Parks a request of the thread `pid`, to which `work` finds the answer.
     pub fn new<T: 'static>(
         pid: u32,
@@ -119,7 +119,7 @@ impl Parked {
 /// All requests that were handed over and can be refused.
 #[derive(Default)]
 pub struct Watch {
-    state: Mutex<ParkedState>,
+    state: Mutex<PendingState>,
     changed: Condvar,
     /// When the mount was told to end.
     ending: OnceLock<Instant>,
@@ -127,8 +127,8 @@ pub struct Watch {
 }
 
 #[derive(Default)]
-struct ParkedState {
-    parked: Vec<Arc<Parked>>,
+struct PendingState {
+    pending: Vec<Arc<Pending>>,
     is_watched: bool,
     /// No more requests come.
     is_closed: bool,
@@ -136,12 +136,12 @@ struct ParkedState {
 
 impl Watch {
     /// Watches a request until it is answered.
-    pub fn add(self: &Arc<Self>, parked: Arc<Parked>) {
+    pub fn add(self: &Arc<Self>, pending: Arc<Pending>) {
         let mut state = lock(&self.state);
-        state.parked.push(parked);
+        state.pending.push(pending);
         if state.is_watched {
             // It waits for the first.
-            if state.parked.len() == 1 {
+            if state.pending.len() == 1 {
                 self.changed.notify_all();
             }
             return;
@@ -170,8 +170,8 @@ impl Watch {
     /// Counts the requests that wait or are being worked on.
     pub fn waiting(&self) -> usize {
         let state = lock(&self.state);
-        let waits = |parked: &&Arc<Parked>| !parked.is_answered();
-        state.parked.iter().filter(waits).count()
+        let waits = |pending: &&Arc<Pending>| !pending.is_answered();
+        state.pending.iter().filter(waits).count()
     }
 
     /// Counts the requests that were answered with an error because they waited.
@@ -183,41 +183,41 @@ impl Watch {
         let mut pause = LOOK;
         let mut state = lock(&self.state);
         loop {
-            if state.parked.is_empty() {
-                let idle = |state: &mut ParkedState| state.parked.is_empty() && !state.is_closed;
+            if state.pending.is_empty() {
+                let idle = |state: &mut PendingState| state.pending.is_empty() && !state.is_closed;
                 let waited = self.changed.wait_timeout_while(state, IDLE, idle);
                 state = waited.unpoisoned().0;
-                if state.parked.is_empty() {
+                if state.pending.is_empty() {
                     state.is_watched = false;
                     return;
                 }
             }
             let waited = self.changed.wait_timeout(state, pause);
             state = waited.unpoisoned().0;
-            state.parked.retain(|parked| !parked.is_answered());
-            let parked = state.parked.clone();
+            state.pending.retain(|pending| !pending.is_answered());
+            let pending = state.pending.clone();
             drop(state);
             let begin = Instant::now();
-            self.look(&parked);
+            self.look(&pending);
             pause = LOOK.max(begin.elapsed().saturating_mul(PAUSE));
             state = lock(&self.state);
         }
     }
 
-    fn look(&self, parked: &[Arc<Parked>]) {
+    fn look(&self, pending: &[Arc<Pending>]) {
         let is_ending = self.ending.get().is_some();
-        for parked in parked {
-            let age = parked.since.elapsed();
+        for pending in pending {
+            let age = pending.since.elapsed();
             let errno = if age >= LAST_WAIT && is_ending {
                 Errno::EIO
-            } else if age >= LOOK && has_given_up(parked.pid) {
+            } else if age >= LOOK && is_interrupted(pending.pid) {
                 Errno::EINTR
             } else {
                 continue;
             };
             // Counted first: its reader may ask for the count.
             self.refused.fetch_add(1, Ordering::Relaxed);
-            parked.refuse(errno);
+            pending.refuse(errno);
         }
     }
 }
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_request_is_answered_once_and_its_wait_ends() {
         let (answer, answers) = channel();
-        let parked = Parked::new(
+        let pending = Pending::new(
             0,
             || {
                 while wait::allowed().is_ok() {
@@ -246,10 +246,10 @@ mod tests {
             },
             move |result: Result<i32, Errno>| answer.send(result.map_err(|e| e.code())).unwrap(),
         );
-        let working = Arc::clone(&parked);
+        let working = Arc::clone(&pending);
         let thread = std::thread::spawn(move || working.work());
-        parked.refuse(Errno::EINTR);
-        parked.refuse(Errno::EIO);
+        pending.refuse(Errno::EINTR);
+        pending.refuse(Errno::EIO);
         thread.join().unwrap();
         assert_eq!(
             answers.iter().collect::<Vec<_>>(),
@@ -260,21 +260,21 @@ mod tests {
     #[test]
     fn a_request_that_was_refused_is_not_worked_on() {
         let (began, begins) = channel();
-        let parked = Parked::new(0, move || began.send(()).unwrap(), |_| {});
-        parked.refuse(Errno::EIO);
-        parked.work();
+        let pending = Pending::new(0, move || began.send(()).unwrap(), |_| {});
+        pending.refuse(Errno::EIO);
+        pending.work();
         assert!(begins.recv().is_err());
     }
 
     #[test]
     fn a_panic_answers_with_an_error() {
         let (answer, answers) = channel();
-        let parked = Parked::new(
+        let pending = Pending::new(
             0,
             || panic!("on purpose"),
             move |result: Result<(), Errno>| answer.send(result.map_err(|e| e.code())).unwrap(),
         );
-        parked.work();
+        pending.work();
         assert_eq!(answers.recv().unwrap(), Err(Errno::EIO.code()));
     }
 
@@ -287,7 +287,7 @@ mod tests {
         for pid in [child.id(), std::process::id(), 0] {
             let answer = answer.clone();
             let answer = move |_: Result<(), Errno>| answer.send(pid).unwrap();
-            watch.add(Parked::new(pid, || (), answer));
+            watch.add(Pending::new(pid, || (), answer));
         }
         assert_eq!(answers.recv().unwrap(), child.id());
         assert_eq!((watch.waiting(), watch.refused()), (2, 1));

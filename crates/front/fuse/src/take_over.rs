@@ -24,7 +24,7 @@ use crate::workers::Workers;
 /// `when_ready` runs when nothing is left that is likely to fail, and errors can still be reported.
 ///
 /// # Errors
-/// [`MountError`]. The keeper then still has the mount.
+/// [`MountError`]. The supervisor then still has the mount.
 pub fn take_over(
     image: &Image,
     inherited: Inherited,
@@ -79,7 +79,7 @@ fn begin(
 /// Serves a volume that was opened again, after the process that served it before has ended.
 ///
 /// # Errors
-/// [`MountError`]. The keeper then still has the mount.
+/// [`MountError`]. The supervisor then still has the mount.
 pub fn take_over_volume(
     volume: Arc<Volume>,
     turn: Turn,
@@ -105,7 +105,7 @@ pub fn take_over_volume(
             |inherited, notifier| {
                 let connection = &inherited.descriptors.connection;
                 // The volume is open here, so its lock was released: every thread of the old process
-                // that reads requests has ended. The keeper knows less. It hears of the first thread
+                // that reads requests has ended. The supervisor knows less. It hears of the first thread
                 // that ends, and a request that another one was reading then would wait for ever.
                 resend(connection).map_err(HandoverError::Resend)?;
                 if let Some(outdated) = outdated {
@@ -129,7 +129,7 @@ fn serve(
     let session = session(adapter, connection, offer.negotiated, config(options));
     let session = session.map_err(MountError::Handshake)?;
     let notifier = session.notifier();
-    // Until the keeper lets this process serve, dropping any of this must neither unmount nor tell the
+    // Until the supervisor lets this process serve, dropping any of this must neither unmount nor tell the
     // watchdog that all is well.
     let (path, outside) = (offer.path.clone(), options.outside.clone());
     let namespace = options.namespace.as_ref();

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use forerun::unstable::DiskImage;
 use forerun::unstable::remote::RemoteImage;
-use forerun_fuse::{Channel, FromKeeper, FromServer, Giver, Inherited, Mount, MountOptions};
+use forerun_fuse::{Channel, FromServer, FromSupervisor, Giver, Inherited, Mount, MountOptions};
 
 use super::{MountArgs, daemon};
 use crate::error::{Failure, Result, without_errno};
@@ -44,10 +44,10 @@ pub fn kept() -> Result<Option<Kept>> {
     let keeper = Channel::from(stdin.as_fd().try_clone_to_owned().map_err(lost)?);
     let null = std::fs::File::open("/dev/null").map_err(lost)?;
     rustix::stdio::dup2_stdin(null).map_err(|error| lost(error.into()))?;
-    let said = FromKeeper::receive(&keeper);
+    let said = FromSupervisor::receive(&keeper);
     let inherited = match said.map_err(|error| failure(&error.to_string()))? {
-        FromKeeper::Make => None,
-        FromKeeper::Take(inherited) => Some(*inherited),
+        FromSupervisor::Make => None,
+        FromSupervisor::Take(inherited) => Some(*inherited),
         _ => return Err(failure("the process that keeps the mount has ended")),
     };
     Ok(Some(Kept {
@@ -156,9 +156,9 @@ impl Succession {
         let thread = std::thread::Builder::new().name("keeper".to_string());
         let listening = thread.stack_size(128 << 10).spawn(move || {
             loop {
-                match FromKeeper::receive(&keeper) {
-                    Ok(FromKeeper::Leave) => this.leave(&keeper),
-                    Ok(FromKeeper::End) => break,
+                match FromSupervisor::receive(&keeper) {
+                    Ok(FromSupervisor::Leave) => this.leave(&keeper),
+                    Ok(FromSupervisor::End) => break,
                     Ok(_) => {}
                     Err(error) => {
                         tracing::error!("the keeper: {error}");

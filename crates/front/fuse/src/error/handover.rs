@@ -52,12 +52,12 @@ pub enum HandoverError {
     /// The other process has a version with other messages.
     #[error("the other process is of another version of forerun, which takes nothing over")]
     Version,
-    /// The keeper lets another process serve the mount.
+    /// The supervisor lets another process serve the mount.
     #[error("the process that serves the mount goes on serving it")]
     Refused,
-    /// The keeper has ended.
+    /// The supervisor has ended.
     #[error("the process that keeps the mount has ended")]
-    NoKeeper,
+    NoSupervisor,
     /// The image is another one than the one that is mounted.
     #[error(
         "the image is not the one that is mounted on {} any more: it was changed or replaced",

@@ -1,38 +1,38 @@
-//! A mount that the keeper offers to a successor.
+//! A mount that the supervisor offers to a successor.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use super::message::{Descriptors, Kind};
-use super::{FromKeeper, FromServer, Offer};
+use super::{FromServer, FromSupervisor, Offer};
 use crate::channel::Channel;
 use crate::connection::is_connected;
 use crate::error::{HandoverError, MountError};
 use crate::outside::Outside;
 
-/// A mount that the keeper offers to this process.
+/// A mount that the supervisor offers to this process.
 #[derive(Debug)]
 pub struct Inherited {
-    keeper: Channel,
+    supervisor: Channel,
     pub(crate) descriptors: Descriptors,
     pub(crate) offer: Offer,
 }
 
-/// A volume that the keeper has this process serve.
+/// A volume that the supervisor has this process serve.
 #[derive(Debug)]
 pub struct Turn(pub(crate) Inherited);
 
 impl Inherited {
-    /// Parses the offer that follows the word of a message on `keeper`.
+    /// Parses the offer that follows the word of a message on `supervisor`.
     pub(super) fn new(
-        keeper: Channel,
+        supervisor: Channel,
         text: &[u8],
         descriptors: Vec<OwnedFd>,
     ) -> Result<Self, HandoverError> {
         let offer = Offer::decode(text)?;
         Ok(Self {
-            keeper,
+            supervisor,
             descriptors: Descriptors::received(descriptors, offer.kind)?,
             offer,
         })
@@ -66,7 +66,7 @@ impl Inherited {
     /// [`take_over`](crate::take_over()).
     ///
     /// # Errors
-    /// [`MountError`]. The keeper then still has the mount.
+    /// [`MountError`]. The supervisor then still has the mount.
     pub fn wait(self, identity: &[u8], when_ready: impl FnOnce()) -> Result<Turn, MountError> {
         if self.offer.identity != identity {
             return Err(self.other_image().into());
@@ -76,13 +76,13 @@ impl Inherited {
         Ok(Turn(self))
     }
 
-    /// Tells the keeper that this process is ready, and waits until it is to serve.
+    /// Tells the supervisor that this process is ready, and waits until it is to serve.
     pub(crate) fn wait_to_serve(&self) -> Result<(), HandoverError> {
-        FromServer::ready(&self.keeper).map_err(HandoverError::Socket)?;
-        match FromKeeper::receive(&self.keeper)? {
-            FromKeeper::Go => {}
-            FromKeeper::No => return Err(HandoverError::Refused),
-            _ => return Err(HandoverError::NoKeeper),
+        FromServer::ready(&self.supervisor).map_err(HandoverError::Socket)?;
+        match FromSupervisor::receive(&self.supervisor)? {
+            FromSupervisor::Go => {}
+            FromSupervisor::No => return Err(HandoverError::Refused),
+            _ => return Err(HandoverError::NoSupervisor),
         }
         match is_connected(&self.descriptors.connection) {
             true => Ok(()),

@@ -1,11 +1,11 @@
-//! The keeper's part: it holds the connection of a mount, and passes it on.
+//! The supervisor's part: it holds the connection of a mount, and passes it on.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use super::message::Descriptors;
-use super::{FromKeeper, Offer};
+use super::{FromSupervisor, Offer};
 use crate::MountNamespace;
 use crate::channel::Channel;
 use crate::connection::{is_connected, resend};
@@ -56,7 +56,7 @@ impl Kept {
     /// # Errors
     /// [`HandoverError::Socket`].
     pub fn offer(&self, channel: &Channel) -> Result<(), HandoverError> {
-        let text = self.offer.encode(FromKeeper::TAKE);
+        let text = self.offer.encode(FromSupervisor::TAKE);
         channel
             .send(&text, &self.descriptors.sent())
             .map_err(HandoverError::Socket)

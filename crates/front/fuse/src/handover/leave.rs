@@ -91,11 +91,11 @@ impl Giver {
         }
     }
 
-    /// Hands the connection to the keeper, with the caller's word for what the image is.
+    /// Hands the connection to the supervisor, with the caller's word for what the image is.
     ///
     /// # Errors
     /// As [`can_be_kept`](Self::can_be_kept), and those of the system.
-    pub fn keep(&self, keeper: &Channel, identity: &[u8]) -> Result<(), HandoverError> {
+    pub fn keep(&self, supervisor: &Channel, identity: &[u8]) -> Result<(), HandoverError> {
         self.can_be_kept()?;
         let served = self.served()?;
         let (kind, volume, state) = match &served {
@@ -125,7 +125,7 @@ impl Giver {
             watchdog,
         };
         let text = offer.encode(FromServer::KEEP);
-        keeper
+        supervisor
             .send(&text, &descriptors.sent())
             .map_err(HandoverError::Socket)
     }

@@ -1,4 +1,4 @@
-//! Messages between the keeper and a server: a word, and for an [`Offer`] text after it, a line for
+//! Messages between the supervisor and a server: a word, and for an [`Offer`] text after it, a line for
 //! each fact, the path last, to the end.
 
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use crate::error::HandoverError;
 /// keeps numbers and cookies of the old process. So with every change to the state table.
 const HEAD: &[u8] = b"forerun handover 4";
 
-/// A message from a server to the keeper.
+/// A message from a server to the supervisor.
 #[derive(Debug)]
 pub enum FromServer {
     /// Keep this mount.
@@ -41,9 +41,9 @@ pub enum FromServer {
     End,
 }
 
-/// A message from the keeper to a server.
+/// A message from the supervisor to a server.
 #[derive(Debug)]
-pub enum FromKeeper {
+pub enum FromSupervisor {
     /// Make a mount: there is none yet.
     Make,
     /// Here is a mount to be served.
@@ -54,7 +54,7 @@ pub enum FromKeeper {
     No,
     /// End, if that is possible now: a successor is ready.
     Leave,
-    /// The keeper has ended.
+    /// The supervisor has ended.
     End,
 }
 
@@ -73,57 +73,57 @@ impl FromServer {
     ///
     /// # Errors
     /// Those of the socket; the same for the others.
-    pub fn alone(keeper: &Channel) -> std::io::Result<()> {
-        keeper.send(Self::ALONE, &[])
+    pub fn alone(supervisor: &Channel) -> std::io::Result<()> {
+        supervisor.send(Self::ALONE, &[])
     }
 
     /// Passes on the lifeline of this process.
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn lifeline(keeper: &Channel, lifeline: BorrowedFd<'_>) -> std::io::Result<()> {
-        keeper.send(Self::LIFELINE, &[lifeline])
+    pub fn lifeline(supervisor: &Channel, lifeline: BorrowedFd<'_>) -> std::io::Result<()> {
+        supervisor.send(Self::LIFELINE, &[lifeline])
     }
 
     /// Says that this process can take over.
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn ready(keeper: &Channel) -> std::io::Result<()> {
-        keeper.send(Self::READY, &[])
+    pub fn ready(supervisor: &Channel) -> std::io::Result<()> {
+        supervisor.send(Self::READY, &[])
     }
 
-    /// Asks for a successor; the keeper tells `asker` what comes of it.
+    /// Asks for a successor; the supervisor tells `asker` what comes of it.
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn restart(keeper: &Channel, asker: BorrowedFd<'_>) -> std::io::Result<()> {
-        keeper.send(Self::RESTART, &[asker])
+    pub fn restart(supervisor: &Channel, asker: BorrowedFd<'_>) -> std::io::Result<()> {
+        supervisor.send(Self::RESTART, &[asker])
     }
 
     /// Says that this process ends for its successor.
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn leaving(keeper: &Channel) -> std::io::Result<()> {
-        keeper.send(Self::LEAVING, &[])
+    pub fn leaving(supervisor: &Channel) -> std::io::Result<()> {
+        supervisor.send(Self::LEAVING, &[])
     }
 
     /// Says that this process goes on, and why.
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn staying(keeper: &Channel, why: &str) -> std::io::Result<()> {
+    pub fn staying(supervisor: &Channel, why: &str) -> std::io::Result<()> {
         let text = [Self::STAYING, b"\n", why.as_bytes()].concat();
-        keeper.send(&text, &[])
+        supervisor.send(&text, &[])
     }
 
     /// Says that the mount ends with this process.
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn done(keeper: &Channel) -> std::io::Result<()> {
-        keeper.send(Self::DONE, &[])
+    pub fn done(supervisor: &Channel) -> std::io::Result<()> {
+        supervisor.send(Self::DONE, &[])
     }
 
     /// Waits for what the server says next.
@@ -154,7 +154,7 @@ impl FromServer {
     }
 }
 
-impl FromKeeper {
+impl FromSupervisor {
     /// Begins the message with the mount to be served.
     pub const TAKE: &[u8] = b"take";
     const MAKE: &[u8] = b"make";
@@ -194,18 +194,18 @@ impl FromKeeper {
         server.send(Self::LEAVE, &[])
     }
 
-    /// Waits for what the keeper says next.
+    /// Waits for what the supervisor says next.
     ///
     /// # Errors
     /// [`HandoverError`] of the socket, and for what is not understood.
-    pub fn receive(keeper: &Channel) -> Result<Self, HandoverError> {
-        let Some((word, text, descriptors)) = receive(keeper)? else {
+    pub fn receive(supervisor: &Channel) -> Result<Self, HandoverError> {
+        let Some((word, text, descriptors)) = receive(supervisor)? else {
             return Ok(Self::End);
         };
         Ok(match &word[..] {
             Self::TAKE => {
-                let keeper = keeper.try_clone().map_err(HandoverError::Socket)?;
-                Self::Take(Box::new(Inherited::new(keeper, &text, descriptors)?))
+                let supervisor = supervisor.try_clone().map_err(HandoverError::Socket)?;
+                Self::Take(Box::new(Inherited::new(supervisor, &text, descriptors)?))
             }
             Self::MAKE => Self::Make,
             Self::GO => Self::Go,
@@ -438,27 +438,30 @@ mod tests {
 
     #[test]
     fn what_is_said_is_understood() {
-        let (keeper, server) = Channel::pair().unwrap();
+        let (supervisor, server) = Channel::pair().unwrap();
         FromServer::staying(&server, "two\nlines").unwrap();
         FromServer::restart(&server, server.as_fd()).unwrap();
         server.send(b"what", &[]).unwrap();
-        FromKeeper::leave(&keeper).unwrap();
-        let said = FromServer::receive(&keeper).unwrap();
+        FromSupervisor::leave(&supervisor).unwrap();
+        let said = FromServer::receive(&supervisor).unwrap();
         assert!(matches!(said, FromServer::Staying(why) if why == "two\nlines"));
-        let said = FromServer::receive(&keeper).unwrap();
+        let said = FromServer::receive(&supervisor).unwrap();
         assert!(matches!(said, FromServer::Restart(_)));
-        assert!(FromServer::receive(&keeper).is_err());
+        assert!(FromServer::receive(&supervisor).is_err());
         assert!(matches!(
-            FromKeeper::receive(&server),
-            Ok(FromKeeper::Leave)
+            FromSupervisor::receive(&server),
+            Ok(FromSupervisor::Leave)
         ));
         // A mount without its connection is none, nor is a volume without its state table.
-        let text = offer().encode(FromKeeper::TAKE);
-        for descriptors in [&[][..], &[keeper.as_fd()]] {
-            keeper.send(&text, descriptors).unwrap();
-            assert!(FromKeeper::receive(&server).is_err());
+        let text = offer().encode(FromSupervisor::TAKE);
+        for descriptors in [&[][..], &[supervisor.as_fd()]] {
+            supervisor.send(&text, descriptors).unwrap();
+            assert!(FromSupervisor::receive(&server).is_err());
         }
-        drop(keeper);
-        assert!(matches!(FromKeeper::receive(&server), Ok(FromKeeper::End)));
+        drop(supervisor);
+        assert!(matches!(
+            FromSupervisor::receive(&server),
+            Ok(FromSupervisor::End)
+        ));
     }
 }

@@ -6,17 +6,17 @@
 //! a node's number follows from its place in the image, and the process knows of no open file. So
 //! a new process needs the descriptor, what was agreed when the mount began, and the same image.
 //!
-//! Three processes take part. The **keeper** ([`Kept`]) holds the connection and serves nothing, so it
-//! parses nothing and hardly dies. The **server** answers the requests; the keeper has started it. When
-//! it ends without saying that it is done, or is asked to make way, the keeper starts a **successor**,
+//! Three processes take part. The **supervisor** ([`Kept`]) holds the connection and serves nothing, so it
+//! parses nothing and hardly dies. The **server** answers the requests; the supervisor has started it. When
+//! it ends without saying that it is done, or is asked to make way, the supervisor starts a **successor**,
 //! offers it the mount, and has the kernel resend the requests that the old server had taken and not
 //! answered (FUSE_NOTIFY_RESEND, Linux 6.9). Without a kernel that can do so no mount is kept.
 //!
-//! The keeper has a [`Channel`](crate::Channel) to each of the others; [`FromServer`] and [`FromKeeper`] are the
+//! The supervisor has a [`Channel`](crate::Channel) to each of the others; [`FromServer`] and [`FromSupervisor`] are the
 //! messages. A channel ends when its process ends, so no message is needed for that.
 //!
 //! A volume that is mounted for writing has state in its server. The facts that the kernel relies on
-//! are written to a [state table](crate::state_table), which the keeper holds as well. The successor opens the
+//! are written to a [state table](crate::state_table), which the supervisor holds as well. The successor opens the
 //! volume only when the old server has ended, because that has its lock.
 //!
 //! Files that the kernel reads by itself are registered with the connection. Their numbers are recorded
@@ -33,4 +33,4 @@ pub use inherited::{Inherited, Turn};
 pub use kept::Kept;
 pub use leave::Giver;
 use message::Offer;
-pub use message::{FromKeeper, FromServer};
+pub use message::{FromServer, FromSupervisor};

@@ -13,7 +13,7 @@
 //!   or when the mount has ended, and are bounded in number. The kernel bounds the queues: it has one request per
 //!   waiting process, and a limit for those in the background.
 //!
-//! A request that was handed over may be answered before its thread is done (`parked.rs`).
+//! A request that was handed over may be answered before its thread is done (`pending.rs`).
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,7 @@ use forerun_sys::threads;
 use fuser::Errno;
 
 use crate::guarded::{guarded, tell_of_panic};
-use crate::parked::{Parked, Watch};
+use crate::pending::{Pending, Watch};
 
 /// Most threads of a lane, where memory is not scarce.
 const MAX_THREADS: usize = 64;
@@ -170,9 +170,9 @@ impl Workers {
             guarded(|| answer(Ok(work())));
             return;
         }
-        let parked = Parked::new(about.pid, work, answer);
-        self.shared.watch.add(Arc::clone(&parked));
-        self.hand_over(about.lane, Box::new(move || parked.work()));
+        let pending = Pending::new(about.pid, work, answer);
+        self.shared.watch.add(Arc::clone(&pending));
+        self.hand_over(about.lane, Box::new(move || pending.work()));
     }
 
     /// Runs `job` exactly once, on this thread or on one of its lane, and lets it end in any case.

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-use forerun_fuse::{FromKeeper, FromServer, Kept};
+use forerun_fuse::{FromServer, FromSupervisor, Kept};
 use rustix::process::Signal;
 
 use super::daemon::{self, KeeperArgs};
@@ -387,7 +387,7 @@ impl Keeper {
                 match &self.server {
                     // If it has just ended, that shows next.
                     Some(server) => {
-                        let _gone = FromKeeper::leave(&server.process.channel);
+                        let _gone = FromSupervisor::leave(&server.process.channel);
                         Next::Wait
                     }
                     None => self.succeed(),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use forerun_fuse::{Channel, FromKeeper, FromServer, Kept, MountNamespace};
+use forerun_fuse::{Channel, FromServer, FromSupervisor, Kept, MountNamespace};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::super::daemon;
@@ -50,7 +50,7 @@ impl Process {
     /// Starts the process that makes the mount, with the standard files of this one.
     pub fn first(origin: &Origin) -> io::Result<Self> {
         let process = Self::start(origin, Stdio::inherit(), Stdio::inherit())?;
-        FromKeeper::make(&process.channel)?;
+        FromSupervisor::make(&process.channel)?;
         Ok(process)
     }
 

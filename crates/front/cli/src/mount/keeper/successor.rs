@@ -7,7 +7,7 @@ use std::process::{ChildStderr, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use forerun_fuse::{FromKeeper, Kept};
+use forerun_fuse::{FromSupervisor, Kept};
 use rustix::process::Signal;
 
 use super::server::{Origin, Process};
@@ -102,7 +102,7 @@ impl Successor {
     /// Has it serve the mount.
     pub fn let_go(self) -> Process {
         // If it has ended, that shows next.
-        let _gone = FromKeeper::go(&self.process.channel);
+        let _gone = FromSupervisor::go(&self.process.channel);
         self.process
     }
 

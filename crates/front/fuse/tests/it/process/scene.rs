@@ -128,7 +128,7 @@ impl Drop for Scene {
     fn drop(&mut self) {
         for _ in 0..3 {
             for pid in self.processes() {
-                // Whatever the test expected of it. A keeper may start another before it ends.
+                // Whatever the test expected of it. A supervisor may start another before it ends.
                 let _ended_meanwhile = kill_process(pid, Signal::KILL);
             }
         }

@@ -10,6 +10,7 @@
 mod crc;
 mod error;
 mod foreign;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod map;

@@ -54,6 +54,7 @@ pub use read_at::{BlobId, Pattern, ReadAt, past_end};
 pub use sequential::{SequentialStreams, SequentialWindow, Step, WindowRules};
 pub use stats::{Counter, IoStats, StatsSnapshot};
 pub use trace::{Event, EventKind, EventLog, EventSink, Purpose, Structure, StructureName};
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use undo::fuzzing as undo_fuzzing;
 pub use undo::{Restored, UndoDevice, UndoError, UndoFile, UndoLog};

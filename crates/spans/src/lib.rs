@@ -18,6 +18,7 @@ mod compression;
 mod cutter;
 mod error;
 mod failed;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod gzip;

@@ -5,10 +5,11 @@
 //! defects of an image are returned as errors.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use forerun_io::{Limits, usize_from};
+use forerun_io::{Limits, ReadAt, usize_from};
 
-use crate::{DirCursor, Error, FileSystem, FileType, NodeId, Result, Walk};
+use crate::{DirCursor, Error, FileSystem, FileType, Format, NodeId, OpenWith, Result, Walk};
 
 /// Most extents visited of one file: there may be as many as the file has blocks.
 const EXTENTS: u64 = 10_000;
@@ -28,6 +29,20 @@ pub fn limits() -> Limits {
     limits.block_len = 1 << 20;
     limits.xattr_bytes = 1 << 20;
     limits
+}
+
+/// Opens the image in `source` and calls every method on every node. Returns the errors, and the problems
+/// that `check` reports.
+///
+/// # Panics
+/// If the driver breaks its contract.
+pub fn walk(format: &Format, source: Arc<dyn ReadAt>) -> Vec<Error> {
+    let mut with = OpenWith::new(source);
+    with.limits = limits();
+    match (format.open)(with) {
+        Ok(fs) => all(&*fs, &limits()),
+        Err(error) => vec![error],
+    }
 }
 
 /// Calls every method on every node of a walk. Returns the errors, and the problems that `check`

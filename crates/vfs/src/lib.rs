@@ -11,6 +11,8 @@ mod acl;
 mod blob;
 mod byte_order;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
 pub mod exercise;
 mod extent;
 mod filesystem;

@@ -9,7 +9,7 @@
 mod digest;
 mod driver;
 mod error;
-#[cfg(feature = "write")]
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod gc;

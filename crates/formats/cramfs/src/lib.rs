@@ -17,6 +17,7 @@ mod describe;
 mod directory;
 mod driver;
 mod error;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod image;

@@ -19,7 +19,7 @@ mod entry_set;
 mod error;
 mod fat;
 mod follow;
-#[cfg(feature = "write")]
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod index;

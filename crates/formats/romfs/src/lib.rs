@@ -16,7 +16,7 @@ mod describe;
 mod dir;
 mod driver;
 mod error;
-#[cfg(feature = "write")]
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod header;

@@ -14,7 +14,7 @@ mod dir;
 mod driver;
 mod error;
 mod facts;
-#[cfg(feature = "write")]
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod ids;

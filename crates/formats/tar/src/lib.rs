@@ -14,6 +14,7 @@ use forerun_vfs::Format;
 
 mod driver;
 mod error;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod header;

@@ -19,6 +19,7 @@ mod end;
 mod entry;
 mod error;
 mod extra;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod large;

@@ -9,6 +9,7 @@ mod called_as;
 mod cli;
 mod commands;
 mod complete;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod help;

@@ -30,6 +30,7 @@ mod directory;
 mod errno;
 mod error;
 mod failures;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod guarded;

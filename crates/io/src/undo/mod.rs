@@ -22,6 +22,7 @@ mod device;
 mod error;
 mod file;
 mod format;
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod ranges;
 #[cfg(test)]

@@ -25,6 +25,7 @@ mod digest;
 mod error;
 mod evict;
 mod flusher;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod geometry;

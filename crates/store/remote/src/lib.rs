@@ -33,7 +33,7 @@ mod error;
 mod far_file;
 #[cfg(feature = "network")]
 mod fetch;
-#[cfg(feature = "network")]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 #[cfg(feature = "network")]
 mod http;

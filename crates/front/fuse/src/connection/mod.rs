@@ -10,7 +10,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-pub use init::{Negotiated, request as init_request, session};
+#[cfg(feature = "fuzzing")]
+pub use init::request as init_request;
+pub use init::{Negotiated, session};
 pub use resend::{RESENT, resend};
 
 /// Opens a second file of a connection. When the first one is closed, the kernel fails the requests that were read from that.

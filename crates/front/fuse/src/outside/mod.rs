@@ -183,6 +183,7 @@ impl Outside {
 }
 
 /// Takes bytes as a message, for the fuzz targets.
+#[cfg(feature = "fuzzing")]
 pub fn exercise(bytes: &[u8]) {
     let sent = rustix::net::socketpair(
         rustix::net::AddressFamily::UNIX,

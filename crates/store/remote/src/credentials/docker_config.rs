@@ -114,6 +114,7 @@ fn read(file: &Path) -> Option<Config> {
 }
 
 /// Parses `bytes` as a file, for fuzzing; no program is started.
+#[cfg(feature = "fuzzing")]
 pub fn exercise(bytes: &[u8]) {
     if let Ok(config) = serde_json::from_slice::<Config>(bytes) {
         let _any =

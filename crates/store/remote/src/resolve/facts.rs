@@ -251,6 +251,7 @@ pub fn digest(text: &str) -> Result<Digest, BadFacts> {
 }
 
 /// Returns facts about an image in parts and about a plain file, for tests and fuzzers to start from.
+#[cfg(feature = "fuzzing")]
 #[must_use]
 pub fn examples() -> [Vec<u8>; 4] {
     let digest = Digest::of(b"x").to_string();

@@ -10,6 +10,7 @@ use forerun_vfs::{
     Space, Timestamp, Usage, check_name,
 };
 
+use super::recorded::Mistake;
 use super::{MemNode, MemVolume, MemVolumeState, NAME_MAX, alloc};
 
 /// Longest file.
@@ -42,7 +43,7 @@ impl MemVolume {
         state.can_go(id, directory)?;
         state.node_mut(dir)?.entries.remove(&cookie);
         state.unlinked(id);
-        Ok(())
+        self.commit_name(&mut state)
     }
 }
 
@@ -75,7 +76,7 @@ impl MemVolumeState {
         }
     }
 
-    fn link(&mut self, dir: NodeId, name: &[u8], id: u64) -> Result<()> {
+    pub(super) fn link(&mut self, dir: NodeId, name: &[u8], id: u64) -> Result<()> {
         let node = self.node_mut(dir)?;
         node.entries.insert(node.next_cookie, (name.to_vec(), id));
         node.next_cookie += 1;
@@ -128,6 +129,7 @@ impl FileSystemMut for MemVolume {
             .insert(id, MemNode::new(new.kind, mode, new.time));
         state.link(dir, name, id)?;
         state.node_mut(dir)?.metadata.mtime = new.time;
+        self.commit_name(&mut state)?;
         Ok(NodeId(id))
     }
 
@@ -162,8 +164,18 @@ impl FileSystemMut for MemVolume {
             state.node_mut(to.0)?.entries.remove(&old_cookie);
             state.unlinked(old);
         }
+        if self.makes(Mistake::RenameDoubles) {
+            state.link(to.0, to.1, id)?;
+            self.commit(&mut state)?;
+            state.node_mut(from.0)?.entries.remove(&cookie);
+            return self.commit_name(&mut state);
+        }
         state.node_mut(from.0)?.entries.remove(&cookie);
-        state.link(to.0, to.1, id)
+        if self.makes(Mistake::RenameInTwoSteps) {
+            self.commit(&mut state)?;
+        }
+        state.link(to.0, to.1, id)?;
+        self.commit_name(&mut state)
     }
 
     fn change(&self, node: NodeId, changes: &Changes) -> Result<Metadata> {
@@ -198,7 +210,12 @@ impl FileSystemMut for MemVolume {
         let mut state = self.changing()?;
         state.reserve(node, range.end, self.cluster)?;
         let file = state.file(node)?;
-        let all = range.start.min(file.valid)..range.end;
+        let start = if self.makes(Mistake::ForgetsGap) {
+            range.start
+        } else {
+            range.start.min(file.valid)
+        };
+        let all = start..range.end;
         let _whether_all_were_wanted = alloc::visit(&file.clusters, self.cluster, all, visit);
         Ok(())
     }
@@ -244,15 +261,20 @@ impl FileSystemMut for MemVolume {
     }
 
     fn sync(&self, node: NodeId) -> Result<()> {
-        self.state().node(node)?;
+        let mut state = self.state();
+        state.node(node)?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        if self.makes(Mistake::SyncDoesNothing) {
+            return Ok(());
+        }
+        self.commit(&mut state)
     }
 
     fn sync_all(&self) -> Result<()> {
-        self.state().dirty = false;
+        let mut state = self.state();
+        state.dirty = false;
         self.syncs.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        self.commit(&mut state)
     }
 
     fn finish(&self) -> Result<()> {

@@ -3,11 +3,13 @@
 //!
 //! Contents of files are on a device, in clusters given out from the lowest free one up, and a file
 //! has a length up to which it was written, so that what is behind it is foreign bytes unless the
-//! mover fills it with zeros as it must. Nothing is ever written but contents.
+//! mover fills it with zeros as it must. Nothing is ever written but contents, except by a volume that
+//! is [recorded].
 
 mod alloc;
 mod driver;
 mod driver_mut;
+pub mod recorded;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +19,7 @@ use forerun_io::{BlockDevice, MemoryDevice, Unpoisoned};
 use forerun_vfs::{Error, FileType, Metadata, NodeId, Result, Timestamp};
 
 use alloc::UsedClusters;
+use recorded::Keeping;
 
 const ROOT: u64 = 1;
 const NAME_MAX: usize = 255;
@@ -28,6 +31,8 @@ pub struct MemVolume {
     cluster: u64,
     folds_case: bool,
     syncs: AtomicU64,
+    /// `None` where the metadata is in memory only.
+    keeping: Option<Keeping>,
 }
 
 struct MemVolumeState {
@@ -38,6 +43,8 @@ struct MemVolumeState {
     dirty: bool,
     broken: bool,
     abandoned: bool,
+    /// Of the record that was written last.
+    generation: u64,
 }
 
 struct MemNode {
@@ -57,7 +64,6 @@ struct MemNode {
 
 impl MemVolume {
     /// Creates a volume on `device`, all of which is clusters of `cluster` bytes.
-    #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>, cluster: u64) -> Self {
         let mut root = MemNode::new(FileType::Directory, 0o755, Timestamp::default());
         root.parent = ROOT;
@@ -72,28 +78,27 @@ impl MemVolume {
                 dirty: false,
                 broken: false,
                 abandoned: false,
+                generation: 0,
             }),
             cluster,
             folds_case: false,
             syncs: AtomicU64::new(0),
+            keeping: None,
         }
     }
 
     /// Creates a volume in memory, filled with bytes that no file may ever show.
-    #[must_use]
     pub fn in_memory(len: usize, cluster: u64) -> Self {
         Self::new(Arc::new(MemoryDevice::new(vec![0xee; len])), cluster)
     }
 
     /// Makes names the same that differ only in the case of ASCII letters.
-    #[must_use]
     pub const fn folding_case(mut self) -> Self {
         self.folds_case = true;
         self
     }
 
     /// Returns the device that it was opened on.
-    #[must_use]
     pub fn device(&self) -> Arc<dyn BlockDevice> {
         Arc::clone(&self.device)
     }

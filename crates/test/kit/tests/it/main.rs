@@ -6,4 +6,3 @@ mod guest_exfat;
 mod guest_romfs;
 mod powercut;
 mod self_check;
-mod toyfs;

@@ -3,31 +3,32 @@
 
 use std::sync::Arc;
 
+use forerun_testkit::MemVolume;
+use forerun_testkit::memvolume::recorded::{self, Mistake};
 use forerun_testkit::powercut::{
     Bounds, Campaign, Operation, Outcome, Scene, Setting, Snapshot, Subject, Workload,
 };
 use forerun_testkit::rng::Rng;
 
-use crate::toyfs::{self, Mistake, ToyFs};
-
 const LEN: usize = 256 << 10;
 
 fn scene(ballast: u64) -> Scene {
-    let empty = Snapshot::new(toyfs::format(LEN));
+    let empty = Snapshot::new(recorded::format(LEN));
     let setting = Setting {
-        cluster: toyfs::CLUSTER,
+        cluster: recorded::CLUSTER,
         fillers: 2,
         brim: 0,
         ballast,
     };
-    let open = |device, dirsync| Ok(Arc::new(ToyFs::open(device, dirsync, Mistake::None)?) as _);
+    let open =
+        |device, dirsync| Ok(Arc::new(MemVolume::recorded(device, dirsync, Mistake::None)?) as _);
     Scene::prepare("toy", &empty, &setting, &open).unwrap()
 }
 
 fn campaign(scenes: &[Scene], workloads: &[Workload], mistake: Mistake, threads: usize) -> Outcome {
     let subject = Subject {
-        open: &|device, dirsync| Ok(Arc::new(ToyFs::open(device, dirsync, mistake)?) as _),
-        check: &|state, _| toyfs::check(state).map(|()| None),
+        open: &|device, dirsync| Ok(Arc::new(MemVolume::recorded(device, dirsync, mistake)?) as _),
+        check: &|state, _| recorded::check(state).map(|()| None),
     };
     let campaign = Campaign {
         bounds: Bounds {

@@ -1,15 +1,11 @@
 //! The findings of `check` for drivers that answer nonsense: impossible extents and names.
 
-use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use forerun_engine::Reader;
 use forerun_export::{CheckOptions, NoProgress, check};
 use forerun_testkit::{MemFsBuilder, Piece};
-use forerun_vfs::{
-    BlobId, DirCursor, DirEntry, Extent, FileSystem, FileType, Limits, Metadata, NodeId, Place,
-    Result, VolumeInfo,
-};
+use forerun_vfs::{BlobId, Extent, Limits, Place};
 
 use crate::common::{reader, reader_on};
 
@@ -70,75 +66,26 @@ fn extents_and_names_that_cannot_be_are_damage() {
     }
 }
 
-/// A driver whose map of a range that starts at one position begins with an extent before the range.
-struct Astray {
-    inner: Arc<dyn FileSystem>,
-    position: u64,
-}
-
-impl FileSystem for Astray {
-    fn volume(&self) -> VolumeInfo {
-        self.inner.volume()
-    }
-
-    fn root(&self) -> NodeId {
-        self.inner.root()
-    }
-
-    fn metadata(&self, node: NodeId) -> Result<Metadata> {
-        self.inner.metadata(node)
-    }
-
-    fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
-        self.inner.lookup(dir, name)
-    }
-
-    fn read_dir(
-        &self,
-        dir: NodeId,
-        from: DirCursor,
-        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
-        self.inner.read_dir(dir, from, visit)
-    }
-
-    fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
-        self.inner.read_link(node)
-    }
-
-    fn map(
-        &self,
-        node: NodeId,
-        range: Range<u64>,
-        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let before = match self.inner.metadata(node)?.kind {
-            FileType::Regular if range.start == self.position => 1,
-            _ => 0,
-        };
-        self.inner
-            .map(node, range.start - before..range.start, visit)?;
-        self.inner.map(node, range, visit)
-    }
-
-    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
-        self.inner.describe(node)
-    }
-}
-
 #[test]
 fn a_file_is_read_in_the_pieces_that_an_extraction_reads() {
     const MIB: u64 = 1 << 20;
     let mut builder = MemFsBuilder::new();
     let data = Piece::Stored(vec![1; 3 << 20]);
-    builder.file("f", [Piece::Zero(4096), data]);
-    let image = builder.build();
-    // The hole is not read, so the second piece begins where the driver goes astray.
-    let fs = Arc::new(Astray {
-        inner: image.driver(),
-        position: 4096 + MIB,
+    let file = builder.file("f", [Piece::Zero(4096), data]);
+    // The hole is not read, so the second piece begins where the map begins with an extent before it.
+    builder.on_map(move |node, range| {
+        if node == file && range.start == 4096 + MIB {
+            vec![range.start - 1..range.start, range]
+        } else {
+            vec![range]
+        }
     });
-    let reader = reader_on(fs, Arc::new(image.source.clone()), Limits::default());
+    let image = builder.build();
+    let reader = reader_on(
+        image.driver(),
+        Arc::new(image.source.clone()),
+        Limits::default(),
+    );
     let found = findings_of(&reader, false);
     assert!(
         matches!(&found[..], [("corrupt", text)] if text.contains("does not hold byte 1052672")),

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use forerun_engine::EngineOptions;
 use forerun_fuse::{Mount, MountOptions, mount_reader};
 use forerun_io::ReadAt;
-use forerun_testkit::{FaultSource, MemFs, MemFsBuilder, MemImage, Piece};
-use forerun_vfs::{DirCursor, DirEntry, Extent, FileSystem, Metadata, NodeId, Result, VolumeInfo};
+use forerun_testkit::{FaultSource, MemFsBuilder, MemImage, Piece};
+use forerun_vfs::FileSystem;
 use rustix::io::Errno;
 
 use crate::common::{Place, can_mount, reader};
@@ -79,70 +79,19 @@ fn a_bad_block_is_eio_for_its_range_only() {
     }
 }
 
-/// A driver whose every call about one node panics or waits.
-struct Trap {
-    inner: Arc<MemFs>,
-    node: NodeId,
-    spring: Box<dyn Fn() + Send + Sync>,
-}
-
-impl Trap {
-    fn check(&self, node: NodeId) {
-        if node == self.node {
-            (self.spring)();
-        }
-    }
-}
-
-impl FileSystem for Trap {
-    fn volume(&self) -> VolumeInfo {
-        self.inner.volume()
-    }
-    fn root(&self) -> NodeId {
-        self.inner.root()
-    }
-    fn metadata(&self, node: NodeId) -> Result<Metadata> {
-        self.inner.metadata(node)
-    }
-    fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
-        self.inner.lookup(dir, name)
-    }
-    fn read_dir(
-        &self,
-        dir: NodeId,
-        from: DirCursor,
-        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
-        self.inner.read_dir(dir, from, visit)
-    }
-    fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
-        self.inner.read_link(node)
-    }
-    fn map(
-        &self,
-        node: NodeId,
-        range: Range<u64>,
-        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
-    ) -> Result<()> {
-        self.check(node);
-        self.inner.map(node, range, visit)
-    }
-    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
-        self.inner.describe(node)
-    }
-}
-
+/// Creates an image of which each map of one file panics or waits.
 fn trapped(spring: impl Fn() + Send + Sync + 'static) -> (Arc<dyn FileSystem>, Arc<dyn ReadAt>) {
     let mut builder = MemFsBuilder::new();
     let node = builder.file("trap", [Piece::Stored(vec![1; 300 * 1024])]);
     builder.file("fine", [Piece::Stored(b"fine".to_vec())]);
+    builder.on_map(move |mapped, range| {
+        if mapped == node {
+            spring();
+        }
+        vec![range]
+    });
     let image = builder.build();
-    let trap = Trap {
-        inner: Arc::clone(&image.fs),
-        node,
-        spring: Box::new(spring),
-    };
-    (Arc::new(trap), Arc::new(image.source))
+    (image.driver(), Arc::new(image.source))
 }
 
 #[test]

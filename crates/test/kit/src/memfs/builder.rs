@@ -11,7 +11,7 @@ use forerun_vfs::{
     VolumeInfo, is_acl,
 };
 
-use super::{Content, MemFs, MemFsNode, MemImage, Piece};
+use super::{Content, MemFs, MemFsNode, MemImage, OnMap, Piece};
 
 /// Makes a [`MemImage`]. Paths are relative to the root and without a leading slash; missing parents
 /// are made. Ids of nodes are given out in order: the root is `NodeId(1)`.
@@ -23,6 +23,7 @@ pub struct MemFsBuilder {
     volume: VolumeInfo,
     clamp: bool,
     metadata_ranges: Vec<Range<u64>>,
+    on_map: Option<OnMap>,
 }
 
 impl Default for MemFsBuilder {
@@ -35,6 +36,7 @@ impl Default for MemFsBuilder {
             volume: VolumeInfo::new("memfs", 0, 1024),
             clamp: true,
             metadata_ranges: Vec::new(),
+            on_map: None,
         }
     }
 }
@@ -44,7 +46,6 @@ impl MemFsBuilder {
     pub const ROOT: NodeId = NodeId(1);
 
     /// Creates an empty filesystem.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -73,6 +74,15 @@ impl MemFsBuilder {
         self
     }
 
+    /// Calls `hook` with the arguments of each call of `map`, and maps the ranges that it returns.
+    pub fn on_map(
+        &mut self,
+        hook: impl Fn(NodeId, Range<u64>) -> Vec<Range<u64>> + Send + Sync + 'static,
+    ) -> &mut Self {
+        self.on_map = Some(OnMap(Arc::new(hook)));
+        self
+    }
+
     /// Makes a directory, or finds it.
     pub fn dir(&mut self, path: &str) -> NodeId {
         let mut dir = Self::ROOT;
@@ -88,9 +98,6 @@ impl MemFsBuilder {
     }
 
     /// Makes a regular file of mode 0644 out of pieces.
-    ///
-    /// # Panics
-    /// For an empty path and a block length of 0.
     pub fn file(&mut self, path: &str, pieces: impl IntoIterator<Item = Piece>) -> NodeId {
         let mut node = MemFsNode::new(FileType::Regular, 0o644);
         for piece in pieces {
@@ -153,9 +160,6 @@ impl MemFsBuilder {
     }
 
     /// Compresses bytes into the image, as one block that [`Piece::Fragment`] can refer to.
-    ///
-    /// # Panics
-    /// For 4 GiB and more.
     pub fn encode(&mut self, bytes: &[u8]) -> EncodedBlock {
         let encoded = zlib(bytes);
         EncodedBlock {
@@ -186,9 +190,6 @@ impl MemFsBuilder {
     }
 
     /// Changes bytes of the image as laid out so far: to damage a compressed block.
-    ///
-    /// # Panics
-    /// For a range outside the image.
     pub fn raw_image(&mut self, range: Range<u64>, change: impl FnOnce(&mut [u8])) -> &mut Self {
         let range = usize_from(range.start)..usize_from(range.end);
         change(&mut self.image[range]);
@@ -196,7 +197,6 @@ impl MemFsBuilder {
     }
 
     /// Builds the driver and the bytes of the image.
-    #[must_use]
     pub fn build(mut self) -> MemImage {
         self.volume.image_len = u64_from(self.image.len());
         MemImage {
@@ -205,6 +205,7 @@ impl MemFsBuilder {
                 volume: self.volume,
                 clamp: self.clamp,
                 metadata_ranges: self.metadata_ranges,
+                on_map: self.on_map,
             }),
             source: MemorySource::new(self.image),
         }

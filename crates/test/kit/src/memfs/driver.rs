@@ -8,7 +8,7 @@ use forerun_vfs::{
     MetadataLayout, NodeId, OverlayAttribute, Place, Problem, Result, VolumeInfo,
 };
 
-use super::{DamagedOnPurpose, MemFs, MemFsNode};
+use super::{DamagedOnPurpose, MemFs, MemFsNode, OnMap};
 
 impl MemFs {
     fn get(&self, id: NodeId) -> Result<&MemFsNode> {
@@ -25,6 +25,46 @@ impl MemFs {
             FileType::Directory => Ok(node),
             _ => Err(Error::NotADirectory),
         }
+    }
+
+    fn map_range(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let id = node;
+        let node = self.get(node)?;
+        match node.metadata.kind {
+            FileType::Regular => {}
+            FileType::Directory => return Err(Error::IsADirectory),
+            _ => return Err(Error::NotAFile),
+        }
+        let end = range.end.min(node.metadata.size);
+        if range.start >= end {
+            return Ok(());
+        }
+        let metacopy = Some(OverlayAttribute::Own(b"metacopy"));
+        if node
+            .xattrs
+            .iter()
+            .any(|(name, _)| OverlayAttribute::of(name) == metacopy)
+        {
+            return Err(Corrupt::new("memfs", Some(id), 0, ContentsBelow).into());
+        }
+        for extent in &node.extents {
+            if extent.logical.end <= range.start || extent.logical.start >= end {
+                continue;
+            }
+            let extent = match self.clamp {
+                true => clamped(extent, range.start..end),
+                false => extent.clone(),
+            };
+            if visit(extent).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the kind that an entry shows: also of a damaged node, as formats keep it in the directory.
@@ -95,36 +135,12 @@ impl FileSystem for MemFs {
         range: Range<u64>,
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
-        let id = node;
-        let node = self.get(node)?;
-        match node.metadata.kind {
-            FileType::Regular => {}
-            FileType::Directory => return Err(Error::IsADirectory),
-            _ => return Err(Error::NotAFile),
-        }
-        let end = range.end.min(node.metadata.size);
-        if range.start >= end {
-            return Ok(());
-        }
-        let metacopy = Some(OverlayAttribute::Own(b"metacopy"));
-        if node
-            .xattrs
-            .iter()
-            .any(|(name, _)| OverlayAttribute::of(name) == metacopy)
-        {
-            return Err(Corrupt::new("memfs", Some(id), 0, ContentsBelow).into());
-        }
-        for extent in &node.extents {
-            if extent.logical.end <= range.start || extent.logical.start >= end {
-                continue;
-            }
-            let extent = match self.clamp {
-                true => clamped(extent, range.start..end),
-                false => extent.clone(),
-            };
-            if visit(extent).is_break() {
-                break;
-            }
+        let ranges = match &self.on_map {
+            Some(OnMap(hook)) => hook(node, range),
+            None => vec![range],
+        };
+        for range in ranges {
+            self.map_range(node, range, visit)?;
         }
         Ok(())
     }

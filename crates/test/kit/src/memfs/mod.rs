@@ -60,7 +60,6 @@ pub struct MemImage {
 
 impl MemImage {
     /// Returns the driver for an engine.
-    #[must_use]
     pub fn driver(&self) -> Arc<dyn FileSystem> {
         Arc::<MemFs>::clone(&self.fs)
     }
@@ -73,6 +72,17 @@ pub struct MemFs {
     volume: VolumeInfo,
     clamp: bool,
     metadata_ranges: Vec<Range<u64>>,
+    on_map: Option<OnMap>,
+}
+
+/// Called with the arguments of `map`; returns the ranges to map in place of the one asked for.
+#[derive(Clone)]
+struct OnMap(Arc<dyn Fn(NodeId, Range<u64>) -> Vec<Range<u64>> + Send + Sync>);
+
+impl std::fmt::Debug for OnMap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnMap")
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -126,10 +136,6 @@ impl MemFsNode {
 
 impl MemFs {
     /// Returns the expected contents of `range` of a file, clamped to its size.
-    ///
-    /// # Panics
-    /// For a node that does not exist.
-    #[must_use]
     pub fn content(&self, node: NodeId, range: Range<u64>) -> Vec<u8> {
         let node = self.node(node).expect("a node of this filesystem");
         let end = range.end.min(node.metadata.size);

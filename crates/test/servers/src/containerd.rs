@@ -5,9 +5,6 @@ use std::{fs, io};
 
 /// Writes the configuration of a containerd that keeps all it has in `dir`, listens at `c.sock` there, and knows the
 /// snapshotter at the socket `snapshotter` of `dir` as `forerun`. Returns its path.
-///
-/// # Errors
-/// Those of writing the file.
 pub fn containerd_config(dir: &Path, snapshotter: &str) -> io::Result<PathBuf> {
     let at = |name: &str| dir.join(name).display().to_string();
     let config = format!(

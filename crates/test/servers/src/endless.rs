@@ -1,11 +1,13 @@
 //! A web server that sends files whole and does not say how long they are.
 
-use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
+use std::io::{self, BufReader, BufWriter, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use forerun_io::Unpoisoned;
+
+use crate::fault_proxy::http::Head;
 
 /// How an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +40,6 @@ struct File {
 
 impl EndlessServer {
     /// Serves `body`, with an `ETag` if there is one.
-    ///
-    /// # Panics
-    /// Where the system gives no port.
-    #[must_use]
     pub fn start(body: Vec<u8>, etag: Option<&'static str>, ending: Ending) -> Self {
         Self::with(File {
             body,
@@ -53,10 +51,6 @@ impl EndlessServer {
     }
 
     /// Serves `body` again and again in an answer that never ends.
-    ///
-    /// # Panics
-    /// Where the system gives no port.
-    #[must_use]
     pub fn start_repeating(body: Vec<u8>) -> Self {
         Self::with(File {
             body,
@@ -83,7 +77,6 @@ impl EndlessServer {
     }
 
     /// Returns the address of the file.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/image", self.address)
     }
@@ -94,7 +87,6 @@ impl EndlessServer {
     }
 
     /// Returns the number of requests for the whole file.
-    #[must_use]
     pub fn downloads(&self) -> usize {
         *self.file.whole.lock().unpoisoned()
     }
@@ -102,17 +94,10 @@ impl EndlessServer {
 
 impl File {
     fn answer(&self, stream: &TcpStream) -> io::Result<()> {
-        let mut lines = BufReader::new(stream).lines();
-        let request = lines.next().unwrap_or_else(|| Ok(String::new()))?;
-        let mut is_ranged = false;
-        for line in lines {
-            let line = line?.to_ascii_lowercase();
-            is_ranged |= line.starts_with("range:");
-            if line.is_empty() {
-                break;
-            }
-        }
-        let is_head = request.starts_with("HEAD");
+        let request = Head::read(&mut BufReader::new(stream))?;
+        let request = request.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let is_head = request.word(0) == "HEAD";
+        let is_ranged = request.get("range").is_some();
         if !is_head && !is_ranged {
             *self.whole.lock().unpoisoned() += 1;
         }

@@ -5,10 +5,6 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// Reads the whole answer to a GET of `path` at `authority` (`127.0.0.1:PORT`), head and body.
-///
-/// # Panics
-/// Where the server does not answer within half a minute, or not in UTF-8.
-#[must_use]
 pub fn get(authority: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(authority).expect("a connection");
     let patience = Some(Duration::from_secs(30));

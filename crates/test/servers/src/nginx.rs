@@ -30,19 +30,11 @@ pub struct Nginx {
 
 impl Nginx {
     /// Serves the files of `files` to all.
-    ///
-    /// # Panics
-    /// If it does not start, and in CI if it is not installed.
-    #[must_use]
     pub fn serve(files: &Path) -> Option<Self> {
         Self::start(files, &NginxOptions::default())
     }
 
     /// Serves the files of `files`.
-    ///
-    /// # Panics
-    /// If it does not start, and in CI if it is not installed.
-    #[must_use]
     pub fn start(files: &Path, options: &NginxOptions) -> Option<Self> {
         let program = require::program("nginx")?;
         let dir = temp_dir("nginx");
@@ -72,7 +64,6 @@ impl Nginx {
     }
 
     /// Returns `http://127.0.0.1:PORT`, or the same with https.
-    #[must_use]
     pub fn url(&self) -> String {
         let scheme = match self.certificates {
             Some(_) => "https",
@@ -82,13 +73,11 @@ impl Nginx {
     }
 
     /// Returns the address of a file.
-    #[must_use]
     pub fn url_of(&self, file: &str) -> String {
         format!("{}/{file}", self.url())
     }
 
     /// Returns the certificate of the authority that signed the server's, PEM; `None` without TLS.
-    #[must_use]
     pub fn ca(&self) -> Option<&Path> {
         Some(&self.certificates.as_ref()?.ca)
     }

@@ -14,10 +14,6 @@ const FIRST: u16 = 12_000;
 const COUNT: u16 = 20_000;
 
 /// Returns a port of the loopback interface without a listener.
-///
-/// # Panics
-/// If there is none.
-#[must_use]
 pub fn free_port() -> u16 {
     let (_listener, port) = listen();
     port

@@ -37,10 +37,6 @@ pub struct DockerRegistry {
 
 impl DockerRegistry {
     /// Starts one.
-    ///
-    /// # Panics
-    /// If it does not start, and in CI if it is not installed.
-    #[must_use]
     pub fn start(auth: Auth) -> Option<Self> {
         Self::start_with(auth, None)
     }
@@ -48,10 +44,6 @@ impl DockerRegistry {
     /// Starts one that speaks TLS, with a certificate for `host` by an authority of the test's own.
     /// Clients take what is on this machine for one that does not: they come by a
     /// [`Tunnel`](super::Tunnel).
-    ///
-    /// # Panics
-    /// If it does not start, and in CI if it is not installed.
-    #[must_use]
     pub fn start_tls(auth: Auth, host: &str) -> Option<Self> {
         Self::start_with(auth, Some(host))
     }
@@ -118,25 +110,21 @@ impl DockerRegistry {
     }
 
     /// Returns the certificate of the authority that signed the server's, PEM; `None` without TLS.
-    #[must_use]
     pub fn ca(&self) -> Option<&Path> {
         Some(&self.certificates.as_ref()?.ca)
     }
 
     /// Returns `127.0.0.1:PORT`, as in a reference.
-    #[must_use]
     pub fn authority(&self) -> String {
         format!("127.0.0.1:{}", self.server.port())
     }
 
     /// Returns `http://127.0.0.1:PORT`.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.authority())
     }
 
     /// Returns how many tokens were issued so far, where there are any.
-    #[must_use]
     pub fn tokens_given(&self) -> usize {
         self.tokens.as_ref().map_or(0, TokenService::given)
     }

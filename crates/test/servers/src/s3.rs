@@ -23,10 +23,6 @@ pub struct S3Server {
 
 impl S3Server {
     /// Starts one whose bucket is empty.
-    ///
-    /// # Panics
-    /// If it does not start, and in CI if it is not installed.
-    #[must_use]
     pub fn start() -> Option<Self> {
         let program = program();
         let what = "s3s-fs, which `cargo xtask packages` installs";
@@ -47,37 +43,31 @@ impl S3Server {
     }
 
     /// Returns `http://127.0.0.1:PORT`; buckets are the first part of the path.
-    #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.server.port())
     }
 
     /// Returns the bucket.
-    #[must_use]
     pub const fn bucket(&self) -> &'static str {
         BUCKET
     }
 
     /// Returns the access key of the user that may read the bucket.
-    #[must_use]
     pub const fn access_key(&self) -> &'static str {
         ACCESS_KEY
     }
 
     /// Returns the key that requests are signed with.
-    #[must_use]
     pub const fn secret_key(&self) -> &'static str {
         SECRET_KEY
     }
 
     /// Returns the region that signatures name.
-    #[must_use]
     pub const fn region(&self) -> &'static str {
         REGION
     }
 
     /// Returns the variables that pass all of this to clients.
-    #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ACCESS_KEY_ID", ACCESS_KEY.to_string()),
@@ -88,9 +78,6 @@ impl S3Server {
     }
 
     /// Makes an object, or another one of the same name.
-    ///
-    /// # Panics
-    /// If the file cannot be written.
     pub fn put(&self, key: &str, bytes: &[u8]) {
         let path = root(self.dir.path()).join(BUCKET).join(key);
         let parent = path.parent().expect("a bucket is above it");

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,10 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde_json::json;
+use url::form_urlencoded;
 
+use crate::fault_proxy::http::Head;
 use crate::port::listen;
 use crate::tls::run;
 use crate::{PASSWORD, USER};
@@ -113,24 +116,14 @@ impl TokenServiceShared {
         }
     }
 
-    fn answer(&self, stream: &TcpStream) -> std::io::Result<()> {
+    fn answer(&self, stream: &TcpStream) -> io::Result<()> {
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        let mut lines = BufReader::new(stream.take(1 << 16)).lines();
-        let first = lines.next().transpose()?.unwrap_or_default();
-        let mut user = None;
-        for line in lines {
-            let line = line?;
-            match line.split_once(": ") {
-                Some((name, value)) if name.eq_ignore_ascii_case("authorization") => {
-                    user = Some(value.to_string());
-                }
-                _ if line.is_empty() => break,
-                _ => {}
-            }
-        }
+        let request = Head::read(&mut BufReader::new(stream))?;
+        let request = request.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let user = request.get("authorization");
         let expected = STANDARD.encode(format!("{USER}:{PASSWORD}"));
-        let is_user = user == Some(format!("Basic {expected}"));
-        let target = first.split(' ').nth(1).unwrap_or_default();
+        let is_user = user.is_some_and(|user| user == format!("Basic {expected}"));
+        let target = request.word(1);
         let (status, body) = match target.split_once('?') {
             // A wrong password is an error; the client does not become an anonymous one.
             _ if user.is_some() && !is_user => ("401 Unauthorized", "{}".to_string()),
@@ -149,44 +142,34 @@ impl TokenServiceShared {
     fn token(&self, query: &str, is_user: bool) -> String {
         let number = self.given.fetch_add(1, Ordering::Relaxed);
         let mut access = Vec::new();
-        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            let value = decode(value);
-            let mut words = value.splitn(2, ':');
-            if let ("scope", Some("repository"), Some(rest)) = (name, words.next(), words.next())
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            if name == "scope"
+                && let Some(rest) = value.strip_prefix("repository:")
                 && let Some((repository, actions)) = rest.rsplit_once(':')
             {
                 let may = |action: &&str| is_user || *action == "pull";
-                let actions: Vec<String> = actions
-                    .split(',')
-                    .filter(may)
-                    .map(|action| format!("\"{action}\""))
-                    .collect();
-                access.push(format!(
-                    "{{\"type\":\"repository\",\"name\":\"{repository}\",\"actions\":[{}]}}",
-                    actions.join(",")
-                ));
+                let actions: Vec<&str> = actions.split(',').filter(may).collect();
+                let scope = json!({"type": "repository", "name": repository, "actions": actions});
+                access.push(scope);
             }
         }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_secs());
         let pem = fs::read_to_string(&self.certificate).expect("the certificate");
         let certificate: String = pem.lines().filter(|line| !line.contains("--")).collect();
-        let header = format!("{{\"typ\":\"JWT\",\"alg\":\"RS256\",\"x5c\":[\"{certificate}\"]}}");
-        let claims = format!(
-            "{{\"iss\":\"{ISSUER}\",\"sub\":\"{USER}\",\"aud\":\"{SERVICE}\",\"exp\":{},\
-             \"nbf\":{},\"iat\":{now},\"jti\":\"{number}\",\"access\":[{}]}}",
-            now + LIFETIME,
-            now - 10,
-            access.join(",")
-        );
+        let header = json!({"typ": "JWT", "alg": "RS256", "x5c": [certificate]});
+        let claims = json!({
+            "iss": ISSUER, "sub": USER, "aud": SERVICE, "exp": now + LIFETIME, "nbf": now - 10,
+            "iat": now, "jti": number.to_string(), "access": access,
+        });
         let mut token = format!(
             "{}.{}",
-            URL_SAFE_NO_PAD.encode(header),
-            URL_SAFE_NO_PAD.encode(claims)
+            URL_SAFE_NO_PAD.encode(header.to_string()),
+            URL_SAFE_NO_PAD.encode(claims.to_string())
         );
         let signature = self.sign(number, &token);
         let _never_fails = write!(token, ".{}", URL_SAFE_NO_PAD.encode(signature));
-        format!("{{\"token\":\"{token}\",\"expires_in\":{LIFETIME}}}")
+        json!({"token": token, "expires_in": LIFETIME}).to_string()
     }
 
     fn sign(&self, number: usize, text: &str) -> Vec<u8> {
@@ -196,29 +179,4 @@ impl TokenServiceShared {
         command.args(["dgst", "-sha256", "-sign"]).arg(&self.key);
         run(command.arg(file))
     }
-}
-
-/// Replaces each `%XX` with the byte that it stands for.
-fn decode(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let digits = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match (first, byte) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            (b'+', _) => {
-                bytes.push(b' ');
-                rest = after;
-            }
-            _ => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -29,7 +29,6 @@ struct TunnelShared {
 
 impl Tunnel {
     /// Starts one that leads to `authority`, a host and port.
-    #[must_use]
     pub fn start(authority: &str) -> Self {
         let (listener, port) = listen();
         let inner = Arc::new(TunnelShared {
@@ -47,13 +46,11 @@ impl Tunnel {
     }
 
     /// Returns the value for `HTTPS_PROXY`.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
     /// Returns how many connections went through so far.
-    #[must_use]
     pub fn connections(&self) -> usize {
         self.inner.connections.load(Ordering::Relaxed)
     }

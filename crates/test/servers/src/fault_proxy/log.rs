@@ -38,7 +38,6 @@ pub struct Exchange {
 
 impl Exchange {
     /// Returns a header of the request.
-    #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let header = self.headers.iter().find(|(known, _)| known == name);
         header.map(|(_, value)| value.as_str())
@@ -60,13 +59,11 @@ pub struct Log {
 
 impl Log {
     /// Returns how many requests there were.
-    #[must_use]
     pub const fn requests(&self) -> usize {
         self.entries.len()
     }
 
     /// Counts the bytes of all bodies that clients were sent.
-    #[must_use]
     pub fn sent(&self) -> u64 {
         self.entries.iter().map(|entry| entry.sent).sum()
     }
@@ -78,7 +75,6 @@ impl Log {
 
     /// Collects the bytes of `path` that were sent at least once: ranges in order, with gaps between
     /// them.
-    #[must_use]
     pub fn union(&self, path: &str) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = self.of(path).filter_map(Exchange::content).collect();
         ranges.retain(|range| !range.is_empty());
@@ -94,7 +90,6 @@ impl Log {
     }
 
     /// Counts the bytes of `path` that were sent again after they had been sent.
-    #[must_use]
     pub fn sent_twice(&self, path: &str) -> u64 {
         let all: u64 = self
             .of(path)
@@ -106,7 +101,6 @@ impl Log {
     }
 
     /// Counts the bytes of all paths that were sent again.
-    #[must_use]
     pub fn all_sent_twice(&self) -> u64 {
         let mut paths: Vec<&str> = self.entries.iter().map(|e| e.path.as_str()).collect();
         paths.sort_unstable();

@@ -12,7 +12,7 @@
 mod answer;
 mod connection;
 mod fault;
-mod http;
+pub(crate) mod http;
 mod link;
 mod log;
 mod shared;
@@ -53,10 +53,6 @@ pub struct FaultProxy {
 
 impl FaultProxy {
     /// Starts one before `upstream`: `http://HOST:PORT` or `HOST:PORT`.
-    ///
-    /// # Panics
-    /// If `upstream` is something else, https for instance.
-    #[must_use]
     pub fn start(upstream: &str) -> Self {
         let authority = upstream.strip_prefix("http://").unwrap_or(upstream);
         let authority = authority.trim_end_matches('/');
@@ -76,19 +72,16 @@ impl FaultProxy {
     }
 
     /// Returns `http://127.0.0.1:PORT`.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.authority())
     }
 
     /// Returns the address of a file or an object at the server.
-    #[must_use]
     pub fn url_of(&self, path: &str) -> String {
         format!("{}/{path}", self.url())
     }
 
     /// Returns `127.0.0.1:PORT`.
-    #[must_use]
     pub fn authority(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -121,7 +114,6 @@ impl FaultProxy {
     }
 
     /// Returns the requests and answers so far.
-    #[must_use]
     pub fn log(&self) -> Log {
         self.shared.log()
     }
@@ -132,7 +124,6 @@ impl FaultProxy {
     }
 
     /// Waits until so many requests have come, answered or not. Returns whether they have.
-    #[must_use]
     pub fn wait_for_requests(&self, requests: usize, at_most: Duration) -> bool {
         self.shared.wait_for_requests(requests, at_most)
     }

@@ -27,25 +27,18 @@ pub struct Forbidden {
 /// Waits until no child is between `fork` and `exec`, and holds back the others.
 ///
 /// The same thread must start nothing before it drops what this returns: it would wait for itself.
-#[must_use]
 pub fn forbid() -> Forbidden {
     let read = STARTS.read().unpoisoned();
     Forbidden { _read: read }
 }
 
 /// Starts a program. Returns once the child has executed it and has no copies of open files.
-///
-/// # Errors
-/// Those of [`Command::spawn`].
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
     let _write = STARTS.write().unpoisoned();
     command.spawn()
 }
 
 /// Starts a program as [`spawn`] does, with nothing to read, waits for its end and returns what it wrote.
-///
-/// # Errors
-/// Those of [`Command::output`].
 pub fn output(command: &mut Command) -> io::Result<Output> {
     command.stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -54,10 +47,6 @@ pub fn output(command: &mut Command) -> io::Result<Output> {
 
 /// Returns whether this process runs no test but `name`, which is the caller's with its modules. If there
 /// are other tests, runs the caller once more, in a process of its own.
-///
-/// # Panics
-/// If the test fails in its own process, or if no test has that name.
-#[must_use]
 pub fn alone(name: &str) -> bool {
     if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
         return true;

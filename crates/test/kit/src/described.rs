@@ -1,12 +1,11 @@
-//! The on-disk fields of an image as one text, for snapshots.
+//! The on-disk fields of an image, and the errors of images that lie, as one text for snapshots.
 
 use std::fmt::Write;
 
-use forerun_vfs::{FileSystem, Limits, Walk};
+use forerun_vfs::{Error, FileSystem, Limits, Walk};
 
 /// Returns what `info` and `dump` show of an image: one line for the details of the volume, one for the fields
 /// of the image, and one for the fields of each node, by its path.
-#[must_use]
 pub fn described(fs: &dyn FileSystem) -> String {
     let mut out = String::new();
     let mut add = |title: &str, fields: Vec<(&str, String)>| {
@@ -24,6 +23,26 @@ pub fn described(fs: &dyn FileSystem) -> String {
         let entry = entry.unwrap();
         let path = String::from_utf8_lossy(&entry.path).into_owned();
         add(&path, fs.describe(Some(entry.node)).unwrap());
+    }
+    out
+}
+
+/// Returns the errors that `walk` finds in each image, as users read them.
+pub fn told<'w>(
+    images: impl IntoIterator<Item = (&'w str, Vec<u8>)>,
+    walk: impl Fn(&[u8]) -> Vec<Error>,
+) -> String {
+    let mut out = String::new();
+    for (what, image) in images {
+        writeln!(out, "{what}").unwrap();
+        let errors = walk(&image);
+        // Some lies cannot be detected: another owner, another name.
+        if errors.is_empty() {
+            writeln!(out, "    nothing is wrong").unwrap();
+        }
+        for error in errors {
+            writeln!(out, "    {error}").unwrap();
+        }
     }
     out
 }

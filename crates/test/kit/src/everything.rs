@@ -8,15 +8,13 @@ use std::os::unix::fs::{FileExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
 use std::process::Command;
 
+use forerun_vfs::{FileSystem, Limits, Walk};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
 
 use crate::machine_code::Machine;
 use crate::{TreeModel, children, generate};
 
 /// Fills a directory with every kind of node and every kind of content. Needs root.
-///
-/// # Panics
-/// Where the host cannot make them.
 pub fn everything(dir: &Path) {
     nodes(dir);
     sizes(&dir.join("sizes"));
@@ -34,9 +32,6 @@ pub fn everything(dir: &Path) {
 /// Fills a directory with the same kinds of nodes and attributes in 2 MB, for tables of many images.
 /// Contents are hard for encoders and layouts: code of each machine at all alignments, random bytes,
 /// holes, equal files, lengths around that of a block, empty files. Needs root.
-///
-/// # Panics
-/// Where the host cannot make them.
 pub fn small(dir: &Path) {
     nodes(dir);
     xattrs(&dir.join("xattrs"));
@@ -241,9 +236,6 @@ fn times(dir: &Path) {
 }
 
 /// Runs a command, and returns its output.
-///
-/// # Panics
-/// Where it fails.
 pub fn run(command: &mut Command) -> String {
     let output = children::output(command).unwrap();
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -256,9 +248,6 @@ pub fn run(command: &mut Command) -> String {
 pub type Xattrs = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 /// Reads all extended attributes of a tree, by path.
-///
-/// # Panics
-/// Where they cannot be read.
 pub fn xattrs_of(root: &Path, model: &TreeModel) -> Xattrs {
     let mut all = Xattrs::new();
     for path in model.nodes.keys() {
@@ -275,6 +264,23 @@ pub fn xattrs_of(root: &Path, model: &TreeModel) -> Xattrs {
         }
         if !set.is_empty() {
             all.insert(path.clone(), set);
+        }
+    }
+    all
+}
+
+/// Reads all extended attributes of an image, by path.
+pub fn image_xattrs(fs: &dyn FileSystem) -> Xattrs {
+    let mut all = Xattrs::new();
+    for entry in Walk::new(fs, fs.root(), &Limits::default()) {
+        let entry = entry.unwrap();
+        let mut set = BTreeMap::new();
+        fs.xattrs(entry.node, &mut |name, value| {
+            assert!(set.insert(name.to_vec(), value.to_vec()).is_none());
+        })
+        .unwrap();
+        if !set.is_empty() {
+            all.insert(entry.path, set);
         }
     }
     all

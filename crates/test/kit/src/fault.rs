@@ -132,15 +132,11 @@ impl Gate {
     }
 
     /// Returns once the slow read has arrived and waits.
-    ///
-    /// # Panics
-    /// If it does not arrive within a minute.
     pub fn wait_until_reached(&self) {
         self.wait(|state| state.reached, "no read arrived at the gate");
     }
 
     /// Returns whether the slow read has arrived.
-    #[must_use]
     pub fn reached(&self) -> bool {
         self.lock().reached
     }

@@ -57,7 +57,6 @@ impl Shape {
     ];
 
     /// Returns a name for directories and messages.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Empty => "empty",
@@ -74,15 +73,11 @@ impl Shape {
     }
 
     /// Returns whether only root can make it.
-    #[must_use]
     pub const fn needs_root(self) -> bool {
         matches!(self, Self::Devices)
     }
 
     /// Makes the tree in `dir`, which exists and is empty.
-    ///
-    /// # Panics
-    /// Where the host cannot hold it.
     pub fn populate(self, dir: &Path) {
         let outcome = match self {
             Self::Empty => Ok(()),
@@ -103,7 +98,6 @@ impl Shape {
 }
 
 /// Returns text that compresses to about a third, and differs from place to place.
-#[must_use]
 pub fn text(len: usize) -> Vec<u8> {
     let (mut out, mut number) = (Vec::new(), 1_u64);
     while out.len() < len {
@@ -118,7 +112,6 @@ pub fn text(len: usize) -> Vec<u8> {
 }
 
 /// Generates `len` bytes that compress about two to one.
-#[must_use]
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(len);
     let write = write_bytes(&mut out, seed, u64_from(len));
@@ -127,9 +120,6 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Writes the bytes that [`bytes`] returns, without holding them.
-///
-/// # Errors
-/// Those of `out`.
 pub fn write_bytes(out: &mut dyn Write, seed: u64, len: u64) -> io::Result<()> {
     let mut rng = Rng::new(seed);
     let mut block = [0; 512];
@@ -152,9 +142,6 @@ pub fn write_bytes(out: &mut dyn Write, seed: u64, len: u64) -> io::Result<()> {
 }
 
 /// Creates one file of `len` bytes.
-///
-/// # Errors
-/// Those of the host.
 pub fn big_file(path: &Path, len: u64) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     write_bytes(&mut out, len, len)?;
@@ -162,9 +149,6 @@ pub fn big_file(path: &Path, len: u64) -> io::Result<()> {
 }
 
 /// Creates `count` files of up to 300 bytes in one directory.
-///
-/// # Errors
-/// Those of the host.
 pub fn many_files(dir: &Path, count: u64) -> io::Result<()> {
     for n in 0..count {
         let len = usize_from(n % 300);
@@ -174,9 +158,6 @@ pub fn many_files(dir: &Path, count: u64) -> io::Result<()> {
 }
 
 /// Creates `files` files of about `mean` bytes each, 100 to a directory: the tree of a small system.
-///
-/// # Errors
-/// Those of the host.
 pub fn spread(dir: &Path, files: u64, mean: u64) -> io::Result<()> {
     let mut rng = Rng::new(files);
     for n in 0..files {
@@ -193,9 +174,6 @@ pub fn spread(dir: &Path, files: u64, mean: u64) -> io::Result<()> {
 }
 
 /// Creates directories inside each other, with a file in each.
-///
-/// # Errors
-/// Those of the host.
 pub fn deep(dir: &Path, depth: u64) -> io::Result<()> {
     let mut dir = dir.to_path_buf();
     for n in 0..depth {
@@ -208,9 +186,6 @@ pub fn deep(dir: &Path, depth: u64) -> io::Result<()> {
 
 /// Creates a tree of `files` files with directories, symbolic and hard links, executables and empty
 /// files.
-///
-/// # Errors
-/// Those of the host.
 pub fn mixed(dir: &Path, seed: u64, files: u64) -> io::Result<()> {
     let mut rng = Rng::new(seed);
     let mut dirs = vec![dir.to_path_buf()];
@@ -324,7 +299,6 @@ fn symlinks(dir: &Path) -> io::Result<()> {
 }
 
 /// Returns bytes that differ everywhere and still compress.
-#[must_use]
 pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let words = (0..len.div_ceil(8)).flat_map(|n| {

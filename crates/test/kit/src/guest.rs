@@ -19,15 +19,11 @@ pub struct Guest {
 
 impl Guest {
     /// Creates a guest without disks.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Attaches an image as the next disk. Returns the device's path in the guest.
-    ///
-    /// # Panics
-    /// After 26 images.
     pub fn attach(&mut self, image: &Path) -> String {
         let letter = u8::try_from(self.images.len()).ok().filter(|&n| n < 26);
         let letter = char::from(b'a' + letter.expect("at most 26 images"));
@@ -42,9 +38,6 @@ impl Guest {
     }
 
     /// Attaches a writable disk of `len` bytes after the images: `$OUT` in the script.
-    ///
-    /// # Panics
-    /// If the file cannot be made.
     pub fn out(&mut self, path: &Path, len: u64) -> &mut Self {
         let file = std::fs::File::create(path).expect("the guest's disk is made");
         file.set_len(len).expect("the guest's disk has its length");
@@ -66,10 +59,6 @@ impl Guest {
 
     /// Boots, runs `script` with busybox's shell and powers off. `None` where this machine lacks
     /// what it takes. The status is that of the script.
-    ///
-    /// # Panics
-    /// In CI, where something is missing.
-    #[must_use]
     pub fn run(&self, script: &str) -> Option<Output> {
         if !available() {
             return None;
@@ -90,10 +79,6 @@ impl Guest {
 }
 
 /// Returns whether this machine can boot a guest.
-///
-/// # Panics
-/// In CI, if not.
-#[must_use]
 pub fn available() -> bool {
     PROGRAMS.iter().all(|name| require::program(name).is_some())
         && require::that(
@@ -103,7 +88,6 @@ pub fn available() -> bool {
 }
 
 /// Returns where `cargo xtask guest-kernel` unpacks the guest's kernel: below cargo's target directory.
-#[must_use]
 pub fn kernel_root() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or_else(|| "target".into());
@@ -111,7 +95,6 @@ pub fn kernel_root() -> PathBuf {
 }
 
 /// Returns whether there is a kernel that the guest can boot: an unpacked one, or one in `/boot`.
-#[must_use]
 pub fn has_kernel() -> bool {
     [kernel_root().join("boot"), "/boot".into()]
         .iter()

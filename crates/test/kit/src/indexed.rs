@@ -7,7 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use forerun_io::u64_from;
 use forerun_vfs::{ProvenTable, TablePlace};
+use jiff::Timestamp;
 use libdeflater::{CompressionLvl, Compressor};
+use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use tar::EntryType;
 
@@ -60,61 +62,17 @@ struct Part<'a> {
     headers: &'a [u8],
     data: &'a [u8],
     padding: &'a [u8],
-    entry: Fields,
+    entry: Entry,
 }
 
-/// The fields of an entry, as JSON.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Fields(Vec<(&'static str, String)>);
+/// An entry of a table.
+type Entry = Map<String, Value>;
 
-impl Fields {
-    fn get(&self, name: &str) -> &str {
-        let found = self.0.iter().find(|(field, _)| *field == name);
-        found.map_or("", |(_, value)| value)
-    }
-
-    fn number(&mut self, name: &'static str, value: impl ToString) {
-        self.0.push((name, value.to_string()));
-    }
-
-    fn text(&mut self, name: &'static str, value: &str) {
-        self.0.push((name, quoted(value)));
-    }
-
-    fn remove(&mut self, name: &str) {
-        self.0.retain(|(field, _)| *field != name);
-    }
-
-    fn object(&self) -> String {
-        let fields = self.0.iter();
-        let fields: Vec<String> = fields
-            .map(|(name, value)| format!("{}: {value}", quoted(name)))
-            .collect();
-        format!("{{{}}}", fields.join(", "))
-    }
-}
-
-/// Writes a text as JSON.
-fn quoted(text: &str) -> String {
-    let escaped = text.chars().map(|letter| match letter {
-        '"' | '\\' => format!("\\{letter}"),
-        letter if letter.is_control() => format!("\\u{:04x}", u32::from(letter)),
-        letter => letter.to_string(),
-    });
-    format!("\"{}\"", escaped.collect::<String>())
-}
-
-/// Writes a table.
-fn table(entries: &[Fields]) -> String {
-    let entries: Vec<String> = entries.iter().map(Fields::object).collect();
-    format!(
-        "{{\"version\": 1, \"entries\": [\n{}\n]}}",
-        entries.join(",\n")
-    )
+fn table(entries: &[Entry]) -> String {
+    json!({"version": 1, "entries": entries}).to_string()
 }
 
 /// Makes an eStargz archive of a plain one.
-#[must_use]
 pub fn estargz(archive: &[u8], options: &IndexedOptions) -> IndexedArchive {
     let mut made = Members::default();
     let mut entries = Vec::new();
@@ -143,8 +101,7 @@ fn with_mark<'p>(
     options: &IndexedOptions,
 ) -> Vec<&'p Part<'p>> {
     let at = options.landmark.as_deref().and_then(|name| {
-        let name = quoted(name);
-        let is_named = |part: &Part<'_>| part.entry.get("name") == name;
+        let is_named = |part: &Part<'_>| part.entry["name"] == name;
         parts.iter().position(is_named)
     });
     let (before, behind) = parts.split_at(at.unwrap_or(0));
@@ -152,7 +109,6 @@ fn with_mark<'p>(
 }
 
 /// Puts a table and its footer behind members of gzip.
-#[must_use]
 pub fn estargz_of(mut blob: Vec<u8>, json: &str) -> IndexedArchive {
     let text = json.as_bytes();
     let mut archive = tar::Builder::new(Vec::new());
@@ -180,7 +136,6 @@ pub fn estargz_of(mut blob: Vec<u8>, json: &str) -> IndexedArchive {
 }
 
 /// Makes a zstd:chunked archive of a plain one.
-#[must_use]
 pub fn zstd_chunked(archive: &[u8], options: &IndexedOptions) -> IndexedArchive {
     let mut blob = Vec::new();
     let mut entries = Vec::new();
@@ -196,13 +151,13 @@ pub fn zstd_chunked(archive: &[u8], options: &IndexedOptions) -> IndexedArchive 
         let first = entries.len();
         for (at, chunk) in chunks(part.data, options.chunk_len) {
             let mut entry = chunk_entry(part, at, chunk);
-            entry.number("offset", blob.len());
+            entry.insert("offset".into(), blob.len().into());
             if options.is_stargz {
                 if at + chunk.len() == part.data.len() {
                     entry.remove("chunkSize");
                 }
             } else if chunk.len() >= 1024 && chunk.iter().all(|&byte| byte == 0) {
-                entry.text("chunkType", "zeros");
+                entry.insert("chunkType".into(), "zeros".into());
             }
             blob.extend(zstd(chunk));
             entries.push(entry);
@@ -210,7 +165,9 @@ pub fn zstd_chunked(archive: &[u8], options: &IndexedOptions) -> IndexedArchive 
         let end = blob.len();
         blob.extend(zstd(part.padding));
         match entries.get_mut(first) {
-            Some(entry) if !options.is_stargz => entry.number("endOffset", end),
+            Some(entry) if !options.is_stargz => {
+                entry.insert("endOffset".into(), end.into());
+            }
             Some(_) => (),
             None => entries.push(part.entry.clone()),
         }
@@ -220,7 +177,6 @@ pub fn zstd_chunked(archive: &[u8], options: &IndexedOptions) -> IndexedArchive 
 }
 
 /// Puts a table and its footer behind frames of Zstandard.
-#[must_use]
 pub fn zstd_chunked_of(mut blob: Vec<u8>, json: &str) -> IndexedArchive {
     const SKIPPABLE: &[u8] = b"\x50\x2a\x4d\x18";
     let data_len = blob.len();
@@ -276,7 +232,7 @@ struct Members {
 
 impl Members {
     /// Adds a member of the input. Returns its entries.
-    fn add(&mut self, part: &Part<'_>, options: &IndexedOptions) -> Vec<Fields> {
+    fn add(&mut self, part: &Part<'_>, options: &IndexedOptions) -> Vec<Entry> {
         self.open.extend(part.headers);
         let mut entries = Vec::new();
         for (at, chunk) in chunks(part.data, options.chunk_len) {
@@ -284,9 +240,9 @@ impl Members {
                 self.flush();
             }
             let mut entry = chunk_entry(part, at, chunk);
-            entry.number("offset", self.blob.len());
+            entry.insert("offset".into(), self.blob.len().into());
             if !self.open.is_empty() {
-                entry.number("innerOffset", self.open.len());
+                entry.insert("innerOffset".into(), self.open.len().into());
             }
             if at + chunk.len() == part.data.len() {
                 entry.remove("chunkSize");
@@ -316,17 +272,22 @@ fn chunks(data: &[u8], len: usize) -> impl Iterator<Item = (usize, &[u8])> {
 }
 
 /// Returns the entry of a chunk: that of its file for the first one.
-fn chunk_entry(part: &Part<'_>, at: usize, chunk: &[u8]) -> Fields {
+fn chunk_entry(part: &Part<'_>, at: usize, chunk: &[u8]) -> Entry {
     let mut entry = part.entry.clone();
     if at > 0 {
-        entry = Fields::default();
-        entry.number("name", part.entry.get("name"));
-        entry.text("type", "chunk");
-        entry.number("chunkOffset", at);
+        let name = &part.entry["name"];
+        entry = fields(json!({"name": name, "type": "chunk", "chunkOffset": at}));
     }
-    entry.number("chunkSize", chunk.len());
-    entry.text("chunkDigest", &sha256(chunk));
+    let of_chunk = json!({"chunkSize": chunk.len(), "chunkDigest": sha256(chunk)});
+    entry.extend(fields(of_chunk));
     entry
+}
+
+fn fields(value: Value) -> Entry {
+    match value {
+        Value::Object(fields) => fields,
+        other => panic!("{other}"),
+    }
 }
 
 /// Makes the header of a file.
@@ -361,8 +322,7 @@ fn parts(bytes: &[u8]) -> (Vec<Part<'_>>, &[u8]) {
         let digest = sha256(&bytes[data..data + size]);
         let mut entry = entry_of(&mut member);
         if size > 0 {
-            entry.number("size", size);
-            entry.text("digest", &digest);
+            entry.extend(fields(json!({"size": size, "digest": digest})));
         }
         parts.push(Part {
             headers: &bytes[end..data],
@@ -375,7 +335,6 @@ fn parts(bytes: &[u8]) -> (Vec<Part<'_>>, &[u8]) {
     (parts, &bytes[end..])
 }
 
-/// Returns the entry of a member, without what only files with data have.
 /// Returns the name that tables of contents have for a kind of member.
 pub(crate) const fn kind_of(kind: EntryType) -> &'static str {
     match kind {
@@ -389,63 +348,41 @@ pub(crate) const fn kind_of(kind: EntryType) -> &'static str {
     }
 }
 
-fn entry_of(member: &mut tar::Entry<'_, &[u8]>) -> Fields {
-    let mut xattrs = Vec::new();
+/// Returns the entry of a member, without what only files with data have.
+fn entry_of(member: &mut tar::Entry<'_, &[u8]>) -> Entry {
+    let mut xattrs = Entry::new();
     for record in member.pax_extensions().unwrap().into_iter().flatten() {
         let record = record.unwrap();
         if let Some(name) = record.key().unwrap().strip_prefix("SCHILY.xattr.") {
             let value = STANDARD.encode(record.value_bytes());
-            xattrs.push(format!("{}: {}", quoted(name), quoted(&value)));
+            xattrs.insert(name.to_string(), value.into());
         }
     }
     let header = member.header();
-    let kind = kind_of(header.entry_type());
-    let mut entry = Fields::default();
-    entry.text("name", &String::from_utf8_lossy(&member.path_bytes()));
-    entry.text("type", kind);
-    entry.number("mode", header.mode().unwrap());
-    entry.number("uid", header.uid().unwrap());
-    entry.number("gid", header.gid().unwrap());
-    entry.text("modtime", &time(header.mtime().unwrap()));
+    let mut entry = fields(json!({
+        "name": String::from_utf8_lossy(&member.path_bytes()),
+        "type": kind_of(header.entry_type()),
+        "mode": header.mode().unwrap(),
+        "uid": header.uid().unwrap(),
+        "gid": header.gid().unwrap(),
+        "modtime": time(header.mtime().unwrap()),
+    }));
     if let Some(link) = member.link_name_bytes() {
-        entry.text("linkName", &String::from_utf8_lossy(&link));
+        entry.insert("linkName".into(), String::from_utf8_lossy(&link).into());
     }
     if let (Ok(Some(major)), Ok(Some(minor))) = (header.device_major(), header.device_minor()) {
-        entry.number("devMajor", major);
-        entry.number("devMinor", minor);
+        entry.extend(fields(json!({"devMajor": major, "devMinor": minor})));
     }
     if !xattrs.is_empty() {
-        entry.number("xattrs", format!("{{{}}}", xattrs.join(", ")));
+        entry.insert("xattrs".into(), xattrs.into());
     }
     entry
 }
 
 /// Writes a time of whole seconds since 1970 as RFC 3339.
 pub(crate) fn time(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (mut year, mut left) = (1970, days);
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    while left >= 365 + u64::from(is_leap(year)) {
-        left -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for len in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if left < len {
-            break;
-        }
-        left -= len;
-        month += 1;
-    }
-    let (hours, minutes) = (rest / 3600, rest / 60 % 60);
-    let day = left + 1;
-    format!(
-        "{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{:02}Z",
-        rest % 60
-    )
+    let seconds = i64::try_from(seconds).unwrap();
+    Timestamp::from_second(seconds).unwrap().to_string()
 }
 
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -467,16 +404,4 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     let digest: [u8; 32] = Sha256::digest(bytes).into();
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{hex}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_written_as_a_calendar_has_them() {
-        assert_eq!(time(0), "1970-01-01T00:00:00Z");
-        assert_eq!(time(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(time(1_735_689_599), "2024-12-31T23:59:59Z");
-    }
 }

@@ -7,7 +7,8 @@
 //! - [`conformance`]: what every driver and every source must pass;
 //! - [`tree`]: models of a host tree and of an image's tree, and their difference;
 //! - [`opened`]: readers put together over any driver and source;
-//! - [`described()`]: the on-disk fields of an image as one text, for snapshots;
+//! - [`described()`] and [`told`]: the on-disk fields of an image, and the errors of images that lie, for
+//!   snapshots;
 //! - [`generate`]: seeded trees of files, and [`genromfs()`] to make images of them;
 //! - [`trees`]: trees for writers that are made in memory, and outputs that fail;
 //! - [`mutate`]: bytes changed in the ways that bring most about, for hostile images;
@@ -16,13 +17,16 @@
 //! - [`everything`]: a tree of every kind of node, content and attribute, for writers to keep;
 //! - [`machine_code`]: bytes like the code of some machines, for the filters of XZ;
 //! - [`matrix`]: tables of a writer's options; other readers judge each row;
+//! - [`packed`]: the files of a compressed archive that is kept in the repository;
 //! - [`require`]: what a test needs of the machine, failing in CI where it is missing;
 //! - [`readers`]: processes that read past the page cache, and wait;
 //! - [`panicking`]: a device that panics at a chosen request;
 //! - [`powercut`]: every state that a crash may leave of a volume, and what it must show;
-//! - [`exfat_judge`]: a checker of exFAT volumes that shares nothing with the driver;
+//! - [`exfat_judge`]: a checker of exFAT volumes that shares nothing with the driver, and [`exfat_tools`], which
+//!   runs mkfs.exfat and fsck.exfat;
 //! - [`children`]: programs that tests start, without disturbing the locks and mounts of the tests beside them;
-//! - [`unmount()`], which retries while other programs keep the mount busy;
+//! - [`Mounted`] and [`LoopDevice`], which end on drop; [`unmount()`] retries while other programs keep the mount
+//!   busy;
 //! - [`memory_group`]: control groups with a memory limit, to run programs in;
 //! - [`guest`]: a Linux kernel in a virtual machine that mounts images with its own drivers.
 //!
@@ -37,6 +41,7 @@ pub mod conformance;
 mod described;
 pub mod everything;
 pub mod exfat_judge;
+pub mod exfat_tools;
 pub mod fault;
 pub mod generate;
 pub mod genromfs;
@@ -51,6 +56,7 @@ pub mod memvolume;
 mod mounts;
 pub mod mutate;
 pub mod opened;
+pub mod packed;
 pub mod panicking;
 mod piped;
 pub mod powercut;
@@ -63,13 +69,13 @@ pub mod tree;
 pub mod trees;
 pub mod ztoc;
 
-pub use described::described;
+pub use described::{described, told};
 pub use fault::{CountingSource, FaultSource, Gate};
 pub use generate::Shape;
 pub use genromfs::genromfs;
 pub use memfs::{MemFs, MemFsBuilder, MemImage, Piece};
 pub use memvolume::MemVolume;
-pub use mounts::unmount;
+pub use mounts::{LoopDevice, Mounted, unmount};
 pub use panicking::PanickingDevice;
 pub use piped::piped;
 pub use readers::DirectReaders;

@@ -39,7 +39,6 @@ impl Machine {
     ];
 
     /// Returns a name for files and messages.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::X86 => "x86",
@@ -62,7 +61,6 @@ impl Machine {
 
     /// Returns `len` bytes: `shift` bytes of noise, then code, so that instructions lie at any
     /// alignment. Targets of calls are relative to the start of the bytes.
-    #[must_use]
     pub fn code(self, len: usize, shift: usize) -> Vec<u8> {
         let mut rng = Rng::new(u64::try_from(len ^ shift << 32).unwrap_or(0));
         let mut out = noise(&mut rng, shift);

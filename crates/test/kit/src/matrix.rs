@@ -73,10 +73,6 @@ pub struct Sample {
 
 impl Sample {
     /// Returns the tree that `populate` makes.
-    ///
-    /// # Panics
-    /// Where the host cannot make or read it.
-    #[must_use]
     pub fn new(populate: impl FnOnce(&Path)) -> Self {
         let dir = temp_dir("matrix");
         populate(dir.path());
@@ -91,9 +87,6 @@ impl Sample {
 
     /// Fails the test unless `root` has this tree, its link counts, and its extended attributes if the
     /// image has them.
-    ///
-    /// # Panics
-    /// Where they differ.
     pub fn assert_same(&self, root: &Path, has_xattrs: bool) {
         let model = TreeModel::of_host(root).unwrap();
         self.expected(has_xattrs)
@@ -108,10 +101,6 @@ impl Sample {
 
     /// Returns the nodes of an image. Without extended attributes, files that lose their access control list have the rights
     /// that it gave their own group: the group's bits of the mode were those of the mask.
-    ///
-    /// # Panics
-    /// Where a list is none.
-    #[must_use]
     pub fn expected(&self, has_xattrs: bool) -> TreeModel {
         let mut model = self.model.clone();
         if has_xattrs {
@@ -133,7 +122,6 @@ impl Sample {
 }
 
 /// Returns whether tables have every combination of options, which takes minutes.
-#[must_use]
 pub fn every_combination() -> bool {
     std::env::var_os("FORERUN_MATRIX").is_some_and(|value| value == "all")
 }
@@ -151,9 +139,6 @@ pub struct Table<'t> {
 
 /// Judges all rows, each in a directory of its own, with one thread per CPU. The judge panics where an
 /// image differs. Prints the number of rows that each judge read, and the rows that a judge cannot read.
-///
-/// # Panics
-/// Names all rows that failed, rows without a judge, and options that no row varies.
 pub fn judge_all<O: Debug + Sync>(
     table: Table<'_>,
     rows: &[Row<O>],
@@ -183,9 +168,6 @@ pub fn judge_all<O: Debug + Sync>(
 }
 
 /// Checks that the rows vary every option, for a table whose rows are judged together.
-///
-/// # Panics
-/// Names the options that no row varies.
 pub fn assert_varied<O: Debug>(table: Table<'_>, rows: &[O]) {
     let format = table.format;
     let mut fixed = never_varied(rows, table.whole);

@@ -37,10 +37,6 @@ pub struct MemoryWatch {
 
 impl MemoryGroup {
     /// Makes a group whose processes may use `limit` bytes, and no swap.
-    ///
-    /// # Panics
-    /// In CI, if this machine has no memory controller or the test does not run as root.
-    #[must_use]
     pub fn new(limit: u64) -> Option<Self> {
         static MADE: AtomicU64 = AtomicU64::new(0);
         if !require::root() {
@@ -74,7 +70,6 @@ impl MemoryGroup {
     }
 
     /// Returns a command that does the same in this group, children included.
-    #[must_use]
     pub fn inside(&self, command: &Command) -> Command {
         let mut inside = Command::new("sh");
         inside
@@ -96,10 +91,6 @@ impl MemoryGroup {
     }
 
     /// Returns how many processes of the group were killed for want of memory.
-    ///
-    /// # Panics
-    /// If the kernel does not tell.
-    #[must_use]
     pub fn kills(&self) -> u64 {
         let name = match self.is_unified {
             true => "memory.events",
@@ -110,7 +101,6 @@ impl MemoryGroup {
     }
 
     /// Begins to watch the memory of the group.
-    #[must_use]
     pub fn watch(&self) -> MemoryWatch {
         let stop = Arc::new(AtomicBool::new(false));
         let peak = Arc::new(AtomicU64::new(0));
@@ -145,7 +135,6 @@ impl MemoryWatch {
     /// processes themselves and files of a tmpfs, with version 2 also what the kernel keeps for them. Page
     /// cache does not count, as it goes where memory is wanted. Version 1 does not say which part of the
     /// kernel's memory can be reclaimed. Peaks shorter than 5 ms may be missed.
-    #[must_use]
     pub fn peak(self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }

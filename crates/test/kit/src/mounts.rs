@@ -1,11 +1,12 @@
-//! Ending what a test has mounted.
+//! Mounts and loop devices of tests, and how they end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::children;
+use crate::everything::run;
 
 /// How long others may keep a mount busy.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -13,9 +14,6 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Runs umount(8) until it succeeds. A program that looks at all mounts of a machine, such as a
 /// file manager or another test, keeps each of them busy for a moment. A mount that stays busy is
 /// detached, so that it does not disturb what follows. Returns whether umount(8) succeeded.
-///
-/// # Panics
-/// Where umount(8) cannot be run.
 #[must_use]
 pub fn unmount(mount: &Path) -> bool {
     let umount = |lazily: &[&str]| {
@@ -32,4 +30,73 @@ pub fn unmount(mount: &Path) -> bool {
     }
     let _so_that_nothing_stays = umount(&["--lazy"]);
     false
+}
+
+/// A file as a block device, detached on drop.
+#[derive(Debug)]
+pub struct LoopDevice(pub PathBuf);
+
+impl LoopDevice {
+    /// Attaches a file with losetup(8).
+    #[must_use]
+    pub fn new(file: &Path, options: &[&str]) -> Self {
+        let mut losetup = Command::new("losetup");
+        let attached = run(losetup.args(["--find", "--show"]).args(options).arg(file));
+        Self(PathBuf::from(attached.trim()))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let mut losetup = Command::new("losetup");
+        let detached = children::output(losetup.arg("--detach").arg(&self.0)).unwrap();
+        assert!(
+            detached.status.success() || thread::panicking(),
+            "{detached:?}"
+        );
+    }
+}
+
+/// A mount, unmounted on drop.
+#[derive(Debug)]
+pub struct Mounted {
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl Mounted {
+    /// Mounts `source` with mount(8).
+    #[must_use]
+    pub fn new(kind: &str, options: &str, source: &Path, path: PathBuf) -> Self {
+        let mut mount = Command::new("mount");
+        Self::by(mount.args(["-t", kind, "-o", options]).arg(source), path)
+    }
+
+    /// Mounts an image with exfat-fuse, which writes the last of it when the loop device is detached.
+    #[must_use]
+    pub fn exfat_fuse(
+        image: &Path,
+        path: PathBuf,
+        options: &str,
+        losetup: &[&str],
+    ) -> (Self, LoopDevice) {
+        let device = LoopDevice::new(image, losetup);
+        let mut mount = Command::new("mount.exfat-fuse");
+        (
+            Self::by(mount.args(["-o", options]).arg(&device.0), path),
+            device,
+        )
+    }
+
+    fn by(mount: &mut Command, path: PathBuf) -> Self {
+        std::fs::create_dir_all(&path).unwrap();
+        run(mount.arg(&path));
+        Self { path }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        assert!(unmount(&self.path) || thread::panicking());
+    }
 }

@@ -8,7 +8,6 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::rng::Rng;
 
 /// Changes some bytes: single bits, plausible offsets, bytes copied from elsewhere, a shorter image.
-#[must_use]
 pub fn mutate(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     let below = |rng: &mut Rng, len: usize| {
@@ -44,9 +43,6 @@ pub fn mutate(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
 pub const TIME: Duration = Duration::from_secs(5);
 
 /// Runs an entry point for fuzzing: under a fuzzer, or over a seed in a test.
-///
-/// # Panics
-/// Where it takes longer than [`TIME`], which is a finding.
 pub fn in_time<T>(run: impl FnOnce() -> T) -> T {
     within(TIME, run)
 }
@@ -73,7 +69,6 @@ pub fn each(seed: &[u8], rounds: usize, mut check: impl FnMut(&[u8])) {
 }
 
 /// Returns whether an error of a hostile image names its place, or a node, or a limit.
-#[must_use]
 pub fn is_located(error: &Error) -> bool {
     match error {
         Error::Corrupt(corrupt) => corrupt.to_string().contains("offset"),

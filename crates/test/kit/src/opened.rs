@@ -24,16 +24,12 @@ impl std::fmt::Debug for Opened {
 
 impl Opened {
     /// Returns a counter of the reader's observer.
-    #[must_use]
     pub fn count(&self, counter: Counter) -> u64 {
         self.reader.observer().stats().get(counter)
     }
 
     /// Reads a file of `image` from front to back, `step` bytes at a time, and compares it. Returns its
     /// length.
-    ///
-    /// # Panics
-    /// If it cannot be read, or is not what the image has.
     pub fn read_all(&self, image: &MemImage, node: NodeId, step: usize) -> u64 {
         let size = self.reader.fs().metadata(node).unwrap().size;
         let mut at = 0;
@@ -53,13 +49,11 @@ impl Opened {
 }
 
 /// Opens a filesystem in memory.
-#[must_use]
 pub fn open(image: &MemImage, options: EngineOptions) -> Opened {
     open_on(image, Arc::new(image.source.clone()), options)
 }
 
 /// Opens a filesystem in memory whose bytes come from `source`.
-#[must_use]
 pub fn open_on(image: &MemImage, source: Arc<dyn ReadAt>, options: EngineOptions) -> Opened {
     let events = Arc::new(EventLog::new(100_000));
     let observer = Arc::new(Observer::new(Some(events.clone())));
@@ -69,7 +63,6 @@ pub fn open_on(image: &MemImage, source: Arc<dyn ReadAt>, options: EngineOptions
 }
 
 /// Puts a reader together.
-#[must_use]
 pub fn reader_on(
     fs: Arc<dyn FileSystem>,
     source: Arc<dyn ReadAt>,

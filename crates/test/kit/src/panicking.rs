@@ -19,7 +19,6 @@ pub struct PanickingDevice {
 
 impl PanickingDevice {
     /// Creates a device with these bytes that does not panic yet.
-    #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self {
             memory: MemoryDevice::new(bytes),
@@ -45,7 +44,6 @@ impl PanickingDevice {
     }
 
     /// Copies all bytes.
-    #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.memory.to_vec()
     }

@@ -6,10 +6,6 @@ use std::process::{Command, Stdio};
 use crate::require;
 
 /// Runs a program over `input`. Returns its output; nothing if it is not installed.
-///
-/// # Panics
-/// If it cannot be started, or fails.
-#[must_use]
 pub fn piped(program: &str, arguments: &[&str], input: &[u8]) -> Option<Vec<u8>> {
     let mut child = Command::new(require::program(program)?)
         .args(arguments)

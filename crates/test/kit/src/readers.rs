@@ -17,10 +17,6 @@ pub struct DirectReaders(Vec<Child>);
 
 impl DirectReaders {
     /// Starts so many, of which each reads one block, and returns when all of them wait for it.
-    ///
-    /// # Panics
-    /// If `file` is not an absolute path without links, or one of the readers does not come to wait.
-    #[must_use]
     pub fn waiting(file: &Path, block: usize, count: usize) -> Self {
         assert_eq!(file.canonicalize().unwrap(), file);
         let reader = |part| {
@@ -48,9 +44,6 @@ impl DirectReaders {
     }
 
     /// Waits until all have ended; returns how many of them have read their block.
-    ///
-    /// # Panics
-    /// If one does not end within half a minute.
     pub fn wait(mut self) -> usize {
         let until = Instant::now() + READER_TIMEOUT;
         let mut succeeded = 0;

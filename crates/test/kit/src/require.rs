@@ -18,18 +18,12 @@ pub fn in_ci() -> bool {
 }
 
 /// Returns whether the test runs as root.
-///
-/// # Panics
-/// In CI, if not.
 #[must_use]
 pub fn root() -> bool {
     rustix::process::geteuid().is_root() || missing("root")
 }
 
 /// Finds `name` in `PATH` or the directories of system programs.
-///
-/// # Panics
-/// In CI, if it is nowhere.
 #[must_use]
 pub fn program(name: &str) -> Option<PathBuf> {
     let found = find_program(name);
@@ -40,9 +34,6 @@ pub fn program(name: &str) -> Option<PathBuf> {
 }
 
 /// Returns whether FUSE filesystems can be mounted by root: `/dev/fuse` opens.
-///
-/// # Panics
-/// In CI, if not.
 #[must_use]
 pub fn fuse() -> bool {
     let device = File::options().read(true).write(true).open("/dev/fuse");
@@ -51,18 +42,12 @@ pub fn fuse() -> bool {
 
 /// Returns whether FUSE filesystems can be mounted without root: every user may open `/dev/fuse`, and
 /// fusermount3 is there.
-///
-/// # Panics
-/// In CI, if not.
 #[must_use]
 pub fn fusermount() -> bool {
     fuse_for_users() && program("fusermount3").is_some()
 }
 
 /// Returns whether every user may open `/dev/fuse`, as on a machine where udev made it.
-///
-/// # Panics
-/// In CI, if not.
 #[must_use]
 pub fn fuse_for_users() -> bool {
     use std::os::unix::fs::PermissionsExt;
@@ -74,9 +59,6 @@ pub fn fuse_for_users() -> bool {
 }
 
 /// Returns whether the kernel has a driver for filesystems of that type, loading it where it is a module.
-///
-/// # Panics
-/// In CI, if not.
 #[must_use]
 pub fn kernel_filesystem(name: &str) -> bool {
     let known = || {
@@ -106,9 +88,6 @@ pub fn kernel_option(name: &str) -> Option<bool> {
 }
 
 /// Returns whether a condition that the test checked itself holds; `what` names it.
-///
-/// # Panics
-/// In CI, if not.
 #[must_use]
 pub fn that(holds: bool, what: &str) -> bool {
     holds || missing(what)

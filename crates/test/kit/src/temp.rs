@@ -7,10 +7,6 @@ use std::sync::OnceLock;
 pub use tempfile::TempDir;
 
 /// Creates a directory of the test's own, which is removed when dropped.
-///
-/// # Panics
-/// If it cannot be made.
-#[must_use]
 pub fn temp_dir(name: &str) -> TempDir {
     tempfile::Builder::new()
         .prefix(&format!("forerun-{name}-"))
@@ -21,10 +17,6 @@ pub fn temp_dir(name: &str) -> TempDir {
 /// Creates a directory of the test's own in memory, which is removed when dropped; on disk where
 /// `/dev/shm` has less than `bytes` available. For tests that make more files than a disk makes and
 /// removes in good time, or that need no disk.
-///
-/// # Panics
-/// If it cannot be made.
-#[must_use]
 pub fn memory_dir(name: &str, bytes: u64) -> TempDir {
     let mut builder = tempfile::Builder::new();
     let prefix = format!("forerun-{name}-");
@@ -36,7 +28,6 @@ pub fn memory_dir(name: &str, bytes: u64) -> TempDir {
 }
 
 /// Returns a directory for files in memory, where one has `bytes` available.
-#[must_use]
 pub fn memory(bytes: u64) -> Option<&'static Path> {
     let memory = Path::new("/dev/shm");
     let has_room = rustix::fs::statvfs(memory)
@@ -45,10 +36,6 @@ pub fn memory(bytes: u64) -> Option<&'static Path> {
 }
 
 /// Returns the top of the source tree.
-///
-/// # Panics
-/// If the crate was moved out of it.
-#[must_use]
 pub fn workspace_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -61,10 +48,6 @@ pub const PROGRAM: &str = "FORERUN_PROGRAM";
 
 /// Returns the `forerun` program: what [`PROGRAM`] names, or else built on first use. For tests outside
 /// the crate that makes it; tests in that crate have `CARGO_BIN_EXE_forerun`.
-///
-/// # Panics
-/// If it does not build, or is not where it should be.
-#[must_use]
 pub fn forerun_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
@@ -96,9 +79,6 @@ pub fn forerun_binary() -> &'static Path {
 }
 
 /// Polls `holds` until it is true, for conditions without a notification.
-///
-/// # Panics
-/// If it has not within a minute.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !holds() {

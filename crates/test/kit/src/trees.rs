@@ -8,23 +8,17 @@ use forerun_build::{Content, ImageOutput, NewNode, NodeKind, ScanOptions, Tree, 
 use crate::generate;
 
 /// Creates a regular file.
-#[must_use]
 pub fn file(bytes: &[u8]) -> NewNode {
     claimed(u64::try_from(bytes.len()).unwrap(), bytes)
 }
 
 /// Creates a regular file that claims to have `len` bytes, and has others.
-#[must_use]
 pub fn claimed(len: u64, bytes: &[u8]) -> NewNode {
     let content = Content::Bytes(bytes.into());
     NewNode::new(NodeKind::File { len, content }, 0o644)
 }
 
 /// Creates a tree with files in the root.
-///
-/// # Panics
-/// Where a name is there twice.
-#[must_use]
 pub fn tree_of(files: &[(&str, &[u8])]) -> Tree {
     let mut tree = Tree::default();
     for (name, bytes) in files {
@@ -34,10 +28,6 @@ pub fn tree_of(files: &[(&str, &[u8])]) -> Tree {
 }
 
 /// Creates a tree with one node, as `dir/NAME`.
-///
-/// # Panics
-/// Where the tree refuses the name.
-#[must_use]
 pub fn tree_of_one(name: &[u8], node: NewNode) -> Tree {
     let mut tree = Tree::default();
     let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory()).unwrap();
@@ -46,10 +36,6 @@ pub fn tree_of_one(name: &[u8], node: NewNode) -> Tree {
 }
 
 /// Creates directories of small files, files of some blocks, one of `long` bytes, twins of all, holes.
-///
-/// # Panics
-/// Never: the names differ.
-#[must_use]
 pub fn mixed(dirs: u64, long: usize) -> Tree {
     let mut tree = Tree::default();
     for dir in 0..dirs {
@@ -82,7 +68,6 @@ pub fn mixed(dirs: u64, long: usize) -> Tree {
 
 /// Creates trees with `dir/file`, which has fewer or more bytes than it had, some with a twin as it was;
 /// each with the text that the error must have.
-#[must_use]
 pub fn changed(len: u32) -> Vec<(Tree, &'static str)> {
     let bytes = |len: u32| vec![7; usize::try_from(len).unwrap()];
     let mut trees = Vec::new();
@@ -100,10 +85,6 @@ pub fn changed(len: u32) -> Vec<(Tree, &'static str)> {
 }
 
 /// Scans a directory of the host, with its extended attributes.
-///
-/// # Panics
-/// Where it cannot be read.
-#[must_use]
 pub fn scanned(dir: &Path) -> Tree {
     let options = ScanOptions {
         xattrs: true,

@@ -56,7 +56,6 @@ pub struct SociLayer {
 
 impl SociLayer {
     /// Compresses an archive with spans of that many bytes, and makes its table.
-    #[must_use]
     pub fn new(archive: &[u8], span: usize) -> Self {
         let (mut blob, mut starts) = (Vec::new(), Vec::new());
         for (number, bytes) in archive.chunks(span).enumerate() {
@@ -95,7 +94,6 @@ fn signed(number: usize) -> i64 {
 }
 
 /// Returns a table as a driver takes it.
-#[must_use]
 pub fn beside(bytes: &[u8]) -> ProvenTable {
     ProvenTable {
         digest: Sha256::digest(bytes).into(),
@@ -139,7 +137,6 @@ fn metadata(bytes: &[u8]) -> Vec<ZtocFile> {
 
 impl Ztoc {
     /// Writes the table.
-    #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut flat = Flat(vec![0; 4]);
         let (root, fields) = flat.table(&[

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use forerun_build::{NewNode, NodeKind, ScanOptions, Tree, scan};
 use forerun_composefs::{ObjectStore, Objects};
-use forerun_testkit::{Keeps, TreeModel, require};
+use forerun_testkit::{Keeps, Mounted, TreeModel, require};
 use forerun_vfs::{Device, Verity};
 
-use crate::common::{self, Mounted, make_host_tree, open};
+use crate::common::{self, make_host_tree, open};
 
 fn attributes(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     use std::os::unix::ffi::OsStringExt;
@@ -51,14 +51,14 @@ fn the_kernel_reads_our_images_as_we_do() {
     std::fs::write(&image, &bytes).unwrap();
 
     let lower = dir.path().join("lower");
-    let metadata = Mounted::new("erofs", "ro,loop", &image, &lower);
+    let metadata = Mounted::new("erofs", "ro,loop", &image, lower.clone());
     let merged = dir.path().join("merged");
     let options = format!(
         "ro,metacopy=on,redirect_dir=on,lowerdir={}::{}",
         lower.display(),
         store.display()
     );
-    let overlay = Mounted::new("overlay", &options, Path::new("overlay"), &merged);
+    let overlay = Mounted::new("overlay", &options, Path::new("overlay"), merged.clone());
     let theirs = TreeModel::of_host(&merged).unwrap();
 
     let objects = Objects::new(ObjectStore::open(&store).unwrap());

@@ -10,10 +10,8 @@ use forerun_composefs::write::{ComposefsOptions, write};
 use forerun_testkit::everything::{Xattrs, small, xattrs_of};
 use forerun_testkit::matrix::{Judged, Row, Table, judge_all};
 use forerun_testkit::trees::scanned;
-use forerun_testkit::{Keeps, TempDir, TreeModel, require, temp_dir};
+use forerun_testkit::{Keeps, Mounted, TempDir, TreeModel, require, temp_dir};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-
-use crate::common::Mounted;
 
 fn rows(stores: &Path) -> Vec<Row<ComposefsOptions>> {
     let mut rows = Vec::new();
@@ -75,21 +73,21 @@ impl Sample {
         write(&self.tree, &row.options, &mut image, &Arc::default()).unwrap();
         fs::write(&path, &image).unwrap();
         let store = row.options.objects.as_deref().unwrap_or(defaults);
-        let lower = Mounted::new("erofs", "ro,loop", &path, &dir.join("lower"));
+        let lower = Mounted::new("erofs", "ro,loop", &path, dir.join("lower"));
         let options = format!(
             "ro,metacopy=on,redirect_dir=on,lowerdir={}::{}",
-            lower.0.display(),
+            lower.path.display(),
             store.display()
         );
         let merged = Mounted::new(
             "overlay",
             &options,
             Path::new("overlay"),
-            &dir.join("merged"),
+            dir.join("merged"),
         );
-        let seen = compared(&merged.0);
+        let seen = compared(&merged.path);
         self.model.assert_same(&seen, &Keeps::EVERYTHING);
-        let xattrs = xattrs_of(&merged.0, &seen);
+        let xattrs = xattrs_of(&merged.path, &seen);
         assert_eq!(xattrs, self.xattrs);
         drop(merged);
         drop(lower);

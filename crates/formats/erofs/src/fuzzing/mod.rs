@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use forerun_build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_codec::FillEncoding;
-use forerun_io::{MemorySource, Observer, ReadAt};
+use forerun_io::{MemorySource, Observer};
 use forerun_vfs::{Error, NodeId, OpenWith, Result, exercise};
 
 use crate::driver::Erofs;
@@ -73,23 +73,11 @@ pub fn xattrs(bytes: &[u8]) {
 /// Opens `bytes` as an image and calls every method of the driver on every node. Returns the
 /// errors, and the problems that `check` reports.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
-    walk_source(Arc::new(MemorySource::new(bytes)))
-}
-
-/// Walks the image in `source` as [`walk`] does.
-pub fn walk_source(source: Arc<dyn ReadAt>) -> Vec<Error> {
-    match open_source(source) {
-        Ok(fs) => exercise::all(&fs, &limits()),
-        Err(error) => vec![error],
-    }
+    exercise::walk(&crate::FORMAT, Arc::new(MemorySource::new(bytes)))
 }
 
 fn open(bytes: Vec<u8>) -> Result<Erofs> {
-    open_source(Arc::new(MemorySource::new(bytes)))
-}
-
-fn open_source(source: Arc<dyn ReadAt>) -> Result<Erofs> {
-    let mut with = OpenWith::new(source);
+    let mut with = OpenWith::new(Arc::new(MemorySource::new(bytes)));
     with.limits = limits();
     Erofs::open(with)
 }

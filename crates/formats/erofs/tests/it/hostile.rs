@@ -1,13 +1,13 @@
 //! Images that lie: an error that names the place, never a panic, a hang or unbounded memory.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
-use forerun_erofs::Erofs;
 use forerun_erofs::fuzzing::{self, DATA, LEN, at, nid};
+use forerun_erofs::{Erofs, FORMAT};
 use forerun_io::MemorySource;
-use forerun_testkit::FaultSource;
-use forerun_vfs::{Error, FileSystem, NodeId, OpenWith, Result, exercise};
+use forerun_testkit::conformance::check_faults;
+use forerun_testkit::told;
+use forerun_vfs::{Error, FileSystem, NodeId, OpenWith, Result};
 
 use crate::golden;
 
@@ -37,23 +37,6 @@ fn with_u64(at: usize, value: u64) -> Vec<u8> {
 
 fn open(image: Vec<u8>) -> Result<Erofs> {
     Erofs::open(OpenWith::new(Arc::new(MemorySource::new(image))))
-}
-
-/// Returns the errors of each image, as users read them.
-fn told(images: Vec<(&str, Vec<u8>)>) -> String {
-    let mut out = String::new();
-    for (what, image) in images {
-        writeln!(out, "{what}").unwrap();
-        let errors = fuzzing::walk(&image);
-        // Some lies cannot be detected: another owner, another name.
-        if errors.is_empty() {
-            writeln!(out, "    nothing is wrong").unwrap();
-        }
-        for error in errors {
-            writeln!(out, "    {error}").unwrap();
-        }
-    }
-    out
 }
 
 #[test]
@@ -116,7 +99,7 @@ fn a_superblock_that_lies() {
         ("reserved", with(SB + 106, &[1])),
         ("directory blocks of two blocks", with(SB + 90, &[1])),
     ];
-    insta::assert_snapshot!("superblock", told(images));
+    insta::assert_snapshot!("superblock", told(images, fuzzing::walk));
 }
 
 #[test]
@@ -150,7 +133,7 @@ fn places_in_the_superblock_that_lie() {
             image
         }),
     ];
-    insta::assert_snapshot!("superblock_places", told(images));
+    insta::assert_snapshot!("superblock_places", told(images, fuzzing::walk));
 }
 
 #[test]
@@ -174,7 +157,7 @@ fn tables_of_devices_and_prefixes_that_lie() {
         ("two prefixes", with(SB + 91, &[2])),
         ("prefixes outside", with_u32(SB + 92, u32::MAX)),
     ];
-    insta::assert_snapshot!("superblock_tables", told(images));
+    insta::assert_snapshot!("superblock_tables", told(images, fuzzing::walk));
 }
 
 #[test]
@@ -194,7 +177,7 @@ fn features_that_lie() {
             image
         }),
     ];
-    insta::assert_snapshot!("superblock_features", told(images));
+    insta::assert_snapshot!("superblock_features", told(images, fuzzing::walk));
 }
 
 #[test]
@@ -228,7 +211,7 @@ fn inodes_that_lie() {
         ("device with a size", with_u32(null + 8, 77)),
         ("xattrs of 256 KiB", with_u16(plain + 2, 0xffff)),
     ];
-    insta::assert_snapshot!("inodes", told(images));
+    insta::assert_snapshot!("inodes", told(images, fuzzing::walk));
 }
 
 #[test]
@@ -249,7 +232,7 @@ fn chunks_and_devices_that_lie() {
         ("device at the start", with_u32(DEVICE + 68, 1)),
         ("device of 2^48 blocks", with(DEVICE + 64, &[0xff; 12])),
     ];
-    insta::assert_snapshot!("chunks", told(images));
+    insta::assert_snapshot!("chunks", told(images, fuzzing::walk));
 }
 
 #[test]
@@ -293,7 +276,7 @@ fn listings_that_lie() {
         ("a root of 5 bytes", with_u64(at(nid::ROOT) + 8, 5)),
         ("a root of 2^60 bytes", with_u64(at(nid::ROOT) + 8, 1 << 60)),
     ];
-    insta::assert_snapshot!("listings", told(images));
+    insta::assert_snapshot!("listings", told(images, fuzzing::walk));
 }
 
 #[test]
@@ -319,7 +302,7 @@ fn xattrs_that_lie() {
         ("empty prefix", with_u16(PREFIX, 0)),
         ("prefix past the end", with_u16(PREFIX, 65535)),
     ];
-    insta::assert_snapshot!("xattrs", told(images));
+    insta::assert_snapshot!("xattrs", told(images, fuzzing::walk));
 }
 
 /// Returns names and values of all xattrs of a node.
@@ -436,42 +419,6 @@ fn every_truncation_is_noticed() {
 
 #[test]
 fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
-    type Fault = FaultSource<MemorySource>;
-    let metabox = golden::images().remove(3).1;
-    for image in [fuzzing::image(), metabox] {
-        let source = || MemorySource::new(image.clone());
-        let sound = Arc::new(Fault::fail_nth(source(), u64::MAX));
-        assert!(fuzzing::walk_source(Arc::<Fault>::clone(&sound)).is_empty());
-        assert!(sound.reads() > 10);
-        for n in 0..sound.reads() {
-            for fault in [Fault::fail_nth(source(), n), Fault::short_nth(source(), n)] {
-                let fault = Arc::new(fault);
-                let errors = fuzzing::walk_source(Arc::<Fault>::clone(&fault));
-                assert!(
-                    errors.iter().all(|error| matches!(error, Error::Io { .. })),
-                    "{errors:?}"
-                );
-                let errors = fuzzing::walk_source(fault);
-                assert!(errors.is_empty(), "read {n} fails only once: {errors:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn what_failed_once_is_not_remembered_in_an_open_image() {
-    let (_, image) = golden::images().remove(3);
-    for n in 1..60 {
-        let fault = Arc::new(FaultSource::fail_nth(MemorySource::new(image.clone()), n));
-        let with = OpenWith::new(Arc::<FaultSource<MemorySource>>::clone(&fault));
-        let Ok(fs) = Erofs::open(with) else {
-            continue;
-        };
-        let _first = exercise::all(&fs, &fuzzing::limits());
-        let errors = exercise::all(&fs, &fuzzing::limits());
-        assert!(
-            fault.reads() <= n || errors.is_empty(),
-            "read {n}: {errors:?}"
-        );
-    }
+    assert_eq!(check_faults(&FORMAT, &fuzzing::image()), 0);
+    assert_eq!(check_faults(&FORMAT, &golden::images().remove(3).1), 0);
 }

@@ -1,14 +1,13 @@
 //! Images that lie about the packed inode or its contents.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use forerun_codec::FillEncoding;
 use forerun_erofs::fuzzing;
 use forerun_erofs::write::{Compression, ErofsOptions, Fragments, write};
 use forerun_io::Observer;
-use forerun_testkit::generate;
 use forerun_testkit::trees::tree_of;
+use forerun_testkit::{generate, told};
 
 const SB: usize = 1024;
 /// Fields of the superblock.
@@ -134,16 +133,5 @@ fn fragments_that_lie() {
         ),
         ("an empty packed inode", sample().put(packed + 8, &[0; 4])),
     ];
-    let mut out = String::new();
-    for (what, image) in images {
-        writeln!(out, "{what}").unwrap();
-        let errors = fuzzing::walk(&image);
-        if errors.is_empty() {
-            writeln!(out, "    nothing is wrong").unwrap();
-        }
-        for error in errors {
-            writeln!(out, "    {error}").unwrap();
-        }
-    }
-    insta::assert_snapshot!("fragments", out);
+    insta::assert_snapshot!("fragments", told(images, fuzzing::walk));
 }

@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use forerun_io::{BlobId, Limits};
-use forerun_testkit::conformance::check_filesystem;
-use forerun_testkit::{Keeps, TreeModel};
-use forerun_vfs::{DirCursor, Error, FollowLast, Place, resolve};
+use forerun_testkit::conformance::{check_filesystem, check_names};
+use forerun_testkit::{Keeps, LoopDevice, Mounted, TreeModel, require};
+use forerun_vfs::{Error, FollowLast, Place, resolve};
 
 use crate::common::*;
 
@@ -53,38 +53,18 @@ fn check_image(sample: &Sample, image: &Path, devices: &[PathBuf], expect: Expec
     let mut mount = "ro,loop".to_string();
     let mut loops = Vec::new();
     for device in devices {
-        let device = LoopDevice::new(device);
-        mount += &format!(",device={}", device.path);
+        let device = LoopDevice::new(device, &["--read-only"]);
+        mount += &format!(",device={}", device.0.display());
         loops.push(device);
     }
-    if let Some(mounted) = Mounted::new(image, sample.path("mnt"), &mount) {
+    if require::kernel_filesystem("erofs") {
+        let mounted = Mounted::new("erofs", &mount, image, sample.path("mnt"));
         // Here with times to the nanosecond and links, which the model compares only in part.
         let kernel = TreeModel::of_host(&mounted.path).unwrap();
         kernel.assert_same(&actual, &Keeps::EVERYTHING);
         for (path, node) in &kernel.nodes {
             assert_eq!(node.mtime, actual.nodes[path].mtime, "{path:?}");
         }
-    }
-}
-
-/// A file as a block device.
-struct LoopDevice {
-    path: String,
-}
-
-impl LoopDevice {
-    fn new(file: &Path) -> Self {
-        let mut command = std::process::Command::new("losetup");
-        let path = run(command.args(["-f", "--show", "-r"]).arg(file));
-        let path = path.trim().to_string();
-        Self { path }
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let mut command = std::process::Command::new("losetup");
-        let _best_effort = command.args(["-d", &self.path]).status();
     }
 }
 
@@ -276,35 +256,5 @@ fn twenty_thousand_entries() {
     let reader = reader(&sample.make(&[]), &[]);
     let fs = reader.fs();
     let dir = fs.lookup(fs.root(), b"many").unwrap().unwrap();
-    let mut expected: Vec<_> = (0..count).map(names).collect();
-    for name in &expected {
-        assert!(fs.lookup(dir, name.as_bytes()).unwrap().is_some(), "{name}");
-        let longer = format!("{name}z");
-        assert_eq!(fs.lookup(dir, longer.as_bytes()).unwrap(), None);
-    }
-    for missing in [&b"!"[..], b"\xff", b".", b"..", b"a/b", b""] {
-        assert_eq!(fs.lookup(dir, missing).unwrap(), None);
-    }
-    expected.sort();
-    let mut listed = Vec::new();
-    fs.read_dir(dir, DirCursor::START, &mut |entry| {
-        listed.push((entry.name.to_vec(), entry.node, entry.next));
-        ControlFlow::Continue(())
-    })
-    .unwrap();
-    assert!(
-        listed
-            .iter()
-            .map(|(name, ..)| &name[..])
-            .eq(expected.iter().map(String::as_bytes))
-    );
-    for (n, (_, _, cursor)) in listed.iter().enumerate().step_by(7) {
-        let mut next = None;
-        fs.read_dir(dir, *cursor, &mut |entry| {
-            next = Some((entry.name.to_vec(), entry.node, entry.next));
-            ControlFlow::Break(())
-        })
-        .unwrap();
-        assert_eq!(next.as_ref(), listed.get(n + 1), "from {n}");
-    }
+    check_names(fs, dir, (0..count).map(names).collect());
 }

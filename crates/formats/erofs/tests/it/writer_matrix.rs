@@ -18,7 +18,7 @@ use forerun_testkit::matrix::{Judged, Row, Sample, Table, every_combination, jud
 use forerun_testkit::require::kernel_option;
 use forerun_testkit::{Keeps, TreeModel, temp_dir};
 
-use crate::writer_common::{Mounted, Via, add_acls, image, oracles, run};
+use crate::writer_common::{Via, add_acls, image, mounted, mounted_with, oracles, run};
 
 const LZ4HC: FillEncoding = FillEncoding::Lz4Hc { level: 9 };
 const DEFLATE: FillEncoding = FillEncoding::Deflate { level: 1 };
@@ -215,9 +215,9 @@ fn judge(sample: &Sample, row: &Row<ErofsOptions>, dir: &Path, blobs: &Path) -> 
             let mounted = match options.blob {
                 Some(_) => {
                     let device = format!("device={}", blob.display());
-                    Mounted::with(&path, dir.join("mnt"), &device)
+                    mounted_with(&path, dir.join("mnt"), &device)
                 }
-                None => Mounted::new(&path, dir.join("mnt"), Via::File),
+                None => mounted(&path, dir.join("mnt"), Via::File),
             };
             sample.assert_same(&mounted.path, options.xattrs);
             judged.by("the kernel");

@@ -12,7 +12,9 @@ use forerun_erofs::write::{Compression, ErofsOptions, Fragments};
 use forerun_testkit::trees::scanned;
 use forerun_testkit::{Keeps, TempDir, TreeModel, memory_dir, temp_dir, workspace_root};
 
-use crate::writer_common::{Mounted, Via, everything, image, oracles, run, xattrs_of};
+use crate::writer_common::{
+    Via, everything, image, mounted, mounted_with, oracles, run, xattrs_of,
+};
 
 /// A tree of the host, and its model.
 struct Sample {
@@ -44,7 +46,7 @@ impl Sample {
     fn check(&self, options: &ErofsOptions) {
         let path = self.write(options);
         for via in [Via::File, Via::Loop] {
-            let mounted = Mounted::new(&path, self.dir.path().join("mnt"), via);
+            let mounted = mounted(&path, self.dir.path().join("mnt"), via);
             self.same(&mounted.path);
         }
         if fsck_knows(options) {
@@ -257,7 +259,7 @@ fn chunks() {
             ..options
         });
         let option = format!("device={}", blob.display());
-        let mounted = Mounted::with(&path, sample.dir.path().join("mnt"), &option);
+        let mounted = mounted_with(&path, sample.dir.path().join("mnt"), &option);
         sample.same(&mounted.path);
     }
 }
@@ -349,7 +351,7 @@ fn inodes_lie_in_the_order_of_a_walk() {
         ..compressed(LZ4HC, 4096)
     };
     let path = sample.write(&options);
-    let mounted = Mounted::new(&path, sample.dir.path().join("mnt"), Via::File);
+    let mounted = mounted(&path, sample.dir.path().join("mnt"), Via::File);
     let mut pending = vec![mounted.path.clone()];
     let (mut last, mut back) = (0_u64, 0);
     while let Some(dir) = pending.pop() {

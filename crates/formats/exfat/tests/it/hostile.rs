@@ -1,6 +1,8 @@
 //! Volumes that lie: an error that names the place, never a panic, a hang or unbounded memory.
 
+use forerun_exfat::FORMAT;
 use forerun_exfat::fuzzing::{self, DIR, FAT, PIECES, ROOT, SLOTS, WHOLE, cluster};
+use forerun_testkit::conformance::check_faults;
 
 const SETS: [usize; 3] = SLOTS;
 
@@ -265,4 +267,9 @@ fn sets() {
             .any(|text| text.contains("below itself") || text.contains("depth")),
         "{found:?}"
     );
+}
+
+#[test]
+fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
+    assert_eq!(check_faults(&FORMAT, &fuzzing::image()), 0);
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use forerun_testkit::conformance::check_filesystem;
-use forerun_testkit::{require, temp_dir, unmount};
+use forerun_testkit::{Mounted, require, temp_dir};
 use forerun_vfs::{FileSystem, FileSystemMut, FileType, Limits, NodeId};
 
 use crate::common::{
@@ -19,39 +18,13 @@ fn mounted(image: &[u8], run: impl FnOnce(&Path)) -> Option<Vec<u8>> {
     if !require::root() || !require::fuse() {
         return None;
     }
-    let program = require::program("mount.exfat-fuse")?;
+    require::program("mount.exfat-fuse")?;
     let dir = temp_dir("exfat-fuse");
     let (path, mount) = (dir.path().join("image"), dir.path().join("mount"));
     fs::write(&path, image).unwrap();
-    fs::create_dir(&mount).unwrap();
-    let tool = |name: &str| Command::new(name);
-    let output = tool("losetup")
-        .args(["--find", "--show"])
-        .arg(&path)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let device = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-    let mounted = Command::new(program)
-        .arg(&device)
-        .arg(&mount)
-        .output()
-        .unwrap();
-    let outcome = mounted
-        .status
-        .success()
-        .then(|| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&mount))));
-    let umounted = unmount(&mount);
-    let detached = tool("losetup")
-        .args(["--detach", &device])
-        .status()
-        .unwrap();
-    match outcome {
-        None => panic!("{mounted:?}"),
-        Some(Err(panic)) => std::panic::resume_unwind(panic),
-        Some(Ok(())) => assert!(umounted && detached.success()),
-    }
-    // The driver ends, and writes, shortly after the mount is gone; detaching waits for that.
+    let mounted = Mounted::exfat_fuse(&path, mount.clone(), "rw", &[]);
+    run(&mount);
+    drop(mounted);
     Some(fs::read(&path).unwrap())
 }
 

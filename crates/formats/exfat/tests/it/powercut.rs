@@ -21,7 +21,6 @@
 //! `docs/formats/exfat.md` describes how other systems read these states.
 
 use std::cell::RefCell;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,7 +32,7 @@ use forerun_testkit::powercut::{
     Workload, long_name,
 };
 use forerun_testkit::rng::Rng;
-use forerun_testkit::{require, temp_dir};
+use forerun_testkit::{exfat_tools, temp_dir};
 use forerun_vfs::{FileSystemMut, OpenMutWith, Result};
 
 const VOLUME: usize = 4 << 20;
@@ -53,17 +52,11 @@ fn open(device: Arc<dyn BlockDevice>, dirsync: bool) -> Result<Arc<dyn FileSyste
 }
 
 fn empty(cluster: u64) -> Option<Snapshot> {
-    let program = require::program("mkfs.exfat")?;
     let dir = temp_dir("powercut");
     let path = dir.path().join("volume");
     std::fs::write(&path, vec![FOREIGN; VOLUME]).unwrap();
-    let output = Command::new(program)
-        .args(["-b", "4K", "-c", &cluster.to_string()])
-        .arg(&path)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    Some(Snapshot::new(std::fs::read(&path).unwrap()))
+    let is_made = exfat_tools::mkfs(&path, 0, &["-b", "4K", "-c", &cluster.to_string()]);
+    is_made.then(|| Snapshot::new(std::fs::read(&path).unwrap()))
 }
 
 /// Prepares volumes with clusters of 512 bytes and of 4 KiB, and a nearly full one with small

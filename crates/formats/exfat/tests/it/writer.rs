@@ -3,8 +3,6 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use forerun_build::{BuildError, Content, NewNode, NodeKind, Tree};
@@ -12,7 +10,8 @@ use forerun_build::{LossKind, NotKept, not_kept};
 use forerun_exfat::write::{ExfatOptions, KEPT, write};
 use forerun_io::{FileSource, MemorySource, Observer, ReadAt};
 use forerun_testkit::exfat_judge::{Report, judge};
-use forerun_testkit::{require, temp_dir, unmount};
+use forerun_testkit::exfat_tools::assert_clean;
+use forerun_testkit::{Mounted, require, temp_dir};
 use forerun_vfs::Timestamp;
 
 fn file(bytes: impl Into<Vec<u8>>) -> NewNode {
@@ -105,22 +104,6 @@ fn check_source(source: &dyn ReadAt, tree: &Tree) -> Report {
         }
     }
     report
-}
-
-fn fsck(path: &Path) {
-    if require::program("fsck.exfat").is_none() {
-        return;
-    }
-    let output = Command::new("fsck.exfat")
-        .arg("-n")
-        .arg(path)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && text.contains("clean"),
-        "{output:?}"
-    );
 }
 
 #[test]
@@ -317,7 +300,7 @@ fn zeros_are_holes_and_tails_need_not_be_valid() {
         assert_eq!(metadata.len(), 40 << 30);
         let stored = metadata.blocks() * 512;
         assert!(stored < 1 << 20, "{stored} bytes are stored");
-        fsck(&path);
+        assert_clean(&path);
         let report = judge(&FileSource::open(&path).unwrap()).unwrap();
         assert!(report.clean(), "{:?}", report.findings);
         let valid = |name: &str| report.find(name).unwrap().valid;
@@ -345,15 +328,6 @@ fn a_file_that_changed_is_an_error() {
     }
 }
 
-/// Detached when dropped.
-struct Loop(String);
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _status = Command::new("losetup").args(["--detach", &self.0]).status();
-    }
-}
-
 #[test]
 fn exfat_fuse_reads_it() {
     if !require::root() || !require::fuse() || require::program("mount.exfat-fuse").is_none() {
@@ -363,21 +337,8 @@ fn exfat_fuse_reads_it() {
     let image = dir.path().join("image");
     let tree = tree();
     fs::write(&image, pack(&tree, &ExfatOptions::default())).unwrap();
-    let output = Command::new("losetup")
-        .args(["--find", "--show"])
-        .arg(&image)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let device = Loop(String::from_utf8(output.stdout).unwrap().trim().to_owned());
     let mount = dir.path().join("mount");
-    fs::create_dir(&mount).unwrap();
-    let mounted = Command::new("mount.exfat-fuse")
-        .args(["-o", "ro", &device.0])
-        .arg(&mount)
-        .output()
-        .unwrap();
-    assert!(mounted.status.success(), "{mounted:?}");
+    let mounted = Mounted::exfat_fuse(&image, mount.clone(), "ro", &[]);
     let read = |path: &str| fs::read(mount.join(path));
     let listed = fs::read_dir(mount.join("many")).map(Iterator::count);
     let seen = (read("dir/100000"), read("\u{e4}\u{20ac}"), listed);
@@ -385,7 +346,7 @@ fn exfat_fuse_reads_it() {
         .join("dir/4097")
         .metadata()
         .map(|metadata| metadata.mtime());
-    assert!(unmount(&mount));
+    drop(mounted);
     assert_eq!(seen.0.unwrap().len(), 100_000);
     assert_eq!(seen.1.unwrap(), b"x");
     assert_eq!(seen.2.unwrap(), 1000);

@@ -17,7 +17,7 @@ use forerun_testkit::guest::{self, Guest};
 use forerun_testkit::machine_code::Machine;
 use forerun_testkit::matrix::{Judged, Row, Table, assert_varied, judge_all};
 use forerun_testkit::trees::scanned;
-use forerun_testkit::{Keeps, TempDir, TreeModel, require, temp_dir, unmount};
+use forerun_testkit::{Keeps, Mounted, TempDir, TreeModel, require, temp_dir};
 
 fn rows() -> Vec<Row<ExfatOptions>> {
     let mut rows = vec![Row::new("defaults", ExfatOptions::default())];
@@ -148,7 +148,8 @@ impl Sample {
             return judged;
         }
         let mount = dir.join("mount");
-        let mounted = Mounted::new(&path, &mount, options.sector_size);
+        let sector = format!("--sector-size={}", options.sector_size);
+        let mounted = Mounted::exfat_fuse(&path, mount.clone(), "ro", &[&sector]);
         let seen = TreeModel::of_host(&mount).unwrap();
         drop(mounted);
         self.same(options, &seen);
@@ -188,32 +189,6 @@ fn date(path: &Path) {
     let time = UNIX_EPOCH + Duration::from_secs(1_600_000_001);
     let times = FileTimes::new().set_modified(time);
     File::open(path).unwrap().set_times(times).unwrap();
-}
-
-/// A volume mounted by exfat-fuse, over a loop device with its sectors.
-struct Mounted<'m> {
-    device: String,
-    mount: &'m Path,
-}
-
-impl<'m> Mounted<'m> {
-    fn new(image: &Path, mount: &'m Path, sector: u32) -> Self {
-        fs::create_dir(mount).unwrap();
-        let sector = format!("--sector-size={sector}");
-        let mut losetup = Command::new("losetup");
-        let device = run(losetup.args(["--find", "--show", &sector]).arg(image));
-        let device = device.trim().to_owned();
-        let mut fuse = Command::new("mount.exfat-fuse");
-        run(fuse.args(["-o", "ro", &device]).arg(mount));
-        Self { device, mount }
-    }
-}
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        assert!(unmount(self.mount) || std::thread::panicking());
-        run(Command::new("losetup").args(["--detach", &self.device]));
-    }
 }
 
 #[test]

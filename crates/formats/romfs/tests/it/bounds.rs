@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use forerun_build::{Content, NewNode, NodeKind, Tree};
 use forerun_io::{Limits, MemorySource, Observer};
-use forerun_romfs::{Romfs, RomfsOptions, write};
+use forerun_romfs::{FORMAT, Romfs, RomfsOptions, write};
+use forerun_testkit::conformance::check_faults;
 use forerun_testkit::{CountingSource, FaultSource};
 use forerun_vfs::{DirCursor, Error, FileSystem, NodeId, Walk};
 
@@ -116,29 +117,7 @@ fn a_directory_too_large_for_the_index_reads_the_same() {
 
 #[test]
 fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
-    type Fault = FaultSource<MemorySource>;
-    // The number of reads that using the sample takes.
-    let sound = Arc::new(Fault::fail_nth(MemorySource::new(sample()), u64::MAX));
-    assert!(use_it(Arc::<Fault>::clone(&sound)).is_empty());
-    assert!(sound.reads() > 30);
-    let mut failed = 0;
-    for n in 0..sound.reads() {
-        for fault in [
-            Fault::fail_nth(MemorySource::new(sample()), n),
-            Fault::short_nth(MemorySource::new(sample()), n),
-        ] {
-            let fault = Arc::new(fault);
-            let errors = use_it(Arc::<Fault>::clone(&fault));
-            assert!(
-                errors.iter().all(|error| matches!(error, Error::Io { .. })),
-                "{errors:?}"
-            );
-            failed += errors.len();
-            assert!(use_it(fault).is_empty(), "read {n} fails only once");
-        }
-    }
-    // The others were reads for an index, after which the directory is read without one.
-    assert!(failed > 20, "{failed}");
+    assert_eq!(check_faults(&FORMAT, &sample()), 0);
 }
 
 #[test]

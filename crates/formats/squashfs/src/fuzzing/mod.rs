@@ -5,18 +5,16 @@ use std::sync::Arc;
 
 use forerun_build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_codec::Encoding;
-use forerun_io::{MemorySource, Observer, ReadAt, u64_from};
+use forerun_io::{MemorySource, Observer, u64_from};
 use forerun_vfs::{Device, Error, NodeId, OpenWith, Result, exercise};
 
 use crate::Squashfs;
 use crate::superblock::Superblock;
 use crate::write::{Fragments, SquashfsOptions, write};
 
-mod old;
 mod parts;
 
 pub use forerun_vfs::exercise::limits;
-pub use old::{Encode, Old, Stored};
 pub use parts::{Parts, inode, set};
 
 /// Parses `bytes` as a superblock of sources of different lengths.
@@ -77,7 +75,7 @@ pub fn xattrs(bytes: &[u8]) {
 /// Opens `bytes` as an image and calls every method of the driver on every node. Returns the
 /// errors, and the problems that `check` reports.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
-    walk_source(Arc::new(MemorySource::new(bytes)))
+    exercise::walk(&crate::FORMAT, Arc::new(MemorySource::new(bytes)))
 }
 
 /// Opens `bytes` for a salvage, and calls every method on every node that it gives.
@@ -89,20 +87,8 @@ pub fn salvage(bytes: &[u8]) {
     }
 }
 
-/// Walks the image in `source` as [`walk`] does.
-pub fn walk_source(source: Arc<dyn ReadAt>) -> Vec<Error> {
-    match open_source(source) {
-        Ok(fs) => exercise::all(&fs, &limits()),
-        Err(error) => vec![error],
-    }
-}
-
 fn open(bytes: Arc<[u8]>) -> Result<Squashfs> {
-    open_source(Arc::new(MemorySource::new(bytes)))
-}
-
-fn open_source(source: Arc<dyn ReadAt>) -> Result<Squashfs> {
-    let mut with = OpenWith::new(source);
+    let mut with = OpenWith::new(Arc::new(MemorySource::new(bytes)));
     with.limits = limits();
     Squashfs::open(with)
 }
@@ -141,11 +127,6 @@ pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     for _ in 0..16 {
         dir = deep.add(dir, b"d", NewNode::directory())?;
     }
-    let old = |major, is_big_endian| Old::new((major, 0), is_big_endian).image();
-    let parameters = Old {
-        stored: Stored::LzmaParameters,
-        ..Old::new((3, 0), false)
-    };
     Ok(vec![
         ("parts", Parts::everything().image()),
         ("empty", image(&Tree::default(), plain())?),
@@ -155,10 +136,6 @@ pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
         ("lz4", image(&everything, lz4)?),
         ("large", image(&large, plain())?),
         ("deep", image(&deep, plain())?),
-        ("old 1", old(1, false)),
-        ("old 2", old(2, true)),
-        ("old 3", old(3, false)),
-        ("parameters", parameters.image()),
     ])
 }
 

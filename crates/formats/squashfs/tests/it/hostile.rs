@@ -1,31 +1,12 @@
 //! Images that lie: an error that names the place, never a panic, a hang or unbounded memory.
 
-use std::fmt::Write;
-use std::sync::Arc;
-
-use forerun_io::MemorySource;
+use forerun_squashfs::FORMAT;
 use forerun_squashfs::fuzzing::{self, Parts};
-use forerun_testkit::FaultSource;
-use forerun_vfs::{Error, FileSystem, NodeId, OpenWith, exercise};
+use forerun_testkit::conformance::check_faults;
+use forerun_testkit::told;
+use forerun_vfs::{Error, FileSystem, NodeId};
 
 use crate::common::*;
-
-/// Returns the errors of each image, as users read them.
-fn told(images: Vec<(&str, Vec<u8>)>) -> String {
-    let mut out = String::new();
-    for (what, image) in images {
-        writeln!(out, "{what}").unwrap();
-        let errors = fuzzing::walk(&image);
-        // Some lies cannot be detected: another owner, another name.
-        if errors.is_empty() {
-            writeln!(out, "    nothing is wrong").unwrap();
-        }
-        for error in errors {
-            writeln!(out, "    {error}").unwrap();
-        }
-    }
-    out
-}
 
 #[test]
 fn the_sample_is_laid_out_as_the_tests_assume() {
@@ -120,7 +101,7 @@ fn a_superblock_that_lies() {
         ("root in the last byte", with_u64(32, 278)),
         ("root is a file", with_u64(32, (FILE - INODES) as u64)),
     ];
-    insta::assert_snapshot!("superblock", told(images));
+    insta::assert_snapshot!("superblock", told(images, fuzzing::walk));
 }
 
 #[test]
@@ -169,7 +150,7 @@ fn inodes_that_lie() {
             with_u32(DIR + 48, u32::MAX),
         ),
     ];
-    insta::assert_snapshot!("inodes", told(images));
+    insta::assert_snapshot!("inodes", told(images, fuzzing::walk));
 }
 
 #[test]
@@ -199,7 +180,7 @@ fn listings_that_lie() {
         ("root in itself", with_u16(DIR_ENTRY, 0)),
         ("dir in itself", with(INNER_ENTRY, &[76, 0, 0, 0, 1, 0])),
     ];
-    insta::assert_snapshot!("listings", told(images));
+    insta::assert_snapshot!("listings", told(images, fuzzing::walk));
 }
 
 #[test]
@@ -239,7 +220,7 @@ fn tables_that_lie() {
         ("ids too short", with_u16(IDS - 2, 0x8004)),
         ("ids on other tables", with_u64(ID_POINTER, 427)),
     ];
-    insta::assert_snapshot!("tables", told(images));
+    insta::assert_snapshot!("tables", told(images, fuzzing::walk));
 }
 
 #[test]
@@ -274,7 +255,7 @@ fn xattrs_that_lie() {
         ("reference to itself", with_u64(SECOND_PAIR + 9, 19)),
         ("reference to a name", with_u64(SECOND_PAIR + 9, 4)),
     ];
-    insta::assert_snapshot!("xattrs", told(images));
+    insta::assert_snapshot!("xattrs", told(images, fuzzing::walk));
 }
 
 #[test]
@@ -375,47 +356,8 @@ fn a_metadata_block_decodes_to_8_kib_at_most() {
 
 #[test]
 fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
-    type Fault = FaultSource<MemorySource>;
-    for image in [sample(), seed("everything")] {
-        let source = || MemorySource::new(image.clone());
-        let sound = Arc::new(Fault::fail_nth(source(), u64::MAX));
-        assert!(fuzzing::walk_source(Arc::<Fault>::clone(&sound)).is_empty());
-        assert!(sound.reads() > 10);
-        for n in 0..sound.reads() {
-            for fault in [Fault::fail_nth(source(), n), Fault::short_nth(source(), n)] {
-                let fault = Arc::new(fault);
-                let errors = fuzzing::walk_source(Arc::<Fault>::clone(&fault));
-                assert!(
-                    !errors.is_empty() || fault.reads() > n,
-                    "read {n} took place"
-                );
-                assert!(
-                    errors.iter().all(|error| matches!(error, Error::Io { .. })),
-                    "{errors:?}"
-                );
-                let errors = fuzzing::walk_source(fault);
-                assert!(errors.is_empty(), "read {n} fails only once: {errors:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn what_failed_once_is_not_remembered_in_an_open_image() {
-    let source = || MemorySource::new(sample());
-    for n in 1..40 {
-        let fault = Arc::new(FaultSource::fail_nth(source(), n));
-        let with = OpenWith::new(Arc::<FaultSource<MemorySource>>::clone(&fault));
-        let Ok(fs) = forerun_squashfs::Squashfs::open(with) else {
-            continue;
-        };
-        let _first = exercise::all(&fs, &fuzzing::limits());
-        let errors = exercise::all(&fs, &fuzzing::limits());
-        assert!(
-            fault.reads() <= n || errors.is_empty(),
-            "read {n}: {errors:?}"
-        );
-    }
+    assert_eq!(check_faults(&FORMAT, &sample()), 0);
+    assert_eq!(check_faults(&FORMAT, &seed("everything")), 0);
 }
 
 #[test]

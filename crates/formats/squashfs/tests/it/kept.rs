@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use forerun_squashfs::fuzzing::{self, Old, Stored};
+use forerun_squashfs::fuzzing;
 use forerun_testkit::workspace_root;
 use forerun_vfs::ByteOrder;
 
@@ -11,16 +11,11 @@ use crate::common;
 use crate::turned::turned;
 
 fn images() -> Vec<(&'static str, Vec<u8>)> {
-    let lzma = Old {
-        magic: *b"qshs",
-        stored: Stored::LzmaMarkedNoLength,
-        ..Old::new((3, 0), true)
-    };
     vec![
-        ("1.0", Old::new((1, 0), false).image()),
-        ("2.1-big-endian", Old::new((2, 1), true).image()),
-        ("3.0-lzma", lzma.image()),
-        ("3.1", Old::new((3, 1), false).image()),
+        ("1.0", common::old("gzip-1.0-little")),
+        ("2.1-big-endian", common::old("gzip-2.1-big")),
+        ("3.0-lzma", common::old("lzma_marked_no_length-3.0-qshs")),
+        ("3.1", common::old("gzip-3.1-little")),
         (
             "4.0-big-endian",
             turned(&common::sample(), ByteOrder::Little),

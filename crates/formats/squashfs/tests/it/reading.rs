@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use forerun_io::{FileSource, Limits};
 use forerun_squashfs::Squashfs;
-use forerun_testkit::conformance::check_filesystem;
+use forerun_testkit::conformance::{check_filesystem, check_names};
+use forerun_testkit::everything::image_xattrs;
 use forerun_testkit::{Keeps, TempDir, TreeModel, memory_dir, require};
-use forerun_vfs::{DirCursor, FileSystem, OpenWith, Walk};
+use forerun_vfs::{FileSystem, OpenWith};
 
 use crate::writer_common::{everything, run, xattrs_of};
 
@@ -56,24 +56,12 @@ impl Sample {
         let (fs, source) = open(&self.make(options));
         let actual = TreeModel::of_image(&fs, &*source).unwrap();
         self.model.assert_same(&actual, &Keeps::EVERYTHING);
-        let mut xattrs = BTreeMap::new();
-        for entry in Walk::new(&fs, fs.root(), &Limits::default()) {
-            let entry = entry.unwrap();
-            let mut set = BTreeMap::new();
-            fs.xattrs(entry.node, &mut |name, value| {
-                assert!(set.insert(name.to_vec(), value.to_vec()).is_none());
-            })
-            .unwrap();
-            if !set.is_empty() {
-                xattrs.insert(entry.path, set);
-            }
-        }
         let mut expected = BTreeMap::new();
         if !options.contains(&"-no-xattrs") {
             expected = xattrs_of(&self.tree(), &self.model);
             assert!(expected.len() > 40, "the host keeps xattrs");
         }
-        assert_eq!(xattrs, expected, "{options:?}");
+        assert_eq!(image_xattrs(&fs), expected, "{options:?}");
     }
 }
 
@@ -218,43 +206,9 @@ fn long_directory(count: usize) {
         let dir = fs.lookup(fs.root(), b"many").unwrap().unwrap();
         fs.check(Some(dir), &mut |problem| panic!("{problem:?}"))
             .unwrap();
-        // Lookups before any listing, so that only the indexes lead to a name.
-        let mut expected: Vec<_> = (0..count).map(names).collect();
-        for name in &expected {
-            assert!(fs.lookup(dir, name.as_bytes()).unwrap().is_some(), "{name}");
-            let longer = format!("{name}z");
-            assert_eq!(fs.lookup(dir, longer.as_bytes()).unwrap(), None);
-        }
-        for missing in [&b"!"[..], b"\xff"] {
-            assert_eq!(fs.lookup(dir, missing).unwrap(), None);
-        }
-        expected.sort();
-        let mut listed = Vec::new();
-        fs.read_dir(dir, DirCursor::START, &mut |entry| {
-            listed.push((entry.name.to_vec(), entry.node, entry.next));
-            ControlFlow::Continue(())
-        })
-        .unwrap();
-        assert!(
-            listed
-                .iter()
-                .map(|(name, ..)| &name[..])
-                .eq(expected.iter().map(String::as_bytes))
-        );
-        // From every cursor, in a newly opened image and in one with remembered places.
-        for fs in [&open(&image).0, &fs] {
-            for (n, (_, _, cursor)) in listed.iter().enumerate() {
-                let mut next = None;
-                fs.read_dir(dir, *cursor, &mut |entry| {
-                    next = Some((entry.name.to_vec(), entry.node, entry.next));
-                    ControlFlow::Break(())
-                })
-                .unwrap();
-                assert_eq!(next.as_ref(), listed.get(n + 1), "from {n}");
-            }
-        }
-        for (name, node, _) in &listed {
-            assert_eq!(fs.lookup(dir, name).unwrap(), Some(*node));
+        // In an image with remembered places, and in a newly opened one.
+        for fs in [&fs, &open(&image).0] {
+            check_names(fs, dir, (0..count).map(names).collect());
         }
     }
 }

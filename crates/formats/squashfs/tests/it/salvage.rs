@@ -10,6 +10,7 @@ use forerun_squashfs::{FORMAT, fuzzing};
 use forerun_testkit::{TempDir, require, temp_dir};
 use forerun_vfs::{Error, FileSystem, NodeId, OpenWith, Place, Result, Walk};
 
+use crate::common;
 use crate::writer_common::run;
 
 type Files = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -314,8 +315,9 @@ fn hostile_images_end_the_search() {
     image.extend(std::iter::repeat_n([0x78, 0x9C], 200_000).flatten());
     let (fs, _) = open(&image, true).unwrap();
     assert!(!fs.volume().warnings.is_empty());
-    for (name, seed) in fuzzing::seeds().unwrap() {
-        eprintln!("{name}");
+    let seeds = fuzzing::seeds().unwrap().into_iter().map(|(_, seed)| seed);
+    let old = ["gzip-1.0-little", "gzip-2.0-big", "gzip-3.0-little"].map(common::old);
+    for seed in seeds.chain(old) {
         for cut in (0..seed.len()).step_by(7) {
             fuzzing::salvage(&seed[..cut]);
             let mut damaged = seed.clone();

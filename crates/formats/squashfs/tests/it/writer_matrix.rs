@@ -17,7 +17,7 @@ use forerun_testkit::matrix::{Judged, Row, Sample, Table, every_combination, jud
 use forerun_testkit::memory_dir;
 use forerun_testkit::require::kernel_option;
 
-use crate::writer_common::{Mounted, image, oracles, run};
+use crate::writer_common::{image, mounted, oracles, run};
 
 fn with(encoding: Encoding) -> SquashfsOptions {
     SquashfsOptions {
@@ -198,7 +198,7 @@ fn judge(sample: &Sample, row: &Row<SquashfsOptions>, dir: &Path) -> Judged {
     let len = fs::metadata(&path).unwrap().len();
     let file = File::options().write(true).open(&path).unwrap();
     file.set_len(len.next_multiple_of(4096)).unwrap();
-    let mounted = Mounted::new(&path, dir.join("mnt"));
+    let mounted = mounted(&path, dir.join("mnt"));
     sample.assert_same(&mounted.path, options.xattrs);
     judged.by("the kernel");
     judged

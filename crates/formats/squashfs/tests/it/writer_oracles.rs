@@ -11,7 +11,7 @@ use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 use forerun_testkit::trees::scanned;
 use forerun_testkit::{Keeps, TempDir, TreeModel, memory_dir};
 
-use crate::writer_common::{Mounted, everything, image, oracles, run, xattrs_of};
+use crate::writer_common::{everything, image, mounted, oracles, run, xattrs_of};
 
 /// A tree of the host, and its model.
 struct Sample {
@@ -39,7 +39,7 @@ impl Sample {
         fs::write(&path, image(&self.tree, options).unwrap()).unwrap();
         // The kernel does not support LZMA.
         if options.encoding != Encoding::Lzma {
-            let mounted = Mounted::new(&path, self.dir.path().join("mnt"));
+            let mounted = mounted(&path, self.dir.path().join("mnt"));
             self.same(&mounted.path);
         }
         let extracted = self.dir.path().join("extracted");
@@ -153,7 +153,7 @@ fn a_file_longer_than_32_bits() {
     };
     let path = dir.path().join("image");
     fs::write(&path, image(&scanned(&root), &options).unwrap()).unwrap();
-    let mounted = Mounted::new(&path, dir.path().join("mnt"));
+    let mounted = mounted(&path, dir.path().join("mnt"));
     let file = File::open(mounted.path.join("long")).unwrap();
     let metadata = file.metadata().unwrap();
     assert_eq!(metadata.len(), len);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use forerun_io::{Limits, MemorySource};
-use forerun_tar::{Tar, fuzzing};
+use forerun_tar::{FORMAT, Tar, fuzzing};
+use forerun_testkit::conformance::check_faults;
 use forerun_testkit::mutate::in_time;
 
 use crate::common::{archive, member, record, sum};
@@ -116,4 +117,14 @@ fn a_kept_index_may_hold_anything() {
         }
         assert!(in_time(|| fuzzing::kept(&seed[..at])).is_empty());
     }
+}
+
+#[test]
+fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
+    let image = archive(&[
+        member(b'5', b"d", b"", b""),
+        member(b'0', b"d/a", b"", &[b'x'; 3000]),
+        member(b'2', b"link", b"d/a", b""),
+    ]);
+    assert_eq!(check_faults(&FORMAT, &image), 0);
 }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use forerun_engine::{EngineOptions, MetadataSource, Reader};
 use forerun_io::{Limits, MemorySource, Observer};
+use forerun_testkit::conformance::check_faults;
 use forerun_testkit::mutate::in_time;
 use forerun_vfs::FileSystem;
+use forerun_zip::FORMAT;
 use forerun_zip::Zip;
 use forerun_zip::fuzzing::maker::{Made, archive};
 use forerun_zip::fuzzing::{self, seeds};
@@ -212,5 +214,12 @@ fn every_byte_may_be_anything() {
         for len in 0..bytes.len() {
             in_time(|| fuzzing::walk(&bytes[..len]));
         }
+    }
+}
+
+#[test]
+fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
+    for (name, image) in seeds() {
+        assert_eq!(check_faults(&FORMAT, &image), 0, "{name}");
     }
 }

@@ -3,25 +3,14 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
 
-use forerun_testkit::{require, temp_dir};
+use forerun_testkit::exfat_tools::assert_clean;
+use forerun_testkit::{LoopDevice, require, temp_dir};
 
 use crate::common::{Ran, command, ran};
 
 fn forerun(dir: &Path, args: &[&str]) -> Ran {
     ran(command(args).current_dir(dir).output().unwrap())
-}
-
-/// Has fsck.exfat judge a volume.
-#[track_caller]
-fn assert_sound(path: &Path) {
-    let Some(fsck) = require::program("fsck.exfat") else {
-        return;
-    };
-    let output = Command::new(fsck).arg("-n").arg(path).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("clean"), "{text}");
 }
 
 #[test]
@@ -39,7 +28,7 @@ fn mkfs_makes_an_empty_volume_that_fsck_takes() {
         "{} blocks",
         metadata.blocks()
     );
-    assert_sound(&at.join("card.img"));
+    assert_clean(&at.join("card.img"));
     assert_eq!(forerun(at, &["label", "card.img"]).ok().text(), "CARD\n");
     assert_eq!(forerun(at, &["ls", "card.img"]).ok().text(), "");
     // A file that is there is filled.
@@ -47,7 +36,7 @@ fn mkfs_makes_an_empty_volume_that_fsck_takes() {
     file.set_len(8 << 20).unwrap();
     forerun(at, &["mkfs", "exfat", "blank.img"]).ok();
     assert_eq!(at.join("blank.img").metadata().unwrap().len(), 8 << 20);
-    assert_sound(&at.join("blank.img"));
+    assert_clean(&at.join("blank.img"));
     // As pack does it.
     let options = [
         "--volume-size",
@@ -97,7 +86,7 @@ fn mkfs_refuses_what_holds_a_filesystem_without_force() {
         );
         assert!(fs::read(at.join(name)).unwrap() == before);
         forerun(at, &["mkfs", "exfat", "--size", "8M", "--force", name]).ok();
-        assert_sound(&at.join(name));
+        assert_clean(&at.join(name));
     }
     forerun(at, &["mkfs", "exfat", "new.img"]).fails(
         2,
@@ -112,72 +101,32 @@ fn mkfs_refuses_what_holds_a_filesystem_without_force() {
 /// Uses a loop device with old data everywhere: bytes that mkfs does not write must not matter.
 #[test]
 fn mkfs_on_a_device_clears_what_the_volume_uses_and_locks_the_file_behind_it() {
-    let Some(losetup) = require::program("losetup") else {
-        return;
-    };
-    if !require::root() {
+    if !require::root() || require::program("losetup").is_none() {
         return;
     }
     let dir = temp_dir("mkfs-device");
     let at = dir.path();
     fs::write(at.join("disk"), vec![0xa5; 80 << 20]).unwrap();
-    let attach = Command::new(&losetup)
-        .args(["--find", "--show"])
-        .arg(at.join("disk"))
-        .output()
-        .unwrap();
-    let device = String::from_utf8(attach.stdout.clone())
-        .unwrap()
-        .trim()
-        .to_string();
-    assert!(device.starts_with("/dev/loop"), "{attach:?}");
-    let made = forerun(at, &["mkfs", "exfat", "--label", "CARD", &device]);
-    let again = forerun(at, &["mkfs", "exfat", &device]);
+    let attached = LoopDevice::new(&at.join("disk"), &[]);
+    let device = attached.0.to_str().unwrap();
+    let made = forerun(at, &["mkfs", "exfat", "--label", "CARD", device]);
+    let again = forerun(at, &["mkfs", "exfat", device]);
     let behind = forerun(at, &["mkfs", "exfat", "--force", "disk"]);
-    let detached = Command::new(&losetup)
-        .args(["-d", &device])
-        .status()
-        .unwrap();
-    assert!(detached.success());
-    made.ok();
     let message = format!("forerun: {device}: holds exfat, which would be lost");
+    drop(attached);
+    made.ok();
     again.fails(5, &format!("{message}\n  hint: --force overwrites it"));
     assert_eq!(behind.code, Some(4), "{}", behind.stderr);
-    assert_sound(&at.join("disk"));
+    assert_clean(&at.join("disk"));
     assert_eq!(forerun(at, &["ls", "disk"]).ok().text(), "");
     let disk = fs::read(at.join("disk")).unwrap();
     assert_eq!(disk.len(), 80 << 20);
     assert!(disk.ends_with(&[0xa5; 4096]), "free space was written");
 }
 
-/// A loop device with sectors of 4,096 bytes.
-struct Device(String);
-
-impl Device {
-    fn new(losetup: &Path, file: &Path) -> Self {
-        let attached = Command::new(losetup)
-            .args(["--find", "--show", "--sector-size", "4096"])
-            .arg(file)
-            .output()
-            .unwrap();
-        let name = String::from_utf8(attached.stdout.clone()).unwrap();
-        assert!(name.starts_with("/dev/loop"), "{attached:?}");
-        Self(name.trim().to_string())
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        let _status = Command::new("losetup").args(["-d", &self.0]).status();
-    }
-}
-
 #[test]
 fn a_volume_has_the_sectors_of_its_device() {
-    let Some(losetup) = require::program("losetup") else {
-        return;
-    };
-    if !require::root() {
+    if !require::root() || require::program("losetup").is_none() {
         return;
     }
     let dir = temp_dir("mkfs-4kn");
@@ -185,21 +134,15 @@ fn a_volume_has_the_sectors_of_its_device() {
     let file = fs::File::create(at.join("disk")).unwrap();
     file.set_len(80 << 20).unwrap();
     fs::create_dir(at.join("tree")).unwrap();
-    let device = Device::new(&losetup, &at.join("disk"));
+    let attached = LoopDevice::new(&at.join("disk"), &["--sector-size=4096"]);
+    let device = attached.0.to_str().unwrap();
     let sectors = || {
         let image = fs::read(at.join("disk")).unwrap();
         1 << image[108]
     };
     let makers: [&[&str]; 3] = [
-        &["mkfs", "exfat", "--force", &device.0],
-        &[
-            "mkfs",
-            "exfat",
-            "--force",
-            "--sector-size",
-            "4096",
-            &device.0,
-        ],
+        &["mkfs", "exfat", "--force", device],
+        &["mkfs", "exfat", "--force", "--sector-size", "4096", device],
         &[
             "pack",
             "--format",
@@ -208,14 +151,14 @@ fn a_volume_has_the_sectors_of_its_device() {
             "80M",
             "--force",
             "tree",
-            &device.0,
+            device,
         ],
     ];
     for maker in makers {
         forerun(at, maker).ok();
         assert_eq!(sectors(), 4096, "{maker:?}");
-        assert_sound(Path::new(&device.0));
-        forerun(at, &["check", &device.0]).ok();
+        assert_clean(Path::new(device));
+        forerun(at, &["check", device]).ok();
     }
     let before = fs::read(at.join("disk")).unwrap();
     let hint = "hint: no system could mount a volume with smaller ones";

@@ -1,6 +1,6 @@
 //! info, ls, cat, check and dump on an image that genromfs made.
 
-use forerun_testkit::require;
+use forerun_testkit::{LoopDevice, require};
 use serde_json::json;
 use std::fs;
 
@@ -282,12 +282,9 @@ fn dump_is_the_same_each_time() {
 /// Cuts the file of a loop device short: the reads past the cut fail.
 #[test]
 fn cat_writes_what_is_readable_before_a_bad_place() {
-    if !require::root() {
+    if !require::root() || require::program("losetup").is_none() {
         return;
     }
-    let Some(losetup) = require::program("losetup") else {
-        return;
-    };
     let Some(fixture) = Fixture::new() else {
         return;
     };
@@ -296,18 +293,7 @@ fn cat_writes_what_is_readable_before_a_bad_place() {
     fs::copy(fixture.path("tree/big"), one.join("big")).unwrap();
     let image = fixture.path("one.img");
     assert!(forerun_testkit::genromfs(&one, &image, &[]));
-    let attached = std::process::Command::new(&losetup)
-        .args(["--find", "--show", "--read-only"])
-        .arg(&image)
-        .output()
-        .unwrap();
-    if !require::that(attached.status.success(), "a free loop device") {
-        return;
-    }
-    let device = String::from_utf8(attached.stdout)
-        .unwrap()
-        .trim()
-        .to_string();
+    let device = LoopDevice::new(&image, &["--read-only"]);
     // At a page: of a sector that is cut, Linux serves what is there or fails, as requests happen to be
     // merged.
     let cut = 488 * 4096;
@@ -317,11 +303,8 @@ fn cat_writes_what_is_readable_before_a_bad_place() {
         .unwrap()
         .set_len(cut)
         .unwrap();
-    let ran = fixture.run(&["cat", &device, "big"]);
-    std::process::Command::new(losetup)
-        .args(["--detach", &device])
-        .status()
-        .unwrap();
+    let ran = fixture.run(&["cat", device.0.to_str().unwrap(), "big"]);
+    drop(device);
     assert_eq!(ran.code, Some(4), "{}", ran.stderr);
     let place = format!("(byte {} of the file)", ran.stdout.len());
     assert!(ran.stderr.contains(&place), "{}", ran.stderr);

@@ -57,6 +57,28 @@ fn partial(report: &serde_json::Value) -> &serde_json::Value {
     found
 }
 
+/// Makes `cut.img`, the first half of a romfs image.
+fn cut_romfs(fixture: &Fixture) {
+    let image = fs::read(fixture.path("a.img")).unwrap();
+    fs::write(fixture.path("cut.img"), &image[..image.len() / 2]).unwrap();
+}
+
+/// Extracts what can be salvaged of a damaged image into `out`.
+fn extract(fixture: &Fixture, image: &str) -> Ran {
+    let args = [
+        "extract",
+        "--salvage",
+        "--report",
+        "report.json",
+        "-C",
+        "out",
+        image,
+    ];
+    let extracted = run(fixture, &args);
+    assert_eq!(extracted.code, Some(6), "{}", extracted.stderr);
+    extracted
+}
+
 /// Asserts that `file` is what the report says: right bytes, and zeros where they are lost.
 fn assert_as_told(file: &Path, expected: &[u8], lost: &serde_json::Value) {
     let actual = fs::read(file).unwrap();
@@ -80,24 +102,13 @@ fn a_cut_romfs_gives_whole_files_and_the_first_part_of_the_one_that_is_cut() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
-    let image = fs::read(fixture.path("a.img")).unwrap();
-    fs::write(fixture.path("cut.img"), &image[..image.len() / 2]).unwrap();
+    cut_romfs(&fixture);
     let refused = run(&fixture, &["ls", "cut.img"]);
     assert!(refused.stderr.contains("--salvage"), "{}", refused.stderr);
     let listed = run(&fixture, &["ls", "--salvage", "cut.img"]);
     let names = listed.stdout.split(|&byte| byte == b'\n');
     assert!(names.into_iter().any(|name| name == b"hard"), "{listed:?}");
-    let args = [
-        "extract",
-        "--salvage",
-        "--report",
-        "report.json",
-        "-C",
-        "out",
-        "cut.img",
-    ];
-    let extracted = run(&fixture, &args);
-    assert_eq!(extracted.code, Some(6), "{}", extracted.stderr);
+    let extracted = extract(&fixture, "cut.img");
     assert!(
         extracted.stderr.contains("are zeros in the output"),
         "{}",
@@ -116,8 +127,7 @@ fn a_tar_of_a_cut_image_marks_what_is_lost() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
-    let image = fs::read(fixture.path("a.img")).unwrap();
-    fs::write(fixture.path("cut.img"), &image[..image.len() / 2]).unwrap();
+    cut_romfs(&fixture);
     let args = [
         "tar",
         "--salvage",
@@ -160,17 +170,7 @@ fn a_squashfs_without_its_last_tables_keeps_its_names() {
     fs::write(fixture.path("cut.sqsh"), image).unwrap();
     let refused = run(&fixture, &["extract", "-C", "none", "cut.sqsh"]);
     assert!(refused.stderr.contains("--salvage"), "{}", refused.stderr);
-    let args = [
-        "extract",
-        "--salvage",
-        "--report",
-        "report.json",
-        "-C",
-        "out",
-        "cut.sqsh",
-    ];
-    let extracted = run(&fixture, &args);
-    assert_eq!(extracted.code, Some(6), "{}", extracted.stderr);
+    extract(&fixture, "cut.sqsh");
     for file in ["big", "etc/passwd", "bin/tool"] {
         let same = fs::read(fixture.path("tree").join(file)).unwrap()
             == fs::read(fixture.path("out").join(file)).unwrap();
@@ -207,17 +207,7 @@ fn a_squashfs_without_any_table_gives_data_that_is_marked_as_a_guess() {
     if cut(&fixture, 9, &["-no-fragments"]).is_none() {
         return;
     }
-    let args = [
-        "extract",
-        "--salvage",
-        "--report",
-        "report.json",
-        "-C",
-        "out",
-        "cut.sqsh",
-    ];
-    let extracted = run(&fixture, &args);
-    assert_eq!(extracted.code, Some(6), "{}", extracted.stderr);
+    let extracted = extract(&fixture, "cut.sqsh");
     let report = report(&fixture);
     for file in report["files"].as_array().unwrap() {
         assert_eq!(file["guess"], true, "{file}");
@@ -240,8 +230,7 @@ fn convert_leaves_out_what_is_not_whole() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
-    let image = fs::read(fixture.path("a.img")).unwrap();
-    fs::write(fixture.path("cut.img"), &image[..image.len() / 2]).unwrap();
+    cut_romfs(&fixture);
     let converted = run(&fixture, &["convert", "--salvage", "cut.img", "new.sqsh"]);
     assert_eq!(converted.code, Some(6), "{}", converted.stderr);
     assert!(converted.stderr.contains("/hard"), "{}", converted.stderr);
@@ -291,8 +280,7 @@ fn cat_writes_zeros_for_what_a_cut_romfs_has_lost() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
-    let image = fs::read(fixture.path("a.img")).unwrap();
-    fs::write(fixture.path("cut.img"), &image[..image.len() / 2]).unwrap();
+    cut_romfs(&fixture);
     // The link lies before the file, with the data.
     cat_of_a_part(&fixture, "cut.img", "/hard");
 }

@@ -2,10 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use forerun_testkit::{eventually, require};
+use forerun_testkit::{LoopDevice, eventually, require};
 
 use crate::common::volume::{Volume, as_nobody, unmount};
 use crate::common::{Ran, command, ran};
@@ -205,41 +205,19 @@ fn formats_that_do_not_change_take_no_lock() {
     );
 }
 
-/// A loop device, detached in the end.
-struct Loop(PathBuf);
-
-impl Loop {
-    fn of(image: &Path, options: &[&str]) -> Self {
-        let mut losetup = Command::new("losetup");
-        let losetup = losetup.args(["--find", "--show"]).args(options).arg(image);
-        let made = losetup.output().unwrap();
-        let told = String::from_utf8_lossy(&made.stderr);
-        assert!(made.status.success(), "{told}");
-        Self(PathBuf::from(
-            String::from_utf8(made.stdout).unwrap().trim(),
-        ))
-    }
-
-    fn forerun(&self, before: &[&str], after: &[&str]) -> Ran {
-        ran(command(before).arg(&self.0).args(after).output().unwrap())
-    }
-
-    /// Has another driver mount it.
-    fn mount(&self, dir: &Path, options: &str) {
-        let mut mount = Command::new("mount.exfat-fuse");
-        let done = mount
-            .args(["-o", options])
-            .args([&self.0, dir])
-            .output()
-            .unwrap();
-        assert!(done.status.success(), "{done:?}");
-    }
+fn on_device(device: &LoopDevice, before: &[&str], after: &[&str]) -> Ran {
+    ran(command(before).arg(&device.0).args(after).output().unwrap())
 }
 
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("-d").arg(&self.0).status();
-    }
+/// Has another driver mount a device.
+fn mount_by_other(device: &LoopDevice, dir: &Path, options: &str) {
+    let mut mount = Command::new("mount.exfat-fuse");
+    let done = mount
+        .args(["-o", options])
+        .args([&device.0, dir])
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
 }
 
 fn umount8(dir: &Path) {
@@ -261,9 +239,9 @@ fn an_image_behind_a_loop_device_is_not_written() {
     }
     let label = |name: &str| volume.forerun(&["label"], &[name]);
     {
-        let device = Loop::of(&volume.image(), &["--read-only"]);
+        let device = LoopDevice::new(&volume.image(), &["--read-only"]);
         label("A").ok();
-        device.mount(&volume.mnt(), "ro");
+        mount_by_other(&device, &volume.mnt(), "ro");
         let name = device.0.display();
         let by = format!(
             "it backs {name}, which is mounted on {}",
@@ -273,7 +251,7 @@ fn an_image_behind_a_loop_device_is_not_written() {
         volume.forerun(&["ls"], &[]).ok();
         umount8(&volume.mnt());
     }
-    let device = Loop::of(&volume.image(), &[]);
+    let device = LoopDevice::new(&volume.image(), &[]);
     let name = device.0.display().to_string();
     in_use(
         &label("B"),
@@ -281,7 +259,7 @@ fn an_image_behind_a_loop_device_is_not_written() {
     );
     in_use(&volume.mount(&[]), &format!("it backs {name}"));
     volume.forerun(&["ls"], &[]).ok();
-    device.mount(&volume.mnt(), "rw");
+    mount_by_other(&device, &volume.mnt(), "rw");
     let by = format!(
         "it backs {name}, which is mounted on {}",
         volume.mnt().display()
@@ -292,9 +270,9 @@ fn an_image_behind_a_loop_device_is_not_written() {
     let looked = volume.forerun(&["ls", "--no-lock"], &[]);
     assert_eq!(looked.code, Some(0), "{}", looked.stderr);
     let mounted = format!("mounted on {}", volume.mnt().display());
-    in_use(&device.forerun(&["ls"], &[]), &mounted);
-    in_use(&device.forerun(&["label"], &["B"]), &mounted);
-    let looked = device.forerun(&["ls", "--no-lock"], &[]);
+    in_use(&on_device(&device, &["ls"], &[]), &mounted);
+    in_use(&on_device(&device, &["label"], &["B"]), &mounted);
+    let looked = on_device(&device, &["ls", "--no-lock"], &[]);
     assert_eq!(looked.code, Some(0), "{}", looked.stderr);
     umount8(&volume.mnt());
     // By the inode: under another name, and with the first one gone.
@@ -323,20 +301,20 @@ fn a_loop_device_and_the_file_behind_it_share_their_locks() {
     if require::program("losetup").is_none() {
         return;
     }
-    let device = Loop::of(&volume.image(), &["--read-only"]);
+    let device = LoopDevice::new(&volume.image(), &["--read-only"]);
     volume.mount(&[]).ok();
     in_use(
-        &device.forerun(&["ls"], &[]),
+        &on_device(&device, &["ls"], &[]),
         "held for writing by forerun mount (pid ",
     );
     volume.umount();
     drop(device);
-    let device = Loop::of(&volume.image(), &[]);
+    let device = LoopDevice::new(&volume.image(), &[]);
     let mnt = volume.mnt();
-    device.forerun(&["mount"], &[mnt.to_str().unwrap()]).ok();
+    on_device(&device, &["mount"], &[mnt.to_str().unwrap()]).ok();
     in_use(&volume.forerun(&["ls"], &[]), "it backs ");
-    in_use(&device.forerun(&["ls"], &[]), "mounted on ");
-    in_use(&device.forerun(&["label"], &["X"]), "mounted on ");
+    in_use(&on_device(&device, &["ls"], &[]), "mounted on ");
+    in_use(&on_device(&device, &["label"], &["X"]), "mounted on ");
     volume.umount();
 }
 
@@ -351,7 +329,7 @@ fn a_repair_of_a_block_device_keeps_its_undo_file_in_the_state_directory() {
     let mut before = fs::read(volume.image()).unwrap();
     before[100] ^= 1;
     fs::write(volume.image(), &before).unwrap();
-    let device = Loop::of(&volume.image(), &[]);
+    let device = LoopDevice::new(&volume.image(), &[]);
     let state = volume.path("state");
     let mut repair = command(&["check", "--repair", "--yes", "--json"]);
     let repaired = repair.arg(&device.0).env("XDG_STATE_HOME", &state);
@@ -361,7 +339,7 @@ fn a_repair_of_a_block_device_keeps_its_undo_file_in_the_state_directory() {
     let file = state.join(format!("forerun/{name}.forerun-undo"));
     let file = file.to_str().unwrap();
     assert_eq!(repaired.json()["undo_file"], file);
-    device.forerun(&["check", "--undo", file], &[]).ok();
+    on_device(&device, &["check", "--undo", file], &[]).ok();
     drop(device);
     assert!(fs::read(volume.image()).unwrap() == before);
 }

@@ -14,6 +14,7 @@ use forerun::unstable::VolumeMut;
 use forerun_fuse::{Mount, MountOptions, mount_volume};
 use forerun_io::{BlockDevice, MemoryDevice, ReadAt};
 use forerun_testkit::exfat_judge::judge;
+use forerun_testkit::exfat_tools::{self, assert_clean};
 use forerun_testkit::{PanickingDevice, require};
 use rustix::io::Errno;
 
@@ -26,22 +27,7 @@ const MEDIA_FAILURE: u8 = 4;
 
 /// Makes a volume with mkfs.exfat, and returns whether this machine can.
 fn mkfs(path: &Path, mib: u64, options: &[&str]) -> bool {
-    let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
-    if !can_mount() || tools.contains(&None) {
-        return false;
-    }
-    if mib > 0 {
-        File::create(path).unwrap().set_len(mib << 20).unwrap();
-    }
-    let (ok, text) = run(Command::new("mkfs.exfat").args(options).arg(path));
-    assert!(ok, "{text}");
-    true
-}
-
-#[track_caller]
-fn fsck(path: &Path) {
-    let (ok, text) = run(Command::new("fsck.exfat").arg("-n").arg(path));
-    assert!(ok && !text.contains("ERROR"), "{text}");
+    can_mount() && exfat_tools::mkfs(path, mib << 20, options)
 }
 
 fn mounted(device: Arc<dyn BlockDevice>, at: &Path, options: &str) -> Mount {
@@ -175,7 +161,7 @@ impl Test {
         report.after_crash().unwrap();
         let image = self.place.dir().join("after");
         fs::write(&image, bytes).unwrap();
-        fsck(&image);
+        assert_clean(&image);
     }
 }
 

@@ -2,34 +2,20 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use forerun::unstable::VolumeMut;
 use forerun_fuse::{Mount, MountOptions, mount_volume};
 use forerun_io::Counter;
-use forerun_testkit::require;
+use forerun_testkit::LoopDevice;
+use forerun_testkit::exfat_tools::{self, assert_clean};
 
 use crate::common::{Place, can_mount, run};
 
 /// Makes a volume with mkfs.exfat, and returns whether this machine can.
 fn mkfs(path: &Path, mib: u64, options: &[&str]) -> bool {
-    let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
-    if !can_mount() || tools.contains(&None) {
-        return false;
-    }
-    if mib > 0 {
-        File::create(path).unwrap().set_len(mib << 20).unwrap();
-    }
-    let (ok, text) = run(Command::new("mkfs.exfat").args(options).arg(path));
-    assert!(ok, "{text}");
-    true
-}
-
-#[track_caller]
-fn fsck(path: &Path) {
-    let (ok, text) = run(Command::new("fsck.exfat").arg("-n").arg(path));
-    assert!(ok && !text.contains("ERROR"), "{text}");
+    can_mount() && exfat_tools::mkfs(path, mib << 20, options)
 }
 
 fn ended(mut mount: Mount) {
@@ -37,41 +23,18 @@ fn ended(mut mount: Mount) {
     mount.wait().unwrap();
 }
 
-/// A loop device, detached in the end.
-struct Loop(PathBuf);
-
-impl Loop {
-    fn attach(image: &Path) -> Self {
-        let mut losetup = Command::new("losetup");
-        losetup.args(["--find", "--show", "--sector-size", "4096"]);
-        let (ok, text) = run(losetup.arg(image));
-        assert!(ok, "{text}");
-        Self(PathBuf::from(text.trim()))
-    }
-
-    fn detach(&self) {
-        let (_maybe_detached, _text) = run(Command::new("losetup").arg("-d").arg(&self.0));
-    }
-
-    /// Writes and those merged into others, bytes written, flushes.
-    fn counted(&self) -> [u64; 4] {
-        let stat = format!(
-            "/sys/block/{}/stat",
-            self.0.file_name().unwrap().to_str().unwrap()
-        );
-        let text = fs::read_to_string(stat).unwrap();
-        let field = |index: usize| -> u64 {
-            let word = text.split_whitespace().nth(index);
-            word.map_or(0, |word| word.parse().unwrap())
-        };
-        [field(4), field(5), field(6) * 512, field(15)]
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        self.detach();
-    }
+/// Writes and those merged into others, bytes written, flushes.
+fn counted(device: &LoopDevice) -> [u64; 4] {
+    let stat = format!(
+        "/sys/block/{}/stat",
+        device.0.file_name().unwrap().to_str().unwrap()
+    );
+    let text = fs::read_to_string(stat).unwrap();
+    let field = |index: usize| -> u64 {
+        let word = text.split_whitespace().nth(index);
+        word.map_or(0, |word| word.parse().unwrap())
+    };
+    [field(4), field(5), field(6) * 512, field(15)]
 }
 
 /// Compares our counters with the kernel's, which count what reaches the device. Sectors have 4 KiB,
@@ -84,7 +47,7 @@ fn the_kernel_counts_what_we_count() {
         return;
     }
     File::create(&image).unwrap().set_len(256 << 20).unwrap();
-    let device = Loop::attach(&image);
+    let device = LoopDevice::new(&image, &["--sector-size=4096"]);
     if !mkfs(&device.0, 0, &["-c", "32K"]) {
         return;
     }
@@ -94,7 +57,7 @@ fn the_kernel_counts_what_we_count() {
         let parsed = MountOptions::parse(options).unwrap();
         let volume = VolumeMut::open(&device.0, &parsed.open_options(), &parsed.write).unwrap();
         let mut mount = mount_volume(volume.volume().clone(), &place.mnt(), &parsed).unwrap();
-        let (stats, before) = (mount.stats(), device.counted());
+        let (stats, before) = (mount.stats(), counted(&device));
         let dir = place.mnt().join("dir");
         fs::create_dir(&dir).unwrap();
         for n in 0..20 {
@@ -115,7 +78,7 @@ fn the_kernel_counts_what_we_count() {
         mount.wait().unwrap();
         let ours = mount.stats().since(&stats);
         drop((mount, volume));
-        let after = device.counted();
+        let after = counted(&device);
         let [writes, merged, bytes, flushes] = [0, 1, 2, 3].map(|n| after[n] - before[n]);
         let said = format!(
             "{options}: {writes} writes and {merged}, {bytes} bytes, {flushes} flushes; {ours}"
@@ -126,7 +89,7 @@ fn the_kernel_counts_what_we_count() {
         // those that lie side by side. So only the number of bytes and flushes is ours.
         assert!(writes > 0 && writes + merged <= bytes / 4096, "{said}");
     }
-    fsck(&device.0);
+    assert_clean(&device.0);
 }
 
 /// Cuts the file below a mounted loop device short: writes then fail with EIO or EROFS.
@@ -137,7 +100,7 @@ fn a_loop_device_that_shrinks() {
     if !mkfs(&image, 64, &["-c", "4K"]) {
         return;
     }
-    let device = Loop::attach(&image);
+    let device = LoopDevice::new(&image, &["--sector-size=4096"]);
     let options = MountOptions::parse("rw,dirsync").unwrap();
     let volume = VolumeMut::open(&device.0, &options.open_options(), &options.write);
     let mount = mount_volume(volume.unwrap().volume().clone(), &place.mnt(), &options).unwrap();
@@ -157,5 +120,5 @@ fn a_loop_device_that_shrinks() {
         assert!(matches!(error.raw_os_error(), Some(5 | 30)), "{error}");
     }
     ended(mount);
-    device.detach();
+    drop(device);
 }

@@ -20,9 +20,9 @@ use forerun_fuse::{Mount, MountOptions, mount_volume};
 use forerun_io::FileSource;
 use forerun_testkit::exfat_judge::judge;
 use forerun_testkit::rng::Rng;
-use forerun_testkit::{children, require};
+use forerun_testkit::{children, exfat_tools};
 
-use crate::common::{Place, can_mount, run};
+use crate::common::{Place, can_mount};
 
 /// Directory, number of the process and seconds, for a child.
 const TASK: &str = "FORERUN_STORM_CHILD";
@@ -294,11 +294,7 @@ fn assert_sound(image: &Path) {
         report.findings
     );
     assert!(report.nodes.is_empty(), "{:?}", report.nodes);
-    let (ok, text) = run(Command::new("fsck.exfat").arg("-n").arg(image));
-    assert!(
-        ok && text.contains("clean") && !text.contains("ERROR"),
-        "{text}"
-    );
+    exfat_tools::assert_clean(image);
     let opened = forerun::Image::open(image).unwrap();
     let mut problems = Vec::new();
     let fs = opened.reader().fs();
@@ -314,18 +310,16 @@ fn assert_sound(image: &Path) {
 #[test]
 fn a_storm_of_processes_leaves_the_volume_as_it_was() {
     let _alone = crate::CPUS.write();
-    let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
-    if !can_mount() || tools.contains(&None) {
+    if !can_mount() {
         return;
     }
     let seconds = std::env::var("FORERUN_STORM").map_or(4, |text| text.parse().unwrap());
     for (cluster, len) in VOLUMES {
         let place = Place::new("storm");
         let image = place.dir().join("image");
-        File::create(&image).unwrap().set_len(len).unwrap();
-        let mut mkfs = Command::new("mkfs.exfat");
-        let (ok, text) = run(mkfs.args(["-c", cluster]).arg(&image));
-        assert!(ok, "{text}");
+        if !exfat_tools::mkfs(&image, len, &["-c", cluster]) {
+            return;
+        }
         let mounted = mount(&image, &place.mnt());
         let dirs = directories(&place.mnt());
         // The root grows for their names, and keeps its clusters.

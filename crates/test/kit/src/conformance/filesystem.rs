@@ -11,9 +11,6 @@ use forerun_vfs::{
 use super::{extents, names};
 
 /// Checks a driver, opened on a sound image, against the contract of [`FileSystem`].
-///
-/// # Panics
-/// At the first breach.
 pub fn check_filesystem(fs: &dyn FileSystem, limits: &Limits) {
     volume(fs);
     let nodes = collect(fs, limits);

@@ -6,12 +6,15 @@
 //! that are sound; hostile ones are each driver's own tests.
 
 mod extents;
+mod faults;
 mod filesystem;
 mod names;
 mod source;
 mod volume;
 mod volume_files;
 
+pub use faults::check_faults;
 pub use filesystem::check_filesystem;
+pub use names::check_names;
 pub use source::check_source;
 pub use volume::check_filesystem_mut;

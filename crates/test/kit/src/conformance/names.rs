@@ -99,6 +99,29 @@ pub fn check_directory(fs: &dyn FileSystem, dir: NodeId, limits: &Limits) {
     misses_what_is_not_there(fs, dir, &names, limits);
 }
 
+/// Checks that a directory holds exactly these names, in their order, and that a listing goes on after
+/// each of them.
+pub fn check_names(fs: &dyn FileSystem, dir: NodeId, mut names: Vec<String>) {
+    // Lookups come before any listing, so that only indexes lead to a name.
+    for name in &names {
+        assert!(fs.lookup(dir, name.as_bytes()).unwrap().is_some(), "{name}");
+        let longer = format!("{name}z");
+        assert_eq!(fs.lookup(dir, longer.as_bytes()).unwrap(), None);
+    }
+    for missing in [&b"!"[..], b"\xff"] {
+        assert_eq!(fs.lookup(dir, missing).unwrap(), None);
+    }
+    names.sort();
+    let listed = list(fs, dir, DirCursor::START).unwrap();
+    let found = listed.iter().map(|entry| &entry.name[..]);
+    assert!(found.eq(names.iter().map(String::as_bytes)));
+    for (n, entry) in listed.iter().enumerate() {
+        let next = list_up_to(fs, dir, entry.next, 1).unwrap();
+        assert_eq!(next.first(), listed.get(n + 1), "from {n}");
+        assert_eq!(fs.lookup(dir, &entry.name).unwrap(), Some(entry.node));
+    }
+}
+
 fn resumes_everywhere(fs: &dyn FileSystem, dir: NodeId, entries: &[Listed]) {
     let step = entries.len().div_ceil(RESUMED).max(1);
     let last = entries.len().saturating_sub(1);

@@ -9,9 +9,6 @@ use crate::rng::Rng;
 
 /// Checks sources against the contract of [`ReadAt`]. `make` returns a source of exactly these bytes; it
 /// is called with several lengths, 0 among them.
-///
-/// # Panics
-/// At the first breach.
 pub fn check_source<S: ReadAt>(mut make: impl FnMut(&[u8]) -> S) {
     for len in [0, 1, 511, 512, 1024, 4096, 4097, 300_001] {
         let bytes = crate::generate::bytes(u64_from(len), len);

@@ -17,9 +17,6 @@ pub(super) const THEN: Timestamp = Timestamp {
 
 /// Checks a driver, open on an empty volume of at least 2 MiB and at most 64 MiB with clusters of at most
 /// 64 KiB, against the contract of [`FileSystemMut`]. Leaves the volume as empty as it was.
-///
-/// # Panics
-/// At the first breach.
 pub fn check_filesystem_mut(fs: &Arc<dyn FileSystemMut>, device: &Arc<dyn BlockDevice>) {
     let volume = Volume::new(
         Arc::clone(fs),

@@ -27,13 +27,11 @@ pub struct Geometry {
 
 impl Geometry {
     /// Returns the offset at which cluster `number` begins; `number` is one of the volume's.
-    #[must_use]
     pub fn offset(&self, number: u32) -> u64 {
         self.heap + u64::from(number - 2) * self.cluster
     }
 
     /// Returns whether the volume has that cluster.
-    #[must_use]
     pub fn has(&self, number: u32) -> bool {
         number >= 2 && number - 2 < self.clusters
     }

@@ -33,10 +33,6 @@ pub struct Fsck {
 
 impl Fsck {
     /// Creates one; `None` where there is no `fsck.exfat`.
-    ///
-    /// # Panics
-    /// In CI, where there is none; where no temporary file can be made.
-    #[must_use]
     pub fn new() -> Option<Self> {
         let program = require::program("fsck.exfat")?;
         let dir = temp_dir("fsck");
@@ -57,12 +53,6 @@ impl Fsck {
     }
 
     /// Runs `fsck.exfat -n`, which must find nothing wrong.
-    ///
-    /// # Errors
-    /// Its words.
-    ///
-    /// # Panics
-    /// Where the file cannot be written or the program does not start.
     pub fn check(&mut self, state: &Snapshot) -> Result<(), String> {
         let said = self.said(state);
         match said.clean && said.errors.is_empty() {
@@ -72,9 +62,6 @@ impl Fsck {
     }
 
     /// Runs `fsck.exfat -n` and returns its verdict.
-    ///
-    /// # Panics
-    /// Where the file cannot be written or the program does not start.
     pub fn said(&mut self, state: &Snapshot) -> Said {
         self.put(state).expect("the state is written");
         let output = Command::new(&self.program)

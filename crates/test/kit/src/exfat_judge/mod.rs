@@ -79,7 +79,6 @@ pub enum What {
 
 impl What {
     /// Returns how much it matters.
-    #[must_use]
     pub const fn class(self) -> Class {
         match self {
             Self::Leak => Class::Leak,
@@ -158,9 +157,6 @@ pub struct Report {
 }
 
 /// Reads a whole volume.
-///
-/// # Errors
-/// Where there is no volume to read: the boot sector, the FAT or the tables tell nothing.
 pub fn judge(device: &dyn ReadAt) -> Result<Report, Finding> {
     let mut findings = Vec::new();
     let boot = boot::read(device, &mut findings)?;
@@ -189,9 +185,6 @@ impl Report {
     /// Checks that a crash may leave the volume like this. Nothing may contradict itself. Only while
     /// VolumeDirty is set may clusters be lost, on no chain or behind the end of one, and name entries be
     /// left over.
-    ///
-    /// # Errors
-    /// The findings that a crash does not explain.
     pub fn after_crash(&self) -> Result<(), String> {
         let repair: Vec<String> = self
             .of(Class::Repair)
@@ -214,9 +207,6 @@ impl Report {
 
     /// Checks that the volume may be like this once its driver has opened it after a crash and synced: as
     /// [`after_crash`](Self::after_crash), and without name entries left over.
-    ///
-    /// # Errors
-    /// The findings that a crash does not explain.
     pub fn after_recovery(&self) -> Result<(), String> {
         self.after_crash()?;
         let mut findings = self.findings.iter();
@@ -227,13 +217,11 @@ impl Report {
     }
 
     /// Returns whether nothing was found and the volume is not dirty.
-    #[must_use]
     pub fn clean(&self) -> bool {
         !self.dirty && self.findings.is_empty()
     }
 
     /// Counts the findings of each kind.
-    #[must_use]
     pub fn counts(&self) -> BTreeMap<What, usize> {
         let mut counts = BTreeMap::new();
         for finding in &self.findings {
@@ -243,9 +231,6 @@ impl Report {
     }
 
     /// Reads a file, with zeros behind what was ever written.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn content(&self, device: &dyn ReadAt, node: &Node, most: u64) -> std::io::Result<Vec<u8>> {
         let mut bytes = vec![0; usize_from(node.len.min(most))];
         let valid = usize_from(node.valid.min(most)).min(bytes.len());
@@ -257,9 +242,6 @@ impl Report {
     }
 
     /// Reads the tree with the contents of its files, to be compared with a model.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn found(&self, device: &dyn ReadAt) -> std::io::Result<Found> {
         let mut found = Found::default();
         for node in &self.nodes {
@@ -279,7 +261,6 @@ impl Report {
     }
 
     /// Finds the node of a path.
-    #[must_use]
     pub fn find(&self, path: &str) -> Option<&Node> {
         let mut parent = None;
         for name in path.split('/') {

@@ -35,7 +35,7 @@ pub fn lies(sound: &[u8]) -> Vec<Hostile> {
     for size in [u64::MAX, 1 << 63, i64::MAX.unsigned_abs(), 1 << 40] {
         for (at, what) in [(8, "valid bytes"), (24, "bytes"), (0, "of both")] {
             let mut patch = Patch::of(sound);
-            assert_eq!(patch.u64(file + STREAM + 24), VICTIM.into());
+            assert_eq!(patch.u64(file + STREAM + 24), u64::from(VICTIM));
             for at in [8, 24].into_iter().filter(|&field| at == 0 || field == at) {
                 patch.set(file + STREAM + at, &size.to_le_bytes());
             }

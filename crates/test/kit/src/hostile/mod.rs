@@ -47,9 +47,6 @@ const LIES: [(&str, &str); 8] = [
 ];
 
 /// Makes the tree: in an empty directory.
-///
-/// # Errors
-/// Those of the host.
 pub fn populate(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir.join("loopdir/deeper"))?;
     fs::write(dir.join("loopdir/deeper/leaf"), generate::bytes(2, 3000))?;
@@ -62,10 +59,6 @@ pub fn populate(dir: &Path) -> io::Result<()> {
 }
 
 /// Returns the lies of a sound image of that format.
-///
-/// # Panics
-/// Where the image is not one of [`populate`]'s tree with metadata as it is.
-#[must_use]
 pub fn lies(format: &str, sound: &[u8]) -> Vec<Hostile> {
     match format {
         "romfs" => romfs::lies(sound),

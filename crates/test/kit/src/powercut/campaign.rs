@@ -125,7 +125,6 @@ impl Outcome {
     pub const SHOWN: u64 = 2;
 
     /// Summarises the outcome in one line.
-    #[must_use]
     pub fn summary(&self) -> String {
         format!(
             "{} workloads, {} states built, {} compared with the model, {} different volumes \
@@ -142,9 +141,6 @@ impl Outcome {
     }
 
     /// Fails with the kinds of bad states and the first of each.
-    ///
-    /// # Panics
-    /// If there is one.
     pub fn assert_good(&self) {
         if self.bad_states == 0 {
             return;
@@ -192,7 +188,6 @@ fn kind(reason: &str) -> String {
 impl Campaign {
     /// Runs the workloads and judges every state. The outcome does not depend on the number of
     /// threads, but for which workload an equal state is counted and judged with.
-    #[must_use]
     pub fn run(&self, scenes: &[Scene], workloads: &[Workload], subject: Subject<'_>) -> Outcome {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let threads = if self.threads == 0 {

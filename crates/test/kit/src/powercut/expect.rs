@@ -18,9 +18,6 @@ use super::{Found, FoundNode};
 impl Model {
     /// Checks that a crash may show `found` once `begun` operations had begun and `acknowledged` of them
     /// had returned.
-    ///
-    /// # Errors
-    /// The reason why it may not.
     pub fn allows(&self, found: &Found, begun: usize, acknowledged: usize) -> Result<(), String> {
         let windows = self.windows(begun, acknowledged);
         let mut search = Search {

@@ -65,9 +65,6 @@ impl From<io::Error> for LogError {
 }
 
 /// Writes `trace` with sectors of 512 bytes.
-///
-/// # Errors
-/// Those of `out`.
 pub fn write(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     let mut head = [0; SECTOR];
     head[0..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -111,9 +108,6 @@ fn entry(out: &mut dyn Write, fields: [u64; 3], mark: &[u8]) -> io::Result<()> {
 }
 
 /// Reads a log. A discarded range reads as garbage that no writer wrote.
-///
-/// # Errors
-/// [`LogError`]; a log that ends early is an error of reading.
 pub fn read(from: &mut dyn Read) -> Result<Trace, LogError> {
     let mut head = [0; SECTOR];
     from.read_exact(&mut head)?;

@@ -46,7 +46,6 @@ pub(super) type Refusal = &'static str;
 
 impl Model {
     /// Creates an empty volume. With `dirsync`, each operation on names is durable when it returns.
-    #[must_use]
     pub fn new(dirsync: bool) -> Self {
         Self {
             states: vec![State::new()],
@@ -58,7 +57,6 @@ impl Model {
     }
 
     /// Creates a model that begins, durably, where this one is.
-    #[must_use]
     pub fn go_on(&self, dirsync: bool) -> Self {
         Self {
             states: vec![self.now().clone()],

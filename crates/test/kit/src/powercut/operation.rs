@@ -8,7 +8,6 @@ pub struct Place(pub Vec<u8>);
 
 impl Place {
     /// Splits a path into the directory and the name in it.
-    #[must_use]
     pub fn split(&self) -> (Self, &[u8]) {
         match self.0.iter().rposition(|&byte| byte == b'/') {
             Some(at) => (Self(self.0[..at].to_vec()), &self.0[at + 1..]),
@@ -17,7 +16,6 @@ impl Place {
     }
 
     /// Returns the path of `name` in this directory.
-    #[must_use]
     pub fn join(&self, name: &[u8]) -> Self {
         if self.0.is_empty() {
             return Self(name.to_vec());
@@ -113,7 +111,6 @@ impl fmt::Debug for Operation {
 
 /// Generates the bytes that operation number `operation` writes to `offset..offset + len`. They are its
 /// own and never zero, so that bytes of others and bytes that were never written are noticed.
-#[must_use]
 pub(super) fn bytes(operation: u32, offset: u64, len: u64) -> Vec<u8> {
     let key = u64::from(operation).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let byte = |at: u64| {

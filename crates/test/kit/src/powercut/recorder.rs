@@ -83,7 +83,6 @@ pub struct Trace {
 
 impl Trace {
     /// Counts the writes, the bytes written and the flushes.
-    #[must_use]
     pub fn totals(&self) -> (u64, u64, u64) {
         let mut totals = (0, 0, 0);
         for event in &self.events {
@@ -136,9 +135,6 @@ impl<D: BlockDevice> Recorder<D> {
     }
 
     /// Writes contents of a file, which the recorder cannot tell from metadata by itself.
-    ///
-    /// # Errors
-    /// Those of the device.
     pub fn write_contents(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.log().contents = true;
         let result = self.write_all_at(offset, data);

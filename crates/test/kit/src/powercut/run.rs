@@ -13,9 +13,6 @@ use super::{Model, Operation, Place, Recorder, Stage};
 
 /// Runs the operations on the volume and the model, and marks each in the record. A volume may report
 /// that it has no room; every other answer must be that of the model.
-///
-/// # Errors
-/// The first answer that is not the model's.
 pub fn run<D: BlockDevice>(
     fs: &dyn FileSystemMut,
     device: &Arc<Recorder<D>>,

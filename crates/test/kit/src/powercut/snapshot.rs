@@ -24,7 +24,6 @@ pub struct Sector {
 
 impl Sector {
     /// Creates sector `index` of these bytes.
-    #[must_use]
     pub fn new(index: u64, bytes: [u8; SECTOR]) -> Self {
         Self {
             hash: hash(index, &bytes),
@@ -74,10 +73,6 @@ impl fmt::Debug for Snapshot {
 
 impl Snapshot {
     /// Creates a device of these bytes.
-    ///
-    /// # Panics
-    /// If they are not whole sectors.
-    #[must_use]
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
         let base: Arc<[u8]> = bytes.into();
         assert_eq!(base.len() % SECTOR, 0, "a device is whole sectors");
@@ -91,25 +86,21 @@ impl Snapshot {
     }
 
     /// Returns the length in bytes.
-    #[must_use]
     pub fn len(&self) -> u64 {
         u64_from(self.base.len())
     }
 
     /// Returns whether it has no bytes.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.base.is_empty()
     }
 
     /// Returns a hash, which is equal for equal bytes.
-    #[must_use]
     pub const fn hash(&self) -> u128 {
         self.hash
     }
 
     /// Returns the bytes that it was made of.
-    #[must_use]
     pub const fn base(&self) -> &Arc<[u8]> {
         &self.base
     }
@@ -120,7 +111,6 @@ impl Snapshot {
     }
 
     /// Creates a device that begins as this one and keeps its changes to itself.
-    #[must_use]
     pub fn device(&self) -> CowDevice {
         CowDevice {
             below: self.clone(),
@@ -129,7 +119,6 @@ impl Snapshot {
     }
 
     /// Returns all its bytes.
-    #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.base.to_vec();
         for (index, sector) in self.changed() {
@@ -140,7 +129,6 @@ impl Snapshot {
     }
 
     /// Returns the snapshot with these sectors. It is equal to the base where they are.
-    #[must_use]
     pub(super) fn with(&self, sectors: impl IntoIterator<Item = (u64, Sector)>) -> Self {
         let mut layer = (*self.layer).clone();
         let mut hash = self.hash;
@@ -235,7 +223,6 @@ impl fmt::Debug for CowDevice {
 
 impl CowDevice {
     /// Returns a snapshot of the device as it is now.
-    #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let upper = self.upper();
         self.below

@@ -33,9 +33,6 @@ impl Found {
     pub const SHOWN: u64 = 64 << 10;
 
     /// Walks a volume and reads its files where the driver says they are.
-    ///
-    /// # Errors
-    /// Those of the driver; [`Error::Limit`] for a tree that no workload made.
     pub fn read(fs: &dyn FileSystem, device: &dyn ReadAt) -> Result<Self> {
         let mut found = Self::default();
         let mut todo = vec![(None, fs.root())];
@@ -78,7 +75,6 @@ impl Found {
     }
 
     /// Returns the path of a node, from the root.
-    #[must_use]
     pub fn path(&self, index: usize) -> String {
         let node = &self.nodes[index];
         let name = super::operation::shown(&node.name);
@@ -89,7 +85,6 @@ impl Found {
     }
 
     /// Sorts the nodes by path, so that trees of different order are equal.
-    #[must_use]
     pub fn sorted(&self) -> Vec<(String, Option<u64>, &[u8])> {
         let nodes = self.nodes.iter().enumerate();
         let mut sorted: Vec<_> = nodes

@@ -58,7 +58,6 @@ pub struct Setting {
 const BRIMS: [&[u8]; 2] = [b"C", b"D"];
 
 /// Returns a name of 255 UTF-16 units.
-#[must_use]
 pub fn long_name(first: char) -> Vec<u8> {
     let rest = "long name ".chars().cycle().take(253);
     let name: String = [first].into_iter().chain(rest).chain(['.']).collect();
@@ -67,9 +66,6 @@ pub fn long_name(first: char) -> Vec<u8> {
 
 impl Scene {
     /// Fills an empty volume as `setting` says, by the driver itself.
-    ///
-    /// # Errors
-    /// Where the driver does not do as the model.
     pub fn prepare(
         name: &str,
         empty: &Snapshot,
@@ -93,13 +89,11 @@ impl Scene {
     }
 
     /// Returns whether something of that path is there.
-    #[must_use]
     pub fn has(&self, at: &Place) -> bool {
         super::model::find(self.model.now(), at).is_ok()
     }
 
     /// Lists all single operations.
-    #[must_use]
     pub fn singles(&self) -> Vec<Vec<Operation>> {
         let one = |operation| vec![operation];
         self.next_operations(&self.model)
@@ -109,7 +103,6 @@ impl Scene {
     }
 
     /// Lists all pairs, the second among the operations that the first makes possible.
-    #[must_use]
     pub fn pairs(&self) -> Vec<Vec<Operation>> {
         let mut pairs = Vec::new();
         for first in self.next_operations(&self.model) {
@@ -121,7 +114,6 @@ impl Scene {
     }
 
     /// Draws a sequence of `len` operations; one in four steps is followed by a sync.
-    #[must_use]
     pub fn sample(&self, len: usize, rng: &mut Rng) -> Vec<Operation> {
         let mut operations = Vec::new();
         for step in 0..len {

@@ -23,7 +23,6 @@ impl fmt::Display for Difference {
 }
 
 /// Lists all differences between two trees in what `keeps` names, in the order of the paths.
-#[must_use]
 pub fn diff(expected: &TreeModel, actual: &TreeModel, keeps: &Keeps) -> Vec<Difference> {
     let paths: BTreeSet<&Vec<u8>> = expected.nodes.keys().chain(actual.nodes.keys()).collect();
     let mut differences = Vec::new();

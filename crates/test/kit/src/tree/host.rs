@@ -13,9 +13,6 @@ use super::{ContentHash, ModelNode, TreeModel};
 
 impl TreeModel {
     /// Reads the tree below a directory of the host; nothing is followed out of it.
-    ///
-    /// # Errors
-    /// What the system reports of any node.
     pub fn of_host(root: &Path) -> io::Result<Self> {
         let mut model = Self::default();
         let mut ids: BTreeMap<(u64, u64), Vec<Vec<u8>>> = BTreeMap::new();

@@ -18,9 +18,6 @@ const STEP: usize = 256 << 10;
 
 impl TreeModel {
     /// Reads the tree that `fs` shows, contents with [`read_extents`] from `source`.
-    ///
-    /// # Errors
-    /// The first one met.
     pub fn of_image(fs: &dyn FileSystem, source: &dyn ReadAt) -> Result<Self> {
         Self::of_reader(fs, |node, offset, out| {
             let end = offset.saturating_add(u64_from(out.len()));
@@ -32,9 +29,6 @@ impl TreeModel {
 
     /// Reads the tree that `fs` shows, contents with `read(node, offset, out)`, which returns the
     /// number of bytes it read: 0 at the end of the file only.
-    ///
-    /// # Errors
-    /// The first one met.
     pub fn of_reader(
         fs: &dyn FileSystem,
         mut read: impl FnMut(NodeId, u64, &mut [u8]) -> Result<usize>,
@@ -96,12 +90,6 @@ fn hash_node(
 
 /// Reads a range of a file, clamped to its size: each extent is read and decoded by itself, nothing is
 /// cached or read ahead.
-///
-/// # Errors
-/// Those of the driver, and [`Error::Io`] of the source.
-///
-/// # Panics
-/// Where an extent names another blob than the image, or a block does not decode.
 pub fn read_extents(
     fs: &dyn FileSystem,
     source: &dyn ReadAt,

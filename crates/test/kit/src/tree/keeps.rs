@@ -57,23 +57,14 @@ impl Keeps {
     };
 
     /// Returns the same without owners.
-    #[must_use]
     pub const fn without_owners(mut self) -> Self {
         self.owners = false;
         self
     }
 
     /// Returns the same without hard links.
-    #[must_use]
     pub const fn without_hard_links(mut self) -> Self {
         self.hard_links = false;
-        self
-    }
-
-    /// Returns the same without devices, fifos and sockets.
-    #[must_use]
-    pub const fn without_special(mut self) -> Self {
-        self.special = false;
         self
     }
 }

@@ -53,9 +53,6 @@ pub struct ModelNode {
 
 impl TreeModel {
     /// Fails the test with a readable list unless both trees agree in what `keeps` names.
-    ///
-    /// # Panics
-    /// Where they differ.
     pub fn assert_same(&self, actual: &Self, keeps: &Keeps) {
         let differences = diff(self, actual, keeps);
         assert!(
@@ -107,14 +104,12 @@ impl ContentHash {
     }
 
     /// Returns the hash of all bytes so far.
-    #[must_use]
     pub fn finish(&self) -> u64 {
         self.0.finish()
     }
 }
 
 /// Returns the hash of contents that are all in memory.
-#[must_use]
 pub fn hash_of(bytes: &[u8]) -> u64 {
     let mut hash = ContentHash::default();
     hash.update(bytes);

@@ -12,10 +12,6 @@ use super::{ContentHash, ModelNode, TreeModel};
 
 impl TreeModel {
     /// Reads the tree in a tar stream. A leading `./` is removed from the names.
-    ///
-    /// # Errors
-    /// Those of reading the stream; [`io::ErrorKind::InvalidData`] for a hard link to a name that did not
-    /// come before it.
     pub fn of_tar(stream: impl Read) -> io::Result<Self> {
         let mut model = Self::default();
         let mut links = std::collections::BTreeMap::new();
@@ -44,7 +40,6 @@ impl TreeModel {
     }
 
     /// Returns the part of the tree below a directory, as a tree of its own.
-    #[must_use]
     pub fn below(&self, dir: &str) -> Self {
         let mut below = Self::default();
         for (path, node) in &self.nodes {

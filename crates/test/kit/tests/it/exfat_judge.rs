@@ -4,12 +4,11 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
 
 use forerun_io::{BlockDevice, MemorySource};
 use forerun_testkit::exfat_judge::{Class, Report, What, judge};
 use forerun_testkit::powercut::Snapshot;
-use forerun_testkit::{TempDir, eventually, require, temp_dir};
+use forerun_testkit::{Mounted, TempDir, exfat_tools, require, temp_dir};
 
 const VOLUME: u64 = 4 << 20;
 
@@ -18,29 +17,7 @@ fn read(bytes: &[u8]) -> Report {
 }
 
 fn mkfs(path: &Path, cluster: &str) -> bool {
-    if require::program("mkfs.exfat").is_none() {
-        return false;
-    }
-    fs::File::create(path).unwrap().set_len(VOLUME).unwrap();
-    let output = Command::new("mkfs.exfat")
-        .args(["-c", cluster, "-L", "judged"])
-        .arg(path)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "mkfs.exfat: {output:?}");
-    true
-}
-
-/// Runs `fsck.exfat` and returns whether it is content, and its output.
-fn fsck(path: &Path) -> (bool, String) {
-    let output = Command::new("fsck.exfat")
-        .arg("-n")
-        .arg(path)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.success(), text + &complaint)
+    exfat_tools::mkfs(path, VOLUME, &["-c", cluster, "-L", "judged"])
 }
 
 /// Creates an image that `exfat-fuse` has filled: directories, a name of 255 units, fragmented and sparse
@@ -52,44 +29,10 @@ fn filled(dir: &TempDir, cluster: &str) -> Option<Vec<u8>> {
     }
     require::program("mount.exfat-fuse")?;
     let mount = dir.path().join("mount");
-    fs::create_dir_all(&mount).unwrap();
-    let device = Loop::new(&image);
-    let status = Command::new("mount.exfat-fuse")
-        .arg(&device.0)
-        .arg(&mount)
-        .output();
-    assert!(status.unwrap().status.success(), "exfat-fuse mounts");
-    let written = populate(&mount);
-    written.unwrap();
-    // A program that another test starts may hold a file of this one open until it is executed.
-    eventually("the volume is unmounted", || {
-        let unmounted = Command::new("umount").arg(&mount).status();
-        unmounted.unwrap().success()
-    });
-    drop(device);
+    let mounted = Mounted::exfat_fuse(&image, mount.clone(), "rw", &[]);
+    populate(&mount).unwrap();
+    drop(mounted);
     Some(fs::read(&image).unwrap())
-}
-
-/// A loop device, which exfat-fuse wants.
-struct Loop(String);
-
-impl Loop {
-    fn new(image: &Path) -> Self {
-        let output = Command::new("losetup")
-            .args(["--find", "--show"])
-            .arg(image)
-            .output();
-        let output = output.unwrap();
-        assert!(output.status.success(), "losetup: {output:?}");
-        Self(String::from_utf8(output.stdout).unwrap().trim().to_owned())
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        // fuseblk: umount returns when the daemon has written everything and closed the device.
-        let _status = Command::new("losetup").args(["--detach", &self.0]).status();
-    }
 }
 
 fn populate(root: &Path) -> std::io::Result<()> {
@@ -357,7 +300,7 @@ fn each_kind_of_damage_is_found() {
         let found = found.unwrap_or_else(|finding| vec![finding.what]);
         assert!(found.contains(&damage.found), "{}: {found:?}", damage.name);
         fs::write(&path, &bytes).unwrap();
-        let (clean, text) = fsck(&path);
+        let (clean, text) = exfat_tools::fsck(&path).unwrap();
         assert_eq!(!clean, damage.fsck_sees_it, "{}: {text}", damage.name);
     }
 }

@@ -7,10 +7,11 @@ use std::process::{Command, Output};
 
 use forerun_io::FileSource;
 use forerun_testkit::exfat_judge::{Class, judge};
+use forerun_testkit::exfat_tools::assert_clean;
 use forerun_testkit::guest::{self, Guest};
 use forerun_testkit::powercut::{Bounds, Event, Snapshot, crashes, log_writes};
 use forerun_testkit::tree::{Keeps, ModeKept, TreeModel};
-use forerun_testkit::{Shape, TempDir, forerun_binary, require, temp_dir};
+use forerun_testkit::{Shape, TempDir, forerun_binary, temp_dir};
 
 const OUT_LEN: u64 = 64 << 20;
 /// The attributes that exFAT keeps. Times are in the tar streams of the guest as well.
@@ -110,22 +111,6 @@ fn compare(what: &str, expected: &TreeModel, seen: &TreeModel, keeps: &Keeps) {
     assert!(shown.is_empty(), "{what}:\n{}", shown.join("\n"));
 }
 
-fn fsck(image: &Path) {
-    if require::program("fsck.exfat").is_none() {
-        return;
-    }
-    let output = Command::new("fsck.exfat")
-        .arg("-n")
-        .arg(image)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && !said.contains("ERROR"),
-        "{output:?}"
-    );
-}
-
 #[test]
 fn linux_reads_what_forerun_packs_and_forerun_what_linux_wrote() {
     if !guest::available() {
@@ -168,7 +153,7 @@ fn read_back(dir: &TempDir, cluster: &str, image: &Path, tree: &Path) {
     let moved = report.find("made/moved").unwrap();
     let small = fs::read(tree.join("small")).unwrap();
     assert_eq!(report.content(&source, moved, u64::MAX).unwrap(), small);
-    fsck(image);
+    assert_clean(image);
     forerun(&["check"], &[image]);
     let changed = dir.path().join(format!("changed-{cluster}"));
     let copied = Command::new("cp")

@@ -4,8 +4,7 @@ pub mod dump;
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Arc;
 
 use forerun_build::{Content, NewNode, NodeKind, Tree};
@@ -71,32 +70,6 @@ fn date(path: &Path) {
         last_modification: time,
     };
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
-}
-
-/// A mount, unmounted on drop.
-pub struct Mounted(pub PathBuf);
-
-impl Mounted {
-    pub fn new(kind: &str, options: &str, source: &Path, dir: &Path) -> Self {
-        std::fs::create_dir_all(dir).unwrap();
-        let output = Command::new("mount")
-            .args(["-t", kind, "-o", options])
-            .args([source, dir])
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "mount -t {kind} -o {options}: {text}"
-        );
-        Self(dir.to_path_buf())
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _detached = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
 }
 
 /// Returns the names of the objects in a store.

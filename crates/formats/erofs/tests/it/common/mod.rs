@@ -1,6 +1,5 @@
 //! Trees of the host, images that mkfs.erofs makes of them, and their readers.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -13,13 +12,11 @@ use std::sync::Arc;
 use forerun_engine::{EngineOptions, MetadataSource, Reader};
 use forerun_erofs::Erofs;
 use forerun_io::{BlobId, Counted, FileSource, Limits, Observer, ReadAt};
-pub use forerun_testkit::everything::run;
+pub use forerun_testkit::everything::{Xattrs, image_xattrs, run, xattrs_of};
 use forerun_testkit::rng::Rng;
-use forerun_testkit::{TempDir, TreeModel, generate, memory_dir, require, temp_dir, unmount};
-use forerun_vfs::{BlobName, FileSystem, OpenWith, ResolveBlob, Walk};
+use forerun_testkit::{TempDir, TreeModel, generate, memory_dir, require, temp_dir};
+use forerun_vfs::{BlobName, OpenWith, ResolveBlob};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
-
-pub type Xattrs = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 /// A tree of the host, and its model.
 pub struct Sample {
@@ -114,40 +111,6 @@ pub fn model_of(reader: &Reader) -> TreeModel {
         reader.read_into(node, offset, out)
     })
     .unwrap()
-}
-
-/// Returns all extended attributes of an image, by path.
-pub fn image_xattrs(fs: &dyn FileSystem) -> Xattrs {
-    let mut all = Xattrs::new();
-    for entry in Walk::new(fs, fs.root(), &Limits::default()) {
-        let entry = entry.unwrap();
-        let mut set = BTreeMap::new();
-        fs.xattrs(entry.node, &mut |name, value| {
-            assert!(set.insert(name.to_vec(), value.to_vec()).is_none());
-        })
-        .unwrap();
-        if !set.is_empty() {
-            all.insert(entry.path, set);
-        }
-    }
-    all
-}
-
-/// Returns all extended attributes of a tree of the host, by path.
-pub fn xattrs_of(root: &Path, model: &TreeModel) -> Xattrs {
-    let mut all = Xattrs::new();
-    for path in model.nodes.keys() {
-        let host = root.join(OsStr::from_bytes(path));
-        let mut set = BTreeMap::new();
-        for name in xattr::list(&host).unwrap() {
-            let value = xattr::get(&host, &name).unwrap().unwrap();
-            set.insert(name.as_bytes().to_vec(), value);
-        }
-        if !set.is_empty() {
-            all.insert(path.clone(), set);
-        }
-    }
-    all
 }
 
 /// Creates every kind of node and of contents.
@@ -292,30 +255,5 @@ fn times(dir: &Path) {
             last_modification: time,
         };
         utimensat(CWD, dir.join(path), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
-    }
-}
-
-/// An image mounted by the kernel.
-pub struct Mounted {
-    pub path: PathBuf,
-}
-
-impl Mounted {
-    /// Mounts an image. Returns nothing if the kernel has no EROFS.
-    pub fn new(image: &Path, path: PathBuf, options: &str) -> Option<Self> {
-        if !require::kernel_filesystem("erofs") {
-            return None;
-        }
-        fs::create_dir_all(&path).unwrap();
-        run(Command::new("mount")
-            .args(["-t", "erofs", "-o", options])
-            .args([image, &path]));
-        Some(Self { path })
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        assert!(unmount(&self.path) || std::thread::panicking());
     }
 }

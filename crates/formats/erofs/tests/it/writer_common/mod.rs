@@ -4,13 +4,12 @@
 use std::ffi::CString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use forerun_build::{BuildError, Tree};
 use forerun_erofs::write::{ErofsOptions, write};
 use forerun_io::Observer;
-use forerun_testkit::{require, unmount};
+use forerun_testkit::{Mounted, require};
 use rustix::mount::{MountFlags, mount};
 
 pub use forerun_testkit::everything::{run, xattrs_of};
@@ -72,11 +71,6 @@ pub fn image(tree: &Tree, options: &ErofsOptions) -> Result<Vec<u8>, BuildError>
     Ok(out)
 }
 
-/// An image mounted by the kernel.
-pub struct Mounted {
-    pub path: PathBuf,
-}
-
 /// How the kernel reads the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
@@ -86,30 +80,18 @@ pub enum Via {
     Loop,
 }
 
-impl Mounted {
-    pub fn new(image: &Path, path: PathBuf, via: Via) -> Self {
-        if via == Via::File {
-            return Self::with(image, path, "");
-        }
-        fs::create_dir_all(&path).unwrap();
-        run(Command::new("mount")
-            .args(["-t", "erofs", "-o", "ro,loop"])
-            .args([image, &path]));
-        Self { path }
-    }
-
-    /// Mounts the file itself. mount(8) would create a loop device for it.
-    pub fn with(image: &Path, path: PathBuf, options: &str) -> Self {
-        fs::create_dir_all(&path).unwrap();
-        let options = CString::new(options).unwrap();
-        let flags = MountFlags::RDONLY;
-        mount(image, &path, c"erofs", flags, options.as_c_str()).unwrap();
-        Self { path }
+pub fn mounted(image: &Path, path: PathBuf, via: Via) -> Mounted {
+    match via {
+        Via::File => mounted_with(image, path, ""),
+        Via::Loop => Mounted::new("erofs", "ro,loop", image, path),
     }
 }
 
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        assert!(unmount(&self.path) || std::thread::panicking());
-    }
+/// Mounts the file itself. mount(8) would create a loop device for it.
+pub fn mounted_with(image: &Path, path: PathBuf, options: &str) -> Mounted {
+    fs::create_dir_all(&path).unwrap();
+    let options = CString::new(options).unwrap();
+    let flags = MountFlags::RDONLY;
+    mount(image, &path, c"erofs", flags, options.as_c_str()).unwrap();
+    Mounted { path }
 }

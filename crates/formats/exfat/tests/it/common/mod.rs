@@ -3,12 +3,11 @@
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use forerun_exfat::Exfat;
 use forerun_io::{BlockDevice, MemoryDevice, ReadAt};
-use forerun_testkit::{require, temp_dir};
+use forerun_testkit::{exfat_tools, temp_dir};
 use forerun_vfs::{
     DirCursor, Error, FileSystem, FileSystemMut, FileType, NewNode, NodeId, OpenMutWith, OpenWith,
     Place, Timestamp,
@@ -22,17 +21,9 @@ pub const TIME: Timestamp = Timestamp {
 
 /// Creates a volume of `len` bytes with mkfs.exfat. Returns nothing if that is missing.
 pub fn mkfs(len: u64, args: &[&str]) -> Option<Vec<u8>> {
-    let program = require::program("mkfs.exfat")?;
     let dir = temp_dir("exfat");
     let path = dir.path().join("image");
-    std::fs::File::create(&path).unwrap().set_len(len).unwrap();
-    let output = Command::new(program)
-        .args(args)
-        .arg(&path)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    Some(std::fs::read(&path).unwrap())
+    exfat_tools::mkfs(&path, len, args).then(|| std::fs::read(&path).unwrap())
 }
 
 /// Returns the report of `fsck.exfat` on an image, or nothing if it finds no error.
@@ -45,11 +36,8 @@ pub fn fsck(image: &[u8]) -> Option<String> {
 
 /// Runs [`fsck`] on a file.
 pub fn fsck_path(path: &Path) -> Option<String> {
-    let program = require::program("fsck.exfat")?;
-    let output = Command::new(program).arg("-n").arg(path).output().unwrap();
-    let text = [&output.stdout[..], &output.stderr[..]].concat();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    (!output.status.success() || text.contains("ERROR")).then_some(text)
+    let (is_sound, text) = exfat_tools::fsck(path)?;
+    (!is_sound).then_some(text)
 }
 
 /// Returns the reports of our own check, including warnings.

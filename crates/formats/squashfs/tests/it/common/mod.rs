@@ -5,6 +5,7 @@ use std::sync::Arc;
 use forerun_io::MemorySource;
 use forerun_squashfs::Squashfs;
 use forerun_squashfs::fuzzing::Parts;
+use forerun_testkit::packed;
 use forerun_vfs::{OpenWith, Result};
 
 /// Offsets in the image below: of each metadata block's first byte behind its header, and of each
@@ -38,6 +39,21 @@ pub const SETS: usize = 670;
 pub const XATTR_HEAD: usize = 686;
 pub const XATTR_POINTER: usize = 702;
 pub const END: usize = 710;
+
+/// Images of 1.x to 3.x, which no program at hand makes, as golden/old.tar.zst keeps them: of gzip and of
+/// each header of vendors' LZMA, in both byte orders, with a byte 0xff behind headers of metadata (`marker`),
+/// with metadata stored as it is (`plain`), with other magic numbers, and with properties of LZMA that
+/// liblzma refuses. Each has `dir` with the empty file `inner`, `fifo`, `file`, `link`, `null` and `sock`.
+/// `contents` are those of `file`: a block that is encoded, one that is not, and an end that is in a
+/// fragment from 2.x on.
+pub fn old_images() -> Vec<(String, Vec<u8>)> {
+    packed::unpack(include_bytes!("../golden/old.tar.zst")).unwrap()
+}
+
+pub fn old(name: &str) -> Vec<u8> {
+    let mut images = old_images().into_iter();
+    images.find(|(found, _)| found == name).unwrap().1
+}
 
 pub fn sample() -> Vec<u8> {
     Parts::everything().image()

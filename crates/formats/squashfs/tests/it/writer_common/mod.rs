@@ -1,15 +1,13 @@
 //! Trees with everything that the format can hold, their images, and how the kernel and unsquashfs
 //! read these.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use forerun_build::{BuildError, Tree};
 use forerun_io::Observer;
 use forerun_squashfs::write::{SquashfsOptions, write};
-use forerun_testkit::{require, unmount};
+use forerun_testkit::{Mounted, require};
 
 pub use forerun_testkit::everything::{everything, run, xattrs_of};
 
@@ -28,23 +26,6 @@ pub fn image(tree: &Tree, options: &SquashfsOptions) -> Result<Vec<u8>, BuildErr
     Ok(out)
 }
 
-/// An image mounted by the kernel.
-pub struct Mounted {
-    pub path: PathBuf,
-}
-
-impl Mounted {
-    pub fn new(image: &Path, path: PathBuf) -> Self {
-        fs::create_dir_all(&path).unwrap();
-        run(Command::new("mount")
-            .args(["-t", "squashfs", "-o", "loop,ro"])
-            .args([image, &path]));
-        Self { path }
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        assert!(unmount(&self.path) || std::thread::panicking());
-    }
+pub fn mounted(image: &Path, path: PathBuf) -> Mounted {
+    Mounted::new("squashfs", "loop,ro", image, path)
 }

@@ -1,12 +1,12 @@
 //! exFAT volumes that mkfs.exfat makes and fsck.exfat judges.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::process::Command;
 
 use forerun::unstable::VolumeMut;
 use forerun_fuse::{Mount, MountOptions, mount_volume};
-use forerun_testkit::{eventually, require};
+use forerun_testkit::eventually;
+use forerun_testkit::exfat_tools::{self, assert_clean};
 
 use super::{Place, can_mount, run};
 
@@ -19,16 +19,12 @@ pub struct Volume {
 impl Volume {
     /// Makes a volume of so many MiB with these options of mkfs.exfat.
     pub fn new(name: &str, mib: u64, options: &[&str]) -> Option<Self> {
-        let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
-        if !can_mount() || tools.contains(&None) {
+        if !can_mount() {
             return None;
         }
         let place = Place::new(name);
         let image = place.dir().join("image");
-        File::create(&image).unwrap().set_len(mib << 20).unwrap();
-        let (ok, text) = run(Command::new("mkfs.exfat").args(options).arg(&image));
-        assert!(ok, "{text}");
-        Some(Self { place })
+        exfat_tools::mkfs(&image, mib << 20, options).then_some(Self { place })
     }
 
     /// Returns the path of the volume's file.
@@ -69,8 +65,7 @@ impl Volume {
     /// Has fsck.exfat judge the volume.
     #[track_caller]
     pub fn judge(&self) {
-        let (ok, text) = run(Command::new("fsck.exfat").arg("-n").arg(self.image()));
-        assert!(ok && text.contains("clean"), "{text}");
+        assert_clean(&self.image());
     }
 
     /// Runs a script in the directory of image and mountpoint.

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forerun::build::{ComposefsOptions, ErofsOptions, ScanOptions, SquashfsOptions, scan};
-use forerun::vfs::{FollowLast, resolve};
 use forerun::{Image, Observer, Writer};
 use forerun_kernel::{Error, Mounted, Options, umount};
-use forerun_testkit::everything::{Xattrs, everything, xattrs_of};
+use forerun_testkit::everything::{Xattrs, everything, image_xattrs, xattrs_of};
 use forerun_testkit::{Keeps, TempDir, TreeModel, require, temp_dir};
 
 /// Returns whether root can have the kernel mount images of that type here; the test ends if not.
@@ -137,15 +136,7 @@ impl Seen {
         let reader = image.reader();
         let read = |node, offset, out: &mut [u8]| reader.read_into(node, offset, out);
         let model = TreeModel::of_reader(reader.fs(), read).unwrap();
-        let mut xattrs = Xattrs::new();
-        for path in model.nodes.keys() {
-            let node = resolve(reader.fs(), path, FollowLast::No, reader.limits()).unwrap();
-            let collect = &mut |name: &[u8], value: &[u8]| {
-                let of_path = xattrs.entry(path.clone()).or_default();
-                of_path.insert(name.to_vec(), value.to_vec());
-            };
-            reader.fs().xattrs(node, collect).unwrap();
-        }
+        let xattrs = image_xattrs(reader.fs());
         Self { model, xattrs }
     }
 

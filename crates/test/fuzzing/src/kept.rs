@@ -9,9 +9,10 @@
 
 use std::error::Error;
 use std::fs;
-use std::io::{Cursor, Read};
 use std::path::PathBuf;
 use std::time::Duration;
+
+use forerun_testkit::packed::unpack;
 
 use crate::{Seeds, TARGETS, Target};
 
@@ -23,8 +24,6 @@ const TIME_OF_ALL: Duration = Duration::from_millis(500);
 const TIME_OF_ONE: Duration = Duration::from_millis(50);
 /// Level at which archives are compressed. They are read often and written seldom.
 const LEVEL: i32 = 19;
-/// Bytes of an unpacked archive at the most.
-const UNPACKED: u64 = 1 << 30;
 
 /// Returns where the archives are.
 #[must_use]
@@ -107,24 +106,6 @@ fn pack(inputs: &Seeds) -> Result<Vec<u8>, Box<dyn Error>> {
     let len = zstd_safe::compress(&mut packed[..], &archive, LEVEL);
     packed.truncate(len.map_err(zstd_safe::get_error_name)?);
     Ok(packed)
-}
-
-fn unpack(packed: &[u8]) -> Result<Seeds, Box<dyn Error>> {
-    let told = zstd_safe::get_frame_content_size(packed).map_err(|error| error.to_string())?;
-    let len = told
-        .filter(|&len| len <= UNPACKED)
-        .ok_or("an archive of unknown or excessive length")?;
-    let mut archive = vec![0; len.try_into()?];
-    zstd_safe::decompress(&mut archive[..], packed).map_err(zstd_safe::get_error_name)?;
-    let mut inputs = Vec::new();
-    for entry in tar::Archive::new(Cursor::new(archive)).entries()? {
-        let mut entry = entry?;
-        let name = entry.path()?.to_string_lossy().into_owned();
-        let mut bytes = Vec::new();
-        entry.read_to_end(&mut bytes)?;
-        inputs.push((name, bytes));
-    }
-    Ok(inputs)
 }
 
 #[cfg(test)]

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use forerun::build::{Content, NewNode, NodeIndex, NodeKind, Tree};
 use forerun::vfs::{Device, FileType, Timestamp};
+use forerun_testkit::everything::Xattrs;
 use forerun_testkit::tree::{ModelNode, TreeModel, hash_of};
 
 use crate::input::Input;
-
-/// Extended attributes, by path.
-pub type Xattrs = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 /// Nodes at the most.
 const NODES: usize = 60;

@@ -5,7 +5,6 @@ mod collecting;
 mod common;
 mod describe;
 mod digests;
-mod fuzz_entries;
 mod hostile;
 mod kernel;
 mod reading;

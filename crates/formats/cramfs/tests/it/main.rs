@@ -4,7 +4,6 @@
 mod bounds;
 mod common;
 mod describe;
-mod fuzz_entries;
 mod hostile;
 mod made;
 mod reading;

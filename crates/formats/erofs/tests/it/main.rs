@@ -10,7 +10,6 @@ mod common;
 mod compressed;
 mod compressed_golden;
 mod describe;
-mod fuzz_entries;
 mod golden;
 mod hostile;
 mod hostile_fragments;

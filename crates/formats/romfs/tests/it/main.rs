@@ -5,7 +5,6 @@ mod bounds;
 mod common;
 mod describe;
 mod differential;
-mod fuzz_entries;
 mod genromfs;
 mod hostile;
 mod writer;

@@ -9,7 +9,6 @@
 mod big_endian;
 mod common;
 mod describe;
-mod fuzz_entries;
 mod hostile;
 mod kept;
 mod legacy;

@@ -2,14 +2,14 @@
 
 use forerun_composefs::fuzzing;
 
-use super::{Made, named};
+use super::{Made, assert_located, named};
 use crate::images::read_all;
 
 pub use fuzzing::attributes;
 
 /// Exercises the whole driver on an image, then reads the image as a user does.
 pub fn walk(bytes: &[u8]) {
-    let _errors = fuzzing::walk(bytes);
+    assert_located(&fuzzing::walk(bytes));
     read_all("composefs", bytes, fuzzing::limits());
 }
 

@@ -2,7 +2,7 @@
 
 use forerun_cramfs::fuzzing;
 
-use super::{Made, named, one};
+use super::{Made, assert_located, named, one};
 use crate::images::read_all;
 
 /// Bytes that the parser of the superblock looks at.
@@ -11,16 +11,16 @@ const HEAD: usize = 588;
 pub use fuzzing::superblock;
 
 pub fn directory(bytes: &[u8]) {
-    let _errors = fuzzing::directory(bytes);
+    assert_located(&fuzzing::directory(bytes));
 }
 
 pub fn blocks(bytes: &[u8]) {
-    let _errors = fuzzing::blocks(bytes);
+    assert_located(&fuzzing::blocks(bytes));
 }
 
 /// Exercises the whole driver on an image, then reads the image as a user does.
 pub fn walk(bytes: &[u8]) {
-    let _errors = fuzzing::walk(bytes);
+    assert_located(&fuzzing::walk(bytes));
     read_all("cramfs", bytes, fuzzing::limits());
 }
 

@@ -5,7 +5,7 @@ use std::io;
 
 use forerun_erofs::fuzzing;
 
-use super::{Made, named, one};
+use super::{Made, assert_located, named, one};
 use crate::images::read_all;
 
 /// Where the superblock begins, and where it ends.
@@ -17,7 +17,7 @@ pub use fuzzing::{directories, inodes, superblock, xattrs};
 
 /// Exercises the whole driver on an image, then reads the image as a user does.
 pub fn walk(bytes: &[u8]) {
-    let _errors = fuzzing::walk(bytes);
+    assert_located(&fuzzing::walk(bytes));
     read_all("erofs", bytes, fuzzing::limits());
 }
 

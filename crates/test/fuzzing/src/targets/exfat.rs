@@ -2,7 +2,7 @@
 
 use forerun_exfat::fuzzing::{self, cluster, mend};
 
-use super::{Made, one};
+use super::{Made, assert_located, one};
 use crate::images::read_all;
 
 /// Bytes of a directory entry.
@@ -13,7 +13,7 @@ pub use fuzzing::parts;
 /// Exercises the whole driver on a volume, with the checksums of its boot regions corrected, then reads
 /// the volume as a user does.
 pub fn walk(bytes: &[u8]) {
-    let _errors = fuzzing::walk(bytes);
+    assert_located(&fuzzing::walk(bytes));
     read_all("exfat", bytes, fuzzing::limits());
 }
 

@@ -26,6 +26,8 @@ mod zip;
 
 use std::error::Error;
 
+use forerun_testkit::mutate::is_located;
+
 use crate::{Seeds, Target};
 
 /// The result of a function that makes seeds.
@@ -121,6 +123,13 @@ pub const TARGETS: &[Target] = &[
     Target::new("status_question", status::question, status::question_seeds),
     Target::new("status_answers", status::answers, status::answer_seeds),
 ];
+
+/// Asserts that each error of a hostile image names its place, a node or a limit.
+fn assert_located(errors: &[forerun::vfs::Error]) {
+    for error in errors {
+        assert!(is_located(error), "{error}");
+    }
+}
 
 /// Returns one seed.
 fn one(bytes: impl Into<Vec<u8>>) -> Made {

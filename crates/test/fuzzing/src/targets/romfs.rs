@@ -2,7 +2,7 @@
 
 use forerun_romfs::fuzzing;
 
-use super::{Made, named};
+use super::{Made, assert_located, named};
 use crate::images::read_all;
 
 /// Bytes that the parser of the superblock looks at.
@@ -14,7 +14,7 @@ pub use fuzzing::{header, superblock};
 
 /// Exercises the whole driver on an image, then reads the image as a user does.
 pub fn walk(bytes: &[u8]) {
-    let _errors = fuzzing::walk(bytes);
+    assert_located(&fuzzing::walk(bytes));
     let image = fuzzing::with_checksum(bytes);
     read_all("romfs", &image, fuzzing::limits());
 }

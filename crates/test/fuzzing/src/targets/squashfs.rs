@@ -1,18 +1,21 @@
 //! SquashFS: the parts that have a parser of their own, and whole images.
 
 use forerun_squashfs::fuzzing::{self, Parts};
+use forerun_testkit::packed::packed_file;
 
-use super::{Made, named, one};
+use super::{Made, assert_located, named, one};
 use crate::images::read_all;
 
 /// Bytes of the longest superblock, that of 3.x.
 const SUPERBLOCK: usize = 119;
+/// Images of 1.x to 3.x.
+const OLD: &str = "crates/formats/squashfs/tests/it/golden/old.tar.zst";
 
 pub use fuzzing::{directories, inodes, superblock, xattrs};
 
 /// Exercises the whole driver on an image, then reads the image as a user does.
 pub fn walk(bytes: &[u8]) {
-    let _errors = fuzzing::walk(bytes);
+    assert_located(&fuzzing::walk(bytes));
     read_all("squashfs", bytes, fuzzing::limits());
 }
 
@@ -23,19 +26,26 @@ pub fn salvage(bytes: &[u8]) {
 
 /// Images, whole and without the last tables.
 pub fn cut_images() -> Made {
-    let seeds = fuzzing::seeds()?.into_iter();
+    let seeds = images()?.into_iter();
     Ok(named(seeds.flat_map(|(name, image)| {
         let cut = image.iter().take(image.len() * 4 / 5).copied().collect();
-        [(name, image), (name, cut)]
+        [(name.clone(), image), (format!("{name}-cut"), cut)]
     })))
 }
 
 pub fn images() -> Made {
-    Ok(named(fuzzing::seeds()?))
+    let old = [
+        "gzip-1.0-little",
+        "gzip-2.0-big",
+        "gzip-3.0-little",
+        "lzma_parameters-3.0-hsqs",
+    ];
+    let old = old.map(|name| (name, packed_file(OLD, name)));
+    Ok(named(fuzzing::seeds()?.into_iter().chain(old)))
 }
 
 pub fn superblocks() -> Made {
-    let seeds = fuzzing::seeds()?.into_iter();
+    let seeds = images()?.into_iter();
     Ok(named(seeds.map(|(name, mut image)| {
         image.truncate(SUPERBLOCK);
         (name, image)

@@ -5,12 +5,12 @@ use std::io;
 use forerun_tar::fuzzing;
 use tar::{Builder, EntryType, Header};
 
-use super::{Made, tar_tree};
+use super::{Made, assert_located, tar_tree};
 use crate::images::read_all;
 
 /// Exercises the whole driver on an archive, then reads the archive as a user does.
 pub fn run(bytes: &[u8]) {
-    let _errors = fuzzing::walk(bytes);
+    assert_located(&fuzzing::walk(bytes));
     read_all("tar", bytes, fuzzing::limits());
 }
 

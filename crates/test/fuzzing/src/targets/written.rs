@@ -1,18 +1,18 @@
 //! Writers and readers against each other: a tree goes into an image, and the reader must show it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forerun::build::{BuildError, ComposefsOptions, ExfatOptions, RomfsOptions, Tree};
 use forerun::vfs::{FileSystem, Verity};
 use forerun::{EngineOptions, Image, MemorySource, Observer, OpenOptions, Writer};
+use forerun_testkit::everything::image_xattrs;
 use forerun_testkit::temp_dir;
 use forerun_testkit::tree::{Keeps, ModeKept, TreeModel};
 
 use super::Made;
 use crate::input::{Input, random_seeds};
 use crate::options;
-use crate::trees::{Allowed, Xattrs, model_of, tree};
+use crate::trees::{Allowed, model_of, tree};
 
 pub fn seeds() -> Made {
     Ok(random_seeds(24, 700))
@@ -131,25 +131,9 @@ fn compare(writer: &Writer, tree: &Tree, keeps: &Keeps, open: OpenOptions) {
     let (expected, xattrs) = model_of(tree);
     expected.assert_same(&shown, keeps);
     if keeps.owners {
-        assert_eq!(xattrs_of(fs), xattrs);
+        assert_eq!(image_xattrs(fs), xattrs);
     }
     check(fs);
-}
-
-fn xattrs_of(fs: &dyn FileSystem) -> Xattrs {
-    let mut all = Xattrs::new();
-    let limits = forerun::Limits::default();
-    for entry in forerun::vfs::Walk::new(fs, fs.root(), &limits).flatten() {
-        let mut xattrs = BTreeMap::new();
-        let found = fs.xattrs(entry.node, &mut |name, value| {
-            xattrs.insert(name.to_vec(), value.to_vec());
-        });
-        assert!(found.is_ok(), "{found:?}");
-        if !xattrs.is_empty() {
-            all.insert(entry.path, xattrs);
-        }
-    }
-    all
 }
 
 fn check(fs: &dyn FileSystem) {

@@ -2,12 +2,12 @@
 
 use forerun_zip::fuzzing;
 
-use super::{Made, named};
+use super::{Made, assert_located, named};
 use crate::images::read_all;
 
 /// Exercises the whole driver on an archive, then reads the archive as a user does.
 pub fn walk(bytes: &[u8]) {
-    let _errors = fuzzing::walk(bytes);
+    assert_located(&fuzzing::walk(bytes));
     read_all("zip", bytes, fuzzing::limits());
 }
 

@@ -9,8 +9,31 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use forerun_fuzzing::{TARGETS, Target, kept};
+use forerun_fuzzing::{TARGETS, Target, find, kept};
+use forerun_testkit::mutate::{each, mutate};
+use forerun_testkit::rng::Rng;
 use forerun_testkit::workspace_root;
+use forerun_vfs::Error;
+
+/// Mutations of the seeds of a target, all together.
+const ROUNDS: usize = 1000;
+/// Targets whose inputs are decisions, requests or whole directories. They take milliseconds each, and the inputs
+/// that are kept reach more than mutations of the seeds do.
+const NOT_MUTATED: [&str; 13] = [
+    "cache_directory",
+    "codec_encode",
+    "composefs_written",
+    "erofs_written",
+    "exfat_model",
+    "exfat_operations",
+    "exfat_written",
+    "fuse_image",
+    "fuse_volume",
+    "layers_merge",
+    "romfs_written",
+    "squashfs_written",
+    "undo_changes",
+];
 
 /// Panics in any thread.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
@@ -56,7 +79,7 @@ fn each_target_has_kept_inputs_in_bounds() {
 }
 
 #[test]
-fn seeds_and_kept_inputs_are_no_findings() {
+fn seeds_their_mutations_and_kept_inputs_are_no_findings() {
     // A thread that answers requests catches a panic; libFuzzer would stop at it.
     let shown = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -87,7 +110,16 @@ fn replay(target: &Target) -> Vec<String> {
     let kept = kept::read(target).unwrap_or_else(|error| panic!("{error}"));
     assert!(!seeds.is_empty() && !kept.is_empty(), "{}", target.name);
     let mut findings = Vec::new();
-    for (name, bytes) in seeds.into_iter().chain(kept) {
+    let rounds = if NOT_MUTATED.contains(&target.name) {
+        0
+    } else {
+        ROUNDS / seeds.len()
+    };
+    let mutated = seeds.iter().flat_map(|(name, seed)| {
+        let mut rng = Rng::new(seed.len().try_into().unwrap());
+        (0..rounds).map(move |round| (format!("{name}-{round}"), mutate(seed, &mut rng)))
+    });
+    for (name, bytes) in mutated.chain(seeds.iter().cloned()).chain(kept) {
         if let Err(finding) = target.replay(&bytes) {
             let file = format!("{}-{name}", target.name);
             let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
@@ -96,4 +128,60 @@ fn replay(target: &Target) -> Vec<String> {
         }
     }
     findings
+}
+
+/// What a driver reports of an image.
+type Walk = fn(&[u8]) -> Vec<Error>;
+
+#[test]
+fn images_to_start_from_are_sound_and_mutations_of_them_are_not() {
+    let formats: [(&str, Walk, &[&str]); 6] = [
+        (
+            "romfs_walk",
+            forerun_romfs::fuzzing::walk,
+            &["corrupt", "directory_loop"],
+        ),
+        (
+            "squashfs_walk",
+            forerun_squashfs::fuzzing::walk,
+            &["corrupt", "directory_loop", "unsupported"],
+        ),
+        (
+            "erofs_walk",
+            forerun_erofs::fuzzing::walk,
+            &["corrupt", "unsupported"],
+        ),
+        (
+            "cramfs_walk",
+            forerun_cramfs::fuzzing::walk,
+            &["corrupt", "directory_loop", "unsupported"],
+        ),
+        (
+            "composefs_walk",
+            forerun_composefs::fuzzing::walk,
+            &["corrupt"],
+        ),
+        (
+            "exfat_walk",
+            forerun_exfat::fuzzing::walk,
+            &["corrupt", "unknown_format"],
+        ),
+    ];
+    for (target, walk, kinds) in formats {
+        let mut found = BTreeSet::new();
+        for (name, seed) in find(target).unwrap().seeds().unwrap() {
+            for error in walk(&seed) {
+                // composefs: files of unknown digest, and bytes that do not match their digest.
+                let told = error.to_string();
+                let expected = told.contains("no digest") || told.contains("5a/5a5a");
+                assert!(expected, "{target} {name}: {error}");
+            }
+            each(&seed, 400, |bytes| {
+                found.extend(walk(bytes).iter().map(Error::kind));
+            });
+        }
+        for kind in kinds {
+            assert!(found.contains(kind), "{target}: {found:?}");
+        }
+    }
 }

@@ -1,4 +1,0 @@
-//! The target of this program's name: `forerun_fuzzing::TARGETS`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forerun_fuzzing::run(env!("CARGO_BIN_NAME"), bytes));

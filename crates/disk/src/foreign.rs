@@ -1,5 +1,10 @@
 //! Disks of virtual machines, which are recognised so that no search takes offsets in them for offsets in the disk.
 
+use forerun_io::ReadAt;
+use forerun_vfs::Result;
+
+use crate::expanded::head;
+
 /// A container whose map is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -31,6 +36,14 @@ impl Foreign {
         ];
         let found = kinds.into_iter().find(|(at, magic, _)| has(*at, magic));
         found.map(|(.., kind)| kind)
+    }
+
+    /// Returns the kind of a file.
+    ///
+    /// # Errors
+    /// [`Error::Io`](forerun_vfs::Error::Io).
+    pub fn read(source: &dyn ReadAt) -> Result<Option<Self>> {
+        Ok(Self::of(&head(source)?))
     }
 
     /// Returns a short stable name.

@@ -1,27 +1,36 @@
-//! Disks inside files: containers that store the blocks of a disk in an order of their own.
+//! What holds images: disks inside files, partition tables, executables and containers, firmware; and the search for images
+//! in all of these.
 //!
 //! [`Disk::read`] reads the map of an Android sparse image or of a UBI flash dump, and [`Disk::over`] shows the disk as
 //! a source. The volumes of UBI lie behind one another on that disk, like partitions. Containers of virtual machines
-//! are only recognised ([`Foreign`]).
+//! are only recognised ([`Foreign`]). [`partitions`] reads MBR and GPT, [`payload`] finds images behind executables and in
+//! SIF files, and [`scan`] looks for images of the formats that it is given, wherever they lie in a file.
 //!
 //! Every field of a map is hostile: each number is checked before it is used, and memory is bounded by
 //! [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes).
 
+mod container;
 mod crc;
 mod error;
+mod expanded;
 mod foreign;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod map;
+pub mod partitions;
+pub mod payload;
+pub mod scan;
 mod sparse;
 #[cfg(test)]
 mod tests;
 mod ubi;
 
-use forerun_io::{ReadAt, usize_from};
+use forerun_io::ReadAt;
 use forerun_vfs::{Error, Limits, Result};
 
+pub use container::Container;
+pub use expanded::{Expanded, disk_len};
 pub use foreign::Foreign;
 pub use map::Mapped;
 
@@ -48,6 +57,15 @@ impl DiskKind {
             _ if sparse::is_header(head) => Some(Self::AndroidSparse),
             _ if ubi::is_header(head) => Some(Self::Ubi),
             _ => None,
+        }
+    }
+}
+
+impl From<DiskKind> for Container {
+    fn from(kind: DiskKind) -> Self {
+        match kind {
+            DiskKind::AndroidSparse => Self::AndroidSparse,
+            DiskKind::Ubi => Self::Ubi,
         }
     }
 }
@@ -87,8 +105,7 @@ impl Disk {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Limit`] for a map that takes too much memory, [`Error::Io`].
     pub fn read(source: &dyn ReadAt, limits: &Limits) -> Result<Option<Self>> {
-        let mut head = vec![0; PROBE_LEN.min(usize_from(source.len()))];
-        read(source, 0, &mut head)?;
+        let head = expanded::head(source)?;
         match DiskKind::of(&head) {
             Some(DiskKind::AndroidSparse) => sparse::open(source, limits).map(Some),
             Some(DiskKind::Ubi) => ubi::open(source, limits).map(Some),

@@ -3,12 +3,12 @@
 //! Besides the formats of the registry these are filesystems that forerun does not open, and partition
 //! tables. Magic numbers decide: what may be valuable is better recognised wrongly than not at all.
 
+use forerun_disk::partitions::partition_table;
 use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Error, Result};
 
 use crate::OpenOptions;
 use crate::identify::format_of;
-use crate::scan::partition_table;
 
 /// A magic number and its offset.
 struct ContentSign(usize, &'static [u8], &'static str);

@@ -1,10 +1,9 @@
 //! Finds the format of the first bytes, and describes bytes of no known format.
 
-use forerun_disk::Foreign;
+use forerun_disk::{Container, Foreign};
 use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Error, Format};
 
-use crate::payload::Container;
 use crate::registry::{formats, object_formats};
 use crate::{OpenOptions, format_names};
 
@@ -74,9 +73,12 @@ pub fn unknown(
     container: Option<Container>,
     offset: u64,
 ) -> Error {
-    let (what, advice) = describe(head);
+    let (what, mut advice) = describe(head);
     let mut found = match container {
-        Some(container @ Container::VirtualDisk(_)) => container.to_string(),
+        Some(container @ Container::VirtualDisk(_)) => {
+            advice = Some(CONVERT);
+            container.to_string()
+        }
         Some(container) => format!("{container} that holds {what}"),
         None if offset == 0 && head.starts_with(ELF) => {
             format!("{what} without an image behind it")
@@ -100,6 +102,9 @@ fn expected(wanted: Option<&str>) -> String {
     wanted.map_or_else(|| format_names().join(" or "), str::to_string)
 }
 
+/// The advice for disks of virtual machines.
+const CONVERT: &str = "convert it: qemu-img convert -O raw IMAGE IMAGE.raw";
+
 const ELF: &[u8] = b"\x7fELF";
 
 /// Returns a description of the bytes, and advice.
@@ -114,10 +119,7 @@ fn describe(head: &[u8]) -> (String, Option<&'static str>) {
     ];
     if let Some(foreign) = Foreign::of(head) {
         let what = format!("a {} image", foreign.name());
-        return (
-            what,
-            Some("convert it: qemu-img convert -O raw IMAGE IMAGE.raw"),
-        );
+        return (what, Some(CONVERT));
     }
     if head.is_empty() {
         return ("no bytes at all".to_string(), None);

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use forerun_disk::Container;
 use forerun_engine::{MetadataSource, Reader};
 use forerun_vfs::{Error, Format, Result};
 
 use crate::digest;
-use crate::payload::Container;
 
 /// An open image. Clones share what is open.
 #[derive(Clone, Debug)]

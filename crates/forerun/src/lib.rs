@@ -99,11 +99,9 @@ mod options;
 mod pack;
 #[cfg(feature = "exfat")]
 mod part;
-mod payload;
 mod registry;
 #[cfg(feature = "exfat")]
 mod repair;
-mod scan;
 mod spool;
 mod spool_turns;
 #[cfg(feature = "exfat")]
@@ -145,6 +143,7 @@ pub mod unstable {
     pub use forerun_cache as cache;
     #[cfg(feature = "composefs")]
     pub use forerun_composefs as composefs;
+    pub use forerun_disk as disk;
     #[cfg(feature = "erofs")]
     pub use forerun_erofs as erofs;
     #[cfg(feature = "exfat")]
@@ -157,14 +156,12 @@ pub mod unstable {
     #[cfg(feature = "remote")]
     pub use crate::containers::{container_layers, image_index};
     pub use crate::contents::contents;
-    pub use crate::expanded::disk_len;
     #[cfg(feature = "tar")]
     pub use crate::kept::KeptIndex;
     #[cfg(any(feature = "layouts", feature = "remote"))]
     pub use crate::layer_source::LazyLayer;
     #[cfg(feature = "layouts")]
     pub use crate::on_disk::DiskImage;
-    pub use crate::payload::{Container, program_end};
     pub use crate::registry::formats;
     #[cfg(feature = "exfat")]
     pub use crate::volume::{VolumeMut, WriteOptions};
@@ -184,11 +181,6 @@ pub mod unstable {
     #[cfg(feature = "exfat")]
     pub mod repair {
         pub use crate::repair::*;
-    }
-
-    /// The search for images in files of unknown contents.
-    pub mod scan {
-        pub use crate::scan::*;
     }
 
     /// Temporary files for streams that are decoded as a whole.

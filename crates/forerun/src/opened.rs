@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
+use forerun_disk::payload::{self, Payload};
+use forerun_disk::{Container, Expanded};
 use forerun_engine::{MetadataSource, Reader};
 use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, u64_from, usize_from};
 use forerun_vfs::{Error, FileSystem, Format, OpenWith, Result};
 
 use crate::devices::{self, Devices};
 use crate::digest;
-use crate::expanded::{self, Expanded};
+use crate::expanded;
 use crate::identify::{
     find_by_tail, find_format, named, probe_len, tail_len, unknown, with_objects,
 };
 use crate::image::Image;
 use crate::options::OpenOptions;
-use crate::payload::{self, Container, Payload};
 use crate::spool;
 
 /// The format of archives with a table of contents.
@@ -267,7 +268,7 @@ fn inside(whole: &Opened, head: &[u8], options: &OpenOptions, left: u32) -> Resu
     let Some(left) = left.checked_sub(1) else {
         return Ok(None);
     };
-    let disk = expanded::disk(&*whole.metadata, &whole.part, &options.limits)?;
+    let disk = Expanded::first(&*whole.metadata, &whole.part, &options.limits)?;
     if let Some(disk) = disk {
         return Ok(Some(Inside::Disk(disk, left)));
     }

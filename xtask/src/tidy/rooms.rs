@@ -13,7 +13,7 @@ pub enum Room {
     Codec,
     /// `crates/vfs`: the seam between drivers and engine.
     Vfs,
-    /// `crates/disk`: disks inside files.
+    /// `crates/disk`: what holds images.
     Disk,
     /// `crates/spans`: compressed streams, cut into blocks.
     Spans,

@@ -12,5 +12,6 @@ mod open;
 mod packing;
 mod paths;
 mod payload;
+mod scan;
 mod squashfs;
 mod walks;

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use forerun::build::{Content, NewNode, NodeKind, RomfsOptions, Tree};
-use forerun::unstable::Container;
+use forerun::unstable::disk::Container;
 use forerun::vfs::{Error, FollowLast, resolve};
 use forerun::{Image, MemorySource, Observer, OpenOptions, Writer};
 use forerun_testkit::{require, temp_dir};

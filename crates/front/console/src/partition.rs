@@ -4,7 +4,7 @@
 //! decides which locks are taken.
 
 use forerun::ReadAt;
-use forerun::unstable::scan::{PartitionTable, TablePartition, partition_table};
+use forerun::unstable::disk::partitions::{PartitionTable, TablePartition, partition_table};
 use forerun_io::FileSource;
 
 use crate::args::{ImageArgs, is_stdin};

@@ -430,7 +430,7 @@ fn check_range(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
         (offset, Some(size)) => offset.checked_add(size),
         (offset, None) => Some(offset),
     };
-    let len = forerun::unstable::disk_len(source);
+    let len = forerun::unstable::disk::disk_len(source);
     if end.is_some_and(|end| end <= len) {
         return Ok(());
     }

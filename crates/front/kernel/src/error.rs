@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::{fmt, io};
 
-use forerun::unstable::Container;
+use forerun::unstable::disk::Container;
 
 /// Why there is no mount, or why it stays.
 #[derive(Debug, thiserror::Error)]

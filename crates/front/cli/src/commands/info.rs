@@ -67,7 +67,9 @@ fn to_json(name: &str, image: &Image, digest: Option<String>) -> Map<String, Val
     let mut object = Map::new();
     object.insert("image".into(), name.into());
     object.insert("format".into(), volume.format.into());
-    let container = image.container().map(forerun::unstable::Container::name);
+    let container = image
+        .container()
+        .map(forerun::unstable::disk::Container::name);
     object.insert("container".into(), container.into());
     object.insert("offset".into(), image.offset().into());
     json::put_bytes(&mut object, "label", &volume.label);

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use forerun::Observer;
-use forerun::unstable::Container;
-use forerun::unstable::scan::{ScanFinding, ScanKind, ScanOptions, Scanned, scan};
+use forerun::unstable::disk::Container;
+use forerun::unstable::disk::scan::{ScanFinding, ScanKind, ScanOptions, Scanned, scan};
+use forerun::unstable::formats;
 use serde_json::{Map, Value};
 
 use crate::args::{ImageArgs, RemoteArgs, SourceArgs};
@@ -76,6 +77,7 @@ pub fn run(context: &Context, args: &ScanArgs) -> Result {
     let mut done = 0;
     let scanned = scan(
         &source,
+        formats(),
         ScanOptions {
             all: args.all,
             offset: options.offset,

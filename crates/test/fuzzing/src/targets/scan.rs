@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use forerun::unstable::scan::{ScanOptions, partition_table, scan};
+use forerun::unstable::disk::partitions::partition_table;
+use forerun::unstable::disk::scan::{ScanOptions, scan};
+use forerun::unstable::formats;
 use forerun::{MemorySource, ReadAt};
 
 use super::{Made, named};
@@ -18,11 +20,11 @@ pub fn run(bytes: &[u8]) {
             all,
             ..ScanOptions::default()
         };
-        scan(&source, options, &Arc::default(), &mut |_| {}).unwrap_or_default()
+        scan(&source, formats(), options, &Arc::default(), &mut |_| {}).unwrap_or_default()
     });
     for (index, finding) in scanned.iter().flat_map(|scan| (0..).zip(&scan.findings)) {
         assert!(
-            finding.offset < forerun::unstable::disk_len(&source),
+            finding.offset < forerun::unstable::disk::disk_len(&source),
             "{finding:?}"
         );
         assert!(

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use forerun::ReadAt;
-use forerun::unstable::program_end;
+use forerun::unstable::disk::payload::program_end;
 use forerun_io::FileSource;
 
 use super::{PackArgs, appdir};

@@ -8,7 +8,9 @@
 use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::Result;
 
-use super::{Check, Container, Payload, corrupt, read};
+use super::error::Check;
+use super::{Payload, corrupt, read};
+use crate::Container;
 
 /// Type of a section without bytes in the file.
 const SHT_NOBITS: u64 = 8;

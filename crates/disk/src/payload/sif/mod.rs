@@ -7,7 +7,9 @@
 use forerun_io::{ReadAt, u64_from};
 use forerun_vfs::{Bound, Error, Result};
 
-use super::{Check, Container, Payload, corrupt, read};
+use super::error::Check;
+use super::{Payload, corrupt, read};
+use crate::Container;
 
 /// Behind the launch script, which takes 32 bytes.
 const MAGIC: &[u8; 10] = b"SIF_MAGIC\0";

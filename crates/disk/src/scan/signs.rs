@@ -4,7 +4,6 @@ use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{ArchiveSearch, Format};
 
 use super::headers;
-use crate::registry::formats;
 
 /// Pairs of bytes.
 const PAIRS: usize = 1 << 16;
@@ -43,13 +42,13 @@ pub struct Signs {
 }
 
 impl Signs {
-    /// Collects the magic numbers of all formats.
-    pub fn new() -> Self {
-        let images = formats().iter().flat_map(|format| {
+    /// Collects the magic numbers of the formats.
+    pub fn new(formats: &'static [Format]) -> Self {
+        let images = formats.iter().flat_map(|format| {
             let magics = format.magics.iter();
             magics.map(|magic| (magic.offset, magic.bytes, Meaning::Image(format)))
         });
-        let archives = formats()
+        let archives = formats
             .iter()
             .filter_map(|format| Some((format, format.archive?)));
         let compressed = archives.clone().flat_map(|(format, archive)| {

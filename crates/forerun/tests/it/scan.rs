@@ -1,8 +1,16 @@
 //! Scans of made-up files.
 
-use forerun_io::MemorySource;
+use std::sync::Arc;
 
-use super::*;
+use forerun::unstable::disk::scan::{self, MOST_FINDINGS, ScanKind, ScanOptions, Scanned};
+use forerun::unstable::formats;
+use forerun::vfs::Result;
+use forerun::{MemorySource, ReadAt};
+use forerun_io::u64_from;
+
+fn scan(source: &Arc<dyn ReadAt>, options: ScanOptions) -> Result<Scanned> {
+    scan::scan(source, formats(), options, &Arc::default(), &mut |_| {})
+}
 
 /// Returns bytes that do not repeat.
 fn random(len: usize) -> Vec<u8> {
@@ -18,13 +26,7 @@ fn random(len: usize) -> Vec<u8> {
 
 fn found(bytes: &[u8]) -> Scanned {
     let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(bytes));
-    scan(
-        &source,
-        ScanOptions::default(),
-        &Arc::default(),
-        &mut |_| {},
-    )
-    .unwrap()
+    scan(&source, ScanOptions::default()).unwrap()
 }
 
 fn trx_of(body: &[u8]) -> Vec<u8> {
@@ -81,7 +83,7 @@ fn files_full_of_magic_numbers_end_soon() {
         b"\xe2\xe1\xf5\xe0",
         b"EXFAT   ",
         b"HDR0",
-        headers::UIMAGE,
+        b"\x27\x05\x19\x56",
     ] {
         let bytes = sign.repeat((5 << 20) / sign.len());
         assert_eq!(found(&bytes).findings, [], "{sign:?}");
@@ -96,24 +98,6 @@ fn more_findings_than_fit_are_cut() {
     assert_eq!(scanned.findings.len(), MOST_FINDINGS);
 }
 
-#[test]
-fn the_smallest_finding_around_is_named() {
-    let range = |offset, len| ScanFinding::new(offset, len, ScanKind::Trx);
-    let mut findings = vec![
-        range(10, Some(10)),
-        range(0, Some(100)),
-        range(12, Some(4)),
-        range(13, None),
-        // Overlaps the one before and lies in none but the outermost.
-        range(15, Some(20)),
-        range(200, Some(1)),
-    ];
-    nest::nest(&mut findings);
-    let inside: Vec<_> = findings.iter().map(|finding| finding.inside).collect();
-    assert_eq!(inside, [None, Some(0), Some(1), Some(2), Some(0), None]);
-}
-
-#[cfg(feature = "tar")]
 mod archives {
     use super::*;
 
@@ -171,7 +155,7 @@ mod archives {
             all: true,
             ..ScanOptions::default()
         };
-        let all = scan(&source, options, &Arc::default(), &mut |_| {}).unwrap();
+        let all = scan(&source, options).unwrap();
         let within = at + 1024 + 512 + (9 << 20) + 512;
         assert_eq!(places(&all), [outer[0], (within, other, Some(0)), outer[1]]);
         // It is cut within a member, or by other bytes.
@@ -239,15 +223,11 @@ mod archives {
         let archive = member(b'0', b"").repeat(20_000);
         let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(&archive[..]));
         for all in [false, true] {
-            let scanned = scan(
-                &source,
-                ScanOptions {
-                    all,
-                    ..ScanOptions::default()
-                },
-                &Arc::default(),
-                &mut |_| {},
-            );
+            let options = ScanOptions {
+                all,
+                ..ScanOptions::default()
+            };
+            let scanned = scan(&source, options);
             let len = Some(u64_from(archive.len()));
             assert_eq!(places(&scanned.unwrap()), [(0, len, None)]);
         }

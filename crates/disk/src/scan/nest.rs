@@ -27,3 +27,26 @@ pub fn nest(findings: &mut [ScanFinding]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::ScanKind;
+    use super::*;
+
+    #[test]
+    fn the_smallest_finding_around_is_named() {
+        let range = |offset, len| ScanFinding::new(offset, len, ScanKind::Trx);
+        let mut findings = vec![
+            range(10, Some(10)),
+            range(0, Some(100)),
+            range(12, Some(4)),
+            range(13, None),
+            // Overlaps the one before and lies in none but the outermost.
+            range(15, Some(20)),
+            range(200, Some(1)),
+        ];
+        nest(&mut findings);
+        let inside: Vec<_> = findings.iter().map(|finding| finding.inside).collect();
+        assert_eq!(inside, [None, Some(0), Some(1), Some(2), Some(0), None]);
+    }
+}

@@ -10,10 +10,10 @@ mod tests;
 
 use std::io;
 
-use forerun_disk::Volume;
 use forerun_io::{ReadAt, past_end, u64_from};
 use forerun_vfs::{Error, Result};
 
+use crate::Volume;
 use crate::expanded::whole_map;
 
 /// The kind of a partition table.

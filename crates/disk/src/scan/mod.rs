@@ -13,23 +13,18 @@
 mod follow;
 mod headers;
 mod nest;
-mod partitions;
 mod piece;
 mod signs;
 mod sums;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 
-use forerun_disk::{Disk, DiskKind, Foreign};
-use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, u64_from, usize_from};
+use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, u64_from};
 use forerun_vfs::{Error, Format, Limits, Measured, Result};
 
-pub use partitions::{PartitionTable, TableKind, TablePartition, partition_table};
-
-use crate::expanded::whole_disk;
-use crate::payload::{self, Container, Payload};
+use crate::partitions::{PartitionTable, TableKind, partition_table};
+use crate::payload::{self, Payload};
+use crate::{Container, Disk, Expanded, Foreign};
 use follow::{FirstMember, Followed};
 use headers::FirmwareHeader;
 use piece::{Candidate, CountedSource, PIECE, Piece};
@@ -136,33 +131,21 @@ pub struct Scanned {
     pub is_cut: bool,
 }
 
-/// Finds images, and what contains them, in a source. Calls `progress` with the bytes that are behind it.
-///
-/// ```
-/// use std::sync::Arc;
-///
-/// use forerun::unstable::scan::{ScanOptions, scan};
-/// use forerun::{MemorySource, ReadAt};
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(vec![0; 4096]));
-/// let scanned = scan(&source, ScanOptions::default(), &Arc::default(), &mut |_| {})?;
-/// assert!(scanned.findings.is_empty());
-/// # Ok(())
-/// # }
-/// ```
+/// Finds images of these formats, and what contains them, in a source. Calls `progress` with the bytes that are behind it.
 ///
 /// # Errors
 /// [`Error::Io`] if the source cannot be read, or has no such part; [`Error::Corrupt`] for a damaged map of a disk.
 pub fn scan(
     source: &Arc<dyn ReadAt>,
+    formats: &'static [Format],
     options: ScanOptions,
     observer: &Arc<Observer>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Scanned> {
-    let foreign = foreign(&**source)?;
+    let foreign = Foreign::read(&**source)?;
     let disk = match foreign {
         Some(_) => None,
-        None => whole_disk(source, &Limits::default())?,
+        None => Expanded::whole(source, &Limits::default())?,
     };
     let mut source = Arc::clone(disk.as_ref().map_or(source, |disk| &disk.source));
     let is_whole = options.offset == 0 && options.size.is_none();
@@ -173,7 +156,8 @@ pub fn scan(
     let source = &CountedSource(Counted::new(source, BlobId::IMAGE, Arc::clone(observer)));
     let mut search = Search {
         options,
-        signs: Signs::new(),
+        formats,
+        signs: Signs::new(formats),
         findings: Vec::new(),
         sums: Sums::default(),
         images_end: 0,
@@ -230,6 +214,7 @@ pub fn scan(
 
 /// A scan under way.
 struct Search {
+    formats: &'static [Format],
     options: ScanOptions,
     signs: Signs,
     findings: Vec<ScanFinding>,
@@ -265,7 +250,7 @@ impl Search {
         // A container that is damaged, or holds what forerun does not open, is none.
         let places = payload::find(source).unwrap_or_default();
         let mut places = places.into_iter();
-        if let Some(place) = places.find(|place| is_image(source, place)) {
+        if let Some(place) = places.find(|place| self.is_image(source, place)) {
             self.push(ScanFinding::new(
                 0,
                 len,
@@ -373,10 +358,7 @@ impl Search {
             },
             Meaning::Disk => match Disk::read(&candidate, &Limits::default()) {
                 Ok(Some(disk)) => {
-                    let container = match disk.kind {
-                        DiskKind::Ubi => Container::Ubi,
-                        _ => Container::AndroidSparse,
-                    };
+                    let container = disk.kind.into();
                     let end = offset + disk.stored_len;
                     let len = Some(disk.stored_len);
                     let mut finding = ScanFinding::new(offset, len, ScanKind::Container(container));
@@ -419,6 +401,17 @@ impl Search {
         (!self.is_cut).then_some(self.findings.len().saturating_sub(1))
     }
 
+    /// Returns whether a valid image is at a place in a container.
+    fn is_image(&self, source: &dyn ReadAt, place: &Payload) -> bool {
+        let piece = Piece::new(source);
+        let candidate = Candidate {
+            piece: &piece,
+            start: place.offset,
+        };
+        let mut formats = self.formats.iter();
+        formats.any(|format| (format.measure)(&candidate).is_ok())
+    }
+
     fn header(&mut self, offset: u64, kind: ScanKind, header: FirmwareHeader) {
         let summed = header.summed.start + offset..header.summed.end + offset;
         self.sums.add(self.findings.len(), summed, header.crc);
@@ -435,25 +428,6 @@ impl Search {
             self.is_cut = true;
         }
     }
-}
-
-/// Returns the kind of disk of a virtual machine that a file is.
-fn foreign(source: &dyn ReadAt) -> Result<Option<Foreign>> {
-    let mut head = vec![0; forerun_disk::PROBE_LEN.min(usize_from(source.len()))];
-    let read = source.read_exact_at(0, &mut head);
-    read.map_err(|error| Error::io(0, head.len(), error))?;
-    Ok(Foreign::of(&head))
-}
-
-/// Returns whether a valid image is at a place in a container.
-fn is_image(source: &dyn ReadAt, place: &Payload) -> bool {
-    let piece = Piece::new(source);
-    let candidate = Candidate {
-        piece: &piece,
-        start: place.offset,
-    };
-    let mut formats = crate::registry::formats().iter();
-    formats.any(|format| (format.measure)(&candidate).is_ok())
 }
 
 fn counted_volumes(volumes: usize) -> String {

@@ -9,72 +9,18 @@ mod elf;
 mod error;
 mod sif;
 
-use std::fmt;
-
 use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Corrupt, Error, Result};
 
-pub use error::Check;
-
-/// The kind of file that contains an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Container {
-    /// An AppImage of type 2: an executable with the image behind it.
-    AppImage,
-    /// Any other executable with an image behind it.
-    Elf,
-    /// A file in the Singularity Image Format.
-    Sif,
-    /// An Android sparse image.
-    AndroidSparse,
-    /// A flash dump with volumes of UBI.
-    Ubi,
-    /// A compressed file, with the name of the compression.
-    Compressed(&'static str),
-    /// The disk of a virtual machine, with the name of its format. Images in it are not read.
-    VirtualDisk(&'static str),
-}
-
-impl Container {
-    /// Returns a short stable name, for JSON output.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AppImage => "appimage",
-            Self::Elf => "elf",
-            Self::Sif => "sif",
-            Self::AndroidSparse => "android-sparse",
-            Self::Ubi => "ubi",
-            Self::Compressed(name) | Self::VirtualDisk(name) => name,
-        }
-    }
-
-    /// Returns whether the bytes of the image lie in the file one after the other.
-    #[must_use]
-    pub const fn is_contiguous(self) -> bool {
-        matches!(self, Self::AppImage | Self::Elf | Self::Sif)
-    }
-}
-
-impl fmt::Display for Container {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Compressed(name) => return write!(f, "{name} file"),
-            Self::VirtualDisk(name) => return write!(f, "{name} image"),
-            Self::AndroidSparse => "Android sparse image",
-            Self::Ubi => "UBI flash dump",
-            Self::AppImage => "AppImage (type 2)",
-            Self::Elf => "ELF executable",
-            Self::Sif => "SIF (Singularity Image Format)",
-        })
-    }
-}
+use crate::Container;
+use error::Check;
 
 /// The place of a possible image in a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload {
+    /// The kind of container.
     pub container: Container,
+    /// Offset of the place.
     pub offset: u64,
     /// `None`: to the end of the file.
     pub size: Option<u64>,
@@ -85,6 +31,9 @@ const HEAD: usize = 128;
 
 /// Returns the places of possible images, the likeliest first. Returns none if `file` is no
 /// container, or has no bytes behind its own.
+///
+/// # Errors
+/// [`Error::Corrupt`] for a damaged container, [`Error::Unsupported`] for an AppImage of type 1, [`Error::Io`].
 pub fn find(file: &dyn ReadAt) -> Result<Vec<Payload>> {
     let head = read(file, 0, HEAD.min(usize_from(file.len())))?;
     if sif::is_sif(&head) {
@@ -105,7 +54,7 @@ pub fn find(file: &dyn ReadAt) -> Result<Vec<Payload>> {
 }
 
 /// Returns whether a file that starts with `head` may be a container.
-#[cfg(feature = "tar")]
+#[must_use]
 pub fn may_contain(head: &[u8]) -> bool {
     sif::is_sif(head) || !matches!(elf::kind(head), elf::ProgramKind::Other)
 }

@@ -1,0 +1,93 @@
+//! Files that stand for other bytes: disks whose blocks have an order of their own, and compressed images.
+
+use std::sync::Arc;
+
+use forerun_io::{ReadAt, usize_from};
+use forerun_vfs::{Error, Limits, Result};
+
+use crate::{Container, Disk, DiskKind, PROBE_LEN, Volume};
+
+/// The bytes that a file stands for.
+pub struct Expanded {
+    /// The kind of file.
+    pub container: Container,
+    /// The bytes.
+    pub source: Arc<dyn ReadAt>,
+    /// The volumes of UBI.
+    pub volumes: Vec<Volume>,
+}
+
+impl Expanded {
+    fn of(disk: Disk, source: &Arc<dyn ReadAt>) -> Self {
+        Self {
+            container: disk.kind.into(),
+            volumes: disk.volumes.clone(),
+            source: Arc::new(disk.over(Arc::clone(source))),
+        }
+    }
+
+    /// Opens the disk that `source`, whose map is read from `metadata`, begins with. Other bytes may follow.
+    ///
+    /// # Errors
+    /// Those of [`Disk::read`].
+    pub fn first(
+        metadata: &dyn ReadAt,
+        source: &Arc<dyn ReadAt>,
+        limits: &Limits,
+    ) -> Result<Option<Self>> {
+        let disk = Disk::read(metadata, limits)?;
+        Ok(disk.map(|disk| Self::of(disk, source)))
+    }
+
+    /// Opens the disk that all of `source` is. Offsets in such a file are those in the disk.
+    ///
+    /// # Errors
+    /// Those of [`Disk::read`].
+    pub fn whole(source: &Arc<dyn ReadAt>, limits: &Limits) -> Result<Option<Self>> {
+        let disk = whole(&**source, limits)?;
+        Ok(disk.map(|disk| Self::of(disk, source)))
+    }
+
+    /// Returns the places where an image may be: offsets and lengths.
+    #[must_use]
+    pub fn places(&self) -> Vec<(u64, Option<u64>)> {
+        if self.volumes.is_empty() {
+            return vec![(0, None)];
+        }
+        let volumes = self.volumes.iter();
+        volumes.map(|it| (it.offset, Some(it.len))).collect()
+    }
+}
+
+/// Reads the map of the disk that all of `source` is.
+///
+/// # Errors
+/// Those of [`Disk::read`].
+pub fn whole_map(source: &dyn ReadAt) -> Result<Option<Disk>> {
+    whole(source, &Limits::default())
+}
+
+/// Returns the length in which offsets of a file count: that of the disk, where the file is the map of one, else its own.
+#[must_use]
+pub fn disk_len(source: &dyn ReadAt) -> u64 {
+    let disk = whole_map(source).ok().flatten();
+    disk.map_or_else(|| source.len(), |disk| disk.disk_len())
+}
+
+/// Reads the start of a source, as far as it tells the kind of a disk.
+pub fn head(source: &dyn ReadAt) -> Result<Vec<u8>> {
+    let mut head = vec![0; PROBE_LEN.min(usize_from(source.len()))];
+    let read = source.read_exact_at(0, &mut head);
+    read.map_err(|error| Error::io(0, head.len(), error))?;
+    Ok(head)
+}
+
+fn whole(source: &dyn ReadAt, limits: &Limits) -> Result<Option<Disk>> {
+    /// Bytes that may follow: less than an erase block, or what fills a sector.
+    const REST: u64 = 16 << 20;
+    let disk = Disk::read(source, limits)?;
+    Ok(disk.filter(|disk| match disk.kind {
+        DiskKind::AndroidSparse => source.len() - disk.stored_len < 4096,
+        DiskKind::Ubi => source.len() - disk.stored_len < REST,
+    }))
+}

@@ -31,7 +31,7 @@ impl AlignedBuffer {
             return;
         }
         // The old bytes are not copied: no caller needs them.
-        self.bytes = vec![0; len.saturating_add(ALIGNMENT)];
+        self.bytes = vec![0; len + ALIGNMENT];
         // At most `ALIGNMENT` - 1. If `align_offset` cannot tell, the memory is not aligned, and
         // the buffer is good for everything else.
         let start = self.bytes.as_ptr().align_offset(ALIGNMENT);
@@ -45,14 +45,14 @@ impl Deref for AlignedBuffer {
 
     fn deref(&self) -> &[u8] {
         let end = self.start + self.len;
-        self.bytes.get(self.start..end).unwrap_or_default()
+        &self.bytes[self.start..end]
     }
 }
 
 impl DerefMut for AlignedBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         let end = self.start + self.len;
-        self.bytes.get_mut(self.start..end).unwrap_or_default()
+        &mut self.bytes[self.start..end]
     }
 }
 

@@ -97,7 +97,7 @@ impl CountedDevice {
         let timer = self.observer.timer();
         let result = self.inner.write_zeros(range.clone());
         if !matches!(result, Ok(false)) {
-            let place = (range.start, range.end.saturating_sub(range.start));
+            let place = (range.start, range.end - range.start);
             self.observer
                 .write_of(timer, structure, place, result.is_ok());
         }
@@ -118,7 +118,7 @@ impl CountedDevice {
     /// Passes on a readahead hint, as for [`ReadAt::will_need`](crate::ReadAt::will_need), and counts its
     /// bytes if the device takes it.
     pub fn will_need(&self, range: Range<u64>) {
-        let len = range.end.saturating_sub(range.start);
+        let len = range.end - range.start;
         if self.inner.will_need(range) {
             self.observer.hint(len);
         }

@@ -21,7 +21,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
-use crate::u64_from;
+use crate::{u64_from, usize_from};
 
 /// Shortest direct read or write. Shorter ones are faster through the page cache, where the kernel
 /// merges requests and reads ahead.
@@ -68,7 +68,7 @@ impl Direct {
         let read = self.read(offset, out)?;
         let (before, after) = out.split_at_mut(read.start);
         file.read_exact_at(before, offset)?;
-        let after = after.get_mut(read.len()..).unwrap_or_default();
+        let after = &mut after[read.len()..];
         file.read_exact_at(after, offset + u64_from(read.end))
     }
 
@@ -92,7 +92,7 @@ impl Direct {
     /// on. Returns the range of that part.
     pub fn write(&self, offset: u64, data: &[u8]) -> io::Result<Range<usize>> {
         let pages = self.pages(offset, data.len());
-        let part = data.get(pages.clone()).unwrap_or_default();
+        let part = &data[pages.clone()];
         if part.is_empty() {
             return Ok(0..0);
         }
@@ -100,7 +100,7 @@ impl Direct {
             buffer.reserve(PIECE);
             let mut at = offset + u64_from(pages.start);
             for piece in part.chunks(PIECE) {
-                let room = buffer.get_mut(..piece.len()).unwrap_or_default();
+                let room = &mut buffer[..piece.len()];
                 room.copy_from_slice(piece);
                 self.file.write_all_at(room, at)?;
                 at += u64_from(piece.len());
@@ -113,7 +113,7 @@ impl Direct {
     /// Returns the whole pages of a request, as a range of its buffer; empty if they are too few.
     fn pages(&self, offset: u64, len: usize) -> Range<usize> {
         let page = u64_from(ALIGNMENT);
-        let head = usize::try_from(offset.next_multiple_of(page) - offset).unwrap_or(len);
+        let head = usize_from(offset.next_multiple_of(page) - offset);
         let whole = len.saturating_sub(head) / ALIGNMENT * ALIGNMENT;
         if whole < LEAST || self.is_refused.load(Ordering::Relaxed) {
             return 0..0;

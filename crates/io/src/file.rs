@@ -150,7 +150,7 @@ impl ReadAt for FileSource {
     }
 
     fn will_need(&self, range: Range<u64>) -> bool {
-        let Some(len) = NonZeroU64::new(range.end.saturating_sub(range.start)) else {
+        let Some(len) = NonZeroU64::new(range.end - range.start) else {
             return false;
         };
         let advice = rustix::fs::Advice::WillNeed;
@@ -158,7 +158,7 @@ impl ReadAt for FileSource {
     }
 
     fn done_with(&self, range: Range<u64>) {
-        if let Some(len) = NonZeroU64::new(range.end.saturating_sub(range.start)) {
+        if let Some(len) = NonZeroU64::new(range.end - range.start) {
             let advice = rustix::fs::Advice::DontNeed;
             let _best_effort = rustix::fs::fadvise(&self.file, range.start, Some(len), advice);
         }

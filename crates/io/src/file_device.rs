@@ -96,7 +96,7 @@ impl ReadAt for FileDevice {
 
     /// Has the kernel read the range into the page cache.
     fn will_need(&self, range: Range<u64>) -> bool {
-        let Some(len) = NonZeroU64::new(range.end.saturating_sub(range.start)) else {
+        let Some(len) = NonZeroU64::new(range.end - range.start) else {
             return false;
         };
         rustix::fs::fadvise(&self.file, range.start, Some(len), Advice::WillNeed).is_ok()
@@ -116,9 +116,8 @@ impl BlockDevice for FileDevice {
         };
         let (before, after) = data.split_at(written.start);
         self.file.write_all_at(before, offset)?;
-        let after = after.get(written.len()..).unwrap_or_default();
         self.file
-            .write_all_at(after, offset + u64_from(written.end))
+            .write_all_at(&after[written.len()..], offset + u64_from(written.end))
     }
 
     /// Punches a hole in a file. On a block device, has the kernel or the disk itself write zeros.
@@ -144,7 +143,7 @@ impl BlockDevice for FileDevice {
 
 impl FileDevice {
     fn fallocate(&self, mode: FallocateFlags, range: Range<u64>) -> io::Result<bool> {
-        let len = range.end.saturating_sub(range.start);
+        let len = range.end - range.start;
         if len == 0 || range.end > self.len {
             return Ok(false);
         }

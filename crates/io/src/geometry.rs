@@ -79,10 +79,7 @@ impl BlockGeometry {
     pub fn align(&self, range: Range<u64>) -> Range<u64> {
         let start = range.start - range.start % self.block_at(range.start);
         let block = self.block_at(range.end.saturating_sub(1));
-        let end = range
-            .end
-            .checked_next_multiple_of(block)
-            .unwrap_or(self.len);
+        let end = range.end.next_multiple_of(block);
         start.min(self.len)..end.min(self.len)
     }
 

@@ -46,7 +46,7 @@ pub use geometry::{BlockGeometry, LEGACY_BLOCK, page_size};
 pub use limits::Limits;
 pub use memory::MemorySource;
 pub use memory_device::MemoryDevice;
-pub use num::{u64_from, usize_from};
+pub use num::{u16_from, u32_from, u64_from, usize_from};
 pub use observe::{Counted, Observer, Timer};
 pub use output::CountedWrite;
 pub use output_file::OutputFile;

@@ -23,10 +23,8 @@ impl ReadAt for MemorySource {
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         past_end(offset, out.len(), self.len())?;
-        // In range by the check above, so the offset fits an address.
         let start = crate::usize_from(offset);
-        let bytes = self.0.get(start..start.saturating_add(out.len()));
-        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        out.copy_from_slice(&self.0[start..start + out.len()]);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The two integer conversions that cannot lose anything, in one place.
+//! Conversions of lengths and positions that lose nothing, in one place.
 //!
 //! Everywhere else `as` is linted against: a cast that truncates an image's field is a bug class.
 
@@ -17,4 +17,51 @@ const _: () = assert!(usize::BITS == 64, "forerun is for 64-bit machines");
 #[allow(clippy::as_conversions, clippy::cast_possible_truncation)] // Lossless: see above.
 pub const fn usize_from(n: u64) -> usize {
     n as usize
+}
+
+/// Converts a number of our own that an earlier check keeps to 32 bits.
+///
+/// # Panics
+/// If it has more: the check is wrong.
+#[must_use]
+#[allow(clippy::as_conversions, clippy::cast_possible_truncation)] // Checked here.
+#[track_caller]
+pub const fn u32_from(n: u64) -> u32 {
+    assert!(n >> u32::BITS == 0, "a number of at most 32 bits");
+    n as u32
+}
+
+/// Converts a number of our own that an earlier check keeps to 16 bits.
+///
+/// # Panics
+/// If it has more: the check is wrong.
+#[must_use]
+#[allow(clippy::as_conversions, clippy::cast_possible_truncation)] // Checked here.
+#[track_caller]
+pub const fn u16_from(n: u64) -> u16 {
+    assert!(n >> u16::BITS == 0, "a number of at most 16 bits");
+    n as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_fits_is_kept() {
+        assert_eq!(u32_from(u32::MAX.into()), u32::MAX);
+        assert_eq!(u16_from(u16::MAX.into()), u16::MAX);
+    }
+
+    #[test]
+    #[should_panic(expected = "32 bits")]
+    fn a_number_of_33_bits_stops() {
+        let _ = u32_from(1 << 32);
+    }
+
+    #[test]
+    #[should_panic(expected = "16 bits")]
+    fn a_number_of_17_bits_stops() {
+        let _ = u16_from(1 << 16);
+    }
 }

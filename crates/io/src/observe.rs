@@ -236,7 +236,7 @@ impl Observer {
 
     /// Records that a device was told to discard `range`.
     pub fn discarded(&self, timer: Timer, range: Range<u64>, ok: bool) {
-        let len = range.end.saturating_sub(range.start);
+        let len = range.end - range.start;
         self.stats.add(Counter::Discards, 1);
         let kind = EventKind::Discard { ok };
         let of = bytes(Structure::Data, BlobId::IMAGE, range.start, len);
@@ -386,7 +386,7 @@ impl Counted {
     /// Passes on a readahead hint, as for [`ReadAt::will_need`], and counts its bytes if the store
     /// takes it.
     pub fn will_need(&self, range: Range<u64>) -> bool {
-        let len = range.end.saturating_sub(range.start);
+        let len = range.end - range.start;
         let is_taken = self.inner.will_need(range);
         if is_taken {
             self.observer.hint(len);

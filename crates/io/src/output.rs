@@ -40,7 +40,7 @@ impl<W: Write> CountedWrite<W> {
 
     /// Advances the position by `len` bytes that reached the output by other means.
     pub const fn advance(&mut self, len: u64) {
-        self.position = self.position.saturating_add(len);
+        self.position += len;
     }
 }
 

@@ -81,7 +81,7 @@ impl SequentialWindow {
     #[must_use]
     pub const fn new(range: &Range<u64>) -> Self {
         Self {
-            run: range.end.saturating_sub(range.start),
+            run: range.end - range.start,
             next: range.end,
             ahead: range.end,
             window: 0,
@@ -92,12 +92,12 @@ impl SequentialWindow {
     /// Returns whether a read of `range` belongs to this stream.
     #[must_use]
     pub fn continues_at(&self, range: &Range<u64>, rules: &WindowRules) -> bool {
-        let len = range.end.saturating_sub(range.start);
+        let len = range.end - range.start;
         let slack = match len >= LARGE_READ {
-            true => rules.slack.max(len.saturating_mul(READS_AT_ONCE)),
+            true => rules.slack.max(len * READS_AT_ONCE),
             false => rules.slack,
         };
-        let last = self.next.max(self.ahead).saturating_add(slack);
+        let last = self.next.max(self.ahead) + slack;
         // A read that is made again is no step back.
         let first = self.next.saturating_sub(slack.max(len));
         range.start >= first && range.start <= last
@@ -115,7 +115,7 @@ impl SequentialWindow {
         if range.end <= self.next {
             return None;
         }
-        self.run = self.run.saturating_add(range.end - self.next);
+        self.run += range.end - self.next;
         self.next = range.end;
         self.ask(range, end, rules)
     }
@@ -125,13 +125,13 @@ impl SequentialWindow {
         if is_ahead || self.run < rules.proof {
             return None;
         }
-        let len = range.end.saturating_sub(range.start);
-        self.window = self.window.saturating_mul(2).max(rules.first);
-        self.window = self.window.max(len.saturating_mul(READS_IN_WINDOW));
+        let len = range.end - range.start;
+        self.window = (self.window * 2).max(rules.first);
+        self.window = self.window.max(len * READS_IN_WINDOW);
         // Several streams may share the memory for what is ahead, so that the largest window shrinks.
         self.window = self.window.min(rules.max);
-        self.mark = self.ahead.max(self.next.saturating_add(rules.lead));
-        let window_end = self.mark.saturating_add(self.window);
+        self.mark = self.ahead.max(self.next + rules.lead);
+        let window_end = self.mark + self.window;
         let window_end = window_end - window_end.checked_rem(rules.align).unwrap_or(0);
         self.ahead = window_end.min(end).max(self.mark);
         (self.mark < self.ahead).then_some(self.mark..self.ahead)

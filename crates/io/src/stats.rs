@@ -136,7 +136,7 @@ impl StatsSnapshot {
     pub fn since(&self, earlier: &Self) -> Self {
         let pairs = self.values.iter().zip(&earlier.values);
         Self {
-            values: pairs.map(|(now, then)| now.saturating_sub(*then)).collect(),
+            values: pairs.map(|(now, then)| now - then).collect(),
         }
     }
 

@@ -89,8 +89,8 @@ impl ByteRanges {
             let mut last: Option<Range<u64>> = None;
             for (start, end) in ranges {
                 match &mut last {
-                    Some(before) if start.saturating_sub(before.end) <= self.gap => {
-                        self.closed += start.saturating_sub(before.end);
+                    Some(before) if start - before.end <= self.gap => {
+                        self.closed += start - before.end;
                         before.end = end;
                     }
                     _ => {

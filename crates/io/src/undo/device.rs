@@ -120,7 +120,7 @@ impl<D: BlockDevice> UndoDevice<D> {
         data: &[u8],
     ) -> io::Result<()> {
         let at = usize_from(at - sector.start);
-        let place = at..at.saturating_add(data.len());
+        let place = at..at + data.len();
         if let Some(bytes) = state.pending.get_mut(&sector.start) {
             return overwrite(bytes, place, data);
         }
@@ -218,8 +218,7 @@ impl<D: BlockDevice> UndoDevice<D> {
                 for sector in sectors(range) {
                     let at = usize_from(sector.start - start);
                     let end = usize_from(sector.end - start);
-                    let new = new.get(at..end).unwrap_or_default();
-                    body.extend_from_slice(&sum(new).to_le_bytes());
+                    body.extend_from_slice(&sum(&new[at..end]).to_le_bytes());
                 }
                 bytes.extend_from_slice(&head_bytes);
                 bytes.extend_from_slice(&body);
@@ -235,7 +234,7 @@ impl UndoState {
     fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, bool)> {
         let mut at = range.start;
         std::iter::from_fn(move || {
-            let rest = at..range.end.min(at.saturating_add(MOST));
+            let rest = at..range.end.min(at + MOST);
             if rest.is_empty() {
                 return None;
             }
@@ -287,8 +286,7 @@ impl<D: BlockDevice> ReadAt for UndoDevice<D> {
         for (&start, bytes) in state.pending.range(offset / SECTOR * SECTOR..end) {
             let from = usize_from(offset.saturating_sub(start));
             let to = usize_from(start.saturating_sub(offset));
-            let bytes = bytes.get(from..).unwrap_or_default();
-            for (to, byte) in out.iter_mut().skip(to).zip(bytes) {
+            for (to, byte) in out.iter_mut().skip(to).zip(&bytes[from..]) {
                 *to = *byte;
             }
         }

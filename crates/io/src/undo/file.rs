@@ -150,7 +150,7 @@ impl UndoFile {
             for (number, sector) in sectors(range.clone()).enumerate() {
                 let at = usize_from(sector.start - range.start);
                 let len = usize_from(sector.end - sector.start);
-                let bytes = now.get(at..at + len).unwrap_or_default();
+                let bytes = &now[at..at + len];
                 let is_old = old.get(at..at + len) == Some(bytes);
                 if is_old || word(sums, number * usize_from(SUM)) == sum(bytes) {
                     survey.known.insert(sector);
@@ -203,11 +203,10 @@ impl UndoFile {
         let Some(body_at) = position.checked_add(HEAD) else {
             return torn;
         };
-        let room = self.source.len().saturating_sub(body_at);
         let mut head = [0; 48];
-        if body_at > self.source.len() {
+        let Some(room) = self.source.len().checked_sub(body_at) else {
             return torn;
-        }
+        };
         self.read(position, &mut head)?;
         let (head, seal) = match Head::parse(&head, position, &self.seal, self.header.volume_len) {
             Found::Head(head, seal) => (head, seal),
@@ -259,7 +258,7 @@ impl UndoFile {
 /// Splits a body into the old bytes, if the record has them, and the sums of the new bytes.
 fn parts<'a>(head: &Head, body: &'a [u8]) -> (&'a [u8], &'a [u8]) {
     let old = if head.saved { head.len() } else { 0 };
-    body.split_at_checked(usize_from(old)).unwrap_or_default()
+    body.split_at(usize_from(old))
 }
 
 /// Writes the old bytes unless the volume has them. Returns the number of bytes written.
@@ -274,9 +273,7 @@ fn put_back(device: &CountedDevice, head: &Head, body: &[u8]) -> Result<u64, Und
     };
     // One request: rewriting an unchanged sector in between costs nothing.
     let end = (last.unwrap_or(first) + 1) * size;
-    let bytes = old
-        .get(first * size..end.min(old.len()))
-        .unwrap_or_default();
+    let bytes = &old[first * size..end.min(old.len())];
     let offset = start + u64_from(first * size);
     let done = device.write(offset, bytes, Structure::Metadata);
     done.map_err(|source| UndoError::Write {

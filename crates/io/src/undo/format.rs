@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::usize_from;
+use crate::{u32_from, usize_from};
 
 /// The version that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
@@ -167,9 +167,8 @@ impl Head {
     /// its body's checksum begins.
     pub fn encode(&self, position: u64, seal: &Seal) -> ([u8; 48], Seal) {
         let mut bytes = [0; 48];
-        let len = self.range.end - self.range.start;
         // At most `MOST`.
-        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let len = u32_from(self.range.end - self.range.start);
         let saved = if self.saved { SAVED } else { 0 };
         let last = if self.last { LAST } else { 0 };
         put(&mut bytes, 0, RECORD);

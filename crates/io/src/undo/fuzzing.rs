@@ -130,7 +130,7 @@ pub fn changes(bytes: &[u8]) {
     let mut file = log.bytes.clone();
     if !is_finished {
         // A power cut may lose bytes that were not synced.
-        let lost = file.len().saturating_sub(log.durable);
+        let lost = file.len() - log.durable;
         let kept = lost * usize::from(cut.first().copied().unwrap_or(0)) / 255;
         file.truncate(log.durable + kept);
     }

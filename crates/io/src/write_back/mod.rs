@@ -158,7 +158,7 @@ impl WriteBack {
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
         let state = self.state.read().unpoisoned();
-        u64_from(state.sectors.len()).saturating_mul(self.sector)
+        u64_from(state.sectors.len()) * self.sector
     }
 
     /// Returns the sector size of the device, in bytes.
@@ -201,7 +201,7 @@ impl WriteBack {
     /// Returns the length of a sector. The last one ends with the device.
     fn sector_len(&self, index: u64) -> u64 {
         let start = index * self.sector;
-        self.sector.min(self.len().saturating_sub(start))
+        self.sector.min(self.len() - start)
     }
 
     fn on_device(&self, index: u64) -> io::Result<Box<[u8]>> {

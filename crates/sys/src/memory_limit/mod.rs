@@ -174,7 +174,7 @@ impl fmt::Display for Mib {
 fn machine() -> u64 {
     let info = rustix::system::sysinfo();
     let unit = u64::from(info.mem_unit.max(1));
-    match info.totalram.saturating_mul(unit) {
+    match info.totalram * unit {
         0 => u64::MAX,
         bytes => bytes,
     }

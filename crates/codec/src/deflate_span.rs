@@ -8,8 +8,8 @@ use std::cell::RefCell;
 
 use zlib_rs::{Inflate, InflateFlush, Status};
 
-use crate::DecodeError;
 use crate::stream::{PassInflate, StreamPlace};
+use crate::{DecodeError, usize_from};
 
 /// log2 of the largest window: a span may refer to as many bytes before it.
 const WINDOW_BITS: u8 = 15;
@@ -47,8 +47,8 @@ fn decode_by_pass(
     let mut pass = PassInflate::after(history);
     let (mut read, mut filled) = (0_usize, 0_usize);
     while filled < out.len() {
-        let step = pass.step(stream.get(read..).unwrap_or_default());
-        let to = out.get_mut(filled..).unwrap_or_default();
+        let step = pass.step(&stream[read..]);
+        let to = &mut out[filled..];
         let decoded = pass.decoded();
         let decoded = decoded.get(..to.len()).unwrap_or(decoded);
         to.iter_mut()
@@ -60,7 +60,7 @@ fn decode_by_pass(
             break;
         }
         let step = step?;
-        read = read.saturating_add(step.used);
+        read += step.used;
         match step.place {
             StreamPlace::End => break,
             StreamPlace::Within if step.used == 0 && decoded.is_empty() => {
@@ -88,20 +88,16 @@ pub fn decode_part(
         }
         let (Some((&first, rest)), 1..8) = (input.split_first(), skip) else {
             let decoded = fill(inflate, input, out)?;
-            return Ok((total(inflate.total_in()), decoded));
+            return Ok((usize_from(inflate.total_in()), decoded));
         };
         let lead = Bits::lead(skip, first);
         // The last byte of these has bits of the span.
         let status = inflate.decompress(&lead.bytes, out, InflateFlush::NoFlush);
         status.map_err(|_| DecodeError::Damaged)?;
         let decoded = fill_after(inflate, lead.bytes.len(), rest, out)?;
-        let behind_lead = total(inflate.total_in()).saturating_sub(lead.bytes.len());
-        Ok((behind_lead.saturating_add(1), decoded))
+        let behind_lead = usize_from(inflate.total_in()).checked_sub(lead.bytes.len());
+        Ok((behind_lead.ok_or(DecodeError::Damaged)? + 1, decoded))
     })
-}
-
-fn total(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Bits of DEFLATE, the first one the lowest of a byte.
@@ -209,21 +205,24 @@ fn fill_after(
     out: &mut [u8],
 ) -> Result<usize, DecodeError> {
     loop {
-        let (read, written) = (total(inflate.total_in()), total(inflate.total_out()));
+        let (read, written) = (
+            usize_from(inflate.total_in()),
+            usize_from(inflate.total_out()),
+        );
         if written >= out.len() {
             return Ok(written);
         }
-        let from = input.get(read.saturating_sub(before)..).unwrap_or_default();
-        let to = out.get_mut(written..).unwrap_or_default();
-        let status = inflate.decompress(from, to, InflateFlush::NoFlush);
-        let now = total(inflate.total_out());
+        let from = read.checked_sub(before).ok_or(DecodeError::Damaged)?;
+        let to = &mut out[written..];
+        let status = inflate.decompress(&input[from..], to, InflateFlush::NoFlush);
+        let now = usize_from(inflate.total_out());
         // Damage behind the last wanted byte does not matter.
         if now >= out.len() || status == Ok(Status::StreamEnd) {
             return Ok(now);
         }
         status.map_err(|_| DecodeError::Damaged)?;
         // One call takes all the input: this stream was cut.
-        if (read, written) == (total(inflate.total_in()), now) {
+        if (read, written) == (usize_from(inflate.total_in()), now) {
             return Err(DecodeError::Damaged);
         }
     }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use zlib_rs::{Inflate, InflateFlush, Status};
 
-use crate::{DecodeError, zstd};
+use crate::{DecodeError, usize_from, zstd};
 
 /// log2 of the largest window: it decodes streams with any window.
 const WINDOW_BITS: u8 = 15;
@@ -28,14 +28,14 @@ pub fn zlib(input: &[u8], out: &mut [u8]) -> Result<First, DecodeError> {
     INFLATE.with_borrow_mut(|inflate| {
         inflate.reset(true);
         let done = |inflate: &Inflate| First {
-            stored: usize::try_from(inflate.total_in()).unwrap_or(usize::MAX),
-            decoded: usize::try_from(inflate.total_out()).unwrap_or(usize::MAX),
+            stored: usize_from(inflate.total_in()),
+            decoded: usize_from(inflate.total_out()),
         };
         // A byte past the end distinguishes a stream that continues from one that ends with `out`.
         let mut past = [0];
         loop {
             let before = done(inflate);
-            let from = input.get(before.stored..).unwrap_or_default();
+            let from = &input[before.stored..];
             let to = match out.get_mut(before.decoded..) {
                 Some(to) if !to.is_empty() => to,
                 _ => &mut past,

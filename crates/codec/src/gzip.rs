@@ -50,11 +50,11 @@ pub fn decode_span(
     let mut input = input;
     while done < out.len() {
         // Each member is longer than its trailer, so this ends.
-        let behind = input.get(used.saturating_add(TRAILER)..);
+        let behind = input.get(used + TRAILER..);
         input = behind.and_then(behind_header).ok_or(DecodeError::Damaged)?;
-        let left = out.get_mut(done..).unwrap_or_default();
+        let left = &mut out[done..];
         let (of_member, decoded) = deflate_span::decode_part(0, &[], input, left)?;
-        (used, done) = (of_member, done.saturating_add(decoded));
+        (used, done) = (of_member, done + decoded);
     }
     Ok(done)
 }
@@ -69,7 +69,7 @@ pub fn decode_members(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError
 #[must_use]
 pub fn header_len(input: &[u8]) -> Option<usize> {
     let behind = behind_header(input)?;
-    Some(input.len().saturating_sub(behind.len()))
+    Some(input.len() - behind.len())
 }
 
 /// Returns the bytes behind the header of a member; nothing if the header is damaged or does not end.

@@ -320,3 +320,9 @@ impl Codec {
         }
     }
 }
+
+/// Converts a library's count of bytes that are all in one buffer.
+#[allow(clippy::as_conversions, clippy::cast_possible_truncation)] // Lossless, as in `forerun-io`.
+const fn usize_from(n: u64) -> usize {
+    n as usize
+}

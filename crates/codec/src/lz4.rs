@@ -43,11 +43,11 @@ pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
 pub fn copies_nothing(input: &[u8], ends: Range<usize>) -> bool {
     let (mut rest, mut total) = (input, 0_usize);
     while let Some(sequence) = next(&mut rest) {
-        total = total.saturating_add(sequence.literals);
+        total += sequence.literals;
         let Some((distance, copied)) = sequence.copy.filter(|_| total < ends.end) else {
             return false;
         };
-        total = total.saturating_add(copied);
+        total += copied;
         if distance == 0 && total > ends.start {
             return true;
         }

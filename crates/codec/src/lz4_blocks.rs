@@ -86,7 +86,7 @@ fn one(block: Block<'_>, before: &[u8], out: &mut [u8]) -> Result<usize, DecodeE
 /// conditions). The library refuses it only where the buffer ends with the block, so that the first pass, and the
 /// programs that the frame was made for, take it.
 fn with_room(before: &[u8], bytes: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
-    let mut room = vec![0; out.len().saturating_add(LAST_MATCH)];
+    let mut room = vec![0; out.len() + LAST_MATCH];
     let len = lz4::decode_after(before, bytes, &mut room)?;
     match (out.get_mut(..len), room.get(..len)) {
         (Some(out), Some(decoded)) => out.copy_from_slice(decoded),
@@ -96,9 +96,7 @@ fn with_room(before: &[u8], bytes: &[u8], out: &mut [u8]) -> Result<usize, Decod
 }
 
 fn last(bytes: &[u8]) -> &[u8] {
-    bytes
-        .get(bytes.len().saturating_sub(WINDOW)..)
-        .unwrap_or_default()
+    &bytes[bytes.len().saturating_sub(WINDOW)..]
 }
 
 /// A decoder of the blocks of LZ4 frames in their order, for a first pass.
@@ -142,7 +140,7 @@ impl Lz4Pass {
         if self.out.len() < most {
             self.out.resize(most, 0);
         }
-        let out = self.out.get_mut(..most).unwrap_or_default();
+        let out = &mut self.out[..most];
         let len = one(Block { is_plain, bytes }, &self.history, out)?;
         self.decoded = 0..len;
         Ok(self.decoded())
@@ -155,14 +153,13 @@ impl Lz4Pass {
     }
 
     fn decoded(&self) -> &[u8] {
-        self.out.get(self.decoded.clone()).unwrap_or_default()
+        &self.out[self.decoded.clone()]
     }
 
     /// Moves the end of the last block to the history.
     fn keep_history(&mut self) {
-        let decoded = self.out.get(self.decoded.clone()).unwrap_or_default();
-        let decoded = last(decoded);
-        let kept = WINDOW.saturating_sub(decoded.len());
+        let decoded = last(&self.out[self.decoded.clone()]);
+        let kept = WINDOW - decoded.len();
         let gone = self.history.len().saturating_sub(kept);
         self.history.drain(..gone);
         self.history.extend_from_slice(decoded);

@@ -10,7 +10,7 @@ use liblzma::stream::{Action, Status, Stream};
 use crate::DecodeError;
 use crate::lzma_properties::LzmaProperties;
 use crate::lzma_wide;
-use crate::xz::MEMORY;
+use crate::xz::{MEMORY, done};
 
 /// The last byte of the header of [`BareLzma::Parameters`].
 const PARAMETERS_END: u8 = 0xff;
@@ -96,7 +96,7 @@ impl BareLzma {
 /// Decodes as [`run`] does, with properties that liblzma refuses.
 fn wide(properties: LzmaProperties, stream: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let outcome = lzma_wide::stream(properties, stream, None, out);
-    let is_all = outcome.stored.saturating_add(FLUSH) >= stream.len();
+    let is_all = outcome.stored + FLUSH >= stream.len();
     // Past the last byte that was encoded, a stream without an end marker decodes to garbage.
     let is_whole = is_all && (outcome.decoded > 0 || !outcome.is_damaged);
     is_whole
@@ -106,15 +106,10 @@ fn wide(properties: LzmaProperties, stream: &[u8], out: &mut [u8]) -> Result<usi
 
 fn run(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let mut stream = Stream::new_lzma_decoder(MEMORY).map_err(|_| DecodeError::Damaged)?;
-    let done = |stream: &Stream| {
-        let read = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
-        let written = usize::try_from(stream.total_out()).unwrap_or(usize::MAX);
-        (read, written)
-    };
     loop {
         let before = done(&stream);
-        let from = input.get(before.0..).unwrap_or_default();
-        let to = out.get_mut(before.1..).unwrap_or_default();
+        let from = &input[before.0..];
+        let to = &mut out[before.1..];
         let is_full = to.is_empty();
         let status = if is_full {
             Ok(Status::StreamEnd)
@@ -122,7 +117,7 @@ fn run(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
             stream.process(from, to, Action::Run)
         };
         let (read, written) = done(&stream);
-        let is_all = read.saturating_add(FLUSH) >= input.len();
+        let is_all = read + FLUSH >= input.len();
         match status {
             Ok(Status::StreamEnd) if is_all => return Ok(written),
             Ok(Status::StreamEnd) => return Err(DecodeError::Damaged),

@@ -75,7 +75,7 @@ pub fn alone(
     let [_, _, _, _, _, len @ ..] = *head;
     let len = Some(u64::from_le_bytes(len)).filter(|len| *len != u64::MAX);
     // A byte past the end distinguishes a stream that continues from one that ends with `out`.
-    let mut past = vec![0; expected.saturating_add(1)];
+    let mut past = vec![0; expected + 1];
     let outcome = stream(properties, body, len, &mut past);
     if outcome.decoded > expected {
         return Err(DecodeError::Long { expected });
@@ -83,8 +83,6 @@ pub fn alone(
     if outcome.is_damaged || outcome.stored != body.len() {
         return Err(DecodeError::Damaged);
     }
-    let decoded = past.get(..outcome.decoded).unwrap_or_default();
-    let to = out.get_mut(..outcome.decoded).unwrap_or_default();
-    to.copy_from_slice(decoded);
+    out[..outcome.decoded].copy_from_slice(&past[..outcome.decoded]);
     Ok(outcome.decoded)
 }

@@ -7,7 +7,7 @@
 use liblzma::stream::{Action, Status, Stream};
 
 use crate::DecodeError;
-use crate::xz::{MEMORY, run};
+use crate::xz::{MEMORY, done, run};
 
 /// The declared length of a stream that may continue past the wanted prefix.
 const UNKNOWN: u64 = u64::MAX;
@@ -23,15 +23,10 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
 pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let contained = contained(input, out.len(), UNKNOWN)?;
     let mut stream = decoder()?;
-    let done = |stream: &Stream| {
-        let read = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
-        let written = usize::try_from(stream.total_out()).unwrap_or(usize::MAX);
-        (read, written)
-    };
     loop {
         let before = done(&stream);
-        let from = contained.get(before.0..).unwrap_or_default();
-        let to = out.get_mut(before.1..).unwrap_or_default();
+        let from = &contained[before.0..];
+        let to = &mut out[before.1..];
         let status = stream.process(from, to, Action::Run);
         let status = status.map_err(|_| DecodeError::Damaged)?;
         let after = done(&stream);

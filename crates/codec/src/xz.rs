@@ -4,7 +4,7 @@ use liblzma::stream::{Action, Check, Error, Filters, LzmaOptions, Status, Stream
 
 use crate::encoding::{Bcj, BcjSet, EncodingError};
 use crate::shared::{in_range, make_room};
-use crate::{DecodeError, First};
+use crate::{DecodeError, First, usize_from};
 
 /// Memory that decoding a stream may take. Blocks have at most 1 MiB, and a dictionary larger than
 /// the block is useless; the largest preset of `xz`, with a dictionary of 64 MiB, needs 65 MiB.
@@ -34,13 +34,16 @@ pub fn run(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<usize, D
     is_all.then_some(decoded).ok_or(DecodeError::Damaged)
 }
 
+/// Returns how many bytes a decoder has read and written.
+pub fn done(stream: &Stream) -> (usize, usize) {
+    (
+        usize_from(stream.total_in()),
+        usize_from(stream.total_out()),
+    )
+}
+
 fn run_first(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<First, DecodeError> {
     let expected = out.len();
-    let done = |stream: &Stream| {
-        let read = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
-        let written = usize::try_from(stream.total_out()).unwrap_or(usize::MAX);
-        (read, written)
-    };
     // A byte past the end distinguishes a stream that continues from one that was cut.
     let mut past = [0];
     loop {

@@ -9,11 +9,11 @@ use super::Filled;
 /// Trials for one block, at most.
 const TRIALS: usize = 6;
 /// First guess of the input for each byte of output, in 1/256.
-const FIRST_RATIO: u64 = 2 * 256;
+const FIRST_RATIO: usize = 2 * 256;
 
 /// The state of a search in one input.
 pub struct Search {
-    ratio: u64,
+    ratio: usize,
 }
 
 impl Default for Search {
@@ -33,7 +33,7 @@ impl Search {
     ) -> Option<Filled> {
         let room = out.len();
         let mut best: Option<(Filled, Vec<u8>)> = None;
-        let (mut fits, mut too_long) = (0, input.len().saturating_add(1));
+        let (mut fits, mut too_long) = (0, input.len() + 1);
         let mut next = self.guess(room);
         for _ in 0..TRIALS {
             let len = next.clamp(fits + 1, too_long - 1);
@@ -73,14 +73,11 @@ impl Search {
     }
 
     fn guess(&self, room: usize) -> usize {
-        let room = u64::try_from(room).unwrap_or(u64::MAX);
-        let guess = room.saturating_mul(self.ratio) / 256;
-        usize::try_from(guess).unwrap_or(usize::MAX)
+        room * self.ratio / 256
     }
 
     fn learn(&mut self, filled: Filled) {
-        let wide = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
-        let ratio = wide(filled.consumed).saturating_mul(256) / wide(filled.produced).max(1);
+        let ratio = filled.consumed * 256 / filled.produced.max(1);
         self.ratio = ratio.max(256);
     }
 }

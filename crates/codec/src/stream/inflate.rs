@@ -37,8 +37,7 @@ impl Inflate {
 
     /// Creates a decoder of blocks that follow `history`; of a longer one, the last 32 KiB count.
     pub fn after(history: &[u8]) -> Self {
-        let history = history.get(history.len().saturating_sub(HISTORY)..);
-        let history = history.unwrap_or_default();
+        let history = &history[history.len().saturating_sub(HISTORY)..];
         let mut inflate = Self::new();
         let place = inflate.out.iter_mut().zip(history);
         place.for_each(|(to, byte)| *to = *byte);
@@ -60,7 +59,7 @@ impl Inflate {
         self.from = self.to;
         let (status, used, decoded) =
             decompress(&mut self.state, input, &mut self.out, self.from, FLAGS);
-        self.to = self.out.len().min(self.from.saturating_add(decoded));
+        self.to = self.from + decoded;
         let place = match status {
             TINFLStatus::Done => StreamPlace::End,
             TINFLStatus::BlockBoundary => {
@@ -75,11 +74,11 @@ impl Inflate {
     }
 
     pub fn decoded(&self) -> &[u8] {
-        self.out.get(self.from..self.to).unwrap_or_default()
+        &self.out[self.from..self.to]
     }
 
     pub fn history(&self) -> &[u8] {
         let from = self.to.saturating_sub(HISTORY);
-        self.out.get(from..self.to).unwrap_or_default()
+        &self.out[from..self.to]
     }
 }

@@ -9,7 +9,7 @@ use bzip2::Decompress;
 use liblzma::stream::{Action, Status, Stream};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
-use crate::{DecodeError, xz};
+use crate::{DecodeError, usize_from, xz};
 use inflate::Inflate;
 pub(crate) use inflate::Inflate as PassInflate;
 
@@ -142,9 +142,7 @@ impl StreamDecoder {
     pub fn decoded(&self) -> &[u8] {
         match &self.kind {
             Kind::Deflate(inflate) => inflate.decoded(),
-            Kind::Zstd(_) | Kind::Xz(_) | Kind::Bzip2(_) => {
-                self.out.get(..self.len).unwrap_or_default()
-            }
+            Kind::Zstd(_) | Kind::Xz(_) | Kind::Bzip2(_) => &self.out[..self.len],
         }
     }
 
@@ -181,8 +179,8 @@ fn xz(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<Done, DecodeE
         // `MemNeeded` is a step without progress: the caller has no more input to give, or gives more.
         _ => StreamPlace::Within,
     };
-    let used = difference(stream.total_in(), read);
-    Ok((used, difference(stream.total_out(), written), place))
+    let used = usize_from(stream.total_in() - read);
+    Ok((used, usize_from(stream.total_out() - written), place))
 }
 
 fn bzip2(stream: &mut Decompress, input: &[u8], out: &mut [u8]) -> Result<Done, DecodeError> {
@@ -193,12 +191,8 @@ fn bzip2(stream: &mut Decompress, input: &[u8], out: &mut [u8]) -> Result<Done, 
         bzip2::Status::MemNeeded => return Err(DecodeError::Damaged),
         _ => StreamPlace::Within,
     };
-    let used = difference(stream.total_in(), read);
-    Ok((used, difference(stream.total_out(), written), place))
-}
-
-fn difference(now: u64, before: u64) -> usize {
-    usize::try_from(now.saturating_sub(before)).unwrap_or(usize::MAX)
+    let used = usize_from(stream.total_in() - read);
+    Ok((used, usize_from(stream.total_out() - written), place))
 }
 
 #[cfg(test)]

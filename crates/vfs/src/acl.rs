@@ -172,9 +172,7 @@ impl PosixAcl {
 /// Returns an entry without blanks around it and without the comment that tells effective permissions.
 fn without_comment(part: &[u8]) -> &[u8] {
     let end = part.iter().position(|&byte| byte == b'#');
-    part.get(..end.unwrap_or(part.len()))
-        .unwrap_or_default()
-        .trim_ascii()
+    part[..end.unwrap_or(part.len())].trim_ascii()
 }
 
 /// Parses `TAG:NAME:PERMISSIONS` or `TAG:NAME:PERMISSIONS:ID`.

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use forerun_io::{Limits, ReadAt, usize_from};
 
-use crate::{DirCursor, Error, FileSystem, FileType, Format, NodeId, OpenWith, Result, Walk};
+use crate::{
+    DirCursor, Error, Extent, FileSystem, FileType, Format, NodeId, OpenWith, Result, Walk,
+};
 
 /// Most extents visited of one file: there may be as many as the file has blocks.
 const EXTENTS: u64 = 10_000;
@@ -103,12 +105,16 @@ pub fn node(fs: &dyn FileSystem, node: NodeId, limits: &Limits) -> Result<Vec<Er
 
 fn directory(fs: &dyn FileSystem, node: NodeId, limits: &Limits) -> Result<()> {
     let mut left = usize_from(limits.dir_entries);
+    // A program may seek in a directory to anywhere.
+    for cursor in [Extent::LAST, u64::MAX].map(DirCursor) {
+        let _outcome = fs.read_dir(node, cursor, &mut |_| ControlFlow::Break(()));
+    }
     fs.read_dir(node, DirCursor::START, &mut |entry| {
         assert!(entry.next != DirCursor::START);
         // Makes a short call for each cursor, as a mount does.
         let _outcome = fs.read_dir(node, entry.next, &mut |_| ControlFlow::Break(()));
         let _outcome = fs.lookup(node, entry.name);
-        left = left.saturating_sub(1);
+        left -= 1;
         match left {
             0 => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
@@ -123,6 +129,7 @@ fn file(fs: &dyn FileSystem, node: NodeId, size: u64) -> Result<()> {
     fs.map(node, 0..u64::MAX, &mut |extent| {
         assert_eq!(extent.logical.start, at, "extents have no gaps");
         assert!(extent.logical.end > at && extent.logical.end <= size);
+        assert!(extent.is_addressable(), "{extent:?}");
         if EXTENTS - left < BORDERS {
             probes.extend([at, extent.logical.end - 1]);
         }
@@ -135,7 +142,7 @@ fn file(fs: &dyn FileSystem, node: NodeId, size: u64) -> Result<()> {
     })?;
     assert!(at == size || left == 0, "the map ends with the file");
     for position in probes {
-        fs.map(node, position..position.saturating_add(1), &mut |extent| {
+        fs.map(node, position..position + 1, &mut |extent| {
             assert!(extent.logical.contains(&position));
             ControlFlow::Break(())
         })?;

@@ -9,17 +9,33 @@ use forerun_io::{BlobId, BlockKey};
 /// A piece of a file and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Byte range in the file; never empty.
+    /// Byte range in the file; never empty. It ends at [`Self::LAST`] or before.
     pub logical: Range<u64>,
-    /// The place of the bytes.
+    /// The place of the bytes, which end at [`Self::LAST`] or before in their store.
     pub place: Place,
 }
 
 impl Extent {
+    /// The last offset at which a file, or a store of bytes, may end.
+    pub const LAST: u64 = i64::MAX.unsigned_abs();
+
+    /// Returns whether its ends are at [`Self::LAST`] or before. Offsets in such an extent are added
+    /// without further checks.
+    #[must_use]
+    pub fn is_addressable(&self) -> bool {
+        let Range { start, end } = self.logical;
+        let (offset, len) = match &self.place {
+            Place::Zero | Place::Inline(_) => (0, 0),
+            Place::Stored { offset, .. } => (*offset, end.saturating_sub(start)),
+            Place::Encoded { block, .. } => (block.offset, u64::from(block.len)),
+        };
+        let stored_end = offset.checked_add(len);
+        start <= end && end <= Self::LAST && stored_end.is_some_and(|end| end <= Self::LAST)
+    }
     /// Returns whether it is the whole of a block whose decoded length is known.
     #[must_use]
     pub fn is_whole_block(&self) -> bool {
-        let len = self.logical.end.saturating_sub(self.logical.start);
+        let len = self.logical.end - self.logical.start;
         match self.place {
             Place::Encoded { block, skip: 0 } => {
                 matches!(block.decoded_len, DecodedLen::Exact(whole) if u64::from(whole) == len)
@@ -115,7 +131,7 @@ impl EncodedBlock {
     /// Returns the compressed bytes, as a range of the store.
     #[must_use]
     pub fn stored(&self) -> Range<u64> {
-        self.offset..self.offset.saturating_add(u64::from(self.len))
+        self.offset..self.offset + u64::from(self.len)
     }
 
     /// Decodes the compressed bytes into the front of `out`, which holds [`DecodedLen::max`] bytes.
@@ -143,7 +159,7 @@ impl EncodedBlock {
             Padding::None => stored,
             Padding::Leading => {
                 let start = stored.iter().position(|&byte| byte != 0);
-                stored.get(start.unwrap_or(0)..).unwrap_or_default()
+                &stored[start.unwrap_or(0)..]
             }
         };
         let len = out.len();
@@ -204,5 +220,35 @@ mod tests {
         let key = |len| block(DecodedLen::Prefix(len), Padding::None).key();
         assert_ne!(key(2), key(3));
         assert_eq!(key(2), key(2));
+    }
+
+    #[test]
+    fn an_extent_that_ends_behind_the_last_offset_is_not_addressable() {
+        let last = Extent::LAST;
+        let stored = |offset| Place::Stored {
+            blob: BlobId::IMAGE,
+            offset,
+        };
+        let encoded = |offset| Place::Encoded {
+            block: EncodedBlock {
+                offset,
+                ..block(DecodedLen::Exact(3), Padding::None)
+            },
+            skip: 0,
+        };
+        for (logical, place, expected) in [
+            (last - 1..last, Place::Zero, true),
+            (last..last + 1, Place::Zero, false),
+            (u64::MAX - 1..u64::MAX, Place::Inline([0].into()), false),
+            (5..15, stored(last - 10), true),
+            (5..15, stored(last - 9), false),
+            (5..15, stored(u64::MAX), false),
+            (0..3, encoded(last - 6), true),
+            (0..3, encoded(last - 5), false),
+            (0..3, encoded(u64::MAX), false),
+        ] {
+            let extent = Extent { logical, place };
+            assert_eq!(extent.is_addressable(), expected, "{extent:?}");
+        }
     }
 }

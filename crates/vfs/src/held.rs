@@ -27,21 +27,17 @@ impl Held {
     /// # Errors
     /// [`Error::Limit`] if they do not fit; they are not counted then.
     pub fn add(&mut self, bytes: usize) -> Result<()> {
-        let bytes = self.bytes.saturating_add(u64_from(bytes));
-        if bytes > self.limit {
-            return Err(Error::limit(
-                Bound::WalkMemory,
-                "memory for the walk, in bytes,",
-                self.limit,
-            ));
-        }
-        self.bytes = bytes;
+        let bytes = self.bytes.checked_add(u64_from(bytes));
+        self.bytes = bytes.filter(|&bytes| bytes <= self.limit).ok_or_else(|| {
+            let what = "memory for the walk, in bytes,";
+            Error::limit(Bound::WalkMemory, what, self.limit)
+        })?;
         Ok(())
     }
 
     /// Takes back the count of bytes that the caller dropped.
     pub fn free(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_sub(u64_from(bytes));
+        self.bytes -= u64_from(bytes);
     }
 }
 

@@ -18,7 +18,7 @@ const ROOT: usize = 0;
 
 /// Returns the id of a node: its place in the table, from 1.
 fn id(place: usize) -> NodeId {
-    NodeId(u64_from(place).saturating_add(1))
+    NodeId(u64_from(place) + 1)
 }
 
 /// A node of a tree, with what the driver knows of it.
@@ -128,13 +128,15 @@ impl<N> ListedTree<N> {
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let entries = self.entries(dir)?;
-        let entries = entries.get(usize_from(from.0)..).unwrap_or_default();
-        for (next, entry) in (from.0.saturating_add(1)..).zip(entries) {
-            let kind = self.nodes.get(entry.place).map(|node| node.kind);
+        // A cursor is the caller's number.
+        let Some(entries) = entries.get(usize_from(from.0)..) else {
+            return Ok(());
+        };
+        for (next, entry) in (from.0 + 1..).zip(entries) {
             let entry = DirEntry {
                 name: self.name(entry),
                 node: id(entry.place),
-                kind: kind.unwrap_or(FileType::Regular),
+                kind: self.nodes[entry.place].kind,
                 next: DirCursor(next),
             };
             if visit(entry).is_break() {
@@ -147,13 +149,13 @@ impl<N> ListedTree<N> {
     fn entries(&self, dir: NodeId) -> Result<&[ListedEntry]> {
         let node = self.node(dir)?;
         match node.kind {
-            FileType::Directory => Ok(self.entries.get(node.entries.clone()).unwrap_or_default()),
+            FileType::Directory => Ok(&self.entries[node.entries.clone()]),
             _ => Err(Error::NotADirectory),
         }
     }
 
     fn name(&self, entry: &ListedEntry) -> &[u8] {
-        self.names.get(entry.name.clone()).unwrap_or_default()
+        &self.names[entry.name.clone()]
     }
 }
 
@@ -353,7 +355,7 @@ impl<N: Clone> ListedBuilder<N> {
                 left.push(ListedPlace(child));
             }
             if let Some(node) = self.nodes.get_mut(place.0) {
-                node.nlink = node.nlink.saturating_sub(1);
+                node.nlink -= 1;
                 if node.nlink == 0 {
                     gone.push(place);
                 }
@@ -395,19 +397,18 @@ impl<N: Clone> ListedBuilder<N> {
 fn count_directories<N>(nodes: &mut [Listed<N>], entries: &[ListedEntry]) {
     let mut counts = vec![0u32; nodes.len()];
     for (node, count) in nodes.iter().zip(&mut counts) {
-        for entry in entries.get(node.entries.clone()).unwrap_or_default() {
-            let child = nodes.get(entry.place);
-            if child.is_some_and(|child| child.kind == FileType::Directory) {
-                *count = count.saturating_add(1);
+        for entry in &entries[node.entries.clone()] {
+            if nodes[entry.place].kind == FileType::Directory {
+                *count += 1;
             }
         }
     }
     for (node, count) in nodes.iter_mut().zip(counts) {
-        node.nlink = node.nlink.saturating_add(count);
+        node.nlink += count;
     }
 }
 
 /// Returns the bytes that a name takes: in the builder's map, and in the tables of the tree.
 const fn name_len(name: &[u8]) -> usize {
-    name.len().saturating_mul(2).saturating_add(64)
+    name.len() * 2 + 64
 }

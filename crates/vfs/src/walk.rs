@@ -95,7 +95,7 @@ impl Batch {
         let start = before.and_then(|before| self.entries.get(before));
         let start = start.map_or(0, |&(end, _)| end);
         self.given += 1;
-        Some((self.names.get(start..end).unwrap_or_default(), node))
+        Some((&self.names[start..end], node))
     }
 }
 
@@ -202,12 +202,12 @@ impl<'a> Walk<'a> {
         let Some(from) = level.next.take() else {
             return Ok(());
         };
-        self.held = self.held.saturating_sub(level.batch.held());
+        self.held -= level.batch.held();
         let share = forerun_io::usize_from(self.limits.walk_bytes) / SHARE;
         let room = share.saturating_sub(self.held) / SHARE;
         let room = room.clamp(LEAST_BATCH, BATCH);
-        let budget = self.limits.dir_entries.saturating_sub(level.entries);
-        let budget = budget.min(self.most.saturating_sub(self.seen));
+        let budget = self.limits.dir_entries - level.entries;
+        let budget = budget.min(self.most - self.seen);
         let mut batch = Batch::default();
         let (mut over, mut next) = (false, None);
         let result = self.fs.get().read_dir(level.node, from, &mut |entry| {
@@ -286,7 +286,7 @@ impl Iterator for Walk<'_> {
             }
             let mut level = self.levels.pop()?;
             if level.next.is_none() {
-                self.held = self.held.saturating_sub(level.batch.held());
+                self.held -= level.batch.held();
                 continue;
             }
             let read = self.read_batch(&mut level);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use forerun_codec::Codec;
-use forerun_io::u64_from;
+use forerun_io::{u32_from, u64_from};
 use forerun_vfs::{Bound, Error, Held, MakeSpool, Result};
 
 use crate::Compression;
@@ -73,7 +73,7 @@ impl<'a> Cutter<'a> {
             return Ok(());
         }
         self.decoded += u64_from(bytes.len());
-        let of_read = (position - self.start).saturating_mul(EXPANSION);
+        let of_read = (position - self.start) * EXPANSION;
         if self.decoded > self.allowed.saturating_add(of_read) {
             let what = "what the compressed file decodes to, in bytes,";
             return Err(Error::limit(Bound::StreamBytes, what, self.allowed));
@@ -99,9 +99,9 @@ impl<'a> Cutter<'a> {
             return Ok(());
         }
         let offset = stored.start;
-        let len = stored.end.saturating_sub(offset);
+        let len = stored.end - offset;
         self.check_len(offset, len.max(decoded.end - decoded.start))?;
-        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let len = u32_from(len);
         let held = history.as_ref().map_or(0, History::held);
         self.held.add(size_of::<Span>() + held)?;
         let source = SpanSource::Block {
@@ -173,7 +173,7 @@ impl<'a> Cutter<'a> {
             return Ok(());
         }
         self.held.add(size_of::<Span>())?;
-        let source = SpanSource::Spool(end.saturating_sub(len));
+        let source = SpanSource::Spool(end - len);
         self.spans.push(Span { decoded, source });
         Ok(())
     }

@@ -160,7 +160,7 @@ impl<'p, 'a> Pass<'p, 'a> {
         if let Err(failed) = self.spans(offset, &mut open, crc) {
             if let Failed::Stream(_) = failed {
                 // A rescue reads to here. The next byte may hold the last bits.
-                let end = self.input.position().saturating_add(1);
+                let end = self.input.position() + 1;
                 self.close(open, end.min(self.input.len()))?;
             }
             return Err(failed);

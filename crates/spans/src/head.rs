@@ -32,8 +32,8 @@ pub fn head(source: &dyn ReadAt, compression: Compression, len: usize) -> Result
     };
     let mut out = Vec::new();
     let mut sink = |bytes: &[u8]| {
-        let wanted = len.saturating_sub(out.len()).min(bytes.len());
-        out.extend_from_slice(bytes.get(..wanted).unwrap_or_default());
+        let wanted = (len - out.len()).min(bytes.len());
+        out.extend_from_slice(&bytes[..wanted]);
         match out.len() < len {
             true => Ok(()),
             // Ends the pass.

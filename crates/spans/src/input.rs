@@ -38,8 +38,7 @@ impl<'a> Input<'a> {
 
     /// Returns the offset of the next byte.
     pub fn position(&self) -> u64 {
-        self.end
-            .saturating_sub(u64_from(self.buffer.len().saturating_sub(self.used)))
+        self.end - u64_from(self.buffer.len() - self.used)
     }
 
     /// Returns the next bytes: none at the end of the source, else at least one.
@@ -49,7 +48,7 @@ impl<'a> Input<'a> {
 
     /// Returns the next bytes: at least `least`, which is small, or all that are left.
     pub fn peek_at_least(&mut self, least: usize) -> Result<&[u8]> {
-        while self.buffer.len().saturating_sub(self.used) < least && self.end < self.len() {
+        while self.buffer.len() - self.used < least && self.end < self.len() {
             self.buffer.drain(..self.used);
             self.used = 0;
             let kept = self.buffer.len();
@@ -65,11 +64,11 @@ impl<'a> Input<'a> {
             }
             self.end += u64_from(len);
         }
-        Ok(self.buffer.get(self.used..).unwrap_or_default())
+        Ok(&self.buffer[self.used..])
     }
 
     /// Goes past `len` of the bytes that were returned.
     pub fn consume(&mut self, len: usize) {
-        self.used = self.used.saturating_add(len).min(self.buffer.len());
+        self.used += len;
     }
 }

@@ -63,7 +63,7 @@ impl KeptSpans {
             let stored_end = kept.offset.checked_add(u64::from(kept.len))?;
             let next = decoded.checked_add(u64::from(kept.decoded_len))?;
             // Spans of gzip share a byte where they meet within it.
-            let is_next = kept.offset.saturating_add(1) >= end && stored_end > end;
+            let is_next = kept.offset.checked_add(1)? >= end && stored_end > end;
             let fits =
                 stored_end <= source_len && kept.len.max(kept.decoded_len) <= limits.block_len;
             (is_next && fits && kept.decoded_len > 0 && kept.skip < 8).then_some(())?;

@@ -151,22 +151,21 @@ impl Frames<'_, '_> {
         let Some((is_plain, len)) = self.length(&frame)? else {
             return Ok((true, 0, 0));
         };
-        let at = usize_from(self.input.position()).saturating_add(4);
-        Ok((is_plain, at, at.saturating_add(len)))
+        let at = usize_from(self.input.position()) + 4;
+        Ok((is_plain, at, at + len))
     }
 
     /// Goes past a skippable frame.
     fn skippable(&mut self, offset: u64) -> Result<(), Failed> {
         self.input.consume(4);
-        let mut left = self.word(offset)?;
+        let mut left = usize_from(u64::from(self.word(offset)?));
         self.input.consume(4);
         while left > 0 {
-            let len = self.input.peek()?.len();
-            let len = u32::try_from(len).unwrap_or(u32::MAX).min(left);
+            let len = self.input.peek()?.len().min(left);
             if len == 0 {
                 return Err(self.cut(offset));
             }
-            self.input.consume(usize_from(u64::from(len)));
+            self.input.consume(len);
             left -= len;
         }
         Ok(())
@@ -237,7 +236,7 @@ impl Frames<'_, '_> {
         while let Some((is_plain, len)) = self.length(frame)? {
             let decoded = self.cutter.decoded() - open.start;
             let stored = self.input.position() - open.offset;
-            let is_long = decoded.max(stored).saturating_add(most) > self.cutter.block_len;
+            let is_long = decoded.max(stored) + most > self.cutter.block_len;
             if decoded > 0 && (decoded >= goal || is_long) {
                 let history = match frame.is_linked {
                     true => self.packer.pack(self.decoder.history()),
@@ -265,7 +264,7 @@ impl Frames<'_, '_> {
             false if word == 0 => return Ok(None),
             false => (word & PLAIN != 0, word & !PLAIN),
         };
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let len = usize_from(u64::from(len));
         if len > frame.stored_len {
             return Err(damaged(frame.offset, self.input.position()));
         }
@@ -375,10 +374,7 @@ pub fn head(source: &dyn ReadAt, len: usize) -> Result<Vec<u8>> {
     })?;
     let block = bytes.get(at..end.min(bytes.len())).unwrap_or_default();
     if is_plain {
-        return Ok(block
-            .get(..len.min(block.len()))
-            .unwrap_or_default()
-            .to_vec());
+        return Ok(block[..len.min(block.len())].to_vec());
     }
     let mut out = vec![0; len];
     let decoded = Codec::Lz4.decode_prefix(block, &mut out);

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use forerun_codec::Codec;
-use forerun_io::BlobId;
+use forerun_io::{BlobId, u32_from};
 use forerun_vfs::{DecodedLen, EncodedBlock, Padding, Place, Result};
 
 use crate::Compression;
@@ -80,7 +80,7 @@ impl Spans {
         let first = self
             .spans
             .partition_point(|span| span.decoded.end <= range.start);
-        for span in self.spans.get(first..).unwrap_or_default() {
+        for span in &self.spans[first..] {
             let part = span.decoded.start.max(range.start)..span.decoded.end.min(range.end);
             if part.is_empty() {
                 break;
@@ -121,14 +121,13 @@ impl Span {
         match &self.source {
             SpanSource::Spool(offset) => Place::Stored {
                 blob: SPOOL,
-                offset: offset.saturating_add(skip),
+                offset: offset + skip,
             },
             SpanSource::Block {
                 offset, len, codec, ..
             } => {
                 // No span of a block is longer than `Limits::block_len`.
-                let narrow = |len: u64| u32::try_from(len).unwrap_or(u32::MAX);
-                let decoded = narrow(self.decoded.end.saturating_sub(self.decoded.start));
+                let decoded = u32_from(self.decoded.end - self.decoded.start);
                 Place::Encoded {
                     block: EncodedBlock {
                         blob: BlobId::IMAGE,
@@ -138,7 +137,7 @@ impl Span {
                         decoded_len: DecodedLen::Exact(decoded),
                         padding: Padding::None,
                     },
-                    skip: narrow(skip),
+                    skip: u32_from(skip),
                 }
             }
         }

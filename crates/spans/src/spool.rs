@@ -49,7 +49,7 @@ impl SpoolWriter {
             }
             false => self.file.write_all(bytes)?,
         }
-        self.len = self.len.saturating_add(u64_from(bytes.len()));
+        self.len += u64_from(bytes.len());
         Ok(())
     }
 

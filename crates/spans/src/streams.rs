@@ -100,7 +100,7 @@ impl Stream {
                     let len = input.len();
                     return Err(Failed::Stream(Check::Cut { len }.at(compression, offset)));
                 }
-                wanted = len.saturating_add(1);
+                wanted = len + 1;
             }
         }
     }
@@ -113,7 +113,7 @@ impl Stream {
         cutter: &mut Cutter<'_>,
     ) -> Result<(), Error> {
         if let Some(whole) = &mut self.whole {
-            let len = u64_from(whole.len().saturating_add(decoded.len()));
+            let len = u64_from(whole.len() + decoded.len());
             if len.max(position - self.offset) <= cutter.block_len {
                 whole.extend_from_slice(decoded);
                 return Ok(());

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use forerun_codec::Codec;
-use forerun_io::{u64_from, usize_from};
+use forerun_io::{u32_from, u64_from, usize_from};
 use forerun_vfs::{Bound, Error, Held, Limits, Result};
 
 use crate::Compression;
@@ -73,10 +73,9 @@ impl<'b> Checkpoint<'b> {
         })
     }
 
-    /// Returns the offset of the first byte that has bits of it.
-    const fn start(&self) -> u64 {
-        self.offset
-            .saturating_sub(if self.bits > 0 { 1 } else { 0 })
+    /// Returns the offset of the first byte that has bits of it, unless that is before the file.
+    fn start(&self) -> Option<u64> {
+        self.offset.checked_sub(u64::from(self.bits > 0))
     }
 
     const fn codec(&self) -> Codec {
@@ -115,7 +114,10 @@ pub fn zran_spans(
         // That of the byte which two spans share is in both.
         let end = next.map_or(stored_len, |next| next.offset);
         let decoded_end = next.map_or(decoded_len, |next| next.decoded);
-        let (start, decoded) = (checkpoint.start(), checkpoint.decoded);
+        let Some(start) = checkpoint.start() else {
+            return Err(wrong(number, checkpoint));
+        };
+        let decoded = checkpoint.decoded;
         let is_first = number > 0 || decoded == 0;
         let is_behind = checkpoint.offset > 0 || checkpoint.is_left_out;
         let is_place = is_behind && checkpoint.bits < 8 && end <= stored_len;
@@ -141,13 +143,13 @@ pub fn zran_spans(
         }
         let history = checkpoint.history();
         let window = history.as_ref().map_or(0, History::held);
-        held.add(size_of::<Span>().saturating_add(window))?;
+        held.add(size_of::<Span>() + window)?;
         starts.push((start, number));
         spans.push(Span {
             decoded: decoded..decoded_end,
             source: SpanSource::Block {
                 offset: start,
-                len: u32::try_from(len).unwrap_or(u32::MAX),
+                len: u32_from(len),
                 codec: checkpoint.codec(),
                 history,
             },

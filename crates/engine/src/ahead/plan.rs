@@ -73,8 +73,7 @@ impl Plan {
         for run in self.runs.drain(..) {
             match runs.last_mut() {
                 Some(last)
-                    if last.blob == run.blob
-                        && run.range.start <= last.range.end.saturating_add(max_gap) =>
+                    if last.blob == run.blob && run.range.start <= last.range.end + max_gap =>
                 {
                     last.range.end = last.range.end.max(run.range.end);
                     last.blocks.extend(run.blocks);
@@ -104,6 +103,9 @@ impl Plan {
         decodes: &dyn Fn(&Extent) -> bool,
     ) {
         let _left_to_the_reader = fs.map(node, range.clone(), &mut |extent| {
+            if !extent.is_addressable() {
+                return ControlFlow::Continue(());
+            }
             match extent.place {
                 Place::Encoded { block, .. } if !decodes(&extent) => {
                     self.want(block.blob, block.stored(), Wanted::Encoded, max_gap);
@@ -112,15 +114,13 @@ impl Plan {
                 Place::Stored { blob, offset } => {
                     let from = extent.logical.start.max(range.start);
                     let to = extent.logical.end.min(range.end);
-                    let skip = from.saturating_sub(extent.logical.start);
-                    let start = offset.saturating_add(skip);
-                    let end = start.saturating_add(to.saturating_sub(from));
-                    self.want(blob, start..end, Wanted::Stored, max_gap);
+                    let start = offset + (from - extent.logical.start);
+                    self.want(blob, start..start + (to - from), Wanted::Stored, max_gap);
                 }
                 Place::Encoded { block, .. } => {
                     let from = extent.logical.start.max(range.start);
                     let to = extent.logical.end.min(range.end);
-                    self.decoded = self.decoded.saturating_add(to.saturating_sub(from));
+                    self.decoded += to - from;
                     self.want(block.blob, block.stored(), Wanted::Block(block), max_gap)
                 }
             }
@@ -142,12 +142,12 @@ impl Plan {
         let joins = |run: &PlannedRequest| {
             run.blob == blob
                 && range.start >= run.range.start
-                && range.start <= run.range.end.saturating_add(max_gap)
+                && range.start <= run.range.end + max_gap
         };
         match self.runs.last_mut().filter(|run| joins(run)) {
             Some(run) => {
                 let end = run.range.end.max(range.end);
-                self.bytes = self.bytes.saturating_add(end - run.range.end);
+                self.bytes += end - run.range.end;
                 run.range.end = end;
                 run.plain |= block.is_none();
                 run.encoded |= encoded;
@@ -156,9 +156,7 @@ impl Plan {
                     .extend(block.filter(|block| run.blocks.last() != Some(block)));
             }
             None => {
-                self.bytes = self
-                    .bytes
-                    .saturating_add(range.end.saturating_sub(range.start));
+                self.bytes += range.end - range.start;
                 self.runs.push(PlannedRequest {
                     blob,
                     range,
@@ -231,11 +229,7 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
 fn whole_pages(range: &Range<u64>) -> Range<u64> {
     let page = u64_from(forerun_io::ALIGNMENT);
     let start = range.start - range.start % page;
-    start
-        ..range
-            .end
-            .checked_next_multiple_of(page)
-            .unwrap_or(range.end)
+    start..range.end.next_multiple_of(page)
 }
 
 /// Submits one job for each block, so that all threads of the pool share the work.

@@ -70,7 +70,7 @@ impl Listing {
 
     /// Adds subdirectories as far as there is room. A child that was there before keeps its place.
     fn extend(&mut self, children: &[NodeId]) {
-        let room = LISTED_DIRECTORIES.saturating_sub(self.children.len());
+        let room = LISTED_DIRECTORIES - self.children.len();
         for &child in children.iter().take(room) {
             self.places.entry(child).or_insert(self.children.len());
             self.children.push(child);

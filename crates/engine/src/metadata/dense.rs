@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
-use forerun_io::{Unpoisoned, usize_from, wait};
+use forerun_io::{Unpoisoned, u64_from, usize_from, wait};
 
 use crate::tuning::{DENSE_CHUNKS, DENSE_GAP, DENSE_STEP, METADATA_CHUNK};
 use crate::waiting::wait_slice;
@@ -83,7 +83,7 @@ impl Dense {
             return None;
         }
         let start = offset - offset % METADATA_CHUNK;
-        Some(start.max(range.start)..start.saturating_add(METADATA_CHUNK).min(range.end))
+        Some(start.max(range.start)..(start + METADATA_CHUNK).min(range.end))
     }
 
     /// Returns the chunk that `offset` lies in, and reads it with `load` if it is not cached.
@@ -124,9 +124,9 @@ impl Dense {
 
     /// Reads all ranges ahead, of each at most half of what the cache holds.
     pub fn prefetch(&self, load: Load<'_>) -> Result<(), Arc<io::Error>> {
-        let half = METADATA_CHUNK.saturating_mul(u64::try_from(self.most / 2).unwrap_or(u64::MAX));
+        let half = METADATA_CHUNK * u64_from(self.most / 2);
         for range in &self.ranges {
-            let end = range.end.min(range.start.saturating_add(half));
+            let end = range.end.min(range.start + half);
             let mut at = range.start;
             while at < end {
                 let Some(chunk) = self.chunk(at) else { break };
@@ -167,7 +167,7 @@ impl Dense {
         let forward =
             chunk.start >= state.end && chunk.start - state.end <= DENSE_GAP && state.end > 0;
         state.step = match forward {
-            true => state.step.saturating_mul(2).min(self.max_step),
+            true => (state.step * 2).min(self.max_step),
             false => METADATA_CHUNK,
         };
         let step = state.step.max(at_least);
@@ -196,12 +196,10 @@ impl Dense {
         let mut first = None;
         let mut at = request.start;
         while at < request.end {
-            let end = (at - at % METADATA_CHUNK)
-                .saturating_add(METADATA_CHUNK)
-                .min(request.end);
+            let end = (at - at % METADATA_CHUNK + METADATA_CHUNK).min(request.end);
             let from = usize_from(at - request.start);
             let to = usize_from(end - request.start);
-            let part: Arc<[u8]> = bytes.get(from..to).unwrap_or_default().into();
+            let part: Arc<[u8]> = bytes[from..to].into();
             first.get_or_insert_with(|| Arc::clone(&part));
             let used = AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed));
             chunks.insert(at, Kept { used, bytes: part });

@@ -35,7 +35,7 @@ impl Hints {
     pub fn on_miss(&mut self, offset: u64, len: u64) -> Option<Range<u64>> {
         let start = match self.end_of(offset) {
             Some(end) => {
-                self.credit = self.credit.saturating_add(HINT_WORTH);
+                self.credit += HINT_WORTH;
                 // The hints here are well used: hint the part behind them before a reader gets
                 // there.
                 if self.credit < HINT_CREDIT {
@@ -51,8 +51,8 @@ impl Hints {
         let step = (self.credit / 4).clamp(HINT_STEP_MIN, HINT_STEP_MAX);
         let step = step - step % HINT_STEP_MIN;
         let next = self.parts.range(start..).next().map(|(&start, _)| start);
-        let end = start.saturating_add(step).min(len).min(next.unwrap_or(len));
-        self.credit = self.credit.saturating_sub(end.saturating_sub(start));
+        let end = (start + step).min(len).min(next.unwrap_or(len));
+        self.credit -= end - start;
         self.note(start..end);
         (start < end).then_some(start..end)
     }

@@ -154,15 +154,13 @@ impl MetadataSource {
         places.sort_unstable();
         let mut wanted: Option<Range<u64>> = None;
         for place in places {
-            let block = self.geometry.align(place..place.saturating_add(1));
+            let block = self.geometry.align(place..place + 1);
             let is_in = |range: &Range<u64>| block.end <= range.end;
             if wanted.as_ref().is_some_and(is_in) || self.cache.contains(self.key(block.start)) {
                 continue;
             }
             match &mut wanted {
-                Some(range) if block.start.saturating_sub(range.end) <= max_gap => {
-                    range.end = block.end
-                }
+                Some(range) if block.start - range.end <= max_gap => range.end = block.end,
                 _ => {
                     let whole = wanted.replace(block);
                     if whole.is_some_and(|range| !self.ask_for(range)) {
@@ -244,9 +242,9 @@ impl MetadataSource {
             .min(self.geometry.max_request())
             .min(self.budget / 16);
         if forward.streak >= CLOSE_MISSES {
-            forward.step = forward.step.saturating_mul(2).min(max).max(len);
+            forward.step = (forward.step * 2).min(max).max(len);
         }
-        let end = block.start.saturating_add(forward.step).min(self.len());
+        let end = (block.start + forward.step).min(self.len());
         forward.end = end.max(block.end);
         block.start..forward.end
     }
@@ -279,7 +277,7 @@ impl MetadataSource {
             let block = self.geometry.align(at..at + 1);
             let from = usize_from(at - request.start);
             let to = usize_from(block.end.min(request.end) - request.start);
-            let part: Arc<[u8]> = bytes.get(from..to).unwrap_or_default().into();
+            let part: Arc<[u8]> = bytes[from..to].into();
             if first.is_none() {
                 first = Some(Arc::clone(&part));
             } else if block.end <= request.end {

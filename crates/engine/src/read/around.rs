@@ -31,18 +31,16 @@ impl Around {
             return None;
         }
         let region = self.regions.entry(number).or_default();
-        region.wanted = region
-            .wanted
-            .saturating_add(block.end.saturating_sub(block.start));
+        region.wanted += block.end - block.start;
         let start = number * AROUND_REGION;
-        let region_len = len.saturating_sub(start).min(AROUND_REGION);
+        let region_len = (len - start).min(AROUND_REGION);
         let part = (block.start - start) / AROUND_PART;
         if region.wanted < region_len / AROUND_SHARE || region.hinted & 1 << part != 0 {
             return None;
         }
         region.hinted |= 1 << part;
         let from = start + part * AROUND_PART;
-        Some(from..from.saturating_add(AROUND_PART).min(len))
+        Some(from..(from + AROUND_PART).min(len))
     }
 }
 

@@ -19,6 +19,8 @@ enum MapError {
     Gap { start: u64, end: u64 },
     #[error("the extent {start}..{end} of the file does not hold byte {at}, which is next")]
     Behind { start: u64, end: u64, at: u64 },
+    #[error("the extent {start}..{end} of the file lies behind the largest offset")]
+    Beyond { start: u64, end: u64 },
     #[error("an inline extent holds {have} bytes, {want} are wanted")]
     ShortInline { have: usize, want: usize },
 }
@@ -133,6 +135,9 @@ impl<'a> Assembly<'a> {
         if end <= at {
             return Err(self.corrupt(MapError::Behind { start, end, at }));
         }
+        if !extent.is_addressable() {
+            return Err(self.corrupt(MapError::Beyond { start, end }));
+        }
         let skip = self.at - start;
         let to = end.min(self.range.end);
         let whole = self.at == self.range.start && to == self.range.end;
@@ -157,13 +162,9 @@ impl<'a> Assembly<'a> {
         let len = self.range.end - self.range.start;
         match place {
             Place::Stored { blob, offset } => {
-                let Some(start) = offset.checked_add(skip) else {
-                    return Ok(None);
-                };
-                let Some(end) = start.checked_add(len) else {
-                    return Ok(None);
-                };
-                Ok(self.moves.stored.slice(*blob, &(start..end), Use::Serve))
+                let start = offset + skip;
+                let range = start..start + len;
+                Ok(self.moves.stored.slice(*blob, &range, Use::Serve))
             }
             Place::Encoded { block, .. } if is_own && self.moves.decoded.take(block) => {
                 let bytes = self.moves.decoded.once(block, &self.moves.stored)?;
@@ -171,16 +172,15 @@ impl<'a> Assembly<'a> {
             }
             Place::Encoded { block, skip: first } => {
                 let bytes = self.moves.decoded.get(block, &self.moves.stored)?;
-                let from = usize_from(skip.saturating_add(u64::from(*first)));
+                let from = usize_from(skip + u64::from(*first));
                 self.moves.decoded.served(&bytes, len);
-                let to = from.saturating_add(usize_from(len));
-                Ok(bytes.into_data().part(from..to))
+                Ok(bytes.into_data().part(from..from + usize_from(len)))
             }
             Place::Inline(bytes) => {
                 let from = usize_from(skip);
                 Ok(Data::of_block(
                     Arc::clone(bytes),
-                    from..from.saturating_add(usize_from(len)),
+                    from..from + usize_from(len),
                 ))
             }
             Place::Zero => Ok(None),
@@ -194,14 +194,13 @@ impl<'a> Assembly<'a> {
         }
         let moves = self.moves;
         let out = match &mut self.target {
-            Target::Buffer(buffer) => buffer.as_mut().get_mut(part),
-            Target::Slice(slice) => slice.get_mut(part),
-            Target::Undecided | Target::Whole(_) => None,
+            Target::Buffer(buffer) => &mut buffer.as_mut()[part],
+            Target::Slice(slice) => &mut slice[part],
+            Target::Undecided | Target::Whole(_) => &mut [],
         };
-        let out = out.unwrap_or_default();
         let copy = |from: &[u8], at: u64, out: &mut [u8]| {
             let at = usize_from(at);
-            let bytes = from.get(at..at.saturating_add(out.len()));
+            let bytes = from.get(at..at + out.len());
             bytes
                 .map(|bytes| out.copy_from_slice(bytes))
                 .ok_or(MapError::ShortInline {
@@ -215,8 +214,7 @@ impl<'a> Assembly<'a> {
                 Ok(())
             }
             Place::Stored { blob, offset } => {
-                let at = offset.saturating_add(skip);
-                return moves.stored.read(*blob, at, out, Use::Serve);
+                return moves.stored.read(*blob, offset + skip, out, Use::Serve);
             }
             Place::Encoded { block, .. } if is_own && moves.decoded.take(block) => {
                 return moves.decoded.once_into(block, &moves.stored, out);
@@ -224,7 +222,7 @@ impl<'a> Assembly<'a> {
             Place::Encoded { block, skip: first } => {
                 let bytes = moves.decoded.get(block, &moves.stored)?;
                 moves.decoded.served(&bytes, u64_from(out.len()));
-                copy(&bytes, skip.saturating_add(u64::from(*first)), out)
+                copy(&bytes, skip + u64::from(*first), out)
             }
             Place::Inline(bytes) => copy(bytes, skip, out),
         };
@@ -234,7 +232,9 @@ impl<'a> Assembly<'a> {
     fn corrupt(&self, error: MapError) -> Error {
         let offset = match error {
             MapError::Gap { start, .. } => start,
-            MapError::Behind { .. } | MapError::ShortInline { .. } => self.at,
+            MapError::Behind { .. } | MapError::Beyond { .. } | MapError::ShortInline { .. } => {
+                self.at
+            }
         };
         Corrupt::new(self.moves.decoded.format(), None, offset, error).into()
     }

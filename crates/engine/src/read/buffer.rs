@@ -137,7 +137,7 @@ impl BufferPool {
 impl Buffer {
     /// Returns the bytes, to be filled.
     pub fn as_mut(&mut self) -> &mut [u8] {
-        self.bytes.get_mut(..self.len).unwrap_or_default()
+        &mut self.bytes[..self.len]
     }
 }
 
@@ -145,7 +145,7 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
+        &self.bytes[..self.len]
     }
 }
 

@@ -75,7 +75,7 @@ impl Deref for Data {
             Bytes::Block(block) => block,
         };
         // The constructors have checked the range.
-        all.get(self.range.clone()).unwrap_or_default()
+        &all[self.range.clone()]
     }
 }
 

@@ -291,7 +291,7 @@ impl Decoded {
             stored.in_image(block.blob, corrupt.into())
         });
         let verified = decoded.and_then(|len| {
-            stored.verify(block, out.get(..len).unwrap_or_default())?;
+            stored.verify(block, &out[..len])?;
             Ok(len)
         });
         verified.inspect_err(|_| stored.distrust(block.blob, &range))

@@ -43,12 +43,12 @@ impl InFlight {
     /// caller's block before it drops what this returns.
     pub fn enter(&self, bytes: u64) -> Counted<'_> {
         let mut sum = self.lock();
-        while sum.bytes > 0 && sum.bytes.saturating_add(bytes) > self.most {
+        while sum.bytes > 0 && sum.bytes + bytes > self.most {
             sum.waiting += 1;
             sum = self.left.wait(sum).unpoisoned();
             sum.waiting -= 1;
         }
-        sum.bytes = sum.bytes.saturating_add(bytes);
+        sum.bytes += bytes;
         Counted { of: self, bytes }
     }
 
@@ -60,7 +60,7 @@ impl InFlight {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         let mut sum = self.of.lock();
-        sum.bytes = sum.bytes.saturating_sub(self.bytes);
+        sum.bytes -= self.bytes;
         let is_awaited = sum.waiting > 0;
         drop(sum);
         if is_awaited {

@@ -197,9 +197,8 @@ impl Segments {
                 continue;
             }
             let next = table.map.range((blob, at)..(blob, range.end)).next();
-            let end = next
-                .map_or(range.end, |(&(_, start), _)| start)
-                .min(at.saturating_add(max));
+            let end = next.map_or(range.end, |(&(_, start), _)| start);
+            let end = at + (end - at).min(max);
             if !table.make_room(end - at, self.budget, stats) {
                 break;
             }
@@ -266,7 +265,7 @@ impl Table {
     /// stays, since its bytes would be read for nothing. Returns whether they fit, or no segment is
     /// left.
     fn make_room(&mut self, len: u64, budget: u64, stats: &IoStats) -> bool {
-        while self.bytes.saturating_add(len) > budget {
+        while self.bytes + len > budget {
             if let Some(segment) = self.spent.pop_front() {
                 if let Some(segment) = segment.upgrade() {
                     self.remove(&segment);
@@ -328,7 +327,7 @@ impl Table {
 
 /// Returns a part of a segment's range as positions in its buffer.
 pub fn within(segment: &Segment, range: &Range<u64>) -> Range<usize> {
-    let at = |offset: u64| forerun_io::usize_from(offset.saturating_sub(segment.range.start));
+    let at = |offset: u64| forerun_io::usize_from(offset - segment.range.start);
     at(range.start)..at(range.end)
 }
 

@@ -233,7 +233,7 @@ impl Stored {
         match self.obtain(segment) {
             Some(buffer) => {
                 // The caller has clamped the range to the segment's.
-                out.copy_from_slice(buffer.get(within(segment, &range)).unwrap_or_default());
+                out.copy_from_slice(&buffer[within(segment, &range)]);
                 self.used(segment, len, purpose);
             }
             None => {
@@ -332,7 +332,7 @@ impl Stored {
             return self.geometry.align(at..at + 1).end;
         }
         let block = self.geometry.block();
-        (at - at % block).saturating_add(block)
+        at - at % block + block
     }
 
     /// Returns the decoded bytes before a block that its codec refers to.

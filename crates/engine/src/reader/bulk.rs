@@ -196,7 +196,7 @@ impl Bulk {
         let file = self.files.get(position)?;
         progress.taken += 1;
         let (is_planned, cost) = progress.files.pop_front().unwrap_or_default();
-        progress.ahead = progress.ahead.saturating_sub(cost);
+        progress.ahead -= cost;
         progress.planned = progress.planned.max(progress.taken);
         Some(TakenFile {
             position,
@@ -243,7 +243,7 @@ impl Bulk {
                 self.reader.read_extent(range, extent, taken.blocks)
             }
             _ => {
-                let len = forerun_io::usize_from(range.end.saturating_sub(range.start));
+                let len = forerun_io::usize_from(range.end - range.start);
                 self.reader.read(taken.node, range.start, len)
             }
         }
@@ -260,8 +260,8 @@ impl Bulk {
             // Blocks decoded ahead must still be cached when they are wanted, so their bytes count
             // too. Each file costs at least something, so that empty files do not plan the whole
             // list.
-            let stored = plan.bytes().saturating_sub(before.0);
-            let decoded = plan.decoded().saturating_sub(before.1);
+            let stored = plan.bytes() - before.0;
+            let decoded = plan.decoded() - before.1;
             let cost = stored.max(decoded).max(512);
             progress.planned += 1;
             progress.ahead += cost;

@@ -129,7 +129,7 @@ impl GroupBlock<'_> {
         let observer = self.reader.observer();
         let timer = observer.timer();
         let skip = u64::from(taken.within?.skip);
-        let at = |offset: u64| usize_from(offset.saturating_add(skip));
+        let at = |offset: u64| usize_from(offset + skip);
         let data = self.block.clone().into_data();
         let data = data.part(at(range.start)..at(range.end))?;
         let len = u64_from(data.len());

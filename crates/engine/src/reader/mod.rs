@@ -431,7 +431,7 @@ impl Reader {
     fn clamp(&self, node: NodeId, offset: u64, len: usize) -> Result<(u64, Range<u64>)> {
         let size = self.file_size(node)?;
         let start = offset.min(size);
-        Ok((size, start..size.min(start.saturating_add(u64_from(len)))))
+        Ok((size, start..start + u64_from(len).min(size - start)))
     }
 
     /// Clamps a read to the file and starts the readahead behind it. Returns the clamped range, and

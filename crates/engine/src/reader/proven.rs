@@ -47,7 +47,6 @@ impl Reader {
             Padding::None => 0,
             Padding::Leading => bytes.iter().position(|byte| *byte != 0).unwrap_or(0),
         };
-        let stream = bytes.get(start..).unwrap_or_default();
-        Ok(block.codec.stream_has_checksum(stream))
+        Ok(block.codec.stream_has_checksum(&bytes[start..]))
     }
 }

@@ -44,7 +44,7 @@ impl Reader {
         let decoded = &self.inner.moves.decoded;
         let block = decoded.unserved(&block)?;
         let from = usize_from(u64::from(skip));
-        let to = from.saturating_add(usize_from(len));
+        let to = from + usize_from(len);
         let kept = keep(start, &block.clone().into_data().part(from..to)?);
         decoded.served(&block, len);
         Some(kept)

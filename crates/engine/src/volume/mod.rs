@@ -180,7 +180,7 @@ impl Volume {
             }
             let from = usize_from(run.logical.start - offset);
             let to = usize_from(run.logical.end - offset);
-            let part = out.get_mut(from..to).unwrap_or_default();
+            let part = &mut out[from..to];
             match run.place {
                 None => part.fill(0),
                 Some(place) => self
@@ -276,7 +276,7 @@ impl Volume {
         let mut at = range.start;
         while at < range.end {
             let part = usize_from((range.end - at).min(ZEROS_WRITE));
-            self.store(at, zeros.get(..part).unwrap_or_default())?;
+            self.store(at, &zeros[..part])?;
             at += u64_from(part);
         }
         Ok(())
@@ -327,8 +327,7 @@ impl Volume {
     fn lock(&self, node: NodeId) -> &RwLock<()> {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(node);
         let index = usize_from(hash % u64_from(LOCKS));
-        // The index is below the number of locks.
-        self.locks.get(index).unwrap_or(&self.locks[0])
+        &self.locks[index]
     }
 
     fn shared(&self, node: NodeId) -> RwLockReadGuard<'_, ()> {

@@ -293,7 +293,7 @@ impl Walk {
             return false;
         };
         let passed: u64 = self.planned.drain(..=at).map(|(_, cost)| cost).sum();
-        self.ahead = self.ahead.saturating_sub(passed);
+        self.ahead -= passed;
         self.handed = self.handed.saturating_sub(at + 1);
         true
     }

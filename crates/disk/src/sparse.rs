@@ -1,7 +1,7 @@
 //! Android sparse images: chunks of blocks that are stored, filled or left out, in the order of the disk.
 
 use forerun_io::{ReadAt, u64_from, usize_from};
-use forerun_vfs::{Held, Limits, Result, on_disk};
+use forerun_vfs::{Extent, Held, Limits, Result, on_disk};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32};
 
@@ -72,6 +72,9 @@ pub fn open(source: &dyn ReadAt, limits: &Limits) -> Result<Disk> {
         return Err(fail(12, Check::BlockLen { len }));
     }
     let (block, mut held) = (u64::from(len), Held::new(limits));
+    if u64::from(header.total_blks.get()) * block > Extent::LAST {
+        return Err(fail(16, Check::TooLong));
+    }
     let mut map = Map::new([0; 4]);
     // Neither overflows: there are fewer than 2^32 blocks of less than 2^32 bytes, and the file has an end.
     let (mut at, mut blocks) = (u64::from(file_len), 0_u64);

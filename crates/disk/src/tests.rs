@@ -27,6 +27,10 @@ fn absurd_headers_of_sparse_images_are_errors() {
     };
     assert!(open(&header(4096, 4096, 0, 0)).is_err());
     let hole = [0xcac3, u32::MAX, 12].map(u32::to_le_bytes).concat();
+    // Nearly 2^64 bytes.
+    let long = [header(28, 0xffff_fffc, u32::MAX, 1), hole.clone()].concat();
+    let error = open(&long).err().unwrap().to_string();
+    assert!(error.contains("longer than can be addressed"), "{error}");
     let holes = [header(28, 0xffff_fffc, u32::MAX, 2), hole.clone(), hole].concat();
     assert!(open(&holes).is_err());
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use forerun_io::{ReadAt, u64_from, usize_from};
-use forerun_vfs::{Held, Limits, Result, on_disk};
+use forerun_vfs::{Extent, Held, Limits, Result, on_disk};
 use zerocopy::FromBytes;
 use zerocopy::big_endian::{U16, U32, U64};
 
@@ -311,7 +311,9 @@ impl<'s> Flash<'s> {
         let too_long = || Check::TooLong.at(FORMAT, 0);
         // Fewer than 2^32 blocks of less than 2^24 bytes.
         let most = u64::from(count) * leb;
-        offset.checked_add(most).ok_or_else(too_long)?;
+        let end = offset.checked_add(most);
+        end.filter(|end| *end <= Extent::LAST)
+            .ok_or_else(too_long)?;
         let (mut next, mut end) = (0, offset);
         for (&(_, lnum), block) in own() {
             let at = block.data;

@@ -68,6 +68,24 @@ pub fn each(seed: &[u8], rounds: usize, mut check: impl FnMut(&[u8])) {
     }
 }
 
+/// Checks copies of a seed with the largest numbers of 16, 32 and 64 bits, signed and unsigned, at each of so
+/// many places; each [in time](in_time).
+pub fn extremes(seed: &[u8], places: usize, mut check: impl FnMut(&[u8])) {
+    let step = (seed.len() / places / 2 * 2).max(2);
+    for at in (0..seed.len()).step_by(step) {
+        for len in [2, 4, 8] {
+            for (first, last) in [(0xff, 0xff), (0xff, 0x7f), (0x7f, 0xff), (0xf8, 0xff)] {
+                let mut bytes = seed.to_vec();
+                let end = (at + len).min(bytes.len());
+                bytes[at..end].fill(0xff);
+                bytes[at] = first;
+                bytes[end - 1] = last;
+                in_time(|| check(&bytes));
+            }
+        }
+    }
+}
+
 /// Returns whether an error of a hostile image names its place, or a node, or a limit.
 pub fn is_located(error: &Error) -> bool {
     match error {

@@ -21,7 +21,7 @@ impl Address {
     pub const fn plus(self, len: u64) -> Self {
         Self {
             space: self.space,
-            offset: self.offset.saturating_add(len),
+            offset: self.offset + len,
         }
     }
 }

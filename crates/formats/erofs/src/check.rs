@@ -104,7 +104,7 @@ impl Links {
         }
         let found = self.below;
         // A count of 1 means that the writer did not count.
-        if inode.nlink != 1 && u64::from(inode.nlink) != found.saturating_add(2) {
+        if inode.nlink != 1 && u64::from(inode.nlink) != found + 2 {
             let nlink = inode.nlink;
             problem(false, Check::DirectoryLinks { nlink, found });
         }
@@ -182,11 +182,10 @@ fn named(image: &Image, raw: &Superblock, problem: &mut dyn FnMut(bool, Check)) 
 fn devices(image: &Image, problem: &mut dyn FnMut(u64, Check)) -> Result<()> {
     let superblock = &image.superblock;
     for number in 1..=image.devices.list().len() {
-        let before = u64_from(number).saturating_sub(1);
-        let slot = u64::from(superblock.device_slot).saturating_add(before);
+        let slot = u64::from(superblock.device_slot) + u64_from(number - 1);
         let at = Address {
             space: Space::Image,
-            offset: slot.saturating_mul(DEVICE_SLOT),
+            offset: slot * DEVICE_SLOT,
         };
         let mut slot = DeviceSlot::new_zeroed();
         image.read(at, slot.as_mut_bytes(), "device table", None)?;

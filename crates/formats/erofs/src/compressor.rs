@@ -1,6 +1,6 @@
 //! The configurations of the compressors, behind the superblock.
 
-use forerun_io::usize_from;
+use forerun_io::{u16_from, u64_from, usize_from};
 use forerun_vfs::Result;
 
 use crate::address::{Address, Space};
@@ -36,7 +36,7 @@ pub fn settings(image: &Image) -> Result<Settings> {
         }
         let bytes = record(image, &mut at, "settings of the compressors")?;
         if bytes.len() < need {
-            let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+            let len = u16_from(u64_from(bytes.len()));
             return Err(Check::CompressorConfig { name, len, need }.at(None, at.offset));
         }
         out.push((name, describe(name, &bytes)));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use forerun_io::{ReadAt, usize_from};
-use forerun_vfs::{BlobId, BlobName, Error, NodeId, Result};
+use forerun_vfs::{BlobId, BlobName, Error, Extent, NodeId, Result};
 use zerocopy::FromBytes;
 
 use crate::error::Check;
@@ -52,6 +52,18 @@ impl Devices {
         while let Ok((slot, after)) = DeviceSlot::read_from_prefix(rest) {
             rest = after;
             let wide = |low: u32, high: u16| u64::from(high) << 32 | u64::from(low);
+            let blocks = wide(slot.blocks_lo.get(), slot.blocks_hi.get());
+            let first = wide(slot.uniaddr_lo.get(), slot.uniaddr_hi.get());
+            // Numbers of blocks have at most 48 bits.
+            if first + blocks > Extent::LAST >> superblock.block_bits {
+                let number = list.len() + 1;
+                let check = Check::DeviceEnd {
+                    number,
+                    first,
+                    blocks,
+                };
+                return Err(check.at(None, start));
+            }
             list.push(Device {
                 tag: slot
                     .tag
@@ -59,8 +71,8 @@ impl Devices {
                     .next()
                     .unwrap_or_default()
                     .to_vec(),
-                blocks: wide(slot.blocks_lo.get(), slot.blocks_hi.get()),
-                first: wide(slot.uniaddr_lo.get(), slot.uniaddr_hi.get()),
+                blocks,
+                first,
             });
         }
         let block_bits = superblock.block_bits;
@@ -109,8 +121,8 @@ impl Devices {
 
     /// Returns the part of the shared address space that a device takes.
     fn part(&self, device: &Device) -> Range<u64> {
-        let at = |block: u64| block.saturating_mul(1 << self.block_bits);
-        at(device.first)..at(device.first.saturating_add(device.blocks))
+        let at = |block: u64| block << self.block_bits;
+        at(device.first)..at(device.first + device.blocks)
     }
 }
 

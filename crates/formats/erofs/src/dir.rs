@@ -147,8 +147,8 @@ impl<'i> Dir<'i> {
 
     fn block(&self, index: u64) -> Result<Block<'_>> {
         let block_size = self.image.superblock.block_size();
-        let start = index.saturating_mul(block_size);
-        let len = self.inode.size.saturating_sub(start).min(block_size);
+        let start = index * block_size;
+        let len = (self.inode.size - start).min(block_size);
         // At most a block.
         let mut bytes = vec![0; usize_from(len)];
         data::read(self.image, &self.inode, start, &mut bytes)?;

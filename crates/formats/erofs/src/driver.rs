@@ -4,7 +4,7 @@ use std::any::Any;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::{ReadAt, usize_from};
+use forerun_io::{ReadAt, u32_from, u64_from, usize_from};
 use forerun_vfs::{
     BlobId, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
     NodeId, OpenWith, Problem, Region, Result, VolumeInfo,
@@ -37,7 +37,7 @@ impl Erofs {
 impl FileSystem for Erofs {
     fn volume(&self) -> VolumeInfo {
         let superblock = &self.image.superblock;
-        let block_size = u32::try_from(superblock.block_size()).unwrap_or(u32::MAX);
+        let block_size = u32_from(superblock.block_size());
         let len = match superblock.blocks {
             0 => self.image.source.len(),
             blocks => superblock.block_at(blocks),
@@ -50,7 +50,7 @@ impl FileSystem for Erofs {
         info.names_max = is_plain.then(|| self.image.source.len() / 13);
         info.has_xattrs = true;
         info.has_acls = true;
-        info.devices = u32::try_from(self.image.devices.list().len()).unwrap_or(u32::MAX);
+        info.devices = u32_from(u64_from(self.image.devices.list().len()));
         // Deduplicated extents share a feature bit with the packed inode.
         info.shares_blocks = superblock.has(incompat::FRAGMENTS);
         info.created = Some(self.image.superblock.build_time);

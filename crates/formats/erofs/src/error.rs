@@ -44,6 +44,8 @@ pub enum Check {
     HugeFile { size: u64 },
     #[error("the end of the file, {len} bytes at {start:#x}, crosses into another block")]
     InlineTail { start: u64, len: u64 },
+    #[error("the times of the image count from {epoch} s, too late")]
+    Epoch { epoch: i64 },
     #[error("{nanoseconds} nanoseconds to a second")]
     Nanoseconds { nanoseconds: u32 },
     #[error("device {device} of {count}")]
@@ -93,6 +95,14 @@ pub enum Check {
     SharePrefix { id: u8, count: u8 },
     #[error("packed_nid is {nid}, which is no inode")]
     PackedNode { nid: u64 },
+    #[error(
+        "device {number} has {blocks} blocks from block {first} on: they end behind the largest offset"
+    )]
+    DeviceEnd {
+        number: usize,
+        first: u64,
+        blocks: u64,
+    },
     #[error("entry {number} of the device table is empty")]
     EmptyDevice { number: usize },
     #[error("a fragment of a file leads to {start}..{end} of the packed inode, which has {size}")]

@@ -104,8 +104,8 @@ impl Inode {
     pub fn parse(bytes: &[u8], at: Address, node: NodeId, superblock: &Superblock) -> Result<Self> {
         let fail = |check: Check| Err(check.at(Some(node), at.offset));
         let need = |len: u64| {
-            let end = at.offset.saturating_add(len);
-            let have = at.offset.saturating_add(forerun_io::u64_from(bytes.len()));
+            let end = at.offset + len;
+            let have = at.offset + forerun_io::u64_from(bytes.len());
             let what = "inode";
             Check::Outside {
                 what,
@@ -192,7 +192,7 @@ impl Inode {
         }
         let later = if is_48 { raw.i_mtime.get() } else { 0 };
         self.mtime = Timestamp {
-            seconds: superblock.epoch.saturating_add(i64::from(later)),
+            seconds: superblock.epoch + i64::from(later),
             nanoseconds: superblock.nanoseconds,
         };
         self.keep_reserved("i_reserved", u64::from(raw.i_reserved.get()));

@@ -34,7 +34,7 @@ pub fn metadata_ranges(fs: &dyn FileSystem, image: &Image) -> Vec<Range<u64>> {
         let _hint = map::map(image, metabox, 0..metabox.size, &mut |extent| {
             let range = match extent.place {
                 Place::Stored { offset, .. } => {
-                    offset..offset.saturating_add(extent.logical.end - extent.logical.start)
+                    offset..offset + (extent.logical.end - extent.logical.start)
                 }
                 Place::Encoded { block, .. } => block.stored(),
                 Place::Zero | Place::Inline(_) => return ControlFlow::Continue(()),

@@ -60,7 +60,8 @@ fn check_root(source: &dyn ReadAt, superblock: &Superblock) -> Result<()> {
         .checked_mul(SLOT)
         .and_then(|at| at.checked_add(start));
     let have = source.len();
-    let offset = offset.filter(|offset| offset.saturating_add(SLOT) <= have);
+    let is_inside = |offset: &u64| offset.checked_add(SLOT).is_some_and(|end| end <= have);
+    let offset = offset.filter(is_inside);
     let offset = offset.ok_or_else(|| outside("root", start, u64::MAX, source))?;
     let len = usize_from(have - offset).min(inode::MAX_LEN);
     let mut bytes = vec![0; len];

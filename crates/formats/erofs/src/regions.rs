@@ -7,21 +7,16 @@ use forerun_vfs::{BlobId, Extent, FileType, Place, Region, Result};
 use crate::address::{Address, Space};
 use crate::image::{Image, map};
 use crate::inode::Inode;
-use crate::ondisk::{DEVICE_SLOT, EXTENSION_SLOT, SUPERBLOCK_AT};
-use crate::superblock;
+use crate::ondisk::{DEVICE_SLOT, SUPERBLOCK_AT};
 
 /// Visits the superblock and the table of devices.
 pub fn of_image(image: &Image, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) {
     let superblock = &image.superblock;
-    let extensions = u64::from(superblock.extension_slots).saturating_mul(EXTENSION_SLOT);
-    let devices = u64::from(superblock.device_slot).saturating_mul(DEVICE_SLOT);
-    let devices_len = u64::from(superblock.devices).saturating_mul(DEVICE_SLOT);
+    let devices = u64::from(superblock.device_slot) * DEVICE_SLOT;
+    let devices_len = u64::from(superblock.devices) * DEVICE_SLOT;
     let regions = [
-        (
-            "superblock",
-            SUPERBLOCK_AT..superblock::LEN.saturating_add(extensions),
-        ),
-        ("devices", devices..devices.saturating_add(devices_len)),
+        ("superblock", SUPERBLOCK_AT..superblock.end()),
+        ("devices", devices..devices + devices_len),
     ];
     for (name, range) in regions {
         if !range.is_empty() && visit(Region::metadata(name, range)).is_break() {
@@ -50,7 +45,7 @@ pub fn of_inode(
             ("extended attributes", inode.xattrs(), inode.xattr_len),
         ];
         for (name, at, len) in own {
-            if give(name, at.offset..at.offset.saturating_add(len)).is_break() {
+            if give(name, at.offset..at.offset + len).is_break() {
                 return Ok(());
             }
         }
@@ -70,11 +65,9 @@ pub fn of_inode(
 
 /// Returns the bytes of the image that an extent takes.
 fn stored(extent: &Extent) -> Option<Range<u64>> {
-    let len = extent.logical.end.saturating_sub(extent.logical.start);
+    let len = extent.logical.end - extent.logical.start;
     match &extent.place {
-        Place::Stored { blob, offset } if *blob == BlobId::IMAGE => {
-            Some(*offset..offset.saturating_add(len))
-        }
+        Place::Stored { blob, offset } if *blob == BlobId::IMAGE => Some(*offset..offset + len),
         Place::Encoded { block, .. } if block.blob == BlobId::IMAGE => Some(block.stored()),
         Place::Stored { .. } | Place::Encoded { .. } | Place::Zero | Place::Inline(_) => None,
     }

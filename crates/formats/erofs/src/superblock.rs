@@ -117,7 +117,7 @@ impl Superblock {
             inodes: raw.inos.get(),
             epoch,
             nanoseconds: raw.fixed_nsec.get(),
-            build_time: epoch.saturating_add(i64::from(later)),
+            build_time: epoch + i64::from(later),
             blocks: u64::from(raw.blocks.get()) | u64::from(high) << 32,
             meta_block: raw.meta_blkaddr.get(),
             xattr_block: raw.xattr_blkaddr.get(),
@@ -156,7 +156,7 @@ impl Superblock {
 
     /// Returns the offset of a block. Block numbers have at most 48 bits, so nothing is lost.
     pub const fn block_at(&self, block: u64) -> u64 {
-        block.saturating_mul(1 << self.block_bits)
+        block << self.block_bits
     }
 
     /// Returns whether an incompatible feature is in use.
@@ -246,6 +246,11 @@ fn check_ranges(raw: &ondisk::Superblock, source_len: u64) -> Result<()> {
     let nanoseconds = raw.fixed_nsec.get();
     if nanoseconds >= 1_000_000_000 {
         return Err(Check::Nanoseconds { nanoseconds }.at(None, SUPERBLOCK_AT));
+    }
+    // Times are added to it, in 32 bits.
+    let epoch = raw.epoch.get().cast_signed();
+    if epoch > i64::MAX - i64::from(u32::MAX) {
+        return Err(Check::Epoch { epoch }.at(None, SUPERBLOCK_AT));
     }
     Ok(())
 }

@@ -54,7 +54,8 @@ impl Chunks {
         let has_indexes = word & chunk::INDEXES != 0;
         let mut at = inode.end();
         at.offset = at.offset.next_multiple_of(if has_indexes { 8 } else { 4 });
-        // At most 31 bits of blocks and 16 bits of bytes.
+        // At most 31 bits of blocks and 16 bits of bytes. Sizes have 62 bits and chunks at least 9, so
+        // that the length of the list has fewer.
         let count = inode.size.div_ceil(1 << bits);
         let chunks = Self {
             bits,
@@ -63,15 +64,14 @@ impl Chunks {
             at,
             count,
         };
-        let len = count.saturating_mul(chunks.entry_len());
+        let len = count * chunks.entry_len();
         image.inside(at, len, "list of chunks", Some(inode.node))?;
         Ok(chunks)
     }
 
     /// Returns the offset behind the entries.
     pub const fn end(&self) -> u64 {
-        let len = self.count.saturating_mul(self.entry_len());
-        self.at.plus(len).offset
+        self.at.plus(self.count * self.entry_len()).offset
     }
 
     /// Returns the length of an entry in bytes.
@@ -87,8 +87,8 @@ impl Chunks {
         first: u64,
         end: u64,
     ) -> Result<Vec<ChunkEntry>> {
-        let count = end.min(self.count).saturating_sub(first).min(BATCH);
-        let at = self.at.plus(first.saturating_mul(self.entry_len()));
+        let count = (end.min(self.count) - first).min(BATCH);
+        let at = self.at.plus(first * self.entry_len());
         let mut bytes = vec![0; usize_from(count * self.entry_len())];
         image.read(at, &mut bytes, "list of chunks", Some(inode.node))?;
         let entries = bytes.chunks(usize_from(self.entry_len()));

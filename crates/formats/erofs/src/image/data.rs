@@ -14,7 +14,7 @@ use crate::inode::Inode;
 
 /// Reads the bytes of `inode` from `offset` on.
 pub fn read(image: &Image, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<()> {
-    let end = offset.saturating_add(u64_from(out.len()));
+    let end = offset + u64_from(out.len());
     if end > inode.size {
         let (what, start) = ("data of an inode", offset);
         let image = inode.size;
@@ -58,11 +58,9 @@ pub fn record(image: &Image, inode: &Inode, at: &mut u64) -> Result<Vec<u8>> {
     read(image, inode, *at, &mut len)?;
     // At most 64 KiB.
     let mut bytes = vec![0; usize::from(u16::from_le_bytes(len))];
-    let start = at.saturating_add(2);
+    let start = *at + 2;
     read(image, inode, start, &mut bytes)?;
-    *at = start
-        .saturating_add(u64_from(bytes.len()))
-        .next_multiple_of(4);
+    *at = (start + u64_from(bytes.len())).next_multiple_of(4);
     Ok(bytes)
 }
 
@@ -86,18 +84,15 @@ fn copy(
     match &extent.place {
         Place::Zero => out.fill(0),
         Place::Stored { blob, offset } => {
-            let start = offset.saturating_add(skip);
-            stored(image, *blob, start, out)?;
+            stored(image, *blob, offset + skip, out)?;
         }
         Place::Encoded {
             block,
             skip: before,
         } => {
-            let start = u64::from(*before).saturating_add(skip);
             let bytes = decoded(image, inode, block)?;
-            let start = usize_from(start);
-            let end = start.saturating_add(out.len());
-            let Some(bytes) = bytes.get(start..end) else {
+            let start = usize_from(u64::from(*before) + skip);
+            let Some(bytes) = bytes.get(start..start + out.len()) else {
                 let (skip, decoded) = (*before, bytes.len());
                 let check = Check::DecodedShort { skip, decoded };
                 return Err(check.at(Some(inode.node), block.offset));
@@ -106,7 +101,7 @@ fn copy(
         }
         Place::Inline(bytes) => {
             let start = usize_from(skip);
-            let bytes = bytes.get(start..start.saturating_add(out.len()));
+            let bytes = bytes.get(start..start + out.len());
             out.copy_from_slice(bytes.ok_or_else(gap)?);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use forerun_io::{ReadAt, usize_from};
+use forerun_io::{ReadAt, u32_from, usize_from};
 use forerun_vfs::{BlobId, Error, Extent, Place, Result};
 
 use super::{Image, Metadata, chunk};
@@ -46,11 +46,12 @@ fn flat(
     }
     match inode.start_block() {
         Some(block) => {
-            let start = image
-                .superblock
-                .block_at(block)
-                .saturating_add(logical.start);
-            stored(image, inode, 0, start, logical, visit)
+            let start = image.superblock.block_at(block);
+            let Some(first) = start.checked_add(logical.start) else {
+                let (len, node, at) = (logical.end, inode.node, inode.at.offset);
+                return Err(device::outside(start, len, image.source.len(), node, at));
+            };
+            stored(image, inode, 0, first, logical, visit)
         }
         None => Ok(visit(Extent {
             logical,
@@ -112,10 +113,13 @@ pub fn stored(
         let (blob, offset, most) =
             place.map_err(|check| check.at(Some(inode.node), inode.at.offset))?;
         let len = most.clamp(1, logical.end - at);
-        let image_len = image.source.len();
-        if blob == BlobId::IMAGE && offset.saturating_add(len) > image_len {
+        let most = match blob {
+            BlobId::IMAGE => image.source.len(),
+            _ => Extent::LAST,
+        };
+        if offset.checked_add(len).is_none_or(|end| end > most) {
             let (node, at) = (inode.node, inode.at.offset);
-            return Err(device::outside(offset, len, image_len, node, at));
+            return Err(device::outside(offset, len, most, node, at));
         }
         let logical = at..at + len;
         let place = Place::Stored { blob, offset };
@@ -123,7 +127,7 @@ pub fn stored(
             return Ok(ControlFlow::Break(()));
         }
         at += len;
-        start = start.saturating_add(len);
+        start += len;
     }
     Ok(ControlFlow::Continue(()))
 }
@@ -158,8 +162,8 @@ fn compressed(
         Piece::Stored { .. } => ControlFlow::Continue(()),
         Piece::Fragment { logical, offset } => {
             let part = logical.start.max(range.start)..logical.end.min(range.end);
-            let offset = offset.checked_add(part.start.saturating_sub(logical.start));
-            match fragment(image, inode, part, offset.unwrap_or(u64::MAX), visit) {
+            let skip = part.start - logical.start;
+            match fragment(image, inode, part, (offset, skip), visit) {
                 Ok(flow) => flow,
                 Err(error) => {
                     result = Err(error);
@@ -241,13 +245,13 @@ fn with_index<T>(
     f(&meta, &config, &compressed)
 }
 
-/// Visits the extents of a part of the file that is in the packed inode, `offset` bytes into its
-/// data.
+/// Visits the extents of a part of the file, `skip` bytes into a piece that is in the packed inode,
+/// `offset` bytes into its data.
 fn fragment(
     image: &Image,
     inode: &Inode,
     logical: Range<u64>,
-    offset: u64,
+    (offset, skip): (u64, u64),
     visit: &mut Visit<'_>,
 ) -> Result<ControlFlow<()>> {
     let fail = |check: Check| Err(check.at(Some(inode.node), inode.at.offset));
@@ -259,11 +263,13 @@ fn fragment(
     if is(&image.packed) || is(&image.metabox) {
         return fail(Check::FragmentLoop);
     }
-    let len = logical.end.saturating_sub(logical.start);
-    let (start, end, size) = (offset, offset.saturating_add(len), packed.size);
-    if end > size {
+    let (size, len) = (packed.size, logical.end - logical.start);
+    let start = offset.checked_add(skip).filter(|&start| start <= size);
+    let Some(start) = start.filter(|&start| len <= size - start) else {
+        let (start, end) = (offset, offset.saturating_add(skip).saturating_add(len));
         return fail(Check::Fragment { start, end, size });
-    }
+    };
+    let end = start + len;
     let mut flow = ControlFlow::Continue(());
     map(image, packed, start..end, &mut |extent| {
         flow = match moved(extent, &(start..end), logical.start) {
@@ -287,17 +293,17 @@ fn moved(extent: Extent, part: &Range<u64>, to: u64) -> Option<Extent> {
         Place::Zero => Place::Zero,
         Place::Stored { blob, offset } => Place::Stored {
             blob,
-            offset: offset.saturating_add(before),
+            offset: offset + before,
         },
         // Extents of blocks are shorter than 2^32 bytes.
         Place::Encoded { block, skip } => Place::Encoded {
             block,
-            skip: skip.saturating_add(u32::try_from(before).unwrap_or(u32::MAX)),
+            skip: skip + u32_from(before),
         },
         Place::Inline(bytes) => {
             let from = usize_from(before);
             let len = usize_from(end - start);
-            Place::Inline(bytes.get(from..from.saturating_add(len))?.into())
+            Place::Inline(bytes.get(from..from + len)?.into())
         }
     };
     Some(Extent {

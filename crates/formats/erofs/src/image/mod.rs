@@ -65,7 +65,8 @@ impl Image {
         };
         let slot = (node.0 & !NID_METABOX).checked_mul(SLOT);
         let offset = slot.and_then(|slot| slot.checked_add(start));
-        match offset.filter(|offset| offset.saturating_add(SLOT) <= len) {
+        let is_inside = |offset: &u64| offset.checked_add(SLOT).is_some_and(|end| end <= len);
+        match offset.filter(is_inside) {
             Some(offset) => Ok(Address { space, offset }),
             None => Err(Error::StaleNode(node)),
         }
@@ -75,9 +76,9 @@ impl Image {
     pub fn inode(&self, node: NodeId) -> Result<Inode> {
         let at = self.address(node)?;
         let mut bytes = [0; inode::MAX_LEN];
-        let left = self.space_len(at.space).saturating_sub(at.offset);
+        let left = self.space_len(at.space) - at.offset;
         let len = usize_from(left).min(bytes.len());
-        let bytes = bytes.get_mut(..len).unwrap_or_default();
+        let bytes = &mut bytes[..len];
         self.read(at, bytes, "inode", Some(node))?;
         Inode::parse(bytes, at, node, &self.superblock)
     }
@@ -114,7 +115,7 @@ impl Image {
         node: Option<NodeId>,
     ) -> Result<()> {
         let image = self.space_len(at.space);
-        let (start, end) = (at.offset, at.offset.saturating_add(len));
+        let (start, end) = (at.offset, at.offset + len);
         if end > image {
             return Err(Check::Outside {
                 what,

@@ -6,7 +6,7 @@
 
 use forerun_build::BuildError;
 use forerun_codec::{FillEncoder, Filled};
-use forerun_io::{u64_from, usize_from};
+use forerun_io::{u32_from, u64_from, usize_from};
 
 use super::cannot;
 use super::data::{Extent, ExtentKind};
@@ -292,5 +292,5 @@ impl PartInProgress {
 
 fn count(blocks: usize) -> u32 {
     // Parts are shorter than that.
-    u32::try_from(blocks).unwrap_or(u32::MAX)
+    u32_from(u64_from(blocks))
 }

@@ -5,7 +5,7 @@
 //! so that the last extent has an end. Compacted indexes hold two or sixteen blocks in a pack with
 //! one address, from which the addresses of its heads follow, because extents are consecutive.
 
-use forerun_io::{u64_from, usize_from};
+use forerun_io::{u16_from, u64_from, usize_from};
 
 use super::data::{ExtentKind, Packed};
 
@@ -125,7 +125,7 @@ fn entries(format: Format, packed: &Packed, size: u64, base: u32) -> Vec<Entry> 
             ExtentKind::Run => {
                 let mut at = extent.at;
                 for n in 0..extent.blocks {
-                    let block = base.saturating_add(extent.block).saturating_add(n);
+                    let block = base + extent.block + n;
                     let next = end.min(at + (1 << format.block_bits));
                     push(format, PLAIN, block, (at, next), 1, &mut entries);
                     at = next;
@@ -147,7 +147,7 @@ fn entries(format: Format, packed: &Packed, size: u64, base: u32) -> Vec<Entry> 
                 } else {
                     HEAD
                 };
-                let block = base.saturating_add(extent.block);
+                let block = base + extent.block;
                 let range = (extent.at, end);
                 push(format, kind, block, range, extent.blocks, &mut entries);
             }
@@ -194,7 +194,7 @@ fn push(
 
 /// Converts a distance or offset, which the longest extent and block bound.
 fn low(value: u64) -> u16 {
-    u16::try_from(value).unwrap_or(u16::MAX)
+    u16_from(value)
 }
 
 impl Entry {

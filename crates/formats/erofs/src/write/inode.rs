@@ -1,6 +1,7 @@
 //! Encodes inodes.
 
 use forerun_build::{NewNode, NodeKind, WalkedNode};
+use forerun_io::{u16_from, u32_from};
 use forerun_vfs::Timestamp;
 
 use crate::inode::DataLayout;
@@ -48,7 +49,7 @@ pub const fn core_len(extended: bool) -> u64 {
 pub fn encode(node: &NewNode, fields: &Fields, extended: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(64);
     let format = fields.layout.bits() | u16::from(extended);
-    let half = |value: u32| u16::try_from(value).unwrap_or(u16::MAX).to_le_bytes();
+    let half = |value: u32| u16_from(u64::from(value)).to_le_bytes();
     bytes.extend_from_slice(&format.to_le_bytes());
     bytes.extend_from_slice(&fields.xattr_count.to_le_bytes());
     bytes.extend_from_slice(&(kind_bits(&node.kind) | fields.mode & 0o7777).to_le_bytes());
@@ -65,8 +66,7 @@ pub fn encode(node: &NewNode, fields: &Fields, extended: bool) -> Vec<u8> {
         bytes.extend_from_slice(&[0; 16]);
     } else {
         bytes.extend_from_slice(&half(fields.planned.nlink));
-        let size = u32::try_from(fields.size).unwrap_or(u32::MAX);
-        bytes.extend_from_slice(&size.to_le_bytes());
+        bytes.extend_from_slice(&u32_from(fields.size).to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&fields.union.to_le_bytes());
         bytes.extend_from_slice(&fields.planned.number.to_le_bytes());

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use forerun_build::{
     BuildError, Content, NewNode, NodeIndex, NodeKind, Tree, WalkedDir, WalkedNode,
 };
-use forerun_io::{u64_from, usize_from};
+use forerun_io::{u32_from, u64_from, usize_from};
 use forerun_vfs::Timestamp;
 
 use super::data::Data;
@@ -339,7 +339,7 @@ impl<'a> Nodes<'a> {
         let len = packed.len;
         let mut node = NewNode::new(NodeKind::File { len, content }, 0o644);
         node.mtime = self.parts.epoch;
-        let number = u32::try_from(self.parts.plan.inodes.len() + 1).unwrap_or(u32::MAX);
+        let number = u32_from(u64_from(self.parts.plan.inodes.len() + 1));
         let fields = Fields {
             mode: node.mode,
             planned: WalkedNode { number, nlink: 1 },

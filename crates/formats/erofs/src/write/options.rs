@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forerun_build::{BuildError, Order, ParallelBounds, Tree, WriterNeeds};
 use forerun_codec::{FillEncoder, FillEncoding};
+use forerun_io::u32_from;
 
 use super::cannot;
 use super::pack::PART;
@@ -186,7 +187,7 @@ impl ErofsOptions {
     /// Returns the number of threads that encode the contents of `tree`, and the bytes of contents
     /// in flight. Each thread has an encoder and a cluster, or a chunk.
     pub(super) fn bounds(&self, tree: &Tree) -> Result<ParallelBounds, BuildError> {
-        let part = u32::try_from(PART).unwrap_or(u32::MAX);
+        let part = u32_from(PART);
         let (codec, each) = match &self.compression {
             Some(with) => {
                 let cluster = u64::from(with.cluster_size);

@@ -55,7 +55,7 @@ impl Spool {
     }
 
     pub fn append(&mut self, bytes: &[u8]) -> Result<Spooled, BuildError> {
-        if self.recent.len().saturating_add(bytes.len()) > self.most {
+        if self.recent.len() + bytes.len() > self.most {
             self.spill().map_err(failed)?;
         }
         let (offset, len) = (self.len(), bytes.len());
@@ -126,8 +126,7 @@ impl Spool {
             Some((file, len)) if offset < *len => file.read_exact_at(out, offset),
             _ => {
                 let start = usize_from(offset - self.in_file());
-                let end = start.saturating_add(out.len());
-                let there = self.recent.get(start..end);
+                let there = self.recent.get(start..start + out.len());
                 out.copy_from_slice(there.ok_or(io::ErrorKind::UnexpectedEof)?);
                 Ok(())
             }

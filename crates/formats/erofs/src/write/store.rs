@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use forerun_build::{BuildError, ContentHash, NodeIndex};
-use forerun_io::{u64_from, usize_from};
+use forerun_io::{u32_from, u64_from, usize_from};
 
 use super::cannot;
 use super::data::{Body, Data, Extent, ExtentKind, FileData, Packed, PackedInode};
@@ -108,7 +108,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
 
     /// Returns the number of the last stored body.
     pub fn last_body(&self) -> usize {
-        self.bodies.len().saturating_sub(1)
+        self.bodies.len() - 1
     }
 
     pub fn finish(self, files: HashMap<NodeIndex, FileData>, packed: Option<PackedInode>) -> Data {
@@ -161,7 +161,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         };
         packed.fragment = Some(offset);
         // Full indexes have room for the upper half of the offset, in place of a block.
-        let upper = u32::try_from(offset >> 32).unwrap_or(u32::MAX);
+        let upper = u32_from(offset >> 32);
         packed.scattered |= upper > 0;
         if let Some(extent) = packed.extents.last_mut() {
             extent.block = upper;
@@ -178,10 +178,10 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             at,
             kind: ExtentKind::Run,
             block,
-            blocks: u32::try_from(bytes.len().div_ceil(self.block)).unwrap_or(u32::MAX),
+            blocks: u32_from(u64_from(bytes.len().div_ceil(self.block))),
         };
         if let Some(packed) = &mut self.current.packed {
-            packed.blocks = packed.blocks.saturating_add(extent.blocks);
+            packed.blocks += extent.blocks;
             packed.extents.push(extent);
             return self.blocks(bytes);
         }
@@ -190,7 +190,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             blocks: 0,
             ..extent
         });
-        run.blocks = run.blocks.saturating_add(extent.blocks);
+        run.blocks += extent.blocks;
         if !last {
             return self.blocks(bytes);
         }
@@ -228,7 +228,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         for extent in &extents {
             let placed = Extent {
                 at: at + extent.at,
-                block: first.saturating_add(extent.block),
+                block: first + extent.block,
                 ..*extent
             };
             if extent.kind == ExtentKind::Fragment && packed.fragment.is_some() {
@@ -237,7 +237,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             // The last extent of a part may be longer than its duplicate, and is not looked up.
             let len = decoded.next().map(|end| end - extent.at);
             let placed = self.store_extent(placed, extent, bytes, len, &mut packed)?;
-            packed.blocks = packed.blocks.saturating_add(placed.blocks);
+            packed.blocks += placed.blocks;
             packed.extents.push(placed);
         }
         if self.extents.is_none() {
@@ -262,10 +262,9 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         if self.extents.is_none() || extent.blocks == 0 {
             return Ok(placed);
         }
-        let from = usize_from(extent.block.into()).saturating_mul(self.block);
-        let stored = usize_from(extent.blocks.into()).saturating_mul(self.block);
-        let bytes = bytes.get(from..from.saturating_add(stored));
-        let bytes = bytes.unwrap_or_default();
+        let from = usize_from(extent.block.into()) * self.block;
+        let stored = usize_from(extent.blocks.into()) * self.block;
+        let bytes = &bytes[from..from + stored];
         let key = len.map(|len| (len, *blake3::hash(bytes).as_bytes()));
         let known = self.extents.as_ref();
         let known = known.and_then(|known| known.get(&key?).copied());

@@ -2,7 +2,7 @@
 
 use forerun_build::BuildError;
 use forerun_codec::FillEncoding;
-use forerun_io::u64_from;
+use forerun_io::{u16_from, u64_from};
 use forerun_vfs::Timestamp;
 
 use super::cannot;
@@ -238,7 +238,7 @@ fn configuration(with: &Compression, options: &ErofsOptions) -> Vec<u8> {
         FillEncoding::Zstd { window_log, .. } => (6, vec![0, window_log.saturating_sub(10)]),
         FillEncoding::Lz4 | FillEncoding::Lz4Hc { .. } => {
             let blocks = with.cluster_size / options.block_size;
-            let blocks = u16::try_from(blocks).unwrap_or(u16::MAX);
+            let blocks = u16_from(u64::from(blocks));
             let mut bytes = u16::MAX.to_le_bytes().to_vec();
             bytes.extend_from_slice(&blocks.to_le_bytes());
             (14, bytes)

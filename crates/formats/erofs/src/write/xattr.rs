@@ -80,7 +80,7 @@ impl Xattrs {
         for &node in &plan.inodes {
             for record in records(tree, node, prefixes)? {
                 let count = counts.entry(record).or_default();
-                *count = count.saturating_add(1);
+                *count += 1;
             }
         }
         let mut xattrs = Self::default();

@@ -33,11 +33,11 @@ impl<'m> Bytes<'m> {
 
     /// Reads the bytes at `offset`, which is aligned to their length and inside the view.
     pub fn get<const N: usize>(&mut self, offset: u64) -> Result<[u8; N]> {
-        let end = offset.saturating_add(u64_from(N));
-        if offset < self.at || end > self.at.saturating_add(self.len) {
+        let end = offset + u64_from(N);
+        if offset < self.at || end > self.at + self.len {
             self.load(offset)?;
         }
-        let from = usize_from(offset.saturating_sub(self.at));
+        let from = usize_from(offset - self.at);
         let piece = self.piece.get(..usize_from(self.len));
         let found = piece.and_then(|piece| piece.get(from..)?.first_chunk());
         let missing = || Error::io(offset, N, std::io::ErrorKind::UnexpectedEof.into());
@@ -47,11 +47,10 @@ impl<'m> Bytes<'m> {
     fn load(&mut self, offset: u64) -> Result<()> {
         let aligned = offset - offset % PIECE;
         let start = aligned.max(self.start);
-        let end = aligned.saturating_add(PIECE).min(self.end);
+        let end = (aligned + PIECE).min(self.end);
         self.len = 0;
-        let len = end.saturating_sub(start);
-        let out = self.piece.get_mut(..usize_from(len));
-        let out = out.unwrap_or_default();
+        let len = end - start;
+        let out = &mut self.piece[..usize_from(len)];
         let read = self.meta.read_exact_at(start, out);
         read.map_err(|error| Error::io(start, usize_from(len), error))?;
         (self.at, self.len) = (start, len);

@@ -8,6 +8,8 @@
 //! A cluster inside an extent stores the distance back to its head. The last one of a pack stores
 //! the distance to the next head instead, so its distance back follows from the previous cluster.
 
+use forerun_io::usize_from;
+
 use super::index::{CBLKCNT, ExtentHead, IndexEntry, Kind};
 
 const SMALL: PackShape = PackShape {
@@ -119,7 +121,7 @@ impl Packs {
                 blocks: Some(u64::from(blocks)),
             };
         }
-        let last = pack_clusters(pack).saturating_sub(1);
+        let last = pack_clusters(pack) - 1;
         let back = if place.index == last {
             let before = place.index.checked_sub(1).map(|at| self.code(pack, at));
             match before {
@@ -162,7 +164,7 @@ impl Packs {
     fn code(&self, pack: &[u8], index: u32) -> Code {
         let width = if pack.len() > 8 { 14 } else { 16 };
         let bit = index * width;
-        let byte = usize::try_from(bit / 8).unwrap_or(usize::MAX);
+        let byte = usize_from(u64::from(bit / 8));
         // Four bytes hold the codeword wherever it starts in the first of them. They always exist,
         // because the address follows the codewords.
         let four = pack.get(byte..).and_then(|rest| rest.first_chunk());

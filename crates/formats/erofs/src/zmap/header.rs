@@ -78,10 +78,7 @@ pub enum Tail {
 impl Header {
     /// Returns the offset behind the header of an inode that ends at this one.
     pub const fn end(inode: u64) -> u64 {
-        match inode.checked_next_multiple_of(LEN) {
-            Some(at) => at.saturating_add(LEN),
-            None => inode,
-        }
+        inode.next_multiple_of(LEN) + LEN
     }
 
     pub fn read(meta: &dyn ReadAt, config: &Config<'_>, inode: &CompressedInode) -> Result<Self> {
@@ -123,7 +120,7 @@ impl Header {
             _ => Ok(()),
         };
         let low = u32::from_le_bytes(low);
-        let bits = config.block_bits.saturating_add(cluster & 0x0F);
+        let bits = config.block_bits + (cluster & 0x0F);
         if all & FRAGMENT_INODE != 0 {
             needs("data in the packed inode", feature::FRAGMENTS)?;
             let offset = all & !FRAGMENT_INODE;

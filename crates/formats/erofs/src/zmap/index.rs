@@ -85,7 +85,7 @@ impl<'m> Clusters<'m> {
         let clusters = placing.inode.size.div_ceil(1 << header.bits);
         let (packing, start, end) = match placing.inode.layout {
             IndexLayout::Full => {
-                let start = header.end.saturating_add(full::GAP);
+                let start = header.end + full::GAP;
                 let bytes = clusters.checked_mul(full::LEN);
                 let end = bytes.and_then(|bytes| start.checked_add(bytes));
                 (IndexForm::Full { start }, start, end)
@@ -122,7 +122,7 @@ impl<'m> Clusters<'m> {
     /// Returns the offset of a cluster's entry, or of its pack.
     pub fn offset(&self, cluster: u64) -> u64 {
         match &self.packing {
-            IndexForm::Full { start } => start.saturating_add(cluster.saturating_mul(full::LEN)),
+            IndexForm::Full { start } => start + cluster * full::LEN,
             IndexForm::Compact(packs) => packs.find(cluster).map_or(self.end, |pack| pack.offset),
         }
     }
@@ -248,7 +248,7 @@ impl Walk<'_, '_> {
         let mut at = first;
         loop {
             let back = match self.entry(at)? {
-                IndexEntry::Head(head) if (at << bits).saturating_add(head.offset) <= position => {
+                IndexEntry::Head(head) if (at << bits) + head.offset <= position => {
                     return Ok(at);
                 }
                 IndexEntry::Head(_) => 1,
@@ -332,7 +332,7 @@ impl Walk<'_, '_> {
             };
             return self.fail(check, cluster);
         }
-        let start = (cluster << bits).saturating_add(offset);
+        let start = (cluster << bits) + offset;
         // A head at the very end of the file marks the end of the last extent.
         if start > size {
             return self.fail(ZmapCheck::Start { start, size }, cluster);

@@ -99,7 +99,7 @@ impl Placing<'_> {
     ) -> Result<ControlFlow<()>, Failed> {
         let (Source::Data(range) | Source::Meta(range)) = &source;
         let len = logical.end - logical.start;
-        let stored = range.end.saturating_sub(range.start);
+        let stored = range.end - range.start;
         if len > stored {
             return Err(ZmapCheck::Plain { len, stored }.into());
         }
@@ -118,12 +118,12 @@ impl Placing<'_> {
                 (BlobId::IMAGE, range.start)
             }
         };
-        let cut = logical.start.saturating_add(head).min(logical.end);
+        let cut = (logical.start + head).min(logical.end);
         let first = Extent {
             logical: logical.start..cut,
             place: Place::Stored {
                 blob,
-                offset: start.saturating_add(stored - head),
+                offset: start + (stored - head),
             },
         };
         if visit(Piece::Extent(first)).is_break() {
@@ -151,7 +151,7 @@ impl Placing<'_> {
         let len = logical.end - logical.start;
         let decoded = u32::try_from(len).map_err(|_| ZmapCheck::ExtentLen { len })?;
         let (Source::Data(range) | Source::Meta(range)) = &source;
-        let stored = range.end.saturating_sub(range.start);
+        let stored = range.end - range.start;
         let stored = u32::try_from(stored).map_err(|_| ZmapCheck::ExtentLen { len: stored })?;
         let padded = codec != Codec::Lz4 || self.config.features & feature::ZERO_PADDING != 0;
         let (blob, offset) = match &source {
@@ -220,7 +220,7 @@ impl Placing<'_> {
 
     /// Resolves a range of addresses to the blob that holds all of it, and the offset there.
     fn locate(&self, range: &Range<u64>) -> Result<(BlobId, u64), ZmapCheck> {
-        let len = range.end.saturating_sub(range.start);
+        let len = range.end - range.start;
         match (self.config.locate)(range.start) {
             Some((blob, offset, most)) if len > 0 && len <= most => Ok((blob, offset)),
             _ => {

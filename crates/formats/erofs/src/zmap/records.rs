@@ -7,7 +7,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use forerun_vfs::Result;
+use forerun_vfs::{NodeId, Result};
 
 use super::Piece;
 use super::bytes::Bytes;
@@ -35,6 +35,7 @@ struct ExtentRecord {
 }
 
 struct Table<'m> {
+    node: NodeId,
     bytes: Bytes<'m>,
     start: u64,
     count: u64,
@@ -129,8 +130,15 @@ fn give(
         0 => Algorithm::Plain,
         format => Algorithm::Id(format - 1),
     };
-    let source = Source::Data(record.address..record.address.saturating_add(stored));
+    let end = record.address.checked_add(stored);
+    let end = end.ok_or_else(|| too_far(record.address))?;
+    let source = Source::Data(record.address..end);
     placing.give(logical, source, algorithm, record.len & PARTIAL != 0, visit)
+}
+
+fn too_far(address: u64) -> ZmapCheck {
+    let range = address..u64::MAX;
+    ZmapCheck::DataOutside { range }
 }
 
 impl<'m> Table<'m> {
@@ -159,6 +167,7 @@ impl<'m> Table<'m> {
         let meta = placing.meta.len();
         match (start, end) {
             (Some(start), Some(end)) if end <= meta && count > 0 => Ok(Self {
+                node: placing.inode.node,
                 bytes: Bytes::new(placing.meta, start - base, end),
                 start,
                 count,
@@ -184,8 +193,7 @@ impl<'m> Table<'m> {
     }
 
     const fn offset(&self, index: u64) -> u64 {
-        self.start
-            .saturating_add(index.saturating_mul(self.record_len()))
+        self.start + index * self.record_len()
     }
 
     /// Reads a record below the count. If records hold only lengths, its address follows from the
@@ -196,7 +204,10 @@ impl<'m> Table<'m> {
         Ok(match self.shape {
             RecordFields::Length => {
                 let address = match before {
-                    Some(before) => before.address.saturating_add(u64::from(before.len & LEN)),
+                    Some(before) => {
+                        let end = before.address.checked_add(u64::from(before.len & LEN));
+                        end.ok_or_else(|| too_far(before.address).at(self.node, offset))?
+                    }
                     None => u64::from_le_bytes(self.bytes.get(self.start - BASE)?),
                 };
                 self.length(index, address)?

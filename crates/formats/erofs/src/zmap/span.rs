@@ -61,7 +61,7 @@ impl Span {
         let (behind, is_last) = tail;
         let bits = u32::from(placing.config.block_bits);
         let at = block << bits;
-        let stored = at..at.saturating_add(self.blocks << bits);
+        let stored = at..at + (self.blocks << bits);
         let source = match header.tail {
             Tail::Fragment { offset } if is_last => {
                 let high = match placing.inode.layout {
@@ -72,9 +72,7 @@ impl Span {
                 let offset = u64::from(offset) | high;
                 return Ok(visit(Piece::Fragment { logical, offset }));
             }
-            Tail::Inline { len } if is_last => {
-                Source::Meta(behind..behind.saturating_add(u64::from(len)))
-            }
+            Tail::Inline { len } if is_last => Source::Meta(behind..behind + u64::from(len)),
             Tail::None | Tail::Fragment { .. } | Tail::Inline { .. } => Source::Data(stored),
         };
         if let (Source::Data(_), 0) = (&source, self.blocks) {

@@ -3,6 +3,7 @@
 //! In a little-endian image the first field has the lowest bits of the first bytes; in a big-endian
 //! one the highest. Fields that are whole bytes come out as plain numbers of that order.
 
+use forerun_io::{u16_from, u32_from};
 use forerun_vfs::ByteOrder;
 
 /// Takes the fields of a structure one after the other. Fields past its end are zero.
@@ -39,12 +40,12 @@ impl<'b> Bits<'b> {
 
     /// Takes a field of `width` bits, 32 at most.
     pub fn u32(&mut self, width: usize) -> u32 {
-        u32::try_from(self.u64(width.min(32))).unwrap_or(u32::MAX)
+        u32_from(self.u64(width))
     }
 
     /// Takes a field of `width` bits, 16 at most.
     pub fn u16(&mut self, width: usize) -> u16 {
-        u16::try_from(self.u64(width.min(16))).unwrap_or(u16::MAX)
+        u16_from(self.u64(width))
     }
 }
 

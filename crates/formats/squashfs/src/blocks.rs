@@ -68,8 +68,7 @@ pub struct Block(Arc<[u8]>);
 impl Block {
     /// Returns the decoded bytes: 8 KiB, or fewer for the last block of a table.
     pub fn data(&self) -> &[u8] {
-        let end = self.0.len().saturating_sub(2);
-        self.0.get(..end).unwrap_or_default()
+        &self.0[..self.0.len() - 2]
     }
 
     /// Returns the number of bytes that the block takes in the image, with its header.

@@ -68,14 +68,13 @@ impl<'b> Cursor<'b> {
 
     /// Returns the offset in the image of the block of the last read, for errors.
     pub const fn offset(&self) -> u64 {
-        self.table.start.saturating_add(self.at)
+        self.table.start + self.at
     }
 
     /// Returns the place of the next byte. At the end of a block it is behind the last byte of that
     /// block.
     pub fn reference(&self) -> Reference {
-        let pos = u64::try_from(self.pos).unwrap_or(u64::MAX);
-        Reference::from_raw(self.at << 16 | pos)
+        Reference::from_raw(self.at << 16 | forerun_io::u64_from(self.pos))
     }
 
     /// Reads the next structure.
@@ -120,7 +119,7 @@ impl<'b> Cursor<'b> {
     pub fn read_into(&mut self, out: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < out.len() {
-            let rest = out.get_mut(done..).unwrap_or_default();
+            let rest = &mut out[done..];
             let from = self.chunk()?;
             let len = from.len().min(rest.len());
             rest[..len].copy_from_slice(&from[..len]);
@@ -158,7 +157,7 @@ impl<'b> Cursor<'b> {
             None => self.load()?,
         };
         if self.pos == METADATA_BLOCK && block.data().len() == METADATA_BLOCK {
-            self.at = self.at.saturating_add(block.stored_len());
+            self.at += block.stored_len();
             self.pos = 0;
             block = self.load()?;
         }

@@ -44,7 +44,7 @@ impl Landmarks {
     /// Returns the number of bytes that they take.
     pub fn weight(&self) -> u64 {
         let places = self.places.capacity() * size_of::<(usize, EntryPlace)>();
-        u64_from(places.saturating_add(self.names.capacity()))
+        u64_from(places + self.names.capacity())
     }
 
     /// Returns the place of the last name at or before `wanted`.
@@ -83,7 +83,7 @@ impl Weighed for Remembered {
     fn weight(&self) -> u64 {
         match self {
             Self::Passed(_) | Self::Unfit => 256,
-            Self::Landmarks(landmarks) => landmarks.weight().saturating_add(128),
+            Self::Landmarks(landmarks) => landmarks.weight() + 128,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
+use forerun_io::u32_from;
 use forerun_vfs::{BlobId, DecodedLen, EncodedBlock, Extent, NodeId, Padding, Place, Result};
 
 use crate::error::Check;
@@ -23,7 +24,7 @@ pub fn map(
     visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
 ) -> Result<()> {
     let block_size = u64::from(image.superblock.block_size);
-    let in_blocks = file.size.min(file.blocks.saturating_mul(block_size));
+    let in_blocks = file.size.min(file.blocks * block_size);
     if range.start < in_blocks
         && blocks(
             image,
@@ -79,7 +80,7 @@ fn blocks(
         }
         let size = image.block_word(&mut cursor)?;
         let logical = index * block_size..file.size.min((index + 1) * block_size);
-        let len = u32::try_from(logical.end - logical.start).unwrap_or(u32::MAX);
+        let len = u32_from(logical.end - logical.start);
         let block = DataBlock { index, offset, len };
         let stored = u64::from(size & !BLOCK_STORED);
         if index >= first {
@@ -89,8 +90,10 @@ fn blocks(
                 return Ok(ControlFlow::Break(()));
             }
         }
-        // No overflow: fewer than 2^40 sizes fit a table, each below 2^32, above a start below 2^63.
-        offset = offset.saturating_add(stored);
+        offset = offset.checked_add(stored).ok_or_else(|| {
+            let check = block.outside(image, u64::MAX);
+            check.at(Some(node), cursor.offset())
+        })?;
         index += 1;
     }
     Ok(ControlFlow::Continue(()))
@@ -103,6 +106,14 @@ struct DataBlock {
 }
 
 impl DataBlock {
+    const fn outside(&self, image: &Image, end: u64) -> Check {
+        Check::BlockOutside {
+            block: self.index,
+            start: self.offset,
+            end,
+            image: image.superblock.bytes_used,
+        }
+    }
     fn place(&self, image: &Image, size: u32) -> Result<Place, Check> {
         let (block, stored) = (self.index, size & !BLOCK_STORED);
         if size == 0 {
@@ -119,15 +130,9 @@ impl DataBlock {
             return Err(Check::BlockLen { block, stored, len });
         }
         let start = self.offset;
-        let end = start.saturating_add(u64::from(stored));
-        if end > image.superblock.bytes_used {
-            let image = image.superblock.bytes_used;
-            return Err(Check::BlockOutside {
-                block,
-                start,
-                end,
-                image,
-            });
+        let end = start.checked_add(u64::from(stored));
+        if end.is_none_or(|end| end > image.superblock.bytes_used) {
+            return Err(self.outside(image, end.unwrap_or(u64::MAX)));
         }
         Ok(if is_stored {
             Place::Stored {
@@ -178,7 +183,7 @@ fn tail(image: &Image, node: NodeId, fragment: Fragment, len: u64) -> Result<Pla
             image: bytes_used,
         });
     }
-    let end = u64::from(offset).saturating_add(len);
+    let end = u64::from(offset) + len;
     let most = if is_stored { stored } else { block_size };
     if end > u64::from(most) {
         return fail(Check::FragmentRange {
@@ -191,7 +196,7 @@ fn tail(image: &Image, node: NodeId, fragment: Fragment, len: u64) -> Result<Pla
     Ok(if is_stored {
         Place::Stored {
             blob: BlobId::IMAGE,
-            offset: start.saturating_add(u64::from(offset)),
+            offset: start + u64::from(offset),
         }
     } else {
         Place::Encoded {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use forerun_io::usize_from;
+
 /// A metadata block, by the distance of its stored form from the start of its table, and a byte in
 /// its decoded form. On disk, and as a `NodeId`, 48 bits and 16 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +32,7 @@ impl Reference {
 
     /// Returns the number of bytes from the start of the decoded block.
     pub fn offset(self) -> usize {
-        usize::try_from(self.0 & 0xffff).unwrap_or(usize::MAX)
+        usize_from(self.0 & 0xffff)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Entries of one size lie in metadata blocks, all full but the last; a list of pointers to these
 //! blocks follows. Nothing is read before an entry is needed.
 
+use forerun_io::u16_from;
 use forerun_vfs::{ByteOrder, NodeId, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -124,7 +125,7 @@ impl Indexed {
             start: block,
             end: self.start,
         };
-        let offset = u16::try_from(index % per_block * self.entry).unwrap_or(u16::MAX);
+        let offset = u16_from(index % per_block * self.entry);
         Cursor::new(blocks, whole, Reference::new(0, offset), node)?.read()
     }
 

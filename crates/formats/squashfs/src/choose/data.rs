@@ -72,7 +72,7 @@ fn first_encoded(with: &OpenWith, superblock: &Superblock) -> Result<Option<Enco
                 FileType::Regular => files.push(entry.node),
                 _ => {}
             }
-            left = left.saturating_sub(1);
+            left -= 1;
             match left {
                 0 => ControlFlow::Break(()),
                 _ => ControlFlow::Continue(()),
@@ -102,7 +102,7 @@ fn encoded(image: &Image, node: NodeId) -> Result<Option<EncodedBlock>> {
     }
     let (mut found, mut left) = (None, BLOCKS);
     map::map(image, node, &file, 0..file.size, &mut |extent| {
-        left = left.saturating_sub(1);
+        left -= 1;
         if let Place::Encoded { block, .. } = extent.place {
             found = Some(block);
         }

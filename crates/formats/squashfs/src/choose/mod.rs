@@ -55,14 +55,13 @@ fn fitting(with: &OpenWith, superblock: &Superblock, headers: ByteOrder) -> Resu
     let (mut at, end) = (superblock.inode_table, superblock.directory_table);
     let mut found = 0;
     while found < HEADERS && at < end {
-        let body = at.saturating_add(2);
-        if body >= end {
+        if end - at <= 2 {
             return Ok(found);
         }
         let mut header = [0; 2];
         read(with, at, &mut header)?;
         let len = headers.u16(header) & !METADATA_STORED;
-        at = body.saturating_add(u64::from(len));
+        at += 2 + u64::from(len);
         if len == 0 || usize::from(len) > METADATA_BLOCK || at > end {
             return Ok(found);
         }
@@ -145,23 +144,23 @@ fn fitting_codec(
 
 /// Returns the first metadata block that is encoded, of those that the root needs.
 fn first_encoded(with: &OpenWith, superblock: &Superblock) -> Result<Option<Vec<u8>>> {
-    let root = superblock
-        .inode_table
-        .saturating_add(superblock.root.block());
+    let root = superblock.inode_table.checked_add(superblock.root.block());
     let frame = Frame::of(superblock);
-    let mut starts = vec![root, superblock.directory_table];
+    let mut starts: Vec<u64> = root.into_iter().collect();
+    starts.push(superblock.directory_table);
     // A block of fragments' places is stored as it is only where inodes are too.
     starts.dedup();
     for start in starts {
         let mut header = [0; 2];
-        let body = start.saturating_add(u64_from(frame.len()));
-        if body.saturating_add(2) > superblock.bytes_used {
+        let body = start.checked_add(u64_from(frame.len()));
+        let last = superblock.bytes_used.saturating_sub(2);
+        let Some(body) = body.filter(|&body| body <= last) else {
             continue;
-        }
+        };
         read(with, start, &mut header)?;
         let word = frame.headers.u16(header);
         let len = usize::from(word & !METADATA_STORED);
-        let end = body.saturating_add(u64_from(len));
+        let end = body + u64_from(len);
         if word & METADATA_STORED != 0
             || len == 0
             || len > METADATA_BLOCK

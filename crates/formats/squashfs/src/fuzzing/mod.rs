@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forerun_build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_codec::Encoding;
-use forerun_io::{MemorySource, Observer, u64_from};
+use forerun_io::{MemorySource, Observer, u32_from, u64_from};
 use forerun_vfs::{Device, Error, NodeId, OpenWith, Result, exercise};
 
 use crate::Squashfs;
@@ -47,7 +47,7 @@ pub fn inodes(bytes: &[u8]) {
 /// must detect the loop, or to nothing.
 pub fn directories(bytes: &[u8]) {
     let parts = Parts {
-        inodes: inode::root(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
+        inodes: inode::root(u32_from(u64_from(bytes.len()))),
         listings: bytes.to_vec(),
         ..Parts::default()
     };
@@ -57,7 +57,7 @@ pub fn directories(bytes: &[u8]) {
 /// Parses the first 16 bytes as the head of a set of xattrs, and the others as names and values.
 pub fn xattrs(bytes: &[u8]) {
     let (head, pairs) = bytes.split_at(bytes.len().min(16));
-    let len = u32::try_from(pairs.len()).unwrap_or(u32::MAX);
+    let len = u32_from(u64_from(pairs.len()));
     for head in [head.to_vec(), set(0, u32::from(u16::MAX), len)] {
         let mut parts = Parts {
             pairs: pairs.to_vec(),

@@ -1,5 +1,6 @@
 //! Inodes of 1.x to 3.x: packed bit fields, with less in them the older they are.
 
+use forerun_io::{u16_from, u32_from};
 use forerun_vfs::{Device, FileType, NodeId, Result, Timestamp};
 
 use crate::bits::Bits;
@@ -260,7 +261,7 @@ impl Legacy {
     ) -> Result<[u64; N]> {
         let mut bytes = [0; 32];
         let len = widths.iter().sum::<usize>() / 8;
-        let bytes = bytes.get_mut(..len).unwrap_or_default();
+        let bytes = &mut bytes[..len];
         cursor.read_into(bytes)?;
         let mut bits = Bits::new(bytes, self.order);
         Ok(widths.map(|width| bits.u64(width)))
@@ -269,10 +270,10 @@ impl Legacy {
 
 /// Returns a field of at most 32 bits.
 fn low(field: u64) -> u32 {
-    u32::try_from(field).unwrap_or(u32::MAX)
+    u32_from(field)
 }
 
 /// Returns a field of at most 16 bits.
 fn low16(field: u64) -> u16 {
-    u16::try_from(field).unwrap_or(u16::MAX)
+    u16_from(field)
 }

@@ -29,7 +29,7 @@ impl Carved {
 
     fn push(&mut self, block: FoundBlock) {
         self.blocks.push((self.size, block));
-        self.size = self.size.saturating_add(block.decoded);
+        self.size += block.decoded;
     }
 
     /// Visits the extents of `range`.
@@ -41,7 +41,7 @@ impl Carved {
     ) {
         let first = self
             .blocks
-            .partition_point(|&(at, block)| at.saturating_add(block.decoded) <= range.start);
+            .partition_point(|&(at, block)| at + block.decoded <= range.start);
         for &(start, block) in self.blocks.iter().skip(first) {
             if start >= range.end {
                 return;
@@ -67,7 +67,7 @@ impl Carved {
                     offset: block.offset,
                 },
             };
-            let logical = start..start.saturating_add(block.decoded);
+            let logical = start..start + block.decoded;
             if visit(Extent { logical, place }).is_break() {
                 return;
             }

@@ -50,15 +50,15 @@ impl Usage {
     fn add(&mut self, image: &Image, node: NodeId, file: &File) {
         let block_size = u64::from(image.superblock.block_size);
         if let Some(fragment) = file.fragment {
-            let end = u64::from(fragment.offset).saturating_add(file.size % block_size);
+            let end = u64::from(fragment.offset) + file.size % block_size;
             let len = self.lens.entry(fragment.index).or_default();
             *len = (*len).max(end);
         }
         let cursor = image.inodes_at(file.sizes, node);
         let stored = cursor.ok().and_then(|mut cursor| stored(&mut cursor, file));
-        if let Some(stored) = stored.filter(|&stored| stored > 0) {
-            self.ranges
-                .push(file.start..file.start.saturating_add(stored));
+        let end = stored.and_then(|stored| file.start.checked_add(stored));
+        if let Some(end) = end.filter(|&end| end > file.start) {
+            self.ranges.push(file.start..end);
         }
     }
 
@@ -100,8 +100,8 @@ pub fn from_blocks(image: &Image) -> HashMap<u32, FragmentEntry> {
     let mut at = superblock.directory_table;
     let mut number = 0_u32;
     while let Ok(block) = image.blocks.get(at, superblock.bytes_used, None) {
-        at = at.saturating_add(block.stored_len());
-        let left = count.saturating_sub(u64::from(number)).saturating_mul(16);
+        at += block.stored_len();
+        let left = count.saturating_sub(u64::from(number)) * 16;
         let expected = left.min(u64_from(METADATA_BLOCK));
         let entries =
             entries(image, block.data()).filter(|_| u64_from(block.data().len()) == expected);
@@ -109,7 +109,7 @@ pub fn from_blocks(image: &Image) -> HashMap<u32, FragmentEntry> {
             Some(entries) if expected > 0 => {
                 for entry in entries {
                     found.insert(number, entry);
-                    number = number.saturating_add(1);
+                    number += 1;
                 }
             }
             _ if number > 0 => break,

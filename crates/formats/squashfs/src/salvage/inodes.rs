@@ -104,7 +104,7 @@ fn in_order(image: &Image, most: usize) -> Vec<u64> {
 /// Skips what follows the fixed part of an inode.
 fn skip_rest(inode: &Inode, cursor: &mut Cursor<'_>) -> Result<()> {
     match &inode.body {
-        InodeBody::File(file) => cursor.skip(file.blocks.saturating_mul(4)),
+        InodeBody::File(file) => cursor.skip(file.blocks * 4),
         InodeBody::Dir(dir) => {
             for _ in 0..dir.indexes {
                 let index: DirIndex = cursor.read()?;

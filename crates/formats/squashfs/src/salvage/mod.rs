@@ -168,9 +168,8 @@ fn missing(image: &mut Image, usage: &mut Usage, most: usize) -> Vec<(u32, Optio
             Ok(entry) => {
                 let size = entry.size.get() & !crate::ondisk::BLOCK_STORED;
                 let start = entry.start_block.get();
-                usage
-                    .ranges
-                    .push(start..start.saturating_add(u64::from(size)));
+                let end = start.checked_add(u64::from(size));
+                usage.ranges.extend(end.map(|end| start..end));
             }
             Err(_) => missing.push((index, usage.lens.get(&index).copied())),
         }
@@ -187,7 +186,7 @@ fn start_of_data(image: &Image) -> u64 {
     match image.blocks.read(HEAD, &mut header) {
         Ok(()) => {
             let len = image.blocks.len_in(header);
-            HEAD.saturating_add(2).saturating_add(u64::from(len))
+            HEAD + 2 + u64::from(len)
         }
         Err(_) => HEAD,
     }

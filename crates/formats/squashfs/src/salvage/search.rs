@@ -22,7 +22,7 @@ pub struct FoundBlock {
 
 impl FoundBlock {
     pub const fn end(&self) -> u64 {
-        self.offset.saturating_add(self.stored)
+        self.offset + self.stored
     }
 }
 
@@ -152,15 +152,12 @@ impl<'s> Search<'s> {
         }
         while at < end && self.fill(at, end).is_some() {
             let start = usize_from(at - self.window_at);
-            let bytes = self.window.get(start..).unwrap_or_default();
+            let bytes = &self.window[start..];
             let is_last = self.window_at + u64_from(self.window.len()) >= end;
             // Headers at the end of the window are seen whole in the next one.
             let keep = if is_last { 0 } else { 8 };
             let places = bytes.len().saturating_sub(keep);
-            let starts = |&place: &usize| {
-                let from = bytes.get(place..).unwrap_or_default();
-                self.codec.may_start(from)
-            };
+            let starts = |&place: &usize| self.codec.may_start(&bytes[place..]);
             if let Some(place) = (0..places).find(starts) {
                 return at + u64_from(place);
             }
@@ -172,11 +169,11 @@ impl<'s> Search<'s> {
     /// Has a block from `at` on in the window, or all up to `end`.
     fn fill(&mut self, at: u64, end: u64) -> Option<()> {
         let have = self.window_at + u64_from(self.window.len());
-        let want = end.min(at.saturating_add(self.block_size));
+        let want = end.min(at + self.block_size);
         if at >= self.window_at && want <= have {
             return Some(());
         }
-        let len = end.saturating_sub(at).min(self.block_size + STEP);
+        let len = (end - at).min(self.block_size + STEP);
         self.window.clear();
         self.window.resize(usize_from(len), 0);
         self.window_at = at;

@@ -162,7 +162,7 @@ fn write_block(
     if let Some(body) = bodies.last_mut() {
         let count = usize_from(count);
         body.sizes.resize(body.sizes.len() + count, size);
-        body.sparse = body.sparse.saturating_add(sparse);
+        body.sparse += sparse;
     }
     out.write(&block.bytes)
 }

@@ -159,7 +159,7 @@ impl Writer<'_> {
     fn push_index(&mut self, run: &Run) -> Result<(), BuildError> {
         let counts = (
             u32::try_from(self.len),
-            u32::try_from(run.first_name.len().saturating_sub(1)),
+            u32::try_from(run.first_name.len() - 1),
             self.index_count.checked_add(1),
         );
         let (Ok(index), Ok(size), Some(count)) = counts else {

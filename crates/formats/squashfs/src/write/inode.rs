@@ -131,7 +131,7 @@ pub fn seconds(time: Timestamp) -> u32 {
 }
 
 fn dir(out: &mut Bytes, common: &Common, listing: &Listing, parent: u32) {
-    let size = listing.len.saturating_add(3);
+    let size = listing.len + 3;
     let short = u16::try_from(size).ok();
     let short = short.filter(|_| listing.index_count == 0 && common.xattr.is_none());
     out.header(common, kind::DIR, short.is_none());

@@ -5,7 +5,7 @@
 
 use forerun_build::BuildError;
 use forerun_codec::{BcjSet, Encoder, Encoding, ZlibStrategies};
-use forerun_io::u64_from;
+use forerun_io::{u16_from, u64_from};
 
 use super::cannot;
 use crate::ondisk::{METADATA_BLOCK, METADATA_STORED};
@@ -68,7 +68,7 @@ impl MetadataWriter {
 
     pub fn write(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let room = METADATA_BLOCK.saturating_sub(self.open.len());
+            let room = METADATA_BLOCK - self.open.len();
             let (now, rest) = bytes.split_at(room.min(bytes.len()));
             self.open.extend_from_slice(now);
             bytes = rest;
@@ -100,10 +100,10 @@ impl MetadataWriter {
             false => (&self.open, METADATA_STORED),
         };
         self.starts.push(self.len);
-        let len = u16::try_from(bytes.len()).unwrap_or(0);
+        let len = u16_from(u64_from(bytes.len()));
         self.done.extend_from_slice(&(len | stored).to_le_bytes());
         self.done.extend_from_slice(bytes);
-        self.len = self.len.saturating_add(u64_from(bytes.len()) + 2);
+        self.len += u64_from(bytes.len()) + 2;
         self.open.clear();
     }
 }

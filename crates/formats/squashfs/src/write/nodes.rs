@@ -130,11 +130,8 @@ impl<'a> Nodes<'a> {
     pub fn export_table(&self) -> Vec<u8> {
         let mut references = vec![0; self.places.len()];
         for (node, (place, _)) in &self.places {
-            let at = self.plan.walked.nodes.get(*node).number.saturating_sub(1);
-            let at = forerun_io::usize_from(at.into());
-            if let Some(reference) = references.get_mut(at) {
-                *reference = place.reference();
-            }
+            let at = self.plan.walked.nodes.get(*node).number - 1;
+            references[forerun_io::usize_from(at.into())] = place.reference();
         }
         references
             .iter()

@@ -11,7 +11,7 @@ use forerun_build::{
     BuildError, ContentHash, ExactStream, Jobs, NodeIndex, ParallelError, RunHasher, Unreadable,
     WHOLE, is_zero,
 };
-use forerun_io::u64_from;
+use forerun_io::{u32_from, u64_from};
 
 use super::fetch::{Fetched, Wanted, Whole};
 use super::options::SquashfsOptions;
@@ -155,7 +155,7 @@ impl<'p, 't> Packer<'p, 't> {
     ) -> Outcome<Option<FileData>> {
         let mut hasher = RunHasher::default();
         hasher.data(start);
-        let mut left = wanted.body_len.saturating_sub(u64_from(start.len()));
+        let mut left = wanted.body_len - u64_from(start.len());
         while left > 0 {
             let hole = self.hole(wanted, &mut stream, left)?;
             if hole > 0 {
@@ -193,7 +193,7 @@ impl<'p, 't> Packer<'p, 't> {
         for block in start.chunks(self.options.block()) {
             self.block(block.to_vec(), &mut first)?;
         }
-        let mut left = wanted.body_len.saturating_sub(u64_from(start.len()));
+        let mut left = wanted.body_len - u64_from(start.len());
         while left > 0 {
             let hole = match self.options.sparse {
                 true => self.hole(wanted, stream, left)?,
@@ -234,7 +234,7 @@ impl<'p, 't> Packer<'p, 't> {
         wanted: &Wanted<'_>,
         mut stream: ExactStream,
     ) -> Outcome<Option<(u32, u32)>> {
-        let len = wanted.file.len.saturating_sub(wanted.body_len);
+        let len = wanted.file.len - wanted.body_len;
         let tail = self.check(wanted, stream.read(len))?;
         let hash = wanted.hash_tail.then(|| *blake3::hash(&tail).as_bytes());
         self.tail(&tail, hash)
@@ -251,7 +251,7 @@ impl<'p, 't> Packer<'p, 't> {
         if self.fragment.len() + tail.len() > self.options.block() {
             self.end_fragment()?;
         }
-        let offset = u32::try_from(self.fragment.len()).unwrap_or(u32::MAX);
+        let offset = u32_from(u64_from(self.fragment.len()));
         self.fragment.extend_from_slice(tail);
         let place = (self.next_fragment, offset);
         self.tails.extend(key.map(|key| (key, place)));

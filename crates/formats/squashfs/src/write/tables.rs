@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use forerun_build::{BuildError, ImageWriter};
+use forerun_io::{u16_from, u64_from};
 
 use super::cannot;
 use super::metadata::MetadataWriter;
@@ -19,7 +20,7 @@ pub fn write_blocks(
     table.finish();
     out.write(&table.take())?;
     let starts = table.starts.iter();
-    let starts = starts.map(|start| base.saturating_add(*start).to_le_bytes());
+    let starts = starts.map(|start| (base + start).to_le_bytes());
     Ok(starts.flatten().collect())
 }
 
@@ -61,7 +62,7 @@ impl Ids {
 
     /// Returns the number of ids.
     pub fn len(&self) -> u16 {
-        u16::try_from(self.ids.len()).unwrap_or(u16::MAX)
+        u16_from(u64_from(self.ids.len()))
     }
 
     /// Returns the table's contents.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use forerun_build::{BuildError, ImageWriter};
-use forerun_io::u64_from;
+use forerun_io::{u32_from, u64_from};
 use zerocopy::IntoBytes;
 
 use super::cannot;
@@ -80,7 +80,7 @@ impl XattrWriter {
         let place = self.table.place()?;
         let mut size: usize = 0;
         for attribute in attributes {
-            size = size.saturating_add(attribute.full_len + 1 + attribute.value.len());
+            size += attribute.full_len + 1 + attribute.value.len();
             self.write_attribute(attribute)?;
         }
         let numbers = (
@@ -136,7 +136,7 @@ impl XattrWriter {
         let values_start = out.position();
         self.table.finish();
         out.write(&self.table.take())?;
-        let count = u32::try_from(self.ids.len()).unwrap_or(u32::MAX);
+        let count = u32_from(u64_from(self.ids.len()));
         let starts = write_blocks(ids, self.ids.as_bytes(), out)?;
         let start = out.position();
         let head = XattrTable {

@@ -53,8 +53,7 @@ impl Copies {
         let Some(index) = dirs.iter().position(|dir| dir.layer == at.layer) else {
             return Ok(());
         };
-        let below = dirs.get(index + 1..).unwrap_or_default();
-        let found = follow::contents(stack, below, at, name);
+        let found = follow::contents(stack, &dirs[index + 1..], at, name);
         if let Err(error @ Error::Io { .. }) = found {
             return Err(error);
         }

@@ -103,7 +103,7 @@ impl Listings {
         let (mut count, mut bytes) = (0, 0_u64);
         kept.retain(|(_, covered)| {
             count += 1;
-            bytes = bytes.saturating_add(covered.bytes);
+            bytes += covered.bytes;
             count <= LISTINGS && bytes <= self.most
         });
         Ok(covered)

@@ -35,9 +35,8 @@ pub fn find(
         let Some(node) = stack.lookup(dir, name)? else {
             continue;
         };
-        let above = dirs.get(searched..index).unwrap_or_default();
         if let Some(whiteout) = &whiteout {
-            for &dir in above {
+            for &dir in &dirs[searched..index] {
                 if stack.lookup(dir, whiteout)?.is_some() {
                     return Ok(found);
                 }

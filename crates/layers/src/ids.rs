@@ -3,6 +3,7 @@
 //! A node id has 53 bits for the layer's own number, 10 for the layer, and one that marks a merged directory. It
 //! is the same whenever the same layers are opened, so it can be an inode number.
 
+use forerun_io::u16_from;
 use forerun_vfs::{BlobId, DirCursor, Error, NodeId, Result};
 
 /// Most layers of one stack.
@@ -84,8 +85,7 @@ fn pack(layer: u16, number: u64, what: &str) -> Result<u64> {
 }
 
 fn unpack(packed: u64) -> (u16, u64) {
-    let layer = u16::try_from(packed >> NUMBER_BITS).unwrap_or(u16::MAX);
-    (layer, packed & NUMBER_MASK)
+    (u16_from(packed >> NUMBER_BITS), packed & NUMBER_MASK)
 }
 
 /// Returns the blob of the merge for a blob of a layer. The image of the lowest layer is [`BlobId::IMAGE`].
@@ -104,8 +104,10 @@ pub fn blob(layer: u16, layers: u32, inner: BlobId) -> Result<BlobId> {
 /// Returns the layer of a blob and the layer's own number for it.
 pub fn split_blob(blob: BlobId, layers: u32) -> (u16, BlobId) {
     let layers = layers.max(1);
-    let layer = u16::try_from(blob.0 % layers).unwrap_or(u16::MAX);
-    (layer, BlobId(blob.0 / layers))
+    (
+        u16_from(u64::from(blob.0 % layers)),
+        BlobId(blob.0 / layers),
+    )
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 
+use forerun_io::{u16_from, u64_from};
 use forerun_vfs::{DirCursor, DirEntry, FileType, NodeId, Result};
 
 use crate::covered::{Covered, Listings};
@@ -133,16 +134,14 @@ impl Lister<'_> {
         }
         let found = match entry.kind {
             FileType::Directory if !below.is_empty() || at.layer > 0 => {
-                let dirs = dirs.get(index..).unwrap_or_default();
-                find(self.stack, dirs, entry.name, Some(at))?
+                find(self.stack, &dirs[index..], entry.name, Some(at))?
             }
             _ => vec![at],
         };
         let Some(node) = id_of(self.table, found)? else {
             return Ok(ControlFlow::Continue(()));
         };
-        let index = u16::try_from(index).unwrap_or(u16::MAX);
-        let next = ids::cursor(index, entry.next)?;
+        let next = ids::cursor(u16_from(u64_from(index)), entry.next)?;
         Ok(visit(DirEntry {
             node,
             next,

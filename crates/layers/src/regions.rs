@@ -20,7 +20,7 @@ impl Ranges {
         let mut end = 0_u64;
         let layers = stack.layers().iter().map(|layer| {
             let start = end;
-            end = end.saturating_add(layer.fs.volume().image_len);
+            end += layer.fs.volume().image_len;
             start..end
         });
         Self(layers.collect())
@@ -85,7 +85,7 @@ impl Ranges {
     ) -> Result<()> {
         let whole = self.of(at.layer).unwrap_or_default();
         let mut visit_moved = |region: Region| {
-            let place = |offset: u64| whole.start.saturating_add(offset).min(whole.end);
+            let place = |offset: u64| whole.start + offset.min(whole.end - whole.start);
             let range = place(region.range.start)..place(region.range.end);
             let flow = visit(Region { range, ..region });
             *goes_on = flow.is_continue();

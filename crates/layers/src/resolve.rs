@@ -1,5 +1,6 @@
 //! Finds the files that hard links to lower layers stand for.
 
+use forerun_io::{u16_from, u64_from};
 use forerun_vfs::{Error, FileType, Held, Limits, Result};
 
 use crate::find::find;
@@ -17,8 +18,7 @@ const LINK_LEN: usize = 2 * size_of::<(LayerNode, Link)>();
 /// `Limit` if there are too many links; `Io` of lower layers.
 pub fn links(stack: &mut Stack, limits: &Limits) -> Result<()> {
     let mut held = Held::new(limits);
-    let layers = 0..u16::try_from(stack.layers().len()).unwrap_or(u16::MAX);
-    for number in layers {
+    for number in 0..u16_from(u64_from(stack.layers().len())) {
         let (mut found, mut counted) = (Vec::new(), Ok(()));
         if let Some(layer) = stack.layer(number) {
             layer.fs.links_below(&mut |node, path| {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use forerun_io::{Limits, ReadAt};
+use forerun_io::{Limits, ReadAt, u32_from, u64_from};
 use forerun_vfs::{
     BlobId, Bound, DirCursor, DirEntry, Error, FileSystem, FileType, Metadata, NodeId, OwnContents,
     Result,
@@ -69,10 +69,14 @@ impl Stack {
     /// [`Error::Unsupported`] without any layer, and for a layer whose names ignore case; [`Error::Limit`] for
     /// more than [`LAYERS_MAX`] layers.
     pub fn new(layers: Vec<Layer>, limits: Limits) -> Result<Self> {
-        let count = u32::try_from(layers.len()).unwrap_or(u32::MAX);
-        let most = u32::try_from(LAYERS_MAX).unwrap_or(u32::MAX);
-        if count > most {
-            return Err(Error::limit(Bound::Other, "number of layers", most.into()));
+        if layers.len() > LAYERS_MAX {
+            let most = u64_from(LAYERS_MAX);
+            return Err(Error::limit(Bound::Other, "number of layers", most));
+        }
+        let mut lens = layers.iter().map(|layer| layer.fs.volume().image_len);
+        if lens.try_fold(0, u64::checked_add).is_none() {
+            let what = "length of all layers, in bytes,";
+            return Err(Error::limit(Bound::Other, what, u64::MAX));
         }
         if layers.is_empty() {
             return Err(Error::Unsupported("a stack of no layers".to_string()));
@@ -87,9 +91,9 @@ impl Stack {
             has_xattrs.push(volume.has_xattrs);
         }
         Ok(Self {
+            count: u32_from(u64_from(layers.len())),
             layers,
             has_xattrs,
-            count,
             limits,
             links: Links::default(),
             own_contents: OwnContents::default(),

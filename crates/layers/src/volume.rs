@@ -15,25 +15,25 @@ pub fn describe(stack: &Stack) -> VolumeInfo {
     (info.has_owners, info.has_times) = (false, false);
     for layer in stack.layers() {
         let volume = layer.fs.volume();
-        info.image_len = info.image_len.saturating_add(volume.image_len);
+        info.image_len += volume.image_len;
         info.block_size = info.block_size.max(volume.block_size);
         info.name_max = info.name_max.max(volume.name_max);
         names_max = names_max
             .zip(volume.names_max)
-            .map(|(all, of_layer)| all.saturating_add(of_layer));
+            .and_then(|(all, of_layer)| all.checked_add(of_layer));
         info.has_xattrs |= volume.has_xattrs;
         info.has_acls |= volume.has_acls;
         info.has_owners |= volume.has_owners;
         info.has_times |= volume.has_times;
         info.opens |= volume.opens;
         info.shares_blocks |= volume.shares_blocks;
-        info.devices = info.devices.saturating_add(volume.devices);
+        info.devices += volume.devices;
         info.created = info.created.max(volume.created);
         info.left_out += volume.left_out;
         if !volume.label.is_empty() {
             info.label = volume.label;
         }
-        let room = WARNINGS.saturating_sub(info.warnings.len());
+        let room = WARNINGS - info.warnings.len();
         let warnings = volume.warnings.iter().take(room);
         let warnings = warnings.map(|warning| format!("{}: {warning}", layer.name));
         info.warnings.extend(warnings);

@@ -42,6 +42,7 @@ fn the_number_of_layers_is_bounded() {
 /// A filesystem whose ids and cursors are as large as can be.
 struct Far {
     folds_case: bool,
+    image_len: u64,
 }
 
 impl Far {
@@ -51,7 +52,7 @@ impl Far {
 
 impl FileSystem for Far {
     fn volume(&self) -> VolumeInfo {
-        let mut volume = VolumeInfo::new("far", 512, 512);
+        let mut volume = VolumeInfo::new("far", self.image_len, 512);
         volume.folds_case = self.folds_case;
         volume
     }
@@ -130,11 +131,37 @@ impl FileSystem for Far {
 }
 
 fn far(folds_case: bool) -> Layer {
+    far_of(folds_case, 512)
+}
+
+fn far_of(folds_case: bool, image_len: u64) -> Layer {
     Layer {
         note: None,
         name: "far".into(),
-        fs: Arc::new(Far { folds_case }),
+        fs: Arc::new(Far {
+            folds_case,
+            image_len,
+        }),
         image: Arc::new(MemorySource::new(vec![0; 512])),
+    }
+}
+
+#[test]
+fn layers_of_more_than_64_bits_together_are_refused() {
+    let limits = Limits::default();
+    for (lens, is_ok) in [
+        ([u64::MAX - 512, 512], true),
+        ([u64::MAX - 512, 513], false),
+        ([u64::MAX, u64::MAX], false),
+    ] {
+        let layers = lens.map(|len| far_of(false, len)).into_iter().collect();
+        let merged = Layers::new(layers, &limits);
+        assert_eq!(merged.is_ok(), is_ok, "{lens:?}");
+        let Err(error) = merged else { continue };
+        assert!(
+            error.to_string().contains("length of all layers"),
+            "{error}"
+        );
     }
 }
 

@@ -52,7 +52,7 @@ impl Unreadable {
 /// [`Unreadable`].
 pub fn read_whole(content: &Content, len: u64) -> Result<Vec<u8>, Unreadable> {
     let expected = usize_from(len);
-    let mut bytes = vec![0; expected.saturating_add(1)];
+    let mut bytes = vec![0; expected + 1];
     let mut content = content.open(len)?;
     let got = read_up_to(&mut content, &mut bytes)?;
     bytes.truncate(got);
@@ -68,10 +68,10 @@ pub fn read_whole(content: &Content, len: u64) -> Result<Vec<u8>, Unreadable> {
 /// A read that returns one byte less than `out` holds is the expected length, and ends the loop
 /// without another system call: a short read of a regular file ends at its end.
 fn read_up_to(content: &mut dyn Read, out: &mut [u8]) -> io::Result<usize> {
-    let expected = out.len().saturating_sub(1);
+    let expected = out.len() - 1;
     let mut filled = 0;
     while filled < out.len() {
-        match content.read(out.get_mut(filled..).unwrap_or_default()) {
+        match content.read(&mut out[filled..]) {
             Ok(0) => break,
             Ok(got) => filled += got,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -141,7 +141,7 @@ impl ExactStream {
     }
 
     fn passed(&mut self, len: u64) -> Result<(), Unreadable> {
-        self.left = self.left.saturating_sub(len);
+        self.left -= len;
         if self.left == 0 && read_up_to(&mut self.content, &mut [0; 1])? > 0 {
             return Err(Unreadable::Longer);
         }

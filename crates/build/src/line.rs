@@ -143,7 +143,7 @@ impl<'l> Words<'l> {
             at += 1;
             match byte {
                 b'\\' => {
-                    let (byte, len) = escaped(self.rest.get(at..).unwrap_or_default())?;
+                    let (byte, len) = escaped(&self.rest[at..])?;
                     word.push(byte);
                     at += len;
                 }
@@ -155,7 +155,7 @@ impl<'l> Words<'l> {
         if quoted {
             return Err(LineError::Quote);
         }
-        self.rest = self.rest.get(at..).unwrap_or_default();
+        self.rest = &self.rest[at..];
         Ok(Some(word))
     }
 

@@ -58,7 +58,7 @@ impl WriterNeeds {
     ) -> Result<ParallelBounds, BuildError> {
         let usable = limit.usable();
         // Contents can wait until others are written; an encoder needs all of its memory at once.
-        if let (Some(codec), true) = (self.codec, self.each.saturating_add(WRITER) > usable) {
+        if let (Some(codec), true) = (self.codec, self.each + WRITER > usable) {
             return Err(BuildError::Memory {
                 codec,
                 encoder: self.each,
@@ -68,7 +68,7 @@ impl WriterNeeds {
         }
         // The cache of a source image.
         let image = with_block_buffers(limit.block_cache());
-        let beside = of_tree(self.nodes).saturating_add(image);
+        let beside = of_tree(self.nodes) + image;
         let room = usable.saturating_sub(beside);
         let memory = match asked.memory {
             0 => usize_from(limit.eighth(CONTENTS).min((room / 2).max(LEAST_CONTENTS))),
@@ -110,7 +110,7 @@ pub fn warn_of_large_tree(tree: &Tree) {
 
 /// Returns the bytes that a writer and a tree of `nodes` nodes take.
 fn of_tree(nodes: usize) -> u64 {
-    u64_from(nodes).saturating_mul(NODE).saturating_add(WRITER)
+    u64_from(nodes) * NODE + WRITER
 }
 
 /// Makes a temporary file without a name in [`spool_dir`].

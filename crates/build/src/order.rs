@@ -74,7 +74,7 @@ impl Order {
                 return usize::MAX;
             }
             let slash = path.iter().rposition(|&byte| byte == b'/');
-            path = path.get(..slash.unwrap_or(0)).unwrap_or_default();
+            path = &path[..slash.unwrap_or(0)];
         }
     }
 }

@@ -45,8 +45,7 @@ fn write_zeros(out: &mut (impl Write + ?Sized), mut len: u64) -> io::Result<()> 
 impl ImageOutput for Vec<u8> {
     fn patch(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let start = usize_from(offset);
-        let end = start.saturating_add(bytes.len());
-        match self.get_mut(start..end) {
+        match self.get_mut(start..start + bytes.len()) {
             Some(there) => {
                 there.copy_from_slice(bytes);
                 Ok(())
@@ -66,7 +65,7 @@ impl ImageOutput for File {
     fn zeros(&mut self, len: u64) -> io::Result<()> {
         let metadata = self.metadata()?;
         if metadata.is_file() && self.stream_position()? == metadata.len() {
-            self.set_len(metadata.len().saturating_add(len))?;
+            self.set_len(metadata.len() + len)?;
             self.seek(SeekFrom::End(0))?;
             return Ok(());
         }
@@ -124,7 +123,7 @@ impl<'o> ImageWriter<'o> {
         self.out
             .write_all(bytes)
             .map_err(|source| BuildError::Output { offset, source })?;
-        self.position = offset.saturating_add(u64_from(bytes.len()));
+        self.position += u64_from(bytes.len());
         Ok(())
     }
 
@@ -136,7 +135,7 @@ impl<'o> ImageWriter<'o> {
         let zeros = [0; 4096];
         while self.position < end {
             let len = usize_from(end - self.position).min(zeros.len());
-            self.write(zeros.get(..len).unwrap_or_default())?;
+            self.write(&zeros[..len])?;
         }
         Ok(())
     }
@@ -146,7 +145,7 @@ impl<'o> ImageWriter<'o> {
     /// # Errors
     /// The errors of [`ImageWriter::write`].
     pub fn hole_to(&mut self, end: u64) -> Result<(), BuildError> {
-        let len = end.saturating_sub(self.position);
+        let len = end - self.position;
         if len < HOLE {
             return self.zeros_to(end);
         }

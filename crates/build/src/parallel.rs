@@ -95,7 +95,7 @@ impl<J> Jobs<'_, J> {
     /// # Errors
     /// [`ParallelError::Stopped`] if no worker will take it any more.
     pub fn send<E>(&self, job: J, weight: usize) -> Result<(), ParallelError<E>> {
-        if self.queue.submit(job, weight.saturating_add(JOB_WEIGHT)) {
+        if self.queue.submit(job, weight + JOB_WEIGHT) {
             Ok(())
         } else {
             Err(ParallelError::Stopped)
@@ -354,10 +354,7 @@ impl<J, O> Queue<J, O> {
 impl<J: Send, O: Send> Submit<J> for Queue<J, O> {
     fn submit(&self, job: J, weight: usize) -> bool {
         let mut state = self.lock();
-        while !state.stopped
-            && state.weight > 0
-            && state.weight.saturating_add(weight) > self.memory
-        {
+        while !state.stopped && state.weight > 0 && state.weight + weight > self.memory {
             state = wait(&self.room, state);
         }
         if state.stopped {
@@ -365,7 +362,7 @@ impl<J: Send, O: Send> Submit<J> for Queue<J, O> {
         }
         let at = forerun_io::u64_from(state.under_way.len());
         let number = state.first + at;
-        state.weight = state.weight.saturating_add(weight);
+        state.weight += weight;
         state.under_way.push_back((weight, None));
         state.jobs.push_back((number, job));
         drop(state);

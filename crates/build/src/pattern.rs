@@ -112,7 +112,7 @@ impl Patterns {
             .filter(|&(_, &byte)| byte == b'/')
             .map(|(at, _)| at);
         let mut ends = slashes.chain([path.len()]);
-        !self.is_empty() && ends.any(|end| self.matches(path.get(..end).unwrap_or(path)))
+        !self.is_empty() && ends.any(|end| self.matches(&path[..end]))
     }
 }
 

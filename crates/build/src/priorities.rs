@@ -90,7 +90,7 @@ impl Priorities {
                 return 0;
             }
             let slash = path.iter().rposition(|&byte| byte == b'/');
-            path = path.get(..slash.unwrap_or(0)).unwrap_or_default();
+            path = &path[..slash.unwrap_or(0)];
         }
     }
 

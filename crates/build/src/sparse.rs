@@ -31,7 +31,7 @@ impl SparseFile {
     /// The errors of fstat(2).
     pub fn new(file: File) -> io::Result<Result<Self, File>> {
         let metadata = file.metadata()?;
-        if metadata.blocks().saturating_mul(BLOCK) >= metadata.len() {
+        if metadata.blocks() * BLOCK >= metadata.len() {
             return Ok(Err(file));
         }
         let (at, data) = (0, 0..0);
@@ -66,7 +66,7 @@ impl ContentStream for SparseFile {
     }
 
     fn skip(&mut self, len: u64) {
-        self.at = self.at.saturating_add(len);
+        self.at += len;
     }
 
     fn next_data(&mut self) -> io::Result<Option<Range<u64>>> {
@@ -86,13 +86,12 @@ impl Read for SparseFile {
         if hole > 0 {
             let zeros = want(hole);
             out.iter_mut().take(zeros).for_each(|byte| *byte = 0);
-            self.at = self.at.saturating_add(u64_from(zeros));
+            self.at += u64_from(zeros);
             return Ok(zeros);
         }
         let len = want(self.data.end.saturating_sub(self.at));
-        let to = out.get_mut(..len).unwrap_or_default();
-        let got = self.file.read_at(to, self.at)?;
-        self.at = self.at.saturating_add(u64_from(got));
+        let got = self.file.read_at(&mut out[..len], self.at)?;
+        self.at += u64_from(got);
         Ok(got)
     }
 }

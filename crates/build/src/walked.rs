@@ -184,7 +184,7 @@ impl WalkedNodes {
         let Some(node) = unnumbered else {
             return false;
         };
-        self.numbered = self.numbered.saturating_add(1);
+        self.numbered += 1;
         node.number = self.numbered;
         true
     }
@@ -193,7 +193,7 @@ impl WalkedNodes {
     fn add_links(&mut self, node: NodeIndex, nlink: u32) -> bool {
         match self.nodes.entry(node) {
             Entry::Occupied(mut node) => {
-                node.get_mut().nlink = node.get().nlink.saturating_add(nlink);
+                node.get_mut().nlink += nlink;
                 false
             }
             Entry::Vacant(node) => {

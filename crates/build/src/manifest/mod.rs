@@ -83,7 +83,7 @@ impl<'m> Manifest<'m> {
         self.finish_links(path)?;
         let is_file = kept.metadata().map_err(failed)?.is_file();
         let data = match (start, end) {
-            (Ok(start), Some(end)) if is_file => Some((Arc::new(kept), start.saturating_add(end))),
+            (Ok(start), Some(end)) if is_file => Some((Arc::new(kept), start + end)),
             _ => None,
         };
         self.finish_data(path, data)

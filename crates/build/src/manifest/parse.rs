@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use forerun_io::u32_from;
 use forerun_vfs::{Device, Timestamp};
 
 use super::super::line::{Components, LineError, Words, components, lossy, number};
@@ -147,7 +148,7 @@ fn host_path(path: &[u8]) -> PathBuf {
 fn device(words: &mut Words<'_>) -> Result<Device, LineError> {
     let mut half = |what, missing| -> Result<u32, LineError> {
         let value = number(what, &words.expect(missing)?, u32::MAX.into())?;
-        Ok(u32::try_from(value).unwrap_or(u32::MAX))
+        Ok(u32_from(value))
     };
     Ok(Device {
         major: half("major", "the major number")?,

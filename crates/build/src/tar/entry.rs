@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 
+use forerun_io::u16_from;
 use forerun_vfs::{ACL_ACCESS, ACL_DEFAULT, Device, NameError, PosixAcl, Timestamp};
 use tar::{Entry, EntryType};
 
@@ -86,14 +87,17 @@ pub fn parse<R: Read>(entry: &mut Entry<'_, R>, headers: Headers) -> Result<Pars
     let path = components(extra.sparse.name.as_deref().unwrap_or(&raw_path))?;
     let header = entry.header();
     let mut node = NewNode::new(NodeKind::Fifo, 0);
-    let low = |id: u64| u32::try_from(id).unwrap_or(u32::MAX);
-    node.mode = u16::try_from(header.mode().map_err(broken)? & 0o7777).unwrap_or(0);
-    node.uid = low(extra.uid.map_or_else(|| header.uid(), Ok).map_err(broken)?);
-    node.gid = low(extra.gid.map_or_else(|| header.gid(), Ok).map_err(broken)?);
+    let id = |id: u64| u32::try_from(id).map_err(|_| too_large("owner"));
+    node.mode = u16_from(u64::from(header.mode().map_err(broken)? & 0o7777));
+    let uid = extra.uid.map_or_else(|| header.uid(), Ok).and_then(id);
+    node.uid = uid.map_err(broken)?;
+    let gid = extra.gid.map_or_else(|| header.gid(), Ok).and_then(id);
+    node.gid = gid.map_err(broken)?;
     node.mtime = match extra.mtime {
         Some(mtime) => mtime,
         None => Timestamp {
-            seconds: i64::try_from(header.mtime().map_err(broken)?).unwrap_or(i64::MAX),
+            seconds: i64::try_from(header.mtime().map_err(broken)?)
+                .map_err(|_| broken(too_large("time")))?,
             nanoseconds: 0,
         },
     };
@@ -210,6 +214,11 @@ impl Extra {
             self.xattrs.insert(name.to_vec(), acl.to_bytes());
         }
     }
+}
+
+fn too_large(what: &str) -> io::Error {
+    let reason = format!("its {what} is larger than any filesystem keeps");
+    io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
 /// Parses seconds with an optional fraction, possibly negative. The fraction always counts forward.

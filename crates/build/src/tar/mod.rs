@@ -254,13 +254,15 @@ impl TarBuild<'_> {
 
     /// Counts the bytes of a file. Those that the archive holds are bounded by its own length.
     fn count(&mut self, parsed: &Parsed, len: u64, tape: &Tape) -> Result<(), BuildError> {
-        self.bytes = self.bytes.saturating_add(len);
         let limit = self.options.limits.total_bytes_of(tape.position());
-        match self.bytes > limit && self.bytes > tape.position().saturating_add(parsed.stored.1) {
-            true => Err(BuildError::Image {
-                path: parsed.path.join(&b'/'),
-                source: Error::limit(Bound::TotalBytes, "bytes of all files", limit),
-            }),
+        let over = || BuildError::Image {
+            path: parsed.path.join(&b'/'),
+            source: Error::limit(Bound::TotalBytes, "bytes of all files", limit),
+        };
+        self.bytes = self.bytes.checked_add(len).ok_or_else(over)?;
+        let beyond = self.bytes.saturating_sub(tape.position());
+        match self.bytes > limit && beyond > parsed.stored.1 {
+            true => Err(over()),
             false => Ok(()),
         }
     }
@@ -274,7 +276,7 @@ impl TarBuild<'_> {
         if let Some((file, archive)) = &self.in_place {
             return Ok(Content::Part {
                 file: Arc::clone(file),
-                offset: archive.saturating_add(start),
+                offset: archive + start,
             });
         }
         let (file, offset) = self.room(len)?;
@@ -291,7 +293,7 @@ impl TarBuild<'_> {
         let start = parsed.stored.0 + body.start;
         let held = body.parts.iter().map(|(_, len)| len).sum();
         let (file, offset) = match &self.in_place {
-            Some((file, archive)) => (Arc::clone(file), archive.saturating_add(start)),
+            Some((file, archive)) => (Arc::clone(file), archive + start),
             None => {
                 let (file, offset) = self.room(held)?;
                 tape.copy(start..start + held, Arc::clone(&file), offset);
@@ -323,7 +325,7 @@ fn copy_at(from: &mut dyn Read, to: &File, offset: u64, len: u64) -> io::Result<
     let (mut done, mut from) = (0, from.take(len));
     loop {
         let got = from.read(&mut chunk)?;
-        let bytes = chunk.get(..got).unwrap_or_default();
+        let bytes = &chunk[..got];
         if got == 0 {
             return Ok(done);
         }

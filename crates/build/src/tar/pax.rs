@@ -94,7 +94,7 @@ impl Tape {
 impl<R: Read> Read for Taped<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let got = self.inner.read(out)?;
-        let bytes = out.get(..got).unwrap_or_default();
+        let bytes = &out[..got];
         let mut state = self.tape.0.borrow_mut();
         let at = state.at;
         state.at += u64_from(got);
@@ -150,7 +150,7 @@ fn headers(mut blocks: &[u8]) -> io::Result<Headers> {
         if kind == EntryType::XHeader {
             parse(body, &mut found)?;
         }
-        let next = len.div_ceil(BLOCK).saturating_mul(BLOCK);
+        let next = len.div_ceil(BLOCK) * BLOCK;
         blocks = rest.get(next..).unwrap_or_default();
     }
     Ok(Headers {

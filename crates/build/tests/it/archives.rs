@@ -94,3 +94,74 @@ fn devices_of_an_archive_need_no_root_here() {
         }
     }
 }
+
+fn header() -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_size(0);
+    header
+}
+
+/// Returns an archive of an empty file `a` with a changed header.
+fn archive_of(change: &dyn Fn(&mut tar::Header)) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut header = header();
+    change(&mut header);
+    archive.append_data(&mut header, "a", &[][..]).unwrap();
+    archive.into_inner().unwrap()
+}
+
+fn failure(archive: Vec<u8>, options: &TarOptions) -> String {
+    let input = TarInput::Stream(Box::new(std::io::Cursor::new(archive)));
+    let error = read_tar(input, options).err().unwrap();
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(error) = source {
+        text.push_str(&format!(": {error}"));
+        source = error.source();
+    }
+    text
+}
+
+#[test]
+fn an_owner_or_a_time_that_no_filesystem_keeps_is_refused() {
+    let cases: [(&str, &dyn Fn(&mut tar::Header)); 4] = [
+        ("owner", &|header| header.set_uid(1 << 32)),
+        ("owner", &|header| header.set_gid(u64::MAX)),
+        ("time", &|header| header.set_mtime(1 << 63)),
+        ("time", &|header| header.set_mtime(u64::MAX)),
+    ];
+    for (what, change) in cases {
+        let failure = failure(archive_of(change), &TarOptions::default());
+        assert!(failure.contains(what), "{failure}");
+    }
+    let most = archive_of(&|header| {
+        header.set_uid(u32::MAX.into());
+        header.set_mtime((1 << 63) - 1);
+    });
+    let input = TarInput::Stream(Box::new(std::io::Cursor::new(most)));
+    let tree = read_tar(input, &TarOptions::default()).unwrap();
+    let node = tree.node(tree.child(Tree::ROOT, b"a").unwrap());
+    assert_eq!((node.uid, node.mtime.seconds), (u32::MAX, i64::MAX));
+}
+
+#[test]
+fn sizes_whose_sum_has_more_than_64_bits_are_refused() {
+    let mut archive = tar::Builder::new(Vec::new());
+    for name in ["a", "b"] {
+        let size = (1_u64 << 63).to_string();
+        let keys = [
+            ("GNU.sparse.name", name.as_bytes()),
+            ("GNU.sparse.realsize", size.as_bytes()),
+        ];
+        archive.append_pax_extensions(keys).unwrap();
+        archive.append_data(&mut header(), name, &[][..]).unwrap();
+    }
+    let mut options = TarOptions::default();
+    options.limits.total_bytes = u64::MAX - 1;
+    let failure = failure(archive.into_inner().unwrap(), &options);
+    assert!(failure.contains("bytes of all files"), "{failure}");
+}

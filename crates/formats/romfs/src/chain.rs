@@ -70,7 +70,7 @@ impl<'a> Chain<'a> {
         if self.patience == 0 {
             self.mark = Some(offset);
             self.patience = self.power;
-            self.power = self.power.saturating_mul(2);
+            self.power *= 2;
         }
         self.patience -= 1;
         self.done += 1;

@@ -71,11 +71,11 @@ impl Index {
                 Ok(header) => entry(image, dir, header),
                 Err(error) => Err(error),
             };
-            index.bytes = index.bytes.saturating_add(SEEN_BYTES);
+            index.bytes += SEEN_BYTES;
             match added {
                 Ok(None) => {}
                 Ok(Some(entry)) => {
-                    index.bytes = index.bytes.saturating_add(entry_bytes(&entry.name));
+                    index.bytes += entry_bytes(&entry.name);
                     index.entries.push(entry);
                 }
                 Err(error @ Error::Io { .. }) => return Err(error),

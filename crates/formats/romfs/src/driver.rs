@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::{BlobId, LEGACY_BLOCK, Limits, ReadAt, usize_from};
+use forerun_io::{BlobId, LEGACY_BLOCK, Limits, ReadAt, u32_from, usize_from};
 use forerun_vfs::{
     Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, Place,
     Problem, Region, Result, Timestamp, VolumeInfo,
@@ -50,11 +50,7 @@ impl Romfs {
 impl FileSystem for Romfs {
     fn volume(&self) -> VolumeInfo {
         let superblock = &self.image.superblock;
-        let mut info = VolumeInfo::new(
-            "romfs",
-            superblock.full_size,
-            u32::try_from(LEGACY_BLOCK).unwrap_or(1024),
-        );
+        let mut info = VolumeInfo::new("romfs", superblock.full_size, u32_from(LEGACY_BLOCK));
         info.label.clone_from(&superblock.volume_name);
         // The format has no bound of its own; the Linux driver reads 127 bytes.
         info.name_max = u32::try_from(self.image.limits.name_len).unwrap_or(u32::MAX);
@@ -89,7 +85,7 @@ impl FileSystem for Romfs {
             size: match kind {
                 FileType::Regular | FileType::Symlink => u64::from(header.size),
                 // As in Linux, the length of the header.
-                FileType::Directory => header.data.saturating_sub(header.offset),
+                FileType::Directory => header.data - header.offset,
                 _ => 0,
             },
             // The format keeps no count. To `find`, 1 also means that a directory's count does not
@@ -194,7 +190,7 @@ impl FileSystem for Romfs {
         if visit(Region::metadata("headers", header.offset..header.data)).is_continue()
             && header.kind == Kind::Symlink
         {
-            let end = header.data.saturating_add(header.size.into());
+            let end = header.data + u64::from(header.size);
             let _ended = visit(Region::metadata("symbolic links", header.data..end));
         }
         Ok(())
@@ -225,7 +221,7 @@ fn read_index(
     visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
     let entries = index.entries.iter().skip(usize_from(from.0));
-    for (next, entry) in (from.0.saturating_add(1)..).zip(entries) {
+    for (next, entry) in (from.0 + 1..).zip(entries) {
         if show(entry, DirCursor(next), visit).is_break() {
             return Ok(());
         }

@@ -79,7 +79,7 @@ impl Header {
             .position(|&byte| byte == 0);
         let limit = name_limit.min(rest.len());
         let name_len = name_len.ok_or(Check::NameEndless { limit })?;
-        let name = rest.get(..name_len).unwrap_or_default().to_vec();
+        let name = rest[..name_len].to_vec();
         let len = HEADER_LEN + padded(name_len);
         let summed = bytes.get(..usize_from(len)).unwrap_or(bytes);
         let spec_info = raw.spec_info.get();
@@ -92,7 +92,7 @@ impl Header {
             size: raw.size.get(),
             checksum: raw.checksum.get(),
             name,
-            data: offset.saturating_add(len),
+            data: offset + len,
             sum: ondisk::checksum(summed),
         })
     }
@@ -316,9 +316,10 @@ mod tests {
             let result = header.unwrap().check_data(full_size);
             assert_eq!(result.is_ok(), inside, "{kind} {size} {full_size:#x}");
         }
-        // No sum of these overflows.
-        let last = Header::parse(&bytes([2, 0, u32::MAX, 0], b"n\0"), u64::MAX, u64::MAX, 255);
-        assert!(last.unwrap().check_data(u64::MAX).is_err());
+        // Offsets and sizes have 32 bits.
+        let last = u64::from(u32::MAX);
+        let header = Header::parse(&bytes([2, 0, u32::MAX, 0], b"n\0"), last, last, 255);
+        assert!(header.unwrap().check_data(last).is_err());
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub enum Slot {
 impl Weighed for Slot {
     fn weight(&self) -> u64 {
         match self {
-            Self::Index(index) => u64_from(index.bytes).saturating_add(128),
+            Self::Index(index) => u64_from(index.bytes) + 128,
             Self::Large { .. } => 64,
         }
     }

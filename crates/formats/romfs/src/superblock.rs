@@ -83,7 +83,7 @@ impl Superblock {
         if sum != 0 {
             damaged(Check::SuperblockChecksum { covered, sum })?;
         }
-        let volume_name = rest.get(..name).unwrap_or_default().to_vec();
+        let volume_name = rest[..name].to_vec();
         Ok(Self {
             full_size,
             checksum: raw.checksum.get(),

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use forerun_build::{BuildError, NodeKind, Tree};
-use forerun_io::{CountedWrite, Observer, u64_from, usize_from};
+use forerun_io::{CountedWrite, Observer, u32_from, u64_from, usize_from};
 use zerocopy::IntoBytes;
 
 use super::RomfsOptions;
@@ -94,7 +94,7 @@ fn push_name(bytes: &mut Vec<u8>, name: &[u8]) {
 
 /// Converts a value that the layout has checked to be below 4 GiB.
 fn word(value: u64) -> zerocopy::byteorder::big_endian::U32 {
-    u32::try_from(value).unwrap_or(u32::MAX).into()
+    u32_from(value).into()
 }
 
 /// The output, whose first 512 bytes wait for their checksum.
@@ -133,7 +133,7 @@ impl Output<'_> {
         let zeros = [0; 4096];
         while self.position < offset {
             let len = usize_from(offset - self.position).min(zeros.len());
-            self.bytes(zeros.get(..len).unwrap_or(&zeros))?;
+            self.bytes(&zeros[..len])?;
         }
         Ok(())
     }
@@ -162,7 +162,7 @@ impl Output<'_> {
                     "the file is {now} than the {len} bytes it had when it was scanned"
                 )));
             }
-            self.bytes(chunk.get(..got).unwrap_or_default())?;
+            self.bytes(&chunk[..got])?;
             left -= u64_from(got);
         }
     }

@@ -208,14 +208,9 @@ impl<'t> Placer<'t> {
         parent: Option<usize>,
     ) -> usize {
         let offset = self.end;
-        let len = HEADER_LEN
-            .saturating_add(padded(name.len()))
-            .saturating_add(size);
-        // Saturates far above the limit that is checked for the end.
-        self.end = offset
-            .saturating_add(len)
-            .min(u64::MAX / 2)
-            .next_multiple_of(ALIGN);
+        // Sizes have 32 bits: the end of all items is far from the largest number.
+        let len = HEADER_LEN + padded(name.len()) + size;
+        self.end = (offset + len).next_multiple_of(ALIGN);
         self.items.push(Item {
             offset,
             name: name.to_vec(),

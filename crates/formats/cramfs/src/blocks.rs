@@ -164,7 +164,7 @@ impl<'a> Table<'a> {
 
     /// Returns how many bytes of the file a block holds.
     fn decoded_len(&self, block: u64) -> u64 {
-        BLOCK.min(self.size.saturating_sub(block * BLOCK))
+        BLOCK.min(self.size - block * BLOCK)
     }
 
     fn extent(&self, block: u64, stored: &Stored) -> Result<Extent> {

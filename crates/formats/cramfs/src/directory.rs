@@ -98,7 +98,6 @@ impl Directory {
     }
 
     fn entry_at(&self, at: usize, name_limit: usize) -> Result<Entry<'_>, Check> {
-        let rest = self.bytes.get(at..).unwrap_or_default();
         let name = self.name(at);
         if name.is_empty() {
             return Err(Check::NoName);
@@ -110,15 +109,15 @@ impl Directory {
         Ok(Entry {
             name,
             node: NodeId(self.start + u64_from(at)),
-            kind: Inode::parse(rest, self.order)?.kind,
+            kind: Inode::parse(&self.bytes[at..], self.order)?.kind,
         })
     }
 
     /// Returns the name of the entry at `at` without its padding.
     fn name(&self, at: usize) -> &[u8] {
-        let rest = self.bytes.get(at..).unwrap_or_default();
+        let rest = &self.bytes[at..];
         let end = INODE_LEN + Inode::name_len_of(rest, self.order);
-        let mut name = rest.get(INODE_LEN..end).unwrap_or_default();
+        let mut name = &rest[INODE_LEN..end];
         while let [shorter @ .., 0] = name {
             name = shorter;
         }
@@ -126,7 +125,7 @@ impl Directory {
     }
 
     fn name_of(&self, position: u32) -> &[u8] {
-        self.name(usize::try_from(position).unwrap_or(usize::MAX))
+        self.name(usize_from(u64::from(position)))
     }
 
     /// Puts the entries in the order of names. Of several entries with one name only the first is kept,
@@ -175,7 +174,7 @@ impl Directory {
 
     /// Returns the entry at a position that was found to be sound.
     fn entry(&self, position: u32) -> Option<Entry<'_>> {
-        self.entry_at(usize::try_from(position).ok()?, usize::MAX)
+        self.entry_at(usize_from(u64::from(position)), usize::MAX)
             .ok()
     }
 }
@@ -210,7 +209,7 @@ impl<'a> Scan<'a> {
     fn entries(&mut self, directory: &mut Directory, is_all: bool) -> ControlFlow<()> {
         let limits = &self.image.limits;
         while self.at < directory.bytes.len() {
-            let rest = directory.bytes.get(self.at..).unwrap_or_default();
+            let rest = &directory.bytes[self.at..];
             let name_len = Inode::name_len_of(rest, directory.order);
             let len = INODE_LEN + name_len;
             let at = directory.start + u64_from(self.at);

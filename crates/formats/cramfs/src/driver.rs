@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::{Limits, ReadAt};
+use forerun_io::{Limits, ReadAt, u32_from};
 use forerun_vfs::{
     Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
     NodeId, Problem, Result, Timestamp, VolumeInfo,
@@ -51,8 +51,7 @@ impl Cramfs {
 impl FileSystem for Cramfs {
     fn volume(&self) -> VolumeInfo {
         let superblock = &self.image.superblock;
-        let block_size = u32::try_from(BLOCK).unwrap_or(u32::MAX);
-        let mut info = VolumeInfo::new("cramfs", superblock.image_len, block_size);
+        let mut info = VolumeInfo::new("cramfs", superblock.image_len, u32_from(BLOCK));
         info.label.clone_from(&superblock.name);
         info.inodes = superblock
             .is_version_2()
@@ -124,12 +123,12 @@ impl FileSystem for Cramfs {
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let directory = self.indexes.get(&self.image, dir)?;
-        for (next, entry) in (from.0.saturating_add(1)..).zip(directory.entries(from.0)) {
+        for (entry, before) in directory.entries(from.0).zip(from.0..) {
             let entry = DirEntry {
                 name: entry.name,
                 node: entry.node,
                 kind: entry.kind,
-                next: DirCursor(next),
+                next: DirCursor(before + 1),
             };
             if visit(entry).is_break() {
                 return Ok(());

@@ -47,11 +47,12 @@ impl Image {
         if node == superblock.root_node() {
             return Ok(superblock.root);
         }
-        let last = superblock.image_len.saturating_sub(u64_from(INODE_LEN));
-        if node.0 < superblock.end() || node.0 > last || !node.0.is_multiple_of(UNIT) {
+        let len = u64_from(INODE_LEN);
+        let is_inside = node.0 >= superblock.end() && self.contains(node.0, len);
+        if !is_inside || !node.0.is_multiple_of(UNIT) {
             return Err(Error::StaleNode(node));
         }
-        let bytes = self.read(node.0, u64_from(INODE_LEN))?;
+        let bytes = self.read(node.0, len)?;
         Inode::parse(&bytes, superblock.order).map_err(|check| check.at(Some(node), node.0))
     }
 

@@ -1,5 +1,6 @@
 //! Parses the twelve bytes of an inode.
 
+use forerun_io::{u16_from, usize_from};
 use forerun_vfs::{ByteOrder, Device, FileType};
 
 use crate::error::Check;
@@ -35,12 +36,13 @@ impl Inode {
         let (size, gid) = field(4, 24);
         let (name_units, offset_units) = field(8, 6);
         // The widths above bound all of these.
-        let mode = u16::try_from(mode).unwrap_or(u16::MAX);
+        let mode = u16_from(u64::from(mode));
+        let [gid, ..] = gid.to_le_bytes();
         Ok(Self {
             kind: kind(mode).ok_or(Check::Mode { mode })?,
             mode,
-            uid: u16::try_from(uid).unwrap_or(u16::MAX),
-            gid: u8::try_from(gid).unwrap_or(u8::MAX),
+            uid: u16_from(u64::from(uid)),
+            gid,
             size,
             name_len: name_len(name_units),
             offset: u64::from(offset_units) * UNIT,
@@ -88,7 +90,7 @@ impl Inode {
 }
 
 fn name_len(units: u32) -> usize {
-    usize::try_from(u64::from(units) * UNIT).unwrap_or(usize::MAX)
+    usize_from(u64::from(units) * UNIT)
 }
 
 const fn kind(mode: u16) -> Option<FileType> {

@@ -79,8 +79,8 @@ impl Superblock {
         }
         let size = field(4);
         let root = NodeId(u64_from(at + ROOT));
-        let inode = Inode::parse(bytes.get(ROOT..).unwrap_or_default(), order)
-            .map_err(|check| check.at(Some(root), root.0))?;
+        let inode =
+            Inode::parse(&bytes[ROOT..], order).map_err(|check| check.at(Some(root), root.0))?;
         if inode.kind != FileType::Directory {
             return Err(Check::RootKind { mode: inode.mode }.at(Some(root), root.0));
         }
@@ -201,8 +201,8 @@ fn trimmed(name: &[u8]) -> Vec<u8> {
 
 /// Returns `head` with a checksum of 0, as it is summed. `start` is the superblock's offset in `head`.
 pub fn without_crc(head: &mut [u8], start: u64) {
-    let at = usize_from(start).saturating_add(CRC);
-    if let Some(crc) = head.get_mut(at..at.saturating_add(4)) {
+    let at = usize_from(start) + CRC;
+    if let Some(crc) = head.get_mut(at..at + 4) {
         crc.fill(0);
     }
 }

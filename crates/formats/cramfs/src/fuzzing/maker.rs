@@ -4,7 +4,7 @@
 //! This is no writer for users. It compresses nothing: its zlib streams hold their bytes as they are, so
 //! that the same nodes give the same image whatever library the workspace uses.
 
-use forerun_io::u64_from;
+use forerun_io::{u16_from, u32_from, u64_from};
 use forerun_vfs::ByteOrder;
 
 use crate::ondisk::{
@@ -246,7 +246,7 @@ impl Maker {
             Blocks::Compressed | Blocks::Mixed => self.image.extend(zlib(chunk)),
             Blocks::DirectCompressed => {
                 let stream = zlib(chunk);
-                let len = u16::try_from(stream.len()).unwrap_or(u16::MAX);
+                let len = u16_from(u64_from(stream.len()));
                 self.image.extend(match self.layout.order() {
                     ByteOrder::Little => len.to_le_bytes(),
                     ByteOrder::Big => len.to_be_bytes(),
@@ -268,7 +268,7 @@ impl Maker {
     fn superblock(&mut self) {
         let Layout { flags, .. } = self.layout;
         let (start, order) = (self.layout.start(), self.layout.order());
-        let size = u32::try_from(self.image.len()).unwrap_or(u32::MAX);
+        let size = u32_from(u64_from(self.image.len()));
         put(&mut self.image, start, order, &[MAGIC, size, flags, 0]);
         let counts = [0, 7, self.blocks, self.files];
         put(&mut self.image, start + 32, order, &counts);
@@ -318,14 +318,14 @@ fn put(image: &mut [u8], at: usize, order: ByteOrder, words: &[u32]) {
             ByteOrder::Big => word.to_be_bytes(),
         })
         .collect();
-    if let Some(place) = image.get_mut(at..at.saturating_add(bytes.len())) {
+    if let Some(place) = image.get_mut(at..at + bytes.len()) {
         place.copy_from_slice(&bytes);
     }
 }
 
 /// Creates a zlib stream (RFC 1950) of one stored block (RFC 1951): the bytes as they are.
 fn zlib(bytes: &[u8]) -> Vec<u8> {
-    let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+    let len = u16_from(u64_from(bytes.len()));
     let mut stream = vec![0x78, 0x01, 0x01];
     stream.extend(len.to_le_bytes());
     stream.extend((!len).to_le_bytes());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forerun_io::{MemorySource, u64_from, usize_from};
+use forerun_io::{MemorySource, u32_from, u64_from, usize_from};
 use forerun_vfs::{Error, FileType, exercise};
 
 use crate::Cramfs;
@@ -72,7 +72,7 @@ pub fn blocks(bytes: &[u8]) -> Vec<Error> {
 
 /// Walks an image whose length has changed.
 fn walk_with_size(image: &mut [u8], layout: Layout) -> Vec<Error> {
-    let len = u32::try_from(image.len()).unwrap_or(u32::MAX);
+    let len = u32_from(u64_from(image.len()));
     let len = match layout.big_endian {
         true => len.to_be_bytes(),
         false => len.to_le_bytes(),
@@ -138,20 +138,19 @@ pub fn entries() -> Vec<u8> {
     let image = Layout::default().image(&everything(Blocks::Compressed));
     let len = image.get(68..70).and_then(|bytes| bytes.try_into().ok());
     let end = SUPERBLOCK_LEN + usize::from(len.map_or(0, u16::from_le_bytes));
-    image.get(SUPERBLOCK_LEN..end).unwrap_or_default().to_vec()
+    image[SUPERBLOCK_LEN..end].to_vec()
 }
 
 /// Creates seeds for [`blocks`]: a size, pointers of all kinds and their blocks.
 #[must_use]
 pub fn pointers() -> Vec<u8> {
     let mut bytes = vec![b'x'; 5 * 4096 + 7];
-    bytes.get_mut(8192..12288).unwrap_or_default().fill(0);
+    bytes[8192..12288].fill(0);
     let file = Node::new(b"file", Kind::File(bytes.clone(), Blocks::Mixed));
     let image = Layout::extended().image(&[file]);
     let start = SUPERBLOCK_LEN + INODE_LEN + 4;
     let [low, middle, high, ..] = u64_from(bytes.len()).to_le_bytes();
-    let data = image.get(start..).unwrap_or_default();
-    [&[low, middle, high], data].concat()
+    [&[low, middle, high], &image[start..]].concat()
 }
 
 /// Creates a tree with every kind of node, and names of all paddings.

@@ -106,7 +106,7 @@ impl<'s> Additions<'s> {
         };
         let mut pending = self.lock();
         pending.files.push((name, *digest));
-        pending.bytes = pending.bytes.saturating_add(len);
+        pending.bytes += len;
         if pending.files.len() >= BATCH || pending.bytes >= BATCH_BYTES {
             self.name_all(&mut pending)?;
         }
@@ -285,7 +285,7 @@ struct Positioned<'f> {
 impl Read for Positioned<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let len = std::os::unix::fs::FileExt::read_at(self.file, out, self.at)?;
-        self.at = self.at.saturating_add(u64_from(len));
+        self.at += u64_from(len);
         Ok(len)
     }
 }

@@ -3,7 +3,7 @@
 //! The order is: header, superblock, inodes, shared attributes, whole blocks.
 
 use forerun_build::BuildError;
-use forerun_io::u64_from;
+use forerun_io::{u16_from, u32_from, u64_from};
 use forerun_vfs::Timestamp;
 
 use super::contents::{self, Layout, Shape};
@@ -109,7 +109,7 @@ impl<'t> Image<'t> {
             .iter()
             .map(|placed| placed.at / SLOT_64)
             .collect();
-        let base = u32::try_from(self.shared_at % BLOCK_64).unwrap_or(0);
+        let base = u32_from(self.shared_at % BLOCK_64);
         for (number, (inode, placed)) in self.tree.inodes.iter().zip(&self.placed).enumerate() {
             out.zeros_to(placed.at)?;
             let mut bytes = self.inode(number, inode, placed);
@@ -153,10 +153,10 @@ impl<'t> Image<'t> {
         bytes.extend(u64_from(self.placed.len()).to_le_bytes());
         bytes.extend(self.epoch.seconds.to_le_bytes());
         bytes.extend(self.epoch.nanoseconds.to_le_bytes());
-        bytes.extend(low_32(self.len / BLOCK_64).to_le_bytes());
+        bytes.extend(u32_from(self.len / BLOCK_64).to_le_bytes());
         // Inodes are numbered from the start of the image.
         bytes.extend(0_u32.to_le_bytes());
-        bytes.extend(low_32(self.shared_at / BLOCK_64).to_le_bytes());
+        bytes.extend(u32_from(self.shared_at / BLOCK_64).to_le_bytes());
         bytes.resize(128, 0);
         bytes
     }
@@ -169,7 +169,7 @@ impl<'t> Image<'t> {
             (_, Layout::Chunks) => shape.chunk_bits,
             _ => placed.block,
         };
-        let number = low_32(u64_from(number));
+        let number = u32_from(u64_from(number));
         let mut bytes = Vec::with_capacity(64);
         bytes.extend(format.to_le_bytes());
         bytes.extend(placed.xattrs.icount().to_le_bytes());
@@ -186,13 +186,13 @@ impl<'t> Image<'t> {
             bytes.extend(inode.nlink.to_le_bytes());
             bytes.extend([0; 16]);
         } else {
-            bytes.extend(low_16(inode.nlink).to_le_bytes());
-            bytes.extend(low_32(shape.size).to_le_bytes());
+            bytes.extend(u16_from(inode.nlink.into()).to_le_bytes());
+            bytes.extend(u32_from(shape.size).to_le_bytes());
             bytes.extend([0; 4]);
             bytes.extend(union.to_le_bytes());
             bytes.extend(number.to_le_bytes());
-            bytes.extend(low_16(inode.uid).to_le_bytes());
-            bytes.extend(low_16(inode.gid).to_le_bytes());
+            bytes.extend(u16_from(inode.uid.into()).to_le_bytes());
+            bytes.extend(u16_from(inode.gid.into()).to_le_bytes());
             bytes.extend([0; 4]);
         }
         bytes
@@ -240,13 +240,4 @@ fn place(at: u64, meta: u64, shape: &Shape) -> u64 {
     } else {
         border
     }
-}
-
-/// Converts values that were checked to fit, or that only statfs shows.
-fn low_32(value: u64) -> u32 {
-    u32::try_from(value).unwrap_or(u32::MAX)
-}
-
-fn low_16(value: u32) -> u16 {
-    u16::try_from(value).unwrap_or(u16::MAX)
 }

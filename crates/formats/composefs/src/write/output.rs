@@ -35,7 +35,7 @@ impl<'o> Output<'o> {
     pub fn zeros_to(&mut self, position: u64) -> Result<(), BuildError> {
         while self.out.position() < position {
             let left = forerun_io::usize_from(position - self.out.position());
-            self.write(ZEROS.get(..left).unwrap_or(&ZEROS))?;
+            self.write(&ZEROS[..left.min(ZEROS.len())])?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use forerun_build::BuildError;
+use forerun_io::{u16_from, u64_from};
 
 use super::failed;
 use super::flat::{FlatTree, Xattrs};
@@ -123,7 +124,7 @@ impl XattrBody {
     /// Returns the field of the inode that holds this length.
     pub fn icount(&self) -> u16 {
         // Checked when it was created.
-        u16::try_from(self.words()).unwrap_or(u16::MAX)
+        u16_from(u64_from(self.words()))
     }
 
     /// Writes the bytes. `base` is the position of the first shared attribute from the start in the
@@ -136,7 +137,7 @@ impl XattrBody {
         out.push(u8::try_from(self.shared.len()).unwrap_or(u8::MAX));
         out.extend([0; HEAD - 5]);
         for position in &self.shared {
-            out.extend((base.saturating_add(*position) / 4).to_le_bytes());
+            out.extend(((base + *position) / 4).to_le_bytes());
         }
         out.extend(&self.inline);
     }

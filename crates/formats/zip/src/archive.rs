@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::{Limits, ReadAt, usize_from};
+use forerun_io::{Limits, ReadAt, u32_from, usize_from};
 use forerun_vfs::{
     BlobId, DecodedLen, EncodedBlock, Error, FileType, NodeId, OpenWith, Padding, Place, Result,
 };
@@ -86,7 +86,7 @@ impl Zip {
                 if stored != size {
                     return Err(Check::StoredLen { stored, size }.of(id, node.data.header));
                 }
-                let offset = part.start.saturating_add(range.start);
+                let offset = part.start + range.start;
                 let blob = BlobId::IMAGE;
                 let _ended = visit(range, Place::Stored { blob, offset });
                 return Ok(());
@@ -119,8 +119,7 @@ impl Zip {
                     decoded_len: DecodedLen::Exact(size),
                     padding: Padding::None,
                 };
-                // The whole member is one block of at most 32 bits.
-                let skip = u32::try_from(range.start).unwrap_or(u32::MAX);
+                let skip = u32_from(range.start);
                 let _ended = visit(range, Place::Encoded { block, skip });
             }
             _ => {
@@ -151,9 +150,7 @@ impl Zip {
             ControlFlow::Break(())
         })?;
         let target = match target.pop() {
-            Some(Place::Stored { offset, .. }) => {
-                read(&*self.source, offset..offset.saturating_add(node.size))?
-            }
+            Some(Place::Stored { offset, .. }) => read(&*self.source, offset..offset + node.size)?,
             Some(Place::Encoded { block, .. }) => {
                 let stored = read(&*self.source, block.stored())?;
                 let mut decoded = vec![0; usize_from(node.size)];

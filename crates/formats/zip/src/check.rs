@@ -58,7 +58,7 @@ pub fn member(zip: &Zip, id: NodeId, report: &mut dyn FnMut(Problem)) -> Result<
         Ok(header) => header,
         Err(error) => return found(error, id, report),
     };
-    let bytes = read(&*zip.source, at..at.saturating_add(u64_from(HEADER)))?;
+    let bytes = read(&*zip.source, at..at + u64_from(HEADER))?;
     if let Some(stated) = entry::header(&bytes) {
         let (method, flags) = (stated.method.get(), stated.flags.get());
         for check in local::differences(&header, node, method, flags) {
@@ -91,7 +91,7 @@ fn sum(zip: &Zip, id: NodeId, node: &Node) -> Result<()> {
     };
     let mut at = contents.start;
     while at < contents.end {
-        let next = at.saturating_add(CHUNK).min(contents.end);
+        let next = (at + CHUNK).min(contents.end);
         sum.take(&read(&*zip.source, at..next)?);
         at = next;
     }

@@ -69,7 +69,7 @@ impl Facts {
     fn warn(&mut self, at: u64, check: Check) {
         match self.warnings.len() < WARNINGS_MAX {
             true => self.warnings.push((at, check)),
-            false => self.more_warnings = self.more_warnings.saturating_add(1),
+            false => self.more_warnings += 1,
         }
     }
 }
@@ -119,22 +119,21 @@ impl Pass<'_> {
             return Err(Check::Entry { len, left }.at(at));
         }
         let bytes = self.window.peek(usize_from(len))?;
-        let rest = bytes.get(HEADER..).unwrap_or_default();
-        let parsed = entry::parse(&header, rest, end.prefix, &with.ownership);
+        let parsed = entry::parse(&header, &bytes[HEADER..], end.prefix, &with.ownership);
         let check = match parsed {
             Ok(member) => {
                 let facts = &mut self.facts;
                 facts.has_owners |= member.owner.is_some();
                 match member.data.method {
-                    Method::Encrypted => facts.encrypted = facts.encrypted.saturating_add(1),
-                    Method::Other(_) => facts.unsupported = facts.unsupported.saturating_add(1),
+                    Method::Encrypted => facts.encrypted += 1,
+                    Method::Other(_) => facts.unsupported += 1,
                     Method::Stored | Method::Deflate | Method::Zstd => {}
                 }
                 self.builder.add(&member, at)?
             }
             Err(check) => return Err(check.at(at)),
         };
-        self.facts.members = self.facts.members.saturating_add(1);
+        self.facts.members += 1;
         self.window.consume(len);
         Ok(check)
     }
@@ -163,29 +162,25 @@ impl<'a> Window<'a> {
     }
 
     const fn left(&self) -> u64 {
-        self.end.saturating_sub(self.at)
+        self.end - self.at
     }
 
     /// Returns the next `len` bytes, which the directory has.
     fn peek(&mut self, len: usize) -> Result<&[u8]> {
-        let kept = self.buffer.len().saturating_sub(self.used);
+        let kept = self.buffer.len() - self.used;
         if kept < len {
-            let start = self.at.saturating_add(u64_from(kept));
-            let wanted = u64_from(len.saturating_sub(kept)).max(CHUNK);
-            let chunk = read(
-                self.source,
-                start..start.saturating_add(wanted).min(self.end),
-            )?;
+            let start = self.at + u64_from(kept);
+            let wanted = u64_from(len - kept).max(CHUNK);
+            let chunk = read(self.source, start..(start + wanted).min(self.end))?;
             self.buffer.drain(..self.used);
             self.buffer.extend_from_slice(&chunk);
             self.used = 0;
         }
-        let end = self.used.saturating_add(len);
-        Ok(self.buffer.get(self.used..end).unwrap_or_default())
+        Ok(&self.buffer[self.used..self.used + len])
     }
 
     fn consume(&mut self, len: u64) {
-        self.used = self.used.saturating_add(usize_from(len));
-        self.at = self.at.saturating_add(len);
+        self.used += usize_from(len);
+        self.at += len;
     }
 }

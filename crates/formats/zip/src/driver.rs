@@ -166,8 +166,8 @@ impl FileSystem for Zip {
         let last = self
             .by_header
             .partition_point(|(header, _)| *header < block.offset);
-        let before = self.by_header.get(..last).unwrap_or_default();
-        let Some(&(header, id)) = before.last().filter(|_| self.verifies) else {
+        let before = self.by_header[..last].last();
+        let Some(&(header, id)) = before.filter(|_| self.verifies) else {
             return Ok(());
         };
         let node = self.directory.tree.node(id)?;

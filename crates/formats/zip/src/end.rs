@@ -39,7 +39,7 @@ pub fn find(tail: &[u8]) -> Option<usize> {
     let mut last = None;
     let latest = tail.len().checked_sub(END_LEN)?;
     for at in (0..=latest).rev() {
-        let bytes = tail.get(at..).unwrap_or_default();
+        let bytes = &tail[at..];
         if !bytes.starts_with(&END) {
             continue;
         }
@@ -70,15 +70,13 @@ impl End {
             let searched = u64_from(tail.len());
             return Err(Check::NoEnd { searched }.at(start));
         };
-        let at = start.saturating_add(u64_from(found));
-        let bytes = tail.get(found..).unwrap_or_default();
-        let Ok((record, rest)) = EndRecord::read_from_prefix(bytes) else {
+        let at = start + u64_from(found);
+        let Ok((record, rest)) = EndRecord::read_from_prefix(&tail[found..]) else {
             return Err(Check::NoEnd { searched: 0 }.at(at));
         };
         let comment = rest.get(..usize::from(record.comment_len.get()));
         let comment = comment.unwrap_or_default().to_vec();
-        let before = tail.get(..found).unwrap_or_default();
-        let places = match locator(before).filter(|_| is_full(&record)) {
+        let places = match locator(&tail[..found]).filter(|_| is_full(&record)) {
             Some(locator) => Places::of_zip64(source, &locator, at)?,
             None => Places::of_record(&record, at)?,
         };
@@ -87,7 +85,7 @@ impl End {
             directory,
             entries: places.entries,
             prefix,
-            len: at.saturating_add(u64_from(END_LEN.saturating_add(comment.len()))),
+            len: at + u64_from(END_LEN + comment.len()),
             comment,
             is_zip64: places.is_zip64,
         })
@@ -136,13 +134,15 @@ impl Places {
     /// Reads the zip64 record, which the locator of an end record at `end` names. Bytes before the archive shift it: it
     /// is then expected directly before its locator.
     fn of_zip64(source: &dyn ReadAt, locator: &Locator, end: u64) -> Result<Self> {
-        let at = end.saturating_sub(u64_from(LOCATOR_LEN));
-        let adjacent = at.saturating_sub(u64_from(END64_LEN));
+        let at = end - u64_from(LOCATOR_LEN);
+        let Some(adjacent) = at.checked_sub(u64_from(END64_LEN)) else {
+            return Err(Check::NoEnd64.at(at));
+        };
         for place in [locator.offset.get(), adjacent] {
             if place > adjacent {
                 continue;
             }
-            let bytes = read(source, place..place.saturating_add(u64_from(END64_LEN)))?;
+            let bytes = read(source, place..place + u64_from(END64_LEN))?;
             let Ok((record, _)) = End64Record::read_from_prefix(&bytes) else {
                 continue;
             };
@@ -174,16 +174,14 @@ impl Places {
             return Err(Check::Directory { offset, len, end }.at(end));
         };
         for prefix in [prefix, 0] {
-            let start = offset.saturating_add(prefix);
-            let place = start..start.saturating_add(len);
-            let is_there =
-                len == 0 || read(source, start..start.saturating_add(4).min(end))? == CENTRAL;
+            let start = offset + prefix;
+            let is_there = len == 0 || read(source, start..(start + 4).min(end))? == CENTRAL;
             if is_there {
-                return Ok((place, prefix));
+                return Ok((start..start + len, prefix));
             }
         }
-        let start = offset.saturating_add(prefix);
-        Ok((start..start.saturating_add(len), prefix))
+        let start = offset + prefix;
+        Ok((start..start + len, prefix))
     }
 }
 
@@ -198,7 +196,7 @@ fn refuse_disks(disk: u32, directory: u32) -> Result<()> {
 
 /// Reads a range that lies in the source, and is short.
 pub fn read(source: &dyn ReadAt, range: Range<u64>) -> Result<Vec<u8>> {
-    let len = usize_from(range.end.saturating_sub(range.start));
+    let len = usize_from(range.end - range.start);
     let mut bytes = vec![0; len];
     let read = source.read_exact_at(range.start, &mut bytes);
     read.map_err(|error| Error::io(range.start, len, error))?;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use forerun_io::u64_from;
+use forerun_io::{u16_from, u64_from};
 use forerun_vfs::{FileType, Ownership, Timestamp};
 use libdeflater::crc32;
 use zerocopy::FromBytes;
@@ -96,7 +96,9 @@ pub fn parse<'b>(
         }),
         size,
         data: Data {
-            header: offset.saturating_add(prefix),
+            header: offset
+                .checked_add(prefix)
+                .ok_or(Check::Header { offset, prefix })?,
             len,
             crc: header.crc.get(),
             method: Method::of(header.method.get(), flags),
@@ -131,7 +133,7 @@ fn mode(kind: FileType, unix: u32, attributes: u32, ownership: &Ownership) -> u1
     /// `FILE_ATTRIBUTE_READONLY`.
     const READ_ONLY: u32 = 1;
     if unix != 0 {
-        return u16::try_from(unix & 0o7777).unwrap_or(0);
+        return u16_from(u64::from(unix & 0o7777));
     }
     let writable = match attributes & READ_ONLY {
         0 => 0,
@@ -151,5 +153,5 @@ pub fn header(bytes: &[u8]) -> Option<CentralHeader> {
 
 /// Returns the bytes that an entry takes with this many behind its header.
 pub fn entry_len(rest: usize) -> u64 {
-    u64_from(HEADER.saturating_add(rest))
+    u64_from(HEADER + rest)
 }

@@ -26,6 +26,10 @@ pub enum Check {
     Zip64 { path: String, field: &'static str },
     #[error("no local file header here, but {found:02x?}")]
     NoLocal { found: [u8; 4] },
+    #[error(
+        "the local file header at {offset:#x}, behind {prefix} bytes before the archive, is behind the end of any file"
+    )]
+    Header { offset: u64, prefix: u64 },
     #[error("the local file header here does not end before the central directory at {end:#x}")]
     LocalOutside { end: u64 },
     #[error(

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forerun_io::{BlobId, Limits, ReadAt, u64_from};
+use forerun_io::{BlobId, Limits, ReadAt, u32_from, u64_from};
 use forerun_spans::{Compression, IndexOptions, SPOOL, Spans, Spool, index_part};
 use forerun_vfs::{EncodedBlock, MakeSpool, NodeId, Place, Result};
 use libdeflater::Crc;
@@ -86,7 +86,7 @@ impl Large {
         let (mut found, mut crc) = (0_u64, Crc::new());
         let size = stated.size;
         let mut take = |bytes: &[u8]| {
-            found = found.saturating_add(u64_from(bytes.len()));
+            found += u64_from(bytes.len());
             crc.update(bytes);
             match found <= size {
                 true => Ok(()),
@@ -101,7 +101,7 @@ impl Large {
             &mut take,
         )?;
         if let Some(offset) = indexed.trailing {
-            let left = part.end.saturating_sub(offset);
+            let left = part.end - offset;
             return Err(Check::Behind { left }.of(node, offset));
         }
         if found != size {
@@ -114,7 +114,7 @@ impl Large {
         let mut members = self.lock();
         let blob = indexed.spool.map(|spool| {
             members.spools.push(spool);
-            BlobId(u32::try_from(members.spools.len()).unwrap_or(u32::MAX))
+            BlobId(u32_from(u64_from(members.spools.len())))
         });
         let spans = indexed.spans;
         let member = Arc::new(CutMember { spans, blob });

@@ -21,10 +21,9 @@ const HEADER: u64 = u64_from(size_of::<LocalHeader>());
 /// `Corrupt` at the header, `Io`.
 pub fn header(source: &dyn ReadAt, id: NodeId, data: &Data, end: u64) -> Result<LocalHeader> {
     let at = data.header;
-    if at.saturating_add(HEADER) > end {
-        return Err(Check::LocalOutside { end }.of(id, at));
-    }
-    let bytes = read(source, at..at.saturating_add(HEADER))?;
+    let last = at.checked_add(HEADER).filter(|&last| last <= end);
+    let last = last.ok_or_else(|| Check::LocalOutside { end }.of(id, at))?;
+    let bytes = read(source, at..last)?;
     let found = bytes.first_chunk().copied().unwrap_or_default();
     match LocalHeader::read_from_prefix(&bytes) {
         Ok((header, _)) if found == LOCAL => Ok(header),
@@ -38,8 +37,8 @@ pub fn header(source: &dyn ReadAt, id: NodeId, data: &Data, end: u64) -> Result<
 /// The errors of [`header`].
 pub fn contents(source: &dyn ReadAt, id: NodeId, data: &Data, end: u64) -> Result<Range<u64>> {
     let header = header(source, id, data, end)?;
-    let names = u64::from(header.name_len.get()).saturating_add(header.extra_len.get().into());
-    let offset = data.header.saturating_add(HEADER).saturating_add(names);
+    let names = u64::from(header.name_len.get()) + u64::from(header.extra_len.get());
+    let offset = data.header + HEADER + names;
     let len = data.len;
     match offset.checked_add(len).filter(|&last| last <= end) {
         Some(last) => Ok(offset..last),

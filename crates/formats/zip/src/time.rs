@@ -1,5 +1,6 @@
 //! Dates and times as MS-DOS keeps them (4.4.6): local time, in steps of two seconds.
 
+use forerun_io::u32_from;
 use forerun_vfs::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -12,7 +13,7 @@ pub fn of_dos(date: u16, time: u16, local: i16) -> Timestamp {
         .to_zoned(TimeZone::UTC)
         .map_or(0, |zoned| zoned.timestamp().as_second());
     Timestamp {
-        seconds: seconds.saturating_sub(i64::from(local) * 60),
+        seconds: seconds - i64::from(local) * 60,
         nanoseconds: 0,
     }
 }
@@ -32,10 +33,8 @@ pub fn of_ntfs(ticks: u64) -> Timestamp {
     const EPOCH: i64 = 11_644_473_600;
     let (seconds, rest) = (ticks / 10_000_000, ticks % 10_000_000);
     Timestamp {
-        seconds: i64::try_from(seconds)
-            .unwrap_or(i64::MAX)
-            .saturating_sub(EPOCH),
-        nanoseconds: u32::try_from(rest * 100).unwrap_or(0),
+        seconds: seconds.cast_signed() - EPOCH,
+        nanoseconds: u32_from(rest * 100),
     }
 }
 

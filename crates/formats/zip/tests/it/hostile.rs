@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forerun_engine::{EngineOptions, MetadataSource, Reader};
 use forerun_io::{Limits, MemorySource, Observer};
 use forerun_testkit::conformance::check_faults;
-use forerun_testkit::mutate::in_time;
+use forerun_testkit::mutate::{extremes, in_time};
 use forerun_vfs::FileSystem;
 use forerun_zip::FORMAT;
 use forerun_zip::Zip;
@@ -222,4 +222,35 @@ fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
     for (name, image) in seeds() {
         assert_eq!(check_faults(&FORMAT, &image), 0, "{name}");
     }
+}
+
+#[test]
+fn the_largest_numbers_anywhere_are_errors() {
+    for (name, bytes) in seeds() {
+        if name != "large" {
+            extremes(&bytes, 200, |bytes| {
+                fuzzing::walk(bytes);
+            });
+        }
+    }
+}
+
+#[test]
+fn an_offset_that_overflows_with_the_bytes_before_the_archive_is_refused() {
+    let mut made = Made::new(b"a", 0o100_644, 0, b"text");
+    made.zip64 = true;
+    let plain = archive(&[made]);
+    let central = plain.windows(4).position(|bytes| bytes == b"PK\x01\x02");
+    let entry = &plain[central.unwrap()..];
+    // The zip64 field holds size, compressed size and offset.
+    let field = entry.windows(4).position(|bytes| bytes == [1, 0, 24, 0]);
+    let offset = central.unwrap() + field.unwrap() + 4 + 16;
+    let mut far = plain;
+    far[offset..offset + 8].fill(0xff);
+    let error = refused(&[b"#!/bin/sh\n", &far[..]].concat());
+    assert!(error.contains("behind the end of any file"), "{error}");
+    let zip = open_damaged(&far);
+    let mapped = zip.map(node(&zip, "a"), 0..1, &mut |_| panic!("an extent"));
+    let error = mapped.unwrap_err().to_string();
+    assert!(error.contains("before the central directory"), "{error}");
 }

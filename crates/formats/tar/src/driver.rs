@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use forerun_codec::Codec;
-use forerun_io::{Limits, ReadAt, u64_from};
+use forerun_io::{Limits, ReadAt, u32_from, u64_from};
 use forerun_spans::{Compression, IndexOptions};
 use forerun_vfs::{
     BlobId, BlobName, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem, FileType,
@@ -135,7 +135,7 @@ impl Tar {
 impl FileSystem for Tar {
     fn volume(&self) -> VolumeInfo {
         let index = &self.index;
-        let block = u32::try_from(BLOCK).unwrap_or(u32::MAX);
+        let block = u32_from(u64_from(BLOCK));
         let stored = self.stream().map_or(index.facts.len, |stream| stream.len);
         let mut info = VolumeInfo::new("tar", stored, block);
         info.label.clone_from(&index.facts.label);
@@ -312,7 +312,7 @@ impl FileSystem for Tar {
     ) -> Result<()> {
         let node = self.index.tree.node(node)?;
         if let (Contents::Plain, Some(header)) = (&self.contents, node.header) {
-            let end = header.saturating_add(u64_from(BLOCK));
+            let end = header + u64_from(BLOCK);
             let _ended = visit(Region::metadata("headers", header..end));
         }
         Ok(())
@@ -398,7 +398,7 @@ pub fn map(
         if start >= end {
             return ControlFlow::Continue(());
         }
-        let offset = stored.map(|offset| offset.saturating_add(start - logical.start));
+        let offset = stored.map(|offset| offset + (start - logical.start));
         match (offset, &mut stream) {
             (None, _) => visit(Extent {
                 logical: start..end,
@@ -412,7 +412,7 @@ pub fn map(
                 },
             }),
             (Some(offset), Some(stream)) => {
-                let decoded = offset..offset.saturating_add(end - start);
+                let decoded = offset..offset + (end - start);
                 stream(decoded, &mut |part, place| {
                     let logical = start + (part.start - offset)..start + (part.end - offset);
                     visit(Extent { logical, place })
@@ -423,15 +423,13 @@ pub fn map(
     let Some(pieces) = node.extra.as_ref().and_then(|extra| extra.pieces.as_ref()) else {
         return give(0..node.size, Some(node.data));
     };
-    let first =
-        pieces.partition_point(|piece| piece.logical.saturating_add(piece.len) <= range.start);
-    let pieces = pieces.get(first..).unwrap_or_default();
+    let first = pieces.partition_point(|piece| piece.logical + piece.len <= range.start);
     let mut at = range.start;
-    for piece in pieces {
+    for piece in &pieces[first..] {
         if piece.logical >= range.end {
             break;
         }
-        let end = piece.logical.saturating_add(piece.len);
+        let end = piece.logical + piece.len;
         give(at.min(piece.logical)..piece.logical, None)?;
         give(piece.logical..end, Some(piece.stored))?;
         at = end;

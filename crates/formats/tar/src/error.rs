@@ -14,6 +14,8 @@ pub enum Check {
     Range { field: &'static str, value: i64 },
     #[error("the archive is {len} bytes long; what begins here ends at {end}")]
     Cut { end: u64, len: u64 },
+    #[error("{size} bytes from here on are more than any file can have")]
+    Long { size: u64 },
     #[error("extended header of {size} bytes, more than {limit}")]
     ExtendedLen { size: u64, limit: u64 },
     #[error("record {record} of the extended header is damaged")]

@@ -147,7 +147,7 @@ impl Pass {
     /// `Corrupt` if it cannot end there.
     pub fn end_of_source(&mut self, len: u64) -> Result<()> {
         let (at, wanted) = self.wants();
-        let end = at.saturating_add(u64_from(wanted));
+        let end = at + u64_from(wanted);
         self.facts.len = at.min(len);
         let (between, ended) = self.parser.may_end();
         if !between || (at < len && !ended) {

@@ -49,7 +49,7 @@ impl Recorder {
 
     pub fn record(&mut self, bytes: &[u8]) {
         if let Some(fed) = &mut self.fed {
-            match fed.len().saturating_add(bytes.len()) <= self.most {
+            match fed.len() + bytes.len() <= self.most {
                 true => fed.extend_from_slice(bytes),
                 // Such an index is made again each time.
                 false => self.fed = None,

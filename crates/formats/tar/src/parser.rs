@@ -4,7 +4,7 @@
 //! a stream. So the machine knows no source.
 
 use forerun_io::{u64_from, usize_from};
-use forerun_vfs::{AclError, Device, Error, FileType, Limits, Result, Timestamp};
+use forerun_vfs::{AclError, Device, Error, Extent, FileType, Limits, Result, Timestamp};
 
 use crate::error::Check;
 use crate::header::{BLOCK, Family, Header, is_header, sparse_extension, until_nul};
@@ -172,7 +172,7 @@ impl Parser {
             State::Header => self.header(bytes),
             State::Extended { kind, len } => {
                 let padded = u64_from(len).next_multiple_of(u64_from(BLOCK));
-                self.at = at.saturating_add(padded);
+                self.at = at + padded;
                 self.extended(kind, bytes).map_err(|check| check.at(at))?;
                 Ok(Found::Nothing)
             }
@@ -183,14 +183,14 @@ impl Parser {
 
     fn header(&mut self, block: &[u8]) -> Result<Found> {
         let at = self.at;
-        let next = at.saturating_add(u64_from(BLOCK));
+        let next = at + u64_from(BLOCK);
         if block.iter().all(|&byte| byte == 0) {
             if self.extended > 0 {
                 return Err(Check::Record { record: 0 }.at(at));
             }
             self.zeros += 1;
             self.at = next;
-            let zeros = self.zeros.saturating_mul(u64_from(BLOCK));
+            let zeros = self.zeros * u64_from(BLOCK);
             return Ok(match zeros >= ZEROS_MAX {
                 true => self.end(false),
                 false => Found::Nothing,
@@ -211,11 +211,11 @@ impl Parser {
         match header.kind() {
             kind @ (b'L' | b'K' | b'x' | b'X' | b'g') => {
                 let size = header.size().map_err(fail)?;
-                self.extended = self.extended.saturating_add(size).saturating_add(1);
-                if self.extended > EXTENDED_MAX {
-                    let limit = EXTENDED_MAX;
+                let limit = EXTENDED_MAX;
+                if size > limit || self.extended + size + 1 > limit {
                     return Err(fail(Check::ExtendedLen { size, limit }));
                 }
+                self.extended += size + 1;
                 let len = usize_from(size);
                 if len > 0 {
                     self.state = State::Extended { kind, len };
@@ -224,7 +224,7 @@ impl Parser {
             }
             b'V' => {
                 let size = header.size().map_err(fail)?;
-                self.at = after(next, size);
+                self.at = after(next, size).map_err(fail)?;
                 self.forget();
                 Ok(Found::Label(header.path()))
             }
@@ -296,7 +296,7 @@ impl Parser {
         let is_file = kind == Kind::Node(FileType::Regular);
         let link = records.link.or(link);
         let member = Member {
-            header: self.at.saturating_sub(u64_from(BLOCK)),
+            header: self.at - u64_from(BLOCK),
             link: link.unwrap_or_else(|| header.link().to_vec()),
             path,
             kind,
@@ -367,7 +367,7 @@ impl Parser {
 
     fn old_sparse(&mut self, mut draft: Box<Draft>, block: &[u8]) -> Result<Found> {
         let at = draft.member.header;
-        self.at = self.at.saturating_add(u64_from(BLOCK));
+        self.at += u64_from(BLOCK);
         draft.member.data = self.at;
         let (entries, more) = sparse_extension(block).map_err(|check| check.at(at))?;
         draft
@@ -387,7 +387,7 @@ impl Parser {
             let piece = draft.map.len() / 2;
             Check::SparseMap { piece }.at(at)
         };
-        self.at = self.at.saturating_add(u64_from(BLOCK));
+        self.at += u64_from(BLOCK);
         draft.member.data = self.at;
         let Some(stored) = draft.stored.checked_sub(u64_from(BLOCK)) else {
             return Err(fail(&draft));
@@ -434,19 +434,25 @@ impl Parser {
 
     /// Ends a member: its data begins at `self.at`, and the next header follows that.
     fn complete(&mut self, mut draft: Box<Draft>, sparse: bool) -> Result<Found, Check> {
+        let size = draft.member.size;
+        if size > Extent::LAST {
+            return Err(Check::Long { size });
+        }
+        self.at = after(draft.member.data, draft.stored)?;
+        draft.member.end = draft.member.data + draft.stored;
         if sparse {
             draft.member.pieces = Some(pieces(&draft)?);
         }
-        draft.member.end = draft.member.data.saturating_add(draft.stored);
-        self.at = after(draft.member.data, draft.stored);
         Ok(Found::Member(Box::new(draft.member)))
     }
 }
 
 /// Returns the offset of the block after data of `len` bytes at `at`.
-fn after(at: u64, len: u64) -> u64 {
+fn after(at: u64, len: u64) -> Result<u64, Check> {
     let padded = len.checked_next_multiple_of(u64_from(BLOCK));
-    at.saturating_add(padded.unwrap_or(u64::MAX))
+    let end = padded.and_then(|padded| at.checked_add(padded));
+    let end = end.filter(|&end| end <= Extent::LAST);
+    end.ok_or(Check::Long { size: len })
 }
 
 /// Checks a sparse map: pieces in order, in the file, and as long as the data.

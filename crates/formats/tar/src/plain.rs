@@ -37,7 +37,7 @@ fn run(pass: &mut Pass, source: &dyn ReadAt, head: &[u8], recorder: &mut Recorde
     let mut bytes = Vec::new();
     loop {
         let (at, len) = pass.wants();
-        let end = at.saturating_add(u64_from(len));
+        let end = at + u64_from(len);
         if end > source_len {
             // Only zeros so far, and less than a header to come.
             if at > 0 && at < source_len && !pass.has_headers() {

@@ -137,14 +137,14 @@ impl Feed {
         while let (Within::Open, false) = (&self.state, bytes.is_empty()) {
             let (from, len) = self.pass.wants();
             let (skip, missing) = match self.partial.is_empty() {
-                true => (from.saturating_sub(self.at), len),
-                false => (0, len.saturating_sub(self.partial.len())),
+                true => (from - self.at, len),
+                false => (0, len - self.partial.len()),
             };
             let skip = usize_from(skip).min(bytes.len());
             let (_, rest) = bytes.split_at(skip);
             let (taken, rest) = rest.split_at(missing.min(rest.len()));
             self.partial.extend_from_slice(taken);
-            self.at = self.at.saturating_add(u64_from(skip + taken.len()));
+            self.at += u64_from(skip + taken.len());
             bytes = rest;
             if self.partial.len() >= len {
                 let is_zero = self.partial.iter().all(|&byte| byte == 0);

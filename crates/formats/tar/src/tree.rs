@@ -128,7 +128,7 @@ impl Builder {
             Some(place) => {
                 // The removal may have taken the file that the link names.
                 match self.tree.get_mut(place).filter(|node| node.nlink > 0) {
-                    Some(node) => node.nlink = node.nlink.saturating_add(1),
+                    Some(node) => node.nlink += 1,
                     None => {
                         self.tree.unlink(parent, name);
                         return Ok(());

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use forerun_codec::Codec;
-use forerun_io::{BlobId, Limits, usize_from};
+use forerun_io::{BlobId, Limits, u32_from, usize_from};
 use forerun_spans::Compression;
 use forerun_vfs::{Bound, DecodedLen, EncodedBlock, Error, Padding, Place, Result};
 
@@ -88,7 +88,7 @@ impl Chunks {
             let member = self.member(offset)?;
             // What is before it in its own member is wanted too.
             let own = if inner > 0 { u64::from(member.len) } else { 0 };
-            Some(offset.saturating_add(own))
+            Some(offset + own)
         });
         self.prefetch = 0..end.unwrap_or(0);
     }
@@ -114,10 +114,9 @@ impl Chunks {
         let file = self.files.get(usize_from(node.data));
         let pieces = file.and_then(|file| self.pieces.get(file.0.clone()));
         let pieces = pieces.unwrap_or_default();
-        let first =
-            pieces.partition_point(|piece| piece.logical.saturating_add(piece.len) <= range.start);
-        for piece in pieces.get(first..).unwrap_or_default() {
-            let end = piece.logical.saturating_add(piece.len);
+        let first = pieces.partition_point(|piece| piece.logical + piece.len <= range.start);
+        for piece in &pieces[first..] {
+            let end = piece.logical + piece.len;
             let part = piece.logical.max(range.start)..end.min(range.end);
             if part.is_empty() {
                 break;
@@ -135,7 +134,7 @@ impl Chunks {
         };
         Place::Encoded {
             block: self.block(member),
-            skip: u32::try_from(piece.inner.saturating_add(within)).unwrap_or(u32::MAX),
+            skip: u32_from(piece.inner + within),
         }
     }
 
@@ -167,10 +166,10 @@ impl Chunks {
         let member = self.member(block.offset);
         let member = member.filter(|member| self.block(member) == *block);
         let member = member.ok_or_else(|| TocCheck::Unknown.at(block.offset))?;
-        let order = self.order.get(member.pieces.clone()).unwrap_or_default();
-        for piece in order.iter().filter_map(|&at| self.pieces.get(at)) {
+        let order = &self.order[member.pieces.clone()];
+        for piece in order.iter().map(|&at| &self.pieces[at]) {
             let start = usize_from(piece.inner);
-            let end = start.saturating_add(usize_from(piece.len));
+            let end = start + usize_from(piece.len);
             let bytes = decoded.get(start..end).unwrap_or_default();
             let found = digest::of(bytes);
             if Some(found) != piece.digest {
@@ -198,21 +197,13 @@ impl Chunks {
         let mut members: Vec<TocMember> = Vec::new();
         let mut start = 0;
         while let Some(first) = self.piece(start) {
-            let len = self.order.get(start..).unwrap_or_default().iter();
-            let len = len
-                .take_while(|&&at| {
-                    self.pieces.get(at).map(|piece| piece.offset) == Some(first.offset)
-                })
+            let len = self.order[start..]
+                .iter()
+                .take_while(|&&at| self.pieces[at].offset == first.offset)
                 .count();
-            let end = start.saturating_add(len.max(1));
+            let end = start + len;
             let next = self.piece(end).map(|piece| piece.offset);
-            let member = self.group(start..end, next, data_end)?;
-            if member.len > limits.block_len {
-                let what = format!("piece at {:#x} of the archive, in bytes,", member.offset);
-                let most = u64::from(limits.block_len);
-                return Err(Error::limit(Bound::Other, what, most));
-            }
-            members.push(member);
+            members.push(self.group(start..end, next, data_end, limits)?);
             start = end;
         }
         Ok(members)
@@ -225,7 +216,13 @@ impl Chunks {
 
     /// Makes a member of the pieces at these places of the order, which begin at one offset. The next member begins
     /// at `next`.
-    fn group(&self, places: Range<usize>, next: Option<u64>, data_end: u64) -> Result<TocMember> {
+    fn group(
+        &self,
+        places: Range<usize>,
+        next: Option<u64>,
+        data_end: u64,
+        limits: &Limits,
+    ) -> Result<TocMember> {
         let (mut offset, mut stored_end, mut decoded) = (0, None, 0_u64);
         for (number, piece) in places.clone().filter_map(|at| self.piece(at)).enumerate() {
             offset = piece.offset;
@@ -233,7 +230,8 @@ impl Chunks {
                 let (first, second) = (offset, offset);
                 return Err(TocCheck::Overlap { first, second }.at(offset));
             }
-            decoded = piece.inner.saturating_add(piece.len);
+            // Bounded where the piece was added.
+            decoded = piece.inner + piece.len;
             stored_end = piece.end;
         }
         let end = stored_end.or(next).unwrap_or(data_end);
@@ -246,8 +244,7 @@ impl Chunks {
             let end = end.max(offset);
             return Err(TocCheck::Behind { end, limit }.at(offset));
         }
-        // Bounded where the piece was added.
-        let decoded_len = u32::try_from(decoded).unwrap_or(u32::MAX);
+        let decoded_len = u32_from(decoded);
         let (len, decoded) = match stored_end {
             Some(_) => (end - offset, DecodedLen::Exact(decoded_len)),
             // Headers of other members of the archive follow the pieces, and need not be read.
@@ -256,9 +253,14 @@ impl Chunks {
                 DecodedLen::Prefix(decoded_len),
             ),
         };
+        let most = u64::from(limits.block_len);
+        if len > most {
+            let what = format!("piece at {offset:#x} of the archive, in bytes,");
+            return Err(Error::limit(Bound::Other, what, most));
+        }
         Ok(TocMember {
             offset,
-            len: u32::try_from(len).unwrap_or(u32::MAX),
+            len: u32_from(len),
             decoded,
             pieces: places,
         })
@@ -269,5 +271,5 @@ impl Chunks {
 /// worse than, and a header with names. Zstandard takes less.
 const fn longest(decoded: u64) -> u64 {
     const HEADER: u64 = 64 << 10;
-    decoded.saturating_add(decoded / 8).saturating_add(HEADER)
+    decoded + decoded / 8 + HEADER
 }

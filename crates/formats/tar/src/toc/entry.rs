@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use forerun_vfs::{Device, FileType, Timestamp};
+use forerun_vfs::{Device, Extent, FileType, Timestamp};
 use serde::Deserialize;
 
 use super::error::EntryCheck;
@@ -79,6 +79,11 @@ impl TocEntry {
             false => Device::default(),
         };
         let is_file = kind == Kind::Node(FileType::Regular);
+        let size = if is_file { self.size } else { 0 };
+        if size > Extent::LAST {
+            let (field, value) = ("size", size.to_string());
+            return Err(EntryCheck::Range { field, value });
+        }
         Ok(Member {
             header: number,
             kind,
@@ -87,7 +92,7 @@ impl TocEntry {
             gid: narrow("gid", self.gid)?,
             mtime: time(self.modified.as_deref().unwrap_or_default())?,
             device,
-            size: if is_file { self.size } else { 0 },
+            size,
             data,
             pieces: None,
             xattrs: xattrs(self.xattrs.unwrap_or_default())?,

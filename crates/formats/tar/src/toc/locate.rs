@@ -101,7 +101,7 @@ fn footer(source: &dyn ReadAt) -> Result<(u64, u64)> {
         let at = bytes.len().checked_sub(footer);
         let found = at.and_then(|at| Some((at, table_offset(bytes.get(at..)?)?)));
         if let Some((at, offset)) = found {
-            return Ok((offset, start.saturating_add(u64_from(at))));
+            return Ok((offset, start + u64_from(at)));
         }
     }
     Err(TocCheck::Footer.at(start))
@@ -136,7 +136,7 @@ fn part(source: &dyn ReadAt, offset: u64, len: u64, limits: &Limits) -> Result<V
         return Err(outside(offset, len, source_len).at(offset));
     }
     bounded(len, limits)?;
-    source.will_need(offset..offset.saturating_add(len));
+    source.will_need(offset..offset + len);
     let mut bytes = vec![0; usize_from(len)];
     let read = source.read_exact_at(offset, &mut bytes);
     read.map_err(|error| Error::io(offset, bytes.len(), error))?;
@@ -174,7 +174,7 @@ fn decode(stored: &[u8], offset: u64, limits: &Limits) -> Result<Vec<u8>> {
     };
     let mut archive = Vec::new();
     let mut sink = |bytes: &[u8]| {
-        bounded(u64_from(archive.len().saturating_add(bytes.len())), limits)?;
+        bounded(u64_from(archive.len() + bytes.len()), limits)?;
         archive.extend_from_slice(bytes);
         Ok(())
     };

@@ -35,7 +35,9 @@ pub fn open(source: &dyn ReadAt, table: &ProvenTable, limits: &Limits) -> Result
     let table = locate::read(source, table, limits).inspect_err(|error| {
         match (error, &table.place) {
             (Error::Corrupt(_), &TablePlace::At { offset, len, .. }) => {
-                source.distrust(offset..offset.saturating_add(len));
+                if let Some(end) = offset.checked_add(len) {
+                    source.distrust(offset..end);
+                }
             }
             // The footer leads to it: any of the bytes behind the data may be wrong.
             (Error::Corrupt(_), TablePlace::Footer) => {

@@ -115,8 +115,7 @@ impl TocRecorder {
 
     /// Begins a file with its first piece.
     fn begin(&mut self, entry: &TocEntry, number: u64) -> Result<()> {
-        self.held
-            .add(size_of::<FilePieces>().saturating_add(entry.name.len()))?;
+        self.held.add(size_of::<FilePieces>() + entry.name.len())?;
         let first = self.pieces.len();
         self.files.push(FilePieces(first..first));
         self.open = Some(OpenFile {
@@ -145,13 +144,14 @@ impl TocRecorder {
         }
         // The last piece need not say how long it is.
         let len = match entry.chunk_size {
-            0 => size.saturating_sub(covered),
+            0 => size - covered,
             len => len,
         };
-        let end = covered.saturating_add(len);
-        if end > size || len == 0 {
+        let end = covered.checked_add(len);
+        let Some(end) = end.filter(|&end| end <= size && len > 0) else {
+            let end = end.unwrap_or(u64::MAX);
             return Err(refused(EntryCheck::Size { end, size }));
-        }
+        };
         let is_zeros = self.compression == Compression::Zstd && entry.chunk_type == "zeros";
         let is_whole = len == size;
         let digest = match is_zeros {
@@ -180,7 +180,8 @@ impl TocRecorder {
     /// Refuses a piece that is too long to be decoded as one.
     fn bound(&self, piece: &TocPiece) -> Result<()> {
         let most = u64::from(self.limits.block_len);
-        if piece.digest.is_none() || piece.inner.saturating_add(piece.len) <= most {
+        let end = piece.inner.checked_add(piece.len);
+        if piece.digest.is_none() || end.is_some_and(|end| end <= most) {
             return Ok(());
         }
         let at = piece.offset;

@@ -128,3 +128,40 @@ fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
     ]);
     assert_eq!(check_faults(&FORMAT, &image), 0);
 }
+
+#[test]
+fn sizes_that_no_file_can_have_are_refused() {
+    let most = |size: u64| {
+        let mut bytes = archive(&[member(b'0', b"name", b"", b"data")]);
+        // Numbers of any size are binary, with a mark before them.
+        bytes[124..136].copy_from_slice(&[&[0x80, 0, 0, 0][..], &size.to_be_bytes()].concat());
+        sum(&mut bytes);
+        error(&bytes)
+    };
+    for size in [1 << 40, (1 << 63) - 1024] {
+        assert!(most(size).contains("what begins here ends at"), "{size}");
+    }
+    for size in [(1 << 63) - 1, 1 << 63, u64::MAX] {
+        let error = most(size);
+        let expected = ["more than any file can have", "field size"];
+        assert!(expected.iter().any(|part| error.contains(part)), "{error}");
+    }
+    for size in ["9223372036854775808", "18446744073709551615"] {
+        for key in ["size", "GNU.sparse.size"] {
+            let mut records = vec![record(key, size.as_bytes())];
+            if key != "size" {
+                records.push(record("GNU.sparse.map", b"0,4"));
+            }
+            let records = records.concat();
+            let bytes = archive(&[
+                member(b'x', b"x", b"", &records),
+                member(b'0', b"name", b"", b"data"),
+            ]);
+            let error = error(&bytes);
+            assert!(
+                error.contains("more than any file can have"),
+                "{key}: {error}"
+            );
+        }
+    }
+}

@@ -9,7 +9,7 @@ use crate::parser::{Kind, Member};
 use crate::pax::Records;
 use crate::toc::entry::time;
 use crate::toc::error::EntryCheck;
-use forerun_io::u64_from;
+use forerun_io::{u16_from, u64_from};
 
 /// Memory that an entry takes beside its texts.
 const FIXED: usize = 64;
@@ -70,9 +70,7 @@ impl<'b> ZtocEntry<'b> {
 
     /// Returns the bytes of its texts, about.
     pub fn held(&self) -> usize {
-        let texts = self.name.len().saturating_add(self.link.len());
-        let records = self.records.len().saturating_mul(FIXED);
-        texts.saturating_add(records).saturating_add(FIXED)
+        self.name.len() + self.link.len() + (self.records.len() + 1) * FIXED
     }
 
     /// Returns whether the archive has a map of holes for the file, which the table does not have.
@@ -105,14 +103,18 @@ impl<'b> ZtocEntry<'b> {
             Kind::Node(_) | Kind::HardLink => 0,
         };
         let data: u64 = narrow("uncompressed_offset", self.offset)?;
+        // Neither number has more than 63 bits.
+        let end = data + size;
+        let header = data.checked_sub(u64_from(BLOCK));
+        let header = header.ok_or(EntryCheck::Place { offset: data, end })?;
         let modified = str::from_utf8(self.modified).unwrap_or("not UTF-8");
         let mut records = self.attributes()?;
         let refused_acl = records.lacking_acl();
         Ok(Member {
             // The header is before the data, whatever other headers are before it.
-            header: data.saturating_sub(u64_from(BLOCK)),
+            header,
             kind,
-            mode: u16::try_from(self.mode & 0o7777).unwrap_or(0),
+            mode: u16_from((self.mode & 0o7777).cast_unsigned()),
             uid: self.uid,
             gid: self.gid,
             mtime: time(modified)?,
@@ -123,7 +125,7 @@ impl<'b> ZtocEntry<'b> {
             xattrs: records.xattrs,
             refused_acl,
             unknown: None,
-            end: data.saturating_add(size),
+            end,
             path: self.name.to_vec(),
             link: self.link.to_vec(),
         })

@@ -10,6 +10,9 @@ use forerun_io::usize_from;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadFlat(pub usize);
 
+// Offsets and counts have 32 bits, and each is compared with the buffer before the next is added: no
+// sum overflows.
+
 type Result<T> = std::result::Result<T, BadFlat>;
 
 /// A table: its fields have numbers.
@@ -42,8 +45,7 @@ impl<'b> FlatTable<'b> {
         let fields_at = fields_at.and_then(|at| usize::try_from(at.checked_sub(back.into())?).ok());
         let fields_at = fields_at.ok_or(BadFlat(at))?;
         let fields_len = usize::from(u16::from_le_bytes(bytes_at(buffer, fields_at)?));
-        let len_at = fields_at.saturating_add(2);
-        let len = usize::from(u16::from_le_bytes(bytes_at(buffer, len_at)?));
+        let len = usize::from(u16::from_le_bytes(bytes_at(buffer, fields_at + 2)?));
         let fields = part(buffer, fields_at, fields_len)?;
         part(buffer, at, len)?;
         Ok(Self {
@@ -57,15 +59,13 @@ impl<'b> FlatTable<'b> {
 
     /// Returns the offset of a field of `len` bytes. Returns nothing if the table has no such field.
     fn field(&self, number: usize, len: usize) -> Result<Option<usize>> {
-        let start = number.saturating_mul(2);
-        let Some(&[low, high]) = self.fields.get(start..start.saturating_add(2)) else {
+        let start = number * 2;
+        let Some(&[low, high]) = self.fields.get(start..start + 2) else {
             return Ok(None);
         };
         match usize::from(u16::from_le_bytes([low, high])) {
             0 => Ok(None),
-            offset if offset >= 4 && offset.saturating_add(len) <= self.len => {
-                Ok(Some(self.at.saturating_add(offset)))
-            }
+            offset if offset >= 4 && offset + len <= self.len => Ok(Some(self.at + offset)),
             _ => Err(BadFlat(self.at)),
         }
     }
@@ -117,8 +117,8 @@ impl<'b> FlatTable<'b> {
         if let Some(at) = self.field(number, 4)? {
             let at = follow(self.buffer, at)?;
             let count = count_at(self.buffer, at)?;
-            list.at = at.saturating_add(4);
-            let bytes = part(self.buffer, list.at, count.saturating_mul(4))?;
+            list.at = at + 4;
+            let bytes = part(self.buffer, list.at, count * 4)?;
             (list.entries, _) = bytes.as_chunks();
         }
         Ok(list)
@@ -134,7 +134,7 @@ impl<'b> FlatList<'b> {
     /// Returns the places of the entries.
     fn places(self) -> impl Iterator<Item = Result<usize>> {
         let starts = (self.at..).step_by(4).zip(self.entries);
-        starts.map(|(at, entry)| Ok(at.saturating_add(word(*entry))))
+        starts.map(|(at, entry)| Ok(at + word(*entry)))
     }
 
     /// Returns the tables.
@@ -155,7 +155,7 @@ fn word(bytes: [u8; 4]) -> usize {
 }
 
 fn part(buffer: &[u8], at: usize, len: usize) -> Result<&[u8]> {
-    buffer.get(at..at.saturating_add(len)).ok_or(BadFlat(at))
+    buffer.get(at..at + len).ok_or(BadFlat(at))
 }
 
 fn bytes_at<const N: usize>(buffer: &[u8], at: usize) -> Result<[u8; N]> {
@@ -165,7 +165,7 @@ fn bytes_at<const N: usize>(buffer: &[u8], at: usize) -> Result<[u8; N]> {
 
 /// Returns the place that the offset at this place leads to.
 fn follow(buffer: &[u8], at: usize) -> Result<usize> {
-    Ok(at.saturating_add(word(bytes_at(buffer, at)?)))
+    Ok(at + word(bytes_at(buffer, at)?))
 }
 
 fn count_at(buffer: &[u8], at: usize) -> Result<usize> {
@@ -174,7 +174,7 @@ fn count_at(buffer: &[u8], at: usize) -> Result<usize> {
 
 /// Returns the bytes behind their number.
 fn counted(buffer: &[u8], at: usize) -> Result<&[u8]> {
-    part(buffer, at.saturating_add(4), count_at(buffer, at)?)
+    part(buffer, at + 4, count_at(buffer, at)?)
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl SpanDigests {
             Codec::GzipMembers => gzip_header_len(stored).unwrap_or(0),
             _ => 0,
         };
-        let span = stored.get(start..).unwrap_or_default();
+        let span = &stored[start..];
         let found = digest::of(span);
         if found == *expected {
             return Ok(());
@@ -201,13 +201,13 @@ fn index(
             entry::EntryError::Flat(error) => bad(error),
             entry::EntryError::Check(what) => refused(what),
         })?;
-        let least = end.saturating_add(u64_from(BLOCK));
+        // `decoded_len` is far from the largest number.
+        let least = end + u64_from(BLOCK);
         let is_aligned = member.data.is_multiple_of(u64_from(BLOCK));
         if member.data < least || !is_aligned || member.end > decoded_len {
             let (offset, end) = (member.data, member.end);
             return Err(refused(EntryCheck::Place { offset, end }));
         }
-        // `decoded_len` is far from the largest number.
         end = member.end.next_multiple_of(u64_from(BLOCK));
         facts.members += 1;
         let header = member.header;

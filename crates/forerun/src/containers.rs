@@ -217,7 +217,11 @@ pub fn image_index(
 fn fetch_table(layer: &RemoteImage, table: &ProvenTable) {
     let part = match table.place {
         TablePlace::Footer => layer.len().saturating_sub(TAIL)..layer.len(),
-        TablePlace::At { offset, len, .. } => offset..offset.saturating_add(len),
+        TablePlace::At { offset, len, .. } => match offset.checked_add(len) {
+            Some(end) => offset..end,
+            // Reading it reports that.
+            None => return,
+        },
         TablePlace::Beside(_) => return,
     };
     layer.prefetch_part(&part);

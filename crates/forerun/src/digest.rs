@@ -56,10 +56,9 @@ struct Stream<'s> {
 
 impl Read for Stream<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let left = usize_from(self.source.len().saturating_sub(self.at));
+        let left = usize_from(self.source.len() - self.at);
         let len = left.min(out.len());
-        let out = out.get_mut(..len).unwrap_or_default();
-        self.source.read_exact_at(self.at, out)?;
+        self.source.read_exact_at(self.at, &mut out[..len])?;
         self.at += u64_from(len);
         Ok(len)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forerun_engine::MetadataSource;
 use forerun_io::wait::{self, Stop};
-use forerun_io::{BlobId, Observer, usize_from};
+use forerun_io::{BlobId, Observer, u32_from, u64_from, usize_from};
 use forerun_layers::Layer;
 use forerun_sys::memory_limit::MemoryLimit;
 use forerun_sys::threads;
@@ -47,7 +47,7 @@ pub fn open(
     let work = || -> Option<(usize, Result<OpenedLayer>)> {
         let place = next.fetch_add(1, Ordering::Relaxed);
         let source = sources.get(place).filter(|_| !stop.is_set())?;
-        let blob = BlobId(u32::try_from(place).unwrap_or(u32::MAX));
+        let blob = BlobId(u32_from(u64_from(place)));
         let opening = || open_one(source, blob, options, observer, &turns);
         Some((place, wait::until(&stop, opening)))
     };

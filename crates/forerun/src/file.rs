@@ -146,7 +146,7 @@ impl File {
     /// Reads bytes at the position if none are there, at least `least` of them after a seek.
     fn fill(&mut self, least: usize) -> io::Result<&[u8]> {
         if self.ahead().is_empty() && self.position < self.metadata.size {
-            let end = self.held_at.saturating_add(u64_from(self.held.len()));
+            let end = self.held_at + u64_from(self.held.len());
             let len = match self.position == end {
                 true => STEP,
                 false => least.clamp(PAGE, STEP),
@@ -167,7 +167,7 @@ impl Read for File {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.ahead().is_empty() && out.len() >= STEP {
             let read = self.read_at(self.position, out)?;
-            self.position = self.position.saturating_add(u64_from(read));
+            self.position += u64_from(read);
             (self.held, self.held_at) = (Data::default(), self.position);
             return Ok(read);
         }
@@ -185,7 +185,7 @@ impl BufRead for File {
 
     fn consume(&mut self, len: usize) {
         let len = len.min(self.ahead().len());
-        self.position = self.position.saturating_add(u64_from(len));
+        self.position += u64_from(len);
     }
 }
 

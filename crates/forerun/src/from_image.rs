@@ -240,14 +240,12 @@ impl Copy<'_> {
     }
 
     fn count(&mut self, path: &[u8], size: u64) -> Result<(), BuildError> {
-        self.bytes = self.bytes.saturating_add(size);
         let limit = self.reader.limits().total_bytes;
-        if self.bytes > limit {
-            return Err(at(
-                path,
-                Error::limit(Bound::TotalBytes, "bytes of all files", limit),
-            ));
-        }
+        let bytes = self.bytes.checked_add(size);
+        self.bytes = bytes.filter(|&bytes| bytes <= limit).ok_or_else(|| {
+            let error = Error::limit(Bound::TotalBytes, "bytes of all files", limit);
+            at(path, error)
+        })?;
         Ok(())
     }
 }
@@ -264,7 +262,7 @@ fn read_through(reader: &Reader, node: NodeId, size: u64) -> Result<(), Error> {
         if data.is_empty() {
             return Ok(());
         }
-        at = start.saturating_add(u64_from(data.len()));
+        at = start + u64_from(data.len());
     }
     Ok(())
 }
@@ -351,7 +349,7 @@ impl ContentStream for ImageReader {
     }
 
     fn skip(&mut self, len: u64) {
-        self.at = self.at.saturating_add(len);
+        self.at += len;
         // Only of files without holes.
         self.sum = None;
     }
@@ -373,12 +371,11 @@ impl ContentStream for ImageReader {
 
 impl Read for ImageReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let left = self.len.saturating_sub(self.at);
-        let want = out.len().min(usize_from(left));
-        let out = out.get_mut(..want).unwrap_or_default();
+        let want = out.len().min(usize_from(self.len - self.at));
+        let out = &mut out[..want];
         if self.at < self.zeros {
             let known = out.len().min(usize_from(self.zeros - self.at));
-            let out = out.get_mut(..known).unwrap_or_default();
+            let out = &mut out[..known];
             out.fill(0);
             self.at += u64_from(out.len());
             self.passed(out)?;
@@ -388,7 +385,7 @@ impl Read for ImageReader {
         let got = got.map_err(io::Error::other)?;
         self.at += u64_from(got);
         // Zeros may begin a hole, and holes may be huge.
-        let last = out.get(..got).unwrap_or_default();
+        let last = &out[..got];
         self.passed(last)?;
         if got > 0 && self.at < self.len && last.iter().all(|&byte| byte == 0) {
             self.look_ahead()?;

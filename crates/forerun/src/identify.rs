@@ -36,7 +36,7 @@ pub fn find_by_tail(tail: &[u8], wanted: Option<&str>) -> Option<&'static Format
         let probe = format.tail.filter(|_| is_wanted);
         probe.is_some_and(|probe| {
             let start = tail.len().saturating_sub(probe.len);
-            (probe.probe)(tail.get(start..).unwrap_or_default())
+            (probe.probe)(&tail[start..])
         })
     })
 }
@@ -59,7 +59,7 @@ pub fn with_objects(format: &'static Format) -> &'static Format {
 pub fn format_of(source: &dyn ReadAt, options: &OpenOptions) -> Option<&'static Format> {
     let wanted = options.format.as_deref();
     let range = options.range(source.len());
-    let len = range.end.saturating_sub(range.start);
+    let len = range.end - range.start;
     let mut head = vec![0; probe_len().min(usize_from(len))];
     source.read_exact_at(range.start, &mut head).ok()?;
     find_format(&head, wanted).or_else(|| named(wanted))

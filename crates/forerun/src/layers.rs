@@ -58,8 +58,11 @@ pub fn open(
         image: Arc::clone(lowest),
         upper: upper.to_vec(),
     };
-    let source_len = images.iter().map(|image| image.len());
-    let source_len = source_len.fold(0, u64::saturating_add);
+    let mut lens = images.iter().map(|image| image.len());
+    let source_len = lens.try_fold(0, u64::checked_add).ok_or_else(|| {
+        let what = "length of all layers, in bytes,";
+        Error::limit(Bound::Other, what, u64::MAX)
+    })?;
     Ok(Image {
         name: None,
         format: None,

@@ -327,7 +327,7 @@ impl Opened {
             return Ok(None);
         }
         let mut tail = vec![0; len];
-        let offset = self.source.len().saturating_sub(u64_from(len));
+        let offset = self.source.len() - u64_from(len);
         let read = self.metadata.read_exact_at(offset, &mut tail);
         read.map_err(|error| Error::io(offset, len, error))?;
         Ok(find_by_tail(&tail, wanted))

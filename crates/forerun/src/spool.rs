@@ -25,7 +25,7 @@ pub fn is_worth_an_index(source: &dyn ReadAt, options: &OpenOptions) -> bool {
 /// Reads as many bytes of the start of the image as a probe needs.
 fn head(source: &dyn ReadAt, options: &OpenOptions) -> Option<Vec<u8>> {
     let range = options.range(source.len());
-    let len = range.end.saturating_sub(range.start);
+    let len = range.end - range.start;
     let mut head = vec![0; probe_len().min(usize_from(len))];
     source.read_exact_at(range.start, &mut head).ok()?;
     Some(head)

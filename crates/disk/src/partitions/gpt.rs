@@ -1,6 +1,6 @@
 //! The GUID partition table: a header and an array of entries, each with a CRC-32, and a copy at the end.
 
-use forerun_io::{ReadAt, past_end, usize_from};
+use forerun_io::{ReadAt, past_end, u32_from, usize_from};
 use forerun_vfs::{Error, Result};
 use libdeflater::crc32;
 
@@ -52,15 +52,16 @@ pub fn read(source: &dyn ReadAt) -> Result<Option<PartitionTable>> {
 
 /// Reads the partitions of the table whose header is in sector `place`.
 fn at(source: &dyn ReadAt, sector: u64, place: u64) -> Result<Option<Vec<TablePartition>>> {
-    let header = super::read::<512>(source, place.saturating_mul(sector))?;
+    let header = super::read::<512>(source, place * sector)?;
     let Some(entries) = header.and_then(|header| GptEntries::parse(&header, place)) else {
         return Ok(None);
     };
-    let (offset, len) = (entries.block.saturating_mul(sector), entries.len());
-    let len = usize_from(len);
-    if past_end(offset, len, source.len()).is_err() {
+    let len = usize_from(entries.len());
+    let offset = entries.block.checked_mul(sector);
+    let is_inside = |offset: &u64| past_end(*offset, len, source.len()).is_ok();
+    let Some(offset) = offset.filter(is_inside) else {
         return Ok(None);
-    }
+    };
     // At most MOST_ENTRIES.
     let mut bytes = vec![0; len];
     let read = source.read_exact_at(offset, &mut bytes);
@@ -110,7 +111,7 @@ impl GptEntries {
 
     /// Returns the bytes of all entries. Both factors have 32 bits.
     const fn len(self) -> u64 {
-        self.count.saturating_mul(self.size)
+        self.count * self.size
     }
 }
 
@@ -160,5 +161,5 @@ const fn mixed(b: [u8; 16]) -> [u8; 16] {
 
 /// Returns a number of four bytes.
 fn low(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
+    u32_from(number)
 }

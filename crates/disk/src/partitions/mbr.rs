@@ -99,7 +99,7 @@ impl RecordEntry {
 
     /// Returns the offset in bytes, counted from `base`. Both are 32-bit numbers of sectors at most.
     const fn offset(self, base: u64) -> u64 {
-        base.saturating_add(self.start * SECTOR)
+        base + self.start * SECTOR
     }
 
     fn partition(self, number: u32, base: u64) -> TablePartition {

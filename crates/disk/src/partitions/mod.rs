@@ -152,7 +152,7 @@ fn read<const N: usize>(source: &dyn ReadAt, offset: u64) -> Result<Option<[u8; 
 
 /// Reads a little-endian number of at most eight bytes; 0 where bytes are missing.
 fn number(bytes: &[u8], at: usize, size: usize) -> u64 {
-    let bytes = bytes.get(at..at.saturating_add(size)).unwrap_or_default();
+    let bytes = bytes.get(at..at + size).unwrap_or_default();
     let push = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
     debug_assert!(u64_from(bytes.len()) <= 8);
     bytes.iter().rev().fold(0, push)

@@ -35,7 +35,7 @@ impl Followed {
         self.0.push(Following {
             index,
             start,
-            first: start.saturating_add(offset),
+            first: start + offset,
             pass,
         });
     }
@@ -56,14 +56,13 @@ impl Followed {
             };
             let mut goes_on = true;
             while goes_on {
-                let next = following.start.saturating_add(following.pass.wants().0);
+                let next = following.start + following.pass.wants().0;
                 end = end.max(next);
-                is_member |=
-                    position > following.start && position.saturating_sub(1) <= following.first;
+                is_member |= position > following.start && position - 1 <= following.first;
                 if next >= position {
                     return true;
                 }
-                is_member |= next.saturating_add(1) == position;
+                is_member |= next + 1 == position;
                 goes_on = step(&archive, &mut *following.pass) == Some(false);
             }
             following.end(findings);
@@ -114,7 +113,7 @@ impl FirstMember {
 /// Gives an archive the next bytes. Returns whether it ends with them; nothing if they are no part of it.
 fn step(archive: &Candidate<'_, '_>, pass: &mut dyn Follow) -> Option<bool> {
     let (at, len) = pass.wants();
-    if at.saturating_add(u64_from(len)) > archive.len() {
+    if at + u64_from(len) > archive.len() {
         return None;
     }
     let mut bytes = vec![0; len];

@@ -118,7 +118,7 @@ impl ScanFinding {
     }
 
     fn end(&self) -> Option<u64> {
-        self.len.map(|len| self.offset.saturating_add(len))
+        self.offset.checked_add(self.len?)
     }
 }
 
@@ -192,7 +192,7 @@ pub fn scan(
     let mut start = 0;
     while is_searched && start < source.len() && !search.is_cut {
         piece.load(start)?;
-        let end = start.saturating_add(PIECE).min(source.len());
+        let end = (start + PIECE).min(source.len());
         search.piece(&piece, start, end);
         // Data with a checksum is read also where nothing is searched.
         start = match search.sums.is_empty() {
@@ -299,7 +299,7 @@ impl Search {
     fn failed(&mut self, piece: &Piece<'_>, offset: u64, sign: Sign, failed: u32) -> u32 {
         let is_decoded = matches!(sign.meaning, Meaning::Compressed(_));
         let is_likely = failed < MOST_FAILED || (!is_decoded && offset.is_multiple_of(STEP));
-        if !is_likely || self.follow(piece, offset.saturating_add(1)) || offset < self.images_end {
+        if !is_likely || self.follow(piece, offset + 1) || offset < self.images_end {
             return 0;
         }
         match (self.candidate(piece, offset, sign), is_decoded) {
@@ -351,7 +351,7 @@ impl Search {
                     };
                     if let Some(index) = self.image(offset, format, measured) {
                         self.followed.add(index, offset, pass);
-                        self.follow(piece, offset.saturating_add(1));
+                        self.follow(piece, offset + 1);
                     }
                 }
                 Err(_) => return false,
@@ -398,7 +398,7 @@ impl Search {
             self.images_end = end;
         }
         self.push(finding);
-        (!self.is_cut).then_some(self.findings.len().saturating_sub(1))
+        (!self.is_cut).then(|| self.findings.len() - 1)
     }
 
     /// Returns whether a valid image is at a place in a container.

@@ -37,7 +37,7 @@ impl<'s> Piece<'s> {
         self.bytes.drain(..kept);
         self.start = start;
         let most = PIECE + u64_from(MEASURE_LEN);
-        let len = most.min(self.source.len().saturating_sub(start));
+        let len = most.min(self.source.len() - start);
         let held = self.bytes.len();
         self.bytes.resize(usize_from(len).max(held), 0);
         let (offset, rest) = (start + u64_from(held), self.bytes.split_at_mut(held).1);
@@ -69,7 +69,7 @@ pub struct Candidate<'p, 's> {
 
 impl ReadAt for Candidate<'_, '_> {
     fn len(&self) -> u64 {
-        self.piece.source.len().saturating_sub(self.start)
+        self.piece.source.len() - self.start
     }
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {

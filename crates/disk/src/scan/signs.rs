@@ -102,7 +102,7 @@ impl Signs {
     pub fn next_block(&self, bytes: &[u8], from: usize, start: u64) -> Option<usize> {
         let firsts = self.blocks.iter().filter_map(|sign| {
             let step = usize_from(sign.step);
-            let least = start.saturating_add(u64_from(from)).max(sign.offset);
+            let least = (start + u64_from(from)).max(sign.offset);
             let whole = (least - sign.offset).checked_next_multiple_of(sign.step)?;
             let first = usize_from(whole.checked_add(sign.offset)?.checked_sub(start)?);
             let mut places = (first..bytes.len()).step_by(step);

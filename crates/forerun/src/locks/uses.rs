@@ -201,7 +201,7 @@ impl Loop {
                 let start = value("offset");
                 let end = match value("sizelimit") {
                     0 => u64::MAX,
-                    len => start.saturating_add(len),
+                    len => start + len,
                 };
                 let device = Device::in_sys(fs::canonicalize(&sys).ok()?)?;
                 let range = start..end;
@@ -287,8 +287,8 @@ fn number_in(file: &Path) -> Option<u64> {
 /// Returns the range of the disk that a partition covers.
 fn partition(sys: &Path) -> Range<u64> {
     let value = |name: &str| number_in(&sys.join(name)).unwrap_or(0);
-    let start = value("start").saturating_mul(SECTOR);
-    start..start.saturating_add(value("size").saturating_mul(SECTOR))
+    let start = value("start") * SECTOR;
+    start..start + value("size") * SECTOR
 }
 
 const fn overlaps(one: &Range<u64>, other: &Range<u64>) -> bool {

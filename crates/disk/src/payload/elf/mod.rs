@@ -89,7 +89,7 @@ impl Layout {
 
     /// Reads `size` bytes at `at` as a number; 0 if they are missing.
     fn number(self, bytes: &[u8], at: usize, size: usize) -> u64 {
-        let bytes = bytes.get(at..at.saturating_add(size)).unwrap_or_default();
+        let bytes = bytes.get(at..at + size).unwrap_or_default();
         let push = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
         if self.big_endian {
             bytes.iter().fold(0, push)
@@ -119,11 +119,11 @@ struct HeaderTable {
 
 impl HeaderTable {
     const fn len(&self) -> u64 {
-        self.count.saturating_mul(u64_from(self.entry))
+        self.count * u64_from(self.entry)
     }
 
     const fn end(&self) -> u64 {
-        self.offset.saturating_add(self.len())
+        self.offset + self.len()
     }
 
     /// Returns offset and size of the section or segment of an entry, in the file.

@@ -81,9 +81,9 @@ impl DescriptorTable {
             let need = u64_from(HEADER);
             return Err(corrupt("SIF", 0, Check::Short { len, need }));
         };
-        let version = head.get(VERSION_AT..).unwrap_or_default();
+        let version = &head[VERSION_AT..];
         if !version.starts_with(VERSION) {
-            let version = version.get(..2).unwrap_or_default().escape_ascii();
+            let version = version[..2].escape_ascii();
             return Err(Error::Unsupported(format!(
                 "a SIF file of version {version}; this reads 01"
             )));

@@ -121,7 +121,7 @@ impl Check<'_> {
     fn image(&mut self) {
         let fs = self.reader.fs();
         // A format may have longer names than the limit, which is for those that set none.
-        let longest = usize::try_from(fs.volume().name_max).unwrap_or(usize::MAX);
+        let longest = usize_from(u64::from(fs.volume().name_max));
         let longest = longest.max(self.reader.limits().name_len);
         self.progress.begin(0, 0);
         self.format(None, None);

@@ -37,7 +37,7 @@ where
 {
     let (mut at, mut window) = (0, WINDOW);
     while at < size {
-        let end = size.min(at.saturating_add(window));
+        let end = at + window.min(size - at);
         let pieces = pieces(reader, node, at..end)?;
         // Through a long hole in growing steps.
         window = if pieces.is_empty() {
@@ -96,7 +96,7 @@ fn push(pieces: &mut Vec<Piece>, mut range: Range<u64>, extent: Option<Extent>, 
         range.start = end;
     }
     while range.start < range.end {
-        let end = range.end.min(range.start.saturating_add(CHUNK));
+        let end = range.start + CHUNK.min(range.end - range.start);
         pieces.push(Piece {
             range: range.start..end,
             extent: extent.clone(),

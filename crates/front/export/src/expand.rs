@@ -29,9 +29,9 @@ pub fn expand(reader: &Reader, path: &[u8]) -> Result<Vec<Vec<u8>>, ExportError>
     let components: Vec<_> = pattern.split('/').filter(|name| !name.is_empty()).collect();
     let pattern = format!("/{}", components.join("/"));
     let patterns = Patterns::new([&pattern]).map_err(ExportError::Pattern)?;
-    let above = path.get(..first).unwrap_or_default();
+    let above = &path[..first];
     let slash = above.iter().rposition(|&byte| byte == b'/');
-    let above = above.get(..slash.unwrap_or(0)).unwrap_or_default();
+    let above = &above[..slash.unwrap_or(0)];
     let start = resolve(reader.fs(), above, FollowLast::Yes, reader.limits()).map_err(failed)?;
     let depth = match pattern.contains("**") {
         true => usize::MAX,

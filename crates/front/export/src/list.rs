@@ -79,7 +79,7 @@ impl Listing {
     }
 
     fn name(&self, entry: &Named) -> &[u8] {
-        self.names.get(entry.start..entry.end).unwrap_or_default()
+        &self.names[entry.start..entry.end]
     }
 
     fn sort(&mut self) {

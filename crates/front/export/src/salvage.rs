@@ -117,7 +117,7 @@ pub fn visit_readable<E>(
     };
     let (mut at, mut window) = (0, WINDOW);
     while at < size {
-        let end = size.min(at.saturating_add(window));
+        let end = at + window.min(size - at);
         let (extents, error) = salvage.extents(at..end);
         window = match extents.iter().all(|extent| extent.place == Place::Zero) {
             true => window.saturating_mul(2),
@@ -136,7 +136,7 @@ pub fn visit_readable<E>(
             continue;
         }
         // The image does not say where this block is.
-        let next = (at - at % step).saturating_add(step).min(size);
+        let next = at + (step - at % step).min(size - at);
         let next = if salvage.failures >= FAILURES {
             size
         } else {
@@ -165,8 +165,8 @@ pub fn write_readable(
     let mut at = 0;
     let damage = visit_readable(reader, node, size, &mut |start, data| {
         // Zeros wait for data behind them: there may be none.
-        zeros(out, start.saturating_sub(at))?;
-        at = start.saturating_add(u64_from(data.len()));
+        zeros(out, start - at)?;
+        at = start + u64_from(data.len());
         out.write_all(data)
     });
     let damage = damage.map_err(ExportError::Output)?;
@@ -178,7 +178,7 @@ pub fn write_readable(
         is_guess: reader.fs().is_guess(node),
     };
     if outcome.state() != Remains::Lost {
-        zeros(out, size.saturating_sub(at)).map_err(ExportError::Output)?;
+        zeros(out, size - at).map_err(ExportError::Output)?;
     }
     Ok((outcome, damage.error))
 }
@@ -214,7 +214,7 @@ impl<E> Salvage<'_, '_, E> {
     }
 
     fn lose(&mut self, range: Range<u64>, error: Error) {
-        self.failures = self.failures.saturating_add(1);
+        self.failures += 1;
         self.damage.add(range, error);
     }
 
@@ -225,11 +225,11 @@ impl<E> Salvage<'_, '_, E> {
         let is_stored = matches!(extent.place, Place::Stored { .. });
         let (mut at, mut chunk) = (range.start, CHUNK);
         while at < range.end {
-            let end = range.end.min(at.saturating_add(chunk));
+            let end = at + chunk.min(range.end - at);
             match self.reader.read(self.node, at, usize_from(end - at)) {
                 Ok(data) if !data.is_empty() => {
                     (self.visit)(at, &data)?;
-                    at = at.saturating_add(u64_from(data.len()));
+                    at += u64_from(data.len());
                     chunk = CHUNK;
                     self.failures = 0;
                 }

@@ -104,7 +104,7 @@ impl Selected {
 
     /// Returns the path in the output; it is empty for what becomes the target itself.
     pub fn name(&self) -> &[u8] {
-        self.path.get(self.cut..).unwrap_or_default()
+        &self.path[self.cut..]
     }
 }
 

@@ -40,14 +40,14 @@ impl<'f> Gather<'f> {
     /// # Errors
     /// Those of the write.
     pub fn add(&mut self, at: u64, piece: Data) -> io::Result<()> {
-        let follows = at == self.start.saturating_add(self.bytes);
+        let follows = at == self.start + self.bytes;
         if !follows || self.bytes >= CHUNK || self.pieces.len() >= PIECES {
             self.write()?;
         }
         if self.pieces.is_empty() {
             self.start = at;
         }
-        self.bytes = self.bytes.saturating_add(u64_from(piece.len()));
+        self.bytes += u64_from(piece.len());
         self.pieces.push(piece);
         Ok(())
     }
@@ -81,7 +81,7 @@ fn write_all(
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => {
                 IoSlice::advance_slices(&mut left, written);
-                at = at.saturating_add(u64_from(written));
+                at += u64_from(written);
             }
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

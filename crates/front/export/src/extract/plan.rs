@@ -130,10 +130,7 @@ impl<'s> Plan<'s> {
 /// Splits a path into its directory and the name in it.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
-        Some(at) => (
-            path.get(..at).unwrap_or_default(),
-            path.get(at + 1..).unwrap_or_default(),
-        ),
+        Some(at) => (&path[..at], &path[at + 1..]),
         None => (b"", path),
     }
 }

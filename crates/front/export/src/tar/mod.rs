@@ -167,11 +167,11 @@ impl Archive<'_> {
             if let Some(map) = map {
                 fields.sparse(entry.name(), size);
                 let text = map.text(size);
-                let stored = map.data().saturating_add(u64_from(text.len()));
+                let stored = map.data() + u64_from(text.len());
                 fields.write(&mut self.out, stored).map_err(output)?;
                 self.out.write_all(&text).map_err(output)?;
                 self.copy(entry, map.parts())?;
-                self.progress.advance(size.saturating_sub(map.data()), 0);
+                self.progress.advance(size - map.data(), 0);
                 self.pad(stored)?;
             } else {
                 fields.write(&mut self.out, size).map_err(output)?;
@@ -218,15 +218,15 @@ impl Archive<'_> {
         let (mut at, out) = (0, &mut self.out);
         let zeros = |out: &mut dyn Write, len| io::copy(&mut io::repeat(0).take(len), out);
         let again = visit_readable(reader, entry.node, size, &mut |start, data| {
-            zeros(out, start.saturating_sub(at)).map_err(output)?;
-            at = start.saturating_add(u64_from(data.len()));
+            zeros(out, start - at).map_err(output)?;
+            at = start + u64_from(data.len());
             out.write_all(data).map_err(output)
         })?;
         // A source that fails now and then may give less than before.
         if let Some(outcome) = self.report.outcomes.last_mut() {
             outcome.lost = again.lost;
         }
-        zeros(&mut self.out, size.saturating_sub(at)).map_err(output)?;
+        zeros(&mut self.out, size - at).map_err(output)?;
         self.report.bytes = self.report.bytes.saturating_add(size);
         self.progress.advance(size, 0);
         self.pad(size)?;

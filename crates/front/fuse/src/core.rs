@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use forerun::Reader;
 use forerun_engine::Data;
+use forerun_io::usize_from;
 use forerun_vfs::{Error, NodeId, Result, VolumeInfo};
 use fuser::FileAttr;
 
@@ -142,7 +143,7 @@ impl Core {
 
     /// Reads a range of a file.
     pub fn read(&self, number: u64, offset: u64, len: u32) -> Result<Data> {
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let len = usize_from(u64::from(len));
         self.reader.read(self.node(number), offset, len)
     }
 

@@ -13,6 +13,7 @@ use std::thread::{self, ScopedJoinHandle};
 
 use forerun::Reader;
 use forerun_engine::Volume;
+use forerun_io::u64_from;
 use forerun_sys::threads;
 use fuser::{Config, Filesystem, InitFlags, Session, SessionACL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -329,11 +330,7 @@ impl Kernel {
             assert!(len >= ANSWER, "an answer of {len} bytes");
             let word = |at: usize| answer.get(at..).and_then(<[u8]>::first_chunk).copied();
             let said = word(0).map_or(0, u32::from_ne_bytes);
-            assert_eq!(
-                u64::from(said),
-                u64::try_from(len).unwrap_or(u64::MAX),
-                "the length of an answer"
-            );
+            assert_eq!(u64::from(said), u64_from(len), "the length of an answer");
             let error = word(4).map_or(0, i32::from_ne_bytes);
             let number = answer.get(8..16).and_then(|bytes| bytes.try_into().ok());
             match number.map_or(0, u64::from_ne_bytes) {

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun_io::{Unpoisoned, usize_from};
+use forerun_io::{Unpoisoned, u64_from, usize_from};
 use forerun_sys::threads;
 
 use crate::core::Core;
@@ -109,11 +109,11 @@ impl Pusher {
 
     /// Notes that the kernel was given `data` of `file` at `offset`.
     pub fn on_read(&self, file: u64, offset: u64, data: &[u8]) {
-        let len = u64::try_from(data.len()).unwrap_or(0);
+        let len = u64_from(data.len());
         if len == 0 || self.shared.off.load(Ordering::Relaxed) {
             return;
         }
-        let range = offset..offset.saturating_add(len);
+        let range = offset..offset + len;
         // A full queue means that the reader is faster: it is served as it asks.
         let send = |range, part| {
             let _dropped = self.pieces.try_send(Piece { file, range, part });

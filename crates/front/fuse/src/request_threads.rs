@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 
-use forerun_io::Unpoisoned;
+use forerun_io::{Unpoisoned, u32_from, u64_from};
 
 use crate::cpu_follower::{CpuFollower, unpin_thread};
 use crate::tuning::{MAX_LITTLE, QUIET_WAITS, SLOW_ANSWER};
@@ -35,7 +35,7 @@ impl RequestSize {
 
     /// Returns the size of a WRITE of `data` for the thread `pid`.
     pub fn of_write(data: &[u8], pid: u32) -> Self {
-        Self::of_read(u32::try_from(data.len()).unwrap_or(u32::MAX), pid)
+        Self::of_read(u32_from(u64_from(data.len())), pid)
     }
 }
 

@@ -35,7 +35,7 @@ impl Scattered {
             elsewhere: 0,
             in_vain: 0,
         });
-        let is_short = range.end.saturating_sub(range.start) <= SCATTERED_READ;
+        let is_short = range.end - range.start <= SCATTERED_READ;
         seen.elsewhere = match is_short && range.start != seen.end {
             true => seen.elsewhere.saturating_add(1),
             false => 0,

@@ -37,7 +37,7 @@ pub fn receive(socket: &OwnedFd) -> io::Result<Option<Packet>> {
     let (bytes, descriptors) = (received.text, received.descriptors);
     let end = bytes.iter().position(|&byte| byte == b' ');
     let end = end.unwrap_or(bytes.len());
-    let word = String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned();
+    let word = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let bytes = bytes.get(end + 1..).unwrap_or_default().to_vec();
     Ok(Some(Packet {
         word,

@@ -92,7 +92,7 @@ fn text(lost: &NotKept) -> String {
 fn examples(lost: &NotKept, most: usize) -> String {
     let paths = lost.examples.iter().take(most);
     let paths: Vec<_> = paths.map(|path| escape(&absolute(path))).collect();
-    let told = u64::try_from(paths.len()).unwrap_or(u64::MAX);
+    let told = crate::size::count_of(paths.len());
     let more = if told < lost.count { ", ..." } else { "" };
     format!("{}{more}", paths.join(", "))
 }

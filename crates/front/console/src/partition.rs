@@ -38,6 +38,11 @@ pub fn placed(args: &ImageArgs) -> Result<ImageArgs> {
     place(args, &source).map_err(named)
 }
 
+fn is_inside(partition: &TablePartition, disk_len: u64) -> bool {
+    let end = partition.offset.checked_add(partition.len);
+    end.is_some_and(|end| end <= disk_len)
+}
+
 /// Finds a partition by its number.
 pub fn find(source: &dyn ReadAt, number: u32) -> Result<TablePartition> {
     let Some(table) = partition_table(source)? else {
@@ -46,7 +51,7 @@ pub fn find(source: &dyn ReadAt, number: u32) -> Result<TablePartition> {
     };
     let mut partitions = table.partitions.iter();
     match partitions.find(|partition| partition.number == number) {
-        Some(partition) if partition.offset.saturating_add(partition.len) > table.disk_len => {
+        Some(partition) if !is_inside(partition, table.disk_len) => {
             let end = size::exact(table.disk_len);
             let message = format!("partition {number} reaches past the end at {end}");
             Err(Failure::new(Exit::Image, "partition", message)

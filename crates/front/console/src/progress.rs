@@ -106,8 +106,7 @@ pub struct Watched<'a, W> {
 impl<W: Write> Write for Watched<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.inner.write(bytes)?;
-        self.progress
-            .add(u64::try_from(written).unwrap_or(u64::MAX));
+        self.progress.add(crate::size::count_of(written));
         Ok(written)
     }
 

@@ -83,7 +83,7 @@ impl Target {
 
     /// Returns the output of an image, behind what was written before it.
     pub fn image(&mut self) -> Shifted<'_> {
-        let offset = u64::try_from(self.front.len()).unwrap_or(u64::MAX);
+        let offset = crate::size::count_of(self.front.len());
         Shifted::new(&mut self.file, offset)
     }
 

@@ -171,6 +171,6 @@ fn copy(reader: &Reader, node: NodeId, out: &mut File) -> Result<()> {
         }
         out.write_all(&data)
             .map_err(|error| output::failed(&error))?;
-        offset += u64::try_from(data.len()).unwrap_or(u64::MAX);
+        offset += crate::size::count_of(data.len());
     }
 }

@@ -202,7 +202,7 @@ impl DeviceOutput<'_> {
             let part = usize::try_from(len).unwrap_or(usize::MAX).min(zeros.len());
             let part = zeros.get(..part).unwrap_or(&zeros);
             self.device.write_all_at(self.position, part)?;
-            let written = u64::try_from(part.len()).unwrap_or(u64::MAX);
+            let written = size::count_of(part.len());
             self.position += written;
             len -= written;
         }
@@ -221,7 +221,7 @@ impl Write for DeviceOutput<'_> {
         let zeros = std::mem::take(&mut self.zeros);
         self.write_zeros(zeros)?;
         self.device.write_all_at(self.position, bytes)?;
-        self.position += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.position += size::count_of(bytes.len());
         Ok(bytes.len())
     }
 

@@ -13,7 +13,7 @@ use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::json::{put_bytes, text};
-use crate::size::counted;
+use crate::size::{count_of, counted};
 use crate::target::{Target, is_same_file};
 
 /// Damaged files that are named on standard error; the report has all.
@@ -78,14 +78,14 @@ pub fn finish(
         }
     }
     let guesses = outcomes.iter().filter(|file| file.is_guess).count();
-    let files = counted(u64_of(whole), "file is", "files are");
+    let files = counted(count_of(whole), "file is", "files are");
     let guessed = match guesses {
         0 => String::new(),
         n => format!(", {n} of them put together by guess"),
     };
     // Each file that is lost is a failure too. A path that the image does not have is none.
     let is_lost = |failure: &&Value| text(failure, "kind") != "not_found";
-    let lost = u64_of(failures.iter().filter(is_lost).count());
+    let lost = count_of(failures.iter().filter(is_lost).count());
     let lost = counted(lost, "entry", "entries");
     context.note(&format!(
         "{name}: {files} whole{guessed}; {partial} partial; {lost} lost"
@@ -103,10 +103,6 @@ fn partly(file: &SalvagedFile) -> Failure {
         file.lost_bytes()
     );
     Failure::new(Exit::Partial, "partial", message).at(&absolute(&file.path))
-}
-
-fn u64_of(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 /// Converts the outcomes of a salvage.

@@ -148,7 +148,7 @@ fn message(lost: &Shortfall) -> String {
 }
 
 fn told(examples: &[Vec<u8>]) -> u64 {
-    u64::try_from(examples.len()).unwrap_or(u64::MAX)
+    crate::size::count_of(examples.len())
 }
 
 const fn hint(lost: &Shortfall) -> Option<&'static str> {

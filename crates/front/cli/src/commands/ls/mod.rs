@@ -233,9 +233,7 @@ impl Listing<'_> {
             if let Some(error) = error {
                 self.report(error, &path);
             }
-            self.seen = self
-                .seen
-                .saturating_add(u64::try_from(names.len()).unwrap_or(u64::MAX));
+            self.seen += crate::size::count_of(names.len());
             let max_entries = self.reader.limits().tree_entries;
             if self.seen > max_entries {
                 let limit = Error::limit(
@@ -278,7 +276,7 @@ impl Listing<'_> {
         }
         let max_depth = self.reader.limits().depth;
         if ancestors.len() >= max_depth {
-            let limit = u64::try_from(max_depth).unwrap_or(u64::MAX);
+            let limit = crate::size::count_of(max_depth);
             return Err(Error::limit(
                 Bound::Depth,
                 "depth of the directory tree",

@@ -294,7 +294,7 @@ impl Keeper {
         {
             self.deaths.pop_front();
         }
-        if u64::try_from(self.deaths.len()).unwrap_or(u64::MAX) <= u64::from(self.restarts) {
+        if crate::size::count_of(self.deaths.len()) <= u64::from(self.restarts) {
             return Next::Wait;
         }
         tracing::error!(

@@ -4,19 +4,14 @@
 //! users get.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-mod bench;
-mod chart;
 mod ci;
 mod deny;
 mod features;
-mod figures;
 mod fuse_device;
 mod fuzz;
 mod guest;
 mod packages;
 mod process;
-mod report;
-mod scaling;
 mod test_programs;
 mod tidy;
 
@@ -48,15 +43,6 @@ enum Command {
     Packages,
     /// Unpack the kernel of the guest tests from its Debian package into target/guest; installs nothing
     GuestKernel,
-    /// Measure: wall time and requests, caches dropped before each run
-    Bench {
-        #[command(subcommand)]
-        what: bench::Bench,
-    },
-    /// Run all benches: one file of figures in docs/figures, charts, and the figures of README.md and docs/benchmarks.md
-    Report(report::ReportOptions),
-    /// Measure how cost grows with files, trees, readers, latency, mounts and nodes: exponents and charts
-    Scaling(scaling::ScalingOptions),
     /// Run the fuzz targets in fuzz/ with cargo-fuzz
     Fuzz(fuzz::FuzzOptions),
 }
@@ -81,9 +67,6 @@ fn run(command: &Command, root: &Path) -> anyhow::Result<()> {
         Command::Deny => deny::run(root),
         Command::Packages => packages::install(root),
         Command::GuestKernel => guest::install_kernel(root),
-        Command::Bench { what } => bench::run(root, what),
-        Command::Report(options) => report::run(root, options),
-        Command::Scaling(options) => scaling::run(root, options),
         Command::Fuzz(options) => fuzz::run(root, options),
     }
 }

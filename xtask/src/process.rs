@@ -1,13 +1,40 @@
 //! Running programs, with errors that say which.
 
 use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
-use forerun_measure::process::remove;
+use anyhow::{Context, Result, ensure};
 
-pub use forerun_measure::process::{describe, output, run};
+/// Runs with the terminal's output. Fails unless the program succeeds.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| describe(command))?;
+    ensure!(status.success(), "{}: {status}", describe(command));
+    Ok(())
+}
+
+/// Runs a program and returns what it prints to standard output. Fails unless it succeeds, with its
+/// standard error.
+pub fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| describe(command))?;
+    ensure!(
+        output.status.success(),
+        "{}: {}\n{}",
+        describe(command),
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    String::from_utf8(output.stdout).with_context(|| format!("output of {}", describe(command)))
+}
+
+/// Formats the command line for people.
+pub fn describe(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
 
 /// Returns a command for the cargo that runs this.
 pub fn cargo(root: &Path) -> Command {
@@ -55,7 +82,13 @@ pub fn install_tool(root: &Path, words: &[&str]) -> Result<()> {
 
 /// Removes what the builds of tools left.
 pub fn forget_builds_of_tools(root: &Path) -> Result<()> {
-    remove(&root.join("target/tools/build"))
+    let dir = root.join("target/tools/build");
+    match fs::remove_dir_all(&dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| dir.display().to_string())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Starts a command line of apt-get that asks nothing.

@@ -9,7 +9,6 @@ mod cycles;
 mod dependencies;
 mod errno;
 mod escapes;
-mod figures;
 mod formats;
 mod imports;
 mod invariants;
@@ -80,7 +79,6 @@ fn check(root: &Path) -> Result<Vec<Violation>> {
     violations.extend(programs::check(&packages, &files));
     violations.extend(modules::check(&files));
     violations.extend(cycles::check(&files));
-    violations.extend(figures::check(root)?);
     violations.sort();
     Ok(violations)
 }
@@ -114,9 +112,6 @@ mod tests {
             &manifest("forerun-romfs", ""),
         );
         write("crates/formats/romfs/src/lib.rs", "//! A driver.\n");
-        for document in ["README.md", "docs/benchmarks.md"] {
-            write(document, "");
-        }
         let dependency = match imports_driver {
             true => "forerun-romfs = { path = \"../../formats/romfs\" }\n",
             false => "",

@@ -76,7 +76,7 @@ impl Room {
             ["crates", "test", "servers", ..] => (Self::Servers, 3),
             ["crates", "test", "fuzzing", ..] => (Self::Observer, 3),
             ["python", ..] => (Self::Program, 1),
-            ["fuzz" | "benches" | "xtask", ..] => (Self::Observer, 1),
+            ["fuzz" | "bench" | "xtask", ..] => (Self::Observer, 1),
             _ => return None,
         };
         let len = parts[..depth]

@@ -14,6 +14,8 @@ mod complete;
 pub mod fuzzing;
 mod help;
 mod inherited;
+#[cfg(feature = "measure")]
+mod measure;
 mod mount;
 mod nearest;
 mod objects;

@@ -1,16 +1,16 @@
 //! `forerun __bench`: the processes that do the measured work. Hidden: `forerun bench` starts them.
 //!
-//! Work at paths of a mount is that of `forerun-measure`. Work without a mount opens the image here, in the
+//! Work at paths of a mount is that of `measure`. Work without a mount opens the image here, in the
 //! sandbox of every command that reads one.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
 
+use crate::measure::digest::{Kind, TreeDigest, of_stream};
+use crate::measure::work::{self, Work};
 use clap::{Args, Subcommand, ValueEnum};
 use forerun::vfs::{FileType, FollowLast, NodeId, resolve};
 use forerun::{Image, Reader};
-use forerun_measure::digest::{Kind, TreeDigest, of_stream};
-use forerun_measure::work::{self, Work};
 use serde_json::json;
 
 use crate::args::{ImageArgs, image_path};
@@ -58,9 +58,6 @@ pub struct LibraryArgs {
     /// Bytes of the file that are read at the most
     #[arg(long, default_value_t = u64::MAX)]
     pub most: u64,
-    /// Reads at random places
-    #[arg(long, default_value_t = work::READS)]
-    pub reads: u64,
     #[command(flatten)]
     pub image: ImageArgs,
 }
@@ -93,7 +90,7 @@ pub fn run(context: &Context, args: &BenchChildArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-fn failed(error: &forerun_measure::Error) -> Failure {
+fn failed(error: &crate::measure::Error) -> Failure {
     Failure::new(Exit::Source, "io", format!("{error:#}"))
 }
 
@@ -126,7 +123,7 @@ fn library(context: &Context, args: &LibraryArgs) -> Result<String> {
                 Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) => Err(io::Error::other(error)),
             };
-            let found = work::random(len, args.reads, work::THREADS, &read);
+            let found = work::random(len, work::READS, work::THREADS, &read);
             found.map_err(|error| named(failed(&error)))
         }
         LibraryWork::Tree => read_all(&image).map_err(named),

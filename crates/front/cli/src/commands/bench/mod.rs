@@ -11,13 +11,13 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
+use crate::measure::active;
+use crate::measure::noise::Look;
+use crate::measure::process;
+use crate::measure::run::Worker;
+use crate::measure::samples::Samples;
+use crate::measure::turns::{Turn, turns};
 use clap::{Args, ValueHint};
-use forerun_measure::active;
-use forerun_measure::noise::Look;
-use forerun_measure::process;
-use forerun_measure::run::Worker;
-use forerun_measure::samples::Samples;
-use forerun_measure::turns::{Turn, turns};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use tempfile::TempDir;
 
@@ -243,7 +243,7 @@ fn measure_all(runner: &Runner, plan: &Plan, rounds: u32, screen: &Screen) -> Ve
         all.extend(contenders.iter().map(|&by| MeasuredSeries {
             work: *work,
             by,
-            samples: Samples::new(),
+            samples: Samples::default(),
         }));
     }
     let works: Vec<BenchWork> = all.iter().map(|series| series.work).collect();
@@ -310,7 +310,7 @@ impl Screen {
     }
 
     /// Prints why something failed, so that the user need not wait for the end.
-    fn told<T>(&self, result: forerun_measure::Result<T>) -> forerun_measure::Result<T> {
+    fn told<T>(&self, result: crate::measure::Result<T>) -> crate::measure::Result<T> {
         if let Err(error) = &result {
             let text = crate::error::without_errno(&format!("{error:#}"));
             let print = || (self.notes)(&text);

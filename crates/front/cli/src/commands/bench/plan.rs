@@ -5,10 +5,10 @@ use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
+use crate::measure::peers::{Peer, Place};
+use crate::measure::programs::lacks_fuse;
+use crate::measure::work::PAGE;
 use clap::ValueEnum;
-use forerun_measure::peers::{Peer, Place};
-use forerun_measure::programs::lacks_fuse;
-use forerun_measure::work::PAGE;
 use serde_json::Value;
 
 /// Bytes of the largest file that cat reads at the most.

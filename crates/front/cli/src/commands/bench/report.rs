@@ -2,12 +2,11 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use forerun_measure::machine::{Machine, filesystem_of};
-use forerun_measure::noise::Noise;
-use forerun_measure::peers::Peer;
-use forerun_measure::run::Run;
-use forerun_measure::samples::Samples;
-use forerun_measure::statistics::{Comparison, Summary, Verdict};
+use crate::measure::machine::{Machine, filesystem_of};
+use crate::measure::noise::Noise;
+use crate::measure::peers::Peer;
+use crate::measure::samples::Samples;
+use crate::measure::statistics::{Comparison, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::plan::{BenchWork, Contender, Contents, Plan};
@@ -21,24 +20,7 @@ pub struct MeasuredSeries {
     /// The contender.
     pub by: Contender,
     /// The runs.
-    pub samples: Samples<Run>,
-}
-
-impl MeasuredSeries {
-    /// Sums up the times.
-    pub fn summary(&self) -> Option<Summary> {
-        self.samples.summary(|run| run.seconds)
-    }
-
-    /// Returns what all runs found, or `None` where they differ.
-    fn found(&self) -> Option<&str> {
-        self.samples.found()
-    }
-
-    /// Returns the median of a counter.
-    pub fn counter(&self, name: &str) -> Option<u64> {
-        self.samples.counter(|run| &run.counters, name)
-    }
+    pub samples: Samples,
 }
 
 /// The digest of what a contender reads.
@@ -48,7 +30,7 @@ pub struct Checked {
     /// The contender.
     pub by: Contender,
     /// The digest, or why there is none.
-    pub digest: forerun_measure::Result<String>,
+    pub digest: crate::measure::Result<String>,
 }
 
 /// A digest, and how it came about.
@@ -100,7 +82,10 @@ impl BenchReport<'_> {
         if ours.by == series.by {
             return None;
         }
-        Some(Comparison::of(&ours.summary()?, &series.summary()?))
+        Some(Comparison::of(
+            &ours.samples.summary()?,
+            &series.samples.summary()?,
+        ))
     }
 
     /// Returns a sentence for each contender that failed, and for each that read something else than the
@@ -138,7 +123,7 @@ impl BenchReport<'_> {
             let Some(ours) = self.ours(series.work) else {
                 continue;
             };
-            let (Some(ours), Some(found)) = (ours.found(), series.found()) else {
+            let (Some(ours), Some(found)) = (ours.samples.found(), series.samples.found()) else {
                 if !series.samples.runs.is_empty() {
                     let (work, by) = (series.work.name(), series.by);
                     differences.push(format!("{work}: {by} found something else in each run"));
@@ -272,7 +257,7 @@ impl BenchReport<'_> {
     fn series_json(&self, series: &MeasuredSeries) -> Value {
         let runs = &series.samples.runs;
         let seconds: Vec<f64> = runs.iter().map(|run| run.seconds).collect();
-        let summary = series.summary();
+        let summary = series.samples.summary();
         let counters: Vec<&_> = runs.iter().map(|run| &run.counters).collect();
         let has_counters = series.by.is_ours();
         let comparison = self.comparison(series);
@@ -282,7 +267,7 @@ impl BenchReport<'_> {
             "seconds": seconds,
             "seconds_median": summary.map(|summary| summary.median),
             "seconds_spread": summary.map(|summary| summary.spread),
-            "found": series.found(),
+            "found": series.samples.found(),
             "peak_memory": series.samples.peak(),
             "counters": has_counters.then_some(counters),
             "comparison": comparison.map(|comparison| json!({
@@ -329,7 +314,7 @@ pub fn verdict_text(comparison: &Comparison, with: Contender) -> String {
         ),
         Verdict::TooFew => format!(
             "undecided: {} rounds are needed",
-            forerun_measure::statistics::LEAST_ROUNDS
+            crate::measure::statistics::LEAST_ROUNDS
         ),
     }
 }

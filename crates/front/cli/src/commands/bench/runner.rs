@@ -5,20 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use forerun_measure::caches::{drop_caches, drop_caches_between_reports};
-use forerun_measure::counters::parse;
-use forerun_measure::mount::{Access, Mount, Mounted, objects_option};
-use forerun_measure::peers::{Peer, Place};
-use forerun_measure::programs::find_program;
-use forerun_measure::run::{Run, Worker, load, timed, watched};
-use forerun_measure::scratch::Scratch;
-use forerun_measure::{Error, Result, digest, process};
+use anyhow::Context as _;
+
+use crate::measure::caches::drop_caches;
+use crate::measure::counters::parse;
+use crate::measure::mount::{Mount, Mounted, objects_option};
+use crate::measure::peers::{Peer, Place};
+use crate::measure::programs::find_program;
+use crate::measure::run::{Run, Worker, list, load, timed, watched};
+use crate::measure::scratch::Scratch;
+use crate::measure::{Error, Result, digest, process};
 
 use super::plan::{BenchWork, Contender, Contents, Survey};
-
-/// Images with fewer bytes and files than these are small: each run on them takes milliseconds.
-const SMALL_BYTES: u64 = 16 << 20;
-const SMALL_FILES: u64 = 1000;
 
 /// The image, the program and the processes of a measurement.
 pub struct Runner {
@@ -51,6 +49,7 @@ impl Runner {
             offset: self.offset,
             size: self.size,
             objects: self.objects.as_deref(),
+            writable: false,
         }
     }
 
@@ -69,9 +68,7 @@ impl Runner {
     pub fn digest(&self, contents: Contents, by: Contender) -> Result<String> {
         let of = || {
             if by == Contender::Library {
-                return self
-                    .library(&self.library_digest(contents))
-                    .map(|run| run.found);
+                return library(&mut self.library_digest(contents)).map(|run| run.found);
             }
             let mount = self.mount(by)?;
             let path = mount.path();
@@ -91,43 +88,27 @@ impl Runner {
         of().map_err(|error: Error| error.context(format!("contents, {by}")))
     }
 
-    fn cold(&self) -> Result<()> {
-        let is_small = self.survey.bytes < SMALL_BYTES && self.survey.files < SMALL_FILES;
-        // Runs of milliseconds seldom meet a report: the wait would be most of the measurement.
-        let drop_before_run = match is_small {
-            true => drop_caches,
-            false => drop_caches_between_reports,
-        };
-        drop_before_run(&self.image, self.survey.bytes, &self.worker).map(drop)
-    }
-
     fn mount(&self, by: Contender) -> Result<Mount> {
         match by {
             Contender::Peer(peer) => peer.mount(&self.place()).map(Mount::Other),
             Contender::Forerun | Contender::Library => {
-                let mut words = vec![OsString::from("-o"), OsString::from("ro")];
-                let mut option = |text: OsString| words.extend(["-o".into(), text]);
+                let mut options = vec![OsString::from("ro")];
                 if self.offset > 0 {
-                    option(format!("offset={}", self.offset).into());
+                    options.push(format!("offset={}", self.offset).into());
                 }
                 if let Some(size) = self.size {
-                    option(format!("size={size}").into());
+                    options.push(format!("size={size}").into());
                 }
                 if let Some(objects) = &self.objects {
-                    option(objects_option(objects));
+                    options.push(objects_option(objects));
                 }
-                let access = Access {
-                    rootless: !rustix::process::geteuid().is_root(),
-                    large_blocks: true,
-                };
-                let mounted = Mounted::with_arguments(&self.program, &self.image, access, &words);
-                mounted.map(Mount::Forerun)
+                Mounted::new(&self.program, &self.image, &options).map(Mount::Forerun)
             }
         }
     }
 
     fn start(&self, by: Contender) -> Result<Run> {
-        self.cold()?;
+        drop_caches(&self.image)?;
         self.load_driver(by);
         let (seconds, (mount, names)) = timed(|| {
             let mount = self.mount(by)?;
@@ -152,24 +133,24 @@ impl Runner {
         let cat = ["files", "--most", &most];
         match work {
             BenchWork::CatCached => drop(self.worker.run(&cat, &file)?),
-            _ => self.cold()?,
+            _ => drop(drop_caches(&self.image)?),
         }
         // How the programs get into memory is not measured.
-        self.worker.load()?;
+        load(self.program.as_os_str(), &["--version"]);
         // With what it reads to name owners and times: some drivers read ahead meanwhile, and others cannot.
         load(OsStr::new("ls"), &["-ld", "/"]);
         if work == BenchWork::TreeN {
             load(OsStr::new("find"), &["--version"]);
             load(OsStr::new("xargs"), &["--version"]);
         }
-        let (seconds, found) = match work {
-            BenchWork::CatCold | BenchWork::CatCached => self.worker.time(&cat, &file)?,
-            BenchWork::Random => self.worker.time(&RANDOM, &file)?,
-            BenchWork::Ls => self.worker.time_list(&path)?,
-            BenchWork::Tree => self.worker.time(&["tree"], &path)?,
-            BenchWork::TreeN => self.worker.time_share(&path, self.processes)?,
-            BenchWork::Start | BenchWork::Extract => return Err(Error::msg("needs no mount")),
-        };
+        let (seconds, found) = timed(|| match work {
+            BenchWork::CatCold | BenchWork::CatCached => self.worker.run(&cat, &file),
+            BenchWork::Random => self.worker.run(&RANDOM, &file),
+            BenchWork::Ls => list(&path),
+            BenchWork::Tree => self.worker.run(&["tree"], &path),
+            BenchWork::TreeN => self.worker.share(&path, self.processes),
+            BenchWork::Start | BenchWork::Extract => Err(Error::msg("needs no mount")),
+        })?;
         let (counters, peak) = mount.finish()?;
         Ok(Run {
             seconds,
@@ -216,7 +197,7 @@ impl Runner {
                 command
             }
         };
-        self.cold()?;
+        drop_caches(&self.image)?;
         self.load_driver(by);
         let mut run = watched(&mut command)?;
         run.found = digest::of_tree(&out)?.text();
@@ -226,7 +207,7 @@ impl Runner {
 
     fn without_mount(&self, work: BenchWork) -> Result<Run> {
         let most = self.survey.cat_bytes().to_string();
-        let command = match work {
+        let mut command = match work {
             BenchWork::Start => self.listing(&[]),
             BenchWork::Ls => self.listing(&["-lR"]),
             BenchWork::CatCold => self.library_command(&["--work", "cat", "--most", &most], true),
@@ -236,25 +217,14 @@ impl Runner {
                 return Err(Error::msg("needs a mount"));
             }
         };
-        self.cold()?;
+        drop_caches(&self.image)?;
         load(self.program.as_os_str(), &["--version"]);
-        self.worker.load()?;
-        let mut run = self.library(&command)?;
+        let mut run = library(&mut command)?;
         if matches!(work, BenchWork::Start | BenchWork::Ls) {
             // A listing of another program: the same names in another form.
             run.found = String::new();
         }
         Ok(run)
-    }
-
-    fn library(&self, command: &Command) -> Result<Run> {
-        let timed = self.worker.time_command(command)?;
-        Ok(Run {
-            seconds: timed.seconds,
-            counters: parse(&timed.errors),
-            found: timed.printed,
-            ..Run::default()
-        })
     }
 
     fn library_digest(&self, contents: Contents) -> Command {
@@ -300,6 +270,21 @@ impl Runner {
             self.objects.as_deref(),
         )
     }
+}
+
+/// Runs a command of this program that prints what it found, and its counters to standard error.
+fn library(command: &mut Command) -> Result<Run> {
+    let (seconds, output) = timed(|| {
+        let output = process::collect(command).with_context(|| process::describe(command))?;
+        process::successful(command, output)
+    })?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
+    Ok(Run {
+        seconds,
+        counters: parse(&text(&output.stderr)),
+        found: text(&output.stdout),
+        ..Run::default()
+    })
 }
 
 /// Returns a command of this program with the place of an image in its file.

@@ -1,7 +1,7 @@
 //! The results as tables for people.
 
+use crate::measure::machine::{Machine, filesystem_of};
 use comfy_table::{CellAlignment, Table, presets};
-use forerun_measure::machine::{Machine, filesystem_of};
 
 use super::plan::BenchWork;
 use super::report::{BenchReport, MeasuredSeries, verdict_text};
@@ -80,7 +80,7 @@ impl BenchReport<'_> {
         );
         for series in &self.series {
             let comparison = self.comparison(series);
-            let (median, spread) = match series.summary() {
+            let (median, spread) = match series.samples.summary() {
                 Some(summary) => (
                     seconds(summary.median),
                     format!("{:.0} %", summary.relative_spread() * 100.0),
@@ -121,20 +121,15 @@ impl BenchReport<'_> {
                 && (series.by.is_ours() || series.samples.peak().is_some())
         };
         for series in self.series.iter().filter(is_shown) {
-            let bytes = series.counter("source_bytes");
+            let bytes = series.samples.counter("source_bytes");
             table.add_row([
                 self.work_name(series.work),
                 series.by.to_string(),
-                number(series.counter("source_requests")),
+                number(series.samples.counter("source_requests")),
                 number(bytes.map(|bytes| bytes / 1_000_000)),
-                number(
-                    series
-                        .samples
-                        .request_len(|run| &run.counters)
-                        .map(|len| len >> 10),
-                ),
-                number(series.counter("decodes")),
-                number(series.counter("repeated_decodes")),
+                number(series.samples.request_len().map(|len| len >> 10)),
+                number(series.samples.counter("decodes")),
+                number(series.samples.counter("repeated_decodes")),
                 number(series.samples.messages()),
                 number(series.samples.peak().map(|bytes| bytes >> 20)),
             ]);

@@ -4,11 +4,10 @@ use std::process::{Command, Stdio};
 
 pub use forerun_sys::programs::find_program;
 
-use crate::process;
+use super::process;
 
 /// Returns the first line that a program prints, whatever its status: some fail when asked for the
 /// version.
-#[must_use]
 pub fn first_line(command: &mut Command) -> String {
     let Ok(output) = process::collect(command.stdin(Stdio::null())) else {
         return "not installed".to_string();
@@ -21,7 +20,6 @@ pub fn first_line(command: &mut Command) -> String {
 }
 
 /// Returns whether the kernel has a driver, as a module perhaps.
-#[must_use]
 pub fn has_filesystem(name: &str) -> bool {
     let known = || {
         let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -36,7 +34,6 @@ pub fn has_filesystem(name: &str) -> bool {
 }
 
 /// Returns why no FUSE filesystem can be mounted by this user, if none can.
-#[must_use]
 pub fn lacks_fuse() -> Option<String> {
     let device = std::fs::File::options()
         .read(true)

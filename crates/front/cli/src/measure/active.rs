@@ -1,8 +1,8 @@
 //! Processes, loop devices and mounts that a measurement has in use, and how all of them end when the
 //! user interrupts it.
 //!
-//! A caller that calls [`guard`] gives each process a process group of its own, so that a Ctrl-C at the terminal
-//! reaches the caller only, which then calls [`abandon`]. Without a guard processes are as ever.
+//! After [`guard`] each process has a process group of its own, so that a Ctrl-C at the terminal reaches
+//! the caller only, which then calls [`abandon`].
 
 use std::collections::BTreeSet;
 use std::io;

@@ -12,7 +12,6 @@ pub struct Turn {
 /// Returns the order for series with these rows: row by row, and within a row in the order of the list. Every
 /// second round has the order within a row reversed, so that a slow minute of the machine, and the state
 /// in which a driver leaves it, meet all of them.
-#[must_use]
 pub fn turns<R: PartialEq>(rows: &[R], rounds: u32) -> Vec<Turn> {
     let mut order = Vec::new();
     for round in 1..=rounds {

@@ -7,7 +7,6 @@ pub type Counters = BTreeMap<String, u64>;
 
 /// Parses lines of a name and a number, which may have commas and a size behind it, as in
 /// `source_bytes 4,096 (4.0 KiB)`. Other lines are left out.
-#[must_use]
 pub fn parse(log: &str) -> Counters {
     log.lines().filter_map(counter).collect()
 }

@@ -17,7 +17,6 @@ pub struct Summary {
 
 impl Summary {
     /// Sums up values; `None` where there are none.
-    #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() {
             return None;
@@ -32,7 +31,6 @@ impl Summary {
     }
 
     /// Returns the spread as a share of the median.
-    #[must_use]
     pub fn relative_spread(&self) -> f64 {
         share(self.spread, self.median)
     }
@@ -66,7 +64,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// Returns the name in JSON.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Faster => "faster",
@@ -80,7 +77,6 @@ impl Verdict {
 impl Comparison {
     /// Compares two measurements. With equal distributions and five rounds, about one comparison in eighty
     /// is decided by chance.
-    #[must_use]
     pub fn of(first: &Summary, second: &Summary) -> Self {
         let difference = (first.median - second.median).abs();
         let spread = first.spread + second.spread;

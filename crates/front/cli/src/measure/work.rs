@@ -3,7 +3,6 @@
 //!
 //! Each returns what it found, so that runs over different drivers can be compared.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -14,15 +13,13 @@ use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use rustix::fs::{Advice, fadvise};
 
-use crate::digest;
-use crate::memory::have_at_hand;
-use crate::{reports, timer};
+use super::digest;
 
 /// Bytes asked for at once, as cat(1) and cp(1) do.
 const BUFFER: usize = 128 << 10;
 /// Length of a random read.
 pub const PAGE: u64 = 4096;
-/// Reads at random places, unless another number is asked for.
+/// Reads at random places.
 pub const READS: u64 = 4000;
 /// Threads that do these.
 pub const THREADS: u64 = 2;
@@ -32,23 +29,6 @@ const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 /// A piece of work.
 #[derive(Debug, clap::Subcommand)]
 pub enum Work {
-    /// Do nothing: the program is in memory then
-    Nothing,
-    /// Use memory once, so that the next process finds it at hand
-    AtHand {
-        /// Bytes that it reads or extracts
-        #[arg(long)]
-        contents: u64,
-        /// Wait for the end of a report of free memory before
-        #[arg(long)]
-        between_reports: bool,
-    },
-    /// Run a program, and print the nanoseconds that it took in a line of their own
-    Time {
-        /// The program and its arguments
-        #[arg(last = true, required = true)]
-        command: Vec<OsString>,
-    },
     /// Walk in directory order and read every file when it is met
     Tree {
         /// Where to start
@@ -66,23 +46,6 @@ pub enum Work {
     Random {
         /// The file
         file: PathBuf,
-        /// Reads of all threads together
-        #[arg(long, default_value_t = READS)]
-        reads: u64,
-        /// Threads
-        #[arg(long, default_value_t = THREADS)]
-        threads: u64,
-    },
-    /// Read pages of a file that is in memory, without a look at what is in them
-    Pages {
-        /// The file
-        file: PathBuf,
-        /// Reads
-        #[arg(long, default_value_t = 1_000_000)]
-        reads: u64,
-        /// At places of a seeded sequence, and not one after the other
-        #[arg(long)]
-        random: bool,
     },
     /// Compute the digest of a file, or of a tree
     Digest {
@@ -97,18 +60,6 @@ pub enum Work {
 /// Does the work, and returns the numbers of files and bytes, or a sum or digest over what was read.
 pub fn run(work: &Work) -> Result<String> {
     match work {
-        Work::Nothing => Ok(String::new()),
-        Work::AtHand {
-            contents,
-            between_reports,
-        } => {
-            if *between_reports {
-                reports::wait_for_end();
-            }
-            have_at_hand(*contents);
-            Ok(String::new())
-        }
-        Work::Time { command } => timer::time(command),
         Work::Tree { dir } => tree(dir).map(|totals| totals.text()),
         Work::Files { most, files } => {
             let mut totals = Totals::new();
@@ -118,22 +69,13 @@ pub fn run(work: &Work) -> Result<String> {
                 .try_for_each(|file| totals.read(file, *most, advice))?;
             Ok(totals.text())
         }
-        Work::Random {
-            file,
-            reads,
-            threads,
-        } => {
+        Work::Random { file } => {
             let file = File::open(file).with_context(|| file.display().to_string())?;
             let len = file.metadata()?.len();
-            random(len, *reads, *threads, &|page, at| {
+            random(len, READS, THREADS, &|page, at| {
                 file.read_exact_at(page, at)
             })
         }
-        Work::Pages {
-            file,
-            reads,
-            random,
-        } => pages(file, *reads, *random),
         Work::Digest { most, path } if path.is_file() => {
             Ok(digest::of_file(path, *most)?.to_string())
         }
@@ -235,22 +177,6 @@ pub fn random(
             Ok::<_, anyhow::Error>(sum.wrapping_add(part))
         })
     })?;
-    Ok(format!("{reads} {sum:016x}"))
-}
-
-/// Reads pages and looks at one word of each: the way of the pages to a reader is measured.
-fn pages(path: &Path, reads: u64, random: bool) -> Result<String> {
-    let file = File::open(path).with_context(|| path.display().to_string())?;
-    let pages = file.metadata()?.len() / PAGE;
-    ensure!(pages > 0, "{}: less than a page", path.display());
-    let mut page = vec![0; usize::try_from(PAGE)?];
-    let (mut rng, mut sum) = (Rng::with_seed(0), FNV_START);
-    for n in 0..reads {
-        let at = if random { rng.u64(0..pages) } else { n % pages };
-        file.read_exact_at(&mut page, at * PAGE)?;
-        let word = page.first_chunk().context("a page")?;
-        sum = (sum ^ u64::from_le_bytes(*word)).wrapping_mul(FNV_PRIME);
-    }
     Ok(format!("{reads} {sum:016x}"))
 }
 

@@ -56,7 +56,6 @@ impl TreeDigest {
     }
 
     /// Formats the digest and the number of entries.
-    #[must_use]
     pub fn text(&self) -> String {
         let [a, b, c, d] = self.sum;
         format!("{a:016x}{b:016x}{c:016x}{d:016x} {} entries", self.entries)

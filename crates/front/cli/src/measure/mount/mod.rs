@@ -10,17 +10,15 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
-use rustix::io::Errno;
+use anyhow::{Context, Error, Result, bail, ensure};
 use rustix::mount::UnmountFlags;
 
-use crate::counters::Counters;
-use crate::process::{self, Running};
-use crate::run::cpu_seconds_of;
+use crate::measure::counters::Counters;
+use crate::measure::process::{self, Running};
 
-pub use forerun::{Access, Mounted, objects_option};
-pub use loop_device::{Attach, LoopDevice};
-pub use other::{Other, Reader};
+pub use forerun::{Mounted, objects_option};
+pub use loop_device::Attach;
+pub use other::Other;
 
 /// A mount, of forerun or of another driver. Unmounted when dropped.
 #[derive(Debug)]
@@ -33,21 +31,10 @@ pub enum Mount {
 
 impl Mount {
     /// Returns where it is mounted.
-    #[must_use]
     pub fn path(&self) -> PathBuf {
         match self {
             Self::Forerun(mounted) => mounted.path(),
             Self::Other(other) => other.path(),
-        }
-    }
-
-    /// Returns the processor time that the process that serves the mount took so far, in seconds; `None` for the
-    /// kernel's drivers.
-    #[must_use]
-    pub fn cpu_seconds(&self) -> Option<f64> {
-        match self {
-            Self::Forerun(mounted) => cpu_seconds_of(mounted.pid()),
-            Self::Other(other) => cpu_seconds_of(other.pid()?),
         }
     }
 
@@ -69,47 +56,43 @@ impl Mount {
 
 /// The longest time that mounting takes.
 const MOUNT_TIMEOUT: Duration = Duration::from_secs(20);
-/// The same for an image at a server, all of which may be fetched first.
-const REMOTE_TIMEOUT: Duration = Duration::from_secs(900);
 const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_micros(500);
 const UNMOUNT_STEP: Duration = Duration::from_millis(20);
 
-/// Waits until something is mounted at `point`, which `daemon` is about to do, for at most `patience`.
-pub fn wait_for_mount(point: &Path, daemon: &mut Running, patience: Duration) -> Result<()> {
+/// Waits until something is mounted at `point`, which `daemon` is about to do.
+fn wait_for_mount(point: &Path, daemon: &mut Running) -> Result<()> {
     let start = Instant::now();
     let entry = format!(" {} ", point.display());
     while !fs::read_to_string("/proc/self/mountinfo")?.contains(&entry) {
         if let Some(status) = daemon.try_wait()? {
             bail!("the daemon ended with {status}");
         }
-        ensure!(start.elapsed() < patience, "no mount after {patience:?}");
+        ensure!(
+            start.elapsed() < MOUNT_TIMEOUT,
+            "no mount after {MOUNT_TIMEOUT:?}"
+        );
         thread::sleep(STEP);
     }
     Ok(())
 }
 
-/// Unmounts as root. Tries again while the mount is busy: a program that looks at all mounts of the machine
-/// keeps it busy for a moment.
-fn unmount(point: &Path) -> Result<()> {
+/// Unmounts, as root or by `other`. Tries again while the mount is busy: a program that looks at all mounts of the
+/// machine keeps it busy for a moment.
+fn unmount(point: &Path, other: impl Fn() -> Command) -> Result<()> {
+    let is_root = rustix::process::geteuid().is_root();
     let start = Instant::now();
     loop {
-        match rustix::mount::unmount(point, UnmountFlags::empty()) {
-            Err(Errno::BUSY) if start.elapsed() < UNMOUNT_TIMEOUT => thread::sleep(UNMOUNT_STEP),
-            done => return Ok(done?),
-        }
-    }
-}
-
-/// Unmounts by a program, and tries again while the mount is busy.
-fn unmount_by(program: impl Fn() -> Command) -> Result<()> {
-    let start = Instant::now();
-    loop {
-        match process::output(&mut program()) {
+        let unmounted = if is_root {
+            rustix::mount::unmount(point, UnmountFlags::empty()).map_err(Error::from)
+        } else {
+            process::output(&mut other()).map(drop)
+        };
+        match unmounted {
             Err(error) if is_busy(&error.to_string()) && start.elapsed() < UNMOUNT_TIMEOUT => {
                 thread::sleep(UNMOUNT_STEP);
             }
-            done => return done.map(drop),
+            done => return done.with_context(|| format!("umount {}", point.display())),
         }
     }
 }

@@ -11,11 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::active::temp_dir;
-use crate::counters::{Counters, parse};
-use crate::process;
-use crate::samples::Samples;
-use crate::statistics::middle;
+use super::active::temp_dir;
+use super::counters::{Counters, parse};
+use super::process;
 
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
@@ -26,39 +24,8 @@ pub struct Run {
     pub counters: Counters,
     /// The most memory that daemon or program had, in bytes.
     pub peak: Option<u64>,
-    /// Processor time that the daemon took, in seconds.
-    pub cpu: Option<f64>,
-    /// Length of the image that was made.
-    pub made: Option<u64>,
     /// The data that was found: the same from all drivers.
     pub found: String,
-}
-
-impl Samples<Run> {
-    /// Returns the data that all runs found, or `None` where they differ.
-    #[must_use]
-    pub fn found(&self) -> Option<&str> {
-        let first = &self.runs.first()?.found;
-        let is_same = self.runs.iter().all(|run| run.found == *first);
-        is_same.then_some(first)
-    }
-
-    /// Returns the most memory of all runs.
-    #[must_use]
-    pub fn peak(&self) -> Option<u64> {
-        self.runs.iter().filter_map(|run| run.peak).max()
-    }
-
-    /// Returns the number of messages of the FUSE protocol.
-    #[must_use]
-    pub fn messages(&self) -> Option<u64> {
-        let of = |run: &Run| {
-            let named = run.counters.iter();
-            let named = named.filter(|(name, _)| name.starts_with("fuse_"));
-            named.map(|(_, count)| count).sum::<u64>()
-        };
-        middle(self.runs.iter().map(of)).filter(|&count| count > 0)
-    }
 }
 
 /// Measures the wall time of some work, in seconds.
@@ -68,7 +35,7 @@ pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     Ok((start.elapsed().as_secs_f64(), done))
 }
 
-/// The program that does the [`Work`](crate::work::Work) of this library, in processes of its own.
+/// The program that does the [`Work`](super::work::Work), in processes of its own.
 #[derive(Clone, Debug)]
 pub struct Worker {
     program: PathBuf,
@@ -84,39 +51,29 @@ impl Worker {
         })
     }
 
-    /// Returns a command for some work.
-    #[must_use]
-    pub fn command(&self, work: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(&self.words).args(work).stdin(Stdio::null());
-        command
-    }
-
     /// Has a process do some work at a path. Returns what it found.
     pub fn run(&self, work: &[&str], path: &Path) -> Result<String> {
-        let mut command = self.command(work);
-        Ok(process::output(command.arg(path))?.trim().to_string())
+        let mut command = Command::new(&self.program);
+        command.args(&self.words).args(work).arg(path);
+        Ok(process::output(command.stdin(Stdio::null()))?
+            .trim()
+            .to_string())
     }
 
     /// Reads all files as users do: `find` names them, `xargs` has several processes read them.
     pub fn share(&self, path: &Path, processes: u32) -> Result<String> {
-        total(&process::output(&mut self.sharing(path, processes))?)
-    }
-
-    /// Returns the command that reads all files with several processes.
-    pub(crate) fn sharing(&self, path: &Path, processes: u32) -> Command {
         const SCRIPT: &str = r#"find . -type f -print0 |
             xargs --null --no-run-if-empty --max-args=250 --max-procs="$0" "$@""#;
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT]).arg(processes.to_string());
         command.arg(&self.program).args(&self.words).arg("files");
         command.current_dir(path).stdin(Stdio::null());
-        command
+        total(&process::output(&mut command)?)
     }
 }
 
 /// Adds up the files and bytes of several processes.
-pub(crate) fn total(printed: &str) -> Result<String> {
+fn total(printed: &str) -> Result<String> {
     let (mut files, mut bytes) = (0_u64, 0_u64);
     for line in printed.lines() {
         let (more_files, more_bytes) = line.split_once(' ').context("two numbers")?;
@@ -126,50 +83,21 @@ pub(crate) fn total(printed: &str) -> Result<String> {
     Ok(format!("{files} {bytes}"))
 }
 
-/// Writes a file to nowhere.
-pub fn cat(path: &Path) -> Result<String> {
-    let mut command = Command::new("cat");
-    process::run(command.arg(path).stdin(Stdio::null()).stdout(Stdio::null()))?;
-    Ok(path.metadata()?.len().to_string())
-}
-
-/// Lists a tree with everything that `ls -l` asks for.
+/// Lists a tree with everything that `ls -l` asks for. `ls` writes to memory: the reader of a pipe would take a
+/// processor from the driver that is measured.
 pub fn list(path: &Path) -> Result<String> {
-    let listing = listing()?;
-    let output = process::collect_errors(listing_of(path).stdout(listing.try_clone()?));
-    let output = output.context("ls")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "ls -lR: {said}");
-    Ok(lines(&read(&listing)?))
-}
-
-/// Returns the command that lists a tree.
-pub(crate) fn listing_of(path: &Path) -> Command {
-    let mut command = Command::new("ls");
-    command.env("LC_ALL", "C").args(["-lR", "."]);
-    command.current_dir(path);
-    command
-}
-
-/// Creates a file that `ls` writes to, in memory: the reader of a pipe would take a processor from the driver that
-/// is measured.
-pub(crate) fn listing() -> Result<File> {
-    Ok(File::from(memfd_create("listing", MemfdFlags::CLOEXEC)?))
-}
-
-/// Returns what was written to a listing.
-pub(crate) fn read(mut listing: &File) -> Result<Vec<u8>> {
+    let mut listing = File::from(memfd_create("listing", MemfdFlags::CLOEXEC)?);
+    let mut ls = Command::new("ls");
+    ls.env("LC_ALL", "C").args(["-lR", "."]);
+    ls.current_dir(path).stdout(listing.try_clone()?);
+    let output = process::collect_errors(&mut ls).context("ls")?;
+    process::successful(&ls, output)?;
     let mut names = Vec::new();
     listing.rewind()?;
     listing.read_to_end(&mut names)?;
-    Ok(names)
-}
-
-/// Returns the number of lines, as what a listing found.
-pub(crate) fn lines(names: &[u8]) -> String {
     // Names need not be UTF-8.
     let lines = names.iter().filter(|byte| **byte == b'\n');
-    format!("{} lines", lines.count())
+    Ok(format!("{} lines", lines.count()))
 }
 
 /// Has the program of a command in memory: how it gets there is not measured.
@@ -216,22 +144,7 @@ pub fn watched(command: &mut Command) -> Result<Run> {
     })
 }
 
-/// Returns the processor time that a process took so far, in seconds, to a hundredth; `None` for one that has ended.
-#[must_use]
-#[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Ticks far below 2^53.
-pub fn cpu_seconds_of(pid: u32) -> Option<f64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program is in parentheses, and may have spaces and parentheses.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut times = fields.split_whitespace().skip(11);
-    let user: u64 = times.next()?.parse().ok()?;
-    let system: u64 = times.next()?.parse().ok()?;
-    let ticks = rustix::param::clock_ticks_per_second();
-    Some(user.saturating_add(system) as f64 / ticks as f64)
-}
-
 /// Returns the most memory that a process had at any time, in bytes; `None` for one that has ended.
-#[must_use]
 pub fn peak_of(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status

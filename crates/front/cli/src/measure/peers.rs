@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::mount::{Attach, Other, Reader};
-use crate::programs::{find_program, first_line, has_filesystem, lacks_fuse};
+use super::mount::{Attach, Other};
+use super::programs::{find_program, first_line, has_filesystem, lacks_fuse};
 
 /// A driver or program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +41,8 @@ pub struct Place<'p> {
     pub size: Option<u64>,
     /// The object store of a composefs image.
     pub objects: Option<&'p Path>,
+    /// Whether it is mounted to be changed, each change durable when it returns.
+    pub writable: bool,
 }
 
 impl Peer {
@@ -56,7 +58,6 @@ impl Peer {
     ];
 
     /// Returns the name in tables and options.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -70,7 +71,6 @@ impl Peer {
     }
 
     /// Lists those that read a format.
-    #[must_use]
     pub fn of_format(format: &str) -> &'static [Self] {
         match format {
             "squashfs" => &[
@@ -86,13 +86,11 @@ impl Peer {
     }
 
     /// Returns whether it mounts, and does not extract.
-    #[must_use]
     pub const fn mounts(self) -> bool {
         !matches!(self, Self::Unsquashfs | Self::FsckErofs)
     }
 
     /// Returns its program; none for the kernel.
-    #[must_use]
     pub const fn program(self) -> Option<&'static str> {
         match self {
             Self::Kernel => None,
@@ -107,7 +105,6 @@ impl Peer {
     }
 
     /// Returns the version that its program prints.
-    #[must_use]
     pub fn version(self) -> Option<String> {
         let argument = match self {
             Self::Kernel => return None,
@@ -119,7 +116,6 @@ impl Peer {
     }
 
     /// Returns why it cannot take part, if it cannot.
-    #[must_use]
     pub fn missing(self, place: &Place<'_>) -> Option<String> {
         if let Some(program) = self.program()
             && self.path().is_none()
@@ -156,7 +152,7 @@ impl Peer {
         let attach = Attach {
             offset: place.offset,
             size: place.size,
-            ..Attach::default()
+            writable: place.writable,
         };
         let by = |program, offset: Option<[OsString; 2]>| {
             let mut words = vec![OsString::from("-f")];
@@ -169,9 +165,9 @@ impl Peer {
         match self {
             Self::Kernel if place.format == "composefs" => {
                 let objects = place.objects.context("no objects")?;
-                Other::kernel_overlay(place.image, Reader::Loop, objects)
+                Other::kernel_overlay(place.image, attach, objects)
             }
-            Self::Kernel => Other::kernel_part(place.format, place.image, attach),
+            Self::Kernel => Other::kernel(place.format, place.image, attach),
             Self::SquashfuseLl | Self::Squashfuse => {
                 let offset = format!("offset={}", place.offset);
                 by(self.name(), is_part.then(|| ["-o".into(), offset.into()]))
@@ -183,13 +179,12 @@ impl Peer {
                     is_part.then(|| [offset.into(), OsString::new()]),
                 )
             }
-            Self::ExfatFuse => Other::exfat_fuse_part(place.image, attach, "ro"),
+            Self::ExfatFuse => Other::exfat_fuse(place.image, attach),
             Self::Unsquashfs | Self::FsckErofs => bail!("{} mounts nothing", self.name()),
         }
     }
 
     /// Returns the command that extracts an image to a directory that is not there; none for those that mount.
-    #[must_use]
     pub fn extract(self, place: &Place<'_>, out: &Path) -> Option<Command> {
         let name = self.program()?;
         let mut command = Command::new(self.path().unwrap_or_else(|| name.into()));
@@ -235,13 +230,14 @@ mod tests {
             offset: 4096,
             size: None,
             objects: None,
+            writable: false,
         };
         let words = |peer: Peer| {
             let command = peer.extract(&place, Path::new("out"));
             command.map(|command| {
                 let dir = Path::new(command.get_program()).parent();
                 let dir = dir.map(|dir| dir.join("").display().to_string());
-                let words = crate::process::describe(&command);
+                let words = crate::measure::process::describe(&command);
                 words
                     .trim_start_matches(&dir.unwrap_or_default())
                     .to_string()

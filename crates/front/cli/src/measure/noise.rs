@@ -35,7 +35,6 @@ pub struct Noise {
 
 impl Look {
     /// Looks now.
-    #[must_use]
     pub fn now() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Self {
@@ -46,7 +45,6 @@ impl Look {
     }
 
     /// Returns the noise since then.
-    #[must_use]
     pub fn noise(&self) -> Noise {
         self.until(&Self::now())
     }
@@ -67,7 +65,6 @@ impl Look {
 
 impl Noise {
     /// Describes the noise for people.
-    #[must_use]
     pub fn text(&self) -> String {
         format!(
             "load {:.2} before and {:.2} after; of the processors' time the hypervisor took {:.0} %, other \
@@ -80,7 +77,6 @@ impl Noise {
     }
 
     /// Describes the noise for programs.
-    #[must_use]
     pub fn json(&self) -> Value {
         json!({
             "load_before": self.load.0,

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::process;
+use super::process;
 
 /// Room for the tree several times over; the file is sparse.
 const LEN: u64 = 16 << 30;
@@ -43,7 +43,6 @@ impl Scratch {
     }
 
     /// Returns the filesystem's root.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.dir
     }

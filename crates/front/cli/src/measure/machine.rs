@@ -25,7 +25,6 @@ const FLAWS: &str = "/sys/devices/system/cpu/vulnerabilities";
 
 impl Machine {
     /// Looks at the machine.
-    #[must_use]
     pub fn look() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let info = rustix::system::sysinfo();
@@ -39,7 +38,6 @@ impl Machine {
     }
 
     /// Describes the machine for people, in one line.
-    #[must_use]
     pub fn text(&self) -> String {
         let cpu = match self.cpu.as_str() {
             "" => String::new(),
@@ -63,7 +61,6 @@ impl Machine {
     }
 
     /// Describes the machine for programs.
-    #[must_use]
     pub fn json(&self) -> Value {
         let mitigations: serde_json::Map<_, _> = self
             .mitigations
@@ -104,7 +101,6 @@ fn mitigations(dir: &Path) -> Vec<(String, String)> {
 
 /// Returns the type of the filesystem that a file is in, and its source, as the table of mounts has them.
 /// Nothing for a device, or where the table has no line for it.
-#[must_use]
 pub fn filesystem_of(path: &Path) -> Option<(String, String)> {
     let metadata = path.metadata().ok()?;
     if !metadata.is_file() && !metadata.is_dir() {

@@ -9,7 +9,7 @@ use std::{fs, io};
 use anyhow::{Context, Result, ensure};
 use forerun_sys::programs::find_program;
 
-use crate::active::{self, Ticket};
+use super::active::{self, Ticket};
 
 /// A process that was started.
 #[derive(Debug)]
@@ -82,14 +82,6 @@ pub fn collect_errors(command: &mut Command) -> io::Result<Output> {
     child.wait_with_output()
 }
 
-/// Runs with the terminal's output. Fails unless the program succeeds.
-pub fn run(command: &mut Command) -> Result<()> {
-    let running = spawn(command).and_then(|mut running| running.wait());
-    let status = running.with_context(|| describe(command))?;
-    ensure!(status.success(), "{}: {status}", describe(command));
-    Ok(())
-}
-
 /// Runs a program and returns what it prints to standard output. Fails unless it succeeds, with its
 /// standard error.
 pub fn output(command: &mut Command) -> Result<String> {
@@ -111,7 +103,6 @@ pub fn successful(command: &Command, output: Output) -> Result<Output> {
 }
 
 /// Formats the command line for people.
-#[must_use]
 pub fn describe(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();

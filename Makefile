@@ -33,12 +33,13 @@ PLACELESS = $(C_FLAGS) RUSTFLAGS='$(REMAPPED)'
 LIBDIR ?= $(PREFIX)/lib
 VERSION = $(shell $(FORERUN) --version | cut -d ' ' -f 2)
 
-.PHONY: check-aarch64 help demo test test-guest fuzz packages python release runtime static lite deb rpm tarball sbom reproducible publish-check install install-c uninstall clean
+.PHONY: check-aarch64 help demo test test-guest bench fuzz packages python release runtime static lite deb rpm tarball sbom reproducible publish-check install install-c uninstall clean
 
 help:
 	@echo 'make demo        build, then measure five systems: the legacy way against ours'
 	@echo 'make test        all that CI checks; asks before it installs packages that the tests use'
 	@echo 'make test-guest  the Linux romfs and exfat drivers, in a virtual machine, on our images'
+	@echo 'make bench       as root, an hour: measure all rows of docs/benchmarks.md and write it'
 	@echo 'make fuzz        one minute for each fuzz target (cargo-fuzz), then a table of findings'
 	@echo 'make packages    install the Debian packages that the tests use; FORERUN_INSTALL=yes: do not ask'
 	@echo 'make python      the wheel of the Python package, in $(TARGET)/wheels'
@@ -77,6 +78,12 @@ test:
 test-guest:
 	$(CARGO) xtask guest-kernel
 	$(CARGO) test --locked --package forerun-testkit --test it guest_
+
+# What users install, and not what a source tree is tried with.
+bench:
+	$(PLACELESS) $(CARGO) build --profile dist --locked --package forerun-cli --bin forerun
+	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- run --program $(DIST)/forerun
+	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- page
 
 fuzz:
 	$(CARGO) xtask fuzz

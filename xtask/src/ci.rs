@@ -55,11 +55,11 @@ fn check(root: &Path) -> Result<()> {
     })
 }
 
-/// Runs cargo for the main workspace, and for `fuzz/`, which is a workspace of its own. Both build in one
+/// Runs cargo for the main workspace, and for `bench/` and `fuzz/`, which are workspaces of their own. All build in one
 /// folder, so that what they depend on is checked once.
 fn each_workspace(root: &Path, add_args: impl Fn(&mut Command) -> &mut Command) -> Result<()> {
     let target = process::target_dir(root)?;
-    for dir in [root.to_path_buf(), root.join("fuzz")] {
+    for dir in [root.to_path_buf(), root.join("bench"), root.join("fuzz")] {
         if dir.join("Cargo.toml").exists() {
             let mut cargo = process::cargo(&dir);
             cargo.env("CARGO_TARGET_DIR", &target);

@@ -1,0 +1,336 @@
+//! Images in a registry on this machine, which a proxy puts behind a link.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::figures::Row;
+use crate::inputs::Inputs;
+use crate::programs::{drop_caches, has, output, remove, timed, turns};
+
+const GROUP: &str = "servers";
+/// Bytes in a second of a link to a server in the same country, and of one to a registry far away.
+const FAST: u64 = 100_000_000;
+const SLOW: u64 = 3_000_000;
+const ROUND_TRIP: Duration = Duration::from_millis(20);
+const PIECE: usize = 16 << 10;
+/// A program of some size, and the first command of a container.
+const PROGRAM: &str = "import argparse, asyncio, csv, decimal, http.client, json, logging.handlers, tarfile, \
+                       unittest.mock, urllib.request, xml.dom.minidom, zipfile";
+const COMMAND: &str = "import json";
+
+/// Measures all rows.
+pub fn measure(inputs: &Inputs, rounds: usize) -> Result<Vec<Row>> {
+    if !has(&[
+        "docker-registry",
+        "skopeo",
+        "umoci",
+        "mkfs.erofs",
+        "python3",
+    ]) {
+        return Ok(Vec::new());
+    }
+    let registry = Registry::start(&inputs.dir.join("registry"))?;
+    let mut rows = Vec::new();
+    let big = inputs.image("big.erofs", &["mkfs.erofs", "--quiet", "{}", "big"])?;
+    push(inputs, &big, &name(registry.address, "big"))?;
+    let text = "read an image through the link, from start to end";
+    let fast = link(registry.address, FAST)?;
+    let len = f64::from(u32::try_from(big.metadata()?.len())?);
+    let seconds = turns(
+        text,
+        rounds,
+        || {
+            let mount = Mount::new(inputs, &name(fast, "big"), &[])?;
+            let mut cat = Command::new("cat");
+            let seconds = mount.seconds + timed(cat.arg(mount.dir.join("file")))?;
+            mount.finish(seconds)
+        },
+        || Ok(len / f64::from(u32::try_from(FAST)?)),
+    )?;
+    rows.push(Row::new(GROUP, text, "the speed of the link", seconds));
+
+    let python = python(inputs)?;
+    let image = inputs.image(
+        "python.erofs",
+        &["mkfs.erofs", "--quiet", "-zlz4hc", "{}", "python"],
+    )?;
+    push(inputs, &image, &name(registry.address, "python"))?;
+    let start = |name: &str, options: &[&str], script| {
+        let mount = Mount::new(inputs, name, options)?;
+        let seconds = mount.seconds + timed(&mut interpreter(&mount.dir, script))?;
+        mount.finish(seconds)
+    };
+    let list = inputs.dir.join("python.list");
+    remove(&list)?;
+    let list = list.to_str().context("a name in UTF-8")?;
+    start(
+        &name(registry.address, "python"),
+        &["--record", list],
+        PROGRAM,
+    )?;
+    let text = "start Python through the link";
+    let python_name = name(fast, "python");
+    let seconds = turns(
+        text,
+        rounds,
+        || start(&python_name, &["--prefetch", list], PROGRAM),
+        || start(&python_name, &[], PROGRAM),
+    )?;
+    rows.push(Row::new(GROUP, text, "without a recorded list", seconds));
+
+    layout(inputs, &python, &registry)?;
+    let index = inputs.dir.join("container.index");
+    let mut make = inputs.forerun(&["index", "--quiet", "--force", "--cache-dir"]);
+    make.arg(inputs.dir.join("cache-index"))
+        .arg(name(registry.address, "container"));
+    output(make.arg(&index))?;
+    let slow = link(
+        registry.address,
+        if inputs.scale.files > 1000 {
+            SLOW
+        } else {
+            FAST
+        },
+    )?;
+    let index = index.to_str().context("a name in UTF-8")?;
+    let text = "first command of a container image, gzip, with an index";
+    let container = name(slow, "container");
+    let pulled = inputs.dir.join("pulled");
+    let seconds = turns(
+        text,
+        rounds,
+        || start(&container, &["--layer-index", index], COMMAND),
+        || {
+            remove(&pulled)?;
+            drop_caches()?;
+            let mut copy = Command::new("skopeo");
+            copy.args(["copy", "--quiet", "--src-tls-verify=false"]);
+            copy.arg(container.replace("oci://", "docker://"));
+            timed(copy.arg(format!("oci:{}:v", pulled.display())))
+        },
+    )?;
+    rows.push(Row::new(GROUP, text, "a full pull by skopeo", seconds));
+    Ok(rows)
+}
+
+/// A registry, ended when dropped.
+struct Registry {
+    address: SocketAddr,
+    server: Child,
+}
+
+impl Registry {
+    fn start(dir: &Path) -> Result<Self> {
+        remove(dir)?;
+        fs::create_dir_all(dir)?;
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let config = format!(
+            "version: 0.1\nlog: {{accesslog: {{disabled: true}}, level: error}}\nstorage: {{filesystem: {{rootdirectory: {}}}}}\n\
+             http: {{addr: \"{address}\"}}\n",
+            dir.display()
+        );
+        fs::write(dir.join("config.yml"), config)?;
+        let mut server = Command::new("docker-registry");
+        server.arg("serve").arg(dir.join("config.yml"));
+        let mut server = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        for _ in 0..500 {
+            if TcpStream::connect(address).is_ok() {
+                return Ok(Self { address, server });
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        server.kill()?;
+        bail!("docker-registry does not listen");
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ended = self.server.kill();
+        let _ended = self.server.wait();
+    }
+}
+
+/// Starts a proxy that sends what a server answers as a line with a round trip would, and returns its address.
+fn link(server: SocketAddr, rate: u64) -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    // When the line has carried all that was sent so far.
+    let line = Arc::new(Mutex::new(Instant::now()));
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let line = Arc::clone(&line);
+            // A side that goes away ends the connection.
+            thread::spawn(move || drop(carry(client, server, rate, &line)));
+        }
+    });
+    Ok(address)
+}
+
+/// Carries what both sides of a connection send.
+fn carry(
+    client: TcpStream,
+    server: SocketAddr,
+    rate: u64,
+    line: &Mutex<Instant>,
+) -> std::io::Result<()> {
+    let server = TcpStream::connect(server)?;
+    let (mut requests, mut to_server) = (client.try_clone()?, server.try_clone()?);
+    thread::spawn(move || {
+        let mut buffer = vec![0; PIECE];
+        while let Ok(count @ 1..) = requests.read(&mut buffer) {
+            thread::sleep(ROUND_TRIP);
+            if to_server.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+        }
+        let _ended = to_server.shutdown(std::net::Shutdown::Write);
+    });
+    let (mut answers, mut to_client) = (server, client);
+    let mut buffer = vec![0; PIECE];
+    loop {
+        let count = answers.read(&mut buffer)?;
+        if count == 0 {
+            return to_client.shutdown(std::net::Shutdown::Both);
+        }
+        let arrives = {
+            let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
+            let time = Duration::from_nanos(count as u64 * 1_000_000_000 / rate);
+            *line = (*line).max(Instant::now()) + time;
+            *line
+        };
+        thread::sleep(arrives.saturating_duration_since(Instant::now()));
+        to_client.write_all(&buffer[..count])?;
+    }
+}
+
+/// A mount of an image at a server, with a cache of its own. Unmounted when dropped.
+struct Mount {
+    dir: PathBuf,
+    /// Seconds that mounting took.
+    seconds: f64,
+    umount: Command,
+}
+
+impl Mount {
+    fn new(inputs: &Inputs, name: &str, options: &[&str]) -> Result<Self> {
+        let (dir, cache) = (inputs.dir.join("mnt"), inputs.dir.join("cache"));
+        fs::create_dir_all(&dir)?;
+        remove(&cache)?;
+        drop_caches()?;
+        // How the program gets into memory is not measured.
+        output(&mut inputs.forerun(&["--version"]))?;
+        let mut mount = inputs.forerun(&["mount", "--cache-dir"]);
+        let seconds = timed(mount.arg(cache).args(options).arg(name).arg(&dir))?;
+        Ok(Self {
+            dir,
+            seconds,
+            umount: inputs.forerun(&["umount"]),
+        })
+    }
+
+    /// Unmounts, and returns what was measured.
+    fn finish(mut self, seconds: f64) -> Result<f64> {
+        output(self.umount.arg(&self.dir))?;
+        Ok(seconds)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _not_mounted = Command::new("umount")
+            .args(["--quiet", "--lazy"])
+            .arg(&self.dir)
+            .output();
+    }
+}
+
+/// Returns the name of an image in the registry at this address, or behind it.
+fn name(address: SocketAddr, image: &str) -> String {
+    format!("oci://{address}/bench/{image}:v")
+}
+
+fn push(inputs: &Inputs, image: &Path, name: &str) -> Result<()> {
+    output(inputs.forerun(&["push", "--quiet"]).arg(image).arg(name)).map(drop)
+}
+
+/// Copies the interpreter of this machine and its library.
+fn python(inputs: &Inputs) -> Result<PathBuf> {
+    const QUESTION: &str = "import os, sys, sysconfig; print(os.path.realpath(sys.executable)); \
+                            print(sysconfig.get_path('stdlib'))";
+    let dir = inputs.dir.join("python");
+    if dir.exists() {
+        return Ok(dir);
+    }
+    let answer = output(Command::new("python3").args(["-c", QUESTION]))?;
+    let (program, library) = answer
+        .trim()
+        .split_once('\n')
+        .context("python3 said too little")?;
+    let part = inputs.dir.join("python.part");
+    remove(&part)?;
+    fs::create_dir_all(part.join("bin"))?;
+    fs::create_dir_all(part.join("lib"))?;
+    fs::copy(program, part.join("bin/python3"))?;
+    let mut copy = Command::new("cp");
+    output(
+        copy.args(["--archive", "--dereference", library])
+            .arg(part.join("lib")),
+    )?;
+    let mut clean = Command::new("sh");
+    clean.args([
+        "-c",
+        "rm -rf \"$0\"/lib/*/site-packages \"$0\"/lib/*/dist-packages \"$0\"/lib/*/test",
+    ]);
+    output(clean.arg(&part))?;
+    // Modules that were never loaded are compiled now, and not in a mount, each time anew.
+    output(&mut interpreter(&part, PROGRAM))?;
+    fs::rename(&part, &dir)?;
+    Ok(dir)
+}
+
+/// Returns the command of the interpreter in `dir`, with nothing of this machine's.
+fn interpreter(dir: &Path, script: &str) -> Command {
+    let mut command = Command::new(dir.join("bin/python3"));
+    command.env_clear().env("PYTHONHOME", dir);
+    command.args(["-s", "-S", "-c", script]);
+    command
+}
+
+/// Makes a container image of one layer, and has it in the registry.
+fn layout(inputs: &Inputs, tree: &Path, registry: &Registry) -> Result<()> {
+    let (layout, archive) = (inputs.dir.join("layout"), inputs.dir.join("layer.tar"));
+    remove(&layout)?;
+    output(
+        Command::new("tar")
+            .arg("-C")
+            .arg(tree)
+            .arg("-cf")
+            .arg(&archive)
+            .arg("."),
+    )?;
+    let image = format!("{}:v", layout.display());
+    output(
+        Command::new("umoci")
+            .args(["init", "--layout"])
+            .arg(&layout),
+    )?;
+    output(Command::new("umoci").args(["new", "--image", &image]))?;
+    output(
+        Command::new("umoci")
+            .args(["raw", "add-layer", "--image", &image])
+            .arg(&archive),
+    )?;
+    let mut copy = Command::new("skopeo");
+    copy.args(["copy", "--quiet", "--dest-tls-verify=false"]);
+    copy.arg(format!("oci:{image}"));
+    output(copy.arg(name(registry.address, "container").replace("oci://", "docker://"))).map(drop)
+}

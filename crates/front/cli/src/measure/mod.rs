@@ -7,6 +7,7 @@ pub mod active;
 pub mod caches;
 pub mod counters;
 pub mod digest;
+pub mod home;
 pub mod machine;
 pub mod mount;
 pub mod noise;

@@ -21,6 +21,8 @@ use crate::output::Output;
 
 /// Bytes of one read of a file, as cat(1) has them.
 const CHUNK: usize = 128 << 10;
+/// The same in the legacy way, as the kernel asks without readahead.
+const PAGE: usize = 4 << 10;
 
 /// Do a piece of work that `forerun bench` measures
 #[derive(Args, Debug)]
@@ -58,6 +60,9 @@ pub struct LibraryArgs {
     /// Bytes of the file that are read at the most
     #[arg(long, default_value_t = u64::MAX)]
     pub most: u64,
+    /// Read in the legacy way, page by page
+    #[arg(long)]
+    pub legacy: bool,
     #[command(flatten)]
     pub image: ImageArgs,
 }
@@ -71,6 +76,8 @@ pub enum LibraryWork {
     Random,
     /// Walk, and read every file when it is met.
     Tree,
+    /// Walk, with all metadata.
+    List,
     /// Compute the digest of a file.
     FileDigest,
     /// Compute the digest of the tree.
@@ -95,7 +102,9 @@ fn failed(error: &crate::measure::Error) -> Failure {
 }
 
 fn library(context: &Context, args: &LibraryArgs) -> Result<String> {
-    let image = context.open(&args.image)?;
+    let mut image = args.image.clone();
+    image.source.no_large_blocks = args.legacy;
+    let image = context.open(&image)?;
     let named = |failure: Failure| failure.of(image_name(&args.image));
     let reader = image.reader();
     let file = || -> Result<(NodeId, u64)> {
@@ -107,7 +116,9 @@ fn library(context: &Context, args: &LibraryArgs) -> Result<String> {
         LibraryWork::Cat => {
             let (node, _) = file().map_err(named)?;
             let mut stream = stream(reader, node).take(args.most);
-            let bytes = consume(&mut stream).map_err(|error| named(Failure::source(&error)))?;
+            let chunk = if args.legacy { PAGE } else { CHUNK };
+            let bytes = consume(&mut stream, chunk);
+            let bytes = bytes.map_err(|error| named(Failure::source(&error)))?;
             Ok(format!("1 {bytes}"))
         }
         LibraryWork::FileDigest => {
@@ -127,6 +138,7 @@ fn library(context: &Context, args: &LibraryArgs) -> Result<String> {
             found.map_err(|error| named(failed(&error)))
         }
         LibraryWork::Tree => read_all(&image).map_err(named),
+        LibraryWork::List => list(&image).map_err(named),
         LibraryWork::TreeDigest => digest(&image).map_err(named),
     }
 }
@@ -158,8 +170,8 @@ impl Read for Stream<'_> {
 }
 
 /// Reads a stream to its end, and returns its length.
-fn consume(stream: &mut impl Read) -> io::Result<u64> {
-    let mut chunk = vec![0; CHUNK];
+fn consume(stream: &mut impl Read, chunk: usize) -> io::Result<u64> {
+    let mut chunk = vec![0; chunk];
     let mut bytes = 0_u64;
     loop {
         let count = stream.read(&mut chunk)?;
@@ -179,12 +191,24 @@ fn read_all(image: &Image) -> Result<String> {
             .metadata
             .map_err(|e| Failure::from(e).at(&entry.path))?;
         if metadata.kind == FileType::Regular {
-            let read = consume(&mut stream(reader, entry.node));
+            let read = consume(&mut stream(reader, entry.node), CHUNK);
             files += 1;
             bytes += read.map_err(|error| Failure::source(&error).at(&entry.path))?;
         }
     }
     Ok(format!("{files} {bytes}"))
+}
+
+fn list(image: &Image) -> Result<String> {
+    let reader = image.reader();
+    let mut entries = 0_u64;
+    for entry in reader.walk(reader.fs().root()) {
+        let entry = entry.map_err(forerun::vfs::Error::from)?;
+        let metadata = entry.metadata;
+        metadata.map_err(|e| Failure::from(e).at(&entry.path))?;
+        entries += 1;
+    }
+    Ok(format!("{entries} entries"))
 }
 
 fn digest(image: &Image) -> Result<String> {

@@ -4,14 +4,14 @@
 //! with it, and nothing stays mounted.
 
 pub mod child;
-mod plan;
+pub mod plan;
 mod report;
-mod runner;
+pub mod runner;
 mod table;
 
 use std::path::{Path, PathBuf};
 
-use crate::measure::active;
+use crate::measure::home::Home;
 use crate::measure::noise::Look;
 use crate::measure::process;
 use crate::measure::run::Worker;
@@ -19,14 +19,11 @@ use crate::measure::samples::Samples;
 use crate::measure::turns::{Turn, turns};
 use clap::{Args, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use tempfile::TempDir;
 
-use super::demo::default_dir;
 use crate::args::{ImageArgs, SourceArgs, StoreArgs, is_stdin};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
-use crate::interrupt::OnInterrupt;
 use crate::output::Output;
 use crate::{partition, size};
 use plan::{BenchWork, Choice, Contender, Plan, Survey, missing_here, plan};
@@ -85,8 +82,8 @@ pub struct BenchArgs {
 
 /// Runs it.
 pub fn run(context: &Context, args: &BenchArgs) -> Result {
-    let home = Home::new(args)?;
-    let runner = runner(args, home.dir.path())?;
+    let home = Home::new(args.dir.as_deref())?;
+    let runner = runner(args, home.path())?;
     let choice = Choice {
         only: args.only.clone(),
         with: args.with.clone(),
@@ -187,6 +184,7 @@ fn runner(args: &BenchArgs, dir: &Path) -> Result<Runner> {
         dir: dir.to_path_buf(),
         processes: args.processes,
         worker,
+        legacy: &[],
     })
 }
 
@@ -256,29 +254,6 @@ fn measure_all(runner: &Runner, plan: &Plan, rounds: u32, screen: &Screen) -> Ve
         series.samples.push(screen.told(runner.measure(work, by)));
     }
     all
-}
-
-/// The directory of all mounts and files, which go with it, also after Ctrl-C.
-struct Home {
-    dir: TempDir,
-    _guard: OnInterrupt,
-}
-
-impl Home {
-    fn new(args: &BenchArgs) -> Result<Self> {
-        let parent = args.dir.clone().unwrap_or_else(default_dir);
-        let failed = |error: std::io::Error| Failure::output(&error).of(parent.display());
-        // The table of mounts has no symbolic links.
-        let place = parent.canonicalize().map_err(failed)?;
-        let dir = tempfile::Builder::new()
-            .prefix("forerun-bench-")
-            .tempdir_in(place)
-            .map_err(failed)?;
-        let path = dir.path().to_path_buf();
-        active::guard(&path);
-        let guard = OnInterrupt::new(move || active::abandon(&path));
-        Ok(Self { dir, _guard: guard })
-    }
 }
 
 /// A line on the terminal that says what is being done.

@@ -19,6 +19,7 @@ use crate::measure::{Error, Result, digest, process};
 use super::plan::{BenchWork, Contender, Contents, Survey};
 
 /// The image, the program and the processes of a measurement.
+#[derive(Clone)]
 pub struct Runner {
     /// This program.
     pub program: PathBuf,
@@ -38,9 +39,34 @@ pub struct Runner {
     pub processes: u32,
     /// The processes that read.
     pub worker: Worker,
+    /// Mount options of forerun that make it slow, for the demo.
+    pub legacy: &'static [&'static str],
 }
 
 impl Runner {
+    /// Returns what measures an image with one file of `len` bytes.
+    pub fn of_file(dir: &Path, image: &Path, format: &str, name: &str, len: u64) -> Result<Self> {
+        Ok(Self {
+            program: std::env::current_exe()?,
+            image: image.to_path_buf(),
+            offset: 0,
+            size: None,
+            objects: None,
+            survey: Survey {
+                format: format.to_string(),
+                offset: 0,
+                files: 1,
+                bytes: len,
+                largest: PathBuf::from(name),
+                largest_bytes: len,
+            },
+            dir: dir.to_path_buf(),
+            processes: 1,
+            worker: Worker::this_program(&["__bench"])?,
+            legacy: &[],
+        })
+    }
+
     /// Returns the place of the image, for other programs.
     pub fn place(&self) -> Place<'_> {
         Place {
@@ -102,6 +128,7 @@ impl Runner {
                 if let Some(objects) = &self.objects {
                     options.push(objects_option(objects));
                 }
+                options.extend(self.legacy.iter().map(OsString::from));
                 Mounted::new(&self.program, &self.image, &options).map(Mount::Forerun)
             }
         }
@@ -209,6 +236,9 @@ impl Runner {
         let most = self.survey.cat_bytes().to_string();
         let mut command = match work {
             BenchWork::Start => self.listing(&[]),
+            BenchWork::Ls if !self.legacy.is_empty() => {
+                self.library_command(&["--work", "list"], false)
+            }
             BenchWork::Ls => self.listing(&["-lR"]),
             BenchWork::CatCold => self.library_command(&["--work", "cat", "--most", &most], true),
             BenchWork::Random => self.library_random(),
@@ -245,6 +275,12 @@ impl Runner {
     fn library_command(&self, words: &[&str], of_file: bool) -> Command {
         let mut command = self.ours(&["__bench", "library", "--stats"]);
         command.args(words);
+        for option in self.legacy {
+            command.arg(match *option {
+                "nolargeblocks" => "--legacy".to_string(),
+                option => format!("--{option}"),
+            });
+        }
         if of_file {
             let mut path = OsString::from("--path=");
             path.push(&self.survey.largest);

@@ -1,8 +1,11 @@
-//! exFAT: a large file removed from a volume with dirsync. forerun writes each changed sector once; the
-//! legacy way, a write for each cluster, is replayed on a volume of the same kind.
+//! exFAT: a large file removed from a volume with dirsync. forerun writes each changed sector once. The legacy way
+//! is a replay of the writes with which Linux removed a file before a patch: for each cluster, the sector of the bitmap
+//! that has its bit, each made durable.
 
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
@@ -10,90 +13,110 @@ use forerun::build::{ExfatOptions, Tree};
 use forerun::unstable::{VolumeMut, WriteOptions};
 use forerun::vfs::{FileType, NewNode, Timestamp};
 use forerun::{OpenOptions, Writer};
-use forerun_fuse::MountOptions;
-use forerun_io::{Counter, StatsSnapshot};
 
-use super::exfat_replay::Replay;
-use super::measure::{Kit, LEGACY_TIME};
-use super::model::{DemoPart, PartName, Row, RowRole, extrapolate, ratio};
+use super::files::write;
+use super::parts::{Kit, PartName, failed, said};
+use super::report::{Part, Role, Row};
 use crate::error::{Failure, Result};
-use crate::exit::Exit;
+use crate::measure::caches::drop_caches;
+use crate::measure::mount::Mounted;
+use crate::measure::peers::{Peer, Place};
+use crate::measure::run::{Run, timed};
 use crate::size;
 
 /// Bytes of a cluster, the default for volumes of that size.
-const CLUSTER: u32 = 128 << 10;
-/// Length of the file for a largest file of 250 MiB or more.
+const CLUSTER: u64 = 128 << 10;
+/// Length of the file at the most; 16 times that of the largest one of other parts.
 const MOST: u64 = 4 << 30;
 const BIG: &str = "big";
+/// Writes beside those of the bitmap: a flag in the boot sector, and three entries of the file.
+const OTHERS: u64 = 4;
+/// Longest time for the legacy way.
+const PATIENCE: Duration = Duration::from_secs(4);
 
-fn file_len(size: u64) -> u64 {
-    let cluster = u64::from(CLUSTER);
-    let scaled = u128::from(MOST) * u128::from(size) / (250 << 20);
-    let len = u64::try_from(scaled).unwrap_or(MOST).min(MOST);
-    (len - len % cluster).max(cluster)
-}
-
-/// Describes the part.
-pub fn begin(kit: &Kit) -> DemoPart {
-    let len = file_len(kit.size);
-    let what = format!(
-        "Removes a file of {} in {} of 128 KiB with dirsync: durable when rm returns.",
-        size::human(len),
-        size::counted(len / u64::from(CLUSTER), "cluster", "clusters")
+/// Measures the part.
+pub fn measure(kit: &Kit) -> Result<Part> {
+    let len = (kit.data.len * 16).min(MOST);
+    let clusters = (len / CLUSTER).max(1);
+    let len = clusters * CLUSTER;
+    let mut part = Part::new(
+        PartName::Exfat,
+        format!(
+            "Removes a file of {} in {} of 128 KiB with dirsync: durable when rm returns.",
+            size::human(len),
+            size::counted(clusters, "cluster", "clusters")
+        ),
+        "The legacy way is a replay of the writes that Linux made before the patch, each of them made durable. \
+         exfat-fuse flushes nothing.",
     );
-    DemoPart::new(PartName::Exfat, what)
-}
-
-/// Measures it.
-pub fn measure(kit: &Kit, part: &mut DemoPart) -> Result<()> {
-    let len = file_len(kit.size);
-    let volume = make(kit, "ours.exfat", len)?;
-    let other = make(kit, "legacy.exfat", len)?;
-    let (time, stats) = remove_file(kit, &volume)?;
-    let replay = Replay::run(&other, LEGACY_TIME);
-    let replay = replay.map_err(|error| Failure::output(&error).of(other.display()))?;
-    if replay.written == replay.total {
-        same_space(&volume, &other)?;
+    let volume = make(kit, len)?;
+    if kit.no_mount.is_none() {
+        let run = || -> anyhow::Result<Run> {
+            drop_caches(&volume)?;
+            let mount = Mounted::new(&kit.program, &volume, &["rw,dirsync"])?;
+            let run = remove(&mount.path())?;
+            Ok(Run {
+                counters: mount.finish()?,
+                ..run
+            })
+        };
+        let run = run().map_err(failed)?;
+        part.rows.push(Row::new(
+            "each_sector",
+            Role::Ours,
+            "forerun",
+            &run,
+            "writes",
+        ));
     }
-    part.rows = vec![
-        Row {
-            id: "each_cluster",
-            role: RowRole::Legacy,
-            what: "legacy: a write for each cluster".to_string(),
-            seconds: replay.time.as_secs_f64() * ratio(replay.total, replay.written),
-            count: Some(extrapolate(replay.written, replay.total, replay.written)),
-            extrapolated: replay.written < replay.total,
-        },
-        Row {
-            id: "each_sector",
-            role: RowRole::Ours,
-            what: "forerun: each sector once".to_string(),
-            seconds: time.as_secs_f64(),
-            count: Some(stats.get(Counter::Writes)),
-            extrapolated: false,
-        },
-    ];
-    part.notes.push(format!(
-        "forerun wrote {} and flushed {}. The legacy way is a replay of the writes that Linux made \
-         before the patch, each of them made durable.",
-        size::human(stats.get(Counter::WrittenBytes)),
-        size::counted(stats.get(Counter::Flushes), "time", "times"),
-    ));
-    super::remove(&volume);
-    super::remove(&other);
-    Ok(())
+    let (written, seconds) = replay(&volume, clusters + OTHERS)
+        .map_err(|error| Failure::output(&error).of(volume.display()))?;
+    let run = Run {
+        seconds,
+        counters: [("writes".to_string(), written)].into(),
+        ..Run::default()
+    };
+    let what = "legacy: a write for each cluster";
+    let row = Row::new("each_cluster", Role::Legacy, what, &run, "writes");
+    part.rows.push(row.extrapolated(written, clusters + OTHERS));
+    for peer in [Peer::Kernel, Peer::ExfatFuse] {
+        let volume = make(kit, len)?;
+        let place = Place {
+            image: &volume,
+            format: "exfat",
+            offset: 0,
+            size: None,
+            objects: None,
+            writable: true,
+        };
+        let run = || -> anyhow::Result<Run> {
+            if let Some(why) = peer.missing(&place) {
+                anyhow::bail!(why);
+            }
+            drop_caches(&volume)?;
+            let mount = peer.mount(&place)?;
+            let run = remove(&mount.path())?;
+            mount.finish()?;
+            Ok(run)
+        };
+        match run() {
+            Ok(run) => part.rows.push(Row::peer(peer, &run)),
+            Err(error) => part.left_out.push(said(&error)),
+        }
+    }
+    Ok(part)
 }
 
 /// Makes a volume that has one file of `len` bytes, in adjacent clusters. Nothing is written in it.
-fn make(kit: &Kit, name: &str, len: u64) -> Result<PathBuf> {
-    let path = kit.place.path(name);
+fn make(kit: &Kit, len: u64) -> Result<PathBuf> {
+    let path = kit.dir.join("volume.exfat");
     let options = ExfatOptions {
         // As much again stays free.
-        size: Some(len.saturating_mul(2).saturating_add(64 << 20)),
-        cluster_size: Some(CLUSTER),
+        size: Some(len * 2 + (64 << 20)),
+        cluster_size: u32::try_from(CLUSTER).ok(),
         ..ExfatOptions::default()
     };
-    super::files::write(&Writer::Exfat(options), &Tree::default(), &path)?;
+    write(&Writer::Exfat(options), &Tree::default(), &path)?;
     let opened = VolumeMut::open(&path, &OpenOptions::default(), &WriteOptions::default())?;
     let volume = opened.volume();
     let fs = volume.fs();
@@ -112,53 +135,29 @@ fn make(kit: &Kit, name: &str, len: u64) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Removes the file in a mount, or by the library where nothing can be mounted. The time is until the
-/// volume is closed, when everything that the removal changes has been written.
-fn remove_file(kit: &Kit, path: &Path) -> Result<(Duration, StatsSnapshot)> {
-    kit.drop_caches(path)?;
-    let how = WriteOptions {
-        dirsync: true,
-        ..WriteOptions::default()
-    };
-    let opened = VolumeMut::open(path, &OpenOptions::default(), &how)?;
-    let volume = Arc::clone(opened.volume());
-    let stats = || volume.observer().stats().snapshot();
-    let mut options = MountOptions::default();
-    options.write = how;
-    let mounted =
-        kit.mounted(|dir| forerun_fuse::mount_volume(Arc::clone(&volume), dir, &options))?;
-    let before = stats();
-    let start = Instant::now();
-    match mounted {
-        Some(mut mounted) => {
-            let file = mounted.mount.path().join(BIG);
-            let failed = |error: io::Error| Failure::output(&error).of(file.display());
-            fs::remove_file(&file).map_err(failed)?;
-            let unmounted = mounted.mount.unmount();
-            unmounted.map_err(|error| failed(io::Error::other(error)))?;
-            let ended = mounted.mount.wait();
-            ended.map_err(|error| failed(io::Error::other(error)))?;
-        }
-        None => {
-            let fs = volume.fs();
-            fs.unlink(fs.root(), BIG.as_bytes())?;
-            fs.finish()?;
-        }
-    }
-    Ok((start.elapsed(), stats().since(&before)))
+fn remove(mount: &Path) -> anyhow::Result<Run> {
+    let (seconds, ()) = timed(|| Ok(fs::remove_file(mount.join(BIG))?))?;
+    Ok(Run {
+        seconds,
+        ..Run::default()
+    })
 }
 
-/// Fails where the two volumes have not the same room after the removal.
-fn same_space(one: &Path, other: &Path) -> Result<()> {
-    let free = |path: &Path| -> Result<u64> {
-        let opened = VolumeMut::open(path, &OpenOptions::default(), &WriteOptions::default())?;
-        Ok(opened.volume().fs().space()?.free)
-    };
-    let (one, other) = (free(one)?, free(other)?);
-    if one != other {
-        let message =
-            format!("{one} clusters are free after the removal, {other} after the replay");
-        return Err(Failure::new(Exit::Image, "mismatch", message));
+/// Writes sectors of the volume again, as they are, each made durable, until patience ends. Returns the writes that
+/// were made, and their seconds.
+fn replay(volume: &Path, writes: u64) -> io::Result<(u64, f64)> {
+    const SECTOR: u64 = 512;
+    let file = File::options().read(true).write(true).open(volume)?;
+    let mut sector = [0; 512];
+    let start = Instant::now();
+    for n in 0..writes {
+        let at = n / (SECTOR * 8) * SECTOR;
+        file.read_exact_at(&mut sector, at)?;
+        file.write_all_at(&sector, at)?;
+        file.sync_data()?;
+        if start.elapsed() >= PATIENCE {
+            return Ok((n + 1, start.elapsed().as_secs_f64()));
+        }
     }
-    Ok(())
+    Ok((writes, start.elapsed().as_secs_f64()))
 }

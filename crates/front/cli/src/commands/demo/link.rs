@@ -1,150 +1,195 @@
-//! An image behind a link, fetched on demand into an empty cache: with readers that wait for each window
-//! that is fetched, as the first EROFS on demand did, against readahead that fetches while they read. A
-//! local file shows the limit.
+//! An image behind a link: fetched whole before it is read, or by forerun as it is read.
+//!
+//! The server is of this process, at the loopback address. Its link is one line for all requests, each byte of which takes
+//! its time, and a round trip before the first byte of an answer.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use forerun::Writer;
 use forerun::build::ErofsOptions;
-use forerun::unstable::remote::{
-    FarFile, Link, Readahead, RemoteImage, RemoteOptions, open_origin,
-};
-use forerun::{EngineOptions, Image, OpenOptions, ReadAt, Writer};
-use forerun_io::Counter;
 
-use super::measure::{FileReading, Kit, ReadWay, by_library, plain};
-use super::model::{DemoPart, PartName, Row, RowRole};
+use super::files::FILE;
+use super::parts::{Kit, PartName, expected, failed, hashed, same};
+use super::report::{Part, Role, Row};
 use crate::error::{Failure, Result};
-use crate::exit::Exit;
+use crate::measure::process;
+use crate::measure::run::{Run, timed};
 use crate::size;
 
 /// The link: that of a good connection to a server far away.
-const LINK: Link = Link {
-    round_trip: Duration::from_millis(20),
-    bytes_per_second: 100_000_000,
-};
-/// The part of the largest file (one in so many) that this one has.
-const SHARE: u64 = 4;
+const ROUND_TRIP: Duration = Duration::from_millis(20);
+const BYTES_PER_SECOND: u64 = 100_000_000;
+/// Bytes that cross the line together.
+const PIECE: u64 = 16 << 10;
 
-/// Returns the bytes of the file.
-pub const fn file_len(size: u64) -> u64 {
-    size / SHARE
-}
-
-/// Describes the part.
-pub fn begin(kit: &Kit) -> DemoPart {
-    let len = size::human(file_len(kit.size));
-    let what = format!(
-        "Reads a file of {len} in an EROFS image behind a simulated link of 100 MB/s, 20 ms away."
+/// Measures the part.
+pub fn measure(kit: &Kit) -> Result<Part> {
+    let all = kit.data.len / 4;
+    let len = all / 8;
+    let mut part = Part::new(
+        PartName::Link,
+        format!(
+            "Reads a file of {} in an EROFS image of {} behind a simulated link of 100 MB/s, 20 ms away.",
+            size::human(len),
+            size::human(all)
+        ),
+        "The legacy way is forerun pull, and then forerun cat of what it has fetched.",
     );
-    DemoPart::new(PartName::Link, what)
+    let image = kit.dir.join("image.erofs");
+    kit.data.pack(
+        &Writer::Erofs(ErofsOptions::default()),
+        &image,
+        len,
+        all - len,
+    )?;
+    let expected = expected(kit, len)?;
+    let server =
+        FarServer::start(&image).map_err(|error| Failure::source(&error).of(image.display()))?;
+    let url = format!("http://{}/image.erofs", server.address);
+    let copy = kit.dir.join("copy.erofs");
+    let cat = |image: &Path| {
+        let mut cat = Command::new(&kit.program);
+        cat.arg("cat").arg("--cache-dir").arg(kit.dir.join("cache"));
+        hashed(cat.arg(image).arg(FILE))
+    };
+    let whole = || -> anyhow::Result<Run> {
+        let mut pull = Command::new(&kit.program);
+        pull.args(["pull", "--quiet", &url]).arg(&copy);
+        let (seconds, _) = timed(|| process::output(&mut pull))?;
+        let mut run = cat(&copy)?;
+        run.seconds += seconds;
+        Ok(run)
+    };
+    let mut add = |id, role, what, run: &dyn Fn() -> anyhow::Result<Run>| -> Result<()> {
+        let before = server.sent.load(Ordering::Relaxed);
+        let mut run = run().map_err(failed)?;
+        same(&run, &expected, what)?;
+        let sent = server.sent.load(Ordering::Relaxed) - before;
+        run.counters.insert("sent".to_string(), sent >> 10);
+        part.rows.push(Row::new(id, role, what, &run, "sent"));
+        Ok(())
+    };
+    let remote = || cat(Path::new(&url));
+    add("on_demand", Role::Ours, "forerun", &remote)?;
+    add("whole", Role::Legacy, "legacy: fetched, then read", &whole)?;
+    add("cached", Role::Reference, "forerun, a second time", &remote)?;
+    Ok(part)
 }
 
-/// Measures it.
-pub fn measure(kit: &Kit, part: &mut DemoPart) -> Result<()> {
-    let len = file_len(kit.size);
-    let md5 = kit.data.md5(len)?;
-    let path = kit.place.path("image.erofs");
-    let writer = Writer::Erofs(ErofsOptions::default());
-    kit.data.pack(&writer, &path, len)?;
-    let local = plain(kit, kit.data.path(), len)?;
-    let far = Far { kit, path: &path };
-    let waiting = far.read(Readahead::Sync, "cache-sync")?;
-    let ahead = far.read(Readahead::Async, "cache-async")?;
-    // Of the same cache, in which all of it is by now.
-    let cached = far.read(Readahead::Async, "cache-async")?;
-    for (_, reading) in [&waiting, &ahead, &cached] {
-        reading.verify(&md5)?;
+/// A server with one file.
+struct FarServer {
+    address: SocketAddr,
+    /// Bytes that it has sent.
+    sent: Arc<AtomicU64>,
+}
+
+/// The sending end of the link.
+struct Sender {
+    file: File,
+    len: u64,
+    sent: Arc<AtomicU64>,
+    /// When the line has carried all that was sent so far.
+    line: Mutex<Instant>,
+}
+
+impl FarServer {
+    /// Serves the file at `path`, as long as the process lives.
+    fn start(path: &Path) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let file = File::open(path)?;
+        let sent = Arc::new(AtomicU64::new(0));
+        let sender = Arc::new(Sender {
+            len: file.metadata()?.len(),
+            file,
+            sent: Arc::clone(&sent),
+            line: Mutex::new(Instant::now()),
+        });
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let sender = Arc::clone(&sender);
+                // A client that goes away ends its connection.
+                thread::spawn(move || drop(sender.serve(&stream)));
+            }
+        });
+        Ok(Self { address, sent })
     }
-    part.rows = vec![
-        row(
-            "sync",
-            RowRole::Legacy,
-            "legacy: waits for each fetch",
-            &waiting,
-        ),
-        row(
-            "async",
-            RowRole::Ours,
-            "forerun: fetches while it reads",
-            &ahead,
-        ),
-        row(
-            "cached",
-            RowRole::Reference,
-            "again, now from the cache",
-            &cached,
-        ),
-        local.row(
-            "local",
-            RowRole::Reference,
-            "a local file",
-            Counter::SourceRequests,
-        ),
-    ];
-    part.notes.push(format!(
-        "The link alone takes {:.2} s. forerun --fetch-ahead sync is the legacy way: windows of 1 MiB, \
-         one after the other.",
-        LINK.round_trip.as_secs_f64() + super::model::ratio(len, LINK.bytes_per_second)
-    ));
-    super::remove(&path);
-    Ok(())
 }
 
-struct Far<'k> {
-    kit: &'k Kit,
-    path: &'k Path,
-}
-
-impl Far<'_> {
-    /// Reads the file in the image through the link into the cache of that name. Returns the number of
-    /// fetches too.
-    fn read(&self, readahead: Readahead, cache: &str) -> Result<(u64, FileReading)> {
-        let failed = |error: io::Error| Failure::source(&error).of(self.path.display());
-        self.kit.drop_caches(self.path)?;
-        // The server has the image in memory: the link is what is measured, not the server's disk.
-        let mut image = File::open(self.path).map_err(failed)?;
-        io::copy(&mut image, &mut io::sink()).map_err(failed)?;
-        let origin = FarFile::open(self.path, LINK).map_err(failed)?;
-        let options = RemoteOptions {
-            cache_dir: Some(self.kit.place.path(cache)),
-            cache_limit: Some(u64::MAX),
-            readahead,
-            ..RemoteOptions::default()
-        };
-        let opened = open_origin(Arc::new(origin), &options);
-        let remote: Arc<RemoteImage> = opened.map_err(|error| {
-            Failure::new(Exit::Source, "remote", error.to_string()).of(self.path.display())
-        })?;
-        let mut way = ReadWay::ours();
-        if readahead == Readahead::Sync {
-            way.engine = EngineOptions {
-                readahead: 0,
-                ..EngineOptions::default()
+impl Sender {
+    /// Answers the requests of a connection, of which only the method and the range matter.
+    fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
+        let mut lines = BufReader::new(stream).lines();
+        while let Some(request) = lines.next() {
+            let is_head = request?.starts_with("HEAD ");
+            let mut asked = None;
+            for line in lines.by_ref() {
+                let line = line?.to_ascii_lowercase();
+                if line.is_empty() {
+                    break;
+                }
+                let range = line.strip_prefix("range: bytes=");
+                asked = asked.or(range.and_then(|range| self.range(range)));
+            }
+            let (from, to) = asked.unwrap_or((0, self.len));
+            let status = match asked {
+                Some(_) => format!(
+                    "206 Partial Content\r\nContent-Range: bytes {from}-{}/{}",
+                    to - 1,
+                    self.len
+                ),
+                None => "200 OK".to_string(),
             };
+            thread::sleep(ROUND_TRIP);
+            let len = to - from;
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\nContent-Length: {len}\r\nAccept-Ranges: bytes\r\nETag: \"1\"\r\n\r\n"
+            )?;
+            if !is_head {
+                self.send(stream, from, to)?;
+            }
         }
-        let open = OpenOptions {
-            engine: way.engine.clone(),
-            ..OpenOptions::default()
-        };
-        let source: Arc<dyn ReadAt> = Arc::<RemoteImage>::clone(&remote);
-        let image = Image::from_source(source, &open)?;
-        let reading = by_library(&image, &way)?;
-        Ok((remote.status().requests, reading))
+        Ok(())
     }
-}
 
-fn row(
-    id: &'static str,
-    role: RowRole,
-    what: &str,
-    (fetches, reading): &(u64, FileReading),
-) -> Row {
-    Row {
-        count: Some(*fetches),
-        ..reading.row(id, role, what, Counter::SourceRequests)
+    /// Parses a range: the first byte, and the one behind the last.
+    fn range(&self, asked: &str) -> Option<(u64, u64)> {
+        let (from, last) = asked.split_once('-')?;
+        let from: u64 = from.parse().ok()?;
+        let last: u64 = last.parse().unwrap_or(self.len);
+        let to = last.checked_add(1)?.min(self.len);
+        (from < to).then_some((from, to))
+    }
+
+    /// Sends a part of the file. Each piece arrives when the line has carried it, after all that was sent before.
+    fn send(&self, mut out: impl Write, from: u64, to: u64) -> io::Result<()> {
+        let mut piece = Vec::new();
+        let mut at = from;
+        while at < to {
+            let len = PIECE.min(to - at);
+            piece.resize(usize::try_from(len).map_err(io::Error::other)?, 0);
+            self.file.read_exact_at(&mut piece, at)?;
+            let arrives = {
+                let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+                let time = Duration::from_nanos(len * 1_000_000_000 / BYTES_PER_SECOND);
+                *line = (*line).max(Instant::now()) + time;
+                *line
+            };
+            thread::sleep(arrives.saturating_duration_since(Instant::now()));
+            self.sent.fetch_add(len, Ordering::Relaxed);
+            out.write_all(&piece)?;
+            at += len;
+        }
+        Ok(())
     }
 }

@@ -1,45 +1,33 @@
-//! `forerun demo`: shows what the program is for, on files that it makes: five systems, each the legacy
-//! way and forerun's side by side, with the figures of the work on Linux that began it.
+//! `forerun demo`: shows what the program is for, on files that it makes: five systems, each read by forerun, in
+//! the legacy way and by the programs that people use, with the figures of the work on Linux that began it.
 //!
-//! Every part measures with cold caches: time, and a counter of the engine. Without FUSE the library
-//! reads the images. Nothing is left behind, also after Ctrl-C.
+//! The measuring is that of `forerun bench`. Nothing is left behind, also after Ctrl-C.
 
-mod composefs;
 mod exfat;
-mod exfat_replay;
 mod files;
-mod html;
-mod json;
 mod link;
-mod measure;
-mod model;
-mod place;
+mod parts;
 mod report;
-mod romfs;
-mod squashfs;
-mod table;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum as _, ValueHint};
 
+use self::files::Data;
+use self::parts::{Kit, PartName};
+use self::report::DemoReport;
 use crate::args::is_stdin;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::measure::home::Home;
 use crate::output::Output;
+use crate::size;
 use crate::target::Target;
-use files::{Data, FILE};
-use measure::Kit;
-use model::{DemoPart, PartName};
-use place::DemoDir;
-pub use place::default_dir;
-use report::DemoReport;
-use table::Charset;
 
-/// Show five systems on files made here: the legacy way and forerun's, side by side
+/// Show five systems on files made here: forerun, the legacy way and the usual programs, side by side
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -72,49 +60,50 @@ const SLACK: u64 = 64 << 20;
 pub fn run(context: &Context, args: &DemoArgs) -> Result {
     let start = Instant::now();
     let page = page_target(args)?;
-    let names: Vec<PartName> = match args.only.as_slice() {
-        [] => PartName::ALL.to_vec(),
-        only => {
-            let all = PartName::ALL.iter().copied();
-            all.filter(|name| only.contains(name)).collect()
+    let mut out = Output::stdout()?;
+    let mut say = |text: &str| -> Result<()> {
+        if !context.global.json {
+            out.line(text)?;
+            out.finish()?;
         }
+        Ok(())
     };
-    let mut out = DemoOutput {
-        out: Output::stdout()?,
-        speaks: !context.global.json,
-    };
+    let home = Home::new(args.dir.as_deref())?;
     let size = u64::from(args.size_mb) << 20;
-    let kit = prepare(args, &names, size, &mut out)?;
-    let charset = Charset::of_locale();
-    let mut parts = Vec::new();
-    for (name, number) in names.into_iter().zip(1..) {
-        out.say(&format!("\n{number}. {}", name.title()))?;
-        let mut part = begin(name, &kit);
-        let mut what = Vec::new();
-        table::wrap(&part.what, &mut what);
-        out.say(&what.join("\n"))?;
-        measure(name, &kit, &mut part)?;
-        part.left_out.extend(kit.left_out(name != PartName::Link));
-        out.say(&table::text(&part, charset))?;
-        parts.push(part);
-    }
-    let report = DemoReport {
-        parts,
-        no_mount: kit.no_mount(),
-        dropped_all: kit.dropped_all(),
-        seconds: start.elapsed().as_secs_f64(),
+    // The file, and at the most as much for the images of a part.
+    check_space(&home, size.saturating_mul(2) + SLACK)?;
+    say(&report::head())?;
+    say(&format!(
+        "Files are made in {}, which is removed at the end.",
+        home.path().display()
+    ))?;
+    let data = Data::make(home.path().join("data"), size)?;
+    let kit = Kit::new(home.path(), data)?;
+    let mut report = DemoReport {
+        parts: Vec::new(),
+        no_mount: kit.no_mount.clone(),
+        seconds: 0.0,
     };
-    let mut notes = vec![String::new()];
-    for note in report.notes() {
-        table::wrap(&note, &mut notes);
+    let bar = if shows_unicode() { "\u{2588}" } else { "#" };
+    let all = PartName::value_variants().iter().copied();
+    let names = all.filter(|name| args.only.is_empty() || args.only.contains(name));
+    for (name, number) in names.zip(1..) {
+        say(&format!("\n{number}. {}", name.facts().title))?;
+        let part = parts::measure(&kit, name)?;
+        say(&report::wrapped(&part.what))?;
+        say(&part.text(bar))?;
+        report.parts.push(part);
     }
-    out.say(&notes.join("\n"))?;
+    report.seconds = start.elapsed().as_secs_f64();
+    say(&format!("\nThe demo took {:.0} s.", report.seconds))?;
     if context.global.json {
-        out.out.json(&json::value(&report))?;
+        out.json(&report.json())?;
     }
-    out.out.finish()?;
-    if let Some(target) = page {
-        write_page(target, &report)?;
+    out.finish()?;
+    if let Some(mut target) = page {
+        let written = io::Write::write_all(target.file(), report.page().as_bytes());
+        written.map_err(|error| target.failed(&error))?;
+        target.commit()?;
     }
     Ok(Exit::Ok)
 }
@@ -131,75 +120,25 @@ fn page_target(args: &DemoArgs) -> Result<Option<Target>> {
     }
 }
 
-fn write_page(mut target: Target, report: &DemoReport) -> Result<()> {
-    let written = io::Write::write_all(target.file(), html::page(report).as_bytes());
-    written.map_err(|error| target.failed(&error))?;
-    target.commit()
-}
-
-/// Makes the directory, and the file that the images are packed from.
-fn prepare(args: &DemoArgs, names: &[PartName], size: u64, out: &mut DemoOutput) -> Result<Kit> {
-    let lens = || names.iter().map(|&name| data_len(name, size));
-    let longest = lens().max().unwrap_or(0);
-    // The file, an image of each part, and what is cached of the one behind a link.
-    let needed = lens().fold(longest, u64::saturating_add);
-    let needed = needed.saturating_mul(5) / 4;
-    let place = DemoDir::new(args.dir.as_deref(), needed.saturating_add(SLACK))?;
-    let dir = place.dir().display().to_string();
-    out.say(&format!(
-        "Files are made in {dir}, which is removed at the end."
-    ))?;
-    let data = Data::make(place.path("data"), longest)?;
-    Ok(Kit::new(place, data, size))
-}
-
-/// Returns the bytes of real files that a part packs.
-const fn data_len(name: PartName, size: u64) -> u64 {
-    match name {
-        PartName::Romfs => romfs::file_len(size),
-        PartName::Squashfs => squashfs::file_len(size),
-        PartName::Link => link::file_len(size),
-        PartName::Exfat | PartName::Composefs => 0,
+/// Fails early where the files will not fit.
+fn check_space(home: &Home, needed: u64) -> Result<()> {
+    let dir = home.path();
+    let stat = rustix::fs::statvfs(dir)
+        .map_err(|error| Failure::output(&error.into()).of(dir.display()))?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    if free >= needed {
+        return Ok(());
     }
+    let message = format!("{} free, {} needed", size::human(free), size::human(needed));
+    let failure = Failure::new(Exit::Output, "output", message).of(dir.display());
+    Err(failure.hint("choose another place with --dir, or smaller files with --size-mb"))
 }
 
-fn begin(name: PartName, kit: &Kit) -> DemoPart {
-    match name {
-        PartName::Romfs => romfs::begin(kit),
-        PartName::Squashfs => squashfs::begin(kit),
-        PartName::Exfat => exfat::begin(kit),
-        PartName::Link => link::begin(kit),
-        PartName::Composefs => composefs::begin(kit),
-    }
-}
-
-fn measure(name: PartName, kit: &Kit, part: &mut DemoPart) -> Result<()> {
-    match name {
-        PartName::Romfs => romfs::measure(kit, part),
-        PartName::Squashfs => squashfs::measure(kit, part),
-        PartName::Exfat => exfat::measure(kit, part),
-        PartName::Link => link::measure(kit, part),
-        PartName::Composefs => composefs::measure(kit, part),
-    }
-}
-
-/// Removes a file that the next parts do not need, for its room. All are removed at the end.
-fn remove(path: &Path) {
-    let _ = std::fs::remove_file(path);
-}
-
-/// Standard output, which has either text as it comes, or JSON at the end.
-struct DemoOutput {
-    out: Output,
-    speaks: bool,
-}
-
-impl DemoOutput {
-    fn say(&mut self, text: &str) -> Result<()> {
-        if !self.speaks {
-            return Ok(());
-        }
-        self.out.line(text)?;
-        self.out.finish()
-    }
+/// Returns whether the terminal shows more than ASCII.
+fn shows_unicode() -> bool {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"].iter();
+    let mut set = names.filter_map(|name| std::env::var(name).ok());
+    let locale = set.find(|value| !value.is_empty()).unwrap_or_default();
+    let locale = locale.to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
 }

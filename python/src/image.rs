@@ -132,7 +132,7 @@ impl Image {
     /// Returns facts of the image as a whole.
     fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let held = self.held(py)?;
-        let volume = py.detach(|| held.reader().fs().volume());
+        let volume = held.reader().fs().volume();
         let facts = PyDict::new(py);
         facts.set_item("format", held.format())?;
         facts.set_item("offset", held.offset())?;

@@ -166,8 +166,8 @@ fn open_driver(
     match opened {
         Ok((found, fs, verified)) => {
             #[cfg(feature = "remote")]
-            if let Some(image) = &layer.server {
-                image.fetch_part_ahead(&fs.wanted_ahead());
+            if let (Some(image), Some(layout)) = (&layer.server, fs.capabilities().layout) {
+                image.fetch_part_ahead(&layout.wanted_ahead());
             }
             Ok((found, fs, verified))
         }

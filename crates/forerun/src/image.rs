@@ -88,7 +88,7 @@ impl Image {
     /// none.
     #[must_use]
     pub fn driver<D: 'static>(&self) -> Option<&D> {
-        self.reader.fs().driver()?.downcast_ref()
+        self.reader.fs().capabilities().driver?.downcast_ref()
     }
 
     /// Returns the reader of its files.

@@ -6,7 +6,7 @@ use forerun_disk::payload::{self, Payload};
 use forerun_disk::{Container, Expanded};
 use forerun_engine::{MetadataSource, Reader};
 use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, u64_from, usize_from};
-use forerun_vfs::{Error, FileSystem, Format, OpenWith, Result};
+use forerun_vfs::{Blobs, Error, FileSystem, Format, OpenArchive, OpenBlobs, OpenWith, Result};
 
 use crate::devices::{self, Devices};
 use crate::digest;
@@ -89,16 +89,21 @@ impl FoundImage {
             limits: options.limits.clone(),
             observer,
             cache,
-            blobs: Arc::new(blobs),
-            verity: options.verity,
+            blobs: OpenBlobs {
+                resolve: Arc::new(blobs),
+                verity: options.verity,
+            },
             ownership: options.ownership,
             rescue: options.rescue,
-            spool: options.spool.clone().or_else(spool::default),
-            index: options.index.clone(),
-            is_layer,
-            table: options.table.clone(),
+            archive: OpenArchive {
+                spool: options.spool.clone().or_else(spool::default),
+                index: options.index.clone(),
+                is_layer,
+                table: options.table.clone(),
+            },
         })?;
-        devices::check(&options.devices, fs.volume().devices)?;
+        let blobs = fs.capabilities().blobs;
+        devices::check(&options.devices, blobs.map_or(0, Blobs::devices))?;
         Ok(fs)
     }
 

@@ -6,10 +6,11 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use forerun_io::{Limits, ReadAt};
+use forerun_io::Limits;
 use forerun_vfs::{
-    BlobId, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSum, FileSystem, FileType, Held,
-    Metadata, MetadataLayout, NodeId, Place, Problem, Region, Result, VolumeInfo, check_name,
+    BlobId, Capabilities, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Held, Inferred,
+    Layout, Merged, Metadata, MetadataLayout, NodeId, Objects, Problem, Region, Result, VolumeInfo,
+    check_name,
 };
 
 use crate::copies::Copies;
@@ -171,22 +172,12 @@ impl Layers {
 }
 
 impl FileSystem for Layers {
-    fn volume(&self) -> VolumeInfo {
-        self.volume.clone()
+    fn volume(&self) -> &VolumeInfo {
+        &self.volume
     }
 
     fn root(&self) -> NodeId {
         self.root
-    }
-
-    /// Returns the offset of an inode of the lowest layer, whose image is that of the merge.
-    fn inode_offset(&self, node: NodeId) -> Option<u64> {
-        match Named::of(node) {
-            Named::Single(LayerNode { layer: 0, node }) => {
-                self.stack.layer(0)?.fs.inode_offset(node)
-            }
-            Named::Single(_) | Named::Merged(_) => None,
-        }
     }
 
     /// Returns the metadata of the uppermost layer that has the node. A merged directory has one link, as with
@@ -198,12 +189,6 @@ impl FileSystem for Layers {
             metadata.nlink = 1;
         }
         Ok(metadata)
-    }
-
-    fn is_implied(&self, node: NodeId) -> bool {
-        let found = self.node(node);
-        let described = found.and_then(|found| self.described(&found, node));
-        described.is_ok_and(|at| self.stack.is_implied(at))
     }
 
     fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
@@ -277,92 +262,6 @@ impl FileSystem for Layers {
         }
     }
 
-    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
-        self.stack.open_blob(blob)
-    }
-
-    fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
-        self.stack.history(block)
-    }
-
-    fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
-        self.stack.verify(block, decoded)
-    }
-
-    fn proves(&self, place: &Place) -> bool {
-        self.stack.proves(place)
-    }
-
-    fn unproven_metadata(&self) -> Option<u64> {
-        self.stack.unproven_metadata()
-    }
-
-    fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
-        self.stack.verify_stored(block, stored)
-    }
-
-    fn file_sum(&self, node: NodeId) -> Result<Option<Box<dyn FileSum>>> {
-        match Named::of(node) {
-            Named::Single(at) => self.stack.call(at, |fs, node| fs.file_sum(node)),
-            Named::Merged(_) => Ok(None),
-        }
-    }
-
-    fn is_current(&self, blob: BlobId) -> bool {
-        self.stack.is_current(blob)
-    }
-
-    fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
-        self.stack.image_of(blob)
-    }
-
-    fn image_range(&self, blob: BlobId) -> Option<Range<u64>> {
-        self.ranges.of_blob(&self.stack, blob)
-    }
-
-    fn backing(&self, node: NodeId) -> Result<Option<File>> {
-        match self.node(node)? {
-            Node::Single(at) => {
-                let at = self.contents(at)?;
-                self.stack.call(at, |fs, node| fs.backing(node))
-            }
-            Node::Merged(_) => Ok(None),
-        }
-    }
-
-    fn is_guess(&self, node: NodeId) -> bool {
-        match Named::of(node) {
-            Named::Single(at) => {
-                let layer = self.stack.layer(at.layer);
-                layer.is_some_and(|layer| layer.fs.is_guess(at.node))
-            }
-            Named::Merged(_) => false,
-        }
-    }
-
-    /// Returns the layout of the lowest layer, whose image is that of the merge. It is mostly the largest.
-    fn metadata_layout(&self) -> MetadataLayout {
-        let lowest = self.stack.layer(0);
-        lowest.map_or(MetadataLayout::Unknown, |layer| layer.fs.metadata_layout())
-    }
-
-    /// Visits the regions of all layers, whatever upper layers hide of them.
-    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
-        self.ranges.regions(&self.stack, visit)
-    }
-
-    /// Visits the regions of a node, or those of all directories that it is merged of.
-    fn regions_of(
-        &self,
-        node: NodeId,
-        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
-    ) -> Result<()> {
-        match self.node(node)? {
-            Node::Single(at) => self.ranges.regions_of(&self.stack, &[at], visit),
-            Node::Merged(dir) => self.ranges.regions_of(&self.stack, dir.all(), visit),
-        }
-    }
-
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
         let Some(node) = node else {
             return Ok(self.volume.details.clone());
@@ -398,5 +297,113 @@ impl FileSystem for Layers {
                 Ok(())
             }
         }
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            layout: Some(self),
+            verifier: Some(&self.stack),
+            blobs: Some(&self.stack),
+            objects: self.stack.has_objects().then_some(self),
+            history: Some(&self.stack),
+            inferred: Some(self),
+            layered: None,
+            merged: Some(self),
+            driver: None,
+        }
+    }
+}
+
+impl Layout for Layers {
+    /// Returns the layout of the lowest layer, whose image is that of the merge. It is mostly the largest.
+    fn metadata_layout(&self) -> MetadataLayout {
+        let lowest = self.stack.layer(0);
+        lowest.map_or(MetadataLayout::Unknown, |layer| layer.fs.metadata_layout())
+    }
+
+    /// Visits the regions of all layers, whatever upper layers hide of them.
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        self.ranges.regions(&self.stack, visit)
+    }
+
+    /// Visits the regions of a node, or those of all directories that it is merged of.
+    fn regions_of(
+        &self,
+        node: NodeId,
+        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
+    ) -> Result<()> {
+        match self.node(node)? {
+            Node::Single(at) => self.ranges.regions_of(&self.stack, &[at], visit),
+            Node::Merged(dir) => self.ranges.regions_of(&self.stack, dir.all(), visit),
+        }
+    }
+
+    /// Returns the offset of an inode of the lowest layer, whose image is that of the merge.
+    fn inode_offset(&self, node: NodeId) -> Option<u64> {
+        match Named::of(node) {
+            Named::Single(LayerNode { layer: 0, node }) => {
+                let layout = self.stack.layer(0)?.fs.capabilities().layout?;
+                layout.inode_offset(node)
+            }
+            Named::Single(_) | Named::Merged(_) => None,
+        }
+    }
+
+    fn names_max(&self) -> Option<u64> {
+        let layers = self.stack.layers().iter();
+        let names = layers.map(|layer| layer.fs.capabilities().layout?.names_max());
+        names.reduce(|all, of_layer| Some(all?.saturating_add(of_layer?)))?
+    }
+
+    fn shares_blocks(&self) -> bool {
+        let mut layers = self.stack.layers().iter();
+        layers.any(|layer| {
+            let layout = layer.fs.capabilities().layout;
+            layout.is_some_and(Layout::shares_blocks)
+        })
+    }
+}
+
+impl Objects for Layers {
+    fn is_current(&self, blob: BlobId) -> bool {
+        self.stack.is_current(blob)
+    }
+
+    fn backing(&self, node: NodeId) -> Result<Option<File>> {
+        match self.node(node)? {
+            Node::Single(at) => {
+                let at = self.contents(at)?;
+                self.stack.call(at, |fs, node| fs.backing(node))
+            }
+            Node::Merged(_) => Ok(None),
+        }
+    }
+}
+
+impl Inferred for Layers {
+    fn is_implied(&self, node: NodeId) -> bool {
+        let found = self.node(node);
+        let described = found.and_then(|found| self.described(&found, node));
+        described.is_ok_and(|at| self.stack.is_implied(at))
+    }
+
+    fn is_guess(&self, node: NodeId) -> bool {
+        match Named::of(node) {
+            Named::Single(at) => {
+                let layer = self.stack.layer(at.layer);
+                layer.is_some_and(|layer| layer.fs.is_guess(at.node))
+            }
+            Named::Merged(_) => false,
+        }
+    }
+}
+
+impl Merged for Layers {
+    fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
+        self.stack.image_of(blob)
+    }
+
+    fn image_range(&self, blob: BlobId) -> Option<Range<u64>> {
+        self.ranges.of_blob(&self.stack, blob)
     }
 }

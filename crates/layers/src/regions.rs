@@ -49,7 +49,8 @@ impl Ranges {
                 node,
             };
             self.moved(stack, at, (&mut *visit, &mut goes_on), |fs, _, visit| {
-                fs.regions(visit)
+                let layout = fs.capabilities().layout;
+                layout.map_or(Ok(()), |layout| layout.regions(visit))
             })?;
             if !goes_on {
                 break;
@@ -66,7 +67,8 @@ impl Ranges {
         for &at in nodes {
             let mut goes_on = true;
             self.moved(stack, at, (&mut *visit, &mut goes_on), |fs, node, visit| {
-                fs.regions_of(node, visit)
+                let layout = fs.capabilities().layout;
+                layout.map_or(Ok(()), |layout| layout.regions_of(node, visit))
             })?;
             if !goes_on {
                 break;

@@ -20,8 +20,9 @@ pub fn links(stack: &mut Stack, limits: &Limits) -> Result<()> {
     let mut held = Held::new(limits);
     for number in 0..u16_from(u64_from(stack.layers().len())) {
         let (mut found, mut counted) = (Vec::new(), Ok(()));
-        if let Some(layer) = stack.layer(number) {
-            layer.fs.links_below(&mut |node, path| {
+        let layer = stack.layer(number);
+        if let Some(layered) = layer.and_then(|layer| layer.fs.capabilities().layered) {
+            layered.links_below(&mut |node, path| {
                 if counted.is_ok() {
                     counted = held.add(LINK_LEN + path.len());
                     let layer = number;

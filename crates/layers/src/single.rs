@@ -4,9 +4,12 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use forerun_io::ReadAt;
-use forerun_vfs::{BlobId, EncodedBlock, Error, Extent, OverlayAttribute, Place, Result};
+use forerun_vfs::{
+    BlobId, Blobs, EncodedBlock, Error, Extent, FileSum, History, NodeId, OverlayAttribute, Place,
+    Result, Verifier,
+};
 
-use crate::ids::LayerNode;
+use crate::ids::{LayerNode, Named};
 use crate::stack::{Layer, Stack};
 
 impl Stack {
@@ -47,11 +50,11 @@ impl Stack {
     fn translated(&self, layer: u16, extent: Extent) -> Result<Extent> {
         let place = match extent.place {
             Place::Stored { blob, offset } => Place::Stored {
-                blob: self.blob(layer, blob)?,
+                blob: self.merged_blob(layer, blob)?,
                 offset,
             },
             Place::Encoded { mut block, skip } => {
-                block.blob = self.blob(layer, block.blob)?;
+                block.blob = self.merged_blob(layer, block.blob)?;
                 Place::Encoded { block, skip }
             }
             place @ (Place::Zero | Place::Inline(_)) => place,
@@ -70,65 +73,6 @@ impl Stack {
         self.split_blob(blob).ok_or_else(unknown)
     }
 
-    /// Opens a blob of a layer, or the image of one.
-    pub fn open_blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
-        let (layer, inner) = self.known_blob(blob)?;
-        match inner {
-            BlobId::IMAGE => Ok(Arc::clone(&layer.image)),
-            inner => {
-                let opened = layer.fs.blob(inner);
-                opened.map_err(|error| error.in_image(&layer.name))
-            }
-        }
-    }
-
-    /// Returns the bytes that a block refers to.
-    pub fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
-        let (layer, of_layer) = self.block_of_layer(block)?;
-        let history = layer.fs.history(&of_layer);
-        history.map_err(|error| error.in_image(&layer.name))
-    }
-
-    /// Has the layer verify the decoded bytes of a block.
-    pub fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
-        let (layer, of_layer) = self.block_of_layer(block)?;
-        let verified = layer.fs.verify(&of_layer, decoded);
-        verified.map_err(|error| error.in_image(&layer.name))
-    }
-
-    /// Has the layer verify the stored bytes of a block.
-    pub fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
-        let (layer, of_layer) = self.block_of_layer(block)?;
-        let verified = layer.fs.verify_stored(&of_layer, stored);
-        verified.map_err(|error| error.in_image(&layer.name))
-    }
-
-    /// Returns whether the layer of a place has checksums of its own for it.
-    pub fn proves(&self, place: &Place) -> bool {
-        let (blob, of_layer) = match place {
-            Place::Encoded { block, .. } => (block.blob, place.clone()),
-            Place::Stored { blob, .. } => (*blob, place.clone()),
-            Place::Zero | Place::Inline(_) => return false,
-        };
-        let Some((layer, inner)) = self.split_blob(blob) else {
-            return false;
-        };
-        layer.fs.proves(&match of_layer {
-            Place::Encoded { block, skip } => Place::Encoded {
-                block: EncodedBlock {
-                    blob: inner,
-                    ..block
-                },
-                skip,
-            },
-            Place::Stored { offset, .. } => Place::Stored {
-                blob: inner,
-                offset,
-            },
-            other => other,
-        })
-    }
-
     /// Returns the name of the layer that has a blob.
     pub fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
         let (layer, _) = self.split_blob(blob)?;
@@ -139,7 +83,90 @@ impl Stack {
     pub fn is_current(&self, blob: BlobId) -> bool {
         match self.split_blob(blob) {
             Some((_, BlobId::IMAGE)) | None => true,
-            Some((layer, inner)) => layer.fs.is_current(inner),
+            Some((layer, inner)) => {
+                let objects = layer.fs.capabilities().objects;
+                objects.is_none_or(|objects| objects.is_current(inner))
+            }
         }
+    }
+}
+
+impl Blobs for Stack {
+    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        let (layer, inner) = self.known_blob(blob)?;
+        match inner {
+            BlobId::IMAGE => Ok(Arc::clone(&layer.image)),
+            inner => {
+                let opened = layer.fs.blob(inner);
+                opened.map_err(|error| error.in_image(&layer.name))
+            }
+        }
+    }
+
+    fn devices(&self) -> u32 {
+        let blobs = self
+            .layers()
+            .iter()
+            .filter_map(|layer| layer.fs.capabilities().blobs);
+        blobs.map(Blobs::devices).fold(0, u32::saturating_add)
+    }
+}
+
+impl History for Stack {
+    fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
+        let (layer, of_layer) = self.block_of_layer(block)?;
+        let Some(of_driver) = layer.fs.capabilities().history else {
+            return Ok(Vec::new());
+        };
+        let history = of_driver.history(&of_layer);
+        history.map_err(|error| error.in_image(&layer.name))
+    }
+}
+
+impl Verifier for Stack {
+    fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
+        let (layer, of_layer) = self.block_of_layer(block)?;
+        let Some(verifier) = layer.fs.capabilities().verifier else {
+            return Ok(());
+        };
+        let verified = verifier.verify(&of_layer, decoded);
+        verified.map_err(|error| error.in_image(&layer.name))
+    }
+
+    fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
+        let (layer, of_layer) = self.block_of_layer(block)?;
+        let Some(verifier) = layer.fs.capabilities().verifier else {
+            return Ok(());
+        };
+        let verified = verifier.verify_stored(&of_layer, stored);
+        verified.map_err(|error| error.in_image(&layer.name))
+    }
+
+    fn proves(&self, place: &Place) -> bool {
+        let mut of_layer = place.clone();
+        let blob = match &mut of_layer {
+            Place::Encoded { block, .. } => &mut block.blob,
+            Place::Stored { blob, .. } => blob,
+            Place::Zero | Place::Inline(_) => return false,
+        };
+        let Some((layer, inner)) = self.split_blob(*blob) else {
+            return false;
+        };
+        *blob = inner;
+        let verifier = layer.fs.capabilities().verifier;
+        verifier.is_some_and(|verifier| verifier.proves(&of_layer))
+    }
+
+    fn file_sum(&self, node: NodeId) -> Result<Option<Box<dyn FileSum>>> {
+        match Named::of(node) {
+            Named::Single(at) => self.call(at, |fs, node| fs.file_sum(node)),
+            Named::Merged(_) => Ok(None),
+        }
+    }
+
+    fn unproven_metadata(&self) -> Option<u64> {
+        let layers = self.layers().iter();
+        let verifiers = layers.filter_map(|layer| layer.fs.capabilities().verifier);
+        verifiers.map(Verifier::unproven_metadata).sum()
     }
 }

@@ -50,6 +50,7 @@ pub struct Stack {
     layers: Vec<Layer>,
     /// Which of them may have extended attributes.
     has_xattrs: Vec<bool>,
+    has_objects: bool,
     count: u32,
     limits: Limits,
     links: Links,
@@ -57,12 +58,6 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Sums the bytes of metadata of all layers that no checksum covers.
-    pub fn unproven_metadata(&self) -> Option<u64> {
-        let layers = self.layers.iter();
-        layers.map(|layer| layer.fs.unproven_metadata()).sum()
-    }
-
     /// Creates a stack.
     ///
     /// # Errors
@@ -90,8 +85,10 @@ impl Stack {
             }
             has_xattrs.push(volume.has_xattrs);
         }
+        let mut drivers = layers.iter().map(|layer| &layer.fs);
         Ok(Self {
             count: u32_from(u64_from(layers.len())),
+            has_objects: drivers.any(|fs| fs.capabilities().objects.is_some()),
             layers,
             has_xattrs,
             limits,
@@ -186,6 +183,11 @@ impl Stack {
         has.copied().unwrap_or(false)
     }
 
+    /// Returns whether data of some layer is in a store of objects.
+    pub const fn has_objects(&self) -> bool {
+        self.has_objects
+    }
+
     /// Returns whether overlayfs may have moved a node of an upper layer.
     pub fn may_redirect(&self) -> bool {
         self.has_xattrs.iter().skip(1).any(|&has| has)
@@ -242,7 +244,7 @@ impl Stack {
     }
 
     /// Returns the blob of the merge for a blob of a layer.
-    pub fn blob(&self, layer: u16, inner: BlobId) -> Result<BlobId> {
+    pub fn merged_blob(&self, layer: u16, inner: BlobId) -> Result<BlobId> {
         blob(layer, self.count, inner)
     }
 

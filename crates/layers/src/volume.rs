@@ -10,7 +10,7 @@ const WARNINGS: usize = 64;
 /// Returns the properties of the merge: sums where they count, the uppermost layer's where they name.
 pub fn describe(stack: &Stack) -> VolumeInfo {
     let mut info = VolumeInfo::new("layers", 0, 1);
-    let (mut names, mut names_max) = (Vec::new(), Some(0_u64));
+    let mut names = Vec::new();
     info.name_max = 1;
     (info.has_owners, info.has_times) = (false, false);
     for layer in stack.layers() {
@@ -18,20 +18,14 @@ pub fn describe(stack: &Stack) -> VolumeInfo {
         info.image_len += volume.image_len;
         info.block_size = info.block_size.max(volume.block_size);
         info.name_max = info.name_max.max(volume.name_max);
-        names_max = names_max
-            .zip(volume.names_max)
-            .and_then(|(all, of_layer)| all.checked_add(of_layer));
         info.has_xattrs |= volume.has_xattrs;
         info.has_acls |= volume.has_acls;
         info.has_owners |= volume.has_owners;
         info.has_times |= volume.has_times;
-        info.opens |= volume.opens;
-        info.shares_blocks |= volume.shares_blocks;
-        info.devices += volume.devices;
         info.created = info.created.max(volume.created);
         info.left_out += volume.left_out;
         if !volume.label.is_empty() {
-            info.label = volume.label;
+            info.label.clone_from(&volume.label);
         }
         let room = WARNINGS - info.warnings.len();
         let warnings = volume.warnings.iter().take(room);
@@ -52,7 +46,6 @@ pub fn describe(stack: &Stack) -> VolumeInfo {
             info.warnings.push(told);
         }
     }
-    info.names_max = names_max;
     info.details = vec![
         ("layers", names.len().to_string()),
         ("lowest first", names.join(", ")),

@@ -91,7 +91,7 @@ impl Spans {
         ControlFlow::Continue(())
     }
 
-    /// Returns the bytes that a block of the stream refers to: [`FileSystem::history`](forerun_vfs::FileSystem::history).
+    /// Returns the bytes that a block of the stream refers to: [`History`](forerun_vfs::History).
     ///
     /// # Errors
     /// [`Error::Corrupt`](forerun_vfs::Error::Corrupt) if they cannot be decoded.

@@ -4,7 +4,7 @@
 //! objects of a store. The name of such a blob comes from the image, and so is hostile. The caller
 //! decides what a name may open, with the [`ResolveBlob`] that it hands to the driver. The default
 //! refuses everything. The engine knows blobs by number only, and asks
-//! [`FileSystem::blob`](crate::FileSystem::blob) for each.
+//! [`Blobs`](crate::Blobs) for each.
 
 use std::fmt;
 use std::fs::File;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::{BlobName, NodeId};
+use crate::{BlobId, BlobName, NodeId};
 
 /// The result of every fallible call of the seam.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -175,6 +175,12 @@ impl Error {
             Self::Write { len, source, .. } => *len > 0 && is_for_want_of_room(source),
             _ => false,
         }
+    }
+
+    /// Creates the error of a blob that the image does not have.
+    #[must_use]
+    pub fn no_blob(blob: BlobId) -> Self {
+        Self::Unsupported(format!("data outside the image (blob {})", blob.0))
     }
 
     /// Creates the error of a blob that could not be opened.

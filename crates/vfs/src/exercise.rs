@@ -62,6 +62,14 @@ pub fn all(fs: &dyn FileSystem, limits: &Limits) -> Vec<Error> {
     for range in fs.metadata_layout().ranges() {
         assert!(range.start < range.end && range.end <= image_len);
     }
+    let capabilities = fs.capabilities();
+    if let Some(layout) = capabilities.layout {
+        errors.extend(layout.regions(&mut |_| ControlFlow::Continue(())).err());
+        let _answers = (layout.wanted_ahead(), layout.names_max());
+    }
+    if let Some(layered) = capabilities.layered {
+        layered.links_below(&mut |_, path| assert!(!path.is_empty()));
+    }
     let mut met = 0_u64;
     for entry in Walk::new(fs, fs.root(), limits) {
         met += 1;
@@ -100,6 +108,12 @@ pub fn node(fs: &dyn FileSystem, node: NodeId, limits: &Limits) -> Result<Vec<Er
         FileType::BlockDevice | FileType::CharDevice | FileType::Fifo | FileType::Socket => {}
     }
     fs.describe(Some(node))?;
+    let _answers = (fs.is_guess(node), fs.is_implied(node));
+    fs.file_sum(node)?;
+    if let Some(layout) = fs.capabilities().layout {
+        let _answer = layout.inode_offset(node);
+        layout.regions_of(node, &mut |_| ControlFlow::Continue(()))?;
+    }
     Ok(problems)
 }
 

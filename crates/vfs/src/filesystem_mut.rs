@@ -218,6 +218,12 @@ pub trait FileSystemMut: FileSystem {
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the device cannot discard.
     fn trim(&self, range: Range<u64>, min_len: u64) -> Result<u64>;
 
+    /// Returns the label of the volume; empty if there is none.
+    ///
+    /// # Errors
+    /// The errors of [`metadata`](FileSystem::metadata).
+    fn label(&self) -> Result<Vec<u8>>;
+
     /// Sets the label of the volume.
     ///
     /// # Errors

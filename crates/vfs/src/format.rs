@@ -20,10 +20,8 @@ pub struct OpenWith {
     pub observer: Arc<Observer>,
     /// Bytes that the driver may keep of decoded metadata.
     pub cache: u64,
-    /// Opens the image's blobs.
-    pub blobs: Arc<dyn ResolveBlob>,
-    /// How the digests of blobs are used.
-    pub verity: Verity,
+    /// Data outside the image.
+    pub blobs: OpenBlobs,
     /// Owners, permissions and time zone for formats that keep none.
     pub ownership: Ownership,
     /// Reads as much of a damaged image as possible instead of refusing it. A driver that can do so
@@ -31,16 +29,41 @@ pub struct OpenWith {
     /// [`VolumeInfo::warnings`](crate::VolumeInfo::warnings), and reads files as far as their
     /// places are known.
     pub rescue: bool,
+    /// What only archives need.
+    pub archive: OpenArchive,
+}
+
+/// How data outside the image is opened.
+#[derive(Clone)]
+pub struct OpenBlobs {
+    /// Opens the image's blobs. The default refuses each.
+    pub resolve: Arc<dyn ResolveBlob>,
+    /// How the digests of blobs are used.
+    pub verity: Verity,
+}
+
+impl Default for OpenBlobs {
+    fn default() -> Self {
+        Self {
+            resolve: Arc::new(NoBlobs),
+            verity: Verity::default(),
+        }
+    }
+}
+
+/// The parameters of opening an archive.
+#[derive(Clone, Default)]
+pub struct OpenArchive {
     /// Makes files for what a driver must decode once and keep. Without it, images that need such files are
     /// refused.
     pub spool: Option<Arc<dyn MakeSpool>>,
     /// Keeps an index that takes long to make. Without it, each opening makes it.
     pub index: Option<Arc<dyn KeepIndex>>,
-    /// Whether the image is a layer of several. Nodes that stand for files of lower layers are then there, and
-    /// [`FileSystem::links_below`] names them; else they are left out.
+    /// Whether the archive is a layer of several. Nodes that stand for files of lower layers are then there, and
+    /// [`Layered`](crate::Layered) names them; else they are left out.
     pub is_layer: bool,
-    /// The table of contents by which the driver opens the image, if its formats may have one. Without it, a table in
-    /// the image is not trusted.
+    /// The table of contents by which the driver opens the archive, if its formats may have one. Without it, a table in
+    /// the archive is not trusted.
     pub table: Option<ProvenTable>,
 }
 
@@ -173,14 +196,10 @@ impl OpenWith {
             limits: Limits::default(),
             observer: Arc::default(),
             cache: Self::CACHE,
-            blobs: Arc::new(NoBlobs),
-            verity: Verity::default(),
+            blobs: OpenBlobs::default(),
             ownership: Ownership::default(),
             rescue: false,
-            spool: None,
-            index: None,
-            is_layer: false,
-            table: None,
+            archive: OpenArchive::default(),
         }
     }
 }

@@ -10,6 +10,7 @@
 mod acl;
 mod blob;
 mod byte_order;
+mod capabilities;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -32,20 +33,24 @@ mod overlay;
 mod path;
 mod region;
 pub mod repair;
+mod volume_info;
 mod walk;
 
 pub use acl::{ACL_ACCESS, ACL_DEFAULT, AclError, PosixAcl, is_acl};
 pub use blob::{BlobName, NoBlobs, ResolveBlob, Verity};
 pub use byte_order::ByteOrder;
+pub use capabilities::{
+    Blobs, Capabilities, FileSum, History, Inferred, Layered, Layout, Merged, Objects, Verifier,
+};
 pub use error::{Bound, Corrupt, Error, Result, is_for_want_of_room};
 pub use extent::{DecodedLen, EncodedBlock, Extent, Padding, Place};
-pub use filesystem::{DirCursor, DirEntry, FileSum, FileSystem, Problem, VolumeInfo};
+pub use filesystem::{DirCursor, DirEntry, FileSystem, Problem};
 pub use filesystem_mut::{Changes, FileSystemMut, NewNode, Space, Usage};
 pub use forerun_codec::Codec;
 pub use forerun_io::{BlobId, Limits};
 pub use format::{
-    Format, OpenFormat, OpenMut, OpenMutWith, OpenWith, Ownership, ProvenTable, TablePlace,
-    TailProbe,
+    Format, OpenArchive, OpenBlobs, OpenFormat, OpenMut, OpenMutWith, OpenWith, Ownership,
+    ProvenTable, TablePlace, TailProbe,
 };
 pub use held::Held;
 pub use kept::{KeepIndex, MakeSpool};
@@ -58,4 +63,5 @@ pub use node::NodeId;
 pub use overlay::{ContentsBelow, OverlayAttribute, OwnContents};
 pub use path::{FollowLast, canonicalize, resolve};
 pub use region::{Region, RegionKind};
+pub use volume_info::VolumeInfo;
 pub use walk::{Walk, WalkEntry, WalkError};

@@ -9,7 +9,7 @@ pub enum MetadataLayout {
     /// In these ranges, with little besides, in the order in which a full walk reads them. Not empty.
     /// The engine reads them in large steps.
     Ranges(Vec<Range<u64>>),
-    /// Interleaved with file data, but [`inode_offset`](crate::FileSystem::inode_offset) finds the
+    /// Interleaved with file data, but [`inode_offset`](crate::Layout::inode_offset) finds the
     /// inodes of a listing without a read. The engine requests them together.
     Locatable,
     /// Anywhere. The engine reads each block when it is wanted, and learns from where blocks are wanted.

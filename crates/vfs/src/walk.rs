@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use forerun_io::u64_from;
 
-use crate::{Bound, DirCursor, Error, FileSystem, FileType, Limits, Metadata, NodeId, Result};
+use crate::{
+    Bound, DirCursor, Error, FileSystem, FileType, Layout, Limits, Metadata, NodeId, Result,
+};
 
 /// Bytes of one directory's entries that a walk holds at a time.
 const BATCH: usize = 1 << 20;
@@ -151,7 +153,8 @@ impl<'a> Walk<'a> {
     }
 
     fn of(fs: Driver<'a>, start: NodeId, limits: Cow<'a, Limits>) -> Self {
-        let names = fs.get().volume().names_max.unwrap_or(u64::MAX);
+        let layout = fs.get().capabilities().layout;
+        let names = layout.and_then(Layout::names_max).unwrap_or(u64::MAX);
         Self {
             fs,
             levels: Vec::new(),

@@ -9,16 +9,14 @@
 //! The inodes of a directory may be interleaved with data all over the image. Where the driver can
 //! tell their places from the listing, all are requested before the walk waits for the first.
 
-use std::any::Any;
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex};
 
-use forerun_io::{ReadAt, Unpoisoned};
+use forerun_io::Unpoisoned;
 use forerun_vfs::{
-    BlobId, DirCursor, DirEntry, EncodedBlock, Extent, FileSum, FileSystem, FileType, Metadata,
-    MetadataLayout, NodeId, Place, Problem, Region, Result, VolumeInfo,
+    Capabilities, DirCursor, DirEntry, Extent, FileSystem, FileType, Metadata, MetadataLayout,
+    NodeId, Problem, Result, VolumeInfo,
 };
 
 use super::tree::TreeAhead;
@@ -176,20 +174,12 @@ fn expect_inodes(fs: &dyn FileSystem, metadata: &MetadataSource, dir: NodeId) ->
 }
 
 impl FileSystem for WalkAhead {
-    fn volume(&self) -> VolumeInfo {
+    fn volume(&self) -> &VolumeInfo {
         self.fs.volume()
-    }
-
-    fn driver(&self) -> Option<&dyn Any> {
-        self.fs.driver()
     }
 
     fn root(&self) -> NodeId {
         self.fs.root()
-    }
-
-    fn inode_offset(&self, node: NodeId) -> Option<u64> {
-        self.fs.inode_offset(node)
     }
 
     fn metadata(&self, node: NodeId) -> Result<Metadata> {
@@ -250,88 +240,16 @@ impl FileSystem for WalkAhead {
         self.fs.map(node, range, visit)
     }
 
-    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
-        self.fs.blob(blob)
-    }
-
-    fn is_current(&self, blob: BlobId) -> bool {
-        self.fs.is_current(blob)
-    }
-
-    fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
-        self.fs.history(block)
-    }
-
-    fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
-        self.fs.verify(block, decoded)
-    }
-
-    fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
-        self.fs.verify_stored(block, stored)
-    }
-
-    fn file_sum(&self, node: NodeId) -> Result<Option<Box<dyn FileSum>>> {
-        self.fs.file_sum(node)
-    }
-
-    fn proves(&self, place: &Place) -> bool {
-        self.fs.proves(place)
-    }
-
-    fn unproven_metadata(&self) -> Option<u64> {
-        self.fs.unproven_metadata()
-    }
-
-    fn wanted_ahead(&self) -> Range<u64> {
-        self.fs.wanted_ahead()
-    }
-
-    fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
-        self.fs.image_of(blob)
-    }
-
-    fn image_range(&self, blob: BlobId) -> Option<Range<u64>> {
-        self.fs.image_range(blob)
-    }
-
-    fn backing(&self, node: NodeId) -> Result<Option<File>> {
-        self.fs.backing(node)
-    }
-
-    fn is_guess(&self, node: NodeId) -> bool {
-        self.fs.is_guess(node)
-    }
-
-    fn links_below(&self, visit: &mut dyn FnMut(NodeId, &[u8])) {
-        self.fs.links_below(visit);
-    }
-
-    fn is_implied(&self, node: NodeId) -> bool {
-        self.fs.is_implied(node)
-    }
-
-    fn metadata_layout(&self) -> MetadataLayout {
-        self.fs.metadata_layout()
-    }
-
-    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
-        self.fs.regions(visit)
-    }
-
-    fn regions_of(
-        &self,
-        node: NodeId,
-        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
-    ) -> Result<()> {
-        self.fs.regions_of(node, visit)
-    }
-
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
         self.fs.describe(node)
     }
 
     fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
         self.fs.check(node, report)
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        self.fs.capabilities()
     }
 }
 
@@ -340,6 +258,7 @@ mod tests {
     use super::*;
     use forerun_io::{BlockGeometry, Counted};
     use forerun_testkit::MemFsBuilder;
+    use forerun_vfs::BlobId;
 
     fn walk_ahead(builder: &MemFsBuilder) -> WalkAhead {
         let image = builder.clone().build();

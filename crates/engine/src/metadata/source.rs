@@ -129,8 +129,10 @@ impl MetadataSource {
     /// Hints that the inodes of these nodes will be wanted, where the driver can tell their places.
     /// Inodes at most `max_gap` bytes from each other are one request, with the bytes between them.
     pub fn expect_inodes(&self, fs: &dyn FileSystem, nodes: &[NodeId], max_gap: u64) {
-        let places = nodes.iter().filter_map(|&node| fs.inode_offset(node));
-        self.expect(places.collect(), max_gap);
+        if let Some(layout) = fs.capabilities().layout {
+            let places = nodes.iter().filter_map(|&node| layout.inode_offset(node));
+            self.expect(places.collect(), max_gap);
+        }
     }
 
     /// Returns whether [`expect`](Self::expect) has an effect. It has none where metadata is read

@@ -7,19 +7,19 @@
 use std::sync::Arc;
 
 use forerun_io::{BlobId, Counted, Observer};
-use forerun_vfs::{EncodedBlock, FileSystem, Result};
+use forerun_vfs::{Capabilities, FileSystem, Result};
 use quick_cache::sync::Cache;
 
 /// Blobs kept open at the most: a quarter of the descriptors that a process may have by default.
 const OPEN: usize = 256;
 
 /// The blobs of one image.
-pub struct Blobs {
+pub struct BlobTable {
     fs: Arc<dyn FileSystem>,
     open: Cache<BlobId, Counted>,
 }
 
-impl Blobs {
+impl BlobTable {
     /// Creates the table of the blobs that `fs` names.
     pub fn new(fs: Arc<dyn FileSystem>) -> Self {
         Self {
@@ -36,32 +36,17 @@ impl Blobs {
         })
     }
 
-    /// Returns the bytes that a block refers to.
-    pub fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
-        match block.codec.refers_back() {
-            true => self.fs.history(block),
-            false => Ok(Vec::new()),
-        }
-    }
-
-    /// Verifies the decoded bytes of a block, where the driver can.
-    pub fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
-        self.fs.verify(block, decoded)
-    }
-
-    /// Verifies the stored bytes of a block, where the driver can.
-    pub fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
-        self.fs.verify_stored(block, stored)
-    }
-
-    /// Returns the name of the image that a blob belongs to, where a tree is made of several images.
-    pub fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
-        self.fs.image_of(blob)
+    /// Returns what the driver offers.
+    pub fn capabilities(&self) -> Capabilities<'_> {
+        self.fs.capabilities()
     }
 
     /// Closes the blob if the driver says that it must be opened again.
     pub fn refresh(&self, blob: BlobId) {
-        if self.open.peek(&blob).is_some() && !self.fs.is_current(blob) {
+        if let Some(objects) = self.fs.capabilities().objects
+            && self.open.peek(&blob).is_some()
+            && !objects.is_current(blob)
+        {
             self.open.remove(&blob);
         }
     }

@@ -13,7 +13,7 @@ mod segment;
 mod stored;
 
 pub use assembly::{Assembly, Blocks};
-pub use blobs::Blobs;
+pub use blobs::BlobTable;
 pub use data::Data;
 pub use decoded::{Allowance, Block, Decoded};
 pub use moves::Moves;

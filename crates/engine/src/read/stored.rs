@@ -9,10 +9,10 @@ use forerun_io::{
     BlockGeometry, Counted, EventKind, Observer, Pattern, Purpose, Unpoisoned, u64_from,
     usize_from, wait,
 };
-use forerun_vfs::{BlobId, EncodedBlock, Error, Result};
+use forerun_vfs::{BlobId, Capabilities, Error, Result};
 
 use super::around::Around;
-use super::blobs::Blobs;
+use super::blobs::BlobTable;
 use super::buffer::{Buffer, BufferPool};
 use super::segment::{Claim, Segment, Segments, Unfinished, buffer_len, within};
 use crate::Data;
@@ -22,7 +22,7 @@ use crate::tuning::LONG_BLOCK;
 /// The bytes of all blobs of an image, as they are stored.
 pub struct Stored {
     image: Counted,
-    others: Blobs,
+    others: BlobTable,
     geometry: BlockGeometry,
     /// Counts of what readers wanted of the image at random; nothing without readahead, or where the image takes no hints.
     around: Mutex<Option<Around>>,
@@ -50,7 +50,7 @@ const LEGACY_CACHE: u64 = 1 << 20;
 impl Stored {
     pub fn new(
         image: Counted,
-        others: Blobs,
+        others: BlobTable,
         geometry: BlockGeometry,
         legacy: bool,
         guesses: bool,
@@ -319,7 +319,7 @@ impl Stored {
 
     /// Creates the error of a failed read, with the blob or the image that could not be read.
     fn failed(&self, blob: BlobId, at: u64, len: usize, error: std::io::Error) -> Error {
-        match self.others.image_of(blob) {
+        match self.image_of(blob) {
             Some(image) => Error::io(at, len, error).in_image(&image),
             None => Error::io(at, len, of_blob(blob, error)),
         }
@@ -335,19 +335,14 @@ impl Stored {
         at - at % block + block
     }
 
-    /// Returns the decoded bytes before a block that its codec refers to.
-    pub fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
-        self.others.history(block)
+    /// Returns what the driver offers.
+    pub fn capabilities(&self) -> Capabilities<'_> {
+        self.others.capabilities()
     }
 
-    /// Verifies the decoded bytes of a block, where the driver can.
-    pub fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
-        self.others.verify(block, decoded)
-    }
-
-    /// Verifies the stored bytes of a block, where the driver can.
-    pub fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
-        self.others.verify_stored(block, stored)
+    /// Returns the name of the image that a blob belongs to, where a tree is made of several images.
+    fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
+        self.capabilities().merged?.image_of(blob)
     }
 
     /// Tells a store that a range of it does not decode to what it should.
@@ -374,7 +369,7 @@ impl Stored {
 
     /// Adds the name of the image that a blob belongs to, where a tree is made of several images.
     pub fn in_image(&self, blob: BlobId, error: Error) -> Error {
-        match self.others.image_of(blob) {
+        match self.image_of(blob) {
             Some(image) => error.in_image(&image),
             None => error,
         }

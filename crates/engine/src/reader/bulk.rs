@@ -120,7 +120,7 @@ impl Bulk {
 
     /// Creates a list in the order of the places that the caller has asked for.
     pub(crate) fn of_places(reader: Reader, mut places: Vec<(FilePlace, NodeId)>) -> Self {
-        let shares_blocks = reader.fs().volume().shares_blocks;
+        let shares_blocks = reader.inner.shares_blocks;
         places.sort_by_key(|(place, _)| place.start);
         let has_neighbour = |at: usize, place: &FilePlace| {
             [at.checked_sub(1), at.checked_add(1)]

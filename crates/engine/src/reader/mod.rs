@@ -14,13 +14,13 @@ use std::sync::{Arc, Once};
 
 use forerun_io::{BlobId, Counted, Counter, Limits, Observer, Pattern, u64_from, usize_from, wait};
 use forerun_vfs::{
-    Error, Extent, FileSystem, FileType, MetadataLayout, NodeId, Place, Result, Walk,
+    Error, Extent, FileSystem, FileType, Layout, MetadataLayout, NodeId, Place, Result, Walk,
 };
 
 use crate::ahead::{self, Plan, Streams, TreeAhead, WalkAhead};
 use crate::metadata::{Searched, XattrScan};
 use crate::pool::Pool;
-use crate::read::{Assembly, Blobs, Blocks, Decoded, Moves, Stored};
+use crate::read::{Assembly, BlobTable, Blocks, Decoded, Moves, Stored};
 use crate::tuning::{AHEAD_BUDGET, LONG_READ, READS_IN_FLIGHT, TREE_FILE};
 use crate::{Data, EngineOptions, MetadataSource};
 use sink::Pusher;
@@ -81,7 +81,7 @@ impl Reader {
             false => (0, true),
         };
         let pool = Arc::new(Pool::new(options.pool_threads()));
-        let others = Blobs::new(Arc::clone(&fs));
+        let others = BlobTable::new(Arc::clone(&fs));
         let moves = Moves {
             stored: Stored::new(image, others, geometry, legacy, window > 0, ahead_budget),
             decoded: Decoded::new(fs.volume().format, options.cache / 4 * 3, &limits),
@@ -94,12 +94,14 @@ impl Reader {
             false => MetadataLayout::Unknown,
         };
         metadata.set_ranges(layout.ranges().to_vec());
+        let parts = driver.capabilities().layout;
+        let shares_blocks = parts.is_some_and(Layout::shares_blocks);
         let volume = driver.volume();
         // The scan counts names, and an inode may have several. An image that lists more has a
         // loop.
         let most = volume.inodes.map_or(u64::MAX, |n| n.saturating_mul(4));
         let most = most.min(limits.tree_entries);
-        let xattrs = Arc::new(XattrScan::new(&volume, most));
+        let xattrs = Arc::new(XattrScan::new(volume, most));
         let tree = Arc::new(TreeAhead::new(window, TREE_FILE));
         let fs: Arc<dyn FileSystem> = match window {
             // Readahead is off.
@@ -120,7 +122,7 @@ impl Reader {
             metadata,
             moves: Arc::new(moves),
             streams: Streams::new(window),
-            shares_blocks: volume.shares_blocks,
+            shares_blocks,
             readers_suffice: options.pool_threads() <= READS_IN_FLIGHT,
             prefetched: Once::new(),
             options,

@@ -16,7 +16,8 @@ impl Reader {
     /// # Errors
     /// The errors of [`read`](Self::read).
     pub fn is_proven(&self, place: &Place) -> Result<bool> {
-        if self.inner.driver.proves(place) {
+        let verifier = self.inner.driver.capabilities().verifier;
+        if verifier.is_some_and(|verifier| verifier.proves(place)) {
             return Ok(true);
         }
         match place {

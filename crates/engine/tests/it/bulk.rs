@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use forerun_engine::{Bulk, EngineOptions};
 use forerun_io::{Counter, Pattern, ReadAt};
 use forerun_testkit::{FaultSource, MemFsBuilder, MemImage, Piece};
-use forerun_vfs::{Extent, NodeId, VolumeInfo};
+use forerun_vfs::{Extent, NodeId};
 
 use crate::common::{KIB, MIB, Opened, open, open_on, pattern};
 
@@ -157,9 +157,7 @@ fn equal_files_are_decoded_once() {
 #[test]
 fn an_image_that_shares_blocks_is_decoded_once_too() {
     let mut builder = MemFsBuilder::new();
-    let mut volume = VolumeInfo::new("memfs", 0, 1024);
-    volume.shares_blocks = true;
-    builder.volume(volume);
+    builder.shares_blocks();
     let (first, shared) = (pattern(KIB, 1), pattern(100 * KIB, 5));
     let (head, block) = (builder.encode(&first), builder.encode(&shared));
     let whole = |block, bytes: &[u8]| Piece::Fragment {

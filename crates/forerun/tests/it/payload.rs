@@ -226,7 +226,7 @@ fn archives_behind_other_bytes_are_found_by_their_end() {
         let source = Arc::new(MemorySource::new(bytes));
         let image = Image::from_source(source, &OpenOptions::default()).unwrap();
         assert_eq!((image.format(), image.container()), ("zip", None), "{name}");
-        let details = image.reader().fs().volume().details;
+        let details = &image.reader().fs().volume().details;
         assert!(
             details.contains(&("bytes before the archive", len.to_string())),
             "{details:?}"

@@ -4,15 +4,15 @@
 //! stat or listings. All else comes from the inner driver, without the attributes that belong to
 //! overlayfs.
 
-use std::any::Any;
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+use forerun_erofs::Erofs;
 use forerun_io::{BlobId, ReadAt};
 use forerun_vfs::{
-    Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
-    NodeId, OpenWith, Place, Problem, Region, Result, Verity, VolumeInfo,
+    Blobs, Capabilities, Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType,
+    Metadata, NodeId, Objects, OpenWith, Place, Problem, Result, Verifier, Verity, VolumeInfo,
 };
 
 use crate::error::Check;
@@ -22,10 +22,9 @@ use crate::overlay::{Attributes, Shown, shown};
 
 /// An open composefs image. Nodes are those of EROFS.
 pub struct Composefs {
-    metadata: Arc<dyn FileSystem>,
+    metadata: Erofs,
     objects: ObjectTable,
-    /// `None` for an EROFS image that was not made as composefs.
-    header: Option<Header>,
+    volume: VolumeInfo,
 }
 
 impl Composefs {
@@ -35,16 +34,23 @@ impl Composefs {
     /// The errors of EROFS.
     pub fn open(with: OpenWith) -> Result<Self> {
         let source = Arc::clone(&with.metadata);
-        let objects = ObjectTable::new(Arc::clone(&with.blobs), with.verity);
+        let objects = ObjectTable::new(Arc::clone(&with.blobs.resolve), with.blobs.verity);
         // First, because it reports what is wrong with an image that is too short for any header.
-        let metadata = Arc::new(forerun_erofs::Erofs::open(with)?);
+        let metadata = Erofs::open(with)?;
         let mut head = [0; HEADER_LEN];
         let read = source.read_exact_at(0, &mut head);
         read.map_err(|error| Error::io(0, HEADER_LEN, error))?;
+        let mut volume = metadata.volume().clone();
+        volume.format = "composefs";
+        // An EROFS image that was not made as composefs has none.
+        if let Some(header) = Header::parse(&head) {
+            let version = header.composefs_version.to_string();
+            volume.details.insert(0, ("composefs version", version));
+        }
         Ok(Self {
             metadata,
             objects,
-            header: Header::parse(&head),
+            volume,
         })
     }
 
@@ -54,14 +60,14 @@ impl Composefs {
     /// # Errors
     /// [`Error::Corrupt`] if it cannot be told, and the errors of EROFS.
     pub fn object_path(&self, node: NodeId) -> Result<Option<String>> {
-        let attributes = Attributes::of(&*self.metadata, node)?;
+        let attributes = Attributes::of(&self.metadata, node)?;
         let object = attributes.object(node)?;
         Ok(object.map(|(name, _)| name.path()))
     }
 
     /// Returns the object with the contents of a regular file, or nothing if the image holds them.
     fn object(&self, node: NodeId) -> Result<Option<Wanted>> {
-        let attributes = Attributes::of(&*self.metadata, node)?;
+        let attributes = Attributes::of(&self.metadata, node)?;
         let Some((name, digest)) = attributes.object(node)? else {
             return Ok(None);
         };
@@ -79,29 +85,12 @@ impl Composefs {
 }
 
 impl FileSystem for Composefs {
-    fn volume(&self) -> VolumeInfo {
-        let mut info = self.metadata.volume();
-        info.format = "composefs";
-        info.opens = true;
-        if let Some(header) = &self.header {
-            info.details.insert(
-                0,
-                ("composefs version", header.composefs_version.to_string()),
-            );
-        }
-        info
-    }
-
-    fn driver(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn volume(&self) -> &VolumeInfo {
+        &self.volume
     }
 
     fn root(&self) -> NodeId {
         self.metadata.root()
-    }
-
-    fn inode_offset(&self, node: NodeId) -> Option<u64> {
-        self.metadata.inode_offset(node)
     }
 
     fn metadata(&self, node: NodeId) -> Result<Metadata> {
@@ -177,40 +166,6 @@ impl FileSystem for Composefs {
         Ok(())
     }
 
-    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
-        self.objects.open(blob)
-    }
-
-    fn is_current(&self, blob: BlobId) -> bool {
-        self.objects.is_current(blob)
-    }
-
-    fn backing(&self, node: NodeId) -> Result<Option<File>> {
-        if self.metadata.metadata(node)?.kind != FileType::Regular {
-            return Ok(None);
-        }
-        match self.object(node)? {
-            Some(object) if object.size > 0 => self.objects.open_file(self.objects.number(object)?),
-            _ => Ok(None),
-        }
-    }
-
-    fn metadata_layout(&self) -> MetadataLayout {
-        self.metadata.metadata_layout()
-    }
-
-    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
-        self.metadata.regions(visit)
-    }
-
-    fn regions_of(
-        &self,
-        node: NodeId,
-        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
-    ) -> Result<()> {
-        self.metadata.regions_of(node, visit)
-    }
-
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
         let mut facts = self.metadata.describe(node)?;
         if let Some(node) = node
@@ -226,6 +181,23 @@ impl FileSystem for Composefs {
         Ok(facts)
     }
 
+    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
+        self.metadata.check(node, report)
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            layout: Some(&self.metadata),
+            verifier: Some(self),
+            blobs: Some(self),
+            objects: Some(self),
+            driver: Some(self),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl Verifier for Composefs {
     /// Objects are compared with the digests in the image, where the caller wants that.
     fn proves(&self, place: &Place) -> bool {
         let is_object = matches!(place, Place::Stored { blob, .. } if *blob != BlobId::IMAGE);
@@ -235,8 +207,31 @@ impl FileSystem for Composefs {
     fn unproven_metadata(&self) -> Option<u64> {
         self.metadata.unproven_metadata()
     }
+}
 
-    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
-        self.metadata.check(node, report)
+impl Blobs for Composefs {
+    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        self.objects.open(blob)
+    }
+
+    fn devices(&self) -> u32 {
+        let blobs = self.metadata.capabilities().blobs;
+        blobs.map_or(0, Blobs::devices)
+    }
+}
+
+impl Objects for Composefs {
+    fn is_current(&self, blob: BlobId) -> bool {
+        self.objects.is_current(blob)
+    }
+
+    fn backing(&self, node: NodeId) -> Result<Option<File>> {
+        if self.metadata.metadata(node)?.kind != FileType::Regular {
+            return Ok(None);
+        }
+        match self.object(node)? {
+            Some(object) if object.size > 0 => self.objects.open_file(self.objects.number(object)?),
+            _ => Ok(None),
+        }
     }
 }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use forerun_build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_io::{BlobId, MemorySource, Observer, ReadAt};
 use forerun_vfs::{
-    BlobName, Device, Error, FileType, OpenWith, ResolveBlob, Verity, Walk, exercise,
+    BlobName, Blobs as _, Device, Error, FileType, Objects as _, OpenWith, ResolveBlob, Verity,
+    Walk, exercise,
 };
 
 pub use forerun_vfs::exercise::limits;
@@ -88,8 +89,8 @@ pub fn walk(bytes: &[u8]) -> Vec<Error> {
     for verity in [Verity::Off, Verity::Require] {
         let mut with = OpenWith::new(Arc::new(MemorySource::new(bytes)));
         with.limits = limits();
-        with.blobs = Arc::new(Anything);
-        with.verity = verity;
+        with.blobs.resolve = Arc::new(Anything);
+        with.blobs.verity = verity;
         match Composefs::open(with) {
             Ok(fs) => {
                 errors.extend(exercise::all(&fs, &limits()));

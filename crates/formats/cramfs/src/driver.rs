@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use forerun_io::{Limits, ReadAt, u32_from};
 use forerun_vfs::{
-    Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
-    NodeId, Problem, Result, Timestamp, VolumeInfo,
+    Capabilities, Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Layout,
+    Metadata, MetadataLayout, NodeId, Problem, Result, Timestamp, VolumeInfo,
 };
 
 use crate::blocks::Table;
@@ -24,6 +24,7 @@ const _: () = assert!(ENTRY_MIN == 12 + UNIT && INODE_LEN == 12);
 pub struct Cramfs {
     image: Image,
     indexes: Indexes,
+    volume: VolumeInfo,
 }
 
 impl Cramfs {
@@ -41,45 +42,22 @@ impl Cramfs {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with(metadata: Arc<dyn ReadAt>, limits: &Limits, rescue: bool) -> Result<Self> {
+        let image = Image::open(metadata, limits, rescue)?;
         Ok(Self {
-            image: Image::open(metadata, limits, rescue)?,
+            volume: volume(&image),
+            image,
             indexes: Indexes::new(limits.dir_index_bytes),
         })
     }
 }
 
 impl FileSystem for Cramfs {
-    fn volume(&self) -> VolumeInfo {
-        let superblock = &self.image.superblock;
-        let mut info = VolumeInfo::new("cramfs", superblock.image_len, u32_from(BLOCK));
-        info.label.clone_from(&superblock.name);
-        info.inodes = superblock
-            .is_version_2()
-            .then(|| u64::from(superblock.files));
-        info.names_max = Some(superblock.image_len / ENTRY_MIN);
-        info.name_max = NAME_MAX;
-        info.has_times = false;
-        // Pointers that hold the start of a block may share it.
-        info.shares_blocks = superblock.has_pointer_flags();
-        info.details = describe::details(superblock);
-        if self.image.is_cut {
-            let (size, have) = (superblock.size, superblock.image_len);
-            let told = format!("the superblock says {size} bytes, the source has {have}");
-            info.warnings.push(told);
-        }
-        info
+    fn volume(&self) -> &VolumeInfo {
+        &self.volume
     }
 
     fn root(&self) -> NodeId {
         self.image.superblock.root_node()
-    }
-
-    fn inode_offset(&self, node: NodeId) -> Option<u64> {
-        Some(node.0)
-    }
-
-    fn metadata_layout(&self) -> MetadataLayout {
-        MetadataLayout::Locatable
     }
 
     fn metadata(&self, node: NodeId) -> Result<Metadata> {
@@ -174,4 +152,49 @@ impl FileSystem for Cramfs {
             None => check::image(&self.image, report),
         }
     }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            layout: Some(self),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl Layout for Cramfs {
+    fn metadata_layout(&self) -> MetadataLayout {
+        MetadataLayout::Locatable
+    }
+
+    fn inode_offset(&self, node: NodeId) -> Option<u64> {
+        Some(node.0)
+    }
+
+    fn names_max(&self) -> Option<u64> {
+        Some(self.image.superblock.image_len / ENTRY_MIN)
+    }
+
+    /// Pointers that hold the start of a block may share it.
+    fn shares_blocks(&self) -> bool {
+        self.image.superblock.has_pointer_flags()
+    }
+}
+
+fn volume(image: &Image) -> VolumeInfo {
+    let superblock = &image.superblock;
+    let block_size = u32::try_from(BLOCK).unwrap_or(u32::MAX);
+    let mut info = VolumeInfo::new("cramfs", superblock.image_len, block_size);
+    info.label.clone_from(&superblock.name);
+    info.inodes = superblock
+        .is_version_2()
+        .then(|| u64::from(superblock.files));
+    info.name_max = NAME_MAX;
+    info.has_times = false;
+    info.details = describe::details(superblock);
+    if image.is_cut {
+        let (size, have) = (superblock.size, superblock.image_len);
+        let told = format!("the superblock says {size} bytes, the source has {have}");
+        info.warnings.push(told);
+    }
+    info
 }

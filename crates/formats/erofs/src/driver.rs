@@ -1,13 +1,11 @@
 //! The EROFS driver: implements the seam.
 
-use std::any::Any;
 use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
 
-use forerun_io::{ReadAt, u32_from, u64_from, usize_from};
+use forerun_io::{u32_from, u64_from, usize_from};
 use forerun_vfs::{
-    BlobId, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
-    NodeId, OpenWith, Problem, Region, Result, VolumeInfo,
+    Capabilities, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Layout, Metadata,
+    MetadataLayout, NodeId, OpenWith, Problem, Region, Result, Verifier, VolumeInfo,
 };
 
 use crate::address::Space;
@@ -19,6 +17,7 @@ use crate::{check, describe, dir, layout, regions, xattr};
 /// An open EROFS image. Nodes are the format's nids: the place of the inode, in units of 32 bytes.
 pub struct Erofs {
     pub(crate) image: Image,
+    volume: VolumeInfo,
 }
 
 impl Erofs {
@@ -30,45 +29,20 @@ impl Erofs {
     /// root fail a check, [`Error::Io`] if they cannot be read.
     pub fn open(with: OpenWith) -> Result<Self> {
         let image = Image::open(with)?;
-        Ok(Self { image })
+        Ok(Self {
+            volume: volume(&image),
+            image,
+        })
     }
 }
 
 impl FileSystem for Erofs {
-    fn volume(&self) -> VolumeInfo {
-        let superblock = &self.image.superblock;
-        let block_size = u32_from(superblock.block_size());
-        let len = match superblock.blocks {
-            0 => self.image.source.len(),
-            blocks => superblock.block_at(blocks),
-        };
-        let mut info = VolumeInfo::new("erofs", len, block_size);
-        info.label.clone_from(&superblock.label);
-        info.inodes = Some(superblock.inodes).filter(|&inodes| inodes > 0);
-        // An entry takes twelve bytes and a name; compressed directories can hold any number.
-        let is_plain = !superblock.may_be_compressed() && !superblock.has(incompat::METABOX);
-        info.names_max = is_plain.then(|| self.image.source.len() / 13);
-        info.has_xattrs = true;
-        info.has_acls = true;
-        info.devices = u32_from(u64_from(self.image.devices.list().len()));
-        // Deduplicated extents share a feature bit with the packed inode.
-        info.shares_blocks = superblock.has(incompat::FRAGMENTS);
-        info.created = Some(self.image.superblock.build_time);
-        info.details = describe::details(&self.image);
-        info
-    }
-
-    fn driver(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn volume(&self) -> &VolumeInfo {
+        &self.volume
     }
 
     fn root(&self) -> NodeId {
         self.image.root()
-    }
-
-    fn inode_offset(&self, node: NodeId) -> Option<u64> {
-        let at = self.image.address(node).ok()?;
-        (at.space == Space::Image).then_some(at.offset)
     }
 
     fn metadata(&self, node: NodeId) -> Result<Metadata> {
@@ -147,8 +121,35 @@ impl FileSystem for Erofs {
         }
     }
 
-    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
-        self.image.blob(blob)
+    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
+        match node {
+            Some(node) => describe::inode(&self.image, node),
+            None => describe::superblock(&self.image),
+        }
+    }
+
+    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
+        match node {
+            Some(node) => check::node(&self.image, node, report),
+            None => check::image(&self.image, report),
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            layout: Some(self),
+            verifier: Some(self),
+            blobs: Some(&self.image),
+            driver: Some(self),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl Layout for Erofs {
+    fn inode_offset(&self, node: NodeId) -> Option<u64> {
+        let at = self.image.address(node).ok()?;
+        (at.space == Space::Image).then_some(at.offset)
     }
 
     fn metadata_layout(&self) -> MetadataLayout {
@@ -174,22 +175,39 @@ impl FileSystem for Erofs {
         regions::of_inode(&self.image, &inode, visit)
     }
 
-    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
-        match node {
-            Some(node) => describe::inode(&self.image, node),
-            None => describe::superblock(&self.image),
-        }
+    fn names_max(&self) -> Option<u64> {
+        let superblock = &self.image.superblock;
+        // An entry takes twelve bytes and a name; compressed directories can hold any number.
+        let is_plain = !superblock.may_be_compressed() && !superblock.has(incompat::METABOX);
+        is_plain.then(|| self.image.source.len() / 13)
     }
 
+    /// Deduplicated extents share a feature bit with the packed inode.
+    fn shares_blocks(&self) -> bool {
+        self.image.superblock.has(incompat::FRAGMENTS)
+    }
+}
+
+impl Verifier for Erofs {
     /// Only the superblock has a checksum.
     fn unproven_metadata(&self) -> Option<u64> {
         None
     }
+}
 
-    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
-        match node {
-            Some(node) => check::node(&self.image, node, report),
-            None => check::image(&self.image, report),
-        }
-    }
+fn volume(image: &Image) -> VolumeInfo {
+    let superblock = &image.superblock;
+    let block_size = u32::try_from(superblock.block_size()).unwrap_or(u32::MAX);
+    let len = match superblock.blocks {
+        0 => image.source.len(),
+        blocks => superblock.block_at(blocks),
+    };
+    let mut info = VolumeInfo::new("erofs", len, block_size);
+    info.label.clone_from(&superblock.label);
+    info.inodes = Some(superblock.inodes).filter(|&inodes| inodes > 0);
+    info.has_xattrs = true;
+    info.has_acls = true;
+    info.created = Some(superblock.build_time);
+    info.details = describe::details(image);
+    info
 }

@@ -37,7 +37,7 @@ impl Image {
             limits: with.limits,
             source,
             observer: with.observer,
-            blobs: with.blobs,
+            blobs: with.blobs.resolve,
             devices,
             decoded: BlockCache::new(with.cache, TYPICAL_BLOCK),
             packed: None,

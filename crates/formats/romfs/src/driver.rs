@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use forerun_io::{BlobId, LEGACY_BLOCK, Limits, ReadAt, u32_from, usize_from};
 use forerun_vfs::{
-    Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, Place,
-    Problem, Region, Result, Timestamp, VolumeInfo,
+    Capabilities, Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Layout,
+    Metadata, NodeId, Place, Problem, Region, Result, Timestamp, VolumeInfo,
 };
 
 use crate::chain::Chain;
@@ -22,6 +22,7 @@ use crate::indexes::{Indexes, Slot};
 pub struct Romfs {
     image: Image,
     indexes: Indexes,
+    volume: VolumeInfo,
 }
 
 impl Romfs {
@@ -41,6 +42,7 @@ impl Romfs {
     pub fn open_with(metadata: Arc<dyn ReadAt>, limits: &Limits, rescue: bool) -> Result<Self> {
         let image = Image::open(metadata, limits, rescue)?;
         Ok(Self {
+            volume: volume(&image),
             image,
             indexes: Indexes::new(limits.dir_index_bytes),
         })
@@ -48,22 +50,8 @@ impl Romfs {
 }
 
 impl FileSystem for Romfs {
-    fn volume(&self) -> VolumeInfo {
-        let superblock = &self.image.superblock;
-        let mut info = VolumeInfo::new("romfs", superblock.full_size, u32_from(LEGACY_BLOCK));
-        info.label.clone_from(&superblock.volume_name);
-        // The format has no bound of its own; the Linux driver reads 127 bytes.
-        info.name_max = u32::try_from(self.image.limits.name_len).unwrap_or(u32::MAX);
-        info.names_max = Some(superblock.full_size / header::max_len(0));
-        info.has_owners = false;
-        info.has_times = false;
-        info.warnings = self.image.rescue.clone().unwrap_or_default();
-        info.details = vec![
-            ("full size", superblock.full_size.to_string()),
-            ("checksum", format!("{:#010x}", superblock.checksum)),
-            ("root header", format!("{:#x}", superblock.root)),
-        ];
-        info
+    fn volume(&self) -> &VolumeInfo {
+        &self.volume
     }
 
     fn root(&self) -> NodeId {
@@ -172,6 +160,36 @@ impl FileSystem for Romfs {
         Ok(())
     }
 
+    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
+        Ok(match node {
+            Some(node) => describe::header(&self.image.node(node)?),
+            None => describe::superblock(&self.image.superblock),
+        })
+    }
+
+    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
+        match node {
+            Some(node) => check::node(&self.image, node, report),
+            None => {
+                check::image(&self.image, report);
+                Ok(())
+            }
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            layout: Some(self),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl Layout for Romfs {
+    fn names_max(&self) -> Option<u64> {
+        Some(self.image.superblock.full_size / header::max_len(0))
+    }
+
     /// Visits the header of the image: up to the first file's.
     fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
         let _ended = visit(Region::metadata(
@@ -195,23 +213,24 @@ impl FileSystem for Romfs {
         }
         Ok(())
     }
+}
 
-    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
-        Ok(match node {
-            Some(node) => describe::header(&self.image.node(node)?),
-            None => describe::superblock(&self.image.superblock),
-        })
-    }
-
-    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
-        match node {
-            Some(node) => check::node(&self.image, node, report),
-            None => {
-                check::image(&self.image, report);
-                Ok(())
-            }
-        }
-    }
+fn volume(image: &Image) -> VolumeInfo {
+    let superblock = &image.superblock;
+    let block_size = u32::try_from(LEGACY_BLOCK).unwrap_or(1024);
+    let mut info = VolumeInfo::new("romfs", superblock.full_size, block_size);
+    info.label.clone_from(&superblock.volume_name);
+    // The format has no bound of its own; the Linux driver reads 127 bytes.
+    info.name_max = u32::try_from(image.limits.name_len).unwrap_or(u32::MAX);
+    info.has_owners = false;
+    info.has_times = false;
+    info.warnings = image.rescue.clone().unwrap_or_default();
+    info.details = vec![
+        ("full size", superblock.full_size.to_string()),
+        ("checksum", format!("{:#010x}", superblock.checksum)),
+        ("root header", format!("{:#x}", superblock.root)),
+    ];
+    info
 }
 
 /// Visits the entries of an index. The cursor is the number of entries before it.

@@ -1,11 +1,10 @@
 //! The SquashFS driver: implements the seam.
 
-use std::any::Any;
 use std::ops::{ControlFlow, Range};
 
 use forerun_vfs::{
-    Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
-    NodeId, OpenWith, Problem, Region, Result, VolumeInfo,
+    Capabilities, Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Layout,
+    Metadata, MetadataLayout, NodeId, OpenWith, Problem, Region, Result, Verifier, VolumeInfo,
 };
 
 use crate::error::Check;
@@ -17,6 +16,7 @@ use crate::{check, describe, dir, map, regions, xattr};
 /// of the inode, and the byte in it.
 pub struct Squashfs {
     pub(crate) image: Image,
+    volume: VolumeInfo,
 }
 
 impl Squashfs {
@@ -26,8 +26,14 @@ impl Squashfs {
     /// [`Error::Unsupported`] for other versions, variants and compressors, [`Error::Corrupt`] if
     /// superblock, tables or root fail a check, [`Error::Io`] if they cannot be read.
     pub fn open(with: OpenWith) -> Result<Self> {
-        let image = Image::open(with)?;
-        Ok(Self { image })
+        Image::open(with).map(Self::new)
+    }
+
+    pub(crate) fn new(image: Image) -> Self {
+        Self {
+            volume: volume(&image),
+            image,
+        }
     }
 
     fn size(inode: &Inode) -> u64 {
@@ -42,24 +48,8 @@ impl Squashfs {
 }
 
 impl FileSystem for Squashfs {
-    fn volume(&self) -> VolumeInfo {
-        let superblock = &self.image.superblock;
-        let block_size = superblock.block_size;
-        let mut info = VolumeInfo::new("squashfs", superblock.bytes_used, block_size);
-        info.inodes = Some(u64::from(superblock.inodes));
-        info.names_max = Some(self.image.names_max());
-        info.has_xattrs = self
-            .image
-            .xattrs
-            .as_ref()
-            .is_some_and(|xattrs| xattrs.count() > 0);
-        info.created = superblock.created().map(Into::into);
-        info.details = describe::details(&self.image);
-        info
-    }
-
-    fn driver(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn volume(&self) -> &VolumeInfo {
+        &self.volume
     }
 
     fn root(&self) -> NodeId {
@@ -148,6 +138,31 @@ impl FileSystem for Squashfs {
         map::map(&self.image, node, file, range, visit)
     }
 
+    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
+        match node {
+            Some(node) => describe::inode(&self.image, node),
+            None => describe::superblock(&self.image),
+        }
+    }
+
+    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
+        match node {
+            Some(node) => check::node(&self.image, node, report),
+            None => check::image(&self.image, report),
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            layout: Some(self),
+            verifier: Some(self),
+            driver: Some(self),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl Layout for Squashfs {
     fn metadata_layout(&self) -> MetadataLayout {
         // Inodes first, listings next, then the other tables, to the end of the image.
         let superblock = &self.image.superblock;
@@ -164,21 +179,26 @@ impl FileSystem for Squashfs {
         Ok(())
     }
 
-    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
-        match node {
-            Some(node) => describe::inode(&self.image, node),
-            None => describe::superblock(&self.image),
-        }
+    fn names_max(&self) -> Option<u64> {
+        Some(self.image.names_max())
     }
+}
 
+impl Verifier for Squashfs {
     fn unproven_metadata(&self) -> Option<u64> {
         self.image.blocks.unproven()
     }
+}
 
-    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
-        match node {
-            Some(node) => check::node(&self.image, node, report),
-            None => check::image(&self.image, report),
-        }
-    }
+fn volume(image: &Image) -> VolumeInfo {
+    let superblock = &image.superblock;
+    let mut info = VolumeInfo::new("squashfs", superblock.bytes_used, superblock.block_size);
+    info.inodes = Some(u64::from(superblock.inodes));
+    info.has_xattrs = image
+        .xattrs
+        .as_ref()
+        .is_some_and(|xattrs| xattrs.count() > 0);
+    info.created = superblock.created().map(Into::into);
+    info.details = describe::details(image);
+    info
 }

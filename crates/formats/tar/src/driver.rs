@@ -3,13 +3,12 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_codec::Codec;
 use forerun_io::{Limits, ReadAt, u32_from, u64_from};
 use forerun_spans::{Compression, IndexOptions};
 use forerun_vfs::{
-    BlobId, BlobName, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSystem, FileType,
-    KeepIndex, Metadata, NodeId, OpenWith, Place, Problem, ProvenTable, Region, Result, TablePlace,
-    VolumeInfo, read_head,
+    BlobId, Capabilities, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Inferred,
+    KeepIndex, Layered, Layout, Metadata, NodeId, OpenWith, Place, Problem, ProvenTable, Region,
+    Result, TablePlace, VolumeInfo, read_head,
 };
 
 use crate::header::BLOCK;
@@ -26,6 +25,7 @@ use crate::tree;
 pub struct Tar {
     index: Index,
     contents: Contents,
+    volume: VolumeInfo,
 }
 
 /// How the archive holds the contents of files.
@@ -40,6 +40,26 @@ pub enum Contents {
     Pieces(Chunks),
 }
 
+impl Contents {
+    const fn stream(&self) -> Option<&Stream> {
+        match self {
+            Contents::Stream(stream) | Contents::Verified(stream, _) => Some(stream),
+            Contents::Plain | Contents::Pieces(_) => None,
+        }
+    }
+
+    /// Returns the compression, and its length in facts: spans, or pieces.
+    fn compression(&self) -> Option<(Compression, (&'static str, usize))> {
+        match self {
+            Contents::Plain => None,
+            Contents::Stream(stream) | Contents::Verified(stream, _) => {
+                Some((stream.compression(), ("spans", stream.spans())))
+            }
+            Contents::Pieces(chunks) => Some((chunks.compression(), ("pieces", chunks.count()))),
+        }
+    }
+}
+
 impl Tar {
     /// Opens the archive at the start of `metadata`: reads all its headers, and decodes all of it if it is
     /// compressed.
@@ -52,36 +72,22 @@ impl Tar {
         Self::open_with(&with)
     }
 
-    pub(crate) const fn new(index: Index, contents: Contents) -> Self {
-        Self { index, contents }
+    pub(crate) fn new(index: Index, contents: Contents) -> Self {
+        Self {
+            volume: volume(&index, &contents),
+            index,
+            contents,
+        }
     }
 
     /// Opens the archive by its kept index, without a read of it. Returns nothing if there is none.
     pub(crate) fn kept(keep: &dyn KeepIndex, with: &OpenWith) -> Option<Self> {
         let len = with.metadata.len();
-        let (index, spans) = kept::load(keep, len, &with.limits, with.is_layer)?;
+        let (index, spans) = kept::load(keep, len, &with.limits, with.archive.is_layer)?;
         let contents = spans.map_or(Contents::Plain, |spans| {
             Contents::Stream(Stream::kept(spans, len))
         });
         Some(Self::new(index, contents))
-    }
-
-    const fn stream(&self) -> Option<&Stream> {
-        match &self.contents {
-            Contents::Stream(stream) | Contents::Verified(stream, _) => Some(stream),
-            Contents::Plain | Contents::Pieces(_) => None,
-        }
-    }
-
-    /// Returns the compression, and its length in facts: spans, or pieces.
-    fn compression(&self) -> Option<(Compression, (&'static str, usize))> {
-        match &self.contents {
-            Contents::Plain => None,
-            Contents::Stream(stream) | Contents::Verified(stream, _) => {
-                Some((stream.compression(), ("spans", stream.spans())))
-            }
-            Contents::Pieces(chunks) => Some((chunks.compression(), ("pieces", chunks.count()))),
-        }
     }
 
     /// Opens the archive: by its table of contents, if the caller has the digest of one. In a rescue, the archive ends
@@ -94,16 +100,16 @@ impl Tar {
     /// [`Error::Spool`], [`Error::Io`].
     pub fn open_with(with: &OpenWith) -> Result<Self> {
         let source = &*with.metadata;
-        if let Some(table) = &with.table {
+        if let Some(table) = &with.archive.table {
             return Self::by_table(table, with);
         }
         // A rescue is about the bytes that are there now.
-        let keep = with.index.as_deref().filter(|_| !with.rescue);
+        let keep = with.archive.index.as_deref().filter(|_| !with.rescue);
         if let Some(kept) = keep.and_then(|keep| Self::kept(keep, with)) {
             return Ok(kept);
         }
         let head = read_head(source, BLOCK)?;
-        let pass = Pass::new(&with.limits, with.is_layer);
+        let pass = Pass::new(&with.limits, with.archive.is_layer);
         let Some(compression) = Compression::of(&head) else {
             let index = plain::read(source, &head, with, (pass, keep))?;
             return Ok(Self::new(index, Contents::Plain));
@@ -111,7 +117,7 @@ impl Tar {
         let options = IndexOptions {
             limits: with.limits.clone(),
             rescue: with.rescue,
-            spool: with.spool.clone(),
+            spool: with.archive.spool.clone(),
             ..IndexOptions::default()
         };
         let (index, stream) = stream::read(source, compression, &options, (pass, keep))?;
@@ -123,7 +129,7 @@ impl Tar {
         let (limits, source) = (&with.limits, &*with.metadata);
         if let TablePlace::Beside(bytes) = &table.place {
             let (len, digest) = (source.len(), &table.digest);
-            let archive = ztoc::open(len, bytes, digest, limits, with.is_layer)?;
+            let archive = ztoc::open(len, bytes, digest, limits, with.archive.is_layer)?;
             let contents = Contents::Verified(archive.stream, archive.digests);
             return Ok(Self::new(archive.index, contents));
         }
@@ -133,50 +139,8 @@ impl Tar {
 }
 
 impl FileSystem for Tar {
-    fn volume(&self) -> VolumeInfo {
-        let index = &self.index;
-        let block = u32_from(u64_from(BLOCK));
-        let stored = self.stream().map_or(index.facts.len, |stream| stream.len);
-        let mut info = VolumeInfo::new("tar", stored, block);
-        info.label.clone_from(&index.facts.label);
-        info.has_xattrs = tree::has_xattrs(&index.tree);
-        info.has_acls = tree::has_acls(&index.tree);
-        info.left_out = index.facts.left_out;
-        info.details = vec![("members", index.facts.members.to_string())];
-        if let Some((compression, _)) = self.compression() {
-            let name = compression.name().to_string();
-            info.details.push(("compression", name));
-        }
-        match &self.contents {
-            Contents::Plain => {}
-            Contents::Stream(_) => {
-                let len = index.facts.len.to_string();
-                info.details.push(("archive length", len));
-            }
-            Contents::Verified(..) => {
-                let verified = "each span, by a table of contents".to_string();
-                info.details.push(("verified", verified));
-            }
-            Contents::Pieces(_) => {
-                let verified = "each piece, by a table of contents".to_string();
-                info.details.push(("verified", verified));
-            }
-        }
-        let warnings = index.facts.warnings.iter();
-        info.warnings = warnings
-            .map(|(at, check)| format!("{check} (at {at:#x})"))
-            .collect();
-        if index.facts.more_warnings > 0 {
-            let told = format!(
-                "{} further members are left out or unusual",
-                index.facts.more_warnings
-            );
-            info.warnings.push(told);
-        }
-        if let Some(damage) = &index.damage {
-            info.warnings.push(damage.to_string());
-        }
-        info
+    fn volume(&self) -> &VolumeInfo {
+        &self.volume
     }
 
     fn root(&self) -> NodeId {
@@ -242,82 +206,6 @@ impl FileSystem for Tar {
         }
     }
 
-    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
-        let stream = self.stream();
-        stream.and_then(|stream| stream.blob(blob)).ok_or_else(|| {
-            let name = BlobName::Device {
-                index: blob.0,
-                tag: Vec::new(),
-            };
-            Error::blob(name, std::io::ErrorKind::NotFound.into())
-        })
-    }
-
-    fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
-        let stream = self.stream();
-        stream.map_or_else(|| Ok(Vec::new()), |stream| stream.history(block))
-    }
-
-    fn links_below(&self, visit: &mut dyn FnMut(NodeId, &[u8])) {
-        tree::links_below(&self.index.tree, visit);
-    }
-
-    fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
-        match &self.contents {
-            Contents::Pieces(chunks) => chunks.verify(block, decoded),
-            Contents::Plain | Contents::Stream(_) | Contents::Verified(..) => Ok(()),
-        }
-    }
-
-    fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
-        match &self.contents {
-            Contents::Verified(_, digests) => digests.verify(block, stored),
-            Contents::Plain | Contents::Stream(_) | Contents::Pieces(_) => Ok(()),
-        }
-    }
-
-    /// Checksums of a compressed stream are compared while it is cut into spans, and digests whenever a piece is read.
-    fn proves(&self, place: &Place) -> bool {
-        match (&self.contents, place) {
-            (Contents::Plain, _) => false,
-            (Contents::Verified(..) | Contents::Pieces(_), place) => {
-                matches!(place, Place::Encoded { .. })
-            }
-            (Contents::Stream(_), Place::Encoded { block, .. }) => match block.codec {
-                Codec::GzipSpan { .. } | Codec::GzipMembers => true,
-                Codec::Lz4Blocks { checksums } => checksums,
-                _ => false,
-            },
-            (Contents::Stream(_), _) => false,
-        }
-    }
-
-    fn wanted_ahead(&self) -> Range<u64> {
-        match &self.contents {
-            Contents::Pieces(chunks) => chunks.prefetch.clone(),
-            Contents::Plain | Contents::Stream(_) | Contents::Verified(..) => 0..0,
-        }
-    }
-
-    fn is_implied(&self, node: NodeId) -> bool {
-        let node = self.index.tree.node(node);
-        node.is_ok_and(|node| node.header.is_none())
-    }
-
-    /// Visits the header of a member. Extended headers before it are not told from the data of other members.
-    fn regions_of(
-        &self,
-        node: NodeId,
-        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let node = self.index.tree.node(node)?;
-        if let (Contents::Plain, Some(header)) = (&self.contents, node.header) {
-            let end = header + u64_from(BLOCK);
-            let _ended = visit(Region::metadata("headers", header..end));
-        }
-        Ok(())
-    }
-
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
         let Some(node) = node else {
             let mut fields = vec![
@@ -325,7 +213,7 @@ impl FileSystem for Tar {
                 ("members", self.index.facts.members.to_string()),
                 ("nodes", self.index.tree.count().to_string()),
             ];
-            if let Some((compression, (what, count))) = self.compression() {
+            if let Some((compression, (what, count))) = self.contents.compression() {
                 fields.push(("compression", compression.name().to_string()));
                 fields.push((what, count.to_string()));
             }
@@ -370,6 +258,106 @@ impl FileSystem for Tar {
         }
         Ok(())
     }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            layout: Some(self),
+            verifier: match &self.contents {
+                Contents::Plain => None,
+                Contents::Stream(stream) => Some(stream),
+                Contents::Verified(_, digests) => Some(digests),
+                Contents::Pieces(chunks) => Some(chunks),
+            },
+            blobs: self.contents.stream().map(|stream| stream as _),
+            history: self.contents.stream().map(|stream| stream as _),
+            inferred: Some(self),
+            layered: Some(self),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl Layout for Tar {
+    /// Visits the header of a member. Extended headers before it are not told from the data of other members.
+    fn regions_of(
+        &self,
+        node: NodeId,
+        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let node = self.index.tree.node(node)?;
+        if let (Contents::Plain, Some(header)) = (&self.contents, node.header) {
+            let end = header.saturating_add(u64_from(BLOCK));
+            let _ended = visit(Region::metadata("headers", header..end));
+        }
+        Ok(())
+    }
+
+    fn wanted_ahead(&self) -> Range<u64> {
+        match &self.contents {
+            Contents::Pieces(chunks) => chunks.prefetch.clone(),
+            Contents::Plain | Contents::Stream(_) | Contents::Verified(..) => 0..0,
+        }
+    }
+}
+
+impl Inferred for Tar {
+    fn is_implied(&self, node: NodeId) -> bool {
+        let node = self.index.tree.node(node);
+        node.is_ok_and(|node| node.header.is_none())
+    }
+}
+
+impl Layered for Tar {
+    fn links_below(&self, visit: &mut dyn FnMut(NodeId, &[u8])) {
+        tree::links_below(&self.index.tree, visit);
+    }
+}
+
+fn volume(index: &Index, contents: &Contents) -> VolumeInfo {
+    let block = u32::try_from(BLOCK).unwrap_or(u32::MAX);
+    let stored = contents
+        .stream()
+        .map_or(index.facts.len, |stream| stream.len);
+    let mut info = VolumeInfo::new("tar", stored, block);
+    info.label.clone_from(&index.facts.label);
+    info.has_xattrs = tree::has_xattrs(&index.tree);
+    info.has_acls = tree::has_acls(&index.tree);
+    info.left_out = index.facts.left_out;
+    info.details = vec![("members", index.facts.members.to_string())];
+    if let Some((compression, _)) = contents.compression() {
+        let name = compression.name().to_string();
+        info.details.push(("compression", name));
+    }
+    match contents {
+        Contents::Plain => {}
+        Contents::Stream(_) => {
+            let len = index.facts.len.to_string();
+            info.details.push(("archive length", len));
+        }
+        Contents::Verified(..) => {
+            let verified = "each span, by a table of contents".to_string();
+            info.details.push(("verified", verified));
+        }
+        Contents::Pieces(_) => {
+            let verified = "each piece, by a table of contents".to_string();
+            info.details.push(("verified", verified));
+        }
+    }
+    let warnings = index.facts.warnings.iter();
+    info.warnings = warnings
+        .map(|(at, check)| format!("{check} (at {at:#x})"))
+        .collect();
+    if index.facts.more_warnings > 0 {
+        let told = format!(
+            "{} further members are left out or unusual",
+            index.facts.more_warnings
+        );
+        info.warnings.push(told);
+    }
+    if let Some(damage) = &index.damage {
+        info.warnings.push(damage.to_string());
+    }
+    info
 }
 
 const fn problem(fatal: bool, error: Error) -> Problem {

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use forerun_io::{MemorySource, u64_from, usize_from};
 use forerun_spans::{Compression, IndexOptions};
-use forerun_vfs::{Error, KeepIndex, OpenWith, Place, ProvenTable, TablePlace, exercise};
+use forerun_vfs::{
+    Error, History as _, KeepIndex, OpenWith, Place, ProvenTable, TablePlace, Verifier as _,
+    exercise,
+};
 
 use crate::driver::Contents;
 use crate::header::BLOCK;
@@ -30,8 +33,8 @@ pub fn kept(bytes: &[u8]) -> Vec<Error> {
     let limits = limits();
     let mut with = OpenWith::new(Arc::new(MemorySource::new(small_archive())));
     with.limits = limits.clone();
-    with.index = Some(Arc::new(Kept(bytes.to_vec())));
-    with.is_layer = true;
+    with.archive.index = Some(Arc::new(Kept(bytes.to_vec())));
+    with.archive.is_layer = true;
     match Tar::open_with(&with) {
         Ok(tar) => exercise::all(&tar, &limits),
         Err(error) => vec![error],
@@ -176,7 +179,7 @@ pub fn soci(bytes: &[u8]) -> Vec<Error> {
             let stored = block.stored();
             let stored = usize_from(stored.start)..usize_from(stored.end);
             let stored = archive.get(stored).unwrap_or_default();
-            errors.extend(opened.digests.verify(&block, stored).err());
+            errors.extend(opened.digests.verify_stored(&block, stored).err());
             let mut decoded = vec![0; usize_from(u64::from(block.decoded_len.max()))];
             let history = opened.stream.history(&block).unwrap_or_default();
             // An error of the codec is none of the driver.

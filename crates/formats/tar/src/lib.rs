@@ -45,7 +45,7 @@ pub const FORMAT: Format = Format {
 };
 
 /// Returns whether opening a file that starts with `head` may need a temporary file
-/// ([`OpenWith::spool`](forerun_vfs::OpenWith::spool)).
+/// ([`OpenArchive::spool`](forerun_vfs::OpenArchive::spool)).
 #[must_use]
 pub fn may_spool(head: &[u8]) -> bool {
     // Also of what has spans: it may be the image of another format, which is decoded as a whole.
@@ -53,7 +53,7 @@ pub fn may_spool(head: &[u8]) -> bool {
 }
 
 /// Returns whether opening a file that starts with `head` makes an index that may be kept
-/// ([`OpenWith::index`](forerun_vfs::OpenWith::index)).
+/// ([`OpenArchive::index`](forerun_vfs::OpenArchive::index)).
 #[must_use]
 pub fn has_index(head: &[u8]) -> bool {
     matches!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forerun_io::{BlobId, ReadAt, u64_from, usize_from};
 use forerun_spans::{Compression, IndexOptions, Indexed, SPOOL, Spans, Spool};
-use forerun_vfs::{EncodedBlock, Error, KeepIndex, Place, Result};
+use forerun_vfs::{Blobs, Codec, EncodedBlock, Error, History, KeepIndex, Place, Result, Verifier};
 
 use crate::error::Check;
 use crate::index::{Index, Pass, Progress};
@@ -47,15 +47,34 @@ impl Stream {
     ) -> ControlFlow<()> {
         self.spans.map(range, visit)
     }
+}
 
-    /// Returns the bytes that a block refers to.
-    pub fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
+impl Blobs for Stream {
+    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        match &self.spool {
+            Some(spool) if blob == SPOOL => Ok(spool.clone()),
+            _ => Err(Error::no_blob(blob)),
+        }
+    }
+}
+
+impl History for Stream {
+    fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
         self.spans.history(block)
     }
+}
 
-    /// Returns the blob of decoded bytes.
-    pub fn blob(&self, blob: BlobId) -> Option<Arc<dyn ReadAt>> {
-        self.spool.clone().filter(|_| blob == SPOOL)
+impl Verifier for Stream {
+    /// Its checksums are compared while it is cut into spans.
+    fn proves(&self, place: &Place) -> bool {
+        match place {
+            Place::Encoded { block, .. } => match block.codec {
+                Codec::GzipSpan { .. } | Codec::GzipMembers => true,
+                Codec::Lz4Blocks { checksums } => checksums,
+                _ => false,
+            },
+            _ => false,
+        }
     }
 }
 

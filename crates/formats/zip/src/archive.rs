@@ -6,10 +6,12 @@ use std::sync::Arc;
 use forerun_io::{Limits, ReadAt, u32_from, usize_from};
 use forerun_vfs::{
     BlobId, DecodedLen, EncodedBlock, Error, FileType, NodeId, OpenWith, Padding, Place, Result,
+    VolumeInfo,
 };
 use libdeflater::crc32;
 
 use crate::directory::Directory;
+use crate::driver;
 use crate::end::{End, read};
 use crate::error::Check;
 use crate::large::{Large, Stated};
@@ -22,6 +24,7 @@ pub struct Zip {
     pub(crate) source: Arc<dyn ReadAt>,
     pub(crate) end: End,
     pub(crate) directory: Directory,
+    pub(crate) volume: VolumeInfo,
     pub(crate) large: Large,
     limits: Limits,
     /// Whether contents are compared with their CRC-32.
@@ -56,9 +59,10 @@ impl Zip {
         by_header.sort_unstable();
         Ok(Self {
             source: Arc::clone(&with.metadata),
+            volume: driver::volume(&end, &directory),
             end,
             directory,
-            large: Large::new(&with.limits, with.spool.clone()),
+            large: Large::new(&with.limits, with.archive.spool.clone()),
             limits: with.limits.clone(),
             verifies: !with.rescue,
             by_header,

@@ -2,7 +2,7 @@
 //! members that are stored as they are.
 
 use forerun_io::u64_from;
-use forerun_vfs::{Error, FileSystem as _, FileType, NodeId, Problem, Result};
+use forerun_vfs::{Error, FileType, NodeId, Problem, Result, Verifier};
 
 use crate::archive::Zip;
 use crate::end::read;

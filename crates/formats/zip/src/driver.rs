@@ -1,18 +1,18 @@
 //! The seam, on a tree in memory.
 
 use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
 
-use forerun_io::{ReadAt, u64_from};
+use forerun_io::u64_from;
 use forerun_vfs::{
-    BlobId, BlobName, Device, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSum,
-    FileSystem, FileType, Metadata, MetadataLayout, NodeId, Place, Problem, Region, Result,
-    VolumeInfo,
+    Capabilities, Device, DirCursor, DirEntry, EncodedBlock, Error, Extent, FileSum, FileSystem,
+    FileType, Inferred, Layout, Metadata, MetadataLayout, NodeId, Place, Problem, Region, Result,
+    Verifier, VolumeInfo,
 };
 use libdeflater::{Crc, crc32};
 
 use crate::archive::Zip;
 use crate::check;
+use crate::directory::Directory;
 use crate::end::End;
 use crate::error::Check;
 use crate::method::Method;
@@ -40,55 +40,12 @@ impl FileSum for StoredSum {
 }
 
 impl FileSystem for Zip {
-    fn volume(&self) -> VolumeInfo {
-        let facts = &self.directory.facts;
-        let mut info = VolumeInfo::new("zip", self.end.len, 512);
-        info.has_owners = facts.has_owners;
-        info.left_out = facts.left_out;
-        info.details = vec![("members", facts.members.to_string())];
-        if self.end.prefix > 0 {
-            info.details
-                .push(("bytes before the archive", self.end.prefix.to_string()));
-        }
-        if !self.end.comment.is_empty() {
-            let comment = self.end.comment.get(..256).unwrap_or(&self.end.comment);
-            let comment = String::from_utf8_lossy(comment).into_owned();
-            info.details.push(("comment", comment));
-        }
-        for (count, what) in [
-            (facts.encrypted, "encrypted members cannot be read"),
-            (
-                facts.unsupported,
-                "members are compressed in ways that are not supported",
-            ),
-        ] {
-            if count > 0 {
-                info.warnings.push(format!("{count} {what}"));
-            }
-        }
-        let warnings = facts.warnings.iter();
-        info.warnings
-            .extend(warnings.map(|(at, check)| format!("{check} (at {at:#x})")));
-        if facts.more_warnings > 0 {
-            let told = format!(
-                "{} further members are left out or unusual",
-                facts.more_warnings
-            );
-            info.warnings.push(told);
-        }
-        if let Some(damage) = &self.directory.damage {
-            info.warnings.push(damage.to_string());
-        }
-        info
+    fn volume(&self) -> &VolumeInfo {
+        &self.volume
     }
 
     fn root(&self) -> NodeId {
         self.directory.tree.root()
-    }
-
-    fn inode_offset(&self, node: NodeId) -> Option<u64> {
-        let node = self.directory.tree.node(node).ok()?;
-        (node.kind != FileType::Directory).then_some(node.data.header)
     }
 
     fn metadata(&self, node: NodeId) -> Result<Metadata> {
@@ -147,102 +104,6 @@ impl FileSystem for Zip {
         })
     }
 
-    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
-        self.large.blob(blob).ok_or_else(|| {
-            let name = BlobName::Device {
-                index: blob.0,
-                tag: Vec::new(),
-            };
-            Error::blob(name, std::io::ErrorKind::NotFound.into())
-        })
-    }
-
-    fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
-        self.large.history(block)
-    }
-
-    /// Compares a member that is one block with its CRC-32. Those of several blocks were compared when they were cut.
-    fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
-        let last = self
-            .by_header
-            .partition_point(|(header, _)| *header < block.offset);
-        let before = self.by_header[..last].last();
-        let Some(&(header, id)) = before.filter(|_| self.verifies) else {
-            return Ok(());
-        };
-        let node = self.directory.tree.node(id)?;
-        let is_whole =
-            u64_from(decoded.len()) == node.size && u64::from(block.len) == node.data.len;
-        if !is_whole {
-            return Ok(());
-        }
-        let (stored, found) = (node.data.crc, crc32(decoded));
-        match stored == found {
-            true => Ok(()),
-            false => Err(Check::Crc { stored, found }.of(id, header)),
-        }
-    }
-
-    fn file_sum(&self, node: NodeId) -> Result<Option<Box<dyn FileSum>>> {
-        let found = self.directory.tree.node(node)?;
-        let is_stored = found.kind == FileType::Regular && found.data.method == Method::Stored;
-        Ok((is_stored && self.verifies).then(|| -> Box<dyn FileSum> {
-            Box::new(StoredSum {
-                crc: Crc::new(),
-                stored: found.data.crc,
-                node,
-                header: found.data.header,
-            })
-        }))
-    }
-
-    /// Each member has a CRC-32.
-    fn proves(&self, _place: &Place) -> bool {
-        true
-    }
-
-    fn is_implied(&self, node: NodeId) -> bool {
-        let node = self.directory.tree.node(node);
-        node.is_ok_and(|node| node.entry.is_none())
-    }
-
-    /// Returns that headers can be found: the directory has been read, and the header before the contents of a file says
-    /// where they begin.
-    fn metadata_layout(&self) -> MetadataLayout {
-        MetadataLayout::Locatable
-    }
-
-    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
-        let directory = self.end.directory.clone();
-        let end = directory.end..self.end.len;
-        for region in [
-            Region::metadata("central directory", directory),
-            Region::metadata("end of central directory", end),
-        ] {
-            if visit(region).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn regions_of(
-        &self,
-        node: NodeId,
-        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let found = self.directory.tree.node(node)?;
-        if found.entry.is_none() {
-            return Ok(());
-        }
-        let contents = self.contents(node, found)?;
-        let header = Region::metadata("local headers", found.data.header..contents.start);
-        if visit(header).is_continue() && found.kind == FileType::Symlink {
-            let _ended = visit(Region::metadata("symbolic links", contents));
-        }
-        Ok(())
-    }
-
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
         let Some(node) = node else {
             let End {
@@ -294,4 +155,150 @@ impl FileSystem for Zip {
             Some(node) => check::member(self, node, report),
         }
     }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            layout: Some(self),
+            verifier: Some(self),
+            blobs: Some(&self.large),
+            history: Some(&self.large),
+            inferred: Some(self),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl Layout for Zip {
+    fn inode_offset(&self, node: NodeId) -> Option<u64> {
+        let node = self.directory.tree.node(node).ok()?;
+        (node.kind != FileType::Directory).then_some(node.data.header)
+    }
+
+    /// Returns that headers can be found: the directory has been read, and the header before the contents of a file says
+    /// where they begin.
+    fn metadata_layout(&self) -> MetadataLayout {
+        MetadataLayout::Locatable
+    }
+
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        let directory = self.end.directory.clone();
+        let end = directory.end..self.end.len;
+        for region in [
+            Region::metadata("central directory", directory),
+            Region::metadata("end of central directory", end),
+        ] {
+            if visit(region).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn regions_of(
+        &self,
+        node: NodeId,
+        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let found = self.directory.tree.node(node)?;
+        if found.entry.is_none() {
+            return Ok(());
+        }
+        let contents = self.contents(node, found)?;
+        let header = Region::metadata("local headers", found.data.header..contents.start);
+        if visit(header).is_continue() && found.kind == FileType::Symlink {
+            let _ended = visit(Region::metadata("symbolic links", contents));
+        }
+        Ok(())
+    }
+}
+
+impl Verifier for Zip {
+    /// Compares a member that is one block with its CRC-32. Those of several blocks were compared when they were cut.
+    fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
+        let last = self
+            .by_header
+            .partition_point(|(header, _)| *header < block.offset);
+        let before = self.by_header.get(..last).unwrap_or_default();
+        let Some(&(header, id)) = before.last().filter(|_| self.verifies) else {
+            return Ok(());
+        };
+        let node = self.directory.tree.node(id)?;
+        let is_whole =
+            u64_from(decoded.len()) == node.size && u64::from(block.len) == node.data.len;
+        if !is_whole {
+            return Ok(());
+        }
+        let (stored, found) = (node.data.crc, crc32(decoded));
+        match stored == found {
+            true => Ok(()),
+            false => Err(Check::Crc { stored, found }.of(id, header)),
+        }
+    }
+
+    fn file_sum(&self, node: NodeId) -> Result<Option<Box<dyn FileSum>>> {
+        let found = self.directory.tree.node(node)?;
+        let is_stored = found.kind == FileType::Regular && found.data.method == Method::Stored;
+        Ok((is_stored && self.verifies).then(|| -> Box<dyn FileSum> {
+            Box::new(StoredSum {
+                crc: Crc::new(),
+                stored: found.data.crc,
+                node,
+                header: found.data.header,
+            })
+        }))
+    }
+
+    /// Each member has a CRC-32.
+    fn proves(&self, _place: &Place) -> bool {
+        true
+    }
+}
+
+impl Inferred for Zip {
+    fn is_implied(&self, node: NodeId) -> bool {
+        let node = self.directory.tree.node(node);
+        node.is_ok_and(|node| node.entry.is_none())
+    }
+}
+
+pub fn volume(end: &End, directory: &Directory) -> VolumeInfo {
+    let facts = &directory.facts;
+    let mut info = VolumeInfo::new("zip", end.len, 512);
+    info.has_owners = facts.has_owners;
+    info.left_out = facts.left_out;
+    info.details = vec![("members", facts.members.to_string())];
+    if end.prefix > 0 {
+        info.details
+            .push(("bytes before the archive", end.prefix.to_string()));
+    }
+    if !end.comment.is_empty() {
+        let comment = end.comment.get(..256).unwrap_or(&end.comment);
+        let comment = String::from_utf8_lossy(comment).into_owned();
+        info.details.push(("comment", comment));
+    }
+    for (count, what) in [
+        (facts.encrypted, "encrypted members cannot be read"),
+        (
+            facts.unsupported,
+            "members are compressed in ways that are not supported",
+        ),
+    ] {
+        if count > 0 {
+            info.warnings.push(format!("{count} {what}"));
+        }
+    }
+    let warnings = facts.warnings.iter();
+    info.warnings
+        .extend(warnings.map(|(at, check)| format!("{check} (at {at:#x})")));
+    if facts.more_warnings > 0 {
+        let told = format!(
+            "{} further members are left out or unusual",
+            facts.more_warnings
+        );
+        info.warnings.push(told);
+    }
+    if let Some(damage) = &directory.damage {
+        info.warnings.push(damage.to_string());
+    }
+    info
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forerun_io::{BlobId, Limits, ReadAt, u32_from, u64_from};
 use forerun_spans::{Compression, IndexOptions, SPOOL, Spans, Spool, index_part};
-use forerun_vfs::{EncodedBlock, MakeSpool, NodeId, Place, Result};
+use forerun_vfs::{Blobs, EncodedBlock, Error, History, MakeSpool, NodeId, Place, Result};
 use libdeflater::Crc;
 
 use crate::error::Check;
@@ -130,12 +130,10 @@ impl Large {
     fn lock(&self) -> MutexGuard<'_, Members> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Returns the bytes that a block refers to.
-    ///
-    /// # Errors
-    /// `Corrupt` if they cannot be decoded.
-    pub fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
+impl History for Large {
+    fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
         let members = self.lock();
         let last = members.by_offset.range(..=block.offset).next_back();
         let member = last
@@ -144,11 +142,18 @@ impl Large {
         drop(members);
         member.map_or_else(|| Ok(Vec::new()), |member| member.spans.history(block))
     }
+}
 
-    /// Returns a spool.
-    pub fn blob(&self, blob: BlobId) -> Option<Spool> {
-        let place = usize::try_from(blob.0).ok()?.checked_sub(1)?;
-        self.lock().spools.get(place).cloned()
+impl Blobs for Large {
+    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        let place = usize::try_from(blob.0)
+            .ok()
+            .and_then(|id| id.checked_sub(1));
+        let spool = place.and_then(|place| self.lock().spools.get(place).cloned());
+        match spool {
+            Some(spool) => Ok(spool),
+            None => Err(Error::no_blob(blob)),
+        }
     }
 }
 

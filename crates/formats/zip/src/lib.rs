@@ -57,7 +57,7 @@ fn is_zip(head: &[u8]) -> bool {
 }
 
 /// Returns whether reading a file that starts with `head` may need a temporary file
-/// ([`OpenWith::spool`](forerun_vfs::OpenWith::spool)): long members that are compressed with Zstandard do.
+/// ([`OpenArchive::spool`](forerun_vfs::OpenArchive::spool)): long members that are compressed with Zstandard do.
 #[must_use]
 pub fn may_spool(head: &[u8]) -> bool {
     is_zip(head)

@@ -18,7 +18,7 @@ pub fn refuse_without_store(image: &Image, hint: &str) -> Result<()> {
 /// Returns whether files of an image are objects of a store. An error is for the program that reads the file.
 pub fn needs_store(image: &Image) -> bool {
     let reader = image.reader();
-    reader.fs().volume().opens
+    reader.fs().capabilities().objects.is_some()
         && reader.walk(reader.fs().root()).flatten().any(|entry| {
             matches!(&entry.metadata, Ok(metadata) if metadata.kind == FileType::Regular)
                 && reader.is_outside(entry.node).unwrap_or(false)

@@ -63,7 +63,7 @@ impl Context {
         let name = prepared.name();
         let image = prepared.open(self, events)?;
         self.observe(image.reader().observer());
-        self.warn_of(&name, &image.reader().fs().volume());
+        self.warn_of(&name, image.reader().fs().volume());
         Ok(image)
     }
 }

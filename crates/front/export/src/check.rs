@@ -8,7 +8,7 @@ use forerun_engine::Reader;
 use forerun_io::{BlockKey, u64_from, usize_from};
 use forerun_vfs::{
     Bound, Corrupt, Error, Extent, FileType, Held, Metadata, NameError, NodeId, OverlayAttribute,
-    Place, check_name,
+    Place, Verifier, check_name,
 };
 
 use crate::Progress;
@@ -77,7 +77,8 @@ pub fn check(
         hasher: RandomState::new(),
     };
     check.image();
-    check.summary.unproven_metadata = reader.fs().unproven_metadata();
+    let verifier = reader.fs().capabilities().verifier;
+    check.summary.unproven_metadata = verifier.map_or(Some(0), Verifier::unproven_metadata);
     check.summary
 }
 

@@ -23,6 +23,8 @@ pub struct Core {
     pub reader: Reader,
     /// The image as a whole.
     pub volume: VolumeInfo,
+    /// Whether opening a file opens its data, which is an object of a store.
+    pub opens: bool,
     /// Requests so far.
     pub counts: Counts,
     /// READs that are not answered yet.
@@ -82,18 +84,20 @@ const SEEK_HOLE: i32 = 4;
 impl Core {
     /// Creates the core for the image that `reader` reads.
     pub fn new(reader: Reader, options: &MountOptions) -> Self {
-        let volume = reader.fs().volume();
+        let volume = reader.fs().volume().clone();
+        let opens = reader.fs().capabilities().objects.is_some();
         reader.set_kept_above();
         Self {
             inodes: Inodes::new(reader.fs().root()),
             owners: Ownership::new(options, &volume),
-            backings: Backings::new(options, volume.opens),
+            backings: Backings::new(options, opens),
             counts: Counts::default(),
             under_way: Arc::default(),
             failures: Failures::default(),
             negotiated: OnceLock::new(),
             reader,
             volume,
+            opens,
         }
     }
 

@@ -7,8 +7,8 @@ use forerun_io::{Limits, MemorySource};
 use forerun_layers::{LAYERS_MAX, Layer, Layers};
 use forerun_testkit::MemFsBuilder;
 use forerun_vfs::{
-    BlobId, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, Region,
-    Result, Timestamp, VolumeInfo, exercise,
+    BlobId, Capabilities, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Layout, Merged,
+    Metadata, NodeId, Region, Result, Timestamp, VolumeInfo, exercise,
 };
 
 use crate::common::{layer, merge, named};
@@ -41,8 +41,7 @@ fn the_number_of_layers_is_bounded() {
 
 /// A filesystem whose ids and cursors are as large as can be.
 struct Far {
-    folds_case: bool,
-    image_len: u64,
+    volume: VolumeInfo,
 }
 
 impl Far {
@@ -51,10 +50,8 @@ impl Far {
 }
 
 impl FileSystem for Far {
-    fn volume(&self) -> VolumeInfo {
-        let mut volume = VolumeInfo::new("far", self.image_len, 512);
-        volume.folds_case = self.folds_case;
-        volume
+    fn volume(&self) -> &VolumeInfo {
+        &self.volume
     }
 
     fn root(&self) -> NodeId {
@@ -106,16 +103,6 @@ impl FileSystem for Far {
         Err(Error::NotASymlink)
     }
 
-    /// Visits regions that reach past the end.
-    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
-        for range in [0..100, 400..u64::MAX] {
-            if visit(Region::metadata("far", range)).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     fn map(
         &self,
         _node: NodeId,
@@ -125,8 +112,23 @@ impl FileSystem for Far {
         Ok(())
     }
 
-    fn describe(&self, _node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
-        Ok(Vec::new())
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            layout: Some(self),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl Layout for Far {
+    /// Visits regions that reach past the end.
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        for range in [0..100, 400..u64::MAX] {
+            if visit(Region::metadata("far", range)).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -135,13 +137,12 @@ fn far(folds_case: bool) -> Layer {
 }
 
 fn far_of(folds_case: bool, image_len: u64) -> Layer {
+    let mut volume = VolumeInfo::new("far", image_len, 512);
+    volume.folds_case = folds_case;
     Layer {
         note: None,
         name: "far".into(),
-        fs: Arc::new(Far {
-            folds_case,
-            image_len,
-        }),
+        fs: Arc::new(Far { volume }),
         image: Arc::new(MemorySource::new(vec![0; 512])),
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use forerun_testkit::{MemFsBuilder, Piece};
-use forerun_vfs::{DirCursor, Error, FileSystem, FileType, NodeId, Result};
+use forerun_vfs::{DirCursor, Error, FileSystem, FileType, NodeId, Objects, Result};
 
 use crate::common::{Merged, layer, merge};
 

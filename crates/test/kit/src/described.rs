@@ -17,7 +17,10 @@ pub fn described(fs: &dyn FileSystem) -> String {
     let created = volume
         .created
         .map(|seconds| ("created", seconds.to_string()));
-    add("info", volume.details.into_iter().chain(created).collect());
+    add(
+        "info",
+        volume.details.iter().cloned().chain(created).collect(),
+    );
     add("image", fs.describe(None).unwrap());
     for entry in Walk::new(fs, fs.root(), &Limits::default()) {
         let entry = entry.unwrap();

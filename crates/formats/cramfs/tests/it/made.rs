@@ -9,7 +9,7 @@ use forerun_cramfs::fuzzing::maker::{Blocks, Kind, Layout, Node};
 use forerun_io::{Limits, MemorySource};
 use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::{TreeModel, require, temp_dir};
-use forerun_vfs::{DirCursor, FileSystem, Place};
+use forerun_vfs::{DirCursor, FileSystem, Layout as _, Place};
 
 use crate::common::{KEEPS, extended, fsck, open};
 
@@ -51,7 +51,8 @@ fn an_image_without_version_2_ends_with_its_source() {
     image[4..8].fill(0xff);
     let expected = tree(&Layout::default().image(&everything(Blocks::Compressed)));
     expected.assert_same(&tree(&image), &KEEPS);
-    let volume = open(&image).volume();
+    let fs = open(&image);
+    let volume = fs.volume();
     assert_eq!(
         (volume.image_len, volume.inodes),
         (image.len() as u64, None)
@@ -112,8 +113,8 @@ fn entries_in_no_order_are_found() {
 
 #[test]
 fn an_extended_image_says_that_blocks_may_be_shared() {
-    assert!(open(&extended(Blocks::Mixed)).volume().shares_blocks);
-    assert!(!open(&crate::common::sample()).volume().shares_blocks);
+    assert!(open(&extended(Blocks::Mixed)).shares_blocks());
+    assert!(!open(&crate::common::sample()).shares_blocks());
 }
 
 /// Checks the maker of the images above with the reference reader, as far as that knows the flags.

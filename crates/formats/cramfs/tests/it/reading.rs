@@ -197,7 +197,8 @@ fn the_volume_is_described_as_it_was_made() {
     if !mkcramfs(&tree, &image, &["-n", "sixteen letters!", "-e", "7"]) {
         return;
     }
-    let volume = open(&image).0.volume();
+    let fs = open(&image).0;
+    let volume = fs.volume();
     assert_eq!(volume.label, b"sixteen letters!");
     assert_eq!((volume.inodes, volume.block_size), (Some(2), 4096));
     for detail in [("edition", "7"), ("blocks", "2"), ("files", "2")] {

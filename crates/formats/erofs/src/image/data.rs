@@ -6,7 +6,7 @@
 use std::ops::{ControlFlow, Range};
 
 use forerun_io::{ReadAt, u64_from, usize_from};
-use forerun_vfs::{BlobId, Bound, EncodedBlock, Error, Extent, Place, Result};
+use forerun_vfs::{BlobId, Blobs as _, Bound, EncodedBlock, Error, Extent, Place, Result};
 
 use super::{Image, map};
 use crate::error::Check;

@@ -11,7 +11,7 @@ pub mod map;
 use std::sync::Arc;
 
 use forerun_io::{BlockCache, Limits, Observer, ReadAt, u64_from, usize_from};
-use forerun_vfs::{BlobId, Error, NodeId, OwnContents, ResolveBlob, Result};
+use forerun_vfs::{BlobId, Blobs, Error, NodeId, OwnContents, ResolveBlob, Result};
 
 use crate::address::{Address, Space};
 use crate::device::Devices;
@@ -83,20 +83,6 @@ impl Image {
         Inode::parse(bytes, at, node, &self.superblock)
     }
 
-    /// Opens a device.
-    pub fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
-        let Some(name) = self.devices.name(blob) else {
-            let what = format!(
-                "blob {} of an image with {} devices",
-                blob.0,
-                self.devices.list().len()
-            );
-            return Err(Error::Unsupported(what));
-        };
-        let opened = self.blobs.open(&name);
-        opened.map_err(|error| Error::blob(name, error))
-    }
-
     /// Returns the length of a space, including bytes between pieces of metadata.
     pub fn space_len(&self, space: Space) -> u64 {
         match (space, &self.metabox) {
@@ -144,6 +130,25 @@ impl Image {
                 read.map_err(|error| Error::io(at.offset, out.len(), error))
             }
         }
+    }
+}
+
+impl Blobs for Image {
+    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        let Some(name) = self.devices.name(blob) else {
+            let what = format!(
+                "blob {} of an image with {} devices",
+                blob.0,
+                self.devices.list().len()
+            );
+            return Err(Error::Unsupported(what));
+        };
+        let opened = self.blobs.open(&name);
+        opened.map_err(|error| Error::blob(name, error))
+    }
+
+    fn devices(&self) -> u32 {
+        u32::try_from(self.devices.list().len()).unwrap_or(u32::MAX)
     }
 }
 

@@ -107,7 +107,8 @@ fn blocks_of_every_size_are_read_back() {
                 let data = reader.read(node, 0, bytes.len() + 1).unwrap();
                 assert!(data[..] == bytes[..], "{block_size} {name}: {file}");
                 // i_mode and, in both forms of an inode, the low half of i_size.
-                let at = fs.inode_offset(node).unwrap() as usize;
+                let layout = fs.capabilities().layout.unwrap();
+                let at = layout.inode_offset(node).unwrap() as usize;
                 let mode = u16::from_le_bytes(image[at + 4..at + 6].try_into().unwrap());
                 let size = u32::from_le_bytes(image[at + 8..at + 12].try_into().unwrap());
                 assert_eq!((mode & 0o170_000, size as usize), (0o100_000, bytes.len()));

@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::any::Any;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 #[cfg(not(test))]
@@ -12,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use forerun_io::{Structure, Unpoisoned, WriteBack};
 use forerun_vfs::{
-    Changes, DirCursor, DirEntry, Error, Extent, FileSystem, FileSystemMut, FileType, Metadata,
-    NewNode, NodeId, OpenMutWith, OpenWith, Problem, Region, Result, Space, Timestamp, Usage,
-    VolumeInfo,
+    Capabilities, Changes, DirCursor, DirEntry, Error, Extent, FileSystem, FileSystemMut, FileType,
+    Layout, Metadata, NewNode, NodeId, OpenMutWith, OpenWith, Problem, Region, Result, Space,
+    Timestamp, Usage, VolumeInfo,
 };
 // Unit tests run the driver under a scheduler that chooses the order of threads.
 #[cfg(test)]
@@ -38,6 +37,7 @@ const SMALLEST_SET: u64 = 96;
 /// when the node gets another name.
 pub struct Exfat {
     volume: Volume,
+    info: VolumeInfo,
     store: Option<Store>,
     state: Mutex<State>,
     /// A thread panicked while it had the volume.
@@ -105,7 +105,16 @@ impl Exfat {
         let mut state = State::default();
         state.pending.flags = volume.boot.flags;
         state.pending.was_dirty = volume.boot.flags & volume_flag::VOLUME_DIRTY != 0;
+        let mut session = Session {
+            volume: &volume,
+            state: &mut state,
+            store: store.as_ref(),
+        };
+        // A reader of the root directory gets the error.
+        let label = session.label().ok().flatten();
+        let label = label.map_or(Vec::new(), |(_, units)| name::to_bytes(&units));
         Self {
+            info: info(&volume, label),
             volume,
             store,
             state: Mutex::new(state),
@@ -159,6 +168,18 @@ impl Exfat {
     }
 }
 
+fn info(volume: &Volume, label: Vec<u8>) -> VolumeInfo {
+    let block_size = 1_u32 << volume.boot.cluster_bits;
+    let mut info = VolumeInfo::new("exfat", volume.boot.volume_len, block_size);
+    info.label = label;
+    info.name_max = u32::try_from(name::MAX_BYTES).unwrap_or(u32::MAX);
+    info.has_owners = false;
+    info.folds_case = true;
+    info.details = describe::details(volume);
+    info.warnings = describe::warnings(volume);
+    info
+}
+
 /// Returns the structures of the volume and their ranges, for traces. Writes outside the other
 /// structures count as those of directories.
 fn regions(volume: &Volume) -> Vec<(Range<u64>, Structure)> {
@@ -180,25 +201,8 @@ fn regions(volume: &Volume) -> Vec<(Range<u64>, Structure)> {
 }
 
 impl FileSystem for Exfat {
-    fn driver(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
-    fn volume(&self) -> VolumeInfo {
-        let boot = &self.volume.boot;
-        let block = 1_u32 << boot.cluster_bits;
-        let mut info = VolumeInfo::new("exfat", boot.volume_len, block);
-        let label = self.session(|session| session.label());
-        // The root was readable when the volume was opened. After a failure now there is no label.
-        let label = label.ok().flatten().unwrap_or_default();
-        info.label = name::to_bytes(&label.1);
-        info.names_max = Some(boot.heap_len() / SMALLEST_SET);
-        info.name_max = u32::try_from(name::MAX_BYTES).unwrap_or(u32::MAX);
-        info.has_owners = false;
-        info.folds_case = true;
-        info.details = describe::details(&self.volume);
-        info.warnings = describe::warnings(&self.volume);
-        info
+    fn volume(&self) -> &VolumeInfo {
+        &self.info
     }
 
     fn root(&self) -> NodeId {
@@ -305,10 +309,6 @@ impl FileSystem for Exfat {
         }
     }
 
-    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
-        crate::regions::visit(&self.volume, visit)
-    }
-
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
         match node {
             None | Some(ROOT) => Ok(describe::volume(&self.volume)),
@@ -324,6 +324,24 @@ impl FileSystem for Exfat {
         });
         problems.into_iter().for_each(report);
         outcome
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            layout: Some(self),
+            driver: Some(self),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl Layout for Exfat {
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        crate::regions::visit(&self.volume, visit)
+    }
+
+    fn names_max(&self) -> Option<u64> {
+        Some(self.volume.boot.heap_len() / SMALLEST_SET)
     }
 }
 
@@ -483,6 +501,11 @@ impl FileSystemMut for Exfat {
             session.commit(false)?;
             session.trim(range, min_len)
         })
+    }
+
+    fn label(&self) -> Result<Vec<u8>> {
+        let label = self.session(|session| session.label())?;
+        Ok(label.map_or(Vec::new(), |(_, units)| name::to_bytes(&units)))
     }
 
     fn set_label(&self, label: &[u8]) -> Result<()> {

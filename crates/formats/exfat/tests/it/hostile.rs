@@ -93,7 +93,7 @@ fn the_backup_is_used() {
     // Not sealed: the main region's checksum is wrong.
     let source = std::sync::Arc::new(forerun_io::MemorySource::new(image));
     let fs = forerun_exfat::Exfat::open(forerun_vfs::OpenWith::new(source)).unwrap();
-    let details = forerun_vfs::FileSystem::volume(&fs).details;
+    let details = &forerun_vfs::FileSystem::volume(&fs).details;
     assert!(
         details.iter().any(|(name, _)| *name == "boot region"),
         "{details:?}"

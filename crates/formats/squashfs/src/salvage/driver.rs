@@ -3,8 +3,8 @@
 use std::ops::{ControlFlow, Range};
 
 use forerun_vfs::{
-    Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
-    NodeId, Problem, Result, Timestamp, VolumeInfo,
+    Capabilities, Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Inferred,
+    Metadata, NodeId, Problem, Result, Timestamp, VolumeInfo,
 };
 
 use super::carve::Carved;
@@ -29,7 +29,7 @@ pub struct Salvaged {
     lost_name: &'static [u8],
     orphans: Vec<Orphan>,
     carved: Vec<Carved>,
-    warnings: Vec<String>,
+    volume: VolumeInfo,
 }
 
 impl Salvaged {
@@ -47,13 +47,16 @@ impl Salvaged {
         let is_free =
             |name: &&&[u8]| root == ROOT || !matches!(image.lookup(root, name), Ok(Some(_)));
         let lost_name = names.iter().find(is_free).copied().unwrap_or(b".forerun");
+        let mut volume = image.volume().clone();
+        volume.inodes = None;
+        volume.warnings.extend(warnings);
         Self {
             image,
             root,
             lost_name,
             orphans: known.orphans,
             carved,
-            warnings,
+            volume,
         }
     }
 
@@ -124,13 +127,8 @@ fn own(kind: FileType, size: u64) -> Metadata {
 }
 
 impl FileSystem for Salvaged {
-    fn volume(&self) -> VolumeInfo {
-        let mut info = self.image.volume();
-        // Names of this directory are not in the image.
-        info.names_max = None;
-        info.inodes = None;
-        info.warnings.extend(self.warnings.iter().cloned());
-        info
+    fn volume(&self) -> &VolumeInfo {
+        &self.volume
     }
 
     fn root(&self) -> NodeId {
@@ -231,14 +229,6 @@ impl FileSystem for Salvaged {
         Ok(())
     }
 
-    fn is_guess(&self, node: NodeId) -> bool {
-        self.carved(node).is_some()
-    }
-
-    fn metadata_layout(&self) -> MetadataLayout {
-        MetadataLayout::Unknown
-    }
-
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
         match node {
             Some(node) if node.0 & OWN != 0 => Ok(vec![("salvage", "not in the image".into())]),
@@ -251,5 +241,18 @@ impl FileSystem for Salvaged {
             Some(node) if node.0 & OWN != 0 => Ok(()),
             _ => self.image.check(node, report),
         }
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            inferred: Some(self),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl Inferred for Salvaged {
+    fn is_guess(&self, node: NodeId) -> bool {
+        self.carved(node).is_some()
     }
 }

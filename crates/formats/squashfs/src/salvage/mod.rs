@@ -51,7 +51,7 @@ pub fn open(with: OpenWith) -> Result<Salvaged> {
     let known = inodes::search(&image, most);
     let carved = data(&mut image, &*source, &known, (most, is_cut), &mut warnings);
     warnings.extend(told(&image, &known, &carved));
-    Ok(Salvaged::new(Squashfs { image }, known, carved, warnings))
+    Ok(Salvaged::new(Squashfs::new(image), known, carved, warnings))
 }
 
 fn most(limits: &Limits) -> usize {

@@ -76,7 +76,7 @@ fn every_version_and_byte_order() {
         );
         let dir = fs.lookup(fs.root(), b"dir").unwrap().unwrap();
         assert!(fs.lookup(dir, b"inner").unwrap().is_some());
-        let details = fs.volume().details;
+        let details = &fs.volume().details;
         let version = name.split('-').nth(1).unwrap();
         assert!(
             details.contains(&("version", version.to_string())),

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use forerun_codec::Codec;
 use forerun_io::{BlobId, Limits, u32_from, usize_from};
 use forerun_spans::Compression;
-use forerun_vfs::{Bound, DecodedLen, EncodedBlock, Error, Padding, Place, Result};
+use forerun_vfs::{Bound, DecodedLen, EncodedBlock, Error, Padding, Place, Result, Verifier};
 
 use super::digest::{self, Sha};
 use super::error::TocCheck;
@@ -158,33 +158,6 @@ impl Chunks {
         self.members.iter().map(|member| self.block(member))
     }
 
-    /// Compares what a member decodes to with the digests of its pieces.
-    ///
-    /// # Errors
-    /// `Corrupt` for another digest, or a block that is no member.
-    pub fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
-        let member = self.member(block.offset);
-        let member = member.filter(|member| self.block(member) == *block);
-        let member = member.ok_or_else(|| TocCheck::Unknown.at(block.offset))?;
-        let order = &self.order[member.pieces.clone()];
-        for piece in order.iter().map(|&at| &self.pieces[at]) {
-            let start = usize_from(piece.inner);
-            let end = start + usize_from(piece.len);
-            let bytes = decoded.get(start..end).unwrap_or_default();
-            let found = digest::of(bytes);
-            if Some(found) != piece.digest {
-                let check = TocCheck::Piece {
-                    start: piece.inner,
-                    len: piece.len,
-                    expected: digest::hex(&piece.digest.unwrap_or_default()),
-                    found: digest::hex(&found),
-                };
-                return Err(check.at(block.offset));
-            }
-        }
-        Ok(())
-    }
-
     fn member(&self, offset: u64) -> Option<&TocMember> {
         let found = self
             .members
@@ -264,6 +237,36 @@ impl Chunks {
             decoded,
             pieces: places,
         })
+    }
+}
+
+impl Verifier for Chunks {
+    /// Compares what a member decodes to with the digests of its pieces.
+    fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
+        let member = self.member(block.offset);
+        let member = member.filter(|member| self.block(member) == *block);
+        let member = member.ok_or_else(|| TocCheck::Unknown.at(block.offset))?;
+        let order = self.order.get(member.pieces.clone()).unwrap_or_default();
+        for piece in order.iter().filter_map(|&at| self.pieces.get(at)) {
+            let start = usize_from(piece.inner);
+            let end = start.saturating_add(usize_from(piece.len));
+            let bytes = decoded.get(start..end).unwrap_or_default();
+            let found = digest::of(bytes);
+            if Some(found) != piece.digest {
+                let check = TocCheck::Piece {
+                    start: piece.inner,
+                    len: piece.len,
+                    expected: digest::hex(&piece.digest.unwrap_or_default()),
+                    found: digest::hex(&found),
+                };
+                return Err(check.at(block.offset));
+            }
+        }
+        Ok(())
+    }
+
+    fn proves(&self, place: &Place) -> bool {
+        matches!(place, Place::Encoded { .. })
     }
 }
 

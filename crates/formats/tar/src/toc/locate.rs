@@ -197,7 +197,7 @@ fn table_of(archive: Vec<u8>, offset: u64, limits: &Limits) -> Result<Vec<u8>> {
         &*source,
         &head,
         &with,
-        (Pass::new(&with.limits, with.is_layer), None),
+        (Pass::new(&with.limits, with.archive.is_layer), None),
     )
     .map_err(|error| match error {
         Error::Corrupt(_) | Error::Unsupported(_) => none(),

@@ -24,7 +24,7 @@ impl MakeSpool for Temporary {
 
 fn open(source: Arc<dyn ReadAt>, rescue: bool) -> Result<Tar> {
     let mut with = OpenWith::new(source);
-    with.spool = Some(Arc::new(Temporary));
+    with.archive.spool = Some(Arc::new(Temporary));
     with.rescue = rescue;
     Tar::open_with(&with)
 }
@@ -101,8 +101,9 @@ fn archives_of_every_compression_read_as_their_trees() {
                 .details
                 .contains(&("compression", program.to_string()))
         );
+        let blobs = fs.capabilities().blobs.unwrap();
         assert_eq!(
-            fs.blob(forerun_io::BlobId(1)).is_ok(),
+            blobs.blob(forerun_io::BlobId(1)).is_ok(),
             is_spooled,
             "{program}"
         );

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use forerun_vfs::{FileSystem, FileType, Place};
+use forerun_vfs::{FileSystem, FileType, Inferred, Place};
 
 use crate::common::{archive, member, node, open, record};
 
@@ -12,7 +12,7 @@ fn kinds(members: &[Vec<u8>], expected: &[(&str, Option<FileType>)], warnings: u
         let found = node(&fs, path).map(|node| fs.metadata(node).unwrap().kind);
         assert_eq!(found, *kind, "{path}");
     }
-    let told = fs.volume().warnings;
+    let told = &fs.volume().warnings;
     assert_eq!(told.len(), warnings, "{told:?}");
 }
 

@@ -14,7 +14,7 @@ use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::opened::reader_on;
 use forerun_testkit::ztoc::{SociLayer, Ztoc, beside};
 use forerun_testkit::{CountingSource, Keeps, TreeModel};
-use forerun_vfs::{Error, FileSystem, NodeId, OpenWith, ProvenTable, Result};
+use forerun_vfs::{Error, FileSystem, Layered, NodeId, OpenWith, ProvenTable, Result};
 
 use crate::common::{archive, everything, member, node, record, xattrs};
 
@@ -49,8 +49,8 @@ fn open_source(
     limits: &Limits,
 ) -> Result<Tar> {
     let mut with = OpenWith::new(source);
-    with.table = table;
-    with.is_layer = true;
+    with.archive.table = table;
+    with.archive.is_layer = true;
     with.limits = limits.clone();
     Tar::open_with(&with)
 }

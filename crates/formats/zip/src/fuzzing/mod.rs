@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use forerun_io::{MemorySource, usize_from};
-use forerun_vfs::{Error, FileSystem, OpenWith, Place, Walk, WalkEntry, exercise};
+use forerun_vfs::{
+    Error, FileSystem, History, OpenWith, Place, Verifier, Walk, WalkEntry, exercise,
+};
 
 use crate::archive::Zip;
 
@@ -53,7 +55,7 @@ fn decode(fs: &Zip, bytes: &[u8], with: &OpenWith, errors: &mut Vec<Error>) {
                 let stored = usize_from(stored.start)..usize_from(stored.end);
                 let stored = bytes.get(stored).unwrap_or_default();
                 let mut decoded = vec![0; usize_from(block.decoded_len.max().into())];
-                let history = fs.history(&block).unwrap_or_default();
+                let history = fs.large.history(&block).unwrap_or_default();
                 if block.decode_after(&history, stored, &mut decoded).is_ok() {
                     errors.extend(fs.verify(&block, &decoded).err());
                 }

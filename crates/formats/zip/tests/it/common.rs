@@ -43,7 +43,7 @@ pub fn tree(zip: &Zip, bytes: &[u8]) -> Result<TreeModel> {
 
 /// Returns the warnings of an archive, without their places.
 pub fn warnings(zip: &Zip) -> Vec<String> {
-    let warnings = zip.volume().warnings;
+    let warnings = &zip.volume().warnings;
     let place = |text: &str| text.rfind(" (at ").unwrap_or(text.len());
     warnings
         .iter()
@@ -74,6 +74,6 @@ pub fn open_small_blocks(bytes: &[u8], spool: bool) -> Zip {
 
     let mut with = OpenWith::new(source(bytes));
     with.limits.block_len = 64 << 10;
-    with.spool = spool.then(|| -> Arc<dyn MakeSpool> { Arc::new(Temporary) });
+    with.archive.spool = spool.then(|| -> Arc<dyn MakeSpool> { Arc::new(Temporary) });
     Zip::open_with(&with).unwrap()
 }

@@ -88,7 +88,8 @@ fn to_json(name: &str, image: &Image, digest: Option<String>) -> Map<String, Val
         .map(|seconds| ("created", seconds.to_string()));
     let details: Map<_, _> = volume
         .details
-        .into_iter()
+        .iter()
+        .cloned()
         .chain(created)
         .map(|(key, value)| (key.to_string(), value.into()))
         .collect();

@@ -47,14 +47,14 @@ pub fn run(context: &Context, args: &LabelArgs) -> Result {
 
 fn show(context: &Context, args: &ImageArgs) -> Result {
     let image = context.open(args)?;
-    let label = image.reader().fs().volume().label;
+    let label = &image.reader().fs().volume().label;
     let mut out = Output::stdout()?;
     if context.global.json {
         let mut object = Map::new();
-        json::put_bytes(&mut object, "label", &label);
+        json::put_bytes(&mut object, "label", label);
         out.json(&Value::Object(object))?;
     } else if !label.is_empty() {
-        out.line(escape(&label))?;
+        out.line(escape(label))?;
     }
     out.finish()?;
     Ok(Exit::Ok)

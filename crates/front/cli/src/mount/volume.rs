@@ -110,7 +110,7 @@ pub fn open(
         Ok(volume) => {
             context.observe(volume.volume().observer());
             let name = crate::remote::shown(&args.image);
-            context.warn_of(&name, &volume.volume().fs().volume());
+            context.warn_of(&name, volume.volume().fs().volume());
             Ok(Ok(volume))
         }
         Err(Error::ReadOnly(why)) if !asked => {

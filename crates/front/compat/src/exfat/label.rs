@@ -97,9 +97,9 @@ fn show(context: &Context, device: &OsString, serial: bool) -> Result<()> {
         // The other program prints no zeros before the number.
         out.line(format!("volume serial : {:#x}", volume.serial()))?;
     } else {
-        let label = image.reader().fs().volume().label;
+        let label = &image.reader().fs().volume().label;
         if !label.is_empty() {
-            out.line(format!("label: {}", escape(&label)))?;
+            out.line(format!("label: {}", escape(label)))?;
         }
     }
     out.finish()

@@ -37,7 +37,7 @@ impl Keeps {
             Side::Directory(_) => None,
         };
         let sides = [volume(left), volume(right)];
-        let all = |keeps: fn(&VolumeInfo) -> bool| sides.iter().flatten().all(keeps);
+        let all = |keeps: fn(&VolumeInfo) -> bool| sides.into_iter().flatten().all(keeps);
         let owners_kept = all(|volume| volume.has_owners);
         // The times of a format without owners are coarser than those of others.
         let times_kept = owners_kept && all(|volume| volume.has_times);

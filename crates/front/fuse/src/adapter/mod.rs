@@ -164,7 +164,7 @@ impl Filesystem for Adapter {
                 tracing::debug!(?missing, "the kernel's FUSE lacks a capability");
             }
         }
-        if self.core.volume.opens {
+        if self.core.opens {
             asked |= InitFlags::FUSE_PASSTHROUGH;
             let added = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH);
             let depth = config.set_max_stack_depth(self.core.backings.depth());
@@ -228,7 +228,7 @@ impl Filesystem for Adapter {
 
     fn open(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         self.core.counts.add(Operation::Open);
-        if !self.core.volume.opens {
+        if !self.core.opens {
             return reply.error(Errno::ENOSYS);
         }
         let core = Arc::clone(&self.core);
@@ -253,7 +253,7 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.core.counts.add(Operation::Release);
-        if self.core.volume.opens {
+        if self.core.opens {
             self.core.backings.release(ino.0, fh);
         }
         reply.ok();

@@ -80,7 +80,7 @@ pub enum LookupAnswer {
 impl CoreMut {
     /// Creates the core for `volume`.
     pub fn new(volume: Arc<Volume>, options: &MountOptions, state: Option<VolumeState>) -> Self {
-        let info = volume.fs().volume();
+        let info = volume.fs().volume().clone();
         Self {
             known: Known::new(volume.fs().root(), state),
             unreported: Mutex::default(),

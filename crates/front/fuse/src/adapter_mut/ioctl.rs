@@ -33,7 +33,7 @@ pub struct Ioctl {
 pub fn ioctl(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
     let is_allowed = match asked.command {
         GET_LABEL => {
-            let mut label = core.fs().volume().label;
+            let mut label = core.noted(Operation::Other, asked.number, core.fs().label())?;
             label.resize(LABEL, 0);
             return Ok(label);
         }

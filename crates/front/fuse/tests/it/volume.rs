@@ -12,7 +12,7 @@ use forerun_engine::Volume;
 use forerun_fuse::{Mount, MountOptions, Operation, mount_volume};
 use forerun_io::Observer;
 use forerun_testkit::{MemVolume, eventually};
-use forerun_vfs::{FileSystem, FileSystemMut};
+use forerun_vfs::FileSystemMut;
 use rustix::fs::{FallocateFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
@@ -445,7 +445,7 @@ fn labels_and_trimming() {
     let (ok, text) = run(Command::new("fstrim").arg("-v").arg(test.path("")));
     assert!(ok && text.contains("64 MiB"), "{text}");
     test.fs.set_label(b"LABEL").unwrap();
-    assert_eq!(test.fs.volume().label, b"LABEL");
+    assert_eq!(test.fs.label().unwrap(), b"LABEL");
 }
 
 #[test]

@@ -38,12 +38,14 @@ pub fn survey(reader: &Reader, failed: &mut dyn FnMut(Vec<u8>, Error)) -> Result
         most_runs: Vec::new(),
         extents: 0,
     };
-    let regions = reader.fs().regions(&mut |region| {
-        survey.places.layout.region(&region);
-        ControlFlow::Continue(())
-    });
-    if let Err(error) = regions {
-        failed(Vec::new(), error);
+    if let Some(layout) = reader.fs().capabilities().layout {
+        let regions = layout.regions(&mut |region| {
+            survey.places.layout.region(&region);
+            ControlFlow::Continue(())
+        });
+        if let Err(error) = regions {
+            failed(Vec::new(), error);
+        }
     }
     for entry in reader.walk(reader.fs().root()) {
         let entry = match entry {
@@ -166,7 +168,10 @@ impl Survey<'_> {
 
     /// Adds the metadata of a node that lies between other parts of the image.
     fn regions_of(&mut self, node: NodeId) -> Result<()> {
-        self.reader.fs().regions_of(node, &mut |region| {
+        let Some(layout) = self.reader.fs().capabilities().layout else {
+            return Ok(());
+        };
+        layout.regions_of(node, &mut |region| {
             self.places.layout.region(&region);
             ControlFlow::Continue(())
         })
@@ -219,7 +224,10 @@ impl Places<'_> {
         let whole = match &self.last {
             Some((last, whole)) if *last == blob => whole.clone(),
             _ => {
-                let whole = self.fs.image_range(blob);
+                let whole = match self.fs.capabilities().merged {
+                    Some(merged) => merged.image_range(blob),
+                    None => (blob == BlobId::IMAGE).then(|| 0..self.fs.volume().image_len),
+                };
                 self.last = Some((blob, whole.clone()));
                 whole
             }

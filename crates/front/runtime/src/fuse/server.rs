@@ -58,11 +58,12 @@ pub fn serve(connection: OwnedFd, contents: Contents, uid: u32, gid: u32) {
         gid,
         block_size: volume.block_size,
     };
+    let has_xattrs = volume.has_xattrs;
     let server = Arc::new(Server {
         connection,
         contents,
         numbers,
-        has_xattrs: volume.has_xattrs,
+        has_xattrs,
     });
     // The first request is INIT. Before it is answered no other one comes.
     if !server.serve_one(&mut vec![0; REQUEST]) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
 use std::thread;
 
 use forerun_vfs::{
@@ -53,7 +54,6 @@ fn volume(fs: &dyn FileSystem) {
     assert!(!volume.format.is_empty(), "the volume names no format");
     assert!(volume.block_size > 0, "a block size of 0");
     assert!(volume.name_max > 0, "a longest name of 0");
-    assert_eq!(volume, fs.volume(), "the volume changed");
     for range in fs.metadata_layout().ranges() {
         assert!(
             range.start <= range.end && range.end <= volume.image_len,
@@ -204,6 +204,13 @@ fn probe(fs: &dyn FileSystem, node: NodeId) {
     let _outcome = fs.xattrs(node, &mut |_, _| {});
     let _outcome = fs.describe(Some(node));
     let _outcome = fs.check(Some(node), &mut |_| {});
+    let _answers = (fs.is_guess(node), fs.is_implied(node));
+    let _outcome = fs.file_sum(node);
+    let _outcome = fs.backing(node);
+    if let Some(layout) = fs.capabilities().layout {
+        let _answer = layout.inode_offset(node);
+        let _outcome = layout.regions_of(node, &mut |_| ControlFlow::Continue(()));
+    }
 }
 
 fn same_from_all_threads(fs: &dyn FileSystem, limits: &Limits) {

@@ -24,6 +24,7 @@ pub struct MemFsBuilder {
     clamp: bool,
     metadata_ranges: Vec<Range<u64>>,
     on_map: Option<OnMap>,
+    shares_blocks: bool,
 }
 
 impl Default for MemFsBuilder {
@@ -37,6 +38,7 @@ impl Default for MemFsBuilder {
             clamp: true,
             metadata_ranges: Vec::new(),
             on_map: None,
+            shares_blocks: false,
         }
     }
 }
@@ -80,6 +82,12 @@ impl MemFsBuilder {
         hook: impl Fn(NodeId, Range<u64>) -> Vec<Range<u64>> + Send + Sync + 'static,
     ) -> &mut Self {
         self.on_map = Some(OnMap(Arc::new(hook)));
+        self
+    }
+
+    /// Has `shares_blocks` answer true.
+    pub const fn shares_blocks(&mut self) -> &mut Self {
+        self.shares_blocks = true;
         self
     }
 
@@ -206,6 +214,7 @@ impl MemFsBuilder {
                 clamp: self.clamp,
                 metadata_ranges: self.metadata_ranges,
                 on_map: self.on_map,
+                shares_blocks: self.shares_blocks,
             }),
             source: MemorySource::new(self.image),
         }

@@ -4,8 +4,8 @@ use std::ops::{ControlFlow, Range};
 
 use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{
-    ContentsBelow, Corrupt, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata,
-    MetadataLayout, NodeId, OverlayAttribute, Place, Problem, Result, VolumeInfo,
+    Capabilities, ContentsBelow, Corrupt, DirCursor, DirEntry, Error, Extent, FileSystem, FileType,
+    Layout, Metadata, MetadataLayout, NodeId, OverlayAttribute, Place, Problem, Result, VolumeInfo,
 };
 
 use super::{DamagedOnPurpose, MemFs, MemFsNode, OnMap};
@@ -75,8 +75,8 @@ impl MemFs {
 }
 
 impl FileSystem for MemFs {
-    fn volume(&self) -> VolumeInfo {
-        self.volume.clone()
+    fn volume(&self) -> &VolumeInfo {
+        &self.volume
     }
 
     fn root(&self) -> NodeId {
@@ -145,10 +145,6 @@ impl FileSystem for MemFs {
         Ok(())
     }
 
-    fn metadata_layout(&self) -> MetadataLayout {
-        MetadataLayout::of_ranges(self.metadata_ranges.clone())
-    }
-
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
         let Some(id) = node else {
             return Ok(vec![("nodes", self.nodes.len().to_string())]);
@@ -170,6 +166,23 @@ impl FileSystem for MemFs {
             });
         }
         Ok(())
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
+            layout: Some(self),
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl Layout for MemFs {
+    fn metadata_layout(&self) -> MetadataLayout {
+        MetadataLayout::of_ranges(self.metadata_ranges.clone())
+    }
+
+    fn shares_blocks(&self) -> bool {
+        self.shares_blocks
     }
 }
 

@@ -9,13 +9,8 @@ use forerun_vfs::{
 use super::{MemVolume, ROOT, alloc};
 
 impl FileSystem for MemVolume {
-    fn volume(&self) -> VolumeInfo {
-        let block = u32::try_from(self.cluster).unwrap_or(u32::MAX);
-        let mut volume = VolumeInfo::new("memvolume", self.device.len(), block);
-        volume.has_owners = false;
-        volume.folds_case = self.folds_case;
-        volume.label = self.state().label.clone();
-        volume
+    fn volume(&self) -> &VolumeInfo {
+        &self.info
     }
 
     fn root(&self) -> NodeId {
@@ -75,12 +70,5 @@ impl FileSystem for MemVolume {
             }
         }
         Ok(())
-    }
-
-    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
-        if let Some(node) = node {
-            self.state().node(node)?;
-        }
-        Ok(Vec::new())
     }
 }

@@ -306,6 +306,10 @@ impl FileSystemMut for MemVolume {
         Ok(if len < min_len { 0 } else { len })
     }
 
+    fn label(&self) -> Result<Vec<u8>> {
+        Ok(self.state().label.clone())
+    }
+
     fn set_label(&self, label: &[u8]) -> Result<()> {
         self.changing()?.label = label.to_vec();
         Ok(())

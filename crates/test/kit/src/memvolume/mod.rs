@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_io::{BlockDevice, MemoryDevice, Unpoisoned};
-use forerun_vfs::{Error, FileType, Metadata, NodeId, Result, Timestamp};
+use forerun_vfs::{Error, FileType, Metadata, NodeId, Result, Timestamp, VolumeInfo};
 
 use alloc::UsedClusters;
 use recorded::Keeping;
@@ -29,7 +29,7 @@ pub struct MemVolume {
     device: Arc<dyn BlockDevice>,
     state: Mutex<MemVolumeState>,
     cluster: u64,
-    folds_case: bool,
+    info: VolumeInfo,
     syncs: AtomicU64,
     /// `None` where the metadata is in memory only.
     keeping: Option<Keeping>,
@@ -68,6 +68,9 @@ impl MemVolume {
         let mut root = MemNode::new(FileType::Directory, 0o755, Timestamp::default());
         root.parent = ROOT;
         let count = device.len() / cluster;
+        let block = u32::try_from(cluster).unwrap_or(u32::MAX);
+        let mut info = VolumeInfo::new("memvolume", device.len(), block);
+        info.has_owners = false;
         Self {
             device,
             state: Mutex::new(MemVolumeState {
@@ -81,7 +84,7 @@ impl MemVolume {
                 generation: 0,
             }),
             cluster,
-            folds_case: false,
+            info,
             syncs: AtomicU64::new(0),
             keeping: None,
         }
@@ -94,7 +97,7 @@ impl MemVolume {
 
     /// Makes names the same that differ only in the case of ASCII letters.
     pub const fn folding_case(mut self) -> Self {
-        self.folds_case = true;
+        self.info.folds_case = true;
         self
     }
 
@@ -128,7 +131,7 @@ impl MemVolume {
     }
 
     fn same(&self, one: &[u8], other: &[u8]) -> bool {
-        if self.folds_case {
+        if self.info.folds_case {
             one.eq_ignore_ascii_case(other)
         } else {
             one == other

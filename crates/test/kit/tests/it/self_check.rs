@@ -74,7 +74,7 @@ struct Broken {
 }
 
 impl FileSystem for Broken {
-    fn volume(&self) -> VolumeInfo {
+    fn volume(&self) -> &VolumeInfo {
         self.inner.fs.volume()
     }
     fn root(&self) -> NodeId {
@@ -152,9 +152,6 @@ impl FileSystem for Broken {
             }),
             _ => self.inner.fs.map(node, range, visit),
         }
-    }
-    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
-        self.inner.fs.describe(node)
     }
 }
 

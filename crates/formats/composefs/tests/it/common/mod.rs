@@ -118,8 +118,8 @@ pub fn open(image: &[u8], blobs: Arc<dyn ResolveBlob>, verity: Verity) -> Result
     let geometry = options.geometry(image.len() as u64);
     let metadata = Arc::new(MetadataSource::new(counted.clone(), geometry, 1 << 20));
     let mut with = OpenWith::new(Arc::<MetadataSource>::clone(&metadata));
-    with.blobs = blobs;
-    with.verity = verity;
+    with.blobs.resolve = blobs;
+    with.blobs.verity = verity;
     let fs = Arc::new(Composefs::open(with)?);
     Ok(Reader::new(
         fs,

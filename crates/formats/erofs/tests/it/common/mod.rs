@@ -15,7 +15,7 @@ use forerun_io::{BlobId, Counted, FileSource, Limits, Observer, ReadAt};
 pub use forerun_testkit::everything::{Xattrs, image_xattrs, run, xattrs_of};
 use forerun_testkit::rng::Rng;
 use forerun_testkit::{TempDir, TreeModel, generate, memory_dir, require, temp_dir};
-use forerun_vfs::{BlobName, OpenWith, ResolveBlob};
+use forerun_vfs::{BlobName, OpenBlobs, OpenWith, ResolveBlob};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
 
 /// A tree of the host, and its model.
@@ -84,7 +84,10 @@ pub fn reader(image: &Path, devices: &[PathBuf]) -> Reader {
     let metadata = Arc::new(MetadataSource::new(counted.clone(), geometry, 32 << 20));
     let with = OpenWith {
         observer,
-        blobs: Arc::new(Devices(devices.to_vec())),
+        blobs: OpenBlobs {
+            resolve: Arc::new(Devices(devices.to_vec())),
+            ..OpenBlobs::default()
+        },
         ..OpenWith::new(Arc::<MetadataSource>::clone(&metadata))
     };
     let fs = Arc::new(Erofs::open(with).unwrap());

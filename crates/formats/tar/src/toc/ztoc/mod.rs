@@ -12,7 +12,7 @@ use std::sync::Arc;
 use forerun_codec::{Codec, gzip_header_len};
 use forerun_io::{Limits, u64_from};
 use forerun_spans::zran_spans;
-use forerun_vfs::{EncodedBlock, Error, Held, Result};
+use forerun_vfs::{EncodedBlock, Error, Held, Place, Result, Verifier};
 
 use super::digest::{self, Sha};
 use super::error::{EntryCheck, TocCheck};
@@ -34,13 +34,10 @@ const GZIP: u8 = 1;
 #[derive(Debug)]
 pub struct SpanDigests(Vec<(u64, Sha)>);
 
-impl SpanDigests {
+impl Verifier for SpanDigests {
     /// Compares the stored bytes of a block with their digest. A header that the block begins with is in no span: where
     /// it is altered so that it ends elsewhere, the rest has another digest.
-    ///
-    /// # Errors
-    /// `Corrupt` at the place of the block.
-    pub fn verify(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
+    fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
         let found = self
             .0
             .binary_search_by_key(&block.offset, |(offset, _)| *offset);
@@ -63,6 +60,10 @@ impl SpanDigests {
             found: digest::hex(&found),
         };
         Err(check.at(block.offset))
+    }
+
+    fn proves(&self, place: &Place) -> bool {
+        matches!(place, Place::Encoded { .. })
     }
 }
 

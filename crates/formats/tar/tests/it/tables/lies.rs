@@ -269,7 +269,7 @@ fn a_table_of_many_entries_takes_bounded_memory() {
     );
     let with = |limits: Limits| {
         let mut with = OpenWith::new(Arc::new(MemorySource::new(&form.blob[..])));
-        (with.limits, with.table) = (limits, Some(form.table.clone()));
+        (with.limits, with.archive.table) = (limits, Some(form.table.clone()));
         Tar::open_with(&with).err().map(|error| error.to_string())
     };
     assert_eq!(with(Limits::default()), None);

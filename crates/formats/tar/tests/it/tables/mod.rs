@@ -11,7 +11,7 @@ use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::indexed::{IndexedArchive, IndexedOptions, estargz, zstd_chunked};
 use forerun_testkit::opened::reader_on;
 use forerun_testkit::{CountingSource, Keeps, TreeModel};
-use forerun_vfs::{Error, FileSystem, OpenWith, ProvenTable, Result};
+use forerun_vfs::{Error, FileSystem, Layout, OpenWith, ProvenTable, Result};
 use serde_json::Value;
 
 use crate::common::{archive, member, node, record};
@@ -22,7 +22,7 @@ fn open(blob: &[u8], table: ProvenTable) -> Result<Tar> {
 
 fn open_source(source: Arc<dyn ReadAt>, table: Option<ProvenTable>) -> Result<Tar> {
     let mut with = OpenWith::new(source);
-    with.table = table;
+    with.archive.table = table;
     Tar::open_with(&with)
 }
 

@@ -1,0 +1,284 @@
+//! What only some drivers offer, a trait for each purpose.
+//!
+//! A driver lists the traits that it implements in [`FileSystem::capabilities`](crate::FileSystem::capabilities). A
+//! caller that finds one missing goes on without, or takes the default that is written at the field.
+
+use std::any::Any;
+use std::fs::File;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use forerun_io::{BlobId, ReadAt};
+
+use crate::{EncodedBlock, Error, FileSystem, MetadataLayout, NodeId, Place, Region, Result};
+
+/// The capabilities of a driver.
+#[derive(Clone, Copy, Default)]
+pub struct Capabilities<'a> {
+    /// Where metadata is. Without it, anywhere.
+    pub layout: Option<&'a dyn Layout>,
+    /// Digests and checksums. Without it, nothing is verified.
+    pub verifier: Option<&'a dyn Verifier>,
+    /// Data of files in other sources. Without it, all extents are in the image.
+    pub blobs: Option<&'a dyn Blobs>,
+    /// Files whose data is in a store of objects: opening one may fail where stat does not, so front ends open the data
+    /// at open(2).
+    pub objects: Option<&'a dyn Objects>,
+    /// Blocks that refer to bytes before them. Without it, no block does.
+    pub history: Option<&'a dyn History>,
+    /// Nodes that the image does not describe. Without it, the image describes all of them.
+    pub inferred: Option<&'a dyn Inferred>,
+    /// Parts of a tree that lower layers complete. Without it, the tree is complete.
+    pub layered: Option<&'a dyn Layered>,
+    /// Several images shown as one tree. Without it, there is one.
+    pub merged: Option<&'a dyn Merged>,
+    /// The driver itself, for a caller that knows its type and asks for more than other formats have.
+    pub driver: Option<&'a (dyn Any + 'static)>,
+}
+
+/// Where an image keeps its metadata and what is free.
+pub trait Layout {
+    /// Returns where the image keeps its metadata, for readahead and prefetch. Unknown by default.
+    fn metadata_layout(&self) -> MetadataLayout {
+        MetadataLayout::Unknown
+    }
+
+    /// Returns the offset of the inode of `node` in the image, if it is known without a read: for a
+    /// caller that requests many inodes together ([`MetadataLayout::Locatable`]). Returns nothing by
+    /// default, and if inodes are compressed or lie outside the image.
+    fn inode_offset(&self, node: NodeId) -> Option<u64> {
+        let _ = node;
+        None
+    }
+
+    /// Visits the parts of the image that hold no contents of files and that the driver knows without a
+    /// walk: tables, and what is free. They may come in any order, and what no region covers is data, or
+    /// metadata that is found by a walk only. There are none by default.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`] on the structures that say it. Regions may have been visited.
+    fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
+        let _ = visit;
+        Ok(())
+    }
+
+    /// Visits the parts of the image that hold the metadata of `node`: its inode, the entries of a directory, what says where
+    /// the contents are. They are found by a walk only, unlike those of [`regions`](Self::regions). Nodes may share
+    /// some. There are none by default.
+    ///
+    /// # Errors
+    /// The errors of [`FileSystem::metadata`]. Regions may have been visited.
+    fn regions_of(
+        &self,
+        node: NodeId,
+        visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _ = (node, visit);
+        Ok(())
+    }
+
+    /// Returns the part of the image that its maker wants fetched before it is read. There is none by default.
+    fn wanted_ahead(&self) -> Range<u64> {
+        0..0
+    }
+
+    /// Returns the most names that an image of this length can hold, if the format implies it. A tree with more names
+    /// shows some directory twice; walks end there. Unknown by default.
+    fn names_max(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns whether a block of file data may belong to several files, or to one file several times, other than by
+    /// files of equal contents that begin in the same place. False by default.
+    fn shares_blocks(&self) -> bool {
+        false
+    }
+}
+
+/// The checksum of a file, whose bytes pass by from the first to the last.
+pub trait FileSum: Send {
+    /// Takes the next bytes.
+    fn take(&mut self, bytes: &[u8]);
+
+    /// Compares the checksum with what the image says.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is another one.
+    fn finish(&self) -> Result<()>;
+}
+
+/// Verifies file data against digests and checksums that the driver knows.
+pub trait Verifier {
+    /// Verifies the decoded bytes of a block. Called each time that a block was decoded, before any of its bytes are
+    /// used.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if they are other bytes.
+    fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
+        let _ = (block, decoded);
+        Ok(())
+    }
+
+    /// Verifies the stored bytes of a block, as [`verify`](Self::verify) does with what they decode to. Called each time
+    /// that a block is to be decoded, before that.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if they are other bytes.
+    fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
+        let _ = (block, stored);
+        Ok(())
+    }
+
+    /// Returns the checksum of all bytes of a file, where no read of a part of it can compare them. Callers that read the file
+    /// whole compare it. There is none by default, and none of files that may have holes.
+    ///
+    /// # Errors
+    /// [`Error::StaleNode`].
+    fn file_sum(&self, node: NodeId) -> Result<Option<Box<dyn FileSum>>> {
+        let _ = node;
+        Ok(None)
+    }
+
+    /// Returns whether digests or checksums besides those in the streams of a codec cover the bytes of a place, and are
+    /// compared when the image is opened or read. They do not by default.
+    fn proves(&self, place: &Place) -> bool {
+        let _ = place;
+        false
+    }
+
+    /// Returns the number of bytes of the metadata that was read which no checksum covers, so that a flipped bit may go
+    /// unnoticed; nothing if that is all metadata. It is 0 by default, for formats that have checksums in places.
+    fn unproven_metadata(&self) -> Option<u64> {
+        Some(0)
+    }
+}
+
+/// Sources besides the image that hold data of files: other devices, spools, objects of a store.
+pub trait Blobs {
+    /// Opens a blob that extents refer to. The caller keeps it open while it needs it; each call opens it again.
+    ///
+    /// # Errors
+    /// [`Error::Blob`] if it cannot be opened.
+    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>>;
+
+    /// Returns the number of devices besides the image.
+    fn devices(&self) -> u32 {
+        0
+    }
+}
+
+/// A store of objects, one for the data of a file. They are [`Blobs`] too.
+pub trait Objects {
+    /// Returns whether a blob that was opened before may still be read. Called when a file with data in it is opened;
+    /// on `false` the caller opens the blob again.
+    fn is_current(&self, blob: BlobId) -> bool;
+
+    /// Opens the file of the host that holds exactly the data of `node`, if there is one: the kernel can read such a
+    /// file itself.
+    ///
+    /// # Errors
+    /// The errors of [`FileSystem::map`] and [`Blobs::blob`].
+    fn backing(&self, node: NodeId) -> Result<Option<File>>;
+}
+
+/// A compressed stream whose blocks refer back.
+pub trait History {
+    /// Returns the bytes before a block that its codec refers to ([`Codec::refers_back`](crate::Codec::refers_back)): the history that
+    /// [`EncodedBlock::decode_after`] takes. Called once for each time that such a block is decoded.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if they are not what the driver expected, [`Error::Io`].
+    fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>>;
+}
+
+/// Nodes that the driver has inferred.
+pub trait Inferred {
+    /// Returns whether a directory is there only because the paths of other nodes name it, so that the image has no
+    /// owner, mode and times of it. Other layers may know them.
+    fn is_implied(&self, node: NodeId) -> bool {
+        let _ = node;
+        false
+    }
+
+    /// Returns whether a salvage has put the bytes of `node` together by guess: each of them is in the image, but
+    /// the file may have begun or ended elsewhere.
+    fn is_guess(&self, node: NodeId) -> bool {
+        let _ = node;
+        false
+    }
+}
+
+/// An image that was opened as a layer of several.
+pub trait Layered {
+    /// Visits the hard links to files of lower layers, each with the path of its file. They are nodes of this image
+    /// that stand for those files.
+    fn links_below(&self, visit: &mut dyn FnMut(NodeId, &[u8]));
+}
+
+/// A tree that is made of several images.
+pub trait Merged {
+    /// Returns the name of the image that a blob belongs to: errors of its bytes have it.
+    fn image_of(&self, blob: BlobId) -> Option<Arc<str>>;
+
+    /// Returns the bytes of the tree's image that extents call `blob`. The images are there one after another, and
+    /// [`VolumeInfo::image_len`](crate::VolumeInfo::image_len) and [`Layout::regions`] count them so. Returns nothing for
+    /// a blob outside of them.
+    fn image_range(&self, blob: BlobId) -> Option<Range<u64>>;
+}
+
+/// Answers of capabilities, or their defaults.
+impl dyn FileSystem + '_ {
+    /// Returns [`Layout::metadata_layout`].
+    #[must_use]
+    pub fn metadata_layout(&self) -> MetadataLayout {
+        let layout = self.capabilities().layout;
+        layout.map_or(MetadataLayout::Unknown, Layout::metadata_layout)
+    }
+
+    /// Returns [`Verifier::file_sum`].
+    ///
+    /// # Errors
+    /// [`Error::StaleNode`].
+    pub fn file_sum(&self, node: NodeId) -> Result<Option<Box<dyn FileSum>>> {
+        match self.capabilities().verifier {
+            Some(verifier) => verifier.file_sum(node),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns [`Inferred::is_implied`].
+    #[must_use]
+    pub fn is_implied(&self, node: NodeId) -> bool {
+        let inferred = self.capabilities().inferred;
+        inferred.is_some_and(|inferred| inferred.is_implied(node))
+    }
+
+    /// Returns [`Inferred::is_guess`].
+    #[must_use]
+    pub fn is_guess(&self, node: NodeId) -> bool {
+        let inferred = self.capabilities().inferred;
+        inferred.is_some_and(|inferred| inferred.is_guess(node))
+    }
+
+    /// Returns [`Objects::backing`].
+    ///
+    /// # Errors
+    /// The errors of [`FileSystem::map`] and [`Blobs::blob`].
+    pub fn backing(&self, node: NodeId) -> Result<Option<File>> {
+        match self.capabilities().objects {
+            Some(objects) => objects.backing(node),
+            None => Ok(None),
+        }
+    }
+
+    /// Opens a blob that extents refer to.
+    ///
+    /// # Errors
+    /// The errors of [`Blobs::blob`], [`Error::Unsupported`] if there are no blobs.
+    pub fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        match self.capabilities().blobs {
+            Some(blobs) => blobs.blob(blob),
+            None => Err(Error::no_blob(blob)),
+        }
+    }
+}

@@ -103,7 +103,7 @@ fn failed(error: &crate::measure::Error) -> Failure {
 
 fn library(context: &Context, args: &LibraryArgs) -> Result<String> {
     let mut image = args.image.clone();
-    image.source.no_large_blocks = args.legacy;
+    image.source.legacy_blocks = args.legacy;
     let image = context.open(&image)?;
     let named = |failure: Failure| failure.of(image_name(&args.image));
     let reader = image.reader();

@@ -7,7 +7,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use forerun::build::{ExfatOptions, Tree};
 use forerun::unstable::{VolumeMut, WriteOptions};

@@ -7,7 +7,6 @@
     clippy::unwrap_used
 )]
 
-mod far_file;
 mod faults;
 mod network_gone;
 mod nginx;

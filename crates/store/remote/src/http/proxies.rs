@@ -11,6 +11,8 @@ use crate::http::local_addresses;
 /// This machine, as `NO_PROXY` lists hosts.
 const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 
+type MakeProxy = fn(String) -> reqwest::Result<Proxy>;
+
 /// Sets the proxies that `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY` name, in capitals or not, except
 /// for the hosts of `NO_PROXY`.
 ///
@@ -27,7 +29,7 @@ pub fn set(builder: ClientBuilder) -> reqwest::Result<ClientBuilder> {
     };
     // In a program that a web server runs, HTTP_PROXY is the header `Proxy` of a client.
     let is_cgi = std::env::var_os("REQUEST_METHOD").is_some();
-    let kinds: [(&str, fn(String) -> reqwest::Result<Proxy>); 3] = [
+    let kinds: [(&str, MakeProxy); 3] = [
         ("HTTP_PROXY", Proxy::http),
         ("HTTPS_PROXY", Proxy::https),
         ("ALL_PROXY", Proxy::all),

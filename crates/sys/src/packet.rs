@@ -25,7 +25,7 @@ pub struct Received {
 /// Sends a message. At most four descriptors go along.
 ///
 /// # Errors
-/// Those of sendmsg(2), and EMSGSIZE for more descriptors.
+/// Those of sendmsg(2), and EMSGSIZE for more descriptors than that.
 pub fn send(
     socket: impl AsFd,
     text: &[u8],
@@ -33,10 +33,11 @@ pub fn send(
 ) -> rustix::io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let message = SendAncillaryMessage::ScmRights(descriptors);
-    let fits = descriptors.len() <= MAX_DESCRIPTORS;
-    if !descriptors.is_empty() && !(fits && control.push(message)) {
+    if descriptors.len() > MAX_DESCRIPTORS {
         return Err(Errno::MSGSIZE);
+    }
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Errno::NOBUFS);
     }
     let text = [IoSlice::new(text)];
     rustix::net::sendmsg(socket, &text, &mut control, SendFlags::NOSIGNAL)?;

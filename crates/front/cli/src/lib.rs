@@ -28,13 +28,13 @@ use std::process::ExitCode;
 
 use clap::{FromArgMatches, Subcommand};
 use forerun_compat as compat;
-#[cfg(feature = "network")]
-use forerun_console::fetch;
 use forerun_console::{
-    advice, args, columns, confine, context, error, escape, exit, interrupt, json, layer_count,
-    layers, log, losses, output, partition, patience, place, progress, remote, role, secrets, size,
-    source, stdin, target, values,
+    advice, args, columns, confine, context, error, escape, exit, interrupt, json, layers, log,
+    losses, output, partition, patience, place, progress, remote, role, secrets, size, source,
+    stdin, target, values,
 };
+#[cfg(feature = "network")]
+use forerun_console::{fetch, layer_count};
 
 use args::Global;
 use cli::{Cli, Command};

@@ -17,7 +17,7 @@ use forerun::unstable::DiskImage;
 use forerun::unstable::remote::RemoteImage;
 use forerun_fuse::{Channel, FromServer, FromSupervisor, Giver, Inherited, Mount, MountOptions};
 
-use super::{MountArgs, daemon};
+use super::MountArgs;
 use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
 use crate::role::{self, Role};

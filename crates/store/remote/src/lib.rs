@@ -85,7 +85,6 @@ mod exports {
     pub use crate::address::place_of;
     pub use crate::address::reference::Reference;
     pub use crate::credentials::files::CredentialFiles;
-    pub use crate::far_file::{FarFile, Link};
     pub use crate::fetch::counters::Counters;
 =======
     pub use crate::answer::Body;

@@ -80,19 +80,11 @@ pub use without_network::{NoReference as Reference, NoRemoteImage as RemoteImage
 mod exports {
     //! Names of images at servers, and requests for them.
 
-<<<<<<< HEAD
     pub use crate::address::image_name::ImageName;
     pub use crate::address::place_of;
     pub use crate::address::reference::Reference;
     pub use crate::credentials::files::CredentialFiles;
     pub use crate::fetch::counters::Counters;
-=======
-    pub use crate::answer::Body;
-    pub use crate::beside::push_beside;
-    pub use crate::beside_parts::Beside;
-    pub use crate::container::{ContainerLayer, ContainerManifest, container_manifest};
-    pub use crate::credentials::CredentialFiles;
->>>>>>> 4a70cf9b (remote: Remove the file behind a simulated link)
     pub use crate::fetch::{ChunkOutcome, Fetcher, Patience};
     pub use crate::http::client;
     pub use crate::http::response::{self, Body};

@@ -105,7 +105,7 @@ fn each_block_is_decoded_once_and_all_bytes_are_right() {
             let size = |&node: &NodeId| opened.reader.fs().metadata(node).unwrap().size;
             assert_eq!(
                 read_all(&opened, &image, &bulk),
-                files.iter().map(size).sum()
+                files.iter().map(size).sum::<u64>()
             );
             let decodes = opened.count(Counter::Decodes) - before;
             let blocks: u64 = (0..200_u64).map(|n| (n * 900 + 1).div_ceil(32 << 10)).sum();

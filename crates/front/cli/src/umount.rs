@@ -45,13 +45,22 @@ pub fn run(context: &Context, args: &UmountArgs) -> Result {
             exit = exit.and(context.report(&failure));
         }
     }
+    if args.dead {
+        exit = exit.and(unmount_dead(context, args)?);
+    }
+    Ok(exit)
+}
+
+/// Unmounts all mounts that no process serves.
+fn unmount_dead(context: &Context, args: &UmountArgs) -> Result {
+    let mut exit = Exit::Ok;
     let mut left = Vec::new();
-    // A mount may have hidden another one.
-    while args.dead {
+    loop {
+        // A mount may have hidden another one.
         let mut dead = dead_mounts(&[])?;
         dead.retain(|entry| !left.contains(entry));
         if dead.is_empty() {
-            break;
+            return Ok(exit);
         }
         for entry in dead {
             if let Err(failure) = unmount(&entry.mount_point, args) {
@@ -60,7 +69,6 @@ pub fn run(context: &Context, args: &UmountArgs) -> Result {
             }
         }
     }
-    Ok(exit)
 }
 
 /// The number of a user that has none in this namespace.

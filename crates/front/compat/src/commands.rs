@@ -21,8 +21,10 @@ pub struct Commands {
     pub make_volume: fn(&Context, &VolumeCall) -> Result,
     pub repair: fn(&Context, RepairCall) -> Result,
     /// Writes a tree as an image, and a file with data besides it.
-    pub make_image: fn(&Context, &Writer, &mut Tree, (Target, Option<Target>), &Path) -> Result,
+    pub make_image: MakeImage,
 }
+
+type MakeImage = fn(&Context, &Writer, &mut Tree, (Target, Option<Target>), &Path) -> Result;
 
 /// A mount that a program asks for.
 #[derive(Default)]

@@ -182,7 +182,7 @@ impl Layout for Cramfs {
 
 fn volume(image: &Image) -> VolumeInfo {
     let superblock = &image.superblock;
-    let block_size = u32::try_from(BLOCK).unwrap_or(u32::MAX);
+    let block_size = u32_from(BLOCK);
     let mut info = VolumeInfo::new("cramfs", superblock.image_len, block_size);
     info.label.clone_from(&superblock.name);
     info.inodes = superblock

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use forerun_io::{u32_from, u64_from, usize_from};
+use forerun_io::{u32_from, usize_from};
 use forerun_vfs::{
     Capabilities, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Layout, Metadata,
     MetadataLayout, NodeId, OpenWith, Problem, Region, Result, Verifier, VolumeInfo,
@@ -197,7 +197,7 @@ impl Verifier for Erofs {
 
 fn volume(image: &Image) -> VolumeInfo {
     let superblock = &image.superblock;
-    let block_size = u32::try_from(superblock.block_size()).unwrap_or(u32::MAX);
+    let block_size = u32_from(superblock.block_size());
     let len = match superblock.blocks {
         0 => image.source.len(),
         blocks => superblock.block_at(blocks),

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::{BlobId, LEGACY_BLOCK, Limits, ReadAt, u32_from, usize_from};
+use forerun_io::{BlobId, LEGACY_BLOCK, Limits, ReadAt, usize_from};
 use forerun_vfs::{
     Capabilities, Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Layout,
     Metadata, NodeId, Place, Problem, Region, Result, Timestamp, VolumeInfo,

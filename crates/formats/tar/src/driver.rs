@@ -286,7 +286,7 @@ impl Layout for Tar {
     ) -> Result<()> {
         let node = self.index.tree.node(node)?;
         if let (Contents::Plain, Some(header)) = (&self.contents, node.header) {
-            let end = header.saturating_add(u64_from(BLOCK));
+            let end = header + u64_from(BLOCK);
             let _ended = visit(Region::metadata("headers", header..end));
         }
         Ok(())
@@ -314,7 +314,7 @@ impl Layered for Tar {
 }
 
 fn volume(index: &Index, contents: &Contents) -> VolumeInfo {
-    let block = u32::try_from(BLOCK).unwrap_or(u32::MAX);
+    let block = u32_from(u64_from(BLOCK));
     let stored = contents
         .stream()
         .map_or(index.facts.len, |stream| stream.len);

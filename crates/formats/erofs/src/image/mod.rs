@@ -148,7 +148,7 @@ impl Blobs for Image {
     }
 
     fn devices(&self) -> u32 {
-        u32::try_from(self.devices.list().len()).unwrap_or(u32::MAX)
+        u32_from(u64_from(self.devices.list().len()))
     }
 }
 

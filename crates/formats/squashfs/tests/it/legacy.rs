@@ -147,7 +147,7 @@ fn every_header_of_lzma_and_its_properties_are_recognised() {
         let fs = common::open(image.clone());
         let fs = fs.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(contents(&fs, &image) == common::old("contents"), "{name}");
-        let details = fs.volume().details;
+        let details = &fs.volume().details;
         let compressor = ("compressor", compressor.to_string());
         assert!(details.contains(&compressor), "{name}: {details:?}");
         read += 1;

@@ -249,7 +249,7 @@ impl Verifier for Chunks {
         let order = self.order.get(member.pieces.clone()).unwrap_or_default();
         for piece in order.iter().filter_map(|&at| self.pieces.get(at)) {
             let start = usize_from(piece.inner);
-            let end = start.saturating_add(usize_from(piece.len));
+            let end = start + usize_from(piece.len);
             let bytes = decoded.get(start..end).unwrap_or_default();
             let found = digest::of(bytes);
             if Some(found) != piece.digest {

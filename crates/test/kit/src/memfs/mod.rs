@@ -81,7 +81,7 @@ pub struct MemFs {
 struct OnMap(Arc<dyn Fn(NodeId, Range<u64>) -> Vec<Range<u64>> + Send + Sync>);
 
 impl std::fmt::Debug for OnMap {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_'>) -> std::fmt::Result {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("OnMap")
     }
 }

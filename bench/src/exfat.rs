@@ -91,7 +91,6 @@ impl Drop for Volume {
     }
 }
 
-/// Measures all rows.
 pub fn measure(inputs: &Inputs, rounds: usize) -> Result<Vec<Row>> {
     if !has(&["mkfs.exfat", "fsck.exfat", "mount.exfat-fuse", "losetup"]) {
         return Ok(Vec::new());

@@ -23,7 +23,6 @@ pub struct Run {
     pub date: String,
     pub machine: String,
     pub rounds: usize,
-    /// Versions.
     pub programs: Vec<String>,
 }
 

@@ -90,7 +90,6 @@ const IMAGES: [Image; 8] = [
     },
 ];
 
-/// Measures all rows.
 pub fn measure(inputs: &Inputs, rounds: usize) -> Result<Vec<Row>> {
     let program = inputs.program.to_str().context("a name in UTF-8")?;
     let mut rows = Vec::new();

@@ -26,7 +26,6 @@ const PROGRAM: &str = "import argparse, asyncio, csv, decimal, http.client, json
                        unittest.mock, urllib.request, xml.dom.minidom, zipfile";
 const COMMAND: &str = "import json";
 
-/// Measures all rows.
 pub fn measure(inputs: &Inputs, rounds: usize) -> Result<Vec<Row>> {
     if !has(&[
         "docker-registry",

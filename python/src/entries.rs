@@ -114,9 +114,10 @@ pub fn stat(held: &Held, path: &Path, follow: bool, known: Option<u64>) -> Resul
     use forerun::vfs::{FollowLast, NodeId, resolve};
     use std::os::unix::ffi::OsStrExt;
     let reader = held.reader();
-    let last = match follow {
-        true => FollowLast::Yes,
-        false => FollowLast::No,
+    let last = if follow {
+        FollowLast::Yes
+    } else {
+        FollowLast::No
     };
     let found = match known {
         Some(node) => Ok(NodeId(node)),

@@ -147,9 +147,10 @@ struct Stoppable<'s> {
 
 impl Write for Stoppable<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.stop.load(Ordering::Relaxed) {
-            true => Err(io::Error::other("stopped")),
-            false => self.out.write(bytes),
+        if self.stop.load(Ordering::Relaxed) {
+            Err(io::Error::other("stopped"))
+        } else {
+            self.out.write(bytes)
         }
     }
 
@@ -167,9 +168,10 @@ impl Write for Object {
             let bytes = PyBytes::new(py, bytes);
             let written = self.0.bind(py).call_method1("write", (bytes,))?;
             // Some objects take all and return nothing.
-            match written.is_none() {
-                true => Ok(None),
-                false => written.extract().map(Some),
+            if written.is_none() {
+                Ok(None)
+            } else {
+                written.extract().map(Some)
             }
         });
         let written: Option<usize> =

@@ -64,13 +64,16 @@ pub fn extents(image: &Held, path: &Path) -> Result<Vec<Extent>> {
         found.push(Extent::from(extent));
         ControlFlow::Continue(())
     });
-    let mapped = mapped.and_then(|()| match is_over {
-        true => Err(vfs::Error::limit(
-            vfs::Bound::Other,
-            "number of extents of a file",
-            1 << 20,
-        )),
-        false => Ok(()),
+    let mapped = mapped.and_then(|()| {
+        if is_over {
+            Err(vfs::Error::limit(
+                vfs::Bound::Other,
+                "number of extents of a file",
+                1 << 20,
+            ))
+        } else {
+            Ok(())
+        }
     });
     mapped.map_err(|error| crate::errors::Failed::from(error).at(path))?;
     Ok(found)

@@ -156,9 +156,10 @@ impl Position {
     /// Returns how much to read at `offset`: more where the bytes before it were read last.
     fn step(&self, offset: u64) -> usize {
         let end = u64::try_from(self.ahead.len()).unwrap_or(u64::MAX);
-        match offset == self.ahead_at.saturating_add(end) {
-            true => STEP,
-            false => PAGE,
+        if offset == self.ahead_at.saturating_add(end) {
+            STEP
+        } else {
+            PAGE
         }
     }
 }

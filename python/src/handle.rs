@@ -51,11 +51,12 @@ impl Held {
 
     /// Refuses an iterator or a mount that another process has made.
     pub fn check(&self) -> PyResult<()> {
-        match self.is_ours() {
-            true => Ok(()),
-            false => Err(PyRuntimeError::new_err(
+        if self.is_ours() {
+            Ok(())
+        } else {
+            Err(PyRuntimeError::new_err(
                 "made before this process was forked: make another one",
-            )),
+            ))
         }
     }
 }

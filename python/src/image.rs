@@ -330,9 +330,10 @@ impl Image {
             exclude,
             strip_components: 0,
         };
-        let target = match target.hasattr("write")? {
-            true => Target::Object(target.clone().unbind()),
-            false => Target::Path(target.extract()?),
+        let target = if target.hasattr("write")? {
+            Target::Object(target.clone().unbind())
+        } else {
+            Target::Path(target.extract()?)
         };
         to_tar(py, &held, target, wanted, report)
     }

@@ -50,9 +50,10 @@ impl Drop for Mount {
     /// Leaves the mount of its parent to it.
     fn drop(&mut self) {
         let mounted = self.mounted.lock().unpoisoned().take();
-        match self.is_ours() {
-            true => Python::attach(|py| py.detach(|| drop(mounted))),
-            false => std::mem::forget(mounted),
+        if self.is_ours() {
+            Python::attach(|py| py.detach(|| drop(mounted)))
+        } else {
+            std::mem::forget(mounted)
         }
     }
 }
@@ -89,9 +90,10 @@ impl Mount {
     }
 
     fn __enter__(this: PyRef<'_, Self>) -> PyResult<OsString> {
-        match this.mounted.lock().unpoisoned().is_some() {
-            true => Ok(this.path.clone()),
-            false => Err(PyValueError::new_err("it is unmounted already")),
+        if this.mounted.lock().unpoisoned().is_some() {
+            Ok(this.path.clone())
+        } else {
+            Err(PyValueError::new_err("it is unmounted already"))
         }
     }
 
@@ -106,9 +108,10 @@ impl Mount {
     }
 
     fn __repr__(&self) -> String {
-        let state = match self.mounted.lock().unpoisoned().is_some() {
-            true => "",
-            false => ", unmounted",
+        let state = if self.mounted.lock().unpoisoned().is_some() {
+            ""
+        } else {
+            ", unmounted"
         };
         format!("<Mount {:?}{state}>", self.path)
     }

@@ -25,9 +25,10 @@ impl FileObject {
         at_exit::register(object.py())?;
         let len = object.call_method1("seek", (0, 2))?;
         // Raw files return the position, others may return nothing.
-        let len = match len.is_none() {
-            true => object.call_method0("tell")?,
-            false => len,
+        let len = if len.is_none() {
+            object.call_method0("tell")?
+        } else {
+            len
         };
         Ok(Self {
             len: len.extract()?,

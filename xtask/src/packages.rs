@@ -33,9 +33,10 @@ pub fn install(root: &Path) -> Result<()> {
 pub fn install_for_tree(root: &Path) -> Result<()> {
     install_object_store(root)?;
     install_python_packages(root)?;
-    match require::in_ci() {
-        true => guest::install_kernel(root),
-        false => Ok(()),
+    if require::in_ci() {
+        guest::install_kernel(root)
+    } else {
+        Ok(())
     }
 }
 
@@ -108,12 +109,13 @@ pub fn install_for_machine(root: &Path) -> Result<()> {
     let list = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let wanted = parse(&list);
     let is_debian = require::find_program("apt-get").is_some();
-    let missing: Vec<&str> = match is_debian {
-        true => wanted
+    let missing: Vec<&str> = if is_debian {
+        wanted
             .into_iter()
             .filter(|name| !is_installed(name))
-            .collect(),
-        false => wanted,
+            .collect()
+    } else {
+        wanted
     };
     if missing.is_empty() {
         println!("all Debian packages of {} are installed", path.display());
@@ -123,12 +125,13 @@ pub fn install_for_machine(root: &Path) -> Result<()> {
         return install_packages(&missing);
     }
     let names = missing.join(" ");
-    let advice = match is_debian {
-        true => format!(
+    let advice = if is_debian {
+        format!(
             "as root: apt-get install --no-install-recommends {names} (with {CONSENT}=yes, \
              `make packages` does)"
-        ),
-        false => format!("not Debian: install what these packages hold: {names}"),
+        )
+    } else {
+        format!("not Debian: install what these packages hold: {names}")
     };
     skip_or_fail(&advice)
 }

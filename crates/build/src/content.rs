@@ -19,14 +19,12 @@ pub enum Content {
     Host(HostFile),
     /// A part of an open file: an entry of a seekable archive, or of a spool file.
     Part {
-        /// The file.
         file: Arc<File>,
         /// Offset of the first byte.
         offset: u64,
     },
     /// Parts of an open file, and zeros between them: a sparse file of an archive.
     Sparse(Arc<SparseParts>),
-    /// Bytes in memory.
     Bytes(Arc<[u8]>),
     /// Any other source, such as a file of another image.
     Other(Arc<dyn ContentSource>),

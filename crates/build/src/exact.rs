@@ -18,9 +18,7 @@ use super::tree::BuildError;
 pub enum Unreadable {
     /// They could not be read at all.
     Io(io::Error),
-    /// They are shorter.
     Shorter,
-    /// They are longer.
     Longer,
 }
 

@@ -105,9 +105,10 @@ fn send_batches<W>(
         batch.push(file);
         bytes += len;
     }
-    match batch.is_empty() {
-        true => Ok(()),
-        false => jobs.send(batch, usize_from(bytes)),
+    if batch.is_empty() {
+        Ok(())
+    } else {
+        jobs.send(batch, usize_from(bytes))
     }
 }
 

@@ -45,9 +45,10 @@ impl Root {
 
     /// Returns the path of an entry below it, for messages.
     pub fn join(&self, path: &Path) -> PathBuf {
-        match path.as_os_str().is_empty() {
-            true => self.path.clone(),
-            false => self.path.join(path),
+        if path.as_os_str().is_empty() {
+            self.path.clone()
+        } else {
+            self.path.join(path)
         }
     }
 
@@ -85,9 +86,10 @@ impl Identity {
     }
 
     fn check(self, file: impl AsFd) -> io::Result<()> {
-        match Self::of(&rustix::fs::fstat(file)?) == self {
-            true => Ok(()),
-            false => Err(replaced()),
+        if Self::of(&rustix::fs::fstat(file)?) == self {
+            Ok(())
+        } else {
+            Err(replaced())
         }
     }
 }
@@ -154,9 +156,10 @@ impl HostFile {
         let file = File::from(file.map_err(replaced_by_link)?);
         self.seen.check(&file)?;
         // A new pipe may have the inode number of a removed file.
-        match file.metadata()?.is_file() {
-            true => Ok(file),
-            false => Err(replaced()),
+        if file.metadata()?.is_file() {
+            Ok(file)
+        } else {
+            Err(replaced())
         }
     }
 }

@@ -12,13 +12,11 @@ const EXAMPLES: usize = 5;
 /// The properties of nodes that a format keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptProperties {
-    /// Symbolic links.
     pub symlinks: bool,
     /// Devices, pipes and sockets.
     pub special_files: bool,
     /// Several names of one file.
     pub hard_links: bool,
-    /// Users and groups.
     pub owners: bool,
     /// Returns whether an extended attribute of this name is kept.
     pub xattrs: fn(&[u8]) -> bool,
@@ -68,7 +66,6 @@ pub enum LossKind {
     Acls,
     /// A user or group that is not root.
     Owner,
-    /// Permission bits.
     Permissions,
     /// The set-user-id, set-group-id or sticky bit.
     SpecialBits,
@@ -103,11 +100,8 @@ impl LossKind {
 /// A property that is lost, and of how many entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotKept {
-    /// The property.
     pub what: LossKind,
-    /// Number of entries.
     pub count: u64,
-    /// The first paths.
     pub examples: Vec<Vec<u8>>,
     /// Name spaces of extended attributes, such as `trusted.`.
     pub name_spaces: BTreeSet<Vec<u8>>,
@@ -132,9 +126,10 @@ pub fn not_kept(tree: &Tree, kept: &KeptProperties) -> Vec<NotKept> {
         let node = tree.node(index);
         let is_file = matches!(node.kind, NodeKind::File { .. });
         let is_again = is_file && !seen.insert(index);
-        let losses = match index == Tree::ROOT && !kept.root {
-            true => Vec::new(),
-            false => losses(node, is_again, kept),
+        let losses = if index == Tree::ROOT && !kept.root {
+            Vec::new()
+        } else {
+            losses(node, is_again, kept)
         };
         for what in losses {
             let entry = lost.entry(what).or_insert_with(|| NotKept {

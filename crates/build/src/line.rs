@@ -19,7 +19,6 @@ pub enum LineError {
     /// Longer than any line that makes sense.
     #[error("longer than {0} bytes")]
     TooLong(usize),
-    /// A missing word.
     #[error("{0} is missing")]
     Missing(&'static str),
     /// A word too many.
@@ -34,10 +33,8 @@ pub enum LineError {
          \"h mode uid gid FILE\""
     )]
     Command,
-    /// Not permission bits.
     #[error("mode {0:?} is not an octal number up to 7777")]
     Mode(String),
-    /// Not an owner.
     #[error("{0:?} is neither a number nor a name in {1}")]
     Owner(String, &'static str),
     /// Not a number of that kind.
@@ -47,13 +44,10 @@ pub enum LineError {
         what: &'static str,
         /// The word that is there.
         word: String,
-        /// The largest.
         max: u64,
     },
-    /// Not a time.
     #[error("{0:?} is no time: seconds since 1970, or as in \"2026-01-31 12:00:00\", UTC")]
     Time(String),
-    /// Not a priority.
     #[error("priority {0:?} is not a number from -32768 to 32767")]
     Priority(String),
     /// Neither fifo nor socket.
@@ -79,7 +73,6 @@ pub enum LineError {
     /// Something is there already.
     #[error("{0:?} exists already; \"m\" changes what exists")]
     Exists(String),
-    /// Nothing is there.
     #[error("{0:?} does not exist")]
     NotFound(String),
     /// Something else than a directory is there.
@@ -91,7 +84,6 @@ pub enum LineError {
     /// An unusable file of the host.
     #[error("{}: {source}", path.display())]
     Host {
-        /// Its path.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -104,7 +96,6 @@ pub enum LineError {
     PastData {
         /// Their expected place in the data.
         offset: u64,
-        /// Their length.
         len: u64,
     },
     /// Not a range of a map.

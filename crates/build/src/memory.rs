@@ -132,9 +132,10 @@ pub fn spool_dir() -> PathBuf {
         return usual;
     }
     let persistent = PathBuf::from("/var/tmp");
-    match persistent.is_dir() && !is_in_memory(&persistent) {
-        true => persistent,
-        false => usual,
+    if persistent.is_dir() && !is_in_memory(&persistent) {
+        persistent
+    } else {
+        usual
     }
 }
 

@@ -95,9 +95,7 @@ pub struct Owners {
     pub uid: Option<u32>,
     /// One group for all nodes; the map of groups is ignored then.
     pub gid: Option<u32>,
-    /// Map of users.
     pub uids: IdMap,
-    /// Map of groups.
     pub gids: IdMap,
 }
 

@@ -56,7 +56,6 @@ pub enum ParallelError<E> {
     /// producer or consumer created it.
     #[error("ended by another failure")]
     Stopped,
-    /// A thread panicked.
     #[error("a thread panicked")]
     Panicked,
     /// No thread could be started.

@@ -13,7 +13,6 @@ pub struct RunHasher {
 }
 
 impl RunHasher {
-    /// Adds bytes.
     pub fn data(&mut self, bytes: &[u8]) {
         if is_zero(bytes) {
             return self.zeros(u64_from(bytes.len()));
@@ -23,12 +22,10 @@ impl RunHasher {
         self.hasher.update(bytes);
     }
 
-    /// Adds zeros.
     pub fn zeros(&mut self, len: u64) {
         self.zeros += len;
     }
 
-    /// Returns the hash.
     #[must_use]
     pub fn finish(mut self) -> ContentHash {
         self.end_zeros();

@@ -27,37 +27,26 @@ impl NodeIndex {
 pub enum NodeKind {
     /// A directory: names, in byte order, and their nodes.
     Directory(BTreeMap<Vec<u8>, NodeIndex>),
-    /// A regular file.
     File {
-        /// Length in bytes.
         len: u64,
-        /// Its bytes.
         content: Content,
     },
     /// A symbolic link and its target.
     Symlink(Vec<u8>),
-    /// A block device.
     BlockDevice(Device),
-    /// A character device.
     CharDevice(Device),
-    /// A named pipe.
     Fifo,
-    /// A socket.
     Socket,
 }
 
 /// A node to be written. Several names for one node are hard links.
 #[derive(Clone, Debug)]
 pub struct NewNode {
-    /// Its kind.
     pub kind: NodeKind,
     /// Permission bits with setuid, setgid and sticky.
     pub mode: u16,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
-    /// Last modification.
     pub mtime: Timestamp,
     /// Extended attributes, by full name.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -95,7 +84,6 @@ pub enum BuildError {
     /// A file or directory of the host could not be read.
     #[error("{}: {source}", path.display())]
     Host {
-        /// Its path.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -111,7 +99,6 @@ pub enum BuildError {
     /// A line of a manifest, a priority list or another such file.
     #[error("{}:{line}: {source}", file.display())]
     Line {
-        /// The file.
         file: PathBuf,
         /// Number of the line, from 1.
         line: u64,
@@ -136,12 +123,7 @@ pub enum BuildError {
     },
     /// Two entries with the same path that cannot share it, or an entry that contradicts itself.
     #[error("{}: {reason}", String::from_utf8_lossy(path))]
-    Conflict {
-        /// The path.
-        path: Vec<u8>,
-        /// The cause.
-        reason: &'static str,
-    },
+    Conflict { path: Vec<u8>, reason: &'static str },
     /// A pattern that is not one.
     #[error("pattern {pattern:?}: {reason}")]
     Pattern {
@@ -163,7 +145,6 @@ pub enum BuildError {
     Content {
         /// The file: its path on the host where it is there, else its path in the tree.
         path: Vec<u8>,
-        /// The cause.
         reason: String,
     },
     /// The encoder does not fit into the memory that this process may use.
@@ -234,10 +215,8 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// The root directory.
     pub const ROOT: NodeIndex = NodeIndex(0);
 
-    /// Returns a node.
     #[must_use]
     pub fn node(&self, index: NodeIndex) -> &NewNode {
         // An index exists only because this tree returned it, and nodes are never removed.

@@ -20,14 +20,12 @@ pub struct WalkedTree<'t> {
     pub children_first: Vec<usize>,
     /// Regular files, each once: where the walk met its first name. A writer may sort them.
     pub files: Vec<WalkedFile<'t>>,
-    /// All nodes.
     pub nodes: WalkedNodes,
 }
 
 /// A directory of a [`WalkedTree`].
 #[derive(Clone, Copy, Debug)]
 pub struct WalkedDir<'t> {
-    /// Its node.
     pub node: NodeIndex,
     /// Index of its parent; the root is its own parent.
     pub parent: usize,
@@ -37,9 +35,7 @@ pub struct WalkedDir<'t> {
 /// A regular file of a [`WalkedTree`].
 #[derive(Clone, Copy, Debug)]
 pub struct WalkedFile<'t> {
-    /// Its node.
     pub node: NodeIndex,
-    /// Bytes of contents.
     pub len: u64,
     /// The source of the contents.
     pub content: &'t Content,

@@ -6,7 +6,6 @@ use crate::Codec;
 /// its ranges and defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// zlib.
     Zlib {
         /// 1 to 9; 9 is the default.
         level: u8,
@@ -18,14 +17,12 @@ pub enum Encoding {
     },
     /// LZMA alone, at the settings of `mksquashfs`: the dictionary is the block size.
     Lzma,
-    /// LZO.
     Lzo {
         /// The member of the family.
         algorithm: LzoAlgorithm,
         /// 1 to 9, for `lzo1x_999` only; 8 is the default.
         level: u8,
     },
-    /// XZ.
     Xz {
         /// Dictionary in bytes: 8 KiB up to the block size, a power of two or the sum of two
         /// neighbouring ones. `None` means the block size.
@@ -38,7 +35,6 @@ pub enum Encoding {
         /// The slow, better compressor.
         high: bool,
     },
-    /// Zstandard.
     Zstd {
         /// 1 to 22; 15 is the default.
         level: u8,
@@ -49,7 +45,6 @@ pub enum Encoding {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodingError {
-    /// Out of range.
     #[error("{codec} {option} {value}: from {min} to {max} are allowed")]
     Range {
         /// Name of the codec.
@@ -58,9 +53,7 @@ pub enum EncodingError {
         option: &'static str,
         /// The value as given.
         value: u32,
-        /// The least.
         min: u32,
-        /// The most.
         max: u32,
     },
     /// A dictionary that XZ cannot declare.
@@ -79,7 +72,6 @@ pub enum EncodingError {
     Setup {
         /// Name of the codec.
         codec: &'static str,
-        /// The library's message.
         reason: String,
     },
 }
@@ -112,7 +104,6 @@ macro_rules! set {
         pub struct $set(u16);
 
         impl $item {
-            /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
             /// Returns the bit that stands for it in the image's compressor options.
@@ -151,11 +142,9 @@ macro_rules! set {
 }
 
 set! {
-    /// zlib strategies.
     ZlibStrategies of
     /// The way in which zlib looks for matches.
     ZlibStrategy {
-        /// For most data.
         Default = 0x01,
         /// For data made by a filter or predictor.
         Filtered = 0x02,
@@ -169,21 +158,15 @@ set! {
 }
 
 set! {
-    /// BCJ filters.
     BcjSet of
     /// A filter that makes jumps in machine code compress better.
     Bcj {
         /// x86, 32 and 64 bits.
         X86 = 0x01,
-        /// PowerPC, big-endian.
         PowerPc = 0x02,
-        /// Itanium.
         Ia64 = 0x04,
-        /// ARM.
         Arm = 0x08,
-        /// ARM Thumb.
         ArmThumb = 0x10,
-        /// SPARC.
         Sparc = 0x20,
     }
 }

@@ -99,15 +99,11 @@ pub enum DecodeError {
     Short {
         /// Length of the decoded bytes.
         actual: usize,
-        /// The declared length.
         expected: usize,
     },
     /// The stream continues past the declared length.
     #[error("it decodes to more than the declared {expected} bytes")]
-    Long {
-        /// The declared length.
-        expected: usize,
-    },
+    Long { expected: usize },
     /// This codec cannot decode a prefix.
     #[error("a part of such a stream cannot be decoded")]
     NoPrefix,

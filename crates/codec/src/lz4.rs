@@ -76,7 +76,6 @@ fn decoded_len(input: &[u8]) -> Option<usize> {
 /// Literals, followed by a match except in the last sequence.
 struct Sequence {
     literals: usize,
-    /// Distance and length.
     copy: Option<(usize, usize)>,
 }
 

@@ -11,7 +11,6 @@ use crate::{Container, Disk, DiskKind, PROBE_LEN, Volume};
 pub struct Expanded {
     /// The kind of file.
     pub container: Container,
-    /// The bytes.
     pub source: Arc<dyn ReadAt>,
     /// The volumes of UBI.
     pub volumes: Vec<Volume>,

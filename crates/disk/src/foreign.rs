@@ -11,13 +11,10 @@ use crate::expanded::head;
 pub enum Foreign {
     /// QEMU's qcow and qcow2.
     Qcow,
-    /// VMware's sparse extents.
     Vmdk,
-    /// VirtualBox.
     Vdi,
     /// Connectix and Microsoft, dynamic or differencing. A fixed one is a raw disk with a footer.
     Vhd,
-    /// Microsoft's second.
     Vhdx,
 }
 

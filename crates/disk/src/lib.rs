@@ -87,11 +87,9 @@ pub struct Disk {
 pub struct Volume {
     /// Its number, from 0 on.
     pub number: u32,
-    /// Its name.
     pub name: Vec<u8>,
     /// Offset in the disk.
     pub offset: u64,
-    /// Bytes.
     pub len: u64,
     /// Whether its data never changes, and has checksums.
     pub is_static: bool,

@@ -72,9 +72,7 @@ const STATIC: u8 = 2;
 const DYNAMIC: u8 = 1;
 /// The volume with the volume table: two copies of it.
 const LAYOUT: u32 = 0x7fff_efff;
-/// Most volumes.
 const VOLUMES: usize = 128;
-/// Longest erase block.
 const PEB_MAX: u64 = 16 << 20;
 /// Erase blocks lie at multiples of this.
 const STEP: u64 = 512;
@@ -172,9 +170,10 @@ impl<'s> Flash<'s> {
         let peb = peb.ok_or_else(|| Check::OneBlock.at(FORMAT, 0))?;
         let (vid, data) = (first.vid_hdr_offset.get(), first.data_offset.get());
         let is_valid = vid >= 64 && u64::from(vid) + 64 <= u64::from(data) && u64::from(data) < peb;
-        match is_valid {
-            true => Ok(Self { source, peb, first }),
-            false => Err(Check::Geometry { peb, vid, data }.at(FORMAT, 0)),
+        if is_valid {
+            Ok(Self { source, peb, first })
+        } else {
+            Err(Check::Geometry { peb, vid, data }.at(FORMAT, 0))
         }
     }
 
@@ -228,9 +227,10 @@ impl<'s> Flash<'s> {
             found.by_place.insert(place, block);
             return Ok(());
         };
-        let (newer, older) = match block.vid.sqnum.get() > other.vid.sqnum.get() {
-            true => (block, other),
-            false => (other, block),
+        let (newer, older) = if block.vid.sqnum.get() > other.vid.sqnum.get() {
+            (block, other)
+        } else {
+            (other, block)
         };
         // A copy that wear-levelling made counts only if all of it was written.
         let is_whole = newer.vid.copy_flag == 0 || self.has_crc(&newer)?;

@@ -181,7 +181,6 @@ pub const XATTR_WALK_JOB: u64 = 4096;
 pub const XATTR_WALK: u64 = 1024;
 /// Directories examined together in a walk.
 pub const XATTR_DIRECTORIES: usize = 16;
-/// Inodes requested together.
 pub const XATTR_INODES: usize = 4096;
 
 // Volumes: volume.

@@ -147,9 +147,10 @@ impl File {
     fn fill(&mut self, least: usize) -> io::Result<&[u8]> {
         if self.ahead().is_empty() && self.position < self.metadata.size {
             let end = self.held_at + u64_from(self.held.len());
-            let len = match self.position == end {
-                true => STEP,
-                false => least.clamp(PAGE, STEP),
+            let len = if self.position == end {
+                STEP
+            } else {
+                least.clamp(PAGE, STEP)
             };
             let read = self.image.reader().read(self.node, self.position, len);
             self.held = read.map_err(|error| self.failed(error))?;
@@ -212,9 +213,10 @@ impl ReadAt for File {
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         past_end(offset, out.len(), ReadAt::len(self))?;
-        match self.read_at(offset, out)? == out.len() {
-            true => Ok(()),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        if self.read_at(offset, out)? == out.len() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
         }
     }
 

@@ -104,9 +104,10 @@ fn copied(
         let depth = depth(&entry.path);
         dirs.truncate(depth);
         // A name that contains slashes adds more levels than the walk has entered.
-        let name = match dirs.len() == depth {
-            true => entry.name(),
-            false => entry.path.as_slice(),
+        let name = if dirs.len() == depth {
+            entry.name()
+        } else {
+            entry.path.as_slice()
         };
         let index = match copy.add(dirs.last().copied(), &entry, name, metadata) {
             Ok(index) => index,
@@ -329,9 +330,10 @@ impl ImageReader {
             return Ok(());
         };
         sum.take(bytes);
-        match self.at < self.len {
-            true => Ok(()),
-            false => sum.finish().map_err(io::Error::other),
+        if self.at < self.len {
+            Ok(())
+        } else {
+            sum.finish().map_err(io::Error::other)
         }
     }
 

@@ -295,19 +295,18 @@ fn of_archive(options: &OpenOptions) -> OpenOptions {
 
 /// Opens a file of a layout. Pipes are not waited for.
 fn file(path: &Path) -> Result<(Arc<dyn ReadAt>, Metadata)> {
-    let opened = path
-        .metadata()
-        .and_then(|metadata| match metadata.is_file() {
-            true => {
-                let file = File::open(path)?;
-                let metadata = file.metadata()?;
-                Ok((FileSource::from_file(file)?, metadata))
-            }
-            false => Err(io::Error::new(
+    let opened = path.metadata().and_then(|metadata| {
+        if metadata.is_file() {
+            let file = File::open(path)?;
+            let metadata = file.metadata()?;
+            Ok((FileSource::from_file(file)?, metadata))
+        } else {
+            Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "not a regular file",
-            )),
-        });
+            ))
+        }
+    });
     match opened {
         Ok((source, metadata)) => Ok((Arc::new(source), metadata)),
         Err(error) => Err(Error::new(Cause::Open(Arc::new(error))).of_image(Some(path))),

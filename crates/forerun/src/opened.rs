@@ -151,7 +151,6 @@ enum Inside {
 }
 
 impl Inside {
-    /// Finds the image.
     fn open(
         self,
         blob: BlobId,

@@ -80,7 +80,7 @@ pub enum PackError {
     /// The image could not be written.
     #[error("{}: {source}", path.display())]
     Output {
-        /// The image.
+        /// The file that was to be written.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -133,9 +133,10 @@ impl PackOptions {
         })?;
         out.flush().map_err(failed)?;
         out.as_file().sync_all().map_err(failed)?;
-        let named = match self.replace {
-            true => out.persist(image),
-            false => out.persist_noclobber(image),
+        let named = if self.replace {
+            out.persist(image)
+        } else {
+            out.persist_noclobber(image)
         };
         named.map_err(|error| failed(error.error))?;
         Ok(Packed {
@@ -190,9 +191,10 @@ struct Stoppable<'s> {
 
 impl Stoppable<'_> {
     fn check(&self) -> io::Result<()> {
-        match self.stop.load(Ordering::Relaxed) {
-            true => Err(io::Error::other("stopped by the caller")),
-            false => Ok(()),
+        if self.stop.load(Ordering::Relaxed) {
+            Err(io::Error::other("stopped by the caller"))
+        } else {
+            Ok(())
         }
     }
 }

@@ -50,9 +50,10 @@ pub fn open_for(
     options: &OpenOptions,
     how: &RepairOptions,
 ) -> Result<Arc<dyn BlockDevice>> {
-    match how.dry_run {
-        true => Ok(part(ReadOnly::open(path, options)?, options)?),
-        false => open(path, options),
+    if how.dry_run {
+        Ok(part(ReadOnly::open(path, options)?, options)?)
+    } else {
+        open(path, options)
     }
 }
 

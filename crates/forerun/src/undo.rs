@@ -106,9 +106,10 @@ impl UndoPlace {
     /// The errors of the system.
     pub fn make_dir(&self) -> io::Result<()> {
         let dir = self.dir();
-        match Some(dir) == state_dir().as_deref() {
-            true => DirBuilder::new().recursive(true).mode(0o700).create(dir),
-            false => Ok(()),
+        if Some(dir) == state_dir().as_deref() {
+            DirBuilder::new().recursive(true).mode(0o700).create(dir)
+        } else {
+            Ok(())
         }
     }
 
@@ -197,9 +198,10 @@ impl Log {
         };
         file.sync_data()?;
         // Its directory entry, too.
-        match self.is_synced {
-            true => Ok(()),
-            false => File::open(self.place.dir())?.sync_all(),
+        if self.is_synced {
+            Ok(())
+        } else {
+            File::open(self.place.dir())?.sync_all()
         }
     }
 

@@ -111,9 +111,10 @@ impl VolumeMut {
             driver_options: how.driver_options.clone(),
         })?;
         options.engine.log_memory_use();
-        let window = match options.engine.large_blocks {
-            true => options.engine.readahead,
-            false => 0,
+        let window = if options.engine.large_blocks {
+            options.engine.readahead
+        } else {
+            0
         };
         let volume = Volume::new(fs, device, observer).with_readahead(window);
         let volume = Arc::new(volume);

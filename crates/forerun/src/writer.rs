@@ -128,17 +128,19 @@ impl Writer {
             Self::Romfs(_) => forerun_romfs::KEPT,
             #[cfg(feature = "squashfs")]
             Self::Squashfs(options) => KeptProperties {
-                xattrs: match options.xattrs {
-                    true => forerun_squashfs::write::KEPT.xattrs,
-                    false => KeptProperties::ALL.xattrs,
+                xattrs: if options.xattrs {
+                    forerun_squashfs::write::KEPT.xattrs
+                } else {
+                    KeptProperties::ALL.xattrs
                 },
                 ..forerun_squashfs::write::KEPT
             },
             #[cfg(feature = "erofs")]
             Self::Erofs(options) => KeptProperties {
-                xattrs: match options.xattrs {
-                    true => forerun_erofs::write::KEPT.xattrs,
-                    false => KeptProperties::ALL.xattrs,
+                xattrs: if options.xattrs {
+                    forerun_erofs::write::KEPT.xattrs
+                } else {
+                    KeptProperties::ALL.xattrs
                 },
                 ..forerun_erofs::write::KEPT
             },

@@ -37,7 +37,6 @@ impl CountedDevice {
         &self.inner
     }
 
-    /// Returns the observer.
     #[must_use]
     pub const fn observer(&self) -> &Arc<Observer> {
         &self.observer

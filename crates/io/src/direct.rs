@@ -183,9 +183,10 @@ mod tests {
         assert_eq!(buffer[4096..4106], [5; 10], "not yet on the disk");
         assert_eq!(buffer[..4096], data[3996..8092]);
         let mut other = vec![0; (1 << 20) + 1];
-        let shifted = match is_aligned(&other) {
-            true => &mut other[1..],
-            false => &mut other[..1 << 20],
+        let shifted = if is_aligned(&other) {
+            &mut other[1..]
+        } else {
+            &mut other[..1 << 20]
         };
         assert_eq!(
             direct.read(4096, shifted).unwrap(),

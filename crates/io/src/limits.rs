@@ -27,7 +27,6 @@ pub struct Limits {
     pub stream_bytes: u64,
     /// Length of a file that one call reads into memory whole.
     pub read_bytes: u64,
-    /// Largest decoded block.
     pub block_len: u32,
     /// Bytes that directory indexes may hold in memory, all together.
     pub dir_index_bytes: usize,

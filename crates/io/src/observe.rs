@@ -70,7 +70,6 @@ impl Observer {
         }
     }
 
-    /// Returns the counters.
     #[must_use]
     pub const fn stats(&self) -> &IoStats {
         &self.stats
@@ -314,7 +313,6 @@ impl Counted {
         self.blob
     }
 
-    /// Returns the observer.
     #[must_use]
     pub const fn observer(&self) -> &Arc<Observer> {
         &self.observer

@@ -22,7 +22,6 @@ const WRITABLE: u32 = 0o022;
 pub enum OutputFile {
     /// Appends the output to it.
     Append,
-    /// Drops its contents.
     Replace,
 }
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 pub struct BlobId(pub u32);
 
 impl BlobId {
-    /// The image itself.
     pub const IMAGE: Self = Self(0);
 }
 

@@ -24,7 +24,6 @@ const READS_IN_WINDOW: u64 = 2;
 /// Parameters of a boundary, in bytes: which reads are a stream, and how far ahead of it to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowRules {
-    /// The first window.
     pub first: u64,
     /// The largest window; 0 turns reading ahead off.
     pub max: u64,
@@ -93,9 +92,10 @@ impl SequentialWindow {
     #[must_use]
     pub fn continues_at(&self, range: &Range<u64>, rules: &WindowRules) -> bool {
         let len = range.end - range.start;
-        let slack = match len >= LARGE_READ {
-            true => rules.slack.max(len * READS_AT_ONCE),
-            false => rules.slack,
+        let slack = if len >= LARGE_READ {
+            rules.slack.max(len * READS_AT_ONCE)
+        } else {
+            rules.slack
         };
         let last = self.next.max(self.ahead) + slack;
         // A read that is made again is no step back.
@@ -176,9 +176,10 @@ impl<K: Copy + PartialEq> SequentialStreams<K> {
                 evicted: None,
             };
         }
-        let evicted = match self.streams.len() >= self.capacity {
-            true => self.streams.pop_back().map(|(_, stream, _)| stream),
-            false => None,
+        let evicted = if self.streams.len() >= self.capacity {
+            self.streams.pop_back().map(|(_, stream, _)| stream)
+        } else {
+            None
         };
         self.begun += 1;
         let mut window = SequentialWindow::new(range);

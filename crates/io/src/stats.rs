@@ -52,7 +52,6 @@ counters! {
     CacheMisses = "cache_misses",
     /// Times a reader waited for another thread's read or decode of the same block.
     CacheWaits = "cache_waits",
-    /// Encoded blocks decoded.
     Decodes = "decodes",
     /// Decodes of metadata blocks.
     MetadataDecodes = "metadata_decodes",
@@ -60,7 +59,6 @@ counters! {
     DecodedBytes = "decoded_bytes",
     /// Decodes of a block that had been decoded before.
     RepeatedDecodes = "repeated_decodes",
-    /// Decodes that failed.
     DecodeErrors = "decode_errors",
     /// Bytes handed to the front end.
     ServedBytes = "served_bytes",
@@ -125,7 +123,6 @@ pub struct StatsSnapshot {
 }
 
 impl StatsSnapshot {
-    /// Returns one value.
     #[must_use]
     pub fn get(&self, counter: Counter) -> u64 {
         self.values.get(index(counter)).copied().unwrap_or(0)

@@ -16,7 +16,6 @@ pub enum Purpose {
     Demand,
     /// Readahead of a sequential reader or a bulk stream.
     Readahead,
-    /// Superblocks, inodes, directories.
     Metadata,
 }
 
@@ -41,11 +40,9 @@ pub enum Structure {
     Unknown,
     /// A structure that only the driver knows.
     Named(StructureName),
-    /// Directories.
     Directory,
     /// Metadata of any other kind, or of an unknown kind.
     Metadata,
-    /// Contents of files.
     Data,
 }
 
@@ -113,7 +110,6 @@ impl Structure {
 pub enum EventKind {
     /// A read of the source ended.
     SourceRead {
-        /// Its purpose.
         purpose: Purpose,
         /// Whether all bytes were read.
         ok: bool,
@@ -135,10 +131,7 @@ pub enum EventKind {
         ok: bool,
     },
     /// A flush of an output or device ended.
-    Flush {
-        /// Whether it succeeded.
-        ok: bool,
-    },
+    Flush { ok: bool },
     /// A device was told to discard a range.
     Discard {
         /// Whether the device accepted it.
@@ -205,7 +198,6 @@ pub struct Event {
     pub at: Duration,
     /// How long it took; zero where that was not measured.
     pub took: Duration,
-    /// The boundary.
     pub kind: EventKind,
     /// The structure that the bytes belong to.
     pub structure: Structure,
@@ -213,7 +205,6 @@ pub struct Event {
     pub blob: BlobId,
     /// First byte, as an offset into the blob or output.
     pub offset: u64,
-    /// Number of bytes.
     pub len: u64,
     /// The node that it was for, where that is known: of reads and writes of files.
     pub node: Option<u64>,

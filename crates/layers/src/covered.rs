@@ -45,9 +45,10 @@ impl Covered {
         for (index, &dir) in upper.iter().enumerate() {
             let mut counted = Ok(());
             stack.read_dir(dir, DirCursor::START, &mut |_, entry| {
-                let name = match whiteout::is_marker(entry.name) {
-                    true => whiteout::hidden(entry.name, limit),
-                    false => Some(entry.name),
+                let name = if whiteout::is_marker(entry.name) {
+                    whiteout::hidden(entry.name, limit)
+                } else {
+                    Some(entry.name)
                 };
                 let Some(name) = name.filter(|&name| !names.contains_key(name)) else {
                     return ControlFlow::Continue(());

@@ -109,9 +109,10 @@ impl Table {
     /// if there are too many directories, or an id does not fit.
     pub fn add(&self, top: LayerNode, nodes: Vec<LayerNode>) -> Result<NodeId> {
         let id = Named::Merged(top).id()?;
-        let is_same = |dir: &Arc<MergedDir>| match dir.nodes == nodes {
-            true => Ok(id),
-            false => {
+        let is_same = |dir: &Arc<MergedDir>| {
+            if dir.nodes == nodes {
+                Ok(id)
+            } else {
                 let LayerNode { layer, node } = top;
                 Err(Corrupt::new("layers", Some(id), 0, AtTwoPaths { node, layer }).into())
             }

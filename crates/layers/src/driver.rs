@@ -41,7 +41,6 @@ pub struct Layers {
 enum Node {
     /// A node of one layer.
     Single(LayerNode),
-    /// A merged directory.
     Merged(Arc<MergedDir>),
 }
 
@@ -352,7 +351,7 @@ impl Layout for Layers {
     fn names_max(&self) -> Option<u64> {
         let layers = self.stack.layers().iter();
         let names = layers.map(|layer| layer.fs.capabilities().layout?.names_max());
-        names.reduce(|all, of_layer| Some(all?.saturating_add(of_layer?)))?
+        names.reduce(|all, of_layer| all?.checked_add(of_layer?))?
     }
 
     fn shares_blocks(&self) -> bool {

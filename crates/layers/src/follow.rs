@@ -15,7 +15,6 @@ use crate::whiteout;
 /// The kind of node that a lookup is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
-    /// Directories, to merge.
     Dirs,
     /// The file that has contents.
     Contents,

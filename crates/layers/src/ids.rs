@@ -19,7 +19,6 @@ const MERGED: u64 = 1 << 63;
 /// A node of one layer. Layers are counted from the lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LayerNode {
-    /// The layer.
     pub layer: u16,
     /// The layer's own id.
     pub node: NodeId,

@@ -23,9 +23,10 @@ pub struct Links {
 impl Links {
     /// Returns the file that a node stands for; nothing if it is no link.
     pub fn get(&self, at: LayerNode) -> Option<Link> {
-        match self.files.is_empty() {
-            true => None,
-            false => self.files.get(&at).copied(),
+        if self.files.is_empty() {
+            None
+        } else {
+            self.files.get(&at).copied()
         }
     }
 

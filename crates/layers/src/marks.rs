@@ -133,9 +133,10 @@ impl Stack {
             return Ok(None);
         }
         let is_dir = self.is_dir(at)?;
-        Ok(match is_dir && self.lookup(at, OPAQUE)?.is_some() {
-            true => None,
-            false => marks.redirect,
+        Ok(if is_dir && self.lookup(at, OPAQUE)?.is_some() {
+            None
+        } else {
+            marks.redirect
         })
     }
 

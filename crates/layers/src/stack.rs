@@ -18,7 +18,6 @@ use crate::whiteout;
 pub struct Layer {
     /// Its name, for errors.
     pub name: Arc<str>,
-    /// The driver.
     pub fs: Arc<dyn FileSystem>,
     /// The image: the blob that extents of the driver call [`BlobId::IMAGE`].
     pub image: Arc<dyn ReadAt>,

@@ -19,7 +19,6 @@ const EXPANSION: u64 = 50;
 /// The receiver of the decoded bytes, in order.
 pub type Sink<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 
-/// Collects spans.
 pub struct Cutter<'a> {
     pub compression: Compression,
     pub block_len: u64,

@@ -6,7 +6,6 @@ use forerun_vfs::Error;
 pub enum Failed {
     /// The stream is damaged.
     Stream(Error),
-    /// Anything else.
     Other(Error),
 }
 

@@ -53,7 +53,6 @@ impl History {
     }
 }
 
-/// Compresses histories.
 pub struct Packer {
     encoder: Option<Encoder>,
     out: Vec<u8>,
@@ -78,9 +77,10 @@ impl Packer {
             .encoder
             .as_mut()
             .is_some_and(|encoder| encoder.encode(bytes, &mut self.out));
-        Some(match packed {
-            true => History::Packed(self.out.as_slice().into(), len),
-            false => History::Plain(bytes.into()),
+        Some(if packed {
+            History::Packed(self.out.as_slice().into(), len)
+        } else {
+            History::Plain(bytes.into())
         })
     }
 }

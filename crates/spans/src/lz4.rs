@@ -228,9 +228,10 @@ impl Frames<'_, '_> {
     }
 
     fn decode(&mut self, frame: &mut Frame, open: &mut Uncut) -> Result<(), Failed> {
-        let goal = match frame.is_linked {
-            true => self.span_len,
-            false => self.span_len.min(SHORT_SPAN),
+        let goal = if frame.is_linked {
+            self.span_len
+        } else {
+            self.span_len.min(SHORT_SPAN)
         };
         let most = u64_from(frame.block_len);
         while let Some((is_plain, len)) = self.length(frame)? {
@@ -238,9 +239,10 @@ impl Frames<'_, '_> {
             let stored = self.input.position() - open.offset;
             let is_long = decoded.max(stored) + most > self.cutter.block_len;
             if decoded > 0 && (decoded >= goal || is_long) {
-                let history = match frame.is_linked {
-                    true => self.packer.pack(self.decoder.history()),
-                    false => None,
+                let history = if frame.is_linked {
+                    self.packer.pack(self.decoder.history())
+                } else {
+                    None
                 };
                 let next = self.open(history);
                 self.close(std::mem::replace(open, next), frame)?;
@@ -340,11 +342,12 @@ const fn is_magic(word: u32) -> bool {
 /// Compares a checksum with that of the bytes of a block or frame at `offset`.
 fn compare(stored: u32, hash: &XxHash32, offset: u64) -> Result<(), Failed> {
     let found = hash.finish_32();
-    match stored == found {
-        true => Ok(()),
-        false => Err(Failed::Stream(
+    if stored == found {
+        Ok(())
+    } else {
+        Err(Failed::Stream(
             Check::Checksum { stored, found }.at(Lz4, offset),
-        )),
+        ))
     }
 }
 

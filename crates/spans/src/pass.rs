@@ -17,7 +17,6 @@ use crate::{Compression, gzip, lz4, streams};
 
 /// The result of a pass.
 pub struct Indexed {
-    /// The spans.
     pub spans: Spans,
     /// The decoded bytes in [`SPOOL`](crate::SPOOL), if there are any.
     pub spool: Option<Spool>,

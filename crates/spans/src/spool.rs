@@ -42,12 +42,11 @@ impl SpoolWriter {
 
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         // Images of disks are mostly holes.
-        match bytes.len() >= HOLE && bytes.iter().all(|&byte| byte == 0) {
-            true => {
-                let len = i64::try_from(bytes.len()).map_err(io::Error::other)?;
-                self.file.seek(SeekFrom::Current(len))?;
-            }
-            false => self.file.write_all(bytes)?,
+        if bytes.len() >= HOLE && bytes.iter().all(|&byte| byte == 0) {
+            let len = i64::try_from(bytes.len()).map_err(io::Error::other)?;
+            self.file.seek(SeekFrom::Current(len))?;
+        } else {
+            self.file.write_all(bytes)?
         }
         self.len += u64_from(bytes.len());
         Ok(())

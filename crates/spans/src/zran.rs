@@ -35,7 +35,6 @@ pub struct ZranSpans {
     /// The offset in the file of each span, and the number of the checkpoint before it. A span whose checkpoint is left
     /// out is a block of [`Codec::GzipMembers`]: it begins with a header, which is none of the span's bytes.
     pub starts: Vec<(u64, usize)>,
-    /// Number of checkpoints.
     pub checkpoints: usize,
 }
 
@@ -79,11 +78,12 @@ impl<'b> Checkpoint<'b> {
     }
 
     const fn codec(&self) -> Codec {
-        match self.is_left_out {
-            true => Codec::GzipMembers,
-            false => Codec::GzipSpan {
+        if self.is_left_out {
+            Codec::GzipMembers
+        } else {
+            Codec::GzipSpan {
                 skip: (8 - self.bits) % 8,
-            },
+            }
         }
     }
 
@@ -121,9 +121,10 @@ pub fn zran_spans(
         let is_first = number > 0 || decoded == 0;
         let is_behind = checkpoint.offset > 0 || checkpoint.is_left_out;
         let is_place = is_behind && checkpoint.bits < 8 && end <= stored_len;
-        let least = match checkpoint.is_left_out {
-            true => HEADER,
-            false => checkpoint.offset,
+        let least = if checkpoint.is_left_out {
+            HEADER
+        } else {
+            checkpoint.offset
         };
         if !is_first || !is_place || end <= start || end <= least && next.is_some() {
             return Err(wrong(number, checkpoint));

@@ -18,9 +18,10 @@ use rustix::io::Errno;
 /// openat(2) reports.
 pub fn open_beneath(dir: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let name = match path.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => path,
+    let name = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
     };
     // No C library has the call, so pseudo does not learn which directory a descriptor is.
     if is_preloaded() {

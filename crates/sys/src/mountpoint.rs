@@ -97,9 +97,10 @@ pub fn mount_at(path: &Path) -> io::Result<Option<MountEntry>> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return mount_with_root(&open_path(CWD, path, OFlags::empty())?);
     };
-    let parent = match parent.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => parent,
+    let parent = if parent.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        parent
     };
     let parent = open_path(CWD, parent, OFlags::DIRECTORY)?;
     match seen_at(&parent, name)? {
@@ -174,9 +175,10 @@ pub fn find_mount(mount: &MountEntry) -> io::Result<Sight> {
             inner,
         }));
     }
-    match mounts()?.iter().any(|entry| is_it(&entry)) {
-        true => Ok(Sight::Covered),
-        false => Ok(Sight::Gone),
+    if mounts()?.iter().any(|entry| is_it(&entry)) {
+        Ok(Sight::Covered)
+    } else {
+        Ok(Sight::Gone)
     }
 }
 

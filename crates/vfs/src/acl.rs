@@ -103,9 +103,10 @@ impl PosixAcl {
             .into_iter()
             .all(has);
         let needs_mask = has(Tag::User) || has(Tag::Group);
-        match is_whole && (has(Tag::Mask) || !needs_mask) {
-            true => Ok(Self(entries)),
-            false => Err(AclError::Missing),
+        if is_whole && (has(Tag::Mask) || !needs_mask) {
+            Ok(Self(entries))
+        } else {
+            Err(AclError::Missing)
         }
     }
 

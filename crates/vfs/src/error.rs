@@ -38,7 +38,6 @@ pub enum Error {
         String::from_utf8_lossy(path)
     )]
     DirectoryLoop {
-        /// The directory.
         node: NodeId,
         /// The path at which it was met again.
         path: Vec<u8>,
@@ -49,11 +48,9 @@ pub enum Error {
     /// One of [`Limits`](crate::Limits) was reached.
     #[error("{what} exceeds the limit of {limit}")]
     Limit {
-        /// Which of them.
         bound: Bound,
         /// The thing that was counted, with its place.
         what: String,
-        /// The bound.
         limit: u64,
     },
     /// A valid image that uses something this driver does not know.
@@ -120,7 +117,6 @@ pub enum Error {
     Blob {
         /// The image's name for it.
         name: BlobName,
-        /// Why not.
         source: Arc<io::Error>,
     },
     /// The source could not be read.
@@ -128,7 +124,6 @@ pub enum Error {
     Io {
         /// First byte of the failed read, in the image.
         offset: u64,
-        /// Its length.
         len: u64,
         /// The error of the source.
         source: Arc<io::Error>,

@@ -52,14 +52,12 @@ pub enum Place {
     Zero,
     /// Bytes stored as they are.
     Stored {
-        /// The store.
         blob: BlobId,
         /// Offset of the first byte.
         offset: u64,
     },
     /// Part of a block that must be decoded first.
     Encoded {
-        /// The block.
         block: EncodedBlock,
         /// Bytes of the decoded block before the first of this extent.
         skip: u32,

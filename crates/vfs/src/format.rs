@@ -86,7 +86,6 @@ pub enum TablePlace {
     At {
         /// Offset in the image.
         offset: u64,
-        /// Bytes there.
         len: u64,
         /// Bytes that these decode to.
         decoded_len: u64,

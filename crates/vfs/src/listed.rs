@@ -313,13 +313,14 @@ impl<N: Clone> ListedBuilder<N> {
     pub fn reserve(&self, dir: ListedPlace) -> Result<()> {
         let count = self.children.get(&dir.0).map_or(0, BTreeMap::len);
         let limit = self.limits.dir_entries;
-        match u64_from(count) < limit {
-            true => Ok(()),
-            false => Err(Error::limit(
+        if u64_from(count) < limit {
+            Ok(())
+        } else {
+            Err(Error::limit(
                 Bound::Entries,
                 "entries of a directory",
                 limit,
-            )),
+            ))
         }
     }
 

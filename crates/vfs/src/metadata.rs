@@ -169,9 +169,10 @@ mod tests {
                 device: Device::default(),
             };
             let modified = metadata.modified().unwrap();
-            let expected = match after {
-                true => UNIX_EPOCH + Duration::new(seconds.unsigned_abs(), nanoseconds),
-                false => UNIX_EPOCH - Duration::from_millis(1500),
+            let expected = if after {
+                UNIX_EPOCH + Duration::new(seconds.unsigned_abs(), nanoseconds)
+            } else {
+                UNIX_EPOCH - Duration::from_millis(1500)
             };
             assert_eq!(modified, expected, "{seconds}");
         }

@@ -21,9 +21,10 @@ impl MetadataLayout {
     /// Returns the layout of metadata that is in `ranges`; unknown if there are none.
     #[must_use]
     pub fn of_ranges(ranges: Vec<Range<u64>>) -> Self {
-        match ranges.is_empty() {
-            true => Self::Unknown,
-            false => Self::Ranges(ranges),
+        if ranges.is_empty() {
+            Self::Unknown
+        } else {
+            Self::Ranges(ranges)
         }
     }
 

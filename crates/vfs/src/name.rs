@@ -22,7 +22,6 @@ pub enum NameError {
     TooLong {
         /// Its length, in bytes.
         len: usize,
-        /// The bound.
         limit: usize,
     },
 }

@@ -106,9 +106,10 @@ impl OwnContents {
         node: NodeId,
         xattrs: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) -> Result<()>,
     ) -> Result<()> {
-        match self.has(number, xattrs)? {
-            true => Ok(()),
-            false => Err(Corrupt::new(format, Some(node), 0, ContentsBelow).into()),
+        if self.has(number, xattrs)? {
+            Ok(())
+        } else {
+            Err(Corrupt::new(format, Some(node), 0, ContentsBelow).into())
         }
     }
 }

@@ -182,9 +182,10 @@ impl Shared {
         let number = number.or_else(|| state.read.keys().next().copied());
         let read = number.and_then(|number| Some((number, state.read.remove(&number)?)));
         let Some((number, (window, read))) = read else {
-            return match state.thread_count == 0 || state.is_stopped {
-                true => Waited::Ended,
-                false => Waited::Nothing,
+            return if state.thread_count == 0 || state.is_stopped {
+                Waited::Ended
+            } else {
+                Waited::Nothing
             };
         };
         if let Some(window) = window

@@ -124,10 +124,7 @@ impl ReadMany {
             state.source = Some(source.unbind());
         }
         if !batch.is_empty() {
-            let asked = match is_ended {
-                true => Asked::All,
-                false => Asked::Part,
-            };
+            let asked = if is_ended { Asked::All } else { Asked::Part };
             self.crew.ask(first, batch, asked);
         }
     }

@@ -91,9 +91,10 @@ fn refuse(
         return Some(reason);
     }
     // Tests may use what lies beside and above, but never tie a front end to a driver.
-    match dependency.dev {
-        true => None,
-        false => Some("this arrow points against the data flow"),
+    if dependency.dev {
+        None
+    } else {
+        Some("this arrow points against the data flow")
     }
 }
 

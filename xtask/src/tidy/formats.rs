@@ -19,9 +19,12 @@ pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<Violation> {
         .iter()
         .filter(|package| package.room() == Some(Room::Format))
         .filter_map(|package| package.dir.rsplit('/').next())
-        .map(|name| match ORDINARY_WORDS.contains(&name) {
-            true => format!("forerun_{name}"),
-            false => name.to_string(),
+        .map(|name| {
+            if ORDINARY_WORDS.contains(&name) {
+                format!("forerun_{name}")
+            } else {
+                name.to_string()
+            }
         })
         .collect();
     let mut violations = Vec::new();

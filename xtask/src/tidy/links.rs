@@ -37,9 +37,10 @@ fn resolve(files: &BTreeMap<&str, &SourceFile>, from: &str, target: &str) -> Res
     };
     let dir = format!("{path}/");
     let Some(file) = files.get(path.as_str()) else {
-        return match path.is_empty() || files.keys().any(|file| file.starts_with(&dir)) {
-            true => Ok(()),
-            false => Err(format!("dead link: {target}")),
+        return if path.is_empty() || files.keys().any(|file| file.starts_with(&dir)) {
+            Ok(())
+        } else {
+            Err(format!("dead link: {target}"))
         };
     };
     let is_markdown = path.ends_with(".md");

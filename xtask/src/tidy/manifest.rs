@@ -11,7 +11,6 @@ use crate::process;
 /// A crate of the workspace.
 #[derive(Clone, Debug)]
 pub struct Package {
-    /// Its name.
     pub name: String,
     /// Its folder below the root.
     pub dir: String,

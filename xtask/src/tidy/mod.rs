@@ -112,17 +112,19 @@ mod tests {
             &manifest("forerun-romfs", ""),
         );
         write("crates/formats/romfs/src/lib.rs", "//! A driver.\n");
-        let dependency = match imports_driver {
-            true => "forerun-romfs = { path = \"../../formats/romfs\" }\n",
-            false => "",
+        let dependency = if imports_driver {
+            "forerun-romfs = { path = \"../../formats/romfs\" }\n"
+        } else {
+            ""
         };
         write(
             "crates/front/show/Cargo.toml",
             &manifest("forerun-show", dependency),
         );
-        let body = match imports_driver {
-            true => "//! A front end.\n\npub use forerun_romfs as driver;\n",
-            false => "//! A front end.\n",
+        let body = if imports_driver {
+            "//! A front end.\n\npub use forerun_romfs as driver;\n"
+        } else {
+            "//! A front end.\n"
         };
         write("crates/front/show/src/lib.rs", body);
         dir

@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// A text file.
 #[derive(Clone, Debug)]
 pub struct SourceFile {
     /// Path below the root, with slashes.

@@ -136,9 +136,10 @@ impl<'m> Manifest<'m> {
 
     fn one_line(&mut self, line: &[u8]) -> Result<(), Step> {
         let line = parse(line, self.pseudo.is_some())?;
-        match self.is_ignored(&line) {
-            true => Ok(()),
-            false => self.apply(line),
+        if self.is_ignored(&line) {
+            Ok(())
+        } else {
+            self.apply(line)
         }
     }
 

@@ -13,7 +13,6 @@ use super::xattr_value;
 /// The largest owner: the one above means "leave it" to chown.
 const OWNER_MAX: u64 = 0xFFFF_FFFE;
 
-/// A line.
 #[derive(Debug)]
 pub struct Line {
     /// The path that it is about.
@@ -32,11 +31,12 @@ pub enum Action {
     HardLink(Components),
     /// Adds a file of the host with its own attributes.
     Like(PathBuf),
-    /// An extended attribute.
-    Xattr { name: Vec<u8>, value: Vec<u8> },
+    Xattr {
+        name: Vec<u8>,
+        value: Vec<u8>,
+    },
 }
 
-/// Metadata.
 #[derive(Debug)]
 pub struct Attributes {
     pub mode: u16,
@@ -100,13 +100,12 @@ pub fn parse(line: &[u8], is_pseudo: bool) -> Result<Line, LineError> {
 }
 
 fn attributes(letter: u8, words: &mut Words<'_>) -> Result<Attributes, LineError> {
-    let time = match letter.is_ascii_uppercase() {
-        true => {
-            let word = words.expect("the time")?;
-            let time = std::str::from_utf8(&word).ok().and_then(parse_time);
-            Some(time.ok_or_else(|| LineError::Time(lossy(&word)))?)
-        }
-        false => None,
+    let time = if letter.is_ascii_uppercase() {
+        let word = words.expect("the time")?;
+        let time = std::str::from_utf8(&word).ok().and_then(parse_time);
+        Some(time.ok_or_else(|| LineError::Time(lossy(&word)))?)
+    } else {
+        None
     };
     Ok(Attributes {
         time,

@@ -172,9 +172,10 @@ impl<'o, 's> Scan<'o, 's> {
         pending: &mut Vec<Pending>,
     ) -> Result<(), BuildError> {
         let path = at.path.join(name);
-        let in_tree = match self.prefix.as_os_str().is_empty() {
-            true => at.path.join(OsStr::from_bytes(new_name)),
-            false => self.prefix.join(&path),
+        let in_tree = if self.prefix.as_os_str().is_empty() {
+            at.path.join(OsStr::from_bytes(new_name))
+        } else {
+            self.prefix.join(&path)
         };
         if self.options.exclude.matches(in_tree.as_os_str().as_bytes()) {
             return Ok(());

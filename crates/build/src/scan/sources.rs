@@ -34,9 +34,10 @@ pub fn scan_sources(
     for source in sources {
         let failed = |error| host(&source.path, error);
         let is_dir = source.path.symlink_metadata().map_err(failed)?.is_dir();
-        let (at, name) = match is_dir {
-            true => (source.path.as_path(), OsStr::new("")),
-            false => split(&source.path),
+        let (at, name) = if is_dir {
+            (source.path.as_path(), OsStr::new(""))
+        } else {
+            split(&source.path)
         };
         let root = Root::open(at).map_err(failed)?;
         let skipped: Option<&mut dyn FnMut(BuildError)> = match &mut skipped {
@@ -46,9 +47,10 @@ pub fn scan_sources(
         let mut scan = Scan::new(options, root, skipped);
         (scan.tree, scan.links) = (tree, links);
         scan.is_repeated = sources.len() > 1;
-        match is_dir {
-            true => scan.source_dir(source)?,
-            false => scan.source_file(name, &source.name)?,
+        if is_dir {
+            scan.source_dir(source)?
+        } else {
+            scan.source_file(name, &source.name)?
         }
         (tree, links) = (scan.tree, scan.links);
     }

@@ -38,11 +38,9 @@ pub struct TarOptions {
     pub limits: Limits,
 }
 
-/// An archive.
 pub enum TarInput {
     /// A regular file, read from its current position on.
     File(File),
-    /// Any other stream.
     Stream(Box<dyn Read>),
 }
 
@@ -261,9 +259,10 @@ impl TarBuild<'_> {
         };
         self.bytes = self.bytes.checked_add(len).ok_or_else(over)?;
         let beyond = self.bytes.saturating_sub(tape.position());
-        match self.bytes > limit && beyond > parsed.stored.1 {
-            true => Err(over()),
-            false => Ok(()),
+        if self.bytes > limit && beyond > parsed.stored.1 {
+            Err(over())
+        } else {
+            Ok(())
         }
     }
 

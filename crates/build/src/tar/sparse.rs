@@ -88,15 +88,16 @@ impl Keys {
             end = offset.checked_add(len).ok_or_else(bad)?;
         }
         let held = self.parts.iter().map(|(_, len)| len).sum::<u64>();
-        match end > size || start.checked_add(held).is_none_or(|end| end > stored) {
-            true => Err(bad()),
-            false => Ok((
+        if end > size || start.checked_add(held).is_none_or(|end| end > stored) {
+            Err(bad())
+        } else {
+            Ok((
                 size,
                 Some(SparseBody {
                     start,
                     parts: self.parts,
                 }),
-            )),
+            ))
         }
     }
 

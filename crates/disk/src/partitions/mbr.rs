@@ -18,7 +18,6 @@ const MOST_LOGICAL: u32 = 256;
 /// Type of the entry that protects a GPT.
 const PROTECTIVE: u8 = 0xee;
 
-/// A valid record.
 #[derive(Debug, Default)]
 pub struct BootRecord {
     pub partitions: Vec<TablePartition>,

@@ -43,7 +43,6 @@ impl TableKind {
 /// A valid partition table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionTable {
-    /// MBR or GPT.
     pub kind: TableKind,
     /// The partitions, by number.
     pub partitions: Vec<TablePartition>,
@@ -87,7 +86,6 @@ pub struct TablePartition {
     pub number: u32,
     /// Offset of its first byte.
     pub offset: u64,
-    /// Bytes.
     pub len: u64,
     /// Its type, as text.
     pub type_name: String,

@@ -9,12 +9,10 @@ pub const UIMAGE: &[u8] = &[0x27, 0x05, 0x19, 0x56];
 /// First bytes of a TRX header.
 pub const TRX: &[u8] = b"HDR0";
 
-/// A valid header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirmwareHeader {
     /// Bytes of the header and of all that it covers.
     pub len: u64,
-    /// Its name.
     pub label: Vec<u8>,
     /// The contents, as text.
     pub details: String,

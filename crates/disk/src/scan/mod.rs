@@ -41,7 +41,6 @@ const DECODED: u32 = 16;
 /// Images lie most often at multiples of this.
 const STEP: u64 = 512;
 
-/// How to scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScanOptions {
     /// Searches images for further images.
@@ -92,7 +91,6 @@ pub struct ScanFinding {
     pub offset: u64,
     /// Bytes, by its own superblock or header; nothing where that does not say.
     pub len: Option<u64>,
-    /// Its kind.
     pub kind: ScanKind,
     /// The label or name; often empty.
     pub label: Vec<u8>,
@@ -195,9 +193,10 @@ pub fn scan(
         let end = (start + PIECE).min(source.len());
         search.piece(&piece, start, end);
         // Data with a checksum is read also where nothing is searched.
-        start = match search.sums.is_empty() {
-            true => search.images_end.max(end),
-            false => end,
+        start = if search.sums.is_empty() {
+            search.images_end.max(end)
+        } else {
+            end
         };
         progress(start.min(source.len()));
     }

@@ -5,7 +5,6 @@ use forerun_vfs::{ArchiveSearch, Format};
 
 use super::headers;
 
-/// Pairs of bytes.
 const PAIRS: usize = 1 << 16;
 
 /// The meaning of a magic number.
@@ -14,7 +13,6 @@ pub enum Meaning {
     Image(&'static Format),
     /// The first member of an archive.
     Archive(&'static Format, &'static ArchiveSearch),
-    /// A compressed archive.
     Compressed(&'static Format),
     /// The map of a disk.
     Disk,
@@ -32,7 +30,6 @@ pub struct Sign {
     step: u64,
 }
 
-/// All magic numbers.
 pub struct Signs {
     all: Vec<Sign>,
     /// Magic numbers of which only those at multiples of a step count.

@@ -164,9 +164,10 @@ fn expect_inodes(fs: &dyn FileSystem, metadata: &MetadataSource, dir: NodeId) ->
     // The reader that gets there reports the error.
     let _left_to_the_reader = fs.read_dir(dir, DirCursor::START, &mut |entry| {
         nodes.push(entry.node);
-        match nodes.len() < EXPECTED_INODES {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
+        if nodes.len() < EXPECTED_INODES {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
     });
     metadata.expect_inodes(fs, &nodes, METADATA_GAP);

@@ -41,7 +41,6 @@ struct Kept {
 
 #[derive(Default)]
 struct DenseState {
-    /// Requests in flight.
     flying: Vec<Range<u64>>,
     /// End of the last request, and the step that it was made with.
     end: u64,
@@ -166,9 +165,10 @@ impl Dense {
         }
         let forward =
             chunk.start >= state.end && chunk.start - state.end <= DENSE_GAP && state.end > 0;
-        state.step = match forward {
-            true => (state.step * 2).min(self.max_step),
-            false => METADATA_CHUNK,
+        state.step = if forward {
+            (state.step * 2).min(self.max_step)
+        } else {
+            METADATA_CHUNK
         };
         let step = state.step.max(at_least);
         let mut end = chunk.end;

@@ -196,9 +196,10 @@ impl MetadataSource {
             missed.set(true);
             self.fill(&request)
         })?;
-        self.count(match missed.get() {
-            true => Counter::MetadataMisses,
-            false => Counter::MetadataHits,
+        self.count(if missed.get() {
+            Counter::MetadataMisses
+        } else {
+            Counter::MetadataHits
         });
         // Where the chunk cannot be read, the block that is wanted may still be readable.
         found.ok()

@@ -70,7 +70,6 @@ pub struct Searched {
 /// The answers so far, and the state of the search.
 #[derive(Debug)]
 pub struct XattrScan {
-    /// About any attributes.
     any: Answer,
     /// About each of [`PER_FILE`].
     per_file: [Answer; PER_FILE.len()],
@@ -205,9 +204,10 @@ impl Left {
             return Ok(Some(true));
         }
         let dirs = self.dirs.get_or_insert_with(|| vec![root]);
-        let together = match inodes >= XATTR_WALK_JOB {
-            true => XATTR_DIRECTORIES,
-            false => 1,
+        let together = if inodes >= XATTR_WALK_JOB {
+            XATTR_DIRECTORIES
+        } else {
+            1
         };
         let mut todo = inodes;
         while !dirs.is_empty() {

@@ -32,7 +32,6 @@ struct Free {
     buffers: Vec<Memory>,
 }
 
-/// Initialised bytes.
 enum Memory {
     Heap(Vec<u8>),
     /// Begins on a page.

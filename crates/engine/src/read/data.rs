@@ -57,7 +57,6 @@ impl Data {
 }
 
 impl Default for Data {
-    /// Returns no bytes.
     fn default() -> Self {
         Self {
             bytes: Bytes::Block(Arc::default()),

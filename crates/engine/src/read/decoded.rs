@@ -28,7 +28,6 @@ use crate::tuning::{DECODING_SHARE, PASSED_BLOCKS, PASSING_SHARE, SERVED_BLOCKS,
 /// Typical length of a decoded block, for the size of the cache's tables.
 const TYPICAL_BLOCK: u64 = 128 << 10;
 
-/// The decode cache.
 pub struct Decoded {
     cache: BlockCache<Error, Block>,
     claims: Claims,
@@ -45,7 +44,6 @@ pub struct Decoded {
     block_limit: u32,
 }
 
-/// A decoded block.
 #[derive(Clone)]
 pub struct Block {
     key: BlockKey,

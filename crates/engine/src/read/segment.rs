@@ -117,9 +117,10 @@ impl Drop for Unfinished {
         let mut state = lock(&self.0.state);
         if matches!(*state, SegmentState::Reading) {
             // A thread that may not wait leaves the request to one that may.
-            *state = match wait::was_refused() {
-                true => SegmentState::Queued,
-                false => SegmentState::Failed,
+            *state = if wait::was_refused() {
+                SegmentState::Queued
+            } else {
+                SegmentState::Failed
             };
             self.0.ended.notify_all();
         }

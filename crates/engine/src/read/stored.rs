@@ -287,9 +287,10 @@ impl Stored {
         for part in out.chunks_mut(usize_from(self.geometry.max_request())) {
             let at = range.start + done;
             let len = u64_from(part.len());
-            let read = match purpose == Use::Decode && len >= LONG_BLOCK {
-                true => source.read_single(at, part),
-                false => source.read(at, part, Purpose::Demand),
+            let read = if purpose == Use::Decode && len >= LONG_BLOCK {
+                source.read_single(at, part)
+            } else {
+                source.read(at, part, Purpose::Demand)
             };
             if let Err(error) = read {
                 if wait::was_refused() {

@@ -39,7 +39,6 @@ struct Listed {
 pub struct TakenFile {
     /// Its index in the list.
     pub position: usize,
-    /// The file.
     pub node: NodeId,
     /// Whether all of it was planned.
     is_planned: bool,
@@ -59,7 +58,6 @@ struct Progress {
     files: VecDeque<(bool, u64)>,
 }
 
-/// Lists of files.
 impl Reader {
     /// Sorts regular files by where their first byte is, so that reading them in this order reads
     /// the image forward. Files that cannot be mapped come first.
@@ -133,9 +131,10 @@ impl Bulk {
             let is_part = |within: &Within| is_shared || !within.is_all;
             Listed {
                 node: *node,
-                blocks: match is_shared {
-                    true => Blocks::Shared,
-                    false => Blocks::Own,
+                blocks: if is_shared {
+                    Blocks::Shared
+                } else {
+                    Blocks::Own
                 },
                 within: place.within.filter(is_part),
             }

@@ -76,9 +76,10 @@ impl Reader {
     ) -> Self {
         let geometry = options.geometry(image.len());
         let ahead_budget = AHEAD_BUDGET.min(options.cache / 8);
-        let (window, legacy) = match options.large_blocks {
-            true => (options.readahead.min(ahead_budget / 2), false),
-            false => (0, true),
+        let (window, legacy) = if options.large_blocks {
+            (options.readahead.min(ahead_budget / 2), false)
+        } else {
+            (0, true)
         };
         let pool = Arc::new(Pool::new(options.pool_threads()));
         let others = BlobTable::new(Arc::clone(&fs));
@@ -89,9 +90,10 @@ impl Reader {
         };
         let driver = fs;
         // A driver may have to read for the answer: asked once.
-        let layout = match options.large_blocks {
-            true => driver.metadata_layout(),
-            false => MetadataLayout::Unknown,
+        let layout = if options.large_blocks {
+            driver.metadata_layout()
+        } else {
+            MetadataLayout::Unknown
         };
         metadata.set_ranges(layout.ranges().to_vec());
         let parts = driver.capabilities().layout;
@@ -292,11 +294,11 @@ impl Reader {
     /// other ranges are not affected.
     pub fn read(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
         let timer = self.observer().timer();
-        let read = match wait::is_attempt() {
-            true => self.attempt(node, offset, len),
-            false => self
-                .begin(node, offset, len)
-                .and_then(|(range, blocks)| self.assemble(node, range, blocks)),
+        let read = if wait::is_attempt() {
+            self.attempt(node, offset, len)
+        } else {
+            self.begin(node, offset, len)
+                .and_then(|(range, blocks)| self.assemble(node, range, blocks))
         };
         // A read that may not wait is made again.
         if read.is_ok() || !wait::was_refused() {
@@ -460,9 +462,10 @@ impl Reader {
         // The kernel keeps the pages of a long read: no other read wants its blocks.
         let is_long = range.end - range.start >= LONG_READ;
         let is_kept = inner.moves.stored.is_kept_above();
-        let blocks = match is_long && is_kept && !inner.shares_blocks {
-            true => Blocks::Own,
-            false => Blocks::Shared,
+        let blocks = if is_long && is_kept && !inner.shares_blocks {
+            Blocks::Own
+        } else {
+            Blocks::Shared
         };
         if let Some(claim) = inner.streams.on_read(node, &range, size) {
             let _planning = inner.moves.decoded.planning();

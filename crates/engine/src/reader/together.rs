@@ -37,9 +37,10 @@ impl Reader {
                 return assembly.add(extent);
             }
             extents.push(extent);
-            match extents.len() < EXTENTS_TOGETHER {
-                true => ControlFlow::Continue(()),
-                false => add_all(moves, &mut extents, assembly),
+            if extents.len() < EXTENTS_TOGETHER {
+                ControlFlow::Continue(())
+            } else {
+                add_all(moves, &mut extents, assembly)
             }
         })?;
         let _said_by_finish = add_all(moves, &mut extents, assembly);

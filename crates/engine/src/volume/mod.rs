@@ -291,9 +291,10 @@ impl Volume {
 
     /// Fails once a thread has panicked in a change, so that no data is written after that either.
     fn in_use(&self) -> Result<()> {
-        match self.fs.is_abandoned() {
-            true => Err(Error::ReadOnly("a thread panicked".into())),
-            false => Ok(()),
+        if self.fs.is_abandoned() {
+            Err(Error::ReadOnly("a thread panicked".into()))
+        } else {
+            Ok(())
         }
     }
 

@@ -27,9 +27,10 @@ impl Sink for Kept {
     fn store(&self, file: NodeId, data: &[u8]) -> ControlFlow<()> {
         let mut files = self.files.lock().unwrap();
         assert!(files.insert(file, data.to_vec()).is_none(), "once");
-        match files.len() < self.room {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
+        if files.len() < self.room {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
     }
 }

@@ -138,9 +138,10 @@ fn share(file: &File) -> Result<()> {
         // On filesystems without locks, our writers cannot lock either.
         Ok(()) | Err(TryLockError::Error(_)) => {}
     }
-    match writer::holds_any(file) {
-        true => Err(InUse::for_reading(By::Unseen).into()),
-        false => Ok(()),
+    if writer::holds_any(file) {
+        Err(InUse::for_reading(By::Unseen).into())
+    } else {
+        Ok(())
     }
 }
 

@@ -75,9 +75,10 @@ pub fn that_write(file: &File, range: Range<u64>) -> Option<By> {
 pub fn backing_file(device: &File) -> Option<PathBuf> {
     let device = Device::of(device)?;
     // For a partition, the device that it is on.
-    let disk = match device.is_partition() {
-        true => device.sys.parent()?.to_path_buf(),
-        false => device.sys,
+    let disk = if device.is_partition() {
+        device.sys.parent()?.to_path_buf()
+    } else {
+        device.sys
     };
     let name = backing_name(&disk)?;
     (!name.as_os_str().as_bytes().ends_with(DELETED)).then_some(name)

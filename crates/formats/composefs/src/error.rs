@@ -2,7 +2,6 @@
 
 use forerun_vfs::{Corrupt, Error, NodeId};
 
-/// A failed check.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
     #[error("its contents are elsewhere, and it does not say where")]

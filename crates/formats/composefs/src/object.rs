@@ -17,11 +17,9 @@ use crate::verity::measure_alike;
 /// The properties that the image demands of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wanted {
-    /// Its name.
     pub name: ObjectName,
     /// The digest that it must have.
     pub digest: Option<ObjectDigest>,
-    /// Its length.
     pub size: u64,
 }
 
@@ -94,11 +92,9 @@ struct Known {
     numbers: HashMap<Wanted, BlobId>,
 }
 
-/// An open object.
 pub enum Opened {
     /// A file of the host.
     File(File),
-    /// Any other source.
     Source(Arc<dyn ReadAt>),
 }
 

@@ -9,7 +9,6 @@ pub const HEADER_VERSION: u32 = 1;
 /// Offset of the superblock of EROFS.
 #[cfg(feature = "write")]
 pub const SUPERBLOCK_START: u64 = 1024;
-/// Its first word.
 pub const EROFS_MAGIC: u32 = 0xE0F5_E1E2;
 /// Times are modification times (2), and attributes have a filter of names (4).
 #[cfg(feature = "write")]
@@ -22,7 +21,6 @@ pub const INODES_START: u64 = SUPERBLOCK_START + 128;
 /// Bytes of the header that are used.
 pub const HEADER_LEN: usize = 16;
 
-/// The header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Version of the rules by which the image was laid out.

@@ -57,7 +57,6 @@ pub fn escape(name: &[u8]) -> Vec<u8> {
 /// How an attribute of an image is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown<'n> {
-    /// Unchanged.
     Plain(&'n [u8]),
     /// Without one `overlay.`.
     Unescaped(Vec<u8>),
@@ -145,11 +144,9 @@ pub fn metacopy(digest: Option<&Digest>) -> Vec<u8> {
 /// A parsed value of [`METACOPY`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metacopy {
-    /// No digest.
     Plain,
     /// The digest of the object.
     Digest(ObjectDigest),
-    /// An unknown value.
     Unknown,
 }
 

@@ -108,9 +108,10 @@ impl<'a> Table<'a> {
     fn resolve(&self, block: u64, pointer: u32, previous: Option<u64>) -> Result<Stored> {
         let fail = |check: Check| Err(check.at(Some(self.node), self.pointer_at(block)));
         let extended = self.image.superblock.has_pointer_flags();
-        let flags = match extended {
-            true => pointer & (BLK_DIRECT_PTR | BLK_UNCOMPRESSED),
-            false => 0,
+        let flags = if extended {
+            pointer & (BLK_DIRECT_PTR | BLK_UNCOMPRESSED)
+        } else {
+            0
         };
         let (value, compressed) = (u64::from(pointer & !flags), flags & BLK_UNCOMPRESSED == 0);
         let range = if flags & BLK_DIRECT_PTR == 0 {

@@ -29,9 +29,10 @@ pub fn details(superblock: &Superblock) -> Fields {
 
 /// Returns the fields of the superblock in the image's order.
 pub fn superblock(superblock: &Superblock) -> Fields {
-    let signature = match superblock.has_signature() {
-        true => "right".to_string(),
-        false => format!("{:02x?}", superblock.signature),
+    let signature = if superblock.has_signature() {
+        "right".to_string()
+    } else {
+        format!("{:02x?}", superblock.signature)
     };
     vec![
         ("offset", format!("{:#x}", superblock.offset)),

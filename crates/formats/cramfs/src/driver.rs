@@ -76,9 +76,10 @@ impl FileSystem for Cramfs {
             },
             nlink: 1,
             mtime: Timestamp::default(),
-            device: match is_device {
-                true => inode.device(),
-                false => Device::default(),
+            device: if is_device {
+                inode.device()
+            } else {
+                Device::default()
             },
         })
     }

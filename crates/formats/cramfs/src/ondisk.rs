@@ -39,13 +39,11 @@ pub const FSID_VERSION_2: u32 = 0x001;
 pub const SORTED_DIRS: u32 = 0x002;
 /// Blocks may be holes.
 pub const HOLES: u32 = 0x100;
-/// Reserved.
 pub const WRONG_SIGNATURE: u32 = 0x200;
 /// The entries of the root may begin anywhere.
 pub const SHIFTED_ROOT_OFFSET: u32 = 0x400;
 /// The two highest bits of block pointers are flags.
 pub const EXT_BLOCK_POINTERS: u32 = 0x800;
-/// Flags by name.
 pub const FLAGS: [(u32, &str); 6] = [
     (FSID_VERSION_2, "FSID_VERSION_2"),
     (SORTED_DIRS, "SORTED_DIRS"),

@@ -22,7 +22,6 @@ pub struct Superblock {
     /// Its offset in the source, from which all other offsets are counted as well.
     pub offset: u64,
     pub order: ByteOrder,
-    /// As stored.
     pub size: u32,
     /// Bytes of the image, from the start of the source on.
     pub image_len: u64,
@@ -33,7 +32,6 @@ pub struct Superblock {
     pub edition: u32,
     pub blocks: u32,
     pub files: u32,
-    /// Without the padding.
     pub name: Vec<u8>,
     pub root: Inode,
 }

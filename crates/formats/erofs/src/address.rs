@@ -10,7 +10,6 @@ pub struct Address {
 /// The space that holds a piece of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// In the image.
     Image,
     /// In the data of the metabox inode.
     Metabox,

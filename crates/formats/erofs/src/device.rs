@@ -10,7 +10,6 @@ use crate::error::Check;
 use crate::ondisk::{DEVICE_SLOT, DeviceSlot, SUPERBLOCK_AT};
 use crate::superblock::Superblock;
 
-/// A device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     pub tag: Vec<u8>,
@@ -79,7 +78,6 @@ impl Devices {
         Ok(Self { list, block_bits })
     }
 
-    /// Returns all devices.
     pub fn list(&self) -> &[Device] {
         &self.list
     }

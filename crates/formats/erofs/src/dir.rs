@@ -136,7 +136,6 @@ impl<'i> Dir<'i> {
         }
     }
 
-    /// Returns the inode.
     pub const fn inode(&self) -> &Inode {
         &self.inode
     }

@@ -15,11 +15,9 @@ pub use crate::inode::DataLayout;
 pub struct SuperblockFacts {
     /// Features that readers may ignore, as bits.
     pub feature_compat: u32,
-    /// The other features.
     pub feature_incompat: u32,
     /// log2 of the block size.
     pub blkszbits: u8,
-    /// The root directory.
     pub root_nid: u64,
     /// The number of inodes.
     pub inos: u64,
@@ -31,7 +29,6 @@ pub struct SuperblockFacts {
     pub meta_blkaddr: u32,
     /// The block in which shared attributes start.
     pub xattr_blkaddr: u32,
-    /// The UUID.
     pub uuid: [u8; 16],
 }
 

@@ -15,11 +15,9 @@ pub const MAX_LEN: usize = 64;
 /// overflow.
 const MAX_FILE: u64 = 1 << 62;
 
-/// An inode.
 #[derive(Clone, Debug)]
 pub struct Inode {
     pub node: NodeId,
-    /// Its place.
     pub at: Address,
     pub is_extended: bool,
     /// Whether its entries begin without one for itself.

@@ -42,9 +42,10 @@ fn check_sum(source: &dyn ReadAt, superblock: &Superblock) -> Result<()> {
     let block = bytes.get(usize_from(SUPERBLOCK_AT)..);
     let actual = superblock::checksum(block.unwrap_or_default());
     let found = superblock.checksum;
-    match found == actual {
-        true => Ok(()),
-        false => Err(Check::Checksum { found, actual }.at(None, SUPERBLOCK_AT)),
+    if found == actual {
+        Ok(())
+    } else {
+        Err(Check::Checksum { found, actual }.at(None, SUPERBLOCK_AT))
     }
 }
 

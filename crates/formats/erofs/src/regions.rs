@@ -35,9 +35,12 @@ pub fn of_inode(
     inode: &Inode,
     visit: &mut dyn FnMut(Region) -> ControlFlow<()>,
 ) -> Result<()> {
-    let mut give = |name, range: Range<u64>| match range.is_empty() {
-        true => ControlFlow::Continue(()),
-        false => visit(Region::metadata(name, range)),
+    let mut give = |name, range: Range<u64>| {
+        if range.is_empty() {
+            ControlFlow::Continue(())
+        } else {
+            visit(Region::metadata(name, range))
+        }
     };
     if inode.at.space == Space::Image {
         let own: [(&str, Address, u64); 2] = [

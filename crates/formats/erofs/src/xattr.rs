@@ -21,7 +21,6 @@ const ENTRY: usize = size_of::<XattrEntry>();
 
 /// An xattr of an inode.
 pub enum Found<'x> {
-    /// Name and value.
     Pair(&'x [u8], &'x [u8]),
     /// An xattr whose name starts with an unknown prefix, with the failed check.
     Unknown(Error),

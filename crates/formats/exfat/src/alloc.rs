@@ -427,10 +427,7 @@ fn set_bits(bytes: &mut [u8], from: u32, to: u32, value: bool) {
         let high = to.saturating_sub(index * 8).min(8);
         let below = |bits: u32| !u8::MAX.checked_shl(bits).unwrap_or(0);
         let mask = below(high) & !below(low);
-        match value {
-            true => *byte |= mask,
-            false => *byte &= !mask,
-        }
+        if value { *byte |= mask } else { *byte &= !mask }
     }
 }
 

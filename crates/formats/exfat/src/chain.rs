@@ -7,7 +7,6 @@ pub struct Run {
     pub index: u32,
     /// Number of the first cluster on the volume.
     pub cluster: u32,
-    /// Number of clusters.
     pub count: u32,
 }
 

@@ -31,15 +31,17 @@ fn to_damage(volume: &Volume, data: Allocation) -> Result<Chain> {
         return Ok(Chain::default());
     }
     let most = u64::from(boot.clusters + FIRST_CLUSTER - data.first);
-    let need = boot.clusters_for(data.len).min(match data.contiguous {
-        true => most,
-        false => boot.clusters.into(),
+    let need = boot.clusters_for(data.len).min(if data.contiguous {
+        most
+    } else {
+        boot.clusters.into()
     });
     // At most as many as the volume has.
     let need = u32::try_from(need).unwrap_or(boot.clusters);
-    match data.contiguous {
-        true => Ok(Chain::contiguous(data.first, need)),
-        false => Ok(follow_to_damage(volume, data.first, Some(need))?.chain),
+    if data.contiguous {
+        Ok(Chain::contiguous(data.first, need))
+    } else {
+        Ok(follow_to_damage(volume, data.first, Some(need))?.chain)
     }
 }
 

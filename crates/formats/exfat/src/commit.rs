@@ -105,9 +105,12 @@ impl<'a> Session<'a> {
             return Err(stopped.error());
         }
         let outcome = self.commit_changes(store);
-        let outcome = outcome.and_then(|()| match clear {
-            true => self.commit_rest(store),
-            false => Ok(()),
+        let outcome = outcome.and_then(|()| {
+            if clear {
+                self.commit_rest(store)
+            } else {
+                Ok(())
+            }
         });
         outcome.inspect_err(|error| match error.is_full() {
             // Entries of the changes may be on the device: their clusters stay in use until the next
@@ -126,9 +129,12 @@ impl<'a> Session<'a> {
     /// `NoSpace` if the filesystem below the volume is full: the change is refused, and others may
     /// continue. Otherwise as [`commit`](Self::commit).
     pub fn commit_before(&mut self) -> Result<()> {
-        self.commit(false).map_err(|error| match error.is_full() {
-            true => Error::NoSpace,
-            false => error,
+        self.commit(false).map_err(|error| {
+            if error.is_full() {
+                Error::NoSpace
+            } else {
+                error
+            }
         })
     }
 
@@ -288,9 +294,10 @@ impl<'a> Session<'a> {
         self.state.pending.touched = true;
         for &(cluster, count) in runs {
             let pending = &mut self.state.pending;
-            let (fresh, known) = match was_directory {
-                true => (Vec::new(), vec![(cluster, count)]),
-                false => pending.fresh.split(cluster, count),
+            let (fresh, known) = if was_directory {
+                (Vec::new(), vec![(cluster, count)])
+            } else {
+                pending.fresh.split(cluster, count)
             };
             for (cluster, count) in known {
                 pending.frees.add(cluster, count);

@@ -49,7 +49,6 @@ const RUNS: &[CaseRun] = &[
     (0x2C81, 50, 2, -1), (0x2D00, 38, 1, -7264), (0xFF41, 26, 1, -32),
 ];
 
-/// Returns the table.
 pub fn table() -> Upcase {
     Upcase::parse(&compressed()).unwrap_or_else(|_| Upcase::ascii())
 }

@@ -7,7 +7,6 @@ use crate::session::Session;
 use crate::time::Stamp;
 use crate::volume::Volume;
 
-/// Fields in order.
 type Fields = Vec<(&'static str, String)>;
 
 /// Runs of clusters that are shown of one node.

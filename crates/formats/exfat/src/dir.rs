@@ -156,9 +156,10 @@ impl<'a> Slots<'a> {
             return Ok((Found::Free, slot + 1));
         };
         let entries = u32::from(first[1]) + 1;
-        Ok(match moving::has_arrived(self.volume, &first, place)? {
-            true => (Found::Departed, slot + 1),
-            false => (Found::Stranded(set), slot + entries),
+        Ok(if moving::has_arrived(self.volume, &first, place)? {
+            (Found::Departed, slot + 1)
+        } else {
+            (Found::Stranded(set), slot + entries)
         })
     }
 
@@ -226,9 +227,10 @@ pub fn set_pieces(
         pieces.push((offset, now));
         left -= now;
         if left > 0 {
-            let next = match place.far {
-                true => fat.next(cluster)?,
-                false => cluster + 1,
+            let next = if place.far {
+                fat.next(cluster)?
+            } else {
+                cluster + 1
             };
             if !boot.has_cluster(next) {
                 let count = u8::try_from(entries - 1).unwrap_or(u8::MAX);

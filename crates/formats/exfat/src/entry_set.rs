@@ -209,7 +209,6 @@ impl EntrySet {
         }
     }
 
-    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -234,7 +233,6 @@ impl EntrySet {
         &self.stream.0
     }
 
-    /// Returns the name.
     pub fn name(&self) -> Vec<u16> {
         let entries = self.bytes.chunks_exact(ENTRY).skip(2);
         let entries = entries.take_while(|entry| entry.first() == Some(&kind::NAME));
@@ -257,9 +255,10 @@ impl EntrySet {
 
     /// Returns the kind of the file.
     pub fn file_type(&self) -> FileType {
-        match self.has(attribute::DIRECTORY) {
-            true => FileType::Directory,
-            false => FileType::Regular,
+        if self.has(attribute::DIRECTORY) {
+            FileType::Directory
+        } else {
+            FileType::Regular
         }
     }
 
@@ -308,9 +307,10 @@ impl EntrySet {
     pub fn set_data(&mut self, data: Allocation, valid: u64) {
         let stream = &mut self.stream.0;
         let other = stream.general_secondary_flags & !flag::NO_FAT_CHAIN;
-        let chain = match data.contiguous && data.first != 0 {
-            true => flag::NO_FAT_CHAIN,
-            false => 0,
+        let chain = if data.contiguous && data.first != 0 {
+            flag::NO_FAT_CHAIN
+        } else {
+            0
         };
         stream.general_secondary_flags = other | flag::ALLOCATION_POSSIBLE | chain;
         stream.first_cluster = data.first.into();
@@ -322,9 +322,10 @@ impl EntrySet {
     /// Sets or clears an attribute.
     pub fn set_attribute(&mut self, attribute: u16, on: bool) {
         let attributes = self.file.0.file_attributes.get();
-        let attributes = match on {
-            true => attributes | attribute,
-            false => attributes & !attribute,
+        let attributes = if on {
+            attributes | attribute
+        } else {
+            attributes & !attribute
         };
         self.file.0.file_attributes = attributes.into();
         self.seal();

@@ -135,7 +135,6 @@ impl Index {
         self.names.remove(&(key, slot));
     }
 
-    /// Marks slots free.
     pub fn release(&mut self, slot: u32, count: u32) {
         let (mut slot, end) = (slot, slot + count);
         while slot < end {
@@ -171,7 +170,6 @@ impl Index {
         self.by_len.remove(&(len, start));
     }
 
-    /// Marks slots used.
     pub fn take(&mut self, slot: u32, count: u32) {
         let end = slot + count;
         let overlapping = |(&start, &len): (&u32, &u32)| (start, len);
@@ -225,9 +223,10 @@ impl Index {
     fn start_of_set(&self, slot: u32, count: u32) -> u32 {
         let (per, inside) = (self.per_sector, slot % self.per_sector);
         let room = count.div_ceil(per) * per;
-        match inside + count <= room && inside + 2 <= per {
-            true => slot,
-            false => slot - inside + per,
+        if inside + count <= room && inside + 2 <= per {
+            slot
+        } else {
+            slot - inside + per
         }
     }
 }

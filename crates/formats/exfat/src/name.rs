@@ -90,9 +90,10 @@ pub fn for_new(bytes: &[u8], keep_dots: bool) -> Result<Vec<u16>> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return invalid("not UTF-8");
     };
-    let text = match keep_dots {
-        true => text,
-        false => text.trim_end_matches('.'),
+    let text = if keep_dots {
+        text
+    } else {
+        text.trim_end_matches('.')
     };
     let units: Vec<u16> = text.encode_utf16().collect();
     match units.len() {

@@ -37,19 +37,12 @@ pub mod kind {
     pub const SECONDARY: u8 = 0x40;
     /// Bit of benign entries.
     pub const BENIGN: u8 = 0x20;
-    /// Allocation bitmap.
     pub const BITMAP: u8 = 0x81;
-    /// Up-case table.
     pub const UPCASE: u8 = 0x82;
-    /// Volume label.
     pub const LABEL: u8 = 0x83;
-    /// File or directory.
     pub const FILE: u8 = 0x85;
-    /// Volume GUID.
     pub const GUID: u8 = 0xA0;
-    /// Stream extension.
     pub const STREAM: u8 = 0xC0;
-    /// File name.
     pub const NAME: u8 = 0xC1;
     /// A file entry that is not in use any more.
     pub const UNUSED: u8 = FILE & !IN_USE;
@@ -67,7 +60,6 @@ pub mod attribute {
     pub const DIRECTORY: u16 = 0x10;
     /// `Archive`.
     pub const ARCHIVE: u16 = 0x20;
-    /// All of these.
     pub const KNOWN: u16 = READ_ONLY | HIDDEN | SYSTEM | DIRECTORY | ARCHIVE;
 }
 

@@ -49,9 +49,10 @@ impl Volume {
         if boot.volume_len > source.len() {
             let (len, image) = (boot.volume_len, source.len());
             let error = Check::ShortImage { len, image }.at(None, 0);
-            match rescue {
-                true => passed_over.push(error),
-                false => return Err(error),
+            if rescue {
+                passed_over.push(error)
+            } else {
+                return Err(error);
             }
         }
         let mut volume = Self::bare(source, limits, boot);
@@ -105,12 +106,11 @@ impl Volume {
             }
             slot = next;
         }
-        match damage.is_empty() || self.rescue {
-            true => {
-                self.passed_over.extend(damage);
-                Ok(system)
-            }
-            false => Err(damage.swap_remove(0)),
+        if damage.is_empty() || self.rescue {
+            self.passed_over.extend(damage);
+            Ok(system)
+        } else {
+            Err(damage.swap_remove(0))
         }
     }
 

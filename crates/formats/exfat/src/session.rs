@@ -272,9 +272,10 @@ impl Session<'_> {
         }
         let dots = units.iter().rev().take_while(|&&unit| unit == 0x2E).count();
         let kept = &units[..units.len() - dots];
-        match dots == 0 || kept.is_empty() || keeps_dots {
-            true => Ok(None),
-            false => self.find_units(dir, kept),
+        if dots == 0 || kept.is_empty() || keeps_dots {
+            Ok(None)
+        } else {
+            self.find_units(dir, kept)
         }
     }
 

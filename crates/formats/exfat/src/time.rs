@@ -75,9 +75,10 @@ impl Stamp {
         let quarter = quarter.unwrap_or(0);
         let wanted = time.seconds.saturating_add(i64::from(quarter) * 900);
         let seconds = wanted.clamp(FIRST, LAST);
-        let nanoseconds = match seconds == wanted {
-            true => time.nanoseconds,
-            false => 0,
+        let nanoseconds = if seconds == wanted {
+            time.nanoseconds
+        } else {
+            0
         };
         let (days, rest) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
         let (year, month, day) = civil_from_days(days);

@@ -31,12 +31,13 @@ impl Image {
     pub fn open(source: Arc<dyn ReadAt>, limits: &Limits, rescue: bool) -> Result<Self> {
         let head = read(&*source, 0, source.len().min(HEAD_LEN))?;
         let mut passed = Vec::new();
-        let superblock = Superblock::parse_or(&head, source.len(), &mut |check| match rescue {
-            true => {
+        let superblock = Superblock::parse_or(&head, source.len(), &mut |check| {
+            if rescue {
                 passed.push(check.to_string());
                 Ok(())
+            } else {
+                Err(check.at(None, 0))
             }
-            false => Err(check.at(None, 0)),
         })?;
         let image = Self {
             source,

@@ -12,10 +12,11 @@ use crate::image::Image;
 /// The state of a directory's index.
 #[derive(Clone, Debug)]
 pub enum Slot {
-    /// The whole index.
     Index(Arc<Index>),
     /// The directory is too large to index, or could not be read to its end; its first header.
-    Large { first: u64 },
+    Large {
+        first: u64,
+    },
 }
 
 impl Weighed for Slot {

@@ -31,7 +31,6 @@ on_disk! {
         next: U32,
         /// Depends on the type.
         spec_info: U32,
-        /// Bytes of data.
         size: U32,
         /// Makes the big-endian words of the header and the name add up to 0.
         checksum: U32,

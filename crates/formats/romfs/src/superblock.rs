@@ -18,7 +18,6 @@ const VOLUME_NAME_MAX: usize = 255;
 pub struct Superblock {
     /// Bytes of the filesystem.
     pub full_size: u64,
-    /// As stored.
     pub checksum: u32,
     /// Without the NUL that ends it.
     pub volume_name: Vec<u8>,

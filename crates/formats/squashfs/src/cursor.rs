@@ -163,9 +163,10 @@ impl<'b> Cursor<'b> {
         }
         let (offset, len) = (self.pos, block.data().len());
         self.block = Some(block);
-        match offset < len {
-            true => Ok(()),
-            false => Err(Check::MetadataOffset { offset, len }.at(self.node, self.offset())),
+        if offset < len {
+            Ok(())
+        } else {
+            Err(Check::MetadataOffset { offset, len }.at(self.node, self.offset()))
         }
     }
 

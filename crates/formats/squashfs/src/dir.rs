@@ -77,9 +77,10 @@ pub fn lookup(image: &Image, node: NodeId, wanted: &[u8]) -> Result<Option<NodeI
     if let Some(passed) = passed {
         let passed = passed + (listing.at - from);
         // A server is not asked for more of the listing than lookups need.
-        let known = match passed >= u64::from(dir.len()) && !image.blocks.is_slow() {
-            true => remembered(image, node, &dir),
-            false => Remembered::Passed(passed),
+        let known = if passed >= u64::from(dir.len()) && !image.blocks.is_slow() {
+            remembered(image, node, &dir)
+        } else {
+            Remembered::Passed(passed)
         };
         image.looked_up.set(node, known);
     }

@@ -67,9 +67,10 @@ impl Squashfs {
             version: legacy.map_or((4, 0), |legacy| (legacy.version.major(), legacy.minor)),
             order: (legacy.is_some() || is_big).then_some(superblock.order),
             compressor: compressor(superblock.codec),
-            options: match has_options {
-                true => options::read(&self.image)?,
-                false => None,
+            options: if has_options {
+                options::read(&self.image)?
+            } else {
+                None
             },
             flags: superblock.flags,
             mkfs_time: superblock.mkfs_time,

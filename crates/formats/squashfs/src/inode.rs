@@ -39,7 +39,6 @@ pub enum InodeBody {
         target: Reference,
     },
     Device(Device),
-    /// Pipe or socket.
     Ipc,
 }
 
@@ -65,7 +64,6 @@ pub struct Fragment {
     pub offset: u32,
 }
 
-/// A listing.
 #[derive(Clone, Debug)]
 pub struct Dir {
     /// As `stat` reports it: three more than the bytes of the listing.

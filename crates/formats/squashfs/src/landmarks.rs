@@ -52,9 +52,10 @@ impl Landmarks {
         let (mut from, mut to) = (0, self.places.len());
         while from < to {
             let middle = from.midpoint(to);
-            match self.name(middle) <= wanted {
-                true => from = middle + 1,
-                false => to = middle,
+            if self.name(middle) <= wanted {
+                from = middle + 1
+            } else {
+                to = middle
             }
         }
         let (_, place) = self.places.get(from.checked_sub(1)?)?;

@@ -53,9 +53,12 @@ pub const FORMAT: Format = Format {
     probe: variant::is_any,
     magics: &variant::MAGICS,
     measure: superblock::measure,
-    open: |with| match with.rescue && !is_old(&with)? {
-        true => Ok(Arc::new(salvage::open(with)?)),
-        false => Ok(Arc::new(Squashfs::open(with)?)),
+    open: |with| {
+        if with.rescue && !is_old(&with)? {
+            Ok(Arc::new(salvage::open(with)?))
+        } else {
+            Ok(Arc::new(Squashfs::open(with)?))
+        }
     },
     archive: None,
     tail: None,

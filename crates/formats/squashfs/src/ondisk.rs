@@ -121,35 +121,23 @@ pub mod flags {
 
 /// Values of [`Superblock::compression`].
 pub mod compression {
-    /// zlib, called gzip.
     pub const GZIP: u16 = 1;
-    /// LZMA alone.
     pub const LZMA: u16 = 2;
-    /// LZO.
     pub const LZO: u16 = 3;
-    /// XZ.
     pub const XZ: u16 = 4;
     /// LZ4.
     pub const LZ4: u16 = 5;
-    /// Zstandard.
     pub const ZSTD: u16 = 6;
 }
 
 /// Values of [`InodeHeader::inode_type`]; the extended ones are [`EXTENDED`](kind::EXTENDED) more.
 pub mod kind {
-    /// Directory.
     pub const DIR: u16 = 1;
-    /// Regular file.
     pub const REG: u16 = 2;
-    /// Symbolic link.
     pub const SYMLINK: u16 = 3;
-    /// Block device.
     pub const BLKDEV: u16 = 4;
-    /// Character device.
     pub const CHRDEV: u16 = 5;
-    /// Named pipe.
     pub const FIFO: u16 = 6;
-    /// Socket.
     pub const SOCKET: u16 = 7;
     /// Difference between a basic type and its extended form.
     pub const EXTENDED: u16 = 7;
@@ -276,7 +264,6 @@ structure! {
 }
 
 structure! {
-    /// A fragment block.
     FragmentEntry, 16 {
         start_block: U64,
         size: U32,

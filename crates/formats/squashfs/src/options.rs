@@ -15,23 +15,19 @@ use crate::superblock::HEAD;
 /// How a compressor was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompressorOptions {
-    /// zlib.
     Gzip {
-        /// The level.
         level: u32,
         /// log2 of the window.
         window: u16,
         /// The strategies that were tried, as bits.
         strategies: u16,
     },
-    /// XZ.
     Xz {
         /// Bytes of the dictionary.
         dictionary: u32,
         /// The filters that were tried, as bits.
         filters: u32,
     },
-    /// LZO.
     Lzo {
         /// The algorithm by its number.
         algorithm: u32,
@@ -45,9 +41,7 @@ pub enum CompressorOptions {
         /// Bit 0 is high compression.
         flags: u32,
     },
-    /// Zstandard.
     Zstd {
-        /// The level.
         level: u32,
     },
 }

@@ -22,7 +22,6 @@ const MARKS: usize = 1 << 16;
 pub struct Mark {
     /// Distance from the start of the run, in the run's own unit.
     pub at: u64,
-    /// The place.
     pub reference: Reference,
     /// Bytes of file data before it; 0 for a listing.
     pub data: u64,

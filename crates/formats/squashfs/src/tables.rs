@@ -51,7 +51,6 @@ impl Pointers {
     }
 }
 
-/// One such table.
 #[derive(Clone, Copy, Debug)]
 pub struct Indexed {
     name: &'static str,

@@ -18,7 +18,6 @@ const NAME_MAX: usize = 255;
 
 /// An xattr of an inode.
 pub enum Found<'x> {
-    /// Name and value.
     Pair(&'x [u8], &'x [u8]),
     /// An xattr whose name starts with an unknown prefix, with the failed check.
     Unknown(Error),
@@ -27,7 +26,6 @@ pub enum Found<'x> {
 /// The xattr tables of an image.
 #[derive(Debug)]
 pub struct XattrTables {
-    /// Names and values.
     pairs: Table,
     sets: Indexed,
 }

@@ -30,7 +30,6 @@ pub struct Tar {
 
 /// How the archive holds the contents of files.
 pub enum Contents {
-    /// As they are.
     Plain,
     /// In a compressed stream.
     Stream(Stream),

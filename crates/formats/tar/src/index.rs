@@ -31,7 +31,6 @@ pub struct Facts {
     pub left_out: u64,
     /// Deviations that the tree was built in spite of, with the offsets of their headers.
     pub warnings: Vec<(u64, Check)>,
-    /// Further deviations.
     pub more_warnings: u64,
 }
 
@@ -42,11 +41,11 @@ impl Facts {
         self.warn(at, check);
     }
 
-    /// Notes a deviation.
     pub fn warn(&mut self, at: u64, check: Check) {
-        match self.warnings.len() < WARNINGS_MAX {
-            true => self.warnings.push((at, check)),
-            false => self.more_warnings += 1,
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push((at, check))
+        } else {
+            self.more_warnings += 1
         }
     }
 }
@@ -87,7 +86,6 @@ impl Pass {
         self.parser.has_headers()
     }
 
-    /// Builds the tree.
     pub fn finish(self, damage: Option<Error>) -> Index {
         Index {
             tree: self.builder.finish(),
@@ -161,7 +159,6 @@ impl Pass {
         Ok(())
     }
 
-    /// Notes a deviation.
     pub fn warn(&mut self, at: u64, check: Check) {
         self.facts.warn(at, check);
     }

@@ -47,7 +47,6 @@ pub struct Member {
     pub gid: u32,
     pub mtime: Timestamp,
     pub device: Device,
-    /// Length with holes.
     pub size: u64,
     /// Offset of the data.
     pub data: u64,
@@ -65,15 +64,15 @@ pub struct Member {
 /// A piece of the archive that the machine recognised in the bytes it was fed.
 #[derive(Debug)]
 pub enum Found {
-    /// Nothing yet.
     Nothing,
-    /// A member.
     Member(Box<Member>),
-    /// The volume's label.
     Label(Vec<u8>),
     /// The end; all bytes behind it are no part of the archive. Where the archive ends, and whether
     /// the bytes were something else than zeros.
-    End { end: u64, trailing: bool },
+    End {
+        end: u64,
+        trailing: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -107,7 +106,6 @@ struct MapText {
     digits: Vec<u8>,
 }
 
-/// The machine.
 #[derive(Debug)]
 pub struct Parser {
     /// Offset of the bytes that are needed next.
@@ -191,9 +189,10 @@ impl Parser {
             self.zeros += 1;
             self.at = next;
             let zeros = self.zeros * u64_from(BLOCK);
-            return Ok(match zeros >= ZEROS_MAX {
-                true => self.end(false),
-                false => Found::Nothing,
+            return Ok(if zeros >= ZEROS_MAX {
+                self.end(false)
+            } else {
+                Found::Nothing
             });
         }
         if self.zeros >= 2 && !(is_header(block) && Header::parse(block).is_ok()) {
@@ -318,9 +317,10 @@ impl Parser {
             stored,
             map: Vec::new(),
         });
-        match is_file {
-            true => self.file(draft, header, records.sparse),
-            false => self.complete(draft, false),
+        if is_file {
+            self.file(draft, header, records.sparse)
+        } else {
+            self.complete(draft, false)
         }
     }
 
@@ -338,12 +338,11 @@ impl Parser {
             draft.member.size = header.real_size()?;
             let (entries, more) = header.sparse()?;
             draft.map = entries.into_iter().flat_map(<[u64; 2]>::from).collect();
-            return match more {
-                true => {
-                    self.state = State::OldSparse(draft);
-                    Ok(Found::Nothing)
-                }
-                false => self.complete(draft, true),
+            return if more {
+                self.state = State::OldSparse(draft);
+                Ok(Found::Nothing)
+            } else {
+                self.complete(draft, true)
             };
         }
         match (sparse.major, sparse.size) {

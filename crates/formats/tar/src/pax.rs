@@ -33,7 +33,6 @@ pub struct Sparse {
     pub minor: Option<u64>,
     /// The file's name; the path is a substitute for programs that do not know sparse files.
     pub name: Option<Vec<u8>>,
-    /// Length with holes.
     pub size: Option<u64>,
     /// Offsets and lengths, one after the other.
     pub map: Vec<u64>,

@@ -63,9 +63,10 @@ fn run(pass: &mut Pass, source: &dyn ReadAt, head: &[u8], recorder: &mut Recorde
         if progress == Progress::Ended {
             // Zeros before something else are no archive.
             let is_archive = pass.has_headers() || pass.wants().0 >= source_len;
-            return match is_archive {
-                true => Ok(()),
-                false => Err(no_archive()),
+            return if is_archive {
+                Ok(())
+            } else {
+                Err(no_archive())
             };
         }
     }

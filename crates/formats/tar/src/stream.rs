@@ -29,7 +29,6 @@ impl Stream {
         }
     }
 
-    /// Returns the compression.
     pub const fn compression(&self) -> Compression {
         self.spans.compression()
     }
@@ -155,9 +154,10 @@ impl Feed {
         }
         while let (Within::Open, false) = (&self.state, bytes.is_empty()) {
             let (from, len) = self.pass.wants();
-            let (skip, missing) = match self.partial.is_empty() {
-                true => (from - self.at, len),
-                false => (0, len - self.partial.len()),
+            let (skip, missing) = if self.partial.is_empty() {
+                (from - self.at, len)
+            } else {
+                (0, len - self.partial.len())
             };
             let skip = usize_from(skip).min(bytes.len());
             let (_, rest) = bytes.split_at(skip);

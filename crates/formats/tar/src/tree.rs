@@ -137,9 +137,10 @@ impl Builder {
                 place
             }
             None => {
-                let kind = match is_dir {
-                    true => FileType::Directory,
-                    false => FileType::Regular,
+                let kind = if is_dir {
+                    FileType::Directory
+                } else {
+                    FileType::Regular
                 };
                 let place = self.tree.create(kind)?;
                 self.set(place, member)?;

@@ -168,9 +168,10 @@ impl Zip {
         if self.verifies && stored != found {
             return Err(Check::Crc { stored, found }.of(id, node.data.header));
         }
-        match target.contains(&0) {
-            true => Err(refused()),
-            false => Ok(target),
+        if target.contains(&0) {
+            Err(refused())
+        } else {
+            Ok(target)
         }
     }
 }

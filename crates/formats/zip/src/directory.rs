@@ -30,7 +30,6 @@ pub struct Facts {
     pub has_owners: bool,
     /// Deviations that the tree was built in spite of, with the offsets of their entries.
     pub warnings: Vec<(u64, Check)>,
-    /// Further deviations.
     pub more_warnings: u64,
     /// Members that are no part of the tree.
     pub left_out: u64,
@@ -67,9 +66,10 @@ impl Directory {
 
 impl Facts {
     fn warn(&mut self, at: u64, check: Check) {
-        match self.warnings.len() < WARNINGS_MAX {
-            true => self.warnings.push((at, check)),
-            false => self.more_warnings += 1,
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push((at, check))
+        } else {
+            self.more_warnings += 1
         }
     }
 }
@@ -92,9 +92,10 @@ impl Pass<'_> {
             }
         }
         let (declared, found) = (end.entries, self.facts.members);
-        let is_same = match end.is_zip64 {
-            true => declared == found,
-            false => declared == found & 0xffff,
+        let is_same = if end.is_zip64 {
+            declared == found
+        } else {
+            declared == found & 0xffff
         };
         if !is_same {
             let check = Check::Entries { declared, found };

@@ -32,9 +32,10 @@ impl FileSum for StoredSum {
 
     fn finish(&self) -> Result<()> {
         let (stored, found) = (self.stored, self.crc.sum());
-        match stored == found {
-            true => Ok(()),
-            false => Err(Check::Crc { stored, found }.of(self.node, self.header)),
+        if stored == found {
+            Ok(())
+        } else {
+            Err(Check::Crc { stored, found }.of(self.node, self.header))
         }
     }
 }
@@ -229,9 +230,10 @@ impl Verifier for Zip {
             return Ok(());
         }
         let (stored, found) = (node.data.crc, crc32(decoded));
-        match stored == found {
-            true => Ok(()),
-            false => Err(Check::Crc { stored, found }.of(id, header)),
+        if stored == found {
+            Ok(())
+        } else {
+            Err(Check::Crc { stored, found }.of(id, header))
         }
     }
 

@@ -42,12 +42,13 @@ pub struct Member<'b> {
 /// [`Check::Signature`].
 pub fn rest_len(header: &CentralHeader) -> Result<usize, Check> {
     let found = header.signature;
-    match found == CENTRAL {
-        true => Ok([header.name_len, header.extra_len, header.comment_len]
+    if found == CENTRAL {
+        Ok([header.name_len, header.extra_len, header.comment_len]
             .iter()
             .map(|len| usize::from(len.get()))
-            .sum()),
-        false => Err(Check::Signature { found }),
+            .sum())
+    } else {
+        Err(Check::Signature { found })
     }
 }
 

@@ -13,7 +13,6 @@ pub struct Extra<'b> {
     pub zip64: Option<&'b [u8]>,
     /// Last modification: of the extended timestamp, else of NTFS.
     pub mtime: Option<Timestamp>,
-    /// Owner and group.
     pub owner: Option<(u32, u32)>,
     /// The name in UTF-8, and the CRC-32 of the name that it stands for (4.6.9).
     pub unicode: Option<(u32, &'b [u8])>,
@@ -24,7 +23,6 @@ const NTFS: u16 = 0x000a;
 /// Info-ZIP's extended timestamp, "UT".
 const TIMES: u16 = 0x5455;
 const UNICODE_PATH: u16 = 0x7075;
-/// Info-ZIP's owner, "ux".
 const OWNER: u16 = 0x7875;
 
 impl<'b> Extra<'b> {

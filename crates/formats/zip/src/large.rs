@@ -88,9 +88,10 @@ impl Large {
         let mut take = |bytes: &[u8]| {
             found += u64_from(bytes.len());
             crc.update(bytes);
-            match found <= size {
-                true => Ok(()),
-                false => Err(Check::Long { size }.of(node, part.start)),
+            if found <= size {
+                Ok(())
+            } else {
+                Err(Check::Long { size }.of(node, part.start))
             }
         };
         let indexed = index_part(

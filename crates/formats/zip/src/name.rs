@@ -10,14 +10,16 @@ use crate::ondisk::{HOST_FAT, HOST_OS_X, HOST_UNIX, UTF8};
 /// Returns the path of a member in the bytes that a tree shows.
 pub fn path(raw: &[u8], flags: u16, host: u8) -> Cow<'_, [u8]> {
     let is_bytes = flags & UTF8 != 0 || host == HOST_UNIX || host == HOST_OS_X;
-    let path = match is_bytes || std::str::from_utf8(raw).is_ok() {
-        true => Cow::Borrowed(raw),
-        false => Cow::Owned(of_code_page(raw).into_bytes()),
+    let path = if is_bytes || std::str::from_utf8(raw).is_ok() {
+        Cow::Borrowed(raw)
+    } else {
+        Cow::Owned(of_code_page(raw).into_bytes())
     };
     let is_of_windows = host == HOST_FAT && !path.contains(&b'/') && path.contains(&b'\\');
-    match is_of_windows {
-        true => Cow::Owned(path.iter().map(|&byte| slash(byte)).collect()),
-        false => path,
+    if is_of_windows {
+        Cow::Owned(path.iter().map(|&byte| slash(byte)).collect())
+    } else {
+        path
     }
 }
 

@@ -27,7 +27,6 @@ pub const MASKED: u16 = 1 << 13;
 
 /// `version made by`, upper byte: MS-DOS and others with FAT (4.4.2).
 pub const HOST_FAT: u8 = 0;
-/// The same: UNIX.
 pub const HOST_UNIX: u8 = 3;
 /// The same: OS X.
 pub const HOST_OS_X: u8 = 19;

@@ -101,9 +101,10 @@ pub unsafe extern "C" fn forerun_map(
             let fs = image.reader().fs();
             fs.map(file.node(), range, &mut |found| {
                 let found = extent(&found);
-                match callback(&raw const found, context) {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
+                if callback(&raw const found, context) {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
                 }
             })?;
             Ok(0)

@@ -126,9 +126,10 @@ pub unsafe extern "C" fn forerun_pack(
     unsafe {
         answer(error, -1, || {
             let defaults = PackOptions::default();
-            let options = match options.is_null() {
-                true => &defaults,
-                false => &object(options)?.0,
+            let options = if options.is_null() {
+                &defaults
+            } else {
+                &object(options)?.0
             };
             let packed = options.pack(path(source)?, path(image)?);
             let packed = packed.map_err(|error| Failure::of(&error))?;

@@ -34,9 +34,10 @@ use crate::umount::{self, UmountArgs};
 use crate::{commands, complete, help};
 
 /// The version, as `--version` prints it behind the name.
-const VERSION: &str = match cfg!(feature = "network") {
-    true => env!("CARGO_PKG_VERSION"),
-    false => concat!(env!("CARGO_PKG_VERSION"), " lite, without network"),
+const VERSION: &str = if cfg!(feature = "network") {
+    env!("CARGO_PKG_VERSION")
+} else {
+    concat!(env!("CARGO_PKG_VERSION"), " lite, without network")
 };
 
 const EXAMPLES: &str = "\

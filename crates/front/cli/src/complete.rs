@@ -93,9 +93,10 @@ fn candidates(reader: &Reader, typed: &[u8]) -> Vec<u8> {
             });
             found += 1;
         }
-        match found < MOST {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
+        if found < MOST {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
     });
     lines

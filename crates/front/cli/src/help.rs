@@ -28,9 +28,10 @@ const OF_ONE_IMAGE: [&str; 2] = ["label", "map"];
 
 /// Moves what does not belong to the short help of `command` to the long one, and adds `global`.
 fn shortened(command: Command, global: &[Arg]) -> Command {
-    let command = match OF_ONE_IMAGE.contains(&command.get_name()) {
-        true => command.mut_arg(LAYERS, |arg| arg.hide(true)),
-        false => command,
+    let command = if OF_ONE_IMAGE.contains(&command.get_name()) {
+        command.mut_arg(LAYERS, |arg| arg.hide(true))
+    } else {
+        command
     };
     let command = command
         .mut_args(|arg| match arg.get_help_heading() {
@@ -51,10 +52,7 @@ fn with_help(command: Command) -> Command {
         .long("help")
         .action(ArgAction::HelpShort)
         .help("Print help");
-    let help = match is_taken {
-        true => help,
-        false => help.short('h'),
-    };
+    let help = if is_taken { help } else { help.short('h') };
     let all = Arg::new("help_all")
         .long("help-all")
         .action(ArgAction::HelpLong)

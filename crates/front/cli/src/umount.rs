@@ -93,7 +93,6 @@ pub fn dead_mounts(served: &[String]) -> Result<Vec<MountEntry>> {
     Ok(all)
 }
 
-/// Unmounts one directory.
 pub fn unmount(dir: &Path, args: &UmountArgs) -> Result<()> {
     let options = UmountOptions {
         lazy: args.lazy,

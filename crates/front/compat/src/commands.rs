@@ -52,7 +52,6 @@ pub struct VolumeCall {
 /// A repair without an undo file.
 pub struct RepairCall {
     pub image: ImageArgs,
-    /// Asks no questions.
     pub yes: bool,
     /// Keeps clusters that belong to nothing as files.
     pub lost_found: bool,

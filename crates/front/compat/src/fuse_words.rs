@@ -18,7 +18,6 @@ pub const TABLE: &[Opt<FuseCall>] = options! {
     "-o" | "-o*" => Value("", |call, value| call.apply(&value.text()));
 };
 
-/// The mount options.
 pub const WORDS: &[Opt<FuseCall>] = options! {
     "ro" | "rw" | "allow_other" | "default_permissions" | "auto_unmount" | "fsname=" | "subtype="
         | "nosuid" | "nodev" | "exec" | "noexec" => Word(|call, word, _| call.pass_on(word));

@@ -21,7 +21,6 @@ pub enum Refusal {
     Version,
     /// The message, which may be empty, and the usage.
     Usage(String),
-    /// The message alone.
     Told(String),
 }
 
@@ -75,7 +74,6 @@ pub struct Opt<C: 'static> {
 
 /// The effect of an option on the call.
 pub enum Effect<C> {
-    /// Accepted without effect.
     Nothing,
     Help,
     Version,

@@ -15,7 +15,6 @@ pub enum Syntax {
     Shell,
     /// As extended regular expressions of POSIX, which match a part of the name.
     Regex,
-    /// As they are.
     Names,
 }
 
@@ -105,7 +104,6 @@ impl PathChoice {
 pub struct PathExcludes {
     /// From the root of the tree.
     anchored: Vec<Vec<Component>>,
-    /// In any directory.
     anywhere: Vec<Vec<Component>>,
 }
 
@@ -154,12 +152,13 @@ fn parse(path: &[u8], syntax: Syntax, kind: &str) -> Result<Vec<Component>, Stri
         .filter(|name| !name.is_empty());
     let parsed: Result<Vec<_>, _> = components.map(|name| component(name, syntax)).collect();
     let parsed = parsed?;
-    match parsed.is_empty() {
-        true => Err(format!(
+    if parsed.is_empty() {
+        Err(format!(
             "Invalid {kind} file {}",
             String::from_utf8_lossy(path)
-        )),
-        false => Ok(parsed),
+        ))
+    } else {
+        Ok(parsed)
     }
 }
 

@@ -21,9 +21,7 @@ use crate::size::counted;
 /// One run of the program.
 #[derive(Debug)]
 pub struct Context {
-    /// The global options.
     pub global: Global,
-    /// The sandbox.
     pub confinement: Confinement,
     observers: RefCell<Vec<Arc<Observer>>>,
     remotes: RefCell<Vec<Arc<RemoteImage>>>,

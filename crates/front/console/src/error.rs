@@ -12,7 +12,6 @@ use crate::exit::Exit;
 /// The result of every command.
 pub type Result<T = Exit> = std::result::Result<T, Failure>;
 
-/// Something failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The code to end with, if nothing else failed before.

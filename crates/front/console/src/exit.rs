@@ -5,7 +5,6 @@
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Everything was done.
     Ok,
     /// A problem of the image: no such path, damage, a limit; or `check` found problems.
     Image,

@@ -51,9 +51,12 @@ fn lowest(words: &[OsString]) -> Option<OsString> {
 
 /// Returns the name of a stack of layers in messages: that of the uppermost, and what it is over.
 pub fn shown(layers: &[PathBuf]) -> String {
-    let name = |layer: &Path| match is_stdin(layer) {
-        true => "standard input".to_string(),
-        false => remote::shown(layer),
+    let name = |layer: &Path| {
+        if is_stdin(layer) {
+            "standard input".to_string()
+        } else {
+            remote::shown(layer)
+        }
     };
     match layers {
         [] => String::new(),

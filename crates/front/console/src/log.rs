@@ -23,8 +23,9 @@ pub fn init(verbose: u8, to_file: bool, in_background: bool) {
         // To standard error, which is what failed: that would be a panic.
         .log_internal_errors(false);
     // Fails only where a log was started before, which is then the one to use.
-    let _ = match is_terminal && !in_background {
-        true => log.without_time().try_init(),
-        false => log.try_init(),
+    let _ = if is_terminal && !in_background {
+        log.without_time().try_init()
+    } else {
+        log.try_init()
     };
 }

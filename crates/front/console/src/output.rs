@@ -48,7 +48,6 @@ pub struct Output {
 }
 
 impl Output {
-    /// Opens standard output.
     pub fn stdout() -> Result<Self> {
         Ok(Self {
             is_terminal: io::stdout().is_terminal(),
@@ -113,7 +112,6 @@ impl JsonArray {
         out.text(value.to_string())
     }
 
-    /// Closes it.
     pub fn close(&self, out: &mut Output) -> Result<()> {
         out.text(if self.has_elements { "\n]" } else { "[]" })
     }
@@ -135,9 +133,10 @@ pub fn print_stats(as_json: bool, stats: &StatsSnapshot) {
     }
     for (counter, value) in stats.iter().filter(|(_, value)| *value > 0) {
         let count = HumanCount(value).to_string();
-        let size = match counter.name().ends_with("_bytes") {
-            true => format!("  ({})", human(value)),
-            false => String::new(),
+        let size = if counter.name().ends_with("_bytes") {
+            format!("  ({})", human(value))
+        } else {
+            String::new()
         };
         let _ = writeln!(stderr, "{:<24}{count:>20}{size}", counter.name());
     }

@@ -80,8 +80,9 @@ fn listed(table: &PartitionTable) -> String {
     if table.partitions.len() > SHOWN {
         shown.push(format!("{} more", table.partitions.len() - SHOWN));
     }
-    match shown.is_empty() {
-        true => "none".to_string(),
-        false => shown.join(", "),
+    if shown.is_empty() {
+        "none".to_string()
+    } else {
+        shown.join(", ")
     }
 }

@@ -45,9 +45,12 @@ pub fn until_unused<E>(
     unmount: impl FnMut() -> std::result::Result<(), E>,
     is_busy: impl Fn(&E) -> bool,
 ) -> std::result::Result<(), E> {
-    again(unmount, |error| match is_busy(error) {
-        true => FOR_THE_STARTED,
-        false => Duration::ZERO,
+    again(unmount, |error| {
+        if is_busy(error) {
+            FOR_THE_STARTED
+        } else {
+            Duration::ZERO
+        }
     })
 }
 
@@ -79,10 +82,7 @@ fn patience(error: &Error, source: &Path) -> Duration {
     if mounted.any(|entry| entry.is_read_only() != is_written) {
         return Duration::ZERO;
     }
-    match is_written {
-        true => FOR_WRITERS,
-        false => FOR_READERS,
-    }
+    if is_written { FOR_WRITERS } else { FOR_READERS }
 }
 
 #[cfg(test)]

@@ -97,7 +97,6 @@ impl Drop for Progress {
 
 /// An output whose bytes are progress.
 pub struct Watched<'a, W> {
-    /// The output.
     pub inner: W,
     /// The progress that counts them.
     pub progress: &'a Progress,

@@ -268,14 +268,15 @@ impl PreparedImage {
         opened.map_err(|error| {
             let is_unknown = matches!(error, forerun::vfs::Error::UnknownFormat { .. });
             let failure = from_open(error, &options);
-            let failure =
-                match is_unknown && forerun::unstable::repair::recognises(&source, &options) {
-                    true => failure.hint(format!(
-                        "its boot sector was overwritten, and the backup is sound: {} mends it",
-                        repair_command(&options)
-                    )),
-                    false => failure,
-                };
+            let failure = if is_unknown && forerun::unstable::repair::recognises(&source, &options)
+            {
+                failure.hint(format!(
+                    "its boot sector was overwritten, and the backup is sound: {} mends it",
+                    repair_command(&options)
+                ))
+            } else {
+                failure
+            };
             failure.of(&name)
         })
     }
@@ -363,7 +364,6 @@ fn at_server(
 
 /// The bytes of an image, and the options with its place in them.
 enum Sources {
-    /// One image.
     Image(Arc<dyn ReadAt>, OpenOptions),
     /// The layers of a container image, the lowest first.
     Layers(Vec<LayerSource>, OpenOptions),
@@ -475,12 +475,9 @@ pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
                 "{repair} --dry-run says what it would mend; forerun mount -o rescue shows what the volume still has"
             ))
         }
-        forerun::vfs::Error::Corrupt(_) => failure.hint(match options.rescue {
-            true => "it may be an incomplete copy: compare its size, or copy it again",
-            false => {
+        forerun::vfs::Error::Corrupt(_) => failure.hint(if options.rescue {"it may be an incomplete copy: compare its size, or copy it again"} else {
                 "it may be an incomplete copy: copy it again, or read what is there with --salvage (a mount: -o rescue)"
-            }
-        }),
+            }),
         _ => failure,
     }
 }

@@ -18,7 +18,6 @@ use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::size;
 
-/// Opens standard input.
 pub fn open(context: &Context) -> Result<FileSource> {
     let stdin = io::stdin();
     let failed = |error: io::Error| Failure::source(&error).of("standard input");

@@ -140,9 +140,10 @@ impl Target {
             return Ok(());
         };
         self.file.sync_all().map_err(|error| failed(&error))?;
-        let named = match replace {
-            true => temp.persist(&path),
-            false => temp.persist_noclobber(&path),
+        let named = if replace {
+            temp.persist(&path)
+        } else {
+            temp.persist_noclobber(&path)
         };
         named.map_err(|error| match error.error.kind() {
             io::ErrorKind::AlreadyExists => exists().of(path.display()),

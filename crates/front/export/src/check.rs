@@ -35,7 +35,6 @@ pub struct Finding {
 /// The amounts that were checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckSummary {
-    /// Names met.
     pub entries: u64,
     /// Regular files read or, in a quick check, mapped.
     pub files: u64,
@@ -43,7 +42,6 @@ pub struct CheckSummary {
     pub bytes: u64,
     /// Findings that are fatal.
     pub errors: u64,
-    /// The others.
     pub warnings: u64,
     /// Different errors. Files that share a damaged block have the same one, each.
     pub places: u64,
@@ -234,9 +232,10 @@ impl Check<'_> {
                 if extent.place != Place::Zero {
                     extents.push(extent);
                 }
-                match extents.len() < HELD {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
+                if extents.len() < HELD {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
                 }
             })?;
             if extents.is_empty() {

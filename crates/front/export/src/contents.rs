@@ -16,7 +16,6 @@ use crate::{ExportError, Progress};
 pub struct ContentsReport {
     /// Regular files written to their end.
     pub files: u64,
-    /// Bytes written.
     pub bytes: u64,
     /// Entries that could not be looked at or read. Of a file that is damaged, what lies before is written.
     pub failures: Vec<ExportError>,

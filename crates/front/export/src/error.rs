@@ -21,7 +21,6 @@ pub enum ExportError {
     /// The place to extract to could not be opened or made.
     #[error("{}: {source}", path.display())]
     Target {
-        /// The directory.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -63,7 +62,6 @@ pub enum ExportError {
     LeftOut {
         /// Path below the target.
         path: Vec<u8>,
-        /// Why.
         reason: &'static str,
     },
     /// A path with wildcards is no pattern.
@@ -79,7 +77,6 @@ pub enum ExportError {
         what: &'static str,
         /// How much there is.
         count: u64,
-        /// The bound.
         limit: u64,
     },
 }

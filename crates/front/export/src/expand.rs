@@ -33,9 +33,10 @@ pub fn expand(reader: &Reader, path: &[u8]) -> Result<Vec<Vec<u8>>, ExportError>
     let slash = above.iter().rposition(|&byte| byte == b'/');
     let above = &above[..slash.unwrap_or(0)];
     let start = resolve(reader.fs(), above, FollowLast::Yes, reader.limits()).map_err(failed)?;
-    let depth = match pattern.contains("**") {
-        true => usize::MAX,
-        false => names(path).count(),
+    let depth = if pattern.contains("**") {
+        usize::MAX
+    } else {
+        names(path).count()
     };
     let is_absolute = path.starts_with(b"/");
     let mut held = Held::new(reader.limits());
@@ -62,9 +63,10 @@ pub fn expand(reader: &Reader, path: &[u8]) -> Result<Vec<Vec<u8>>, ExportError>
         }
     }
     found.sort();
-    match found.is_empty() {
-        true => Err(failed(Error::NotFound)),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(failed(Error::NotFound))
+    } else {
+        Ok(found)
     }
 }
 

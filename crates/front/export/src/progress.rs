@@ -8,7 +8,6 @@ pub trait Progress: Sync {
     fn advance(&self, bytes: u64, files: u64);
 }
 
-/// Reports no progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProgress;
 

@@ -27,7 +27,6 @@ pub struct SalvagedFile {
     pub size: Option<u64>,
     /// Ranges that cannot be read, in order. They are zeros in the output.
     pub lost: Vec<Range<u64>>,
-    /// The first error.
     pub error: Option<String>,
     /// The file is put together by guess: its bytes are in the image, but it may have begun or ended
     /// elsewhere.
@@ -37,11 +36,8 @@ pub struct SalvagedFile {
 /// How much of a file there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
-    /// All of it.
     Whole,
-    /// Some of it.
     Partial,
-    /// Nothing.
     Lost,
 }
 
@@ -119,9 +115,10 @@ pub fn visit_readable<E>(
     while at < size {
         let end = at + window.min(size - at);
         let (extents, error) = salvage.extents(at..end);
-        window = match extents.iter().all(|extent| extent.place == Place::Zero) {
-            true => window.saturating_mul(2),
-            false => WINDOW,
+        window = if extents.iter().all(|extent| extent.place == Place::Zero) {
+            window.saturating_mul(2)
+        } else {
+            WINDOW
         };
         for extent in &extents {
             salvage.extent(
@@ -205,9 +202,10 @@ impl<E> Salvage<'_, '_, E> {
                 }
                 at = extent.logical.end;
                 extents.push(extent);
-                match at < range.end {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
+                if at < range.end {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
                 }
             });
         (extents, mapped.err())

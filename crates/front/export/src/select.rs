@@ -54,9 +54,10 @@ impl fmt::Debug for Filter {
 impl Selection {
     /// Returns how many members of the image are in no selection, where this one takes all of the tree.
     pub fn left_out(&self, reader: &Reader) -> u64 {
-        match self.paths.iter().all(|path| trim(path).is_empty()) {
-            true => reader.fs().volume().left_out,
-            false => 0,
+        if self.paths.iter().all(|path| trim(path).is_empty()) {
+            reader.fs().volume().left_out
+        } else {
+            0
         }
     }
 
@@ -81,7 +82,6 @@ pub struct Selected {
     pub path: Vec<u8>,
     /// The node that it names.
     pub node: NodeId,
-    /// Its metadata.
     pub metadata: Metadata,
     /// A directory that was not chosen itself: it leads to something that was.
     pub implied: bool,

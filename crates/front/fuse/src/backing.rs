@@ -214,9 +214,10 @@ impl Backings {
             self.stop_after(noted, files);
             return Ok(Way::Earlier(id, connection));
         }
-        match is_wanted {
-            true => Ok(self.register(files, &object, (number, handle), reply, file)),
-            false => Ok(Way::Here),
+        if is_wanted {
+            Ok(self.register(files, &object, (number, handle), reply, file))
+        } else {
+            Ok(Way::Here)
         }
     }
 

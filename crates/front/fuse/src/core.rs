@@ -25,7 +25,6 @@ pub struct Core {
     pub volume: VolumeInfo,
     /// Whether opening a file opens its data, which is an object of a store.
     pub opens: bool,
-    /// Requests so far.
     pub counts: Counts,
     /// READs that are not answered yet.
     pub under_way: Arc<UnderWay>,
@@ -48,7 +47,6 @@ pub struct Statistics {
     pub inodes: u64,
     /// The format's block size, however large the blocks are that the engine reads.
     pub block_size: u32,
-    /// Longest name.
     pub name_max: u32,
 }
 
@@ -68,7 +66,6 @@ pub enum Xattr {
 /// Where a seek ends up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
-    /// There.
     At(u64),
     /// The offset is past the end, or no data follows.
     Nowhere,

@@ -17,7 +17,6 @@ macro_rules! operations {
         }
 
         impl Operation {
-            /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// Returns the protocol's name, in lower case.
@@ -58,7 +57,6 @@ operations! {
     Followed = "followed",
 }
 
-/// Running totals.
 #[derive(Debug)]
 pub struct Counts {
     values: Vec<AtomicU64>,

@@ -114,7 +114,6 @@ impl CpuFollower {
         self.next_look.store(next, Ordering::Relaxed);
     }
 
-    /// Stops following.
     pub fn stop(&self) {
         self.in_a_row.store(0, Ordering::Relaxed);
         self.large_requests.store(0, Ordering::Relaxed);

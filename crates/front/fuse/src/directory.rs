@@ -33,11 +33,8 @@ pub type ReadDir<'a> = &'a dyn Fn(NodeId, DirCursor, VisitEntries<'_>) -> Result
 /// An entry on its way to the kernel.
 #[derive(Debug)]
 pub struct ListedEntry {
-    /// Name.
     pub name: Vec<u8>,
-    /// Inode number.
     pub number: u64,
-    /// Kind.
     pub kind: FileType,
     /// Where to go on after it.
     pub cookie: u64,

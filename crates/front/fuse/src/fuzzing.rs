@@ -51,7 +51,6 @@ const ANSWER_TIMEOUT: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// Numbers of requests.
 mod opcode {
     pub const LOOKUP: u8 = 1;
     pub const FORGET: u8 = 2;

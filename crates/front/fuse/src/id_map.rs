@@ -45,9 +45,10 @@ impl IdMap {
 
     /// Returns `id` if the namespace maps it, and `stand_in` otherwise.
     pub fn shown(&self, id: u32, stand_in: u32) -> u32 {
-        match self.0.iter().any(|range| range.contains(&id)) {
-            true => id,
-            false => stand_in,
+        if self.0.iter().any(|range| range.contains(&id)) {
+            id
+        } else {
+            stand_in
         }
     }
 }

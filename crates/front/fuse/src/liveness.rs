@@ -25,11 +25,9 @@ pub fn is_fuse(entry: &MountEntry) -> bool {
 /// Whether the server of a mount lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// It answers.
     Alive,
     /// It has not answered in time: it is stopped, or was killed and cannot end.
     Silent,
-    /// It has ended.
     Dead,
 }
 

@@ -121,9 +121,10 @@ pub fn show(
 ) -> Result<Mount, MountError> {
     let reads_ahead = options.large_blocks && reader.options().readahead > 0;
     let page_cache = Arc::new(PageCache::default());
-    let reader = match reads_ahead && options.push {
-        true => reader.with_sink(Arc::<PageCache>::clone(&page_cache)),
-        false => reader,
+    let reader = if reads_ahead && options.push {
+        reader.with_sink(Arc::<PageCache>::clone(&page_cache))
+    } else {
+        reader
     };
     let core = Arc::new(Core::new(reader, options));
     let threads = request_threads(options);

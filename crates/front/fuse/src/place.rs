@@ -15,9 +15,7 @@ use crate::{MountError, MountNamespace, MountOptions, Outside, descriptor};
 
 /// The place of a mount that is to be made.
 pub enum Place {
-    /// This process mounts.
     Here(Mountpoint),
-    /// This one does.
     Outside(Outside),
     /// The caller has mounted, and has left the connection open.
     Connected(OwnedFd),

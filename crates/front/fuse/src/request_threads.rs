@@ -45,7 +45,6 @@ pub struct RequestThreads {
     follower: CpuFollower,
     /// Threads with a request, or aside.
     busy: AtomicUsize,
-    /// Requests so far.
     begun: AtomicU64,
     /// Whether one of those aside keeps watch.
     watched: Mutex<bool>,

@@ -36,9 +36,10 @@ impl Scattered {
             in_vain: 0,
         });
         let is_short = range.end - range.start <= SCATTERED_READ;
-        seen.elsewhere = match is_short && range.start != seen.end {
-            true => seen.elsewhere.saturating_add(1),
-            false => 0,
+        seen.elsewhere = if is_short && range.start != seen.end {
+            seen.elsewhere.saturating_add(1)
+        } else {
+            0
         };
         seen.end = range.end;
         let is_scattered = seen.elsewhere > SCATTERED_READS && seen.in_vain < SCATTERED_IN_VAIN;
@@ -50,9 +51,10 @@ impl Scattered {
     /// Notes whether there was a block of `file` to store.
     pub fn looked(&mut self, file: u64, found: bool) {
         if let Some(seen) = self.files.iter_mut().find(|seen| seen.file == file) {
-            seen.in_vain = match found {
-                true => 0,
-                false => seen.in_vain.saturating_add(1),
+            seen.in_vain = if found {
+                0
+            } else {
+                seen.in_vain.saturating_add(1)
             };
         }
     }

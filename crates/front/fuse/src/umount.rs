@@ -13,7 +13,6 @@ use crate::helper::{find_helper, without_name};
 use crate::liveness::{Liveness, is_fuse, liveness_of};
 use crate::{FSTYPE, UmountError, written};
 
-/// How to unmount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UmountOptions {
     /// Detach now, end when the last user is gone.
@@ -26,7 +25,6 @@ pub struct UmountOptions {
 /// The outcome of [`Unmounter::unmount`](crate::Unmounter::unmount).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmounted {
-    /// It is gone.
     Done,
     /// It is out of sight, but files are still open: these are served until they are closed, and
     /// only then does [`Mount::wait`](crate::Mount::wait) return.

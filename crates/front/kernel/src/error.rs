@@ -11,26 +11,13 @@ use forerun::unstable::disk::Container;
 pub enum Error {
     /// The mountpoint cannot be used.
     #[error("mountpoint {}: {source}", path.display())]
-    Mountpoint {
-        /// It.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Mountpoint { path: PathBuf, source: io::Error },
     /// The mountpoint is no directory.
     #[error("mountpoint {} is not a directory", path.display())]
-    NotADirectory {
-        /// It.
-        path: PathBuf,
-    },
+    NotADirectory { path: PathBuf },
     /// A file that the mount is to be made of cannot be used.
     #[error("{}: {source}", path.display())]
-    File {
-        /// It.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// The caller is not allowed to have the kernel mount an image.
     #[error(
         "mounting {fstype} by the kernel needs root with CAP_SYS_ADMIN, outside of user namespaces"
@@ -56,39 +43,22 @@ pub enum Error {
     NoMountApi,
     /// The kernel tried, and refused.
     #[error("{}", attempts(.0))]
-    Refused(
-        /// Each attempt.
-        Vec<Refusal>,
-    ),
+    Refused(Vec<Refusal>),
     /// The kernel reads no such image from a file, and the options allow no other way.
     #[error("{}: only EROFS from its first byte on is mounted from a file itself", path.display())]
-    NotFromFile {
-        /// The file.
-        path: PathBuf,
-    },
+    NotFromFile { path: PathBuf },
     /// The image does not lie in the file as it is.
     #[error("{}: the kernel cannot read an image in this kind of file: {container}", path.display())]
-    Scattered {
-        /// The file.
-        path: PathBuf,
-        /// What it is.
-        container: Container,
-    },
+    Scattered { path: PathBuf, container: Container },
     /// The loop device could not be set up.
     #[error("loop device for {}: {source}", path.display())]
-    Loop {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Loop { path: PathBuf, source: io::Error },
     /// A loop device would not show all of the image.
     #[error(
         "a loop device of {} shows {shown} bytes of it, in sectors of 512; the image has {image}",
         path.display()
     )]
     Cut {
-        /// The file.
         path: PathBuf,
         /// Bytes that can be read through the loop device.
         shown: u64,
@@ -109,43 +79,22 @@ pub enum Error {
     },
     /// Everything is ready, but cannot be attached to the directory.
     #[error("mounting on {}: {source}", path.display())]
-    Attach {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Attach { path: PathBuf, source: io::Error },
     /// The mount is in use.
     #[error(
         "{} is in use: a file is open or a process has its working directory there; --lazy detaches it now and ends it when the last user is gone",
         path.display()
     )]
-    Busy {
-        /// The directory.
-        path: PathBuf,
-    },
+    Busy { path: PathBuf },
     /// Another mount is on top.
     #[error("{} is covered by another mount; unmount that first", path.display())]
-    Covered {
-        /// The directory.
-        path: PathBuf,
-    },
+    Covered { path: PathBuf },
     /// Another mount is inside it.
     #[error("{} is mounted inside {}; unmount that first", inner.display(), path.display())]
-    HoldsMount {
-        /// The directory.
-        path: PathBuf,
-        /// The mount inside.
-        inner: PathBuf,
-    },
+    HoldsMount { path: PathBuf, inner: PathBuf },
     /// The mount could not be taken down.
     #[error("unmounting {}: {source}", path.display())]
-    Umount {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Umount { path: PathBuf, source: io::Error },
 }
 
 /// The kernel's answer to one attempt.

@@ -47,7 +47,6 @@ pub struct Mounted {
 /// How the kernel reads an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// From the file.
     File,
     /// From the block device that the image is on.
     Device,
@@ -95,9 +94,10 @@ pub fn mount(image: &Image, path: &Path, dir: &Path, options: &Options) -> Resul
     let driver = for_format(format).ok_or(Error::UnknownFormat { format })?;
     let place = mountpoint(dir)?;
     check_permission(driver.fstype)?;
-    let objects = match driver.has_objects {
-        true => Some(open_objects(options)?),
-        false => None,
+    let objects = if driver.has_objects {
+        Some(open_objects(options)?)
+    } else {
+        None
     };
     let source = Source::open(image, path, driver)?;
     let (mount, mut mounted) = source.mount(options)?;
@@ -210,9 +210,10 @@ impl<'i> Source<'i> {
     }
 
     fn directly(&self, options: &Options) -> Result<(OwnedFd, Mounted), Error> {
-        let (way, what) = match self.is_device {
-            true => (Way::Device, "device"),
-            false => (Way::File, "file"),
+        let (way, what) = if self.is_device {
+            (Way::Device, "device")
+        } else {
+            (Way::File, "file")
         };
         let mut context = self.context(what)?.set("source", &*self.file.marked())?;
         let fs = self.image.reader().fs();
@@ -249,9 +250,10 @@ impl<'i> Source<'i> {
         let way = Way::Loop(path);
         let (context, held) = self.set_devices(context, options, &way)?;
         let mount = context.mount(options)?;
-        let prefetched = match self.driver.bypasses_device_cache {
-            true => self.prefetch(&self.file.file, self.image.offset(), options),
-            false => self.prefetch(&device, 0, options),
+        let prefetched = if self.driver.bypasses_device_cache {
+            self.prefetch(&self.file.file, self.image.offset(), options)
+        } else {
+            self.prefetch(&device, 0, options)
         };
         drop(held);
         drop(device);
@@ -289,9 +291,10 @@ impl<'i> Source<'i> {
     }
 
     fn prefetch(&self, file: &File, base: u64, options: &Options) -> u64 {
-        match options.prefetch {
-            true => prefetch::prefetch(file, base, &prefetch::ranges(self.image.reader().fs())),
-            false => 0,
+        if options.prefetch {
+            prefetch::prefetch(file, base, &prefetch::ranges(self.image.reader().fs()))
+        } else {
+            0
         }
     }
 }

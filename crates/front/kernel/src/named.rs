@@ -16,7 +16,6 @@ const VALUE_LEN: usize = 255;
 pub struct Named {
     /// Without links in it.
     pub path: PathBuf,
-    /// For reading.
     pub file: File,
 }
 

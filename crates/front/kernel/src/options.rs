@@ -16,11 +16,8 @@ pub struct Options {
     pub objects: Option<PathBuf>,
     /// The kernel's use of the fs-verity digests of objects.
     pub verity: Verity,
-    /// Honour set-user-id bits.
     pub suid: bool,
-    /// Honour device nodes.
     pub dev: bool,
-    /// Let programs run.
     pub exec: bool,
     /// Read the metadata ahead.
     pub prefetch: bool,

@@ -30,9 +30,10 @@ pub fn ranges(fs: &dyn FileSystem) -> Vec<Range<u64>> {
         return ranges;
     }
     let volume = fs.volume();
-    match worth_it(volume.image_len, volume.inodes) {
-        true => vec![0..volume.image_len],
-        false => Vec::new(),
+    if worth_it(volume.image_len, volume.inodes) {
+        vec![0..volume.image_len]
+    } else {
+        Vec::new()
     }
 }
 

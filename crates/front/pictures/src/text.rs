@@ -31,9 +31,10 @@ fn cut(bytes: &[u8], most: usize) -> String {
                 text.push('\u{2026}');
                 return text;
             }
-            match is_plain(char) {
-                true => text.push(char),
-                false => octal(&mut text, char.encode_utf8(&mut [0; 4]).as_bytes()),
+            if is_plain(char) {
+                text.push(char)
+            } else {
+                octal(&mut text, char.encode_utf8(&mut [0; 4]).as_bytes())
             }
         }
         octal(&mut text, chunk.invalid());

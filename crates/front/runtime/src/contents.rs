@@ -36,7 +36,6 @@ impl Contents {
         }
     }
 
-    /// Returns the driver.
     pub const fn driver(&self) -> &Squashfs {
         &self.driver
     }

@@ -66,9 +66,10 @@ impl Elf {
         let is_big = *head.get(5)? == 2;
         let number = |at, len| number(head, at, len, is_big);
         let short = |at| u16::try_from(number(at, 2)?).ok();
-        let (sections, shorts) = match is_64 {
-            true => (number(0x28, 8)?, 0x3a),
-            false => (number(0x20, 4)?, 0x2e),
+        let (sections, shorts) = if is_64 {
+            (number(0x28, 8)?, 0x3a)
+        } else {
+            (number(0x20, 4)?, 0x2e)
         };
         let elf = Self {
             is_64,
@@ -128,9 +129,10 @@ impl Elf {
         let read = file.read_exact_at(self.sections + at, bytes);
         read.map_err(|error| Failure::io("reading the section headers", &error))?;
         let number = |at, len| number(bytes, at, len, self.is_big).unwrap_or(0);
-        let (offset, len) = match self.is_64 {
-            true => (number(0x18, 8), number(0x20, 8)),
-            false => (number(0x10, 4), number(0x14, 4)),
+        let (offset, len) = if self.is_64 {
+            (number(0x18, 8), number(0x20, 8))
+        } else {
+            (number(0x10, 4), number(0x14, 4))
         };
         Ok(Section {
             name: number(0, 4),
@@ -155,9 +157,10 @@ fn contents(file: &dyn ReadAt, section: &Section) -> Result<Vec<u8>, Failure> {
 fn number(bytes: &[u8], at: usize, len: usize, is_big: bool) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(len)?)?;
     let add = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
-    Some(match is_big {
-        true => bytes.iter().fold(0, add),
-        false => bytes.iter().rev().fold(0, add),
+    Some(if is_big {
+        bytes.iter().fold(0, add)
+    } else {
+        bytes.iter().rev().fold(0, add)
     })
 }
 

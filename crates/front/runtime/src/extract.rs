@@ -34,7 +34,6 @@ struct Open {
     metadata: Metadata,
 }
 
-/// An extraction.
 pub struct Extraction<'e> {
     contents: &'e Contents,
     root: OwnedFd,

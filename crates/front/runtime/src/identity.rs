@@ -136,10 +136,13 @@ enum Found {
 fn portable_at(path: &Path) -> Found {
     let is_own = |metadata: &Metadata| metadata.uid() == geteuid().as_raw();
     match (path.symlink_metadata(), path.metadata()) {
-        (Ok(named), Ok(found)) if found.is_dir() => match is_own(&named) && is_own(&found) {
-            true => Found::Usable,
-            false => Found::OfAnother,
-        },
+        (Ok(named), Ok(found)) if found.is_dir() => {
+            if is_own(&named) && is_own(&found) {
+                Found::Usable
+            } else {
+                Found::OfAnother
+            }
+        }
         _ => Found::Nothing,
     }
 }

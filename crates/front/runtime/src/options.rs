@@ -54,9 +54,10 @@ impl Action {
     pub fn parse(mut arguments: Vec<OsString>) -> Result<Self, Failure> {
         let first = arguments.first().and_then(|first| first.to_str());
         let Some(option) = first.and_then(|first| first.strip_prefix("--appimage-")) else {
-            return Ok(match is_set("APPIMAGE_EXTRACT_AND_RUN") {
-                true => Self::ExtractAndRun(arguments),
-                false => Self::Run(arguments),
+            return Ok(if is_set("APPIMAGE_EXTRACT_AND_RUN") {
+                Self::ExtractAndRun(arguments)
+            } else {
+                Self::Run(arguments)
             });
         };
         let option = option.to_string();

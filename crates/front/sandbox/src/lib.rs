@@ -31,12 +31,10 @@ use paths::Rules;
 /// Which sockets a process may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sockets {
-    /// None.
     #[default]
     None,
     /// Sockets that are open, and connections that arrive at them.
     Open,
-    /// Any.
     New,
 }
 

@@ -141,9 +141,10 @@ fn allow(
         let Ok(opened) = PathFd::new(&path) else {
             continue;
         };
-        let rights = match path.is_dir() {
-            true => rights,
-            false => rights & AccessFs::from_file(NEWEST),
+        let rights = if path.is_dir() {
+            rights
+        } else {
+            rights & AccessFs::from_file(NEWEST)
         };
         ruleset = ruleset.add_rule(PathBeneath::new(opened, rights))?;
     }

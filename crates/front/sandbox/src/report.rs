@@ -31,7 +31,6 @@ impl State {
     }
 }
 
-/// One measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measure {
     /// Its name, such as `landlock`.
@@ -51,7 +50,6 @@ impl Report {
         self.measures.push(Measure { name, state });
     }
 
-    /// Returns the measures.
     #[must_use]
     pub fn measures(&self) -> &[Measure] {
         &self.measures

@@ -213,7 +213,6 @@ const OPEN_SOCKETS: &[c_long] = &[
     libc::SYS_getpeername,
 ];
 
-/// Making sockets.
 const NEW_SOCKETS: &[c_long] = &[
     libc::SYS_socket,
     libc::SYS_socketpair,
@@ -224,7 +223,6 @@ const NEW_SOCKETS: &[c_long] = &[
     libc::SYS_recvmmsg,
 ];
 
-/// Running programs.
 const PROGRAMS: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat];
 
 /// System calls that would lead out of the sandbox, refused as not permitted. A call in none of the lists

@@ -18,7 +18,6 @@ pub enum Error {
     /// The snapshot is of the wrong kind, or others stand on it.
     #[error("snapshot {name:?} {reason}")]
     State {
-        /// Its name.
         name: String,
         /// The state that is in the way.
         reason: &'static str,
@@ -36,28 +35,17 @@ pub enum Error {
     },
     /// The system refused an operation on a file of the snapshotter.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// A record on disk is damaged.
     #[error("{}: no record of a snapshot: {reason}", path.display())]
     Record {
-        /// The file.
         path: PathBuf,
         /// The mistake in it.
         reason: String,
     },
     /// The directory cannot be the snapshotter's.
     #[error("{}: {reason}", path.display())]
-    Root {
-        /// The directory.
-        path: PathBuf,
-        /// The reason.
-        reason: &'static str,
-    },
+    Root { path: PathBuf, reason: &'static str },
     /// The service could not be offered.
     #[error("serving: {0}")]
     Serve(String),

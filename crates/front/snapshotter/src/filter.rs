@@ -33,7 +33,6 @@ enum Test {
 }
 
 impl Filters {
-    /// Parses filters.
     pub fn parse(texts: &[String]) -> Result<Self> {
         if texts.len() > MAX_FILTERS || texts.iter().any(|text| text.len() > MAX_TEXT) {
             return Err(Error::Request("too many filters, or too long".to_owned()));

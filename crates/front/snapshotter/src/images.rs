@@ -15,7 +15,6 @@ pub struct ManifestFacts {
 /// A layer of a container image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerFacts {
-    /// Its digest.
     pub digest: String,
     /// The name that containerd gives its snapshot, by the configuration of the image.
     pub chain: String,

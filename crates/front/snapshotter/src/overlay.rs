@@ -9,7 +9,6 @@ pub struct Mount {
     pub kind: &'static str,
     /// The directory, or a word in its place.
     pub source: String,
-    /// Options.
     pub options: Vec<String>,
 }
 

@@ -24,9 +24,7 @@ impl std::fmt::Display for Id {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Mounted read-only.
     View,
-    /// Written to.
     Active,
     /// Finished: others stand on it.
     Committed,
@@ -36,15 +34,12 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
-    /// Its number.
     pub id: Id,
     /// Its name: the key until it is committed.
     pub name: String,
     /// The snapshot that it stands on.
     pub parent: Option<Id>,
-    /// Its use.
     pub kind: Kind,
-    /// Labels of containerd.
     pub labels: BTreeMap<String, String>,
     /// When it was made.
     pub created: Moment,
@@ -86,21 +81,16 @@ impl RemoteLayer {
     }
 }
 
-/// Space on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Bytes.
     pub bytes: u64,
-    /// Files and directories.
     pub inodes: u64,
 }
 
 /// A time since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
-    /// Whole seconds.
     pub seconds: u64,
-    /// The rest.
     pub nanos: u32,
 }
 

@@ -10,7 +10,6 @@ use crate::{Images, ManifestFacts};
 pub struct Wanted {
     /// The name that the committed snapshot is to have.
     pub target: String,
-    /// The layer.
     pub layer: RemoteLayer,
 }
 

@@ -16,7 +16,6 @@ use crate::{Error, Result};
 const MAX_RECORD: u64 = 32 << 20;
 const ENDING: &str = ".json";
 
-/// All snapshots.
 #[derive(Debug)]
 pub struct Store {
     dir: PathBuf,
@@ -26,7 +25,6 @@ pub struct Store {
 }
 
 impl Store {
-    /// Reads all records.
     pub fn open(dir: PathBuf) -> Result<Self> {
         let mut store = Self {
             names: HashMap::new(),
@@ -154,7 +152,6 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a record.
     pub fn remove(&mut self, id: Id) -> Result<()> {
         let path = self.path(id);
         let removed = fs::remove_file(&path).and_then(|()| sync_names(&self.dir));

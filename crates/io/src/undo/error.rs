@@ -17,7 +17,6 @@ pub enum UndoError {
     Damaged {
         /// Offset in the undo file.
         at: u64,
-        /// The defect.
         what: &'static str,
     },
     /// The file was made for a volume of another length.
@@ -40,14 +39,12 @@ pub enum UndoError {
     Volume {
         /// Offset on the volume.
         offset: u64,
-        /// The cause.
         source: io::Error,
     },
     /// The volume could not be written or flushed.
     Write {
         /// Offset on the volume; nothing for a flush.
         offset: Option<u64>,
-        /// The cause.
         source: io::Error,
     },
 }

@@ -220,9 +220,10 @@ impl UndoFile {
         let mut body = vec![0; usize_from(head.body_len() + CHECK)];
         self.read(body_at, &mut body)?;
         let check = body.split_off(usize_from(head.body_len()));
-        match check == seal.check(&body) {
-            true => Ok(ControlFlow::Continue((head, body))),
-            false => torn,
+        if check == seal.check(&body) {
+            Ok(ControlFlow::Continue((head, body)))
+        } else {
+            torn
         }
     }
 

@@ -155,9 +155,10 @@ impl End {
         if block.iter().all(|&byte| byte == 0) {
             return Self::Open;
         }
-        match block.starts_with(DONE) && block[496..] == seal.sealed(&block[..496]).0 {
-            true => Self::At(word(block, 8)),
-            false => Self::Unknown,
+        if block.starts_with(DONE) && block[496..] == seal.sealed(&block[..496]).0 {
+            Self::At(word(block, 8))
+        } else {
+            Self::Unknown
         }
     }
 }

@@ -6,12 +6,10 @@ use std::ops::Range;
 /// A set of offsets. Neighbours are merged, so that its memory follows the number of gaps.
 #[derive(Debug, Default)]
 pub struct Ranges {
-    /// End by start.
     ends: BTreeMap<u64, u64>,
 }
 
 impl Ranges {
-    /// Adds a range.
     pub fn insert(&mut self, range: Range<u64>) {
         let Range { mut start, mut end } = range;
         if start >= end {

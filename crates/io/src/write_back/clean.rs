@@ -32,7 +32,6 @@ impl Clean {
         }
     }
 
-    /// Returns the device.
     pub const fn device(&self) -> &CountedDevice {
         &self.device
     }

@@ -92,9 +92,12 @@ impl WriteBack {
         let mut along = order.along;
         let has_data = self.take_data_written();
         let groups = self.commit_groups(order.before_data, &mut along);
-        let flushed = groups.and_then(|flushed| match has_data && !flushed {
-            true => self.flush(),
-            false => Ok(()),
+        let flushed = groups.and_then(|flushed| {
+            if has_data && !flushed {
+                self.flush()
+            } else {
+                Ok(())
+            }
         });
         flushed.inspect_err(|_| {
             if has_data {

@@ -54,7 +54,6 @@ pub struct WriteBack {
 
 #[derive(Default)]
 struct WriteBackState {
-    /// By number.
     sectors: BTreeMap<u64, Sector>,
     /// Set when data was written past us and not flushed since.
     data_written: bool,

@@ -301,9 +301,10 @@ fn regions_of_layers_follow_each_other_and_stay_within_their_images() {
         let mut seen = Vec::new();
         let mut visit = |region: Region| {
             seen.push(region.range);
-            match seen.len() < most {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
+            if seen.len() < most {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
             }
         };
         merged.regions(&mut visit).unwrap();

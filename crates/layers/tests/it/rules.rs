@@ -154,9 +154,10 @@ fn a_long_listing_in_small_parts_shows_each_name_once() {
         let listed = merged.fs.read_dir(dir, from, &mut |entry| {
             names.push(String::from_utf8(entry.name.to_vec()).unwrap());
             from = entry.next;
-            match (names.len() - before) < 7 {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
+            if (names.len() - before) < 7 {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
             }
         });
         listed.unwrap();

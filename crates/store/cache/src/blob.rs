@@ -40,7 +40,6 @@ impl ReadData for File {
 /// The outcome of a wait for a chunk that another caller has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// It is there.
     Present,
     /// It is not there and its claim is gone: claim it.
     Free,
@@ -272,9 +271,10 @@ impl CachedBlob {
             return Ok(Waited::TimedOut);
         }
         // It may have been stored and released between the two checks.
-        match self.is_present(chunk)? {
-            true => Ok(Waited::Present),
-            false => Ok(Waited::Free),
+        if self.is_present(chunk)? {
+            Ok(Waited::Present)
+        } else {
+            Ok(Waited::Free)
         }
     }
 

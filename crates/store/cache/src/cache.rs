@@ -20,7 +20,6 @@ use crate::{CacheError, Result, TableTrust, VerifiedTable, opening};
 pub struct BlobSpec {
     /// The name of exactly these bytes: the root of their table, their digest, or address and version.
     pub identity: String,
-    /// Length in bytes.
     pub len: u64,
     /// Chunk size; that of the table where there is one.
     pub chunk_size: u32,
@@ -65,7 +64,6 @@ impl Cache {
         Ok(Self { shared, open })
     }
 
-    /// Returns the options.
     #[must_use]
     pub fn options(&self) -> &CacheOptions {
         &self.shared.options

@@ -28,7 +28,6 @@ const STEP: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Its identity.
     pub identity: String,
     /// Its name for people.
     pub label: String,

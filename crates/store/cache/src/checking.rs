@@ -68,9 +68,10 @@ impl CachedBlob {
         let end = offset + u64_from(out.len());
         let chunks = geometry.chunks_of(&(offset..end));
         // Before the read: a chunk that is verified during it may have been altered when it was read.
-        let unchecked = match self.is_checked() {
-            true => Vec::new(),
-            false => self.checked.runs(chunks, false),
+        let unchecked = if self.is_checked() {
+            Vec::new()
+        } else {
+            self.checked.runs(chunks, false)
         };
         // In one request, since the kernel's readahead follows the length of requests.
         match reader.read(offset, out) {

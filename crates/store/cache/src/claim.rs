@@ -29,7 +29,6 @@ impl Claim {
         &self.taken.busy
     }
 
-    /// Returns the blob.
     #[must_use]
     pub const fn blob(&self) -> &Arc<CachedBlob> {
         &self.blob

@@ -95,7 +95,6 @@ impl Claims {
         Ok(taken)
     }
 
-    /// Removes claims.
     pub(crate) fn release(&self, mine: &[Range<u64>], holder: u64) -> Result<()> {
         if mine.is_empty() {
             return Ok(());

@@ -14,56 +14,34 @@ pub enum CacheError {
     /// A system call failed.
     #[error("{}: cannot {what}", path.display())]
     Io {
-        /// The operation.
         what: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         source: io::Error,
     },
     /// A directory that belongs to another user or is open to others, or that is no directory.
     #[error("{}: not used as a cache: {reason}", path.display())]
-    Refused {
-        /// The directory.
-        path: PathBuf,
-        /// The reason.
-        reason: &'static str,
-    },
+    Refused { path: PathBuf, reason: &'static str },
     /// A lock was held by others for too long.
     #[error("{}: locked by another process for too long", path.display())]
-    Locked {
-        /// The locked file.
-        path: PathBuf,
-    },
+    Locked { path: PathBuf },
     /// A length or chunk size that cannot be.
     #[error(transparent)]
     Geometry(#[from] BadGeometry),
     /// A blob that cannot be named or does not match its table.
     #[error("{identity:?} cannot be kept: {reason}")]
     Spec {
-        /// Its identity.
         identity: String,
-        /// The reason.
         reason: &'static str,
     },
     /// A blob is kept under this identity that differs in length, chunks or root, and is in use.
     #[error("{identity:?} is in use with another length, chunk size or root")]
-    Conflict {
-        /// The identity.
-        identity: String,
-    },
+    Conflict { identity: String },
     /// A blob that cannot be removed now.
     #[error("{identity:?} is in use")]
-    InUse {
-        /// Its identity.
-        identity: String,
-    },
+    InUse { identity: String },
     /// No blob of this identity.
     #[error("{identity:?} is not in the cache")]
-    Unknown {
-        /// The identity.
-        identity: String,
-    },
+    Unknown { identity: String },
     /// Bytes that are not those of the chunk.
     #[error("the bytes of chunk {chunk} have digest {found}, not {expected}")]
     WrongDigest {
@@ -90,13 +68,11 @@ pub enum CacheError {
     WrongTable {
         /// Offset in the table.
         offset: u64,
-        /// The root.
         root: Digest,
     },
     /// A chunk table of the wrong length.
     #[error("the chunk table has {len} bytes, not {expected}")]
     TableLength {
-        /// Its length.
         len: u64,
         /// The length that a table of this image must have.
         expected: u64,
@@ -104,19 +80,13 @@ pub enum CacheError {
     /// A chunk behind the end.
     #[error("there is no chunk {chunk}: the image has {chunks}")]
     NoChunk {
-        /// The number.
         chunk: u64,
         /// Chunks of the image.
         chunks: u64,
     },
     /// Bytes to store that do not end with a chunk.
     #[error("{len} bytes from chunk {first} on do not end with a chunk")]
-    NotChunks {
-        /// The first chunk.
-        first: u64,
-        /// Bytes given.
-        len: u64,
-    },
+    NotChunks { first: u64, len: u64 },
     /// Bytes were asked for that are not here.
     #[error("chunk {chunk} is not in the cache")]
     Missing {
@@ -128,7 +98,6 @@ pub enum CacheError {
     List {
         /// Number of the line, from 1.
         line: usize,
-        /// The reason.
         reason: &'static str,
     },
 }

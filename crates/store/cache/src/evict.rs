@@ -125,7 +125,6 @@ impl Cache {
     }
 }
 
-/// Finds all blobs.
 pub(crate) fn scan(layout: &Layout) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for dir in layout.blob_dirs()? {

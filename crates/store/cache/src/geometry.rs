@@ -13,9 +13,7 @@ use forerun_io::u64_from;
 pub(crate) const DIGEST_LEN: u64 = 32;
 /// Smallest chunk: the smallest block of fs-verity.
 pub const MIN_CHUNK: u32 = 1 << 10;
-/// Largest chunk.
 pub const MAX_CHUNK: u32 = 1 << 20;
-/// Default chunk size.
 pub const DEFAULT_CHUNK: u32 = 64 << 10;
 /// Most chunks of one image: a bitmap of them takes 32 MiB of memory.
 pub const MAX_CHUNKS: u64 = 1 << 28;
@@ -48,7 +46,6 @@ pub struct Geometry {
 pub(crate) struct Level {
     /// Where it starts in the table, in blocks.
     pub(crate) start: u64,
-    /// Its hash blocks.
     pub(crate) blocks: u64,
 }
 

@@ -131,9 +131,10 @@ fn evict(dir: &Path) -> Result<()> {
         let is_new = path
             .file_name()
             .is_some_and(|name| name.as_encoded_bytes().starts_with(NEW.as_bytes()));
-        let goes = match is_new {
-            true => age > ABANDONED,
-            false => total > BUDGET,
+        let goes = if is_new {
+            age > ABANDONED
+        } else {
+            total > BUDGET
         };
         if goes {
             let _is_removed_by_another = fs::remove_file(&path);

@@ -58,9 +58,10 @@ impl Info {
             label: short.trim_end().to_string(),
             geometry,
             root,
-            records: match root.is_some() || identity.parse::<Digest>().is_ok() {
-                true => RecordHash::Sha256,
-                false => RecordHash::Xxh3,
+            records: if root.is_some() || identity.parse::<Digest>().is_ok() {
+                RecordHash::Sha256
+            } else {
+                RecordHash::Xxh3
             },
         })
     }

@@ -23,15 +23,12 @@ pub enum Verified {
     No,
 }
 
-/// One blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Its identity.
     pub identity: String,
     /// Its name for people.
     pub label: String,
-    /// Length in bytes.
     pub len: u64,
     /// Length of a chunk.
     pub chunk_size: u32,

@@ -27,7 +27,6 @@ pub(crate) struct LockFile {
     threads: Mutex<()>,
 }
 
-/// Held until dropped.
 #[derive(Debug)]
 pub(crate) struct LockGuard<'a> {
     file: &'a File,
@@ -49,7 +48,6 @@ impl LockFile {
         &self.file
     }
 
-    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

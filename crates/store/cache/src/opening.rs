@@ -32,7 +32,6 @@ pub(crate) struct BlobFiles {
     pub(crate) state: StateFile,
     pub(crate) claims: Claims,
     pub(crate) table: File,
-    /// Locked shared.
     pub(crate) in_use: File,
     /// Whether it is removed when it is closed.
     pub(crate) temporary: bool,
@@ -141,10 +140,13 @@ fn make(layout: &Layout, info: &Info, temporary: bool, dir: &Path) -> Result<()>
         match fs::rename(&new, dir) {
             Ok(()) => sync_dir(&layout.blobs()),
             // Another one is there, and `open` tries it. Without `use` it would try for ever.
-            Err(_) if dir.is_dir() => match dir.join("use").exists() {
-                true => Ok(()),
-                false => discard(layout, dir),
-            },
+            Err(_) if dir.is_dir() => {
+                if dir.join("use").exists() {
+                    Ok(())
+                } else {
+                    discard(layout, dir)
+                }
+            }
             Err(error) => Err(CacheError::io("move", &new)(error)),
         }
     });

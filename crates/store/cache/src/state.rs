@@ -39,7 +39,6 @@ struct StateBlock {
     bits: [u8; BLOCK - HEAD],
 }
 
-/// The open file.
 #[derive(Debug)]
 pub(crate) struct StateFile {
     lock: LockFile,

@@ -82,9 +82,10 @@ impl CachedBlob {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let is_hole = bytes.iter().all(|byte| *byte == 0)
             && rustix::fs::fallocate(&self.files.data, flags, at, u64_from(bytes.len())).is_ok();
-        match is_hole {
-            true => Ok(()),
-            false => self.files.data.write_all_at(bytes, at),
+        if is_hole {
+            Ok(())
+        } else {
+            self.files.data.write_all_at(bytes, at)
         }
     }
 

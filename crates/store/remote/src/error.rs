@@ -16,19 +16,14 @@ pub enum RemoteError {
     Reference {
         /// The text, credentials cut out.
         text: String,
-        /// The reason.
         reason: String,
     },
     /// The server has no such blob, manifest or tag.
     #[error("{place}: not found")]
-    NotFound {
-        /// Address.
-        place: String,
-    },
+    NotFound { place: String },
     /// The server wants other credentials than it got.
     #[error("{place}: access denied ({status})")]
     Denied {
-        /// Address.
         place: String,
         /// HTTP status: 401, 403 or 407.
         status: u16,
@@ -36,7 +31,6 @@ pub enum RemoteError {
     /// A wrong answer, or a setting or file that cannot be used; a retry does not help.
     #[error("{place}: {reason}")]
     Refused {
-        /// Address.
         place: String,
         /// The reason, often the server's answer.
         reason: String,
@@ -44,42 +38,30 @@ pub enum RemoteError {
     /// A server that is busy or broken for now: 408, 425, 429, 5xx.
     #[error("{place}: the server answered {status}")]
     Busy {
-        /// Address.
         place: String,
-        /// HTTP status.
         status: u16,
         /// How long to wait before the next request, where the server says so.
         retry_after: Option<std::time::Duration>,
     },
     /// The connection failed, was reset, or ended before the bytes did.
     #[error("{place}: {reason}")]
-    Network {
-        /// Address.
-        place: String,
-        /// The cause.
-        reason: String,
-    },
+    Network { place: String, reason: String },
     /// No byte came within the time limit.
     #[error("{place}: nothing came for {seconds} s")]
     Timeout {
-        /// Address.
         place: String,
         /// The time limit, in seconds.
         seconds: u64,
     },
     /// The server does not send parts of the blob.
     #[error("{place}: the server does not answer range requests")]
-    NoRanges {
-        /// Address.
-        place: String,
-    },
+    NoRanges { place: String },
     /// The server does not send parts of the blob, and the cache may not take the whole.
     #[error(
         "{place}: the server does not answer range requests, so all {len} bytes have to be kept, \
          but the cache may take {capacity}"
     )]
     TooLong {
-        /// Address.
         place: String,
         /// Length of the blob.
         len: u64,
@@ -89,7 +71,6 @@ pub enum RemoteError {
     /// The server sends the file whole, and does not say how long it is.
     #[error("{place}: the server does not answer range requests, nor say how long the file is")]
     NoLength {
-        /// Address.
         place: String,
         /// The server's name for the version, where it has one.
         version: Option<String>,
@@ -100,21 +81,16 @@ pub enum RemoteError {
          bytes that may be kept"
     )]
     TooMuch {
-        /// Address.
         place: String,
         /// Most bytes that may be kept.
         capacity: u64,
     },
     /// The blob has changed since it was opened.
     #[error("{place}: the blob has changed since it was opened")]
-    Changed {
-        /// Address.
-        place: String,
-    },
+    Changed { place: String },
     /// Bytes that do not have the digest they were requested by.
     #[error("{place}: bytes {}..{} are not those of {expected}", range.start, range.end)]
     WrongDigest {
-        /// Address.
         place: String,
         /// Where in the blob, in bytes.
         range: Range<u64>,
@@ -124,29 +100,19 @@ pub enum RemoteError {
     /// A server that shows a certificate of no trusted authority, or one for another name.
     #[error("{place}: its certificate is not trusted: {reason}")]
     Untrusted {
-        /// Address.
         place: String,
         /// The defect of the certificate.
         reason: String,
     },
     /// The image is not in the cache, and no server may be asked.
     #[error("{place}: not in the cache, and servers are not asked")]
-    Offline {
-        /// Address.
-        place: String,
-    },
+    Offline { place: String },
     /// The image was closed before the bytes were here.
     #[error("{place}: the image was closed")]
-    Closed {
-        /// Address.
-        place: String,
-    },
+    Closed { place: String },
     /// The fetched bytes cannot be kept.
     #[error("the cache cannot be used: {reason}")]
-    Cache {
-        /// The cause.
-        reason: String,
-    },
+    Cache { reason: String },
 }
 
 impl RemoteError {

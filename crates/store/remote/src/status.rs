@@ -25,7 +25,6 @@ pub struct RemoteStatus {
     pub adopted_bytes: u64,
     /// Requests made to servers.
     pub requests: u64,
-    /// Requests in flight.
     pub in_flight: u64,
     /// Chunks that wait for a request because a reader needs them.
     pub demand_queue: u64,
@@ -33,7 +32,6 @@ pub struct RemoteStatus {
     pub readahead_queue: u64,
     /// Chunks that wait for a request in the background.
     pub background_queue: u64,
-    /// Requests that failed.
     pub errors: u64,
     /// Retries of failed requests.
     pub retries: u64,
@@ -56,7 +54,6 @@ pub struct RemoteStatus {
     /// When its server resolved the image, if it was opened from memory: the server did not answer, or
     /// was not to be asked.
     pub answered: Option<SystemTime>,
-    /// The last error.
     pub last_error: Option<String>,
 }
 

@@ -48,7 +48,6 @@ impl NoReference {
 pub enum NoRemoteImage {}
 
 impl NoRemoteImage {
-    /// Returns its address.
     #[must_use]
     pub const fn place(&self) -> &str {
         match *self {}
@@ -65,7 +64,6 @@ impl NoRemoteImage {
         match *self {}
     }
 
-    /// Returns its counters.
     #[must_use]
     pub fn status(&self) -> RemoteStatus {
         match *self {}

@@ -69,9 +69,10 @@ impl MemoryLimit {
         let cgroup = cgroup.map(|(bytes, file)| (bytes, SetBy::Cgroup(file)));
         let limits = cgroup.into_iter().chain(resources);
         limits.fold(Self::of_machine(machine), |least, (bytes, set_by)| {
-            match bytes < least.bytes {
-                true => Self { bytes, set_by },
-                false => least,
+            if bytes < least.bytes {
+                Self { bytes, set_by }
+            } else {
+                least
             }
         })
     }

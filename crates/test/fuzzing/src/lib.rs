@@ -24,7 +24,6 @@ pub use targets::TARGETS;
 /// Inputs to start from, each with a name that is unique in its target.
 pub type Seeds = Vec<(String, Vec<u8>)>;
 
-/// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// The name of its program, its corpus and its kept inputs.

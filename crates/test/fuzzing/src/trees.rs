@@ -23,13 +23,11 @@ const PREFIXES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"trusted.ove
 pub struct Allowed {
     /// Devices, fifos, sockets and links.
     pub special: bool,
-    /// Extended attributes.
     pub xattrs: bool,
     /// Names of plain ASCII letters in lower case, digits and dots, no dot at the end.
     pub plain_names: bool,
 }
 
-/// Makes a tree.
 pub fn tree(input: &mut Input<'_>, allowed: Allowed) -> Tree {
     let mut tree = Tree::default();
     let (mut dirs, mut others) = (vec![Tree::ROOT], Vec::new());

@@ -17,7 +17,6 @@ const GARBAGE: u8 = 0xA5;
 /// After this long, what a test waits for will not come.
 const FAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One planned fault.
 #[derive(Clone, Debug)]
 enum Fault {
     /// The n-th read fails with EIO.

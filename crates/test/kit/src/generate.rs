@@ -42,7 +42,6 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// All of them.
     pub const ALL: &'static [Self] = &[
         Self::Empty,
         Self::Mixed,

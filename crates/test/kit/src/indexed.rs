@@ -43,7 +43,6 @@ impl Default for IndexedOptions {
 /// An archive with a table of contents.
 #[derive(Clone, Debug)]
 pub struct IndexedArchive {
-    /// Its bytes.
     pub blob: Vec<u8>,
     /// The annotations of its layer in a manifest.
     pub annotations: Vec<(String, String)>,
@@ -142,9 +141,10 @@ pub fn zstd_chunked(archive: &[u8], options: &IndexedOptions) -> IndexedArchive 
     let (parts, end) = parts(archive);
     let mark = mark(landmark(options));
     let (mark, _) = self::parts(&mark);
-    let parts = match options.is_stargz {
-        true => with_mark(&parts, &mark, options),
-        false => parts.iter().collect(),
+    let parts = if options.is_stargz {
+        with_mark(&parts, &mark, options)
+    } else {
+        parts.iter().collect()
     };
     for part in parts {
         blob.extend(zstd(part.headers));

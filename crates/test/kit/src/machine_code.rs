@@ -28,7 +28,6 @@ pub enum Machine {
 const FUNCTIONS: [u64; 4] = [0x1000, 0x2040, 0x4800, 0x7FC0];
 
 impl Machine {
-    /// All machines.
     pub const ALL: &'static [Self] = &[
         Self::X86,
         Self::PowerPc,

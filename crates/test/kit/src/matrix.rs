@@ -25,12 +25,10 @@ use crate::{TempDir, temp_dir};
 pub struct Row<O> {
     /// Name in messages, unique in the table.
     pub name: String,
-    /// The options.
     pub options: O,
 }
 
 impl<O> Row<O> {
-    /// Returns a row.
     pub fn new(name: impl Into<String>, options: O) -> Self {
         Self {
             name: name.into(),
@@ -61,11 +59,8 @@ impl Judged {
 /// A tree of the host in three forms: as writers take it, and what judges must see of an image.
 #[derive(Debug)]
 pub struct Sample {
-    /// For the writer.
     pub tree: Tree,
-    /// Nodes and contents.
     pub model: TreeModel,
-    /// Extended attributes.
     pub xattrs: Xattrs,
     /// The writer reads contents from here.
     _dir: TempDir,
@@ -93,9 +88,10 @@ impl Sample {
             .assert_same(&model, &Keeps::EVERYTHING);
         self.model.assert_link_counts(root);
         let found = xattrs_of(root, &model);
-        match has_xattrs {
-            true => assert_eq!(found, self.xattrs),
-            false => assert!(found.is_empty(), "{found:?}"),
+        if has_xattrs {
+            assert_eq!(found, self.xattrs)
+        } else {
+            assert!(found.is_empty(), "{found:?}")
         }
     }
 

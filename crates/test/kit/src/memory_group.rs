@@ -92,9 +92,10 @@ impl MemoryGroup {
 
     /// Returns how many processes of the group were killed for want of memory.
     pub fn kills(&self) -> u64 {
-        let name = match self.is_unified {
-            true => "memory.events",
-            false => "memory.oom_control",
+        let name = if self.is_unified {
+            "memory.events"
+        } else {
+            "memory.oom_control"
         };
         let text = fs::read_to_string(self.dir.join(name)).unwrap();
         field(&text, "oom_kill").expect("a count of kills")
@@ -151,15 +152,16 @@ impl Drop for MemoryWatch {
 
 fn held(stat: &Path, is_unified: bool) -> u64 {
     let text = fs::read_to_string(stat).unwrap_or_default();
-    let names: &[&str] = match is_unified {
-        true => &[
+    let names: &[&str] = if is_unified {
+        &[
             "anon",
             "shmem",
             "slab_unreclaimable",
             "kernel_stack",
             "pagetables",
-        ],
-        false => &["total_rss", "total_shmem"],
+        ]
+    } else {
+        &["total_rss", "total_shmem"]
     };
     names.iter().filter_map(|name| field(&text, name)).sum()
 }

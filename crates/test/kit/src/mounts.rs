@@ -60,7 +60,6 @@ impl Drop for LoopDevice {
 /// A mount, unmounted on drop.
 #[derive(Debug)]
 pub struct Mounted {
-    /// Where it is.
     pub path: PathBuf,
 }
 

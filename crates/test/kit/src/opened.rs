@@ -10,7 +10,6 @@ use crate::MemImage;
 
 /// A reader and the events of its source.
 pub struct Opened {
-    /// The reader.
     pub reader: Reader,
     /// The events, as far as the log has room.
     pub events: Arc<EventLog>,

@@ -43,7 +43,6 @@ impl PanickingDevice {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// Copies all bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         self.memory.to_vec()
     }

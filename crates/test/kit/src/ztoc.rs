@@ -48,9 +48,7 @@ pub struct ZtocFile {
 /// A gzip archive and its table.
 #[derive(Clone, Debug)]
 pub struct SociLayer {
-    /// The archive.
     pub blob: Vec<u8>,
-    /// Its table.
     pub ztoc: Ztoc,
 }
 
@@ -136,7 +134,6 @@ fn metadata(bytes: &[u8]) -> Vec<ZtocFile> {
 }
 
 impl Ztoc {
-    /// Writes the table.
     pub fn encode(&self) -> Vec<u8> {
         let mut flat = Flat(vec![0; 4]);
         let (root, fields) = flat.table(&[

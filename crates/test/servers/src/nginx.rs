@@ -20,7 +20,6 @@ pub struct NginxOptions {
     pub directives: String,
 }
 
-/// A running nginx.
 #[derive(Debug)]
 pub struct Nginx {
     server: Server,
@@ -38,12 +37,11 @@ impl Nginx {
     pub fn start(files: &Path, options: &NginxOptions) -> Option<Self> {
         let program = require::program("nginx")?;
         let dir = temp_dir("nginx");
-        let certificates = match options.tls {
-            true => {
-                let openssl = require::program("openssl")?;
-                Some(Certificates::make(&openssl, dir.path(), &[]))
-            }
-            false => None,
+        let certificates = if options.tls {
+            let openssl = require::program("openssl")?;
+            Some(Certificates::make(&openssl, dir.path(), &[]))
+        } else {
+            None
         };
         let files = files.canonicalize().expect("the directory to serve");
         let server = Server::start(dir.path(), "/", |port| {

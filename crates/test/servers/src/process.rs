@@ -15,7 +15,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// A port that was free can be taken before the server has it.
 const TRIES: u32 = 3;
 
-/// A running server.
 #[derive(Debug)]
 pub struct Server {
     child: Child,

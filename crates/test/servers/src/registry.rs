@@ -17,7 +17,6 @@ const HTPASSWD: &str = "$2b$04$abcdefghijklmnopqrstuuXcjcm5avyCiJoD2uS24xa2lb6fj
 /// The authentication that a registry asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auth {
-    /// All clients.
     None,
     /// User and password, by basic authentication.
     Basic,
@@ -36,7 +35,6 @@ pub struct DockerRegistry {
 }
 
 impl DockerRegistry {
-    /// Starts one.
     pub fn start(auth: Auth) -> Option<Self> {
         Self::start_with(auth, None)
     }

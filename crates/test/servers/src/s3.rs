@@ -47,7 +47,6 @@ impl S3Server {
         format!("http://127.0.0.1:{}", self.server.port())
     }
 
-    /// Returns the bucket.
     pub const fn bucket(&self) -> &'static str {
         BUCKET
     }

@@ -3,14 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The files, PEM.
 #[derive(Debug)]
 pub struct Certificates {
     /// The certificate of the authority, which clients trust.
     pub ca: PathBuf,
     /// The certificate that the server shows.
     pub certificate: PathBuf,
-    /// Its key.
     pub key: PathBuf,
 }
 

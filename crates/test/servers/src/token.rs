@@ -29,7 +29,6 @@ const SERVICE: &str = "test-registry";
 /// Seconds that a token is good for.
 const LIFETIME: u64 = 300;
 
-/// A running service.
 #[derive(Debug)]
 pub struct TokenService {
     inner: Arc<TokenServiceShared>,

@@ -11,7 +11,6 @@ use std::thread::{self, JoinHandle};
 
 use crate::port::listen;
 
-/// A running proxy.
 #[derive(Debug)]
 pub struct Tunnel {
     port: u16,

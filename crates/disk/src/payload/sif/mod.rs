@@ -171,9 +171,10 @@ impl Found {
         match self.first {
             Some(first) if count == 1 => Ok(first),
             Some(_) => {
-                let what = match is_primary {
-                    true => "primary system partitions",
-                    false => "partitions and no primary one",
+                let what = if is_primary {
+                    "primary system partitions"
+                } else {
+                    "partitions and no primary one"
                 };
                 Err(Error::Unsupported(format!(
                     "a SIF file with {count} {what}: an offset tells which is meant"

@@ -33,17 +33,14 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// The source of the bytes of a new object.
 pub enum Source<'s> {
-    /// Memory.
     Bytes(&'s [u8]),
     /// A file of the host. Its blocks are shared if the file system supports that.
     File {
-        /// The file.
         file: &'s File,
         /// Whether it may become an object itself, by a hard link. A later change of the file
         /// changes the object.
         link: bool,
     },
-    /// A stream.
     Stream(Box<dyn Read + Send + 's>),
 }
 

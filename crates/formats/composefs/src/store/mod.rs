@@ -25,7 +25,6 @@ const TEMPORARY: (&str, &str) = (".forerun-", ".tmp");
 /// The entries of a repository of composefs-rs or bootc beside its directory of objects.
 const REPOSITORY: [&str; 3] = ["meta.json", "images", "streams"];
 
-/// An open store.
 #[derive(Debug)]
 pub struct ObjectStore {
     dir: OwnedFd,
@@ -34,20 +33,16 @@ pub struct ObjectStore {
 /// A file in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// An object.
     Object {
-        /// Its name.
         digest: ObjectDigest,
         /// Its length in bytes.
         len: u64,
-        /// Device and inode.
         file: (u64, u64),
         /// Bytes that it takes on the disk.
         disk: u64,
     },
     /// A temporary file: left behind by a writer that was stopped, or being written now.
     Temporary {
-        /// Its name.
         name: String,
         /// Last modification, in seconds since the epoch.
         mtime: i64,

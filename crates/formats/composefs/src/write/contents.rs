@@ -47,7 +47,6 @@ pub struct Shape {
     pub size: u64,
     /// Bytes behind the inode.
     pub tail: usize,
-    /// Blocks elsewhere.
     pub blocks: usize,
     /// log2 of the chunk size in blocks, for an inode that stores neither block address nor device.
     pub chunk_bits: u32,

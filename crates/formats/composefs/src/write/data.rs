@@ -9,9 +9,7 @@ use crate::digest::Digest;
 /// Where the bytes of a file are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileData {
-    /// In the image.
     Inline(Vec<u8>),
-    /// In an object.
     Object {
         /// Its path in the store; a file without one cannot be read.
         path: Option<Vec<u8>>,

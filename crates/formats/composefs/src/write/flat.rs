@@ -150,9 +150,10 @@ impl Flatten<'_> {
         self.queue.push_back((Tree::ROOT, Vec::new()));
         let mut stubs = Vec::new();
         while let Some((dir, path)) = self.queue.pop_front() {
-            let mut missing = match dir == Tree::ROOT {
-                true => self.stub_names(),
-                false => VecDeque::new(),
+            let mut missing = if dir == Tree::ROOT {
+                self.stub_names()
+            } else {
+                VecDeque::new()
             };
             let tree = self.tree;
             for (name, child) in tree.children(dir) {

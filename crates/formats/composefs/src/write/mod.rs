@@ -137,9 +137,12 @@ pub fn write_metadata(
     observer: &Arc<Observer>,
 ) -> Result<Written, BuildError> {
     options.validate()?;
-    let version = |whiteouts| match whiteouts {
-        true => options.max_version,
-        false => options.min_version,
+    let version = |whiteouts| {
+        if whiteouts {
+            options.max_version
+        } else {
+            options.min_version
+        }
     };
     let tree = flat::flatten(tree, files, |whiteouts| version(whiteouts) >= 1)?;
     let image = Image::new(&tree)?;

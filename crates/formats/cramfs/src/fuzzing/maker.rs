@@ -33,15 +33,12 @@ pub enum Blocks {
 pub enum Kind {
     /// A directory with its entries.
     Directory(Vec<Node>),
-    /// A regular file.
     File(Vec<u8>, Blocks),
-    /// A symbolic link.
     Symlink(Vec<u8>),
     /// A device, fifo or socket: the bits of its type, and its device number.
     Special(u16, u32),
 }
 
-/// A directory entry.
 #[derive(Clone, Debug)]
 pub struct Node {
     name: Vec<u8>,
@@ -77,7 +74,6 @@ pub struct Layout {
     pub big_endian: bool,
     /// Whether 512 bytes come before the superblock.
     pub padded: bool,
-    /// The superblock's flags.
     pub flags: u32,
 }
 
@@ -103,17 +99,15 @@ impl Layout {
     }
 
     const fn order(self) -> ByteOrder {
-        match self.big_endian {
-            true => ByteOrder::Big,
-            false => ByteOrder::Little,
+        if self.big_endian {
+            ByteOrder::Big
+        } else {
+            ByteOrder::Little
         }
     }
 
     const fn start(self) -> usize {
-        match self.padded {
-            true => 512,
-            false => 0,
-        }
+        if self.padded { 512 } else { 0 }
     }
 
     /// Makes an image with these entries in its root.

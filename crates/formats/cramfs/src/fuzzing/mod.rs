@@ -37,9 +37,10 @@ pub fn directory(bytes: &[u8]) -> Vec<Error> {
         let mut image = layout.image(&[]);
         // The root's size: 24 bits of its second word.
         let [.., high, middle, low] = u64_from(bytes.len()).to_be_bytes();
-        let size = match big_endian {
-            true => [high, middle, low],
-            false => [low, middle, high],
+        let size = if big_endian {
+            [high, middle, low]
+        } else {
+            [low, middle, high]
         };
         if let Some(field) = image.get_mut(68..71) {
             field.copy_from_slice(&size);
@@ -73,9 +74,10 @@ pub fn blocks(bytes: &[u8]) -> Vec<Error> {
 /// Walks an image whose length has changed.
 fn walk_with_size(image: &mut [u8], layout: Layout) -> Vec<Error> {
     let len = u32_from(u64_from(image.len()));
-    let len = match layout.big_endian {
-        true => len.to_be_bytes(),
-        false => len.to_le_bytes(),
+    let len = if layout.big_endian {
+        len.to_be_bytes()
+    } else {
+        len.to_le_bytes()
     };
     if let Some(field) = image.get_mut(4..8) {
         field.copy_from_slice(&len);

@@ -11,24 +11,18 @@ use crate::ondisk::{
 
 /// log2 of the block size.
 pub const BLOCK_BITS: u8 = 9;
-/// First inode.
 pub const META: usize = 2048;
-/// Data of files.
 pub const DATA: usize = 3072;
 /// Length of the image.
 pub const LEN: usize = 4096;
 
 /// Numbers of the inodes.
 pub mod nid {
-    /// The root.
     pub const ROOT: u64 = 0;
     /// A file in chunks, with indexes: in the image, on a device, zeros.
     pub const CHUNKS: u64 = 8;
-    /// A directory.
     pub const DIR: u64 = 10;
-    /// A link.
     pub const LINK: u64 = 13;
-    /// A device.
     pub const NULL: u64 = 15;
     /// A file of two blocks.
     pub const PLAIN: u64 = 16;
@@ -38,7 +32,6 @@ pub mod nid {
     pub const XATTRS: u64 = 20;
     /// A file in chunks, with a block map.
     pub const BLOCKS: u64 = 22;
-    /// An empty file.
     pub const INNER: u64 = 24;
     /// A file of zeros that are not stored.
     pub const HOLES: u64 = 25;
@@ -65,7 +58,6 @@ const ROOT: [(&[u8], u64, u8); 11] = [
     (b"xattrs", nid::XATTRS, 1),
 ];
 
-/// Creates the image.
 #[must_use]
 pub fn image() -> Vec<u8> {
     let mut image = vec![0; LEN];
@@ -154,7 +146,6 @@ mod layout {
     pub const CHUNKS: u16 = 4;
 }
 
-/// Returns the superblock.
 #[must_use]
 pub fn superblock() -> Superblock {
     Superblock {

@@ -234,9 +234,10 @@ fn with_index<T>(
     let config = zmap::Config {
         block_bits: image.superblock.block_bits,
         features: image.superblock.feature_incompat,
-        algorithms: match image.superblock.has(incompat::COMPR_CFGS) {
-            true => image.superblock.algorithms,
-            false => 1,
+        algorithms: if image.superblock.has(incompat::COMPR_CFGS) {
+            image.superblock.algorithms
+        } else {
+            1
         },
         locate: &locate,
         sums: &image.sums,

@@ -10,7 +10,7 @@ pub mod map;
 
 use std::sync::Arc;
 
-use forerun_io::{BlockCache, Limits, Observer, ReadAt, u64_from, usize_from};
+use forerun_io::{BlockCache, Limits, Observer, ReadAt, u32_from, u64_from, usize_from};
 use forerun_vfs::{BlobId, Blobs, Error, NodeId, OwnContents, ResolveBlob, Result};
 
 use crate::address::{Address, Space};
@@ -41,7 +41,6 @@ pub struct Image {
     pub prefixes: Vec<Prefix>,
     /// Addresses of compressed data that were computed by summing.
     pub sums: Sums,
-    /// By nodes.
     pub own_contents: OwnContents,
 }
 
@@ -114,7 +113,6 @@ impl Image {
         Ok(())
     }
 
-    /// Reads metadata.
     pub fn read(
         &self,
         at: Address,

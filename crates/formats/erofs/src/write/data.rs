@@ -68,11 +68,9 @@ pub enum Body {
     Packed(Packed),
 }
 
-/// Compressed data.
 #[derive(Clone, Debug, Default)]
 pub struct Packed {
     pub extents: Vec<Extent>,
-    /// Number of blocks.
     pub blocks: u32,
     /// The last extent, if it lies behind the inode.
     pub inline: Option<Spooled>,
@@ -99,7 +97,6 @@ pub struct Extent {
     /// Offset in the file.
     pub at: u64,
     pub kind: ExtentKind,
-    /// The first block.
     pub block: u32,
     /// Number of blocks; none if it lies behind the inode or in the packed inode.
     pub blocks: u32,

@@ -15,7 +15,6 @@ pub struct Listing {
     blocks: Vec<usize>,
     /// Bytes used in the last block.
     pub last: u64,
-    /// Bytes in total.
     pub len: u64,
 }
 

@@ -96,9 +96,10 @@ impl<'o> Worker<'o> {
 
     /// Returns the number of bytes that a part takes when stored as it is.
     fn flat_cost(&self, len: usize, last: bool, room: Room) -> usize {
-        match last && room.tail {
-            true => len,
-            false => len.next_multiple_of(self.block),
+        if last && room.tail {
+            len
+        } else {
+            len.next_multiple_of(self.block)
         }
     }
 
@@ -241,10 +242,7 @@ impl PartInProgress {
         self.extents.push(Extent { at, ..FRAGMENT });
         self.fragment = Some(bytes.to_vec());
         // Compressible data takes less together with other data.
-        self.fragment_cost = match cost < bytes.len() {
-            true => cost / 2,
-            false => cost,
-        };
+        self.fragment_cost = if cost < bytes.len() { cost / 2 } else { cost };
     }
 
     fn compressed(&mut self, at: usize, encoded: &[u8], inline: bool) {

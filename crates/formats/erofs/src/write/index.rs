@@ -64,12 +64,11 @@ pub fn len(format: Format, packed: &Packed, head: u64, size: u64) -> u64 {
     }
     let full = is_full(format, packed);
     let count = size.div_ceil(1 << format.block_bits);
-    let indexes = match full {
-        true => FULL_GAP + count * 8,
-        false => {
-            let cut = Cut::new(start, count, format);
-            (cut.first + cut.last) * 4 + cut.middle * 2
-        }
+    let indexes = if full {
+        FULL_GAP + count * 8
+    } else {
+        let cut = Cut::new(start, count, format);
+        (cut.first + cut.last) * 4 + cut.middle * 2
     };
     start + indexes - head
 }
@@ -306,9 +305,10 @@ impl Base {
             }) => u32::from(*blocks),
             _ => 0,
         };
-        self.value = match format.big {
-            true => head.wrapping_sub(counted),
-            false => head.wrapping_sub(1),
+        self.value = if format.big {
+            head.wrapping_sub(counted)
+        } else {
+            head.wrapping_sub(1)
         };
     }
 }
@@ -333,9 +333,10 @@ fn pack_of(
                 blocks,
             } => {
                 let is_counted = format.big && back == 1;
-                let low = match n + 1 == pack && !is_counted {
-                    true => ahead,
-                    false => Entry::back(back, blocks, format.big),
+                let low = if n + 1 == pack && !is_counted {
+                    ahead
+                } else {
+                    Entry::back(back, blocks, format.big)
                 };
                 (BEHIND, low)
             }

@@ -75,15 +75,16 @@ pub fn write(
     let bounds = options.bounds(tree)?;
     let plan = Plan::new(tree, options)?;
     let head = ImageHead::new(options);
-    let xattrs = match options.xattrs {
-        true => Xattrs::new(
+    let xattrs = if options.xattrs {
+        Xattrs::new(
             tree,
             &plan,
             &options.xattr_prefixes,
             options.share_xattrs_above,
             head.first_shared(),
-        )?,
-        false => Xattrs::default(),
+        )?
+    } else {
+        Xattrs::default()
     };
     let epoch = match options.mkfs_time {
         Some(seconds) => Timestamp {
@@ -250,9 +251,10 @@ impl Seen {
 
     /// Returns the bytes under the checksum of the superblock: from it to the end of its block.
     fn first_block(mut self, head: &[u8], block: u64) -> Vec<u8> {
-        let len = match block > superblock::START {
-            true => block - superblock::START,
-            false => block,
+        let len = if block > superblock::START {
+            block - superblock::START
+        } else {
+            block
         };
         let len = usize_from(len);
         self.start

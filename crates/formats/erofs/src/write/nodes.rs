@@ -57,7 +57,6 @@ enum PlacedPiece {
     Inode(NodeIndex),
     /// The whole blocks of a listing or target.
     Blocks(NodeIndex),
-    /// The packed inode.
     Packed,
 }
 
@@ -248,9 +247,10 @@ impl<'a> Nodes<'a> {
         };
         let own = xattrs.of(index);
         let fields = Fields {
-            mode: match options.xattrs {
-                true => node.mode,
-                false => node.mode_without_acl(),
+            mode: if options.xattrs {
+                node.mode
+            } else {
+                node.mode_without_acl()
             },
             planned: plan.walked.nodes.get(index),
             size: self.size(index, node),

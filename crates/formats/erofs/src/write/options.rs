@@ -14,7 +14,6 @@ use super::pack::PART;
 const BLOCK_BITS: std::ops::RangeInclusive<u32> = 9..=16;
 /// The largest physical cluster that readers support.
 const LARGEST_PCLUSTER: u32 = 1 << 20;
-/// The longest label.
 const LABEL: usize = 16;
 /// The most prefixes for attributes' names.
 const PREFIXES: usize = 128;
@@ -85,13 +84,11 @@ pub struct Compression {
 /// file. That takes the least space, but a reader decodes data that it did not ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fragments {
-    /// None.
     #[default]
     None,
     /// The ends of files, if they do not fill a physical cluster; for small files that is all of
     /// the data.
     Tails,
-    /// All data.
     All,
 }
 

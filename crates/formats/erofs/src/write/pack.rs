@@ -31,8 +31,11 @@ pub struct Part {
 #[derive(Clone, Copy)]
 pub enum Role {
     /// A part of a body.
-    Body { first: bool, last: bool, room: Room },
-    /// A chunk.
+    Body {
+        first: bool,
+        last: bool,
+        room: Room,
+    },
     Chunk,
 }
 
@@ -233,12 +236,11 @@ impl<'p, 't> Packer<'p, 't> {
         if is_zero(&bytes) {
             return Ok(HOLE);
         }
-        let key = match self.options.duplicates {
-            true => {
-                let len = u32::try_from(bytes.len()).unwrap_or(0);
-                Some((len, *blake3::hash(&bytes).as_bytes()))
-            }
-            false => None,
+        let key = if self.options.duplicates {
+            let len = u32::try_from(bytes.len()).unwrap_or(0);
+            Some((len, *blake3::hash(&bytes).as_bytes()))
+        } else {
+            None
         };
         if let Some(&chunk) = key.and_then(|key| self.chunks.get(&key)) {
             return Ok(chunk);

@@ -59,13 +59,12 @@ impl Spool {
             self.spill().map_err(failed)?;
         }
         let (offset, len) = (self.len(), bytes.len());
-        match len > self.most {
-            true => self.append_to_file(bytes).map_err(failed)?,
-            false => {
-                // All that it may need at once, so that it does not grow beyond that by doubling.
-                self.recent.reserve_exact(self.most - self.recent.len());
-                self.recent.extend_from_slice(bytes);
-            }
+        if len > self.most {
+            self.append_to_file(bytes).map_err(failed)?
+        } else {
+            // All that it may need at once, so that it does not grow beyond that by doubling.
+            self.recent.reserve_exact(self.most - self.recent.len());
+            self.recent.extend_from_slice(bytes);
         }
         Ok(Spooled { offset, len })
     }

@@ -155,9 +155,10 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         if packed.fragment.is_some() {
             return self.fragments.append(bytes).map(drop);
         }
-        let offset = match last {
-            true => self.fragments.add(bytes)?,
-            false => self.fragments.append(bytes)?,
+        let offset = if last {
+            self.fragments.add(bytes)?
+        } else {
+            self.fragments.append(bytes)?
         };
         packed.fragment = Some(offset);
         // Full indexes have room for the upper half of the offset, in place of a block.
@@ -195,15 +196,17 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             return self.blocks(bytes);
         }
         let start = self.current.start;
-        let whole = match room.tail {
-            true => bytes.len() - bytes.len() % self.block,
-            false => bytes.len(),
+        let whole = if room.tail {
+            bytes.len() - bytes.len() % self.block
+        } else {
+            bytes.len()
         };
         let (whole, tail) = bytes.split_at_checked(whole).unwrap_or((bytes, &[]));
         self.blocks(whole)?;
-        let tail = match tail.is_empty() {
-            true => None,
-            false => Some(self.tails.append(tail)?),
+        let tail = if tail.is_empty() {
+            None
+        } else {
+            Some(self.tails.append(tail)?)
         };
         self.bodies.push(Body::Flat { start, tail });
         Ok(())

@@ -18,7 +18,6 @@ const DEVICE: u16 = 1;
 pub struct Stored {
     pub layout: DataLayout,
     pub union: u32,
-    /// Indexes.
     pub indexes: Vec<u8>,
     pub inline: Vec<u8>,
 }
@@ -61,9 +60,10 @@ pub fn body_stored(
         Body::Packed(packed) => {
             let inline = packed.inline.map(|inline| data.tails.read(inline));
             Ok(Stored {
-                layout: match index::is_full(format, packed) {
-                    true => DataLayout::CompressedFull,
-                    false => DataLayout::CompressedCompact,
+                layout: if index::is_full(format, packed) {
+                    DataLayout::CompressedFull
+                } else {
+                    DataLayout::CompressedCompact
                 },
                 union: packed.blocks,
                 indexes: index::encode(format, packed, head, len, base),

@@ -60,7 +60,6 @@ pub struct Facts {
     pub uuid: [u8; 16],
     /// Whether extents are shared.
     pub shared_extents: bool,
-    /// The packed inode.
     pub packed: Option<u64>,
     /// Blocks on the other device.
     pub device_blocks: u64,
@@ -128,12 +127,13 @@ impl ImageHead {
         label.resize(16, 0);
         bytes.extend_from_slice(&label);
         bytes.extend_from_slice(&incompat.to_le_bytes());
-        let codecs = match incompat & incompat::CONFIGURATIONS != 0 {
-            true => options
+        let codecs = if incompat & incompat::CONFIGURATIONS != 0 {
+            options
                 .compression
                 .as_ref()
-                .map_or(0, |with| 1 << algorithm(with)),
-            false => 0_u16,
+                .map_or(0, |with| 1 << algorithm(with))
+        } else {
+            0_u16
         };
         bytes.extend_from_slice(&codecs.to_le_bytes());
         let slot = match options.blob {
@@ -144,9 +144,10 @@ impl ImageHead {
         bytes.extend_from_slice(&slot.to_le_bytes());
         bytes.push(0);
         bytes.push(u8::try_from(options.xattr_prefixes.len()).unwrap_or(0));
-        let prefixes = match self.prefixes.is_empty() {
-            true => 0,
-            false => u32::try_from(self.prefixes_at / 4).unwrap_or(0),
+        let prefixes = if self.prefixes.is_empty() {
+            0
+        } else {
+            u32::try_from(self.prefixes_at / 4).unwrap_or(0)
         };
         bytes.extend_from_slice(&prefixes.to_le_bytes());
         bytes.extend_from_slice(&facts.packed.unwrap_or(0).to_le_bytes());

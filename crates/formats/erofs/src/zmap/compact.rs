@@ -181,7 +181,6 @@ fn pack_clusters(pack: &[u8]) -> u32 {
     if pack.len() > 8 { 16 } else { 2 }
 }
 
-/// A codeword.
 struct Code {
     /// `None` for a cluster inside an extent.
     kind: Option<Kind>,

@@ -27,14 +27,12 @@ mod advise {
 /// The whole file is in the packed inode: the top bit of the header as one number.
 const FRAGMENT_INODE: u64 = 1 << 63;
 
-/// A parsed header.
 pub enum Header {
     Fragment { offset: u64 },
     Records(Records),
     Index(Index),
 }
 
-/// Encoded extents.
 pub struct Records {
     /// Offset behind the header.
     pub end: u64,

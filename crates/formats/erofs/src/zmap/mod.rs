@@ -72,7 +72,6 @@ pub struct Config<'c> {
 pub struct CompressedInode {
     /// The inode, for errors.
     pub node: NodeId,
-    /// Bytes of data.
     pub size: u64,
     /// Offset in the metadata behind the inode and its inline attributes.
     pub end: u64,

@@ -19,7 +19,6 @@ pub struct Placing<'m> {
 /// The place of stored bytes.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// At physical addresses.
     Data(Range<u64>),
     /// In the metadata, behind the index.
     Meta(Range<u64>),

@@ -24,7 +24,6 @@ const FORMAT_SHIFT: u32 = 28;
 /// The length of the address before records of 4 bytes.
 const BASE: u64 = 8;
 
-/// One record.
 #[derive(Clone, Copy)]
 struct ExtentRecord {
     /// Stored length with its flags.

@@ -8,7 +8,6 @@ use super::header::{self, Tail};
 use super::index::{ExtentHead, Kind};
 use super::place::{Algorithm, Failed, Placing, Source};
 
-/// One extent.
 #[derive(Clone, Debug)]
 pub struct Span {
     /// The cluster in which it starts.

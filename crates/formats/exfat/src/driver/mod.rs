@@ -437,9 +437,10 @@ impl FileSystemMut for Exfat {
         let durable = self.store.as_ref().is_some_and(|s| s.dirsync || s.sync);
         // One session: if a name were removed between the decision and the release, no later call
         // would free the node.
-        self.session(|session| match session.frees_at_release(node) {
-            true => session.change(durable, |session| session.release(node)),
-            false => {
+        self.session(|session| {
+            if session.frees_at_release(node) {
+                session.change(durable, |session| session.release(node))
+            } else {
                 session.state.pending.release(node);
                 Ok(())
             }

@@ -18,7 +18,6 @@ pub const SECTOR: usize = 512;
 pub const FAT: usize = 24 * SECTOR;
 /// Offset of cluster 2.
 pub const HEAP: usize = 26 * SECTOR;
-/// Number of clusters.
 pub const CLUSTERS: u32 = 56;
 /// First cluster of the root directory.
 pub const ROOT: u32 = 4;
@@ -68,7 +67,6 @@ pub fn seal(image: &mut [u8]) {
     }
 }
 
-/// Returns the volume.
 #[must_use]
 pub fn image() -> Vec<u8> {
     let len = cluster(CLUSTERS + 2);

@@ -33,8 +33,9 @@ pub fn mend(bytes: &[u8], answers: u64) -> Vec<Error> {
     options.keep_lost = false;
     let summary = repair(&shared, &Arc::default(), &options, &mut |_| Answer::Yes);
     let is_whole = summary.is_ok_and(|summary| summary.remains() == 0);
-    match is_whole {
-        true => walk(&device.to_vec()),
-        false => Vec::new(),
+    if is_whole {
+        walk(&device.to_vec())
+    } else {
+        Vec::new()
     }
 }

@@ -44,9 +44,10 @@ impl Session<'_> {
         if let Some(time) = changes.created {
             node.set.set_created(self.stamp(time));
         }
-        match node.set == before {
-            true => Ok(()),
-            false => self.update(&node),
+        if node.set == before {
+            Ok(())
+        } else {
+            self.update(&node)
         }
     }
 }

@@ -119,9 +119,10 @@ impl Session<'_> {
     /// # Errors
     /// The errors of the device.
     pub fn release(&mut self, id: NodeId) -> Result<()> {
-        match self.state.pending.release(id) {
-            true => self.free_unused(id),
-            false => Ok(()),
+        if self.state.pending.release(id) {
+            self.free_unused(id)
+        } else {
+            Ok(())
         }
     }
 

@@ -76,12 +76,11 @@ impl Session<'_> {
     /// Returns whether a set can replace another by one write.
     pub fn can_replace(&self, entry: &FoundName, set: &EntrySet) -> bool {
         let old = &entry.node.set;
-        match self.is_whole(entry.slot, old) {
-            true => count(set) <= count(old),
-            false => {
-                let names = |set: &EntrySet| set.bytes().get(2 * ENTRY..).map(<[u8]>::to_vec);
-                names(set) == names(old)
-            }
+        if self.is_whole(entry.slot, old) {
+            count(set) <= count(old)
+        } else {
+            let names = |set: &EntrySet| set.bytes().get(2 * ENTRY..).map(<[u8]>::to_vec);
+            names(set) == names(old)
         }
     }
 
@@ -220,9 +219,10 @@ impl Session<'_> {
     /// # Errors
     /// The errors of the device.
     pub fn after_moves(&mut self) -> Result<()> {
-        match self.state.pending.moves.is_empty() {
-            true => Ok(()),
-            false => self.commit_before(),
+        if self.state.pending.moves.is_empty() {
+            Ok(())
+        } else {
+            self.commit_before()
         }
     }
 }

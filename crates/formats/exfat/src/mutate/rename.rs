@@ -93,9 +93,10 @@ impl Session<'_> {
             .node
             .place
             .is_some_and(|p| self.state.pending.arrives(p));
-        match is_file && !left && !arrives && self.find(to.0, to.1)?.is_none() {
-            true => Ok(()),
-            false => self.commit_before(),
+        if is_file && !left && !arrives && self.find(to.0, to.1)?.is_none() {
+            Ok(())
+        } else {
+            self.commit_before()
         }
     }
 
@@ -135,14 +136,13 @@ impl Session<'_> {
                     None => (from == to).then_some(source.slot),
                 };
                 let slot = self.find_room(to, count(set), near)?;
-                let place = match self.is_near(from, source, to, slot, set) {
-                    true => {
-                        let place = self.put(to, slot, set)?;
-                        let groups = (group::ENTRIES, group::ENTRIES);
-                        self.take_away(from, source.slot, old, groups)?;
-                        place
-                    }
-                    false => self.move_away(&here, to, slot, None, set)?,
+                let place = if self.is_near(from, source, to, slot, set) {
+                    let place = self.put(to, slot, set)?;
+                    let groups = (group::ENTRIES, group::ENTRIES);
+                    self.take_away(from, source.slot, old, groups)?;
+                    place
+                } else {
+                    self.move_away(&here, to, slot, None, set)?
                 };
                 if let Some(target) = target {
                     let groups = (group::LATE, group::LAST);

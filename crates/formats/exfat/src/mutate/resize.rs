@@ -30,9 +30,10 @@ impl Session<'_> {
     pub fn resize(&mut self, node: &mut Node, len: u64) -> Result<()> {
         let need = self.clusters_for(len)?;
         let chain = self.chain(node.id)?;
-        let chain = match need > chain.clusters() {
-            true => self.grow_chain(node.id, need)?,
-            false => self.cut_chain(node, &chain, need)?,
+        let chain = if need > chain.clusters() {
+            self.grow_chain(node.id, need)?
+        } else {
+            self.cut_chain(node, &chain, need)?
         };
         let valid = node.set.valid_len().min(len);
         self.describe_data(node, &chain, len, valid);
@@ -52,9 +53,10 @@ impl Session<'_> {
     /// Keeps the chain of a file whose set now says `len`.
     pub fn settle_chain(&mut self, node: &Node, chain: Arc<Chain>, len: u64) {
         let is_ahead = u64::from(chain.clusters()) > self.volume.boot.clusters_for(len);
-        match is_ahead {
-            true => self.state.pending.ahead.insert(node.id),
-            false => self.state.pending.ahead.remove(&node.id),
+        if is_ahead {
+            self.state.pending.ahead.insert(node.id)
+        } else {
+            self.state.pending.ahead.remove(&node.id)
         };
         self.keep_chain(node.id, chain, is_ahead);
     }

@@ -44,9 +44,12 @@ impl Session<'_> {
             Some(near) => index.fit_in_sector(near, count),
             None => None,
         };
-        let fitting = fitting.or_else(|| match count <= per_sector {
-            true => index.fit(count),
-            false => index.fit_across(count),
+        let fitting = fitting.or_else(|| {
+            if count <= per_sector {
+                index.fit(count)
+            } else {
+                index.fit_across(count)
+            }
         });
         match fitting {
             Some(slot) => Ok(slot),

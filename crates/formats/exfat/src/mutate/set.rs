@@ -59,9 +59,10 @@ impl Session<'_> {
             self.state.pending.keep_orphan(node.id, node.set.clone());
             return Ok(());
         };
-        let group = match self.state.pending.arrives(place) {
-            true => group::ARRIVE,
-            false => group::ENTRIES,
+        let group = if self.state.pending.arrives(place) {
+            group::ARRIVE
+        } else {
+            group::ENTRIES
         };
         let pieces = dir::set_pieces(self.volume, node.id, place, 2)?;
         let mut rest = node.set.head().to_vec();
@@ -144,12 +145,11 @@ impl Session<'_> {
         let in_first = (per - slot % per).min(entries);
         let index = self.index(dir)?;
         index.remove(key, slot);
-        let late = match groups.0 == group::ENTRIES {
-            true => {
-                index.release(slot, in_first);
-                (slot + in_first, entries - in_first)
-            }
-            false => (slot, entries),
+        let late = if groups.0 == group::ENTRIES {
+            index.release(slot, in_first);
+            (slot + in_first, entries - in_first)
+        } else {
+            (slot, entries)
         };
         if groups.0 != group::ENTRIES {
             self.keep_until_commit(set);

@@ -37,9 +37,10 @@ impl Session<'_> {
                 return Ok(());
             }
             let done = store.back.device().discard(start..start + len);
-            match done.map_err(|error| Error::write(start, 0, error))? {
-                true => discarded += len,
-                false => return Err(Error::Unsupported("discarding on this device".into())),
+            if done.map_err(|error| Error::write(start, 0, error))? {
+                discarded += len
+            } else {
+                return Err(Error::Unsupported("discarding on this device".into()));
             }
             Ok(())
         };

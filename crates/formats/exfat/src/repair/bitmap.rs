@@ -59,9 +59,10 @@ pub fn give_back(work: &mut Work<'_, '_>, root: &Chain) -> Result<()> {
     let has_room = has_room || !is_settled;
     let mut kept = false;
     let lost = leaked(work, |work, first, count| {
-        let check = match has_room {
-            true => Check::Leaked { first, count },
-            false => Check::NoRoomToKeep { first, count },
+        let check = if has_room {
+            Check::Leaked { first, count }
+        } else {
+            Check::NoRoomToKeep { first, count }
         };
         let position = work.bit_at(first).map_or(0, |(at, _)| at);
         if !is_certain || !has_room {
@@ -69,9 +70,10 @@ pub fn give_back(work: &mut Work<'_, '_>, root: &Chain) -> Result<()> {
             work.leave(Kind::Leaked, None, check, position);
             return Ok(false);
         }
-        let remedy = match keeps {
-            true => "keep them as files",
-            false => "mark them free",
+        let remedy = if keeps {
+            "keep them as files"
+        } else {
+            "mark them free"
         };
         let yes = work.ask(Kind::Leaked, None, (check, position), remedy);
         kept |= yes && keeps;

@@ -28,7 +28,6 @@ pub const NAME: &str = "allocation bitmap";
 
 /// What is left of the allocation bitmap.
 pub enum FoundBitmap {
-    /// Its clusters.
     Whole(Chain),
     /// Nothing to go by; the offset of its entry, if there is one.
     Lost(Option<u64>),

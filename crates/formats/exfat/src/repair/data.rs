@@ -64,9 +64,10 @@ pub fn settle(
     if data.len == 0 || !work.volume.boot.has_cluster(data.first) {
         let is_empty = data.len == 0 && data.first == 0;
         let set = valid_length(work, here, &path, set);
-        return match is_directory && is_empty {
-            true => Ok(empty_directory(work, here, &path, set)?),
-            false => Ok(Settled { set, chain: None }),
+        return if is_directory && is_empty {
+            Ok(empty_directory(work, here, &path, set)?)
+        } else {
+            Ok(Settled { set, chain: None })
         };
     }
     let sized = length(work, here, &path, set)?;
@@ -454,8 +455,9 @@ fn valid_length(
     }
     let check = Check::ValidLen { valid, len };
     let remedy = format!("say that all {len} bytes are valid");
-    match work.ask(Kind::Length, Some(path), (check, here.at), remedy) {
-        true => edited(set, &[(VALID_AT, &len.to_le_bytes())]),
-        false => set,
+    if work.ask(Kind::Length, Some(path), (check, here.at), remedy) {
+        edited(set, &[(VALID_AT, &len.to_le_bytes())])
+    } else {
+        set
     }
 }

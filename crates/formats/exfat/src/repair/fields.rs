@@ -28,7 +28,6 @@ pub enum Doubt {
     None,
     /// It is in a set that was damaged.
     Damaged,
-    /// It was lost.
     Nameless,
 }
 

@@ -51,10 +51,7 @@ impl Lost {
         let directories = directories(volume, &chains)?;
         let are_directories = !directories.is_empty();
         Ok(Self {
-            chains: match are_directories {
-                true => directories,
-                false => chains,
-            },
+            chains: if are_directories { directories } else { chains },
             are_directories,
         })
     }
@@ -216,9 +213,10 @@ fn directories(volume: &Volume, chains: &[Chain]) -> Result<Vec<Chain>> {
 }
 
 fn file(volume: &Volume, chain: &Chain, is_directory: bool, now: Stamp) -> EntrySet {
-    let (name, attributes) = match is_directory {
-        true => ("dir", attribute::DIRECTORY),
-        false => ("cluster", attribute::ARCHIVE),
+    let (name, attributes) = if is_directory {
+        ("dir", attribute::DIRECTORY)
+    } else {
+        ("cluster", attribute::ARCHIVE)
     };
     let name = format!("{name}{:08}", chain.first());
     let name: Vec<u16> = name.encode_utf16().collect();
@@ -281,9 +279,10 @@ fn chain(
             && lost.has(neighbour)
             && !led_to.has(neighbour)
             && !is_link(fat, neighbour, lost)?
-            && !match is_directory {
-                true => has_end(volume, cluster)?,
-                false => begins_as_directory(volume, neighbour)?,
+            && !if is_directory {
+                has_end(volume, cluster)?
+            } else {
+                begins_as_directory(volume, neighbour)?
             }
         {
             neighbour

@@ -121,9 +121,10 @@ pub fn fresh(volume: &Volume, chain: &Chain, units: &[u16]) -> Result<Vec<u16>> 
         all: Some(all(volume, chain)?),
     };
     let is_there = names.all.as_ref();
-    match is_there.is_some_and(|all| all.contains_key(&volume.name_key(units))) {
-        true => names.unique(volume, chain, units),
-        false => Ok(units.to_vec()),
+    if is_there.is_some_and(|all| all.contains_key(&volume.name_key(units))) {
+        names.unique(volume, chain, units)
+    } else {
+        Ok(units.to_vec())
     }
 }
 

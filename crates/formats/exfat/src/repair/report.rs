@@ -39,7 +39,6 @@ pub enum Kind {
     LostSet,
     /// The number or the types of a set's entries.
     SetForm,
-    /// A set's checksum.
     SetChecksum,
     /// A name that is not allowed.
     Name,
@@ -59,7 +58,6 @@ pub enum Kind {
     CrossLinkCut,
     /// An entry of a vendor with clusters that are damaged or that something else has.
     Vendor,
-    /// An invalid time.
     Time,
     /// A field that must be zero, or a flag that must be set.
     Reserved,
@@ -236,12 +234,11 @@ impl<'a> Desk<'a> {
             }
             answer == Answer::Yes && finding.remedy.is_some()
         };
-        let counts = match yes {
-            true => {
-                self.repaired += 1;
-                &mut self.summary.repaired
-            }
-            false => &mut self.summary.left,
+        let counts = if yes {
+            self.repaired += 1;
+            &mut self.summary.repaired
+        } else {
+            &mut self.summary.left
         };
         *counts.entry(finding.kind).or_default() += 1;
         yes

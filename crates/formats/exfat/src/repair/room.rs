@@ -295,9 +295,10 @@ fn spread(
     };
     let chain = lenient(volume, data)?;
     for cluster in super::bits::clusters(&chain) {
-        match bits.has(cluster) {
-            true => twice.set(cluster),
-            false => bits.set(cluster),
+        if bits.has(cluster) {
+            twice.set(cluster)
+        } else {
+            bits.set(cluster)
         }
     }
     Ok(Some(chain))

@@ -193,9 +193,10 @@ fn name_len(raw: &[u8], said: usize, names: usize) -> Option<u8> {
     let units: Vec<bool> = units.map(|unit| unit != [0, 0]).collect();
     let padding = units.get(said..).unwrap_or_default();
     let fits = said > 0 && name_entries(said) == names && !padding.contains(&true);
-    let len = match fits {
-        true => said,
-        false => units.iter().take_while(|unit| **unit).count().max(1),
+    let len = if fits {
+        said
+    } else {
+        units.iter().take_while(|unit| **unit).count().max(1)
     };
     u8::try_from(len.min(MAX_NAME)).ok()
 }

@@ -13,10 +13,12 @@ use crate::ondisk::{END_OF_CHAIN, ENTRY, kind};
 /// Unused entries of the root directory, in one sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// At this offset.
     Within(u64),
     /// From slot `start` on, behind the directory's end at `end`.
-    Behind { end: u32, start: u32 },
+    Behind {
+        end: u32,
+        start: u32,
+    },
     /// In a cluster that the directory grows by.
     Grown,
 }
@@ -41,9 +43,10 @@ impl Work<'_, '_> {
                 break;
             }
             let is_free = entry[0] & kind::IN_USE == 0;
-            run = match is_free && !moving::may_be_stranded(volume, &entry) {
-                true => run + 1,
-                false => 0,
+            run = if is_free && !moving::may_be_stranded(volume, &entry) {
+                run + 1
+            } else {
+                0
             };
             slot += 1;
             if run == count
@@ -54,9 +57,10 @@ impl Work<'_, '_> {
         }
         if let Some(end) = end {
             let start = end - run;
-            let start = match start % per_sector + count <= per_sector {
-                true => start,
-                false => end.div_ceil(per_sector) * per_sector,
+            let start = if start % per_sector + count <= per_sector {
+                start
+            } else {
+                end.div_ceil(per_sector) * per_sector
             };
             if start + count <= volume.slots(root) {
                 return Ok(Room::Behind { end, start });

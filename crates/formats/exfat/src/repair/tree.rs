@@ -421,9 +421,10 @@ impl Walk<'_> {
             at += 1;
         }
         let end = slot + entries;
-        match at < end {
-            true => self.mark_unused(work, at, end - at),
-            false => Ok(()),
+        if at < end {
+            self.mark_unused(work, at, end - at)
+        } else {
+            Ok(())
         }
     }
 }

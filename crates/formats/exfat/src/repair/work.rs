@@ -153,17 +153,19 @@ impl<'w, 'd> Work<'w, 'd> {
         }
         self.look_around()?;
         let cluster = self.volume.boot.cluster_of(offset);
-        match cluster.is_some_and(|cluster| self.is_of_file(cluster)) {
-            true => self.later.push((offset, bytes.to_vec())),
-            false => self.write(ENTRIES, offset, bytes)?,
+        if cluster.is_some_and(|cluster| self.is_of_file(cluster)) {
+            self.later.push((offset, bytes.to_vec()))
+        } else {
+            self.write(ENTRIES, offset, bytes)?
         }
-        match self.later.len() > MOST_LATER {
-            true => Err(Error::limit(
+        if self.later.len() > MOST_LATER {
+            Err(Error::limit(
                 Bound::Other,
                 "changes in shared clusters",
                 u64_from(MOST_LATER),
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 
@@ -205,9 +207,10 @@ impl<'w, 'd> Work<'w, 'd> {
         self.volume.read(at, &mut flags)?;
         let found = u16::from_le_bytes(flags);
         let flags = (found | volume_flag::VOLUME_DIRTY) & !volume_flag::CLEAR_TO_ZERO;
-        match flags == found {
-            true => Ok(()),
-            false => put(&self.back, MARK, at, &flags.to_le_bytes()),
+        if flags == found {
+            Ok(())
+        } else {
+            put(&self.back, MARK, at, &flags.to_le_bytes())
         }
     }
 
@@ -259,9 +262,10 @@ impl<'w, 'd> Work<'w, 'd> {
         };
         let mut byte = [0];
         self.volume.read(offset, &mut byte)?;
-        let (byte, group) = match used {
-            true => (byte.map(|bits| bits | mask), TAKE),
-            false => (byte.map(|bits| bits & !mask), FREE),
+        let (byte, group) = if used {
+            (byte.map(|bits| bits | mask), TAKE)
+        } else {
+            (byte.map(|bits| bits & !mask), FREE)
         };
         self.write(group, offset, &byte)
     }
@@ -280,9 +284,10 @@ impl<'w, 'd> Work<'w, 'd> {
     /// # Errors
     /// `Write`, `Io`.
     pub fn breathe(&mut self) -> Result<()> {
-        match self.back.dirty_bytes() > MOST_DIRTY {
-            true => commit(&self.back, &[BOOT, MARK, TAKE, LINK, ENTRIES]),
-            false => Ok(()),
+        if self.back.dirty_bytes() > MOST_DIRTY {
+            commit(&self.back, &[BOOT, MARK, TAKE, LINK, ENTRIES])
+        } else {
+            Ok(())
         }
     }
 

@@ -71,9 +71,10 @@ impl Directories {
         };
         let time = Stamp::from_timestamp(node.mtime, 0);
         let mut set = EntrySet::new(&item.name, attributes, time, upcase);
-        let len = match item.is_directory {
-            true => Plan::clusters(item, geometry.cluster) * geometry.cluster,
-            false => item.len,
+        let len = if item.is_directory {
+            Plan::clusters(item, geometry.cluster) * geometry.cluster
+        } else {
+            item.len
         };
         let data = Allocation {
             first: self.first[index],

@@ -99,9 +99,10 @@ impl Emitter<'_, '_> {
             let end = next + clusters;
             while next < end {
                 next += 1;
-                let entry = match next < end {
-                    true => Geometry::number(next),
-                    false => END_OF_CHAIN,
+                let entry = if next < end {
+                    Geometry::number(next)
+                } else {
+                    END_OF_CHAIN
                 };
                 fat.extend(entry.to_le_bytes());
             }

@@ -34,7 +34,6 @@ pub struct Geometry {
     pub bitmap_clusters: u64,
     /// Clusters of the up-case table, which follows.
     pub upcase_clusters: u64,
-    /// Clusters in use.
     pub used: u64,
 }
 
@@ -134,12 +133,13 @@ impl Geometry {
         let longest = heap_at(options, align, volume / cluster);
         let clusters = fitting(longest);
         let shorter = heap_at(options, align, clusters);
-        match heap_at(options, align, fitting(shorter)) == shorter {
-            true => Self::at(options, cluster, volume, align, fitting(shorter)),
-            false => Self::at(options, cluster, volume, align, clusters).map(|at| Self {
+        if heap_at(options, align, fitting(shorter)) == shorter {
+            Self::at(options, cluster, volume, align, fitting(shorter))
+        } else {
+            Self::at(options, cluster, volume, align, clusters).map(|at| Self {
                 heap: longest,
                 ..at
-            }),
+            })
         }
     }
 

@@ -21,9 +21,10 @@ pub struct Complaints {
 
 impl Complaints {
     fn add(&mut self, complaint: String) {
-        match self.listed.len() < LISTED {
-            true => self.listed.push(complaint),
-            false => self.more += 1,
+        if self.listed.len() < LISTED {
+            self.listed.push(complaint)
+        } else {
+            self.more += 1
         }
     }
 

@@ -130,9 +130,10 @@ impl Plan {
     /// Returns the number of clusters of an item, for clusters of `cluster` bytes. A directory has
     /// at least one.
     pub fn clusters(item: &Item, cluster: u64) -> u64 {
-        let len = match item.is_directory {
-            true => item.len.max(1),
-            false => item.len,
+        let len = if item.is_directory {
+            item.len.max(1)
+        } else {
+            item.len
         };
         len.div_ceil(cluster)
     }

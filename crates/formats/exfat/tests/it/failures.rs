@@ -365,9 +365,10 @@ fn after_a_panic_nothing_is_written_and_reads_go_on() {
         let _names_before_or_after = list(&fs, fs.root());
         let left = device.to_vec();
         // The last request is the flush behind the write that clears `VolumeDirty`.
-        match left[106] & 2 == 0 {
-            true => assert_sound(&left),
-            false => drop(open(&left)),
+        if left[106] & 2 == 0 {
+            assert_sound(&left)
+        } else {
+            drop(open(&left))
         }
         cleared += u32::from(left[106] & 2 == 0);
     }

@@ -134,12 +134,11 @@ impl Run {
             }
             (55..75, Some(Model::Dir(names))) => {
                 let outcome = self.fs.rmdir(parent, name.as_bytes());
-                match names.is_empty() {
-                    true => {
-                        outcome.unwrap();
-                        self.model.at(&dir).names().remove(&name);
-                    }
-                    false => assert!(matches!(outcome, Err(Error::NotEmpty))),
+                if names.is_empty() {
+                    outcome.unwrap();
+                    self.model.at(&dir).names().remove(&name);
+                } else {
+                    assert!(matches!(outcome, Err(Error::NotEmpty)))
                 }
             }
             (70..92, Some(model)) => self.rename(&dir, &name, model),

@@ -138,9 +138,10 @@ fn any_answers() {
         let mut number = 0;
         let (after, summary) = repairing::mend_by(before.clone(), &mut |finding| {
             number = (number + 1) % 64;
-            match answers >> number & 1 == 0 && !finding.kind.loses_data() {
-                true => Answer::Yes,
-                false => Answer::No,
+            if answers >> number & 1 == 0 && !finding.kind.loses_data() {
+                Answer::Yes
+            } else {
+                Answer::No
             }
         });
         summary.unwrap();

@@ -93,9 +93,10 @@ impl Sample {
     }
 
     fn source(&self, options: &ExfatOptions) -> &Source {
-        match options.keep_last_dots {
-            true => &self.dotted,
-            false => &self.plain,
+        if options.keep_last_dots {
+            &self.dotted
+        } else {
+            &self.plain
         }
     }
 
@@ -229,9 +230,10 @@ fn linux_reads_volumes_made_with_every_option() {
         let image = dir.path().join(number.to_string());
         sample.pack(&row.options, &image);
         let device = guest.attach(&image);
-        let dots = match row.options.keep_last_dots {
-            true => ",keep_last_dots",
-            false => "",
+        let dots = if row.options.keep_last_dots {
+            ",keep_last_dots"
+        } else {
+            ""
         };
         let mount = format!("mount -t exfat -o ro,iocharset=utf8,time_offset=0{dots}");
         let dir = format!("/mnt/{number}");

@@ -39,7 +39,6 @@ pub struct Item {
     parent: Option<usize>,
 }
 
-/// The whole image.
 #[derive(Debug)]
 pub struct Layout {
     pub items: Vec<Item>,

@@ -20,7 +20,6 @@ const BLOCKS: u64 = 64;
 /// An encoded block of a file.
 pub struct SampleBlock {
     stored: Vec<u8>,
-    /// The decoded length.
     len: usize,
     /// It has that length, not only at most.
     is_exact: bool,
@@ -106,9 +105,10 @@ fn encoded(image: &Image, node: NodeId) -> Result<Option<EncodedBlock>> {
         if let Place::Encoded { block, .. } = extent.place {
             found = Some(block);
         }
-        match found.is_some() || left == 0 {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if found.is_some() || left == 0 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     })?;
     Ok(found)

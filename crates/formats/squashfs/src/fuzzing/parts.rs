@@ -15,7 +15,6 @@ pub struct Parts {
     pub data: Vec<u8>,
     /// Decoded inodes; the first is the root.
     pub inodes: Vec<u8>,
-    /// Decoded listings.
     pub listings: Vec<u8>,
     /// Start and size of each fragment.
     pub fragments: Vec<(u64, u32)>,
@@ -88,7 +87,6 @@ impl Parts {
         parts
     }
 
-    /// Returns the image.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         let mut superblock = empty_superblock();
@@ -211,7 +209,6 @@ fn entry(at: usize, number: i16, kind: u16, name: &[u8]) -> Vec<u8> {
     [entry.as_bytes(), name].concat()
 }
 
-/// Inodes as bytes.
 pub mod inode {
     use zerocopy::IntoBytes;
 

@@ -39,10 +39,7 @@ impl Salvaged {
         carved: Vec<Carved>,
         warnings: Vec<String>,
     ) -> Self {
-        let root = match known.has_root {
-            true => image.root(),
-            false => ROOT,
-        };
+        let root = if known.has_root { image.root() } else { ROOT };
         let names: [&'static [u8]; 3] = [b"lost+found", b"lost+found.forerun", b".forerun"];
         let is_free =
             |name: &&&[u8]| root == ROOT || !matches!(image.lookup(root, name), Ok(Some(_)));
@@ -179,13 +176,14 @@ impl FileSystem for Salvaged {
             return Ok(());
         }
         let mut ends = false;
-        let read = match dir == ROOT {
-            true => Ok(()),
-            false => self.image.read_dir(dir, from, &mut |entry| {
+        let read = if dir == ROOT {
+            Ok(())
+        } else {
+            self.image.read_dir(dir, from, &mut |entry| {
                 let flow = visit(entry);
                 ends = flow.is_break();
                 flow
-            }),
+            })
         };
         if !ends && self.has_lost() {
             let entry = DirEntry {

@@ -147,9 +147,10 @@ fn named(image: &Image, inodes: &[u64], most: usize) -> Vec<u64> {
             if entry.kind == FileType::Directory && seen.insert(entry.node.0) {
                 dirs.push(entry.node.0);
             }
-            match named.len() < most {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
+            if named.len() < most {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
             }
         });
         if named.len() >= most {

@@ -22,7 +22,6 @@ use crate::ondisk::{BLOCK_STORED, FragmentEntry};
 pub struct Data {
     files: HashMap<NodeIndex, FileData>,
     bodies: Vec<StoredBlocks>,
-    /// The fragment blocks.
     pub fragments: Vec<FragmentEntry>,
 }
 

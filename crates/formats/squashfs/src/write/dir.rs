@@ -14,11 +14,9 @@ pub struct Entry<'n> {
     pub name: &'n [u8],
     pub inode: Place,
     pub number: u32,
-    /// The basic type.
     pub kind: u16,
 }
 
-/// A written listing.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     pub place: Place,

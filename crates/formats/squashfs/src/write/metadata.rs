@@ -44,9 +44,10 @@ pub struct MetadataWriter {
 
 impl MetadataWriter {
     pub fn new(encoding: &Encoding, compress: bool) -> Result<Self, BuildError> {
-        let encoder = match compress {
-            true => Some(metadata_encoder(encoding)?),
-            false => None,
+        let encoder = if compress {
+            Some(metadata_encoder(encoding)?)
+        } else {
+            None
         };
         Ok(Self {
             encoder,
@@ -83,7 +84,6 @@ impl MetadataWriter {
         std::mem::take(&mut self.done)
     }
 
-    /// Ends the table.
     pub fn finish(&mut self) {
         if !self.open.is_empty() {
             self.end_block();
@@ -95,9 +95,10 @@ impl MetadataWriter {
             Some(encoder) => encoder.encode(&self.open, &mut self.encoded),
             None => false,
         };
-        let (bytes, stored) = match shorter {
-            true => (&self.encoded, 0),
-            false => (&self.open, METADATA_STORED),
+        let (bytes, stored) = if shorter {
+            (&self.encoded, 0)
+        } else {
+            (&self.open, METADATA_STORED)
         };
         self.starts.push(self.len);
         let len = u16_from(u64_from(bytes.len()));

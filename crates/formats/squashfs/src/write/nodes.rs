@@ -170,9 +170,10 @@ impl<'a> Nodes<'a> {
 
     fn common(&mut self, index: NodeIndex, node: &NewNode) -> Result<Common, BuildError> {
         let planned = self.plan.walked.nodes.get(index);
-        let xattr = match self.keep_xattrs {
-            true => self.xattrs.id(&node.xattrs)?,
-            false => None,
+        let xattr = if self.keep_xattrs {
+            self.xattrs.id(&node.xattrs)?
+        } else {
+            None
         };
         Ok(Common {
             // Lists of access control have no place in the format.

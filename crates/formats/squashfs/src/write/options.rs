@@ -60,15 +60,11 @@ pub enum Fragments {
 /// shorter is stored as it is in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compress {
-    /// Inodes and directories.
     pub inodes: bool,
-    /// Data blocks.
     pub data: bool,
-    /// Fragment blocks.
     pub fragments: bool,
     /// The table of owners.
     pub ids: bool,
-    /// Extended attributes.
     pub xattrs: bool,
 }
 

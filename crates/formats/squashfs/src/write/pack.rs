@@ -195,9 +195,10 @@ impl<'p, 't> Packer<'p, 't> {
         }
         let mut left = wanted.body_len - u64_from(start.len());
         while left > 0 {
-            let hole = match self.options.sparse {
-                true => self.hole(wanted, stream, left)?,
-                false => 0,
+            let hole = if self.options.sparse {
+                self.hole(wanted, stream, left)?
+            } else {
+                0
             };
             if hole > 0 {
                 hasher.iter_mut().for_each(|hasher| hasher.zeros(hole));
@@ -219,9 +220,10 @@ impl<'p, 't> Packer<'p, 't> {
     /// Skips the whole blocks of a hole, or all of the `left` bytes if they are one. Returns how many bytes these are.
     fn hole(&self, wanted: &Wanted<'_>, stream: &mut ExactStream, left: u64) -> Outcome<u64> {
         let hole = self.check(wanted, stream.hole())?.min(left);
-        let whole = match hole == left {
-            true => hole,
-            false => hole - hole % u64::from(self.options.block_size),
+        let whole = if hole == left {
+            hole
+        } else {
+            hole - hole % u64::from(self.options.block_size)
         };
         if whole > 0 {
             self.check(wanted, stream.skip(whole))?;

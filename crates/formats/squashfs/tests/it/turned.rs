@@ -203,9 +203,10 @@ impl<'i> Turner<'i> {
         for block in bytes.chunks(BLOCK) {
             let mut encoded = Vec::new();
             let is_shorter = !is_stored && self.encoder.encode(block, &mut encoded);
-            let (word, body) = match is_shorter {
-                true => (encoded.len() as u16, &encoded[..]),
-                false => (block.len() as u16 | STORED, block),
+            let (word, body) = if is_shorter {
+                (encoded.len() as u16, &encoded[..])
+            } else {
+                (block.len() as u16 | STORED, block)
             };
             blocks.push([&self.header(word)[..], body].concat());
         }

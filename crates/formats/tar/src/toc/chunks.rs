@@ -93,7 +93,6 @@ impl Chunks {
         self.prefetch = 0..end.unwrap_or(0);
     }
 
-    /// Returns the compression.
     pub const fn compression(&self) -> Compression {
         self.compression
     }
@@ -246,8 +245,8 @@ impl Verifier for Chunks {
         let member = self.member(block.offset);
         let member = member.filter(|member| self.block(member) == *block);
         let member = member.ok_or_else(|| TocCheck::Unknown.at(block.offset))?;
-        let order = self.order.get(member.pieces.clone()).unwrap_or_default();
-        for piece in order.iter().filter_map(|&at| self.pieces.get(at)) {
+        let order = &self.order[member.pieces.clone()];
+        for piece in order.iter().map(|&at| &self.pieces[at]) {
             let start = usize_from(piece.inner);
             let end = start + usize_from(piece.len);
             let bytes = decoded.get(start..end).unwrap_or_default();

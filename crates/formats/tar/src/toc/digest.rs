@@ -2,7 +2,6 @@
 
 use sha2::{Digest as _, Sha256};
 
-/// A digest.
 pub type Sha = [u8; 32];
 
 /// Computes the digest of bytes.

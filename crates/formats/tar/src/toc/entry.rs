@@ -71,12 +71,13 @@ impl TocEntry {
             kind,
             Kind::Node(FileType::CharDevice | FileType::BlockDevice)
         );
-        let device = match is_device {
-            true => Device {
+        let device = if is_device {
+            Device {
                 major: narrow("devMajor", self.dev_major)?,
                 minor: narrow("devMinor", self.dev_minor)?,
-            },
-            false => Device::default(),
+            }
+        } else {
+            Device::default()
         };
         let is_file = kind == Kind::Node(FileType::Regular);
         let size = if is_file { self.size } else { 0 };
@@ -132,7 +133,6 @@ pub fn time(text: &str) -> Result<Timestamp, EntryCheck> {
     })
 }
 
-/// Names and values.
 type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn xattrs(attributes: BTreeMap<String, String>) -> Result<Attributes, EntryCheck> {
@@ -145,9 +145,10 @@ fn xattrs(attributes: BTreeMap<String, String>) -> Result<Attributes, EntryCheck
             value: lossy(value.as_bytes()),
         };
         let decoded = STANDARD.decode(&value).map_err(|_| fail())?;
-        match can_be_xattr(name.as_bytes(), &decoded) {
-            true => Ok((name.into_bytes(), decoded)),
-            false => Err(fail()),
+        if can_be_xattr(name.as_bytes(), &decoded) {
+            Ok((name.into_bytes(), decoded))
+        } else {
+            Err(fail())
         }
     });
     decoded.collect()

@@ -33,7 +33,6 @@ pub fn read(json: &[u8], recorder: &mut TocRecorder) -> Result<()> {
     })
 }
 
-/// The whole table.
 struct Table<'r> {
     recorder: &'r mut TocRecorder,
     failed: &'r mut Result<()>,

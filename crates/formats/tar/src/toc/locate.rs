@@ -107,7 +107,6 @@ fn footer(source: &dyn ReadAt) -> Result<(u64, u64)> {
     Err(TocCheck::Footer.at(start))
 }
 
-/// Parses a footer.
 fn table_offset(footer: &[u8]) -> Option<u64> {
     const EXTRA: u8 = 4;
     let (header, rest) = footer.split_at_checked(GZIP_HEADER)?;
@@ -146,13 +145,14 @@ fn part(source: &dyn ReadAt, offset: u64, len: u64, limits: &Limits) -> Result<V
 /// Refuses a table that would take too much memory beside the tree that is made of it.
 fn bounded(len: u64, limits: &Limits) -> Result<()> {
     let most = limits.walk_bytes / 2;
-    match len <= most {
-        true => Ok(()),
-        false => Err(Error::limit(
+    if len <= most {
+        Ok(())
+    } else {
+        Err(Error::limit(
             Bound::WalkMemory,
             "length of the table of contents",
             most,
-        )),
+        ))
     }
 }
 

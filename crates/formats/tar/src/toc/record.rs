@@ -154,9 +154,10 @@ impl TocRecorder {
         };
         let is_zeros = self.compression == Compression::Zstd && entry.chunk_type == "zeros";
         let is_whole = len == size;
-        let digest = match is_zeros {
-            true => None,
-            false => Some(piece_digest(entry, is_whole).map_err(refused)?),
+        let digest = if is_zeros {
+            None
+        } else {
+            Some(piece_digest(entry, is_whole).map_err(refused)?)
         };
         let piece = TocPiece {
             logical: covered,

@@ -17,11 +17,9 @@ pub struct Made {
     pub contents: Vec<u8>,
     /// Compression method. Of 8 and 93 the contents are encoded, of others they are stored as they are.
     pub method: u16,
-    /// General purpose flags.
     pub flags: u16,
     /// `version made by`, upper byte.
     pub host: u8,
-    /// External attributes.
     pub attributes: u32,
     /// Extra field in the directory, and in the local header.
     pub extra: Vec<u8>,

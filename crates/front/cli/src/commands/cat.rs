@@ -53,7 +53,6 @@ pub struct CatArgs {
     pub salvage: ReportArgs,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &CatArgs) -> Result {
     let is_stdout = |path: &Path| is_stdin(path);
     if args.salvage.report.as_deref().is_some_and(is_stdout) {
@@ -110,7 +109,6 @@ struct Cat<'c> {
     reader: &'c Reader,
     out: File,
     is_salvage: bool,
-    /// Of a salvage.
     outcomes: Vec<SalvagedFile>,
 }
 

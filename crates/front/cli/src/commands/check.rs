@@ -114,7 +114,6 @@ pub struct CheckArgs {
     pub break_lock: bool,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &CheckArgs) -> Result {
     if args.repair || args.undo.is_some() {
         layers::refuse(&args.image.layers, "a repair")?;
@@ -157,9 +156,10 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result {
         for document in &mut documents {
             document.push(&finding)?;
         }
-        match is_text {
-            true => say(&mut out, finding),
-            false => Ok(()),
+        if is_text {
+            say(&mut out, finding)
+        } else {
+            Ok(())
         }
     })?;
     for document in documents {

@@ -95,7 +95,6 @@ pub struct FromArgs {
     pub remote: RemoteArgs,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &ConvertArgs) -> Result {
     let output = args.output.as_ref().or(args.to.output_option.as_ref());
     let output = output.ok_or_else(|| Failure::usage("no OUTPUT was named"))?;
@@ -125,9 +124,10 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
     };
     let name = image_name(&image_args);
     let mut skipped = Skipped::default();
-    let tree = match args.source.salvage {
-        true => from_damaged_image(image.reader(), &options, &mut |error| skipped.add(error)),
-        false => from_image(image.reader(), &options),
+    let tree = if args.source.salvage {
+        from_damaged_image(image.reader(), &options, &mut |error| skipped.add(error))
+    } else {
+        from_image(image.reader(), &options)
     };
     let mut tree = tree.map_err(|error| Failure::from(error).of(&name))?;
     let left_out = image.reader().fs().volume().left_out;

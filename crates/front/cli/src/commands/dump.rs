@@ -32,7 +32,6 @@ pub struct DumpArgs {
     pub path: Option<OsString>,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &DumpArgs) -> Result {
     let image = context.open(&args.image)?;
     let name = image_name(&args.image);

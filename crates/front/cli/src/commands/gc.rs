@@ -51,7 +51,6 @@ pub struct GcArgs {
     pub limits: LimitArgs,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &GcArgs) -> Result {
     let in_store = |error: std::io::Error| Failure::output(&error).of(args.objects.display());
     let mut collection = Collection::open(&args.objects).map_err(in_store)?;

@@ -47,7 +47,6 @@ pub struct IndexArgs {
     pub force: bool,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &IndexArgs) -> Result {
     let name = image_name(&args.image);
     let not_in_registry = || {

@@ -22,7 +22,6 @@ pub struct InfoArgs {
     pub image: ImageArgs,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &InfoArgs) -> Result {
     let image = context.open(&args.image)?;
     let name = image_name(&args.image);

@@ -37,7 +37,6 @@ pub struct LabelArgs {
     pub break_lock: bool,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &LabelArgs) -> Result {
     match &args.label {
         None => show(context, &args.image),

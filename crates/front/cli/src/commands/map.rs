@@ -43,7 +43,6 @@ pub struct MapArgs {
     pub force: bool,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &MapArgs) -> Result {
     let path = args.html.as_deref().or(args.svg.as_deref());
     layers::refuse(&args.image.layers, "a map")?;
@@ -77,9 +76,10 @@ pub fn run(context: &Context, args: &MapArgs) -> Result {
         }
         None => print(context, &map)?,
     }
-    let exit = match failures.is_empty() {
-        true => Exit::Ok,
-        false => Exit::Partial,
+    let exit = if failures.is_empty() {
+        Exit::Ok
+    } else {
+        Exit::Partial
     };
     context.report_all(failures);
     Ok(exit)
@@ -98,7 +98,6 @@ fn print(context: &Context, map: &ImageMap) -> Result<()> {
     out.finish()
 }
 
-/// Returns the tables.
 fn text(map: &ImageMap) -> String {
     let mut text = trimmed(&kinds(map));
     let total = map.total();

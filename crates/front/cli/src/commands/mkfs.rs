@@ -68,7 +68,6 @@ pub enum VolumeFormat {
     Exfat,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &MkfsArgs) -> Result {
     let path = &args.output;
     let named = |failure: Failure| failure.of(path.display());
@@ -209,7 +208,6 @@ impl DeviceOutput<'_> {
         Ok(())
     }
 
-    /// Ends the volume.
     fn finish(&mut self) -> io::Result<()> {
         let zeros = std::mem::take(&mut self.zeros).min(MAX_CLUSTER);
         self.write_zeros(zeros)

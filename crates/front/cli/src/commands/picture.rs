@@ -16,7 +16,6 @@ pub fn target(path: Option<&Path>, force: bool, what: &str) -> Result<Option<Tar
     Target::create(path, force, what).map(Some)
 }
 
-/// Writes the picture.
 pub fn write(mut target: Target, picture: &str) -> Result<()> {
     let written = target.file().write_all(picture.as_bytes());
     written.map_err(|error| target.failed(&error))?;

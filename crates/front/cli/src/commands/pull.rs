@@ -44,7 +44,6 @@ pub struct PullArgs {
     pub server: ServerArgs,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &PullArgs) -> Result {
     let reference = remote::reference(&args.name)?;
     let reference = reference.ok_or_else(|| {
@@ -83,9 +82,10 @@ pub fn run(context: &Context, args: &PullArgs) -> Result {
         }))?;
     }
     out.finish()?;
-    let verified = match pulled.verified {
-        true => "verified",
-        false => "not verified: it came without a digest",
+    let verified = if pulled.verified {
+        "verified"
+    } else {
+        "not verified: it came without a digest"
     };
     context.note(&format!("{}, {verified}", size::human(pulled.len)));
     Ok(Exit::Ok)

@@ -71,7 +71,6 @@ fn annotation(text: &str) -> std::result::Result<(String, String), String> {
     }
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &PushArgs) -> Result {
     let reference = remote::reference(PathBuf::from(&args.name).as_path())?;
     let reference = reference.ok_or_else(|| {

@@ -32,7 +32,6 @@ use crate::{interrupt, json};
 /// Where answers come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RepairMode {
-    /// From a person.
     Ask,
     /// Yes to all that loses nothing.
     Yes,
@@ -42,7 +41,6 @@ enum RepairMode {
     NotAsked,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &CheckArgs) -> Result {
     if is_stdin(&args.image.image) {
         return Err(Failure::usage("standard input cannot be repaired"));
@@ -225,9 +223,10 @@ impl Desk<'_> {
         let mut tell = io::stderr();
         let _unseen = self.out.finish();
         let _unseen = writeln!(tell, "{}: {text}", severity(!finding.kind.is_harmless()));
-        let loses = match finding.kind.loses_data() {
-            true => " (this loses data)",
-            false => "",
+        let loses = if finding.kind.loses_data() {
+            " (this loses data)"
+        } else {
+            ""
         };
         loop {
             let _unseen = write!(
@@ -299,9 +298,10 @@ impl Desk<'_> {
             self.out.line(format!("  {}", printable(outcome)))?;
         }
         // A person sees each finding as it comes.
-        match self.out.is_terminal {
-            true => self.out.finish(),
-            false => Ok(()),
+        if self.out.is_terminal {
+            self.out.finish()
+        } else {
+            Ok(())
         }
     }
 
@@ -329,9 +329,10 @@ impl Desk<'_> {
         self.array.close(self.out)?;
         let mut object = Map::new();
         self.put_undo(&mut object);
-        match object.is_empty() {
-            true => self.out.line("}")?,
-            false => self.rest(object)?,
+        if object.is_empty() {
+            self.out.line("}")?
+        } else {
+            self.rest(object)?
         }
         self.out.finish()
     }

@@ -64,7 +64,6 @@ pub struct ScanArgs {
     pub remote: RemoteArgs,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &ScanArgs) -> Result {
     let image_args = args.image_args();
     let name = image_name(&image_args);
@@ -255,8 +254,9 @@ fn about(finding: &ScanFinding) -> String {
 fn quoted(name: &str) -> String {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+:".contains(char);
     let plain = printable(name);
-    match plain.chars().all(is_plain) {
-        true => plain,
-        false => format!("'{}'", plain.replace('\'', "'\\''")),
+    if plain.chars().all(is_plain) {
+        plain
+    } else {
+        format!("'{}'", plain.replace('\'', "'\\''"))
     }
 }

@@ -49,7 +49,6 @@ pub struct StatusArgs {
     pub watch: Option<Duration>,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &StatusArgs) -> Result {
     if let Some(interval) = args.watch {
         return watch::run(context, interval);

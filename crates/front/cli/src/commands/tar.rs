@@ -54,7 +54,6 @@ pub struct TarArgs {
     pub salvage: ReportArgs,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &TarArgs) -> Result {
     let mut selection = args.select.selection()?;
     let (uids, gids) = args.owners.maps()?;

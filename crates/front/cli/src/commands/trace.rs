@@ -55,7 +55,6 @@ struct Recorded {
 /// Bytes of the longest line of a trace: more than a name and its escapes take.
 const LONGEST_LINE: u64 = 4096;
 
-/// Runs it.
 pub fn run(context: &Context, args: &TraceArgs) -> Result {
     let named = |failure: Failure| failure.of(args.file.display());
     let file = File::open(&args.file).map_err(|error| named(Failure::source(&error)))?;

@@ -23,7 +23,6 @@ use crate::output::Output;
 use crate::patience::patiently;
 use crate::size;
 
-/// Runs it.
 pub fn run(context: &Context, args: &CheckArgs, file: &Path) -> Result {
     if is_stdin(&args.image.image) {
         return Err(Failure::usage(
@@ -159,9 +158,10 @@ fn line(made: &Path, target: &UndoTarget) -> String {
 fn quoted(name: &Path) -> String {
     let name = name.display().to_string();
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+".contains(char);
-    match !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) {
-        true => name,
-        false => format!("'{}'", name.replace('\'', r"'\''")),
+    if !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) {
+        name
+    } else {
+        format!("'{}'", name.replace('\'', r"'\''"))
     }
 }
 

@@ -15,7 +15,6 @@ use crate::output::{Output, terminal_width};
 use crate::size::{count_of, counted, human};
 use crate::socket::{SHORT_TIMEOUT, ask_all};
 
-/// The longest interval.
 const LONGEST: f64 = 86_400.0;
 /// Intervals that the line of bars goes back.
 const HISTORY: usize = 40;
@@ -45,7 +44,6 @@ struct Amounts {
     lookups: f64,
     decodes: f64,
     decoded_bytes: f64,
-    /// Requests to servers.
     fetches: f64,
     fetched_bytes: f64,
 }

@@ -85,7 +85,6 @@ fn open() -> MutexGuard<'static, Active> {
     }
 }
 
-/// Starts a process.
 pub fn spawn(command: &mut Command) -> io::Result<(Child, Ticket)> {
     if HOME.get().is_some() {
         command.process_group(0);

@@ -33,7 +33,6 @@ impl Home {
         Ok(Self { dir, _guard: guard })
     }
 
-    /// Returns its path.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

@@ -15,7 +15,6 @@ pub struct Machine {
     pub cpus: usize,
     /// Release of the kernel.
     pub kernel: String,
-    /// Bytes of memory.
     pub memory: u64,
     /// Flaws of the CPU that the kernel mitigates, which costs time, with how.
     pub mitigations: Vec<(String, String)>,
@@ -48,9 +47,10 @@ impl Machine {
             .iter()
             .map(|(flaw, _)| flaw.as_str())
             .collect();
-        let mitigated = match mitigated.is_empty() {
-            true => "no mitigations".to_string(),
-            false => format!("mitigations: {}", mitigated.join(" ")),
+        let mitigated = if mitigated.is_empty() {
+            "no mitigations".to_string()
+        } else {
+            format!("mitigations: {}", mitigated.join(" "))
         };
         format!(
             "Linux {}, {} CPUs{cpu}, {} MiB of memory; {mitigated}",

@@ -34,7 +34,6 @@ pub struct Noise {
 }
 
 impl Look {
-    /// Looks now.
     pub fn now() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Self {

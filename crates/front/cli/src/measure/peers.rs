@@ -46,7 +46,6 @@ pub struct Place<'p> {
 }
 
 impl Peer {
-    /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Kernel,
         Self::SquashfuseLl,
@@ -99,7 +98,6 @@ impl Peer {
         }
     }
 
-    /// Finds its program.
     fn path(self) -> Option<PathBuf> {
         find_program(self.program()?)
     }

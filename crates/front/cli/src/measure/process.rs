@@ -38,7 +38,6 @@ impl DerefMut for Running {
     }
 }
 
-/// Starts a program.
 pub fn spawn(command: &mut Command) -> io::Result<Running> {
     active::spawn(command).map(Running::from)
 }

@@ -18,7 +18,6 @@ use super::process;
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// Wall time.
     pub seconds: f64,
     /// The counters of forerun; empty for others.
     pub counters: Counters,

@@ -8,7 +8,6 @@ use super::statistics::{Summary, middle};
 /// Runs that came to their end, and the errors of the others.
 #[derive(Debug, Default)]
 pub struct Samples {
-    /// The results.
     pub runs: Vec<Run>,
     /// Why nothing came out.
     pub failures: Vec<Error>,

@@ -6,7 +6,6 @@ pub const LEAST_ROUNDS: usize = 3;
 /// The middle of some values, and how far they lie apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// The middle value.
     pub median: f64,
     /// The distance between the first and the third quartile: half of the values lie within it. Unlike
     /// the standard deviation it is not changed by a single run that something delayed.
@@ -45,7 +44,6 @@ pub struct Comparison {
     pub difference: f64,
     /// The sum of both spreads, as a share of the second median.
     pub spread: f64,
-    /// The verdict.
     pub verdict: Verdict,
 }
 

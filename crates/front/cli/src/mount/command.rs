@@ -43,9 +43,10 @@ pub fn run(context: &Context, args: &MountArgs, program: &OsStr, words: &[OsStri
         exit => return Ok(exit),
     }
     let is_asked_to_end = signals.pending().any(|signal| signal != SIGCHLD);
-    let ended = match is_asked_to_end {
-        true => Ok(Exit::Interrupted),
-        false => run_command(program, words, &mut signals),
+    let ended = if is_asked_to_end {
+        Ok(Exit::Interrupted)
+    } else {
+        run_command(program, words, &mut signals)
     };
     let exit = ended.unwrap_or_else(|failure| context.report(&failure));
     Ok(exit.and(unmount(context, args)?))

@@ -51,7 +51,6 @@ pub struct KeeperArgs {
     pub restarts: u32,
     /// How much is logged.
     pub verbose: u8,
-    /// Where to.
     pub log: Option<PathBuf>,
     /// As [`used_devices`] returns it.
     pub used: Option<Vec<(u32, u32)>>,
@@ -265,10 +264,7 @@ pub fn newest_program() -> PathBuf {
     let named = itself.as_os_str().as_bytes();
     let named = named.strip_suffix(b" (deleted)").unwrap_or(named);
     let named = PathBuf::from(OsStr::from_bytes(named));
-    match named.is_file() {
-        true => named,
-        false => program(),
-    }
+    if named.is_file() { named } else { program() }
 }
 
 /// Returns a path of this program: the one that keeps its name in the list of processes, if that still

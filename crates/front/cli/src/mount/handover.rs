@@ -251,16 +251,19 @@ pub fn identity_of_volume(args: &MountArgs) -> Vec<u8> {
 }
 
 fn of_file(path: &Path) -> Vec<u8> {
-    let of = |metadata: Metadata| match metadata.file_type().is_block_device() {
-        true => format!("device {}", metadata.rdev()),
-        false => format!(
-            "file {} {} {} {}.{}",
-            metadata.dev(),
-            metadata.ino(),
-            metadata.len(),
-            metadata.mtime(),
-            metadata.mtime_nsec()
-        ),
+    let of = |metadata: Metadata| {
+        if metadata.file_type().is_block_device() {
+            format!("device {}", metadata.rdev())
+        } else {
+            format!(
+                "file {} {} {} {}.{}",
+                metadata.dev(),
+                metadata.ino(),
+                metadata.len(),
+                metadata.mtime(),
+                metadata.mtime_nsec()
+            )
+        }
     };
     match path.metadata() {
         Ok(metadata) => of(metadata).into_bytes(),

@@ -90,9 +90,10 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
     }
     if options.remount {
         let is_fake = args.helper.is_some_and(|call| call.fake);
-        return match is_fake {
-            true => Ok(Exit::Ok),
-            false => remount(args, &options),
+        return if is_fake {
+            Ok(Exit::Ok)
+        } else {
+            remount(args, &options)
         };
     }
     let kept = handover::kept()?;

@@ -25,7 +25,6 @@ pub fn is_it() -> bool {
     role::is(Role::Mounter)
 }
 
-/// Starts it.
 pub fn start(dir: &Path, namespace: Option<&MountNamespace>) -> Result<Outside> {
     let starting = |error: io::Error| failed("starting the process that mounts", &error);
     let pair = rustix::net::socketpair(

@@ -22,7 +22,6 @@ use crate::socket::Unnamed;
 
 /// A mount, as it is reported.
 pub struct Report {
-    /// Where it is.
     pub dir: PathBuf,
     /// The image, without credentials.
     pub image: String,
@@ -39,7 +38,6 @@ pub struct Report {
 
 /// The server of a mount.
 pub struct Shown {
-    /// Its counters.
     pub monitor: Monitor,
     /// Number of the filesystem.
     pub device: (u32, u32),

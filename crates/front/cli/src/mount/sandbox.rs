@@ -19,7 +19,6 @@ use crate::{objects, source};
 
 /// An image or volume to mount.
 pub enum Open {
-    /// For reading.
     Image {
         image: Box<Image>,
         /// The mount of it that this process takes over.

@@ -70,9 +70,10 @@ pub fn prepare(
     }
     if options.ro_asked || options.rescue || only_looks || !possible {
         if asked {
-            let what = match is_remote {
-                true => "images at servers",
-                false => "images of this format",
+            let what = if is_remote {
+                "images at servers"
+            } else {
+                "images of this format"
             };
             context.note(&format!("{what} cannot be written to: mounting read-only"));
         }
@@ -169,7 +170,6 @@ fn is_protected(error: &io::Error) -> bool {
     )
 }
 
-/// Begins a trace.
 pub fn trace(path: &Path) -> Result<Arc<TraceWriter>> {
     refuse_filled(path)?;
     let writer = TraceWriter::create(path);

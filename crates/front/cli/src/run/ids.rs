@@ -85,7 +85,6 @@ fn write_maps() -> io::Result<()> {
 pub struct OwnMaps(Vec<(&'static str, String)>);
 
 impl OwnMaps {
-    /// Reads them.
     pub fn read() -> io::Result<Self> {
         let maps = MAPS.into_iter();
         let read = |map| Ok((map, same(&fs::read_to_string(format!("/proc/self/{map}"))?)));

@@ -13,14 +13,10 @@ use super::RunArgs;
 /// The word for an overlay in memory. A directory of that name is `./tmpfs`.
 const TMPFS: &str = "tmpfs";
 
-/// Where changes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Overlay {
-    /// There are none.
     None,
-    /// To memory.
     Memory,
-    /// To a directory.
     Directory(PathBuf),
 }
 

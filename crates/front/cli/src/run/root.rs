@@ -44,9 +44,10 @@ pub struct Place {
 pub fn prepare(plan: &RunPlan) -> Result<Place> {
     let making = |error: io::Error| namespace_failure("making the root directory", &error);
     let binds = plan.binds.iter().map(|bind| {
-        let opened = match bind.read_only {
-            true => read_only_tree(&bind.from),
-            false => tree(&bind.from),
+        let opened = if bind.read_only {
+            read_only_tree(&bind.from)
+        } else {
+            tree(&bind.from)
         };
         opened.map_err(|error| Failure::source(&error).of(bind.from.display()))
     });
@@ -141,7 +142,6 @@ fn fill(skeleton: Skeleton<'_>, plan: &RunPlan, binds: &[OwnedFd]) -> Result<()>
     Ok(())
 }
 
-/// Makes the overlayfs.
 fn overlay(plan: &RunPlan, place: &Place) -> Result<OwnedFd> {
     let base = Path::new(place.base);
     let path = |name: &str| base.join(name).display().to_string();

@@ -17,7 +17,6 @@ use super::skeleton::TargetKind;
 pub const DIRECTORIES: [&str; 4] = ["/proc", "/dev", "/sys", "/tmp"];
 /// Devices that do no harm.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// Links of /dev.
 const LINKS: [(&str, &str); 6] = [
     ("/proc/self/fd", "fd"),
     ("/proc/self/fd/0", "stdin"),
@@ -43,7 +42,6 @@ pub struct System {
 }
 
 impl System {
-    /// Takes it.
     pub fn take() -> io::Result<Self> {
         let mut devices = Vec::new();
         for name in DEVICES {

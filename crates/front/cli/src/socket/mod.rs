@@ -45,9 +45,7 @@ const ASKED_AT_ONCE: usize = 32;
 /// By then a socket has its name, unless its process has died: it is made before the image is opened,
 /// which may be at a slow server.
 const NAMED_WITHIN: Duration = Duration::from_secs(600);
-/// Longest question.
 const MAX_QUESTION: usize = 64;
-/// Longest answer.
 const MAX_ANSWER: usize = 1 << 20;
 /// Between attempts to reach a process at which many others ask.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -171,14 +169,12 @@ fn read_all(mut stream: &UnixStream, most: usize, until: Instant) -> io::Result<
 pub struct StatusAnswer {
     /// Where it was asked.
     pub socket: PathBuf,
-    /// Its answer.
     pub mount: Value,
 }
 
 /// The outcome of asking all processes.
 #[derive(Default)]
 pub struct Asked {
-    /// Their answers.
     pub answers: Vec<StatusAnswer>,
     /// The processes that did not answer in time.
     pub silent: Vec<Silent>,

@@ -34,9 +34,10 @@ impl Place {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let rounds: &[&str] = match args.contains(&"--rounds") {
-            true => &[],
-            false => &["--rounds", "1"],
+        let rounds: &[&str] = if args.contains(&"--rounds") {
+            &[]
+        } else {
+            &["--rounds", "1"]
         };
         let all = [&["bench", "--dir", "home"][..], rounds, args].concat();
         self.0.command(&all)

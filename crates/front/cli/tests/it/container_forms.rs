@@ -93,9 +93,10 @@ fn files_below(dir: &Path) -> Vec<std::path::PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => files.extend(files_below(&path)),
-            false => files.push(path),
+        if path.is_dir() {
+            files.extend(files_below(&path))
+        } else {
+            files.push(path)
         }
     }
     files.sort();

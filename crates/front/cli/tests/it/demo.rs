@@ -235,9 +235,12 @@ fn an_interrupt_leaves_nothing() {
     let args = ["demo", "--only", "romfs", "--size-mb", "60", "--dir", here];
     let mut child = command(&args).stdout(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
-    let is_there = || match require::root() && require::fuse() {
-        true => is_mounted_in(dir.path()),
-        false => std::fs::read_dir(dir.path()).unwrap().next().is_some(),
+    let is_there = || {
+        if require::root() && require::fuse() {
+            is_mounted_in(dir.path())
+        } else {
+            std::fs::read_dir(dir.path()).unwrap().next().is_some()
+        }
     };
     while !is_there() {
         assert!(start.elapsed() < Duration::from_secs(120));

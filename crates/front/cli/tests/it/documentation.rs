@@ -97,9 +97,10 @@ fn the_short_help_fits_on_a_screen_and_ends_with_examples() {
         let count = examples.lines().filter(is_example).count();
         assert!(count >= 1, "{words:?}: {examples}");
         let lines = help.text().lines().count();
-        let most = match READING.contains(&words[0]) {
-            true => 24,
-            false => HELP_LINES,
+        let most = if READING.contains(&words[0]) {
+            24
+        } else {
+            HELP_LINES
         };
         assert!(lines <= most, "{words:?}: {lines} lines\n{}", help.text());
         let widest = help.text().lines().map(str::len).max();

@@ -138,9 +138,10 @@ fn commands_stay_a_fifth_below_the_limit_of_their_control_group() {
         return;
     };
     // Files of a tmpfs count for the group.
-    let dir = match is_in_memory(&std::env::temp_dir()) {
-        true => tempfile::tempdir_in("/var/tmp").unwrap(),
-        false => temp_dir("memory"),
+    let dir = if is_in_memory(&std::env::temp_dir()) {
+        tempfile::tempdir_in("/var/tmp").unwrap()
+    } else {
+        temp_dir("memory")
     };
     let place = Place { dir };
     for name in ["files", "spool", "run", "mnt"] {

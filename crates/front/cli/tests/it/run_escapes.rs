@@ -256,15 +256,12 @@ fn a_command_may_mount_and_make_namespaces_of_its_own() {
              umount /tmp/b; unshare -m true; unshare -Ur id -u; unshare -n true; unshare -Urpf true; \
              chmod 4755 /data/file; : > /dev/null; : > /dev/shm/file; echo made > /new; setpriv --bounding-set -all true; "
             .to_string();
-        let expected = match place.is_root {
-            true => {
-                script.push_str("chown 1000:1000 /new; setpriv --reuid=1000 --regid=1000 --clear-groups -- sh -c 'id -u; cat /new'");
-                "of the image\n0\n1000\nmade\n"
-            }
-            false => {
-                script.push_str("unshare -pf --mount-proc sh -c 'echo $$'; cat /new");
-                "of the image\n0\n1\nmade\n"
-            }
+        let expected = if place.is_root {
+            script.push_str("chown 1000:1000 /new; setpriv --reuid=1000 --regid=1000 --clear-groups -- sh -c 'id -u; cat /new'");
+            "of the image\n0\n1000\nmade\n"
+        } else {
+            script.push_str("unshare -pf --mount-proc sh -c 'echo $$'; cat /new");
+            "of the image\n0\n1\nmade\n"
         };
         let told = place.sh(&["--overlay", "tmpfs", "../a.sqsh"], &script).ok();
         assert_eq!(told.text(), expected);

@@ -26,7 +26,6 @@ const READERS: &[(&[&str], &[&str])] = &[
     (&["mount", "-o", "ro"], &["other"]),
 ];
 
-/// Commands that write.
 const WRITERS: &[(&[&str], &[&str])] = &[
     (&["label"], &["NEW"]),
     (&["check", "--repair", "--yes"], &[]),

@@ -312,9 +312,10 @@ fn a_full_disk_below_a_sparse_volume_is_enospc_for_the_writer() {
         let listed = command(&[Path::new("ls"), Path::new("-q"), &image]).output();
         let listed = ran(listed.unwrap());
         let names = listed.text();
-        let is_as_written = match is_full_in_the_end {
-            true => names.contains("kept\n") && !names.contains("dir\n"),
-            false => names == "dir\nempty\nkept\n",
+        let is_as_written = if is_full_in_the_end {
+            names.contains("kept\n") && !names.contains("dir\n")
+        } else {
+            names == "dir\nempty\nkept\n"
         };
         assert!(is_as_written, "{names}");
     }

@@ -92,7 +92,6 @@ pub struct MkComposefs {
     /// Nothing where only the digest is wanted.
     image: Option<PathBuf>,
     print_digest: bool,
-    /// Makes no image.
     only: bool,
     use_epoch: bool,
     skip_devices: bool,

@@ -256,7 +256,6 @@ fn file(call: &DumpErofs, image: &Image, wanted: &Wanted, zone: &TimeZone) -> Re
     })
 }
 
-/// Prints a file.
 fn print(out: &mut Output, wanted: &Wanted, found: FoundFile) -> Result<()> {
     if let Wanted::Path(path) = wanted {
         out.text("File : ")?;

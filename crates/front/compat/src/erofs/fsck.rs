@@ -66,9 +66,7 @@ pub struct FsckErofs {
     image: OsString,
     devices: Vec<OsString>,
     offset: u64,
-    /// Reads contents.
     whole: bool,
-    /// Extracts there.
     dest: Option<OsString>,
     ratio: bool,
     overwrite: bool,
@@ -187,9 +185,10 @@ fn unpack(
         special_bits: call.perms.unwrap_or(is_root),
         umask: !call.perms.unwrap_or(is_root),
         root_attributes: true,
-        owners: match call.owner.unwrap_or(is_root) {
-            true => Owners::Image,
-            false => Owners::Caller,
+        owners: if call.owner.unwrap_or(is_root) {
+            Owners::Image
+        } else {
+            Owners::Caller
         },
         no_xattrs: !xattrs,
         privileged_xattrs: xattrs && is_root,

@@ -111,12 +111,11 @@ fn check_source(source: &Path) -> Result<()> {
         let message = format!("failed to parse source directory: [Error {number}] {why}");
         Failure::new(Exit::Source, "io", message)
     })?;
-    match metadata.is_dir() {
-        true => Ok(()),
-        false => {
-            let message = "root of the filesystem is not a directory";
-            Err(Failure::new(Exit::Source, "io", message).of(source.display()))
-        }
+    if metadata.is_dir() {
+        Ok(())
+    } else {
+        let message = "root of the filesystem is not a directory";
+        Err(Failure::new(Exit::Source, "io", message).of(source.display()))
     }
 }
 

@@ -17,7 +17,6 @@ const SUFFIXES: &[&str] = &[
 const CLASSES: usize = 17;
 const BAR: usize = 50;
 
-/// Numbers of entries.
 #[derive(Default)]
 struct Stats {
     regular: u64,

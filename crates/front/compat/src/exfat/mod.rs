@@ -45,7 +45,6 @@ fn device_operand(operands: Vec<OsString>) -> Parsed<OsString> {
     Ok(device)
 }
 
-/// Tells a failure.
 fn tell(failure: &Failure) {
     complain(&in_one_line(failure));
 }

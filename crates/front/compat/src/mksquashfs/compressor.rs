@@ -249,8 +249,9 @@ or 32K, 16K, 8K etc.";
     }
     let is_storable =
         bytes.is_power_of_two() || (bytes.is_multiple_of(3) && (bytes / 3).is_power_of_two());
-    match is_storable {
-        true => Ok(bytes),
-        false => told(UNSUPPORTED),
+    if is_storable {
+        Ok(bytes)
+    } else {
+        told(UNSUPPORTED)
     }
 }

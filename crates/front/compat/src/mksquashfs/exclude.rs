@@ -31,15 +31,16 @@ impl Excluded {
             (false, true) => Syntax::Regex,
             (false, false) => Syntax::Names,
         };
-        match syntax == Syntax::Names && !call.tar {
-            true => Ok(Self {
+        if syntax == Syntax::Names && !call.tar {
+            Ok(Self {
                 files: paths
                     .iter()
                     .flat_map(|path| identities(call, path))
                     .collect(),
                 ..Self::default()
-            }),
-            false => Self::of_patterns(&paths, syntax),
+            })
+        } else {
+            Self::of_patterns(&paths, syntax)
         }
     }
 
@@ -74,12 +75,11 @@ pub fn is_of_process(path: &[u8]) -> bool {
 pub fn places(call: &MakeCall, path: &[u8]) -> Vec<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let path = Path::new(std::ffi::OsStr::from_bytes(path));
-    match is_of_process(path.as_os_str().as_bytes()) {
-        true => vec![path.to_path_buf()],
-        false => {
-            let sources = call.sources.iter();
-            sources.map(|source| Path::new(source).join(path)).collect()
-        }
+    if is_of_process(path.as_os_str().as_bytes()) {
+        vec![path.to_path_buf()]
+    } else {
+        let sources = call.sources.iter();
+        sources.map(|source| Path::new(source).join(path)).collect()
     }
 }
 

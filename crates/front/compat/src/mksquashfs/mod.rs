@@ -199,13 +199,14 @@ fn refuse_output(call: &MakeCall, output: &Path) -> MakeEnded<()> {
             "Destination {shown} exists already.  Use -force to replace it"
         ));
     }
-    stop(match exclude::is_squashfs(output, call.offset) {
-        true => format!(
+    stop(if exclude::is_squashfs(output, call.offset) {
+        format!(
             "{shown} exists already, and forerun appends to no image.  Use -noappend to replace it"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "Can't find a SQUASHFS superblock on {shown}\nFailed to read existing filesystem - will not overwrite - ABORTING!\nTo force Mksquashfs to write to this file use -noappend"
-        ),
+        )
     })
 }
 

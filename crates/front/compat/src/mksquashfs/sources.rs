@@ -34,7 +34,6 @@ FATAL ERROR: Error occurred reading tar file.  Aborting";
 pub enum MakeSources {
     /// A tar archive on standard input.
     Archive,
-    /// None but definitions.
     Definitions,
     /// A directory, which is the root of the image.
     Root(PathBuf),
@@ -49,11 +48,12 @@ impl MakeSources {
             return Ok(Self::Archive);
         }
         if call.sources.iter().all(|source| source == "-") {
-            return match call.definitions.iter().any(makes_root) {
-                true => Ok(Self::Definitions),
-                false => stop(
+            return if call.definitions.iter().any(makes_root) {
+                Ok(Self::Definitions)
+            } else {
+                stop(
                     "Source is \"-\", but no pseudo definition for \"/\"\nDid you forget to specify -cpiostyle or -tar?",
-                ),
+                )
             };
         }
         let mut named = Vec::new();
@@ -116,9 +116,10 @@ impl MakeSources {
                 })
             }
         };
-        match call.definitions.is_empty() {
-            true => sandbox,
-            false => sandbox.all_files("a definition names files"),
+        if call.definitions.is_empty() {
+            sandbox
+        } else {
+            sandbox.all_files("a definition names files")
         }
     }
 
@@ -222,9 +223,10 @@ fn archive(options: ScanOptions, now: Timestamp) -> MakeEnded<Tree> {
     let mut file = opened.map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     let input = if metadata.is_file() {
-        match file.stream_position().map_err(failed)? < metadata.len() {
-            true => TarInput::File(file),
-            false => return stop(TRUNCATED),
+        if file.stream_position().map_err(failed)? < metadata.len() {
+            TarInput::File(file)
+        } else {
+            return stop(TRUNCATED);
         }
     } else {
         let mut first = Vec::new();

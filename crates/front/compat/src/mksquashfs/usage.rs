@@ -58,7 +58,6 @@ Of sqfstar
     -force                  replace FILESYSTEM
 ";
 
-/// Returns the usage.
 pub fn text(tool: Tool, name: &str) -> String {
     let (synopsis, own) = match tool {
         Tool::Mksquashfs => ("SOURCE... FILESYSTEM [OPTIONS] [-e PATH...]", MKSQUASHFS),

@@ -39,7 +39,6 @@ struct Planned {
     top: Vec<Vec<u8>>,
 }
 
-/// Extracts.
 pub fn run(
     context: &Context,
     call: &UnsquashCall,
@@ -75,9 +74,10 @@ pub fn run(
     };
     let mut out = Output::stdout()?;
     // A walk of its own: only if something is told of it, or depends on it.
-    let planned = match call.quiet && call.force {
-        true => Planned::default(),
-        false => plan(&image, &selection)?,
+    let planned = if call.quiet && call.force {
+        Planned::default()
+    } else {
+        plan(&image, &selection)?
     };
     if !call.quiet {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -133,9 +133,10 @@ fn options(call: &UnsquashCall, is_new: bool) -> ExtractOptions {
         special_bits: true,
         umask_of_files: !is_root,
         root_attributes: true,
-        owners: match is_root {
-            true => Owners::Image,
-            false => Owners::Caller,
+        owners: if is_root {
+            Owners::Image
+        } else {
+            Owners::Caller
         },
         no_xattrs: call.no_xattrs,
         privileged_xattrs: !call.user_xattrs,

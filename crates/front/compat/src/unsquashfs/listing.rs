@@ -13,7 +13,6 @@ use crate::output::Output;
 /// The form of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListForm {
-    /// Paths.
     #[default]
     Short,
     /// With attributes and names of owners.

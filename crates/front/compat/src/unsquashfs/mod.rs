@@ -83,9 +83,10 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
         manual.print_version();
     }
     let Some(image) = &call.image else {
-        return match call.version {
-            true => FATAL,
-            false => manual.answer(Refusal::Usage(String::new())),
+        return if call.version {
+            FATAL
+        } else {
+            manual.answer(Refusal::Usage(String::new()))
         };
     };
     let ended = work(&context, &call, image);
@@ -181,9 +182,10 @@ fn choose(
     syntax: Syntax,
     image: &Image,
 ) -> std::result::Result<PathChoice, Stop> {
-    let paths = match call.follow {
-        true => follow::resolved(image, &call.paths, call.missing)?,
-        false => call.paths.clone(),
+    let paths = if call.follow {
+        follow::resolved(image, &call.paths, call.missing)?
+    } else {
+        call.paths.clone()
     };
     let choice = PathChoice::new(&paths, &call.excludes, syntax, call.max_depth);
     choice.map_err(Stop::Fatal)
@@ -203,9 +205,10 @@ fn style(call: &UnsquashCall) -> Style {
         form: call.info.unwrap_or_default(),
         dest: dest.as_bytes().to_vec(),
         names: Names::read(),
-        zone: match call.utc {
-            true => TimeZone::UTC,
-            false => TimeZone::system(),
+        zone: if call.utc {
+            TimeZone::UTC
+        } else {
+            TimeZone::system()
         },
     }
 }

@@ -68,9 +68,12 @@ fn size(bytes: u64) -> String {
 fn flag_lines(facts: &SuperblockFacts, is_legacy: bool) -> Vec<String> {
     let is_exportable = facts.has(flags::EXPORTABLE) && facts.has_export_table;
     let not = |holds: bool| if holds { "" } else { "not " };
-    let how = |flag: u16| match facts.has(flag) {
-        true => "uncompressed",
-        false => "compressed",
+    let how = |flag: u16| {
+        if facts.has(flag) {
+            "uncompressed"
+        } else {
+            "compressed"
+        }
     };
     let mut lines = vec![
         format!("Filesystem is {}exportable via NFS", not(is_exportable)),
@@ -78,10 +81,10 @@ fn flag_lines(facts: &SuperblockFacts, is_legacy: bool) -> Vec<String> {
         format!("Data is {}", how(flags::UNCOMPRESSED_DATA)),
     ];
     if !is_legacy {
-        let are = match facts.has(flags::UNCOMPRESSED_INODES) || facts.has(flags::UNCOMPRESSED_IDS)
-        {
-            true => "uncompressed",
-            false => "compressed",
+        let are = if facts.has(flags::UNCOMPRESSED_INODES) || facts.has(flags::UNCOMPRESSED_IDS) {
+            "uncompressed"
+        } else {
+            "compressed"
         };
         lines.push(format!("Uids/Gids (Id table) are {are}"));
     }

@@ -38,7 +38,6 @@ How to extract
     -ig, -ignore-errors, -da, -data-queue N, -fr, -frag-queue N   accepted without effect
 ";
 
-/// Returns the usage.
 pub fn text(name: &str) -> String {
     format!("SYNTAX: {name} [OPTIONS] FILESYSTEM [PATH...]\n\n{OPTIONS}")
 }

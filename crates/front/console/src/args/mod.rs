@@ -274,9 +274,10 @@ pub fn image_path(path: &OsString) -> &[u8] {
 
 /// Returns what `--no-lock` asks for.
 pub const fn locking(no_lock: bool) -> Locking {
-    match no_lock {
-        true => Locking::Ignore,
-        false => Locking::Respect,
+    if no_lock {
+        Locking::Ignore
+    } else {
+        Locking::Respect
     }
 }
 

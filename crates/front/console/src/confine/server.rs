@@ -31,9 +31,10 @@ pub fn for_server(name: &Path, options: &RemoteOptions, mut sandbox: Sandbox) ->
         sandbox = sandbox.read(path).keep(Capabilities::DAC_READ_SEARCH);
     }
     let is_in_registry = name.to_str().is_some_and(|name| name.starts_with("oci:"));
-    match is_in_registry && options.registry.runs_programs() {
-        true => sandbox.programs(),
-        false => sandbox,
+    if is_in_registry && options.registry.runs_programs() {
+        sandbox.programs()
+    } else {
+        sandbox
     }
 }
 

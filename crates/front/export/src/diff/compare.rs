@@ -91,7 +91,6 @@ pub fn entries(old: &Entry, new: &Entry, keeps: &Keeps, changes: &mut Vec<Change
     }
 }
 
-/// Attributes by name.
 pub type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub fn xattrs(old: &Xattrs, new: &Xattrs, changes: &mut Vec<Change>) {

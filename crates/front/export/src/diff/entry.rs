@@ -11,7 +11,6 @@ use super::DiffOptions;
 /// The identity of a file on its side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Id {
-    /// In an image.
     Node(NodeId),
     /// On the system: device and inode number.
     Host(u64, u64),
@@ -24,7 +23,6 @@ pub struct Entry {
     pub path: Vec<u8>,
     pub id: Id,
     pub metadata: Metadata,
-    /// Of symbolic links.
     pub target: Vec<u8>,
     /// The first name of the same file, where there are several.
     pub first: Option<Arc<[u8]>>,

@@ -59,9 +59,10 @@ fn directory(
         }
         let host = host_path(root, &path);
         let looked = fs::symlink_metadata(&host).and_then(|metadata| {
-            let target = match metadata.is_symlink() {
-                true => fs::read_link(&host)?.into_os_string().into_vec(),
-                false => Vec::new(),
+            let target = if metadata.is_symlink() {
+                fs::read_link(&host)?.into_os_string().into_vec()
+            } else {
+                Vec::new()
             };
             Ok((metadata, target))
         });

@@ -25,7 +25,6 @@ use entry::Tree;
 /// One of the two trees.
 #[derive(Clone, Copy, Debug)]
 pub enum Side<'a> {
-    /// An image.
     Image(&'a Reader),
     /// A directory of the system.
     Directory(&'a Path),
@@ -38,9 +37,7 @@ pub struct DiffOptions {
     pub ignore_mtime: bool,
     /// Nor owners and groups.
     pub ignore_owner: bool,
-    /// Nor permissions.
     pub ignore_mode: bool,
-    /// Nor extended attributes.
     pub ignore_xattrs: bool,
     /// Nor which names are one file.
     pub ignore_links: bool,
@@ -52,7 +49,6 @@ pub struct DiffOptions {
     pub threads: usize,
 }
 
-/// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Where, without a leading slash; empty for the root.
@@ -73,7 +69,6 @@ pub enum Change {
     Kind(FileType, FileType),
     /// Permission bits. Where one side keeps only whether a file can be executed, that is compared.
     Mode(u16, u16),
-    /// Owner and group.
     Owner((u32, u32), (u32, u32)),
     /// Time of modification; fractions of seconds only where both sides have some.
     Mtime(Timestamp, Timestamp),
@@ -83,7 +78,6 @@ pub enum Change {
     Content(u64),
     /// Target of a symbolic link.
     Target(Vec<u8>, Vec<u8>),
-    /// Device number.
     Device(Device, Device),
     /// The first of the names, in the order of the paths, that are one file with this; nothing
     /// where this is its only name.
@@ -139,7 +133,6 @@ pub struct DiffReport {
     pub compared: u64,
     /// Bytes of contents compared, holes on both sides included.
     pub bytes: u64,
-    /// Differences found.
     pub differences: u64,
     /// Whether a side keeps no owners, times and full permissions, so that these were left out.
     pub without_owners: bool,

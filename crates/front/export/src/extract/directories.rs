@@ -25,7 +25,6 @@ use super::plan::Dir;
 pub enum State {
     /// It was not there.
     Made,
-    /// It was there.
     Found,
     /// It could not be made; nothing can be made in it.
     Failed,
@@ -84,7 +83,6 @@ impl Directories {
         })
     }
 
-    /// Returns the target.
     pub fn root(&self) -> &Arc<OwnedFd> {
         &self.root
     }

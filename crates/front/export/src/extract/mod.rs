@@ -98,7 +98,6 @@ pub enum Owners {
     AsRoot,
     /// The owners of the image; where that fails, the report tells.
     Image,
-    /// The caller's.
     Caller,
 }
 

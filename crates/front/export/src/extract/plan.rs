@@ -15,7 +15,6 @@ pub struct Dir<'s> {
     pub entry: Option<&'s Selected>,
 }
 
-/// Anything else.
 #[derive(Clone, Copy)]
 pub struct Item<'s> {
     /// Index of the directory it is in.
@@ -28,7 +27,6 @@ pub struct Item<'s> {
 /// place in the maps of nodes, its places in the lists of the bulk stream.
 pub const ENTRY: usize = size_of::<Item<'static>>() + 48 + 40 + 48;
 
-/// All of it.
 pub struct Plan<'s> {
     /// The target first; each after the one it is in.
     pub dirs: Vec<Dir<'s>>,

@@ -19,11 +19,9 @@ pub enum Loss {
     Device,
     /// The owner or the group.
     Owner,
-    /// Permission bits.
     Mode,
     /// The set-user-id, set-group-id or sticky bit.
     SpecialBits,
-    /// An extended attribute.
     Xattr,
     /// An extended attribute of `security.` or `trusted.`, which may give rights as a set-user-id
     /// bit does.
@@ -55,7 +53,6 @@ pub struct Shortfall {
     pub loss: Loss,
     /// Of how many entries; of attributes, how many.
     pub count: u64,
-    /// The first paths.
     pub examples: Vec<Vec<u8>>,
     /// The first error of the system; nothing where it was not tried, because the options do
     /// not ask for it or because only root can.
@@ -67,13 +64,11 @@ pub struct Shortfall {
 pub struct ExtractReport {
     /// Directories made, or found and filled.
     pub directories: u64,
-    /// Regular files written.
     pub files: u64,
     /// Bytes of regular files, holes included.
     pub bytes: u64,
     /// Further names of files.
     pub hard_links: u64,
-    /// Symbolic links made.
     pub symlinks: u64,
     /// Devices, fifos and sockets made.
     pub specials: u64,

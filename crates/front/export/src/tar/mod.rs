@@ -45,7 +45,6 @@ pub struct TarWriteOptions {
 /// The amounts in the archive, and the failures.
 #[derive(Debug, Default)]
 pub struct TarReport {
-    /// Entries written.
     pub entries: u64,
     /// Bytes of file data written; holes that were left out are none.
     pub bytes: u64,
@@ -160,9 +159,10 @@ impl Archive<'_> {
                     None => return Ok(()),
                 }
             }
-            let map = match self.options.no_sparse {
-                true => None,
-                false => SparseMap::of(self.reader, entry)?,
+            let map = if self.options.no_sparse {
+                None
+            } else {
+                SparseMap::of(self.reader, entry)?
             };
             if let Some(map) = map {
                 fields.sparse(entry.name(), size);

@@ -235,11 +235,13 @@ impl Filesystem for Adapter {
         let request = req.unique();
         let answer = move || open::open(&core, request, ino.0, reply);
         let asks = RequestSize::Small(req.pid());
-        self.threads
-            .take(asks, || match self.core.reader.is_slow() {
-                true => self.workers.run_aside(Lane::Metadata, answer),
-                false => self.workers.run_once(Lane::Metadata, answer),
-            });
+        self.threads.take(asks, || {
+            if self.core.reader.is_slow() {
+                self.workers.run_aside(Lane::Metadata, answer)
+            } else {
+                self.workers.run_once(Lane::Metadata, answer)
+            }
+        });
     }
 
     fn release(

@@ -14,7 +14,6 @@ use std::time::Duration;
 pub enum Call {
     /// rename(2), renameat(2) or renameat2(2).
     Rename,
-    /// Any other.
     Other,
     /// The server may not know.
     Unknown,

@@ -60,7 +60,6 @@ const MAX_THREADS: usize = 1024;
 pub struct LookedUp {
     /// The name of the LOOKUP.
     pub name: Name,
-    /// The node.
     pub node: NodeId,
     /// Whether paths can lead through it.
     pub is_directory: bool,
@@ -83,7 +82,6 @@ pub enum Alias {
 /// The answer to a LOOKUP that found a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The node.
     Node,
     /// The node, with attributes that the kernel must ask for again: GETATTR then shows that a path
     /// has ended.

@@ -33,11 +33,9 @@ const WITH_EPOCHS: u32 = 44;
 
 /// A volume as the kernel sees it.
 pub struct CoreMut {
-    /// Reads and writes.
     pub volume: Arc<Volume>,
     /// As it was when the volume was mounted.
     pub info: VolumeInfo,
-    /// Requests.
     pub counts: Counts,
     /// The nodes that the kernel knows.
     pub known: Known,
@@ -71,7 +69,6 @@ pub struct AnsweredEntry {
 /// The answer to a LOOKUP.
 pub enum LookupAnswer {
     Entry(AnsweredEntry),
-    /// No such name.
     Missing,
     /// The kernel is to restart the system call.
     Again,
@@ -102,7 +99,6 @@ impl CoreMut {
         }
     }
 
-    /// Returns the driver.
     pub fn fs(&self) -> &dyn FileSystemMut {
         self.volume.fs()
     }

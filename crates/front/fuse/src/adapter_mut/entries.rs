@@ -106,7 +106,6 @@ pub fn getattr(core: &CoreMut, thread: u32, number: u64, reply: ReplyAttr) {
     }
 }
 
-/// Answers READDIR.
 pub fn readdir(core: &CoreMut, number: u64, offset: u64, mut reply: ReplyDirectory) {
     let listed = list(core, number, offset, &mut |entry| {
         let name = OsStr::from_bytes(&entry.name);
@@ -118,7 +117,6 @@ pub fn readdir(core: &CoreMut, number: u64, offset: u64, mut reply: ReplyDirecto
     }
 }
 
-/// Answers READDIRPLUS.
 pub fn readdirplus(core: &CoreMut, number: u64, offset: u64, mut reply: ReplyDirectoryPlus) {
     let _until_counted = core.known.looking();
     let dir = core.node(number);

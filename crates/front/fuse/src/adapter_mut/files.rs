@@ -62,7 +62,6 @@ pub fn configure(config: &mut KernelConfig) -> Negotiated {
     Negotiated::new(config, asked)
 }
 
-/// Answers OPEN.
 pub fn open(core: &CoreMut, number: u64, reply: ReplyOpen) {
     let opened = core.fs().open(core.node(number));
     match core.noted(Operation::Open, number, opened) {
@@ -74,7 +73,6 @@ pub fn open(core: &CoreMut, number: u64, reply: ReplyOpen) {
     }
 }
 
-/// Ends an opening.
 pub fn release(core: &CoreMut, number: u64) -> forerun_vfs::Result<()> {
     let node = core.node(number);
     if node == LOST {
@@ -86,7 +84,6 @@ pub fn release(core: &CoreMut, number: u64) -> forerun_vfs::Result<()> {
     released
 }
 
-/// Answers READ.
 pub fn read(core: &CoreMut, number: u64, offset: u64, size: u32, reply: ReplyData) {
     let node = match core.opened_node(number) {
         Ok(node) => node,
@@ -150,7 +147,6 @@ pub fn fallocate(core: &CoreMut, number: u64, range: (u64, u64), mode: i32, repl
     reply_empty(core.changed(Operation::Write, number, allocated), reply);
 }
 
-/// Answers LSEEK.
 pub fn lseek(core: &CoreMut, number: u64, offset: i64, whence: i32, reply: ReplyLseek) {
     let Ok(from) = u64::try_from(offset) else {
         return reply.error(Errno::ENXIO);

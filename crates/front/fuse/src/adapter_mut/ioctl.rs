@@ -21,7 +21,6 @@ const LABEL: usize = 256;
 pub struct Ioctl {
     /// The calling user, in the user namespace of the mount.
     pub caller: u32,
-    /// Inode number.
     pub number: u64,
     /// Number of the ioctl.
     pub command: u32,

@@ -40,7 +40,6 @@ const MAX_ALIASES: usize = 16;
 /// request, or the one that waits, holds the directory.
 const DROP_WAIT: Duration = Duration::from_millis(100);
 
-/// The table.
 #[derive(Debug)]
 pub struct Known {
     /// Nodes as inode numbers.
@@ -116,9 +115,7 @@ struct Changed {
 /// A name that the kernel keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// The directory.
     pub dir: NodeId,
-    /// The bytes.
     pub name: Box<[u8]>,
 }
 

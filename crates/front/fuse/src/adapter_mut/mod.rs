@@ -57,7 +57,6 @@ pub use stale::Stale;
 const OPENED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
 /// The kind of a mode.
 const S_IFMT: u32 = 0o170_000;
-/// A regular file.
 const S_IFREG: u32 = 0o100_000;
 
 /// The filesystem that `fuser` calls.

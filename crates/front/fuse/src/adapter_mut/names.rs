@@ -78,9 +78,10 @@ impl CoreMut {
     pub fn remove(&self, dir: NodeId, name: &[u8], directory: bool, resent: bool) -> Result<()> {
         let node = self.named(dir, name);
         let last = self.last_look(node);
-        let removed = match directory {
-            true => self.fs().rmdir(dir, name),
-            false => self.fs().unlink(dir, name),
+        let removed = if directory {
+            self.fs().rmdir(dir, name)
+        } else {
+            self.fs().unlink(dir, name)
         };
         match removed {
             Err(Error::NotFound) if resent => return Ok(()),
@@ -91,7 +92,6 @@ impl CoreMut {
         Ok(())
     }
 
-    /// Renames a node.
     pub fn rename(
         &self,
         from: DirAndName<'_>,

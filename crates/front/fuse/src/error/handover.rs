@@ -18,10 +18,7 @@ pub enum HandoverError {
         "{count} files are open that were removed, which only the process that serves them can \
          keep; try again when they are closed"
     )]
-    Nameless {
-        /// How many.
-        count: usize,
-    },
+    Nameless { count: usize },
     /// The changes cannot be made durable.
     #[error("what was changed cannot be brought to the device: {0}")]
     Sync(#[source] forerun_vfs::Error),

@@ -13,25 +13,16 @@ pub use handover::HandoverError;
 pub enum MountError {
     /// The mountpoint cannot be used.
     #[error("mountpoint {}: {source}", path.display())]
-    Mountpoint {
-        /// It.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Mountpoint { path: PathBuf, source: io::Error },
     /// The mountpoint is no directory.
     #[error("mountpoint {} is not a directory", path.display())]
-    NotADirectory {
-        /// It.
-        path: PathBuf,
-    },
+    NotADirectory { path: PathBuf },
     /// An image is mounted there already, and its server is alive.
     #[error(
         "{} is already mounted on {}; unmount it first: forerun umount {}",
         image.display(), path.display(), path.display()
     )]
     AlreadyMounted {
-        /// The mountpoint.
         path: PathBuf,
         /// The image that is mounted there.
         image: PathBuf,
@@ -42,7 +33,6 @@ pub enum MountError {
         path.display(), path.display()
     )]
     DeadMount {
-        /// The mountpoint.
         path: PathBuf,
         /// Type of the mount.
         fstype: String,
@@ -51,30 +41,18 @@ pub enum MountError {
     },
     /// The option is for root.
     #[error("mount option {option} needs root")]
-    NeedsRoot {
-        /// The option.
-        option: &'static str,
-    },
+    NeedsRoot { option: &'static str },
     /// `/dev/fuse` cannot be opened.
     #[error("/dev/fuse: {source}{}", device_advice(source))]
-    Device {
-        /// Why.
-        source: io::Error,
-    },
+    Device { source: io::Error },
     /// mount(2) refused.
     #[error("mounting on {}: {source}", path.display())]
-    System {
-        /// The mountpoint.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    System { path: PathBuf, source: io::Error },
     /// The flags of a mount could not be changed.
     #[error("remounting {}: {source}", path.display())]
     Remount {
         /// Where it is mounted.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
     /// Without the privilege to mount, and without the program that has it.
@@ -87,19 +65,13 @@ pub enum MountError {
     Watchdog,
     /// The program that mounts for users refused.
     #[error("{}: {}", program.display(), message.trim())]
-    Helper {
-        /// The program.
-        program: PathBuf,
-        /// Its message.
-        message: String,
-    },
+    Helper { program: PathBuf, message: String },
     /// The kernel and we did not come to terms.
     #[error("FUSE handshake: {0}")]
     Handshake(#[source] io::Error),
     /// The mount is there but does not answer.
     #[error("the new mount on {} does not answer: {source}", path.display())]
     NoAnswer {
-        /// The mountpoint.
         path: PathBuf,
         /// The error of the first request.
         source: io::Error,
@@ -133,88 +105,46 @@ pub enum MountError {
 pub enum UmountError {
     /// The path cannot be resolved.
     #[error("{}: {source}", path.display())]
-    Path {
-        /// It.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Path { path: PathBuf, source: io::Error },
     /// Nothing is mounted there.
     #[error("nothing is mounted on {}", path.display())]
-    NotMounted {
-        /// The path.
-        path: PathBuf,
-    },
+    NotMounted { path: PathBuf },
     /// Something else is mounted there.
     #[error(
         "{} is a mount of type {fstype}, not one of forerun's; use umount(8), or --force to unmount it all the same",
         path.display()
     )]
-    NotOurs {
-        /// The path.
-        path: PathBuf,
-        /// The type.
-        fstype: String,
-    },
+    NotOurs { path: PathBuf, fstype: String },
     /// A file is open, or a process has its working directory there.
     #[error(
         "{} is in use: a file is open or a process has its working directory there; --lazy detaches it now and ends it when the last user is gone",
         path.display()
     )]
-    Busy {
-        /// The path.
-        path: PathBuf,
-    },
+    Busy { path: PathBuf },
     /// The last changes cannot be written, so it stays mounted.
     #[error(
         "{} stays mounted: its last changes cannot be written: {source}; --force unmounts it and loses them",
         path.display()
     )]
-    NotWritten {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    NotWritten { path: PathBuf, source: io::Error },
     /// It was unmounted although the last changes could not be written.
     #[error("{} is unmounted, and its last changes are lost: {source}", path.display())]
-    ChangesLost {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    ChangesLost { path: PathBuf, source: io::Error },
     /// Programs use it, and its server does not answer.
     #[error(
         "{} is in use, and no process serves it: its process was killed, or is stopped; --force fails what its users wait for, and unmounts it",
         path.display()
     )]
-    Unserved {
-        /// The path.
-        path: PathBuf,
-    },
+    Unserved { path: PathBuf },
     /// Another mount is inside it.
     #[error("{} is mounted inside {}; unmount that first", inner.display(), path.display())]
-    HoldsMount {
-        /// The path.
-        path: PathBuf,
-        /// The mount inside.
-        inner: PathBuf,
-    },
+    HoldsMount { path: PathBuf, inner: PathBuf },
     /// Something else was mounted on top.
     #[error("{} is covered by another mount; unmount that first", path.display())]
-    Covered {
-        /// The path.
-        path: PathBuf,
-    },
+    Covered { path: PathBuf },
     /// umount(2) refused.
     #[error("unmounting {}: {source}", path.display())]
-    System {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    System { path: PathBuf, source: io::Error },
     /// Without the privilege, and without the program that has it.
     #[error(
         "unmounting without root needs the program fusermount3, which is not installed (Debian package fuse3)"
@@ -222,12 +152,7 @@ pub enum UmountError {
     NoHelper,
     /// The program that unmounts for users refused.
     #[error("{}: {}", program.display(), message.trim())]
-    Helper {
-        /// The program.
-        program: PathBuf,
-        /// Its message.
-        message: String,
-    },
+    Helper { program: PathBuf, message: String },
     /// Which mounts there are cannot be told.
     #[error("/proc/self/mountinfo: {0}")]
     MountInfo(#[source] io::Error),

@@ -84,9 +84,10 @@ impl Inherited {
             FromSupervisor::No => return Err(HandoverError::Refused),
             _ => return Err(HandoverError::NoSupervisor),
         }
-        match is_connected(&self.descriptors.connection) {
-            true => Ok(()),
-            false => Err(HandoverError::Ended),
+        if is_connected(&self.descriptors.connection) {
+            Ok(())
+        } else {
+            Err(HandoverError::Ended)
         }
     }
 

@@ -67,9 +67,10 @@ impl Giver {
             Served::Volume(core) if !core.known.is_kept() => return Err(HandoverError::Volume),
             Served::Image(_) | Served::Volume(_) => {}
         }
-        match negotiated(&served).is_some_and(Negotiated::resends) {
-            true => Ok(()),
-            false => Err(HandoverError::Kernel),
+        if negotiated(&served).is_some_and(Negotiated::resends) {
+            Ok(())
+        } else {
+            Err(HandoverError::Kernel)
         }
     }
 

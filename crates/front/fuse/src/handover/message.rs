@@ -21,7 +21,6 @@ const HEAD: &[u8] = b"forerun handover 4";
 /// A message from a server to the supervisor.
 #[derive(Debug)]
 pub enum FromServer {
-    /// Keep this mount.
     Keep(Box<Kept>),
     /// Nothing is to be kept: the server goes on alone.
     Alone,
@@ -48,7 +47,6 @@ pub enum FromSupervisor {
     Make,
     /// Here is a mount to be served.
     Take(Box<Inherited>),
-    /// Serve it.
     Go,
     /// Do not serve it: another process does.
     No,
@@ -308,9 +306,7 @@ impl Descriptors {
 pub struct Offer {
     /// Where it is mounted.
     pub path: PathBuf,
-    /// Its device number.
     pub device: (u32, u32),
-    /// Image or volume.
     pub kind: Kind,
     /// The version and capabilities agreed with the kernel.
     pub negotiated: Negotiated,

@@ -30,7 +30,6 @@ pub mod word {
     pub const CALL: &str = "call";
     pub const WATCH: &str = "watch";
     pub const SECOND: &str = "second";
-    /// Answers.
     pub const DONE: &str = "done";
     pub const IN_USE: &str = "in-use";
     pub const FAILED: &str = "failed";
@@ -87,7 +86,6 @@ impl Outside {
         self.done(&request, &[]).map(drop)
     }
 
-    /// Mounts.
     pub(crate) fn attach(&self, writable: bool) -> Result<MountedOutside, MountError> {
         let how = if writable { "rw" } else { "ro" };
         let request = format!("{} {how}", word::ATTACH);
@@ -112,9 +110,10 @@ impl Outside {
         connection: &OwnedFd,
         also_in_use: bool,
     ) -> Result<Unmounted, UmountError> {
-        let word = match also_in_use {
-            true => word::UNMOUNT,
-            false => word::UNMOUNT_UNUSED,
+        let word = if also_in_use {
+            word::UNMOUNT
+        } else {
+            word::UNMOUNT_UNUSED
         };
         let answer = self.ask(word.as_bytes(), &[connection.as_fd()]);
         let answer = answer.map_err(|error| UmountError::Outside(error.to_string()))?;

@@ -5,7 +5,6 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use forerun_sys::packet;
 
-/// Longest message.
 const MAX: usize = 16 << 10;
 
 /// A message that was received.
@@ -20,7 +19,6 @@ pub struct Packet {
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// Sends a message.
 pub fn send(socket: &OwnedFd, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     Ok(packet::send(
         socket,

@@ -25,7 +25,6 @@ pub struct HostFile {
 /// A handle of an inode whose file is registered with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
-    /// The inode number.
     pub number: u64,
     pub file: HostFile,
     /// The kernel's number of the registration.

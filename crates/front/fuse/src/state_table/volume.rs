@@ -19,7 +19,6 @@ const SLOT: usize = 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownInode {
     pub number: u64,
-    /// Its directory.
     pub parent: u64,
     pub name: Vec<u8>,
     pub is_directory: bool,

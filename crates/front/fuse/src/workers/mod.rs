@@ -41,7 +41,6 @@ type Job = Box<dyn FnOnce() + Send>;
 /// The kind of a request, which decides the threads that answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Names, attributes, listings.
     Metadata,
     /// Bytes of files, and that they be durable.
     Data,

@@ -66,9 +66,10 @@ impl Faulty {
         if self.gone.load(Ordering::SeqCst) {
             return Err(Errno::NODEV.into());
         }
-        match bad.as_ref().is_some_and(hit) {
-            true => Err(Errno::IO.into()),
-            false => Ok(()),
+        if bad.as_ref().is_some_and(hit) {
+            Err(Errno::IO.into())
+        } else {
+            Ok(())
         }
     }
 
@@ -359,16 +360,13 @@ fn errors_remount_ro_and_continue() {
         test.mount(options);
         let removed = fs::remove_file(&a);
         let then = fs::create_dir(test.path("dir"));
-        match goes_on {
-            true => {
-                removed.unwrap();
-                then.unwrap();
-            }
-            false => {
-                refused(removed, Errno::IO);
-                refused(then, Errno::ROFS);
-                assert_eq!(fs::read(test.path("old")).unwrap(), [7; 100_000]);
-            }
+        if goes_on {
+            removed.unwrap();
+            then.unwrap();
+        } else {
+            refused(removed, Errno::IO);
+            refused(then, Errno::ROFS);
+            assert_eq!(fs::read(test.path("old")).unwrap(), [7; 100_000]);
         }
         test.unmount();
         assert_eq!(test.device.volume_flags() & DIRTY, DIRTY, "{options}");

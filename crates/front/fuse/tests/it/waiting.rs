@@ -91,7 +91,6 @@ impl Scene {
         readers
     }
 
-    /// Ends the mount.
     #[track_caller]
     fn wait_for_end(&mut self) {
         let mut mount = self.mount.take().unwrap();

@@ -68,7 +68,6 @@ impl Kind {
 /// Bytes of each kind, and of what several files share.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bin {
-    /// By kind.
     pub kinds: [u64; Kind::ALL.len()],
     /// Bytes that several files have in common.
     pub shared: u64,
@@ -90,10 +89,8 @@ impl Bin {
     }
 }
 
-/// Free runs.
 #[derive(Clone, Copy, Debug)]
 pub struct FreeSpace {
-    /// Number of runs.
     pub runs: u64,
     /// Bytes of the longest one.
     pub longest: u64,
@@ -107,9 +104,7 @@ pub struct Layout {
     len: u64,
     /// Bytes of a bin.
     pub width: u64,
-    /// The picture.
     pub bins: Vec<Bin>,
-    /// The sums.
     pub total: Bin,
     /// Bytes of metadata, by the names that the driver has for it.
     pub named: BTreeMap<&'static str, u64>,

@@ -30,7 +30,6 @@ pub struct FileRuns {
     pub path: Vec<u8>,
     /// Pieces that do not follow each other in the image.
     pub runs: u64,
-    /// Its length.
     pub size: u64,
 }
 

@@ -1,15 +1,10 @@
 //! A treemap: rectangles of given areas in a rectangle, as square as possible ("squarified").
 
-/// A rectangle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rect {
-    /// Left edge.
     pub x: f64,
-    /// Upper edge.
     pub y: f64,
-    /// Width.
     pub width: f64,
-    /// Height.
     pub height: f64,
 }
 
@@ -68,25 +63,27 @@ fn lay(row: &[f64], scale: f64, room: &mut Rect, out: &mut Vec<Rect>) {
         } else {
             0.0
         };
-        out.push(match is_column {
-            true => Rect {
+        out.push(if is_column {
+            Rect {
                 x: room.x,
                 y: room.y + at,
                 width: deep,
                 height: long,
-            },
-            false => Rect {
+            }
+        } else {
+            Rect {
                 x: room.x + at,
                 y: room.y,
                 width: long,
                 height: deep,
-            },
+            }
         });
         at += long;
     }
-    match is_column {
-        true => (room.x, room.width) = (room.x + deep, room.width - deep),
-        false => (room.y, room.height) = (room.y + deep, room.height - deep),
+    if is_column {
+        (room.x, room.width) = (room.x + deep, room.width - deep)
+    } else {
+        (room.y, room.height) = (room.y + deep, room.height - deep)
     }
 }
 

@@ -127,9 +127,10 @@ impl Survey<'_> {
             return self.regions_of(node);
         }
         let is_new = self.nodes.add(node.0);
-        let regions = match is_new {
-            true => self.regions_of(node),
-            false => Ok(()),
+        let regions = if is_new {
+            self.regions_of(node)
+        } else {
+            Ok(())
         };
         if !metadata.is_file() || !is_new {
             let other = Sums {
@@ -149,9 +150,10 @@ impl Survey<'_> {
                 self.extents += 1;
                 over = self.extents > MOST_EXTENTS;
                 self.places.add(&mut scan, size, &extent);
-                match over {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
+                if over {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
                 }
             }),
         };

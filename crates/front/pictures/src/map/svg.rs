@@ -29,7 +29,6 @@ const LEVELS: usize = 4;
 /// Height of the line with the name of a directory.
 const LINE: f64 = 14.0;
 
-/// Draws a map.
 pub fn draw(map: &ImageMap, title: &str) -> String {
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} 870\" font-family=\"sans-serif\" \

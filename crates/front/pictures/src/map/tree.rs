@@ -9,7 +9,6 @@ const MOST: usize = 2000;
 /// Bytes of a name that are kept.
 const NAME: usize = 255;
 
-/// Sums over files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Regular files. One with several names is counted where it was met first.
@@ -20,7 +19,6 @@ pub struct Sums {
     pub size: u64,
     /// Bytes of the image that they take. Of a block with pieces of several files each has its share.
     pub stored: u64,
-    /// Bytes of holes.
     pub holes: u64,
     /// Stored bytes that an earlier file has in the same place.
     pub shared: u64,
@@ -84,7 +82,6 @@ pub struct TreeNode {
 /// The tree. A directory comes before what is in it.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
-    /// The nodes.
     pub nodes: Vec<TreeNode>,
     /// The directories on the way to the current place, the root first.
     open: Vec<usize>,
@@ -136,7 +133,6 @@ impl Tree {
         }
     }
 
-    /// Ends the walk.
     pub fn finish(&mut self) {
         self.close(1);
         while self.nodes.len() > MOST + 1 {

@@ -32,15 +32,12 @@ const REMEMBERED_NAMES: usize = 1 << 20;
 /// A line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceRecord {
-    /// An event.
     Event(Event),
     /// The name of a node.
     Name {
-        /// The node.
         node: u64,
         /// The directory that it is in.
         dir: u64,
-        /// Its name there.
         name: Vec<u8>,
     },
     /// Nothing: a comment or a blank line.
@@ -108,9 +105,10 @@ impl EventSink for TraceWriter {
     fn name(&self, node: u64, dir: u64, name: &[u8]) {
         let place = BuildHasherDefault::<DefaultHasher>::default().hash_one((dir, name));
         let mut named = self.named.lock().unpoisoned();
-        let is_new = match named.len() < REMEMBERED_NAMES {
-            true => named.insert((node, place)),
-            false => !named.contains(&(node, place)),
+        let is_new = if named.len() < REMEMBERED_NAMES {
+            named.insert((node, place))
+        } else {
+            !named.contains(&(node, place))
         };
         drop(named);
         if is_new {

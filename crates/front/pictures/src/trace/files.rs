@@ -19,20 +19,15 @@ pub struct Bar {
     pub start: u64,
     /// to the end of its last.
     pub end: u64,
-    /// Requests in it.
     pub requests: u64,
-    /// Their bytes.
     pub bytes: u64,
 }
 
 /// The use of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileUse {
-    /// Reads.
     pub reads: u64,
-    /// Writes.
     pub writes: u64,
-    /// Bytes of both.
     pub bytes: u64,
     /// Time that they took together, in microseconds.
     pub took: u64,
@@ -55,9 +50,10 @@ impl FileTimes {
     pub fn add(&mut self, node: u64, is_write: bool, bar: Bar) {
         let took = bar.end.saturating_sub(bar.start);
         let file = self.files.entry(node).or_default();
-        match is_write {
-            true => file.writes += 1,
-            false => file.reads += 1,
+        if is_write {
+            file.writes += 1
+        } else {
+            file.reads += 1
         }
         file.bytes = file.bytes.saturating_add(bar.bytes);
         file.took = file.took.saturating_add(took);

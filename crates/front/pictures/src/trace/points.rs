@@ -12,13 +12,10 @@ pub struct Point {
     pub start: u64,
     /// How long it took, in microseconds.
     pub took: u64,
-    /// First byte.
     pub offset: u64,
-    /// Bytes.
     pub len: u64,
     /// The blob that the bytes are in.
     pub blob: u64,
-    /// Whether it failed.
     pub failed: bool,
 }
 

@@ -16,16 +16,13 @@ const ORDER: [&str; 5] = ["source_read", "write", "flush", "discard", "fetch"];
 /// The requests of one kind for one kind of structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceRow {
-    /// Number of requests.
     pub requests: u64,
-    /// Their bytes.
     pub bytes: u64,
     /// Sectors beyond the first of each request.
     pub merged: u64,
     /// Bytes that an earlier request of this kind had already transferred. Too many in a trace of more
     /// than a million places that do not touch: gaps between them are closed then.
     pub again: u64,
-    /// Requests that failed.
     pub failed: u64,
 }
 

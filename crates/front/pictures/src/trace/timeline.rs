@@ -1,6 +1,5 @@
 //! Sums over time, for a trace of unknown length: when it gets longer than the bins reach, two become one.
 
-/// Number of bins.
 pub const BINS: usize = 1024;
 
 /// The latest time that is told from later ones, in microseconds: 35 years.
@@ -20,11 +19,9 @@ struct Flight {
 /// Results of lookups in the caches of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lookups {
-    /// Found.
     pub hits: u64,
     /// On its way already.
     pub waits: u64,
-    /// Not there.
     pub misses: u64,
 }
 
@@ -33,11 +30,9 @@ pub struct Lookups {
 pub enum Link {
     /// To the image or device.
     Device,
-    /// To a server.
     Server,
 }
 
-/// The sums.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     /// Microseconds of a bin.

@@ -20,7 +20,6 @@ pub struct Listing<'l> {
     pub numbers: Numbers,
     /// Whether each name comes with the properties of its node.
     pub plus: bool,
-    /// Bytes that fit.
     pub room: u32,
 }
 

@@ -24,7 +24,6 @@ const FSTYPE: &str = "fuse.forerun-runtime";
 
 /// A mount of the image. This process sees it, and its server runs.
 pub struct Mounted {
-    /// The directory.
     pub place: PathBuf,
     pub way: Way,
     /// As long as a process has this open, the mount stays. Nothing where the namespace of the program's processes

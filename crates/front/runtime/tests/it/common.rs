@@ -95,14 +95,13 @@ impl Fixture {
 
     /// Creates a command that runs a program beside the AppImage.
     pub fn command_of(&self, program: &Path, is_root: bool) -> Command {
-        let mut command = match is_root {
-            true => Command::new(program),
-            false => {
-                let mut command = Command::new("setpriv");
-                command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-                command.arg(program);
-                command
-            }
+        let mut command = if is_root {
+            Command::new(program)
+        } else {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+            command.arg(program);
+            command
         };
         command
             .current_dir(self.temp.path())

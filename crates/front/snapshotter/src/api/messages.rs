@@ -25,7 +25,6 @@ pub struct KeyRequest {
     pub key: String,
 }
 
-/// Answers with mounts.
 #[derive(Clone, PartialEq, Message)]
 pub struct MountsResponse {
     #[prost(message, repeated, tag = "1")]
@@ -43,7 +42,6 @@ pub struct MountMessage {
     pub options: Vec<String>,
 }
 
-/// Finishes a snapshot.
 #[derive(Clone, PartialEq, Message)]
 pub struct CommitRequest {
     #[prost(string, tag = "2")]
@@ -54,7 +52,6 @@ pub struct CommitRequest {
     pub labels: BTreeMap<String, String>,
 }
 
-/// A snapshot.
 #[derive(Clone, PartialEq, Message)]
 pub struct InfoMessage {
     #[prost(string, tag = "1")]
@@ -104,7 +101,6 @@ pub struct FieldMask {
     pub paths: Vec<String>,
 }
 
-/// Asks for snapshots.
 #[derive(Clone, PartialEq, Message)]
 pub struct ListRequest {
     #[prost(string, repeated, tag = "2")]

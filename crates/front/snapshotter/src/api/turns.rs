@@ -34,7 +34,6 @@ impl Turns {
     /// Threads for all that have a turn, and for the deletion of files.
     pub const THREADS: usize = 3 * AT_ONCE + 16;
 
-    /// Creates them.
     pub fn new() -> Self {
         let turns = || Arc::new(Semaphore::new(AT_ONCE));
         Self {

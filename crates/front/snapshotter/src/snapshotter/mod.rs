@@ -19,7 +19,6 @@ use crate::remote::{self, Wanted};
 use crate::store::Store;
 use crate::{Error, Images, Result, trees};
 
-/// Labels, sorted.
 pub type Labels = BTreeMap<String, String>;
 
 /// The snapshots in a directory.
@@ -43,7 +42,6 @@ pub struct Snapshotter {
 /// A snapshot as containerd sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// Its record.
     pub snapshot: Snapshot,
     /// The name of its parent; empty for none.
     pub parent: String,

@@ -153,9 +153,10 @@ impl VerifiedTable {
         }
         // Before the load: a load must not wait for another one of the same thread.
         let top = level + 1 == self.levels.len();
-        let expected = match top {
-            true => None,
-            false => Some(self.digest_in(level + 1, number).map_err(Arc::new)?),
+        let expected = if top {
+            None
+        } else {
+            Some(self.digest_in(level + 1, number).map_err(Arc::new)?)
         };
         let mut buffer = vec![0; usize_from(self.geometry.size())];
         let read = |out: &mut [u8]| self.source.read_exact_at(offset, out);

@@ -180,12 +180,11 @@ fn blobs_with_files_missing_or_cut_are_made_anew() {
             store(&blob, &bytes, 0..64);
             let path = cache.layout().blob(blob.identity()).join(name);
             drop(blob);
-            match cut {
-                true => {
-                    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-                    file.set_len(file.metadata().unwrap().len() / 2).unwrap();
-                }
-                false => fs::remove_file(&path).unwrap(),
+            if cut {
+                let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+                file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+            } else {
+                fs::remove_file(&path).unwrap()
             }
             cache.list().unwrap();
             let blob = cache.blob(spec(&bytes, true)).unwrap();
@@ -247,9 +246,10 @@ fn a_temporary_blob_of_a_killed_process_is_gone_when_the_cache_is_used_again() {
         // As a killed process leaves it.
         common::copy_tree(&kept.path().join("blob"), &there);
         assert_eq!(blobs(&cache), 1);
-        match collect {
-            true => drop(cache.gc().unwrap()),
-            false => cache.tidy().unwrap(),
+        if collect {
+            cache.gc().unwrap();
+        } else {
+            cache.tidy().unwrap();
         }
         assert_eq!(blobs(&cache), 0);
     }

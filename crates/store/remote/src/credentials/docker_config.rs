@@ -21,11 +21,8 @@ const MAX_FILE: u64 = 4 << 20;
 /// Credentials for a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// User and password.
     Password {
-        /// User.
         user: String,
-        /// Password.
         password: Secret,
     },
     /// A refresh token, to be exchanged for tokens.

@@ -42,7 +42,6 @@ impl TableSource {
         }
     }
 
-    /// Releases the network.
     pub fn close(&self) {
         *self.fetcher.lock().unpoisoned() = None;
     }

@@ -40,7 +40,6 @@ use retry::Backoff;
 /// The outcome of handing over a chunk.
 #[derive(Clone, Debug)]
 pub enum ChunkOutcome {
-    /// It is kept.
     Kept,
     /// It is not the chunk of that name.
     Wrong(Digest),

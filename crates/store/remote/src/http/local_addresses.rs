@@ -40,9 +40,10 @@ pub fn is_inward(address: IpAddr) -> bool {
             let [c, d] = low.to_be_bytes();
             let is_translated = (first, second) == (0x64, 0xff9b);
             // `::` and `::1` have the form of an embedded address too.
-            let embedded = match is_translated {
-                true => Some(Ipv4Addr::new(a, b, c, d)),
-                false => v6.to_ipv4(),
+            let embedded = if is_translated {
+                Some(Ipv4Addr::new(a, b, c, d))
+            } else {
+                v6.to_ipv4()
             };
             first & 0xffc0 == 0xfe80 || embedded.is_some_and(|v4| is_inward(v4.into()))
         }
@@ -69,9 +70,10 @@ fn allowed(host: &str, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, LeadsI
         return Ok(found);
     }
     let outward: Vec<_> = found.into_iter().filter(|it| !is_inward(it)).collect();
-    match outward.is_empty() {
-        true => Err(LeadsInward(host.to_owned())),
-        false => Ok(outward),
+    if outward.is_empty() {
+        Err(LeadsInward(host.to_owned()))
+    } else {
+        Ok(outward)
     }
 }
 

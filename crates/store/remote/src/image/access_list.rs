@@ -37,7 +37,6 @@ impl RecordFile {
         }))
     }
 
-    /// Begins a list.
     pub fn recorder(self: &Arc<Self>, identity: &str, geometry: Geometry) -> Recorder {
         self.open.fetch_add(1, Ordering::AcqRel);
         let touched = Arc::new(AccessRecorder::new(identity, geometry));

@@ -317,7 +317,6 @@ impl RemoteImage {
 
 /// The outcome of waiting for chunks.
 enum Waited {
-    /// All are here.
     Came,
     /// One could not be fetched.
     Failed(RemoteError),

@@ -83,11 +83,12 @@ impl RemoteImage {
         }
         let all = 0..self.blob.geometry().chunks();
         let missing = self.blob.missing(all);
-        match missing.map_err(|error| cache_error(&error))?.is_empty() {
-            true => Ok(()),
-            false => Err(RemoteError::Offline {
+        if missing.map_err(|error| cache_error(&error))?.is_empty() {
+            Ok(())
+        } else {
+            Err(RemoteError::Offline {
                 place: format!("{}, {}", self.place, self.identity),
-            }),
+            })
         }
     }
 

@@ -28,9 +28,10 @@ pub fn choose<'e>(entries: &'e [Entry], platform: Option<&Platform>) -> Result<&
     let ours: Vec<&Entry> = images()
         .filter(|entry| entry.artifact_type.as_deref() == Some(media::ARTIFACT))
         .collect();
-    let among = match ours.is_empty() {
-        true => images().collect(),
-        false => ours,
+    let among = if ours.is_empty() {
+        images().collect()
+    } else {
+        ours
     };
     if let [only] = *among {
         return Ok(only);
@@ -75,9 +76,10 @@ fn reason(entries: &[Entry], wanted: &str) -> String {
             format!("{kind} {}", entry.descriptor.digest)
         })
         .collect();
-    let more = match entries.len() > MAX_NAMED {
-        true => ", ...",
-        false => "",
+    let more = if entries.len() > MAX_NAMED {
+        ", ..."
+    } else {
+        ""
     };
     format!(
         "this is an index of {} manifests, none of which is the one meant for {wanted}; name \

@@ -17,14 +17,12 @@ pub enum LayerContents {
         #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
         digest: Digest,
     },
-    /// zstd:chunked.
     ZstdChunked {
         /// Digest of the table as it is stored.
         #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
         digest: Digest,
         /// Offset of the table in the layer.
         offset: u64,
-        /// Bytes there.
         len: u64,
         /// Bytes that these decode to.
         decoded_len: u64,
@@ -34,7 +32,6 @@ pub enum LayerContents {
         /// Digest of the table.
         #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
         digest: Digest,
-        /// Its bytes.
         len: u64,
     },
 }

@@ -51,29 +51,23 @@ impl BadDocument {
 /// A document that a reference leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
-    /// One image.
     Manifest(Manifest),
     /// A choice of images.
     Index(Vec<Entry>),
 }
 
-/// One image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     /// The type of the artifact, where it is no container image.
     pub artifact_type: Option<String>,
-    /// Its configuration.
     pub config: Descriptor,
-    /// Its contents.
     pub layers: Vec<Descriptor>,
 }
 
 /// A blob by digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
-    /// Its media type.
     pub media_type: String,
-    /// Its name.
     pub digest: Digest,
     /// Its length in bytes.
     pub len: u64,
@@ -84,7 +78,6 @@ pub struct Descriptor {
 /// A manifest in an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The manifest.
     pub descriptor: Descriptor,
     /// The type of the artifact.
     pub artifact_type: Option<String>,

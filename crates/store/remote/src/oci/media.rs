@@ -2,9 +2,7 @@
 
 /// Artifact type of an image pushed by us.
 pub const ARTIFACT: &str = "application/vnd.forerun.image.v1";
-/// Its configuration.
 pub const CONFIG: &str = "application/vnd.forerun.config.v1+json";
-/// Its chunk table.
 pub const TABLE: &str = "application/vnd.forerun.table.v1";
 /// A slice of it.
 pub const PART: &str = "application/vnd.forerun.part.v1";
@@ -24,7 +22,6 @@ pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 
 /// Manifest of one image.
 pub const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// List of manifests.
 pub const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// Docker's manifest of one image.
 pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
@@ -59,9 +56,10 @@ pub fn layer(media_type: &str) -> Layer {
     let wrapped = suffix
         .split('+')
         .any(|suffix| matches!(suffix, "gzip" | "zstd" | "xz" | "bzip2" | "encrypted"));
-    match wrapped && !own || suffix.contains("encrypted") {
-        true => Layer::Wrapped,
-        false => Layer::Image,
+    if wrapped && !own || suffix.contains("encrypted") {
+        Layer::Wrapped
+    } else {
+        Layer::Image
     }
 }
 

@@ -52,19 +52,13 @@ pub enum OnDiskError {
     /// A document cannot be read.
     #[error("{path}: {source}")]
     Read {
-        /// Its path.
         path: String,
         /// The error of reading it.
         source: io::Error,
     },
     /// A document is not what it should be, or has no image of this name.
     #[error("{path}: {reason}")]
-    Refused {
-        /// Its path.
-        path: String,
-        /// Why.
-        reason: String,
-    },
+    Refused { path: String, reason: String },
 }
 
 fn refused(path: &str, reason: impl Into<String>) -> OnDiskError {
@@ -148,18 +142,18 @@ fn named(path: &str, entries: &[Entry], name: &str) -> Result<Vec<Entry>, OnDisk
         .filter(|entry| is_named(entry))
         .cloned()
         .collect();
-    match named.is_empty() {
-        false => Ok(named),
-        true => {
-            let known = match known.is_empty() {
-                true => "none has a name".to_string(),
-                false => format!("there are {}", known.join(", ")),
-            };
-            Err(refused(
-                path,
-                format!("no image is named {:?}; {known}", shown(name)),
-            ))
-        }
+    if named.is_empty() {
+        let known = if known.is_empty() {
+            "none has a name".to_string()
+        } else {
+            format!("there are {}", known.join(", "))
+        };
+        Err(refused(
+            path,
+            format!("no image is named {:?}; {known}", shown(name)),
+        ))
+    } else {
+        Ok(named)
     }
 }
 
@@ -312,7 +306,6 @@ mod tests {
 
     use super::*;
 
-    /// Files by path.
     #[derive(Default)]
     struct Files(HashMap<String, Vec<u8>>);
 

@@ -6,9 +6,7 @@ use std::str::FromStr;
 /// Operating system, architecture, and its variant, by the names of Go: `linux/amd64`, `linux/arm/v7`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Platform {
-    /// Operating system.
     pub os: String,
-    /// Architecture.
     pub architecture: String,
     /// Variant of the architecture; a platform without one stands for all.
     pub variant: Option<String>,

@@ -34,9 +34,10 @@ pub fn artifact_of(bytes: &[u8], subject: Digest) -> Result<Vec<Descriptor>, Bad
     let raw: RawReferrer =
         serde_json::from_slice(bytes).map_err(|error| BadDocument::json(&error))?;
     let named = raw.subject.and_then(|named| named.digest.parse().ok());
-    match named == Some(subject) {
-        true => Ok(manifest.layers),
-        false => Err(BadReferrer::Subject),
+    if named == Some(subject) {
+        Ok(manifest.layers)
+    } else {
+        Err(BadReferrer::Subject)
     }
 }
 

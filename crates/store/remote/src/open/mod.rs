@@ -57,14 +57,15 @@ use soci_table::soci_table;
 /// [`RemoteError::Offline`] for an image that is not in the cache where no server may be asked.
 pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<RemoteImage>> {
     let cache = cache(options)?;
-    let resolved = match options.offline {
-        true => offline(&cache, reference, options)?,
-        false => recalled(
+    let resolved = if options.offline {
+        offline(&cache, reference, options)?
+    } else {
+        recalled(
             unknown_length::resolved(reference, options, Some(&cache), || Room::in_cache(&cache)),
             &cache,
             reference,
             options,
-        )?,
+        )?
     };
     start_using(&cache, reference, resolved, options, LayerFacts::default())
 }
@@ -72,7 +73,6 @@ pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<Remote
 /// The open image, or images, that a reference names.
 #[derive(Debug)]
 pub enum Opened {
-    /// One image.
     Image(Arc<RemoteImage>),
     /// The layers of a container image, the lowest first: archives, or images, that are merged.
     Layers(Vec<Arc<RemoteImage>>),

@@ -28,7 +28,6 @@ pub enum Readahead {
 /// The chunks that are fetched before a reader asks for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Prefetch {
-    /// Nothing.
     #[default]
     None,
     /// The whole image, in the background.
@@ -105,7 +104,6 @@ pub struct RemoteOptions {
     /// Longest window that is read ahead of one reader, in bytes; up to two are in flight at a time. It
     /// should be bandwidth times round trip, which is 8 MiB at 100 MB/s and 80 ms.
     pub window: u64,
-    /// Options of registries.
     pub registry: RegistryOptions,
     /// Bytes in a chunk of images that have no table; a power of two, 4 KiB to 1 MiB.
     pub chunk_len: u32,

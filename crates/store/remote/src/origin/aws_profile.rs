@@ -21,7 +21,6 @@ pub struct Profile {
     pub keys: Option<(String, String)>,
     /// Session token that belongs to the keys.
     pub token: Option<String>,
-    /// Region.
     pub region: Option<String>,
     /// Endpoint: that of S3, else that of all services.
     pub endpoint: Option<String>,
@@ -156,15 +155,14 @@ fn sections(text: &str) -> Sections {
         let key = key.trim().to_ascii_lowercase();
         let value = without_remark(value.trim());
         let is_below = line.starts_with([' ', '\t']) && !above.is_empty();
-        let key = match is_below {
-            true => format!("{above}.{key}"),
-            false => {
-                above.clear();
-                if value.is_empty() {
-                    above.clone_from(&key);
-                }
-                key
+        let key = if is_below {
+            format!("{above}.{key}")
+        } else {
+            above.clear();
+            if value.is_empty() {
+                above.clone_from(&key);
             }
+            key
         };
         let entries = sections.entry(section.clone()).or_default();
         entries.insert(key, value.to_owned());

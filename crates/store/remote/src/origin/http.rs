@@ -159,15 +159,17 @@ impl HttpOrigin {
     }
 
     async fn part(&self, range: Range<u64>, description: &Description) -> Result<Body> {
-        let request = match description.whole {
-            true => self.request(Method::GET),
-            false => self.get(&range),
+        let request = if description.whole {
+            self.request(Method::GET)
+        } else {
+            self.get(&range)
         };
         let answer = self.of_version(request, description.version.as_deref());
         let answer = answer.await?;
-        match description.whole {
-            true => whole(&self.place, answer, &range, description.len),
-            false => partial(&self.place, answer, &range, description.len),
+        if description.whole {
+            whole(&self.place, answer, &range, description.len)
+        } else {
+            partial(&self.place, answer, &range, description.len)
         }
     }
 }

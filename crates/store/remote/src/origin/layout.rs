@@ -16,7 +16,6 @@ pub enum Identity {
     Blob(Digest),
     /// Its address, and the version there.
     Version {
-        /// Address, without credentials.
         url: String,
         /// The server's name for the version.
         version: String,

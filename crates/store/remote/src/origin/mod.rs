@@ -27,7 +27,6 @@ pub use s3_settings::S3Settings;
 /// A server's description of a blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// Length in bytes.
     pub len: u64,
     /// A text that tells this version from others at the same address, where the server gives one;
     /// part of the blob's name in the cache and condition of later requests.

@@ -20,15 +20,12 @@ use crate::{RemoteError, Result, place_of};
 /// Redirects followed for one request.
 const REDIRECTS: usize = 5;
 
-/// A request.
 pub struct Call<'a> {
     /// The registry and repository it concerns.
     pub endpoint: &'a Endpoint,
     /// The access that its token must allow.
     pub access: Access,
-    /// The method.
     pub method: Method,
-    /// The address.
     pub url: Url,
     /// Headers except `Authorization`.
     pub headers: HeaderMap,
@@ -41,7 +38,6 @@ pub struct Call<'a> {
 /// An answer, of any status but 401 and redirects that were followed.
 #[derive(Debug)]
 pub struct Answer {
-    /// The answer.
     pub response: Response,
     /// Where it came from.
     pub url: Url,
@@ -65,7 +61,6 @@ impl<'a> Call<'a> {
 }
 
 impl Registry {
-    /// Makes the request.
     pub async fn call(&self, call: Call<'_>) -> Result<Answer> {
         let mut url = call.url.clone();
         let mut redirects = 0;
@@ -73,9 +68,10 @@ impl Registry {
         loop {
             let place = place_of(&url);
             let at_home = Site::of(&url).as_ref() == Some(&call.endpoint.site);
-            let sent = match at_home {
-                true => self.auth().header(call.endpoint, call.access).await?,
-                false => None,
+            let sent = if at_home {
+                self.auth().header(call.endpoint, call.access).await?
+            } else {
+                None
             };
             let mut headers = call.headers.clone();
             if let Some(header) = &sent {

@@ -142,9 +142,7 @@ impl Registry {
 /// The thing that a name in a registry stands for.
 #[derive(Clone, Debug)]
 pub enum FoundInRegistry {
-    /// One image.
     Image(Box<Layout>),
-    /// A container image.
     Container(FoundContainer),
 }
 
@@ -156,14 +154,12 @@ enum NamedObject {
     Manifest(Manifest, Bytes),
 }
 
-/// A container image.
 #[derive(Clone, Debug)]
 pub struct FoundContainer {
     /// The layers, the lowest first.
     pub layers: Vec<Layout>,
     /// The bytes of the manifest.
     pub manifest: Bytes,
-    /// The configuration.
     pub config: Descriptor,
 }
 

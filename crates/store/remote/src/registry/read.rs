@@ -23,7 +23,6 @@ const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-diges
 /// A manifest as it came.
 #[derive(Clone, Debug)]
 pub struct RawManifest {
-    /// Its bytes.
     pub bytes: Bytes,
     /// Their digest, computed here.
     pub digest: Digest,

@@ -20,7 +20,6 @@ pub struct ContainerManifest {
 /// A layer of a container image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerLayer {
-    /// Its digest.
     pub digest: Digest,
     /// The table of contents that the manifest vouches for.
     pub contents: Option<LayerContents>,

@@ -24,7 +24,6 @@ pub struct Address {
 /// A blob by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
-    /// Its digest.
     pub digest: String,
     /// Its length in bytes.
     pub len: u64,
@@ -33,7 +32,6 @@ pub struct Named {
 /// A layer of a container image by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedLayer {
-    /// The layer.
     #[serde(flatten)]
     pub blob: Named,
     /// The table of contents in it, if the manifest vouched for one.
@@ -57,10 +55,7 @@ pub enum Shape {
         parts: Vec<Named>,
     },
     /// One blob that is named by its digest.
-    Blob {
-        /// The digest.
-        digest: String,
-    },
+    Blob { digest: String },
     /// The layers of a container image, the lowest first. The length and the name in the cache are those of the first.
     Layers {
         /// The layers in their order.
@@ -70,7 +65,6 @@ pub enum Shape {
     File {
         /// The address that names it in the cache.
         url: String,
-        /// The version there.
         version: String,
         /// All addresses that answered.
         addresses: Vec<Address>,
@@ -187,9 +181,10 @@ impl Facts {
             }
             let lowest = layers.first();
             let is_first = lowest.is_some_and(|layer| layer.blob.len == facts.len);
-            return match is_first && layers.len() <= MAX_LAYERS {
-                true => Ok(facts),
-                false => Err(BadFacts::Contradiction("layers")),
+            return if is_first && layers.len() <= MAX_LAYERS {
+                Ok(facts)
+            } else {
+                Err(BadFacts::Contradiction("layers"))
             };
         }
         let Shape::Parts {

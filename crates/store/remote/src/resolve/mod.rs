@@ -39,7 +39,6 @@ pub const PAUSE: Duration = Duration::from_millis(200);
 
 /// A resolved reference, with what is needed to ask again.
 pub struct Resolved {
-    /// The image.
     pub layout: Layout,
     /// The registry, whose tokens and passwords can be forgotten.
     pub registry: Option<Arc<Registry>>,
@@ -80,7 +79,6 @@ pub struct FromMemory {
 
 /// The thing that a reference names.
 pub enum ResolvedName {
-    /// One image.
     Image(Box<Resolved>),
     /// A container image, and the registry that has it.
     Container(FoundContainer, Arc<Registry>),

@@ -160,15 +160,14 @@ pub(crate) fn recall(
                 .to_owned(),
         });
     }
-    let mut resolved = match options.offline {
-        true => {
-            let place = reference.place();
-            let origin = Absent::new(place.clone(), RemoteError::Offline { place });
-            let origins: Vec<Arc<dyn Origin>> = vec![Arc::new(origin)];
-            let layout = layout(reference, &facts, identity, |_| Ok(origins.clone()))?;
-            Resolved::new(layout, None)
-        }
-        false => online(reference, &facts, identity, options)?,
+    let mut resolved = if options.offline {
+        let place = reference.place();
+        let origin = Absent::new(place.clone(), RemoteError::Offline { place });
+        let origins: Vec<Arc<dyn Origin>> = vec![Arc::new(origin)];
+        let layout = layout(reference, &facts, identity, |_| Ok(origins.clone()))?;
+        Resolved::new(layout, None)
+    } else {
+        online(reference, &facts, identity, options)?
     };
     resolved.chunk_size = Some(known.geometry.chunk_size());
     resolved.memory = Some(from_memory(reference, &known, reason));

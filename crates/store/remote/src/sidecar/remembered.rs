@@ -112,7 +112,6 @@ pub fn recall(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> 
     sidecar
 }
 
-/// Reads a record.
 fn decode(text: &[u8]) -> Option<SidecarRecord> {
     let facts: SidecarRecord = serde_json::from_slice(text).ok()?;
     let is_sound = facts.blobs.len() <= parts::WANTED.len() && facts.tables.len() <= MAX_LAYERS;

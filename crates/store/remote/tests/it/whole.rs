@@ -192,9 +192,10 @@ fn answer(stream: &TcpStream, head: &str, body: &[u8]) -> std::io::Result<()> {
     {}
     let mut stream = stream;
     write!(stream, "HTTP/1.1 200 OK\r\nconnection: close\r\n{head}\r\n")?;
-    match request.starts_with("HEAD") {
-        true => Ok(()),
-        false => stream.write_all(body),
+    if request.starts_with("HEAD") {
+        Ok(())
+    } else {
+        stream.write_all(body)
     }
 }
 

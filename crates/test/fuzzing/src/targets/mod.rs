@@ -33,7 +33,6 @@ use crate::{Seeds, Target};
 /// The result of a function that makes seeds.
 type Made = Result<Seeds, Box<dyn Error>>;
 
-/// All targets.
 pub const TARGETS: &[Target] = &[
     Target::new("romfs_superblock", romfs::superblock, romfs::superblocks),
     Target::new("romfs_header", romfs::header, romfs::headers),
@@ -131,7 +130,6 @@ fn assert_located(errors: &[forerun::vfs::Error]) {
     }
 }
 
-/// Returns one seed.
 fn one(bytes: impl Into<Vec<u8>>) -> Made {
     Ok(vec![("everything".to_string(), bytes.into())])
 }

@@ -12,7 +12,6 @@ use forerun_squashfs::fuzzing;
 use forerun_testkit::temp_dir;
 use forerun_testkit::tree::{Keeps, ModelNode, TreeModel};
 
-/// Names the program.
 const PROGRAM: &str = "FORERUN_UNSQUASHFS";
 /// Bytes of a file that it may write. Holes count.
 const MOST: u64 = 16 << 20;

@@ -48,9 +48,10 @@ fn list_up_to(
             kind: entry.kind,
             next: entry.next,
         });
-        match entries.len() < count {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
+        if entries.len() < count {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
     })?;
     Ok(entries)

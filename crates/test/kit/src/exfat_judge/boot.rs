@@ -17,11 +17,9 @@ pub struct Geometry {
     pub fat: u64,
     /// Offset of cluster 2 in bytes.
     pub heap: u64,
-    /// Number of clusters.
     pub clusters: u32,
     /// First cluster of the root directory.
     pub root: u32,
-    /// Serial number.
     pub serial: u32,
 }
 

@@ -141,9 +141,10 @@ impl<'a> OwnedClusters<'a> {
             }
         }
         for (owner, count, next) in &self.longer {
-            let what = match self.is_spare(*next, bitmap) {
-                true => What::LongChain,
-                false => What::Chain,
+            let what = if self.is_spare(*next, bitmap) {
+                What::LongChain
+            } else {
+                What::Chain
             };
             let detail = format!("{owner}: goes on with {next:#x} after {count} clusters");
             findings.push(finding(what, detail));

@@ -55,9 +55,10 @@ impl Fsck {
     /// Runs `fsck.exfat -n`, which must find nothing wrong.
     pub fn check(&mut self, state: &Snapshot) -> Result<(), String> {
         let said = self.said(state);
-        match said.clean && said.errors.is_empty() {
-            true => Ok(()),
-            false => Err(format!("fsck.exfat: {}", said.errors.join("; "))),
+        if said.clean && said.errors.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("fsck.exfat: {}", said.errors.join("; ")))
         }
     }
 

@@ -106,7 +106,6 @@ impl What {
 /// One thing that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Kind.
     pub what: What,
     /// Where, and the numbers.
     pub detail: String,
@@ -127,7 +126,6 @@ pub struct Node {
     pub name: String,
     /// Whether it is a directory.
     pub directory: bool,
-    /// Length in bytes.
     pub len: u64,
     /// Bytes of it that were ever written.
     pub valid: u64,
@@ -144,9 +142,7 @@ pub struct Report {
     pub dirty: bool,
     /// Whether MediaFailure is set.
     pub media_failure: bool,
-    /// Where things are.
     pub geometry: Geometry,
-    /// Volume label.
     pub label: String,
     /// Everything below the root; directories before what is in them.
     pub nodes: Vec<Node>,

@@ -19,11 +19,9 @@ use crate::generate;
 /// An image that lies.
 #[derive(Clone, Debug)]
 pub struct Hostile {
-    /// In what.
     pub what: String,
     /// Whether a check must tell it from the truth.
     pub must_be_found: bool,
-    /// The image.
     pub image: Vec<u8>,
 }
 

@@ -44,7 +44,6 @@ impl Default for MemFsBuilder {
 }
 
 impl MemFsBuilder {
-    /// The root directory.
     pub const ROOT: NodeId = NodeId(1);
 
     /// Creates an empty filesystem.

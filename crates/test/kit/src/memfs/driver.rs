@@ -56,9 +56,10 @@ impl MemFs {
             if extent.logical.end <= range.start || extent.logical.start >= end {
                 continue;
             }
-            let extent = match self.clamp {
-                true => clamped(extent, range.start..end),
-                false => extent.clone(),
+            let extent = if self.clamp {
+                clamped(extent, range.start..end)
+            } else {
+                extent.clone()
             };
             if visit(extent).is_break() {
                 break;

@@ -31,7 +31,6 @@ pub enum Piece {
     Stored(Vec<u8>),
     /// Bytes compressed with zlib in blocks of `block_len` decoded bytes; the last may be shorter.
     Encoded {
-        /// The bytes, decoded.
         bytes: Vec<u8>,
         /// Decoded bytes of a block.
         block_len: usize,
@@ -52,7 +51,6 @@ pub enum Piece {
 /// The result of [`MemFsBuilder::build`].
 #[derive(Clone, Debug)]
 pub struct MemImage {
-    /// The driver.
     pub fs: Arc<MemFs>,
     /// The bytes its extents point into.
     pub source: MemorySource,

@@ -13,7 +13,6 @@ use forerun_vfs::{
 use super::recorded::Mistake;
 use super::{MemNode, MemVolume, MemVolumeState, NAME_MAX, alloc};
 
-/// Longest file.
 const SIZE_MAX: u64 = 1 << 40;
 
 impl MemVolume {

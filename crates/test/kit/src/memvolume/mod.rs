@@ -24,7 +24,6 @@ use recorded::Keeping;
 const ROOT: u64 = 1;
 const NAME_MAX: usize = 255;
 
-/// The driver.
 pub struct MemVolume {
     device: Arc<dyn BlockDevice>,
     state: Mutex<MemVolumeState>,

@@ -98,9 +98,7 @@ impl fmt::Display for Bad {
 /// The result of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Workloads run.
     pub workloads: usize,
-    /// States built.
     pub built: u64,
     /// Of those, the ones with an expectation of their own: compared with the model.
     pub compared: u64,
@@ -355,9 +353,10 @@ impl<'a> Judge<'a> {
         model.allows(&found, begun, acknowledged)?;
         if let Some(raw) = raw {
             self.outcome.between += u64::from(self.less(&raw, &found)?);
-            let raw = match after.hash() == crash.state.hash() {
-                true => Some(raw),
-                false => (self.subject.check)(&after, Moment::Recovered)?,
+            let raw = if after.hash() == crash.state.hash() {
+                Some(raw)
+            } else {
+                (self.subject.check)(&after, Moment::Recovered)?
             };
             if raw.is_none_or(|raw| raw.sorted() != found.sorted()) {
                 return Err("by the check, another tree after recovery".to_owned());
@@ -387,11 +386,12 @@ impl<'a> Judge<'a> {
         let operations = self.workload.operations.iter();
         let renames = operations.filter(|of| matches!(of, Operation::Rename { .. }));
         let (lost, renames) = (lost.count(), renames.count());
-        match lost > renames {
-            true => Err(format!(
+        if lost > renames {
+            Err(format!(
                 "by the check: {lost} files are gone and {renames} renamed"
-            )),
-            false => Ok(lost > 0),
+            ))
+        } else {
+            Ok(lost > 0)
         }
     }
 
@@ -454,9 +454,10 @@ impl<'a> Judge<'a> {
             return Err("other files changed".to_owned());
         }
         let raw = (self.subject.check)(&after, Moment::Recovered)?;
-        match raw.is_some_and(|raw| raw.sorted() == again.sorted()) {
-            true => Ok(()),
-            false => Err("by the check, another tree after recovery".to_owned()),
+        if raw.is_some_and(|raw| raw.sorted() == again.sorted()) {
+            Ok(())
+        } else {
+            Err("by the check, another tree after recovery".to_owned())
         }
     }
 }

@@ -40,7 +40,6 @@ impl Default for Bounds {
 /// A state that a crash may leave.
 #[derive(Clone)]
 pub struct Crash {
-    /// The device.
     pub state: Snapshot,
     /// Number of flushes before.
     pub epoch: usize,

@@ -158,9 +158,10 @@ impl Search<'_> {
             .filter_map(|node| node.content.as_ref().map(|bytes| &bytes[..]))
             .collect();
         let Some(len) = node.len else {
-            return match files.is_empty() {
-                true => Ok(()),
-                false => Err("a directory where a file should be".to_owned()),
+            return if files.is_empty() {
+                Ok(())
+            } else {
+                Err("a directory where a file should be".to_owned())
             };
         };
         if files.is_empty() {

@@ -56,36 +56,25 @@ pub(super) fn shown(name: &[u8]) -> String {
 /// One call of the volume.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
-    /// An empty file.
     Create(Place),
-    /// A directory.
     Mkdir(Place),
     /// Append, overwrite, or growth behind the end: bytes that no other operation writes.
     Write {
-        /// The file.
         file: Place,
-        /// First byte.
         offset: u64,
-        /// Number of bytes.
         len: u64,
     },
     /// A new length, shorter or longer.
     Truncate {
-        /// The file.
         file: Place,
-        /// The new length.
         len: u64,
     },
     /// Another name, in the place of what has it.
     Rename {
-        /// The present name.
         from: Place,
-        /// The new name.
         to: Place,
     },
-    /// Removes a file.
     Unlink(Place),
-    /// Removes a directory.
     Rmdir(Place),
     /// `fsync` of a file or directory.
     Sync(Place),

@@ -35,7 +35,6 @@ pub struct Mark {
 /// An entry of a trace: a request that reached the device, a mark or a remark.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Whole sectors.
     Write {
         /// Offset in bytes, a multiple of [`SECTOR`].
         offset: u64,

@@ -167,7 +167,6 @@ impl Snapshot {
         &self.base[start..start + SECTOR]
     }
 
-    /// Returns one sector.
     pub(super) fn sector(&self, index: u64) -> [u8; SECTOR] {
         match self.layer.get(&index) {
             Some(sector) => *sector.bytes,

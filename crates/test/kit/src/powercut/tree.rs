@@ -13,7 +13,6 @@ const MANY: usize = 10_000;
 pub struct FoundNode {
     /// Index of the directory in [`Found::nodes`]; none for the root.
     pub parent: Option<usize>,
-    /// The name.
     pub name: Vec<u8>,
     /// Length of a file; none for a directory.
     pub len: Option<u64>,

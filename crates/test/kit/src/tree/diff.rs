@@ -7,10 +7,8 @@ use forerun_vfs::FileType;
 
 use super::{Keeps, ModeKept, ModelNode, TreeModel};
 
-/// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Where.
     pub path: Vec<u8>,
     /// A description of the difference.
     pub what: String,

@@ -4,9 +4,7 @@
 /// numbers always are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keeps {
-    /// Of permission bits.
     pub modes: ModeKept,
-    /// Owner and group.
     pub owners: bool,
     /// Seconds of the time of modification.
     pub times: bool,
@@ -19,16 +17,13 @@ pub struct Keeps {
 /// The permission bits that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModeKept {
-    /// All of them.
     All,
     /// Whether any user can execute a regular file.
     Executable,
-    /// None.
     None,
 }
 
 impl Keeps {
-    /// All of it.
     pub const EVERYTHING: Self = Self {
         modes: ModeKept::All,
         owners: true,

@@ -29,15 +29,11 @@ pub struct TreeModel {
 /// The attributes and the contents of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelNode {
-    /// Kind.
     pub kind: FileType,
     /// Permission bits with setuid, setgid and sticky.
     pub mode: u16,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
-    /// Last modification.
     pub mtime: Timestamp,
     /// Bytes of a regular file; 0 for the others.
     pub size: u64,
@@ -98,7 +94,6 @@ fn report(differences: &[Difference]) -> String {
 pub struct ContentHash(DefaultHasher);
 
 impl ContentHash {
-    /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
     }

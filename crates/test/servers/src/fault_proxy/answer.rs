@@ -15,9 +15,7 @@ use super::{Exchange, Fault};
 pub enum End {
     /// The next request may come.
     Next,
-    /// It is closed.
     Close,
-    /// It is reset.
     Reset,
 }
 
@@ -26,20 +24,16 @@ const DROP_EVERY: Duration = Duration::from_millis(20);
 
 /// An answer whose head is there.
 pub struct Answer<'a> {
-    /// The proxy.
     pub shared: &'a Shared,
-    /// Where it goes.
     pub client: &'a TcpStream,
     /// The request that it answers, with the fault.
     pub request: &'a Exchange,
     /// Where it is noted.
     pub ticket: Ticket,
-    /// Its head.
     pub head: Head,
 }
 
 impl Answer<'_> {
-    /// Sends it.
     pub fn give(mut self, reader: &mut Reader<'_>) -> io::Result<End> {
         let framing = self.head.answer_body(&self.request.method);
         let announced = match framing {

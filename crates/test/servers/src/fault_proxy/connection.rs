@@ -214,9 +214,10 @@ impl Asked<'_, '_> {
             entry.status = Some(code);
             entry.finished = true;
         });
-        Ok(match self.head.says("connection", "close") {
-            true => End::Close,
-            false => End::Next,
+        Ok(if self.head.says("connection", "close") {
+            End::Close
+        } else {
+            End::Next
         })
     }
 

@@ -27,7 +27,6 @@ pub enum Fault {
     WrongBytes {
         /// The first of them.
         offset: u64,
-        /// How many.
         len: u64,
     },
     /// Another answer than the server's, without a body.
@@ -50,15 +49,9 @@ pub enum Fault {
         after: u64,
     },
     /// The answer comes later than it would.
-    Delay {
-        /// By so much.
-        by: Duration,
-    },
+    Delay { by: Duration },
     /// The body comes in drops.
-    Drip {
-        /// So fast.
-        bytes_per_second: u64,
-    },
+    Drip { bytes_per_second: u64 },
     /// `Content-Range` says that the body begins one byte further on than it does.
     WrongContentRange,
     /// `Content-Range` says that the whole is one byte longer than it is.
@@ -66,15 +59,9 @@ pub enum Fault {
     /// 200 and the whole, though a part was asked for.
     Whole,
     /// A part that says of itself that it is shorter than was asked for, which HTTP allows.
-    Short {
-        /// Its length.
-        len: u64,
-    },
+    Short { len: u64 },
     /// 307 to somewhere else.
-    Redirect {
-        /// Where.
-        location: String,
-    },
+    Redirect { location: String },
     /// Bytes that are not HTTP, then the end of the connection.
     Garbage,
 }
@@ -85,9 +72,7 @@ type Choose = Box<dyn Fn(&Exchange) -> Option<Fault> + Send>;
 /// Which requests are answered wrongly.
 #[derive(Default)]
 pub struct Faults {
-    /// By number.
     pub at: HashMap<usize, Fault>,
-    /// The others.
     pub choose: Option<Choose>,
 }
 

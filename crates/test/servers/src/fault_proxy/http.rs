@@ -8,7 +8,6 @@ const MAX_HEAD: u64 = 1 << 20;
 /// The head of a request or an answer.
 #[derive(Clone, Debug)]
 pub struct Head {
-    /// The first line.
     pub first: String,
     headers: Vec<(String, String)>,
 }
@@ -71,7 +70,6 @@ impl Head {
         self.headers.push((name.to_string(), value.to_string()));
     }
 
-    /// Removes a header.
     pub fn remove(&mut self, name: &str) {
         self.headers
             .retain(|(known, _)| !known.eq_ignore_ascii_case(name));
@@ -137,7 +135,6 @@ impl Head {
 /// How the end of a body is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// By its length.
     Bytes(u64),
     /// It comes in chunks, the last of which is empty.
     Chunked,

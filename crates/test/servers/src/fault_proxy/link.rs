@@ -27,13 +27,10 @@ const QUEUE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Lines {
     link: Mutex<Link>,
-    /// To the server.
     pub up: Line,
-    /// To the client.
     pub down: Line,
 }
 
-/// One direction.
 #[derive(Debug)]
 pub struct Line {
     /// When all that was sent so far has passed.

@@ -53,7 +53,6 @@ impl Exchange {
 /// All requests, in the order in which they came.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// The requests.
     pub entries: Vec<Exchange>,
 }
 

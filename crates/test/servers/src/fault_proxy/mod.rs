@@ -33,7 +33,6 @@ use shared::Shared;
 /// Whether there is a network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Network {
-    /// It works.
     #[default]
     Up,
     /// New connections are refused, and those that were open are cut.
@@ -103,7 +102,6 @@ impl FaultProxy {
         self.shared.faults().choose = Some(Box::new(choose));
     }
 
-    /// Clears all faults.
     pub fn clear_faults(&self) {
         *self.shared.faults() = fault::Faults::default();
     }

@@ -15,7 +15,6 @@ use super::{Exchange, Log, Network};
 pub struct Shared {
     /// `HOST:PORT` of the server.
     pub upstream: String,
-    /// The link.
     pub lines: Lines,
     faults: Mutex<Faults>,
     state: Mutex<State>,
@@ -62,7 +61,6 @@ impl Shared {
         }
     }
 
-    /// Locks the faults.
     pub fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unpoisoned()
     }
@@ -92,7 +90,6 @@ impl Shared {
         }
     }
 
-    /// Ends everything.
     pub fn stop(&self, port: u16) {
         let mut state = self.state();
         state.is_stopped = true;
@@ -186,19 +183,16 @@ impl Shared {
         }
     }
 
-    /// Copies the log.
     pub fn log(&self) -> Log {
         self.state().log.clone()
     }
 
-    /// Empties the log.
     pub fn forget(&self) {
         let mut state = self.state();
         state.generation += 1;
         state.log = Log::default();
     }
 
-    /// Waits for requests.
     pub fn wait_for_requests(&self, requests: usize, at_most: Duration) -> bool {
         let end = Instant::now() + at_most;
         let mut state = self.state();

@@ -74,9 +74,7 @@ pub fn image(tree: &Tree, options: &ErofsOptions) -> Result<Vec<u8>, BuildError>
 /// How the kernel reads the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// The file itself.
     File,
-    /// A loop device.
     Loop,
 }
 

@@ -32,9 +32,10 @@ pub fn mend_with(
     let mut findings = Vec::new();
     let (bytes, summary) = mend_how(bytes, options, &mut |finding| {
         findings.push(finding.clone());
-        match finding.kind.loses_data() {
-            true => Answer::No,
-            false => answer,
+        if finding.kind.loses_data() {
+            Answer::No
+        } else {
+            answer
         }
     });
     (bytes, summary, findings)
@@ -119,9 +120,12 @@ pub fn mend_with_undo(bytes: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
     let device = UndoDevice::new(MemoryDevice::new(bytes), Box::new(undo.clone()));
     let device = Arc::new(device);
     let shared: Arc<dyn BlockDevice> = Arc::<UndoDevice<_>>::clone(&device);
-    let decide = &mut |finding: &Finding| match finding.kind.loses_data() {
-        true => Answer::No,
-        false => Answer::Yes,
+    let decide = &mut |finding: &Finding| {
+        if finding.kind.loses_data() {
+            Answer::No
+        } else {
+            Answer::Yes
+        }
     };
     repair(&shared, &Arc::default(), &dated(), decide).unwrap();
     device.finish().unwrap();

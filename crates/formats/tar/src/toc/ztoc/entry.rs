@@ -90,12 +90,13 @@ impl<'b> ZtocEntry<'b> {
             kind,
             Kind::Node(FileType::CharDevice | FileType::BlockDevice)
         );
-        let device = match is_device {
-            true => Device {
+        let device = if is_device {
+            Device {
                 major: narrow("devmajor", self.major)?,
                 minor: narrow("devminor", self.minor)?,
-            },
-            false => Device::default(),
+            }
+        } else {
+            Device::default()
         };
         let size = match kind {
             Kind::Node(FileType::Regular) => narrow("uncompressed_size", self.size)?,

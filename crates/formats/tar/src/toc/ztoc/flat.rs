@@ -99,7 +99,6 @@ impl<'b> FlatTable<'b> {
         }
     }
 
-    /// Returns another table.
     pub fn table(&self, number: usize) -> Result<Option<Self>> {
         let Some(at) = self.field(number, 4)? else {
             return Ok(None);
@@ -137,13 +136,11 @@ impl<'b> FlatList<'b> {
         starts.map(|(at, entry)| Ok(at + word(*entry)))
     }
 
-    /// Returns the tables.
     pub fn tables(self) -> impl Iterator<Item = Result<FlatTable<'b>>> {
         let buffer = self.buffer;
         self.places().map(move |at| FlatTable::new(buffer, at?))
     }
 
-    /// Returns the texts.
     pub fn texts(self) -> impl Iterator<Item = Result<&'b [u8]>> {
         let buffer = self.buffer;
         self.places().map(move |at| counted(buffer, at?))

@@ -84,7 +84,6 @@ pub enum LibraryWork {
     TreeDigest,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &BenchChildArgs) -> Result {
     let text = match &args.child {
         BenchChild::Survey { image } => survey(context, image)?,

@@ -80,7 +80,6 @@ pub struct BenchArgs {
     pub objects: Option<PathBuf>,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &BenchArgs) -> Result {
     let home = Home::new(args.dir.as_deref())?;
     let runner = runner(args, home.path())?;
@@ -115,14 +114,16 @@ pub fn run(context: &Context, args: &BenchArgs) -> Result {
     };
     drop(screen);
     let mut out = Output::stdout()?;
-    match context.global.json {
-        true => out.json(&report.json())?,
-        false => out.text(report.text())?,
+    if context.global.json {
+        out.json(&report.json())?
+    } else {
+        out.text(report.text())?
     }
     out.finish()?;
-    match report.is_sound() {
-        true => Ok(Exit::Ok),
-        false => Ok(Exit::Image),
+    if report.is_sound() {
+        Ok(Exit::Ok)
+    } else {
+        Ok(Exit::Image)
     }
 }
 

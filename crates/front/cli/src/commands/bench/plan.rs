@@ -67,9 +67,7 @@ impl BenchWork {
 pub enum Contents {
     /// The largest file, or its beginning.
     File,
-    /// Pages of it.
     Pages,
-    /// The whole tree.
     Tree,
 }
 
@@ -150,13 +148,10 @@ pub struct Survey {
     pub format: String,
     /// Where the image starts in the file.
     pub offset: u64,
-    /// Regular files.
     pub files: u64,
-    /// Their bytes.
     pub bytes: u64,
     /// Path of the largest file below the root.
     pub largest: PathBuf,
-    /// Its length.
     pub largest_bytes: u64,
 }
 
@@ -237,9 +232,10 @@ pub fn plan(
         let able = contenders.iter().copied();
         let able = able.filter(|by| by.can(work) && !is_twice(by));
         let able: Vec<Contender> = able.collect();
-        match able.iter().any(|contender| contender.is_ours()) {
-            true => plan.rows.push((work, able)),
-            false => plan.left_out.push((work, "needs a mount".to_string())),
+        if able.iter().any(|contender| contender.is_ours()) {
+            plan.rows.push((work, able))
+        } else {
+            plan.left_out.push((work, "needs a mount".to_string()))
         }
     }
     plan

@@ -15,19 +15,14 @@ use crate::json::put_bytes;
 
 /// The runs of one piece of work by one contender.
 pub struct MeasuredSeries {
-    /// The work.
     pub work: BenchWork,
-    /// The contender.
     pub by: Contender,
-    /// The runs.
     pub samples: Samples,
 }
 
 /// The digest of what a contender reads.
 pub struct Checked {
-    /// The contents.
     pub contents: Contents,
-    /// The contender.
     pub by: Contender,
     /// The digest, or why there is none.
     pub digest: crate::measure::Result<String>,
@@ -43,24 +38,20 @@ struct DigestOf<'r> {
 
 impl DigestOf<'_> {
     fn name(&self) -> String {
-        match self.is_extracted {
-            true => format!("{}, extracted", self.by),
-            false => self.by.to_string(),
+        if self.is_extracted {
+            format!("{}, extracted", self.by)
+        } else {
+            self.by.to_string()
         }
     }
 }
 
-/// All results.
 pub struct BenchReport<'r> {
     /// The image and the program.
     pub runner: &'r Runner,
-    /// The plan.
     pub plan: &'r Plan,
-    /// Rounds.
     pub rounds: u32,
-    /// Digests.
     pub checked: Vec<Checked>,
-    /// Times.
     pub series: Vec<MeasuredSeries>,
     /// Other work of the machine meanwhile.
     pub noise: Noise,

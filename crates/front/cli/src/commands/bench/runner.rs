@@ -21,7 +21,6 @@ use super::plan::{BenchWork, Contender, Contents, Survey};
 /// The image, the program and the processes of a measurement.
 #[derive(Clone)]
 pub struct Runner {
-    /// This program.
     pub program: PathBuf,
     /// The file or device.
     pub image: PathBuf,
@@ -79,7 +78,6 @@ impl Runner {
         }
     }
 
-    /// Measures.
     pub fn measure(&self, work: BenchWork, by: Contender) -> Result<Run> {
         let run = match (by, work) {
             (_, BenchWork::Extract) => self.extract(by),

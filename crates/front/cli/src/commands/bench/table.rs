@@ -45,9 +45,12 @@ impl BenchReport<'_> {
             Machine::look().text(),
         ];
         let programs = self.programs().into_iter();
-        let programs = programs.map(|(name, version)| match version.contains(name) {
-            true => printable(&version),
-            false => format!("{name} {}", printable(&version)),
+        let programs = programs.map(|(name, version)| {
+            if version.contains(name) {
+                printable(&version)
+            } else {
+                format!("{name} {}", printable(&version))
+            }
         });
         lines.push(programs.collect::<Vec<_>>().join("; "));
         for (by, why) in &self.plan.missing {
@@ -63,9 +66,10 @@ impl BenchReport<'_> {
             )
         };
         if self.plan.rows.iter().any(|(work, _)| reads_file(work)) {
-            let of = match survey.cat_bytes() < survey.largest_bytes {
-                true => format!("the first {} of it", size::human(survey.cat_bytes())),
-                false => size::human(survey.largest_bytes),
+            let of = if survey.cat_bytes() < survey.largest_bytes {
+                format!("the first {} of it", size::human(survey.cat_bytes()))
+            } else {
+                size::human(survey.largest_bytes)
             };
             let path = escape(survey.largest.as_os_str().as_bytes());
             lines.push(format!("largest file, for cat and random: /{path}, {of}"));
@@ -138,11 +142,10 @@ impl BenchReport<'_> {
     }
 
     fn footer(&self) -> Vec<String> {
-        let caches = match self.drops_all() {
-            true => "all caches are emptied before each cold run",
-            false => {
-                "only the pages of the image are dropped before each cold run, as this is not root"
-            }
+        let caches = if self.drops_all() {
+            "all caches are emptied before each cold run"
+        } else {
+            "only the pages of the image are dropped before each cold run, as this is not root"
         };
         let mut lines = vec![
             format!(
@@ -164,9 +167,10 @@ impl BenchReport<'_> {
 }
 
 fn seconds(value: f64) -> String {
-    match value < 0.1 {
-        true => format!("{:.2} ms", value * 1e3),
-        false => format!("{value:.3} s"),
+    if value < 0.1 {
+        format!("{:.2} ms", value * 1e3)
+    } else {
+        format!("{value:.3} s")
     }
 }
 

@@ -66,7 +66,6 @@ pub struct CacheGcArgs {
     pub to: Option<u64>,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &CacheCommandArgs) -> Result {
     match &args.command {
         CacheCommand::Ls(args) => list(context, &open(&args.cache)?),
@@ -109,10 +108,7 @@ fn list(context: &Context, cache: &Cache) -> Result {
         return Ok(Exit::Ok);
     }
     for entry in &entries {
-        let used = match entry.in_use {
-            true => "in use",
-            false => "-",
-        };
+        let used = if entry.in_use { "in use" } else { "-" };
         let verified = match entry.verified {
             Verified::Table(_) | Verified::Whole(_) => "verified",
             _ => "unverified",

@@ -43,7 +43,6 @@ struct ToFetch {
     list: Option<AccessList>,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &PrefetchArgs) -> Result {
     let reference = remote::reference(&args.name)?;
     let reference = reference

@@ -33,7 +33,6 @@ const OTHERS: u64 = 4;
 /// Longest time for the legacy way.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Measures the part.
 pub fn measure(kit: &Kit) -> Result<Part> {
     let len = (kit.data.len * 16).min(MOST);
     let clusters = (len / CLUSTER).max(1);

@@ -31,7 +31,6 @@ const BYTES_PER_SECOND: u64 = 100_000_000;
 /// Bytes that cross the line together.
 const PIECE: u64 = 16 << 10;
 
-/// Measures the part.
 pub fn measure(kit: &Kit) -> Result<Part> {
     let all = kit.data.len / 4;
     let len = all / 8;

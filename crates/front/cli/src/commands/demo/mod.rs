@@ -56,7 +56,6 @@ pub struct DemoArgs {
 /// Room for what is small: volumes and images of metadata.
 const SLACK: u64 = 64 << 20;
 
-/// Runs it.
 pub fn run(context: &Context, args: &DemoArgs) -> Result {
     let start = Instant::now();
     let page = page_target(args)?;

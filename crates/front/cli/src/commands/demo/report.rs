@@ -23,7 +23,6 @@ pub enum Role {
     Reference,
 }
 
-/// A measured line.
 pub struct Row {
     /// Stable name for JSON.
     pub id: &'static str,
@@ -211,7 +210,6 @@ impl Part {
     }
 }
 
-/// All results.
 pub struct DemoReport {
     /// The parts that were asked for.
     pub parts: Vec<Part>,

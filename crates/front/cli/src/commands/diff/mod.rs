@@ -82,7 +82,6 @@ enum Opened {
     Directory(PathBuf),
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &DiffArgs) -> Result {
     let options = options(args)?;
     let left = prepare(context, args, &args.left)?;

@@ -132,7 +132,6 @@ pub struct ExtractArgs {
     pub salvage: ReportArgs,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &ExtractArgs) -> Result {
     check_emulator()?;
     let mut selection = args.select.selection()?;

@@ -32,9 +32,10 @@ pub fn finish(
         .map(|error| named(error.into(), name))
         .collect();
     let exit = if complete { Exit::Ok } else { Exit::Partial };
-    let listed: Vec<_> = match args.image.source.rescue {
-        true => failures.iter().map(crate::json::failure_fields).collect(),
-        false => Vec::new(),
+    let listed: Vec<_> = if args.image.source.rescue {
+        failures.iter().map(crate::json::failure_fields).collect()
+    } else {
+        Vec::new()
     };
     if context.global.json {
         let mut out = Output::stdout()?;
@@ -138,9 +139,10 @@ fn message(lost: &Shortfall) -> String {
         .iter()
         .map(|path| escape(&absolute(path)))
         .collect();
-    let more = match told(&lost.examples) < lost.count {
-        true => ", ...",
-        false => "",
+    let more = if told(&lost.examples) < lost.count {
+        ", ..."
+    } else {
+        ""
     };
     let error = lost.error.as_ref();
     let why = error.map_or_else(String::new, |error| format!(": {}", reason(error)));

@@ -69,7 +69,6 @@ pub struct LsArgs {
 pub struct Entry {
     /// As it is shown: a name, or a path as the user gave it.
     pub name: Vec<u8>,
-    /// Its node.
     pub node: NodeId,
     /// Absent where it could not be read; that was reported then.
     pub metadata: Option<Metadata>,
@@ -102,7 +101,6 @@ struct Pending {
     /// Name in the directory above; of the first one the path.
     name: Vec<u8>,
     node: NodeId,
-    /// Directories above it.
     depth: usize,
 }
 
@@ -115,7 +113,6 @@ impl Pending {
 /// Bytes of entries that are shown, and aligned, together.
 const TOGETHER: usize = 8 << 20;
 
-/// Runs it.
 pub fn run(context: &Context, args: &LsArgs) -> Result {
     let include = Patterns::new(&args.include)?;
     let image = context.open(&args.image)?;

@@ -30,7 +30,6 @@ const STATUS: &[(&str, &str)] = &[
 const FSTAB: &str = "\
 /srv/a.img  /mnt/a  fuse.forerun  ro,nofail,allow_other  0 0";
 
-/// Writes the page.
 pub fn render(version: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut roff = Roff::new();
     let source = format!("forerun {version}");

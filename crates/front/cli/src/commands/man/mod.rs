@@ -193,22 +193,21 @@ fn environment(page: &Command, main: &Command, roff: &mut Roff) {
 fn see_also(page: &Command, main: &Command, roff: &mut Roff) {
     let own = name(page);
     let names = pages(main).into_iter().map(name);
-    let names: Vec<_> = match own == name(main) {
-        true => names.collect(),
-        false => {
-            let word = own.split('-').nth(1).unwrap_or_default();
-            let groups = RELATED.iter().filter(|group| group.contains(&word));
-            let words: Vec<_> = groups.copied().flatten().collect();
-            let is_related = |name: &&str| {
-                let mut parts = name.split('-').skip(1);
-                match (parts.next(), parts.next()) {
-                    (None, _) => true,
-                    (Some(first), None) => words.contains(&&first) || first == word,
-                    (Some(first), Some(_)) => first == word,
-                }
-            };
-            names.filter(is_related).collect()
-        }
+    let names: Vec<_> = if own == name(main) {
+        names.collect()
+    } else {
+        let word = own.split('-').nth(1).unwrap_or_default();
+        let groups = RELATED.iter().filter(|group| group.contains(&word));
+        let words: Vec<_> = groups.copied().flatten().collect();
+        let is_related = |name: &&str| {
+            let mut parts = name.split('-').skip(1);
+            match (parts.next(), parts.next()) {
+                (None, _) => true,
+                (Some(first), None) => words.contains(&&first) || first == word,
+                (Some(first), Some(_)) => first == word,
+            }
+        };
+        names.filter(is_related).collect()
     };
     let names = names.iter().filter(|name| **name != own);
     let mut names: Vec<_> = names.map(|name| format!("{name}(1)")).collect();

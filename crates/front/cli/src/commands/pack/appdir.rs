@@ -18,7 +18,6 @@ const KEYS: [&str; 4] = ["Type", "Name", "Exec", "Icon"];
 /// Suffixes of the icon's name, by the specification.
 const ICONS: [&str; 3] = ["png", "svg", "xpm"];
 
-/// Checks a directory.
 pub fn check(dir: &Path) -> Result<()> {
     check_program(dir)?;
     let desktop = find_desktop(dir)?;

@@ -72,14 +72,12 @@ fn installed() -> Result<PathBuf> {
     let prefix = program.parent().and_then(Path::parent);
     let name = format!("lib/forerun/runtime-{}", std::env::consts::ARCH);
     let path = prefix.unwrap_or(Path::new("/")).join(name);
-    match path.is_file() {
-        true => Ok(path),
-        false => {
-            let message = "the runtime of AppImages is not installed";
-            let failure = Failure::new(Exit::Source, "runtime", message).of(path.display());
-            Err(failure
-                .hint("make runtime builds it and make install installs it; or --runtime FILE"))
-        }
+    if path.is_file() {
+        Ok(path)
+    } else {
+        let message = "the runtime of AppImages is not installed";
+        let failure = Failure::new(Exit::Source, "runtime", message).of(path.display());
+        Err(failure.hint("make runtime builds it and make install installs it; or --runtime FILE"))
     }
 }
 

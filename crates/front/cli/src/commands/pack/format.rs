@@ -38,13 +38,9 @@ pub enum NewFormat {
 /// Properties that a format keeps besides names and contents.
 #[derive(Clone, Copy, Debug)]
 pub struct Keeps {
-    /// Its name.
     pub format: &'static str,
-    /// Owners and permissions.
     pub owners: bool,
-    /// Times.
     pub times: bool,
-    /// Extended attributes.
     pub xattrs: bool,
 }
 

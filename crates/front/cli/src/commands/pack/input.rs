@@ -37,7 +37,6 @@ pub struct Reading<'r> {
 
 /// The input of a tree, open where it is one file.
 pub enum Input {
-    /// A directory.
     Directory(PathBuf),
     /// A tar archive, and what messages call it.
     Archive(TarInput, String),
@@ -59,7 +58,6 @@ impl Skipped {
     /// Times that an image is begun anew. Where files go as fast as they are read, it is never made.
     const RESTARTS: u32 = 3;
 
-    /// Notes one.
     pub fn add(&mut self, error: BuildError) {
         self.count += 1;
         if self.first.len() < Self::LISTED {
@@ -105,9 +103,10 @@ pub fn open(input: &Path) -> Result<Input> {
             .of(input_name(input))
             .hint("forerun convert makes an image of another one, with the same options"));
     }
-    Ok(match is_dir(input)? {
-        true => Input::Directory(input.to_path_buf()),
-        false => Input::Archive(open_tar(input)?, input_name(input)),
+    Ok(if is_dir(input)? {
+        Input::Directory(input.to_path_buf())
+    } else {
+        Input::Archive(open_tar(input)?, input_name(input))
     })
 }
 
@@ -133,9 +132,10 @@ pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<(Tree, Skipped
                 latest: None,
                 one_file_system,
             };
-            match skip_unreadable {
-                true => scan_readable(&input, &options, &mut |error| skipped.add(error))?,
-                false => scan(&input, &options)?,
+            if skip_unreadable {
+                scan_readable(&input, &options, &mut |error| skipped.add(error))?
+            } else {
+                scan(&input, &options)?
             }
         }
         Some(Input::Archive(input, name)) => {
@@ -150,9 +150,10 @@ pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<(Tree, Skipped
         }
     };
     for manifest in manifests {
-        let path = match is_stdin(manifest) {
-            true => Path::new("/dev/stdin"),
-            false => manifest,
+        let path = if is_stdin(manifest) {
+            Path::new("/dev/stdin")
+        } else {
+            manifest
         };
         apply_manifest(&mut tree, path, &limits)?;
     }

@@ -80,12 +80,11 @@ fn write_to(
     progress: &Progress,
     observer: &Arc<Observer>,
 ) -> Result<Written> {
-    match writer.patches() && !target.rewrites() {
-        true => through_spool(writer, tree, target, progress, observer),
-        false => {
-            let written = write(writer, tree, target.image(), progress, observer);
-            written.map_err(|error| of_output(error, &target.name))
-        }
+    if writer.patches() && !target.rewrites() {
+        through_spool(writer, tree, target, progress, observer)
+    } else {
+        let written = write(writer, tree, target.image(), progress, observer);
+        written.map_err(|error| of_output(error, &target.name))
     }
 }
 

@@ -100,7 +100,6 @@ pub struct PackArgs {
     pub limits: LimitArgs,
 }
 
-/// Runs it.
 pub fn run(context: &Context, args: &PackArgs) -> Result {
     check_emulator()?;
     let (input, output) = names(args)?;
@@ -163,11 +162,12 @@ fn sandbox(args: &PackArgs, input: Option<&input::Input>) -> Sandbox {
     if !args.manifest.is_empty() {
         return sandbox.keep(TREES).all_files("a manifest names files");
     }
-    match args.format.links_objects() {
-        true => sandbox
+    if args.format.links_objects() {
+        sandbox
             .keep(OWNERS)
-            .all_files("--link-objects makes links to the input"),
-        false => sandbox,
+            .all_files("--link-objects makes links to the input")
+    } else {
+        sandbox
     }
 }
 

@@ -195,7 +195,6 @@ impl Changes {
         !self.xattrs.none
     }
 
-    /// Makes them.
     pub fn apply(&self, tree: &mut Tree) {
         self.owners.apply(tree);
         self.times.apply(tree);

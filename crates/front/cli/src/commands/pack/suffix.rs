@@ -31,15 +31,16 @@ pub fn format_of(output: &Path) -> Result<NewFormat> {
     if let Some((_, format)) = found {
         return Ok(*format);
     }
-    let (failure, name) = match is_stdin(output) {
-        true => (
+    let (failure, name) = if is_stdin(output) {
+        (
             Failure::usage("standard output has no name with a format"),
             None,
-        ),
-        false => (
+        )
+    } else {
+        (
             Failure::usage("its name says no format"),
             Some(output.display()),
-        ),
+        )
     };
     let names: Vec<_> = SUFFIXES
         .iter()

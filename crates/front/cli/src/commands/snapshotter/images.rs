@@ -32,7 +32,6 @@ pub struct MountedImages {
 }
 
 impl MountedImages {
-    /// Creates it.
     pub fn new(args: &SnapshotterArgs, cache: &CacheArgs, no_sandbox: bool) -> Self {
         let mut words = [cache.words(), args.server.words()].concat();
         if args.referrers {
@@ -67,9 +66,10 @@ fn output(mut process: Command) -> Result<Vec<u8>, String> {
     // Hints are for people at a terminal.
     let text = text.split("\n  hint: ").next().unwrap_or_default();
     let text = text.trim().trim_start_matches("forerun: ").to_owned();
-    Err(match text.is_empty() {
-        true => format!("the process that was to open it failed: {}", output.status),
-        false => text,
+    Err(if text.is_empty() {
+        format!("the process that was to open it failed: {}", output.status)
+    } else {
+        text
     })
 }
 

@@ -21,7 +21,6 @@ use crate::output::Output;
 use crate::remote::{self, failure};
 use crate::source;
 
-/// Runs it.
 pub fn run(context: &Context, args: &ImageArgs) -> Result {
     let reference = remote::reference(&args.image)?;
     let Some(Reference::Oci(name)) = reference else {
@@ -36,9 +35,10 @@ pub fn run(context: &Context, args: &ImageArgs) -> Result {
     // The tag is looked up once.
     let pinned = Reference::Oci(name.with_digest(manifest.digest));
     let has_table = |layer: &ContainerLayer| layer.contents.is_some();
-    let opened = match options.referrers || manifest.layers.iter().any(has_table) {
-        true => opened(args, &pinned, &options)?,
-        false => Vec::new(),
+    let opened = if options.referrers || manifest.layers.iter().any(has_table) {
+        opened(args, &pinned, &options)?
+    } else {
+        Vec::new()
     };
     let layers = manifest.layers.iter().zip(chain_ids(&manifest.diff_ids));
     let layers = layers.enumerate().map(|(number, (layer, chain))| {

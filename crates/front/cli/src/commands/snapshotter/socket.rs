@@ -46,7 +46,6 @@ impl Socket {
         })
     }
 
-    /// Returns the listener.
     pub fn listener(&self) -> io::Result<UnixListener> {
         self.listener.try_clone()
     }

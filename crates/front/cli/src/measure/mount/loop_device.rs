@@ -17,7 +17,6 @@ pub struct LoopDevice {
 /// How an image is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attach {
-    /// Allow writes.
     pub writable: bool,
     /// Where the image starts in its file.
     pub offset: u64,
@@ -26,7 +25,6 @@ pub struct Attach {
 }
 
 impl LoopDevice {
-    /// Attaches an image.
     pub fn attach(image: &Path, how: Attach) -> Result<Self> {
         let mut losetup = Command::new("losetup");
         losetup.args(["--find", "--show"]).stdin(Stdio::null());

@@ -23,9 +23,7 @@ pub use other::Other;
 /// A mount, of forerun or of another driver. Unmounted when dropped.
 #[derive(Debug)]
 pub enum Mount {
-    /// With counters.
     Forerun(Mounted),
-    /// Without.
     Other(Other),
 }
 

@@ -160,7 +160,6 @@ impl Other {
         }
     }
 
-    /// Unmounts.
     pub fn finish(mut self) -> Result<()> {
         self.unmount()
     }

@@ -41,7 +41,6 @@ type Words = Option<Receiver<Vec<u8>>>;
 
 /// The process, from its start until it serves or fails.
 pub struct Successor {
-    /// It.
     pub process: Process,
     /// Whether it can take over.
     pub is_ready: bool,

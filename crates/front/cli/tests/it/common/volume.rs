@@ -66,7 +66,6 @@ impl Volume {
         ran(all.output().unwrap())
     }
 
-    /// Mounts the image.
     pub fn mount(&self, options: &[&str]) -> Ran {
         let (image, mnt) = (self.image(), self.mnt());
         let mut all = vec![Path::new("mount")];

@@ -23,7 +23,6 @@ use crate::common::{Ran, command, ran};
 pub enum By {
     /// forerun, under the name of the other program.
     Forerun,
-    /// The other program.
     Other,
 }
 

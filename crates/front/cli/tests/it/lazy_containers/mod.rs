@@ -98,9 +98,10 @@ impl Stored {
     fn push(&self, tag: &str, layers: &[IndexedArchive], has_annotations: bool) -> String {
         let descriptors = layers.iter().zip(0..).map(|(layer, number)| {
             fs::write(self.place.path(&format!("{number}.blob")), &layer.blob).unwrap();
-            let annotations = match has_annotations {
-                true => annotations_of(layer),
-                false => json!({}),
+            let annotations = if has_annotations {
+                annotations_of(layer)
+            } else {
+                json!({})
             };
             json!({"mediaType": layer.media_type, "annotations": annotations})
         });

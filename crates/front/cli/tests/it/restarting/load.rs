@@ -11,7 +11,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::met::Met;
 use super::{BIG, Scene, eventually, is_running, unused_number};
 
-/// Threads that read.
 const READERS: usize = 8;
 
 fn text(error: impl std::fmt::Display) -> String {

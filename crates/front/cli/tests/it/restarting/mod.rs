@@ -100,16 +100,15 @@ impl Scene {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let forerun = command(args);
-        let mut command = match self.nobody {
-            false => forerun,
-            true => {
-                let mut command = Command::new("setpriv");
-                command
-                    .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
-                    .arg(forerun.get_program())
-                    .args(forerun.get_args());
-                command
-            }
+        let mut command = if self.nobody {
+            let mut command = Command::new("setpriv");
+            command
+                .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+                .arg(forerun.get_program())
+                .args(forerun.get_args());
+            command
+        } else {
+            forerun
         };
         command
             .current_dir(self.path("."))
@@ -122,9 +121,10 @@ impl Scene {
     }
 
     pub fn mount(&self, args: &[&str]) {
-        let objects: &[&str] = match self.path("store").exists() {
-            true => &["-o", "objects=store"],
-            false => &[],
+        let objects: &[&str] = if self.path("store").exists() {
+            &["-o", "objects=store"]
+        } else {
+            &[]
         };
         let words = [&["mount"], objects, args, &["image", "mnt"]].concat();
         self.run(&words).ok();

@@ -92,11 +92,11 @@ impl Writer {
         }
     }
 
-    /// Makes names durable.
     fn sync(&self) -> io::Result<()> {
-        match self.dirsync {
-            true => Ok(()),
-            false => File::open(&self.dir)?.sync_all(),
+        if self.dirsync {
+            Ok(())
+        } else {
+            File::open(&self.dir)?.sync_all()
         }
     }
 
@@ -179,13 +179,14 @@ impl Writer {
                 return Err(format!("{name} is listed"));
             }
         }
-        match self
+        if self
             .made
             .iter()
             .all(|file| file.names.iter().any(|name| listed.contains(name)))
         {
-            true => Ok(()),
-            false => Err(format!("{listed:?} lacks some of {expected:?}")),
+            Ok(())
+        } else {
+            Err(format!("{listed:?} lacks some of {expected:?}"))
         }
     }
 }

@@ -183,7 +183,6 @@ impl Node {
         command
     }
 
-    /// Kills the snapshotter.
     pub fn kill_snapshotter(&mut self) {
         let snapshotter = self.snapshotter.as_mut().unwrap();
         snapshotter.kill().unwrap();

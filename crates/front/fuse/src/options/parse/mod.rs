@@ -9,32 +9,21 @@ use super::{MountOptions, value};
 pub enum OptionError {
     /// No option of that name.
     #[error("unknown mount option {name:?}; there are: {}", known())]
-    Unknown {
-        /// The word.
-        name: String,
-    },
+    Unknown { name: String },
     /// The option is nothing without a value.
     #[error("mount option {name} needs a value: {name}={expected}")]
     MissingValue {
-        /// The option.
         name: &'static str,
         /// A description of the values it takes.
         expected: &'static str,
     },
     /// The option is a word on its own.
     #[error("mount option {name} takes no value, but was given {value:?}")]
-    UnexpectedValue {
-        /// The option.
-        name: &'static str,
-        /// The given value.
-        value: String,
-    },
+    UnexpectedValue { name: &'static str, value: String },
     /// The value cannot be.
     #[error("mount option {name}={value}: not {expected}")]
     BadValue {
-        /// The option.
         name: &'static str,
-        /// The given value.
         value: String,
         /// A description of the values it takes.
         expected: &'static str,

@@ -12,7 +12,6 @@ use super::{Place, can_mount, run};
 
 /// An exFAT volume in a file, made by mkfs.exfat, and a place to mount it on.
 pub struct Volume {
-    /// Where both are.
     pub place: Place,
 }
 

@@ -33,7 +33,6 @@ impl Place {
         self.dir.path().canonicalize().unwrap()
     }
 
-    /// Returns the mountpoint.
     pub fn mnt(&self) -> PathBuf {
         self.dir().join("mnt")
     }

@@ -29,7 +29,6 @@ pub struct Service {
 }
 
 impl Service {
-    /// Creates one.
     pub fn new(snapshotter: Arc<Snapshotter>) -> Self {
         let turns = Turns::new();
         Self { snapshotter, turns }

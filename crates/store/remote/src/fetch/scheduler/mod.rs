@@ -34,7 +34,6 @@ use queue::{HINTED, Queue, View};
 
 /// The parts that a scheduler is made of.
 pub struct Work {
-    /// Address for messages.
     pub place: String,
     /// The cache that chunks are stored in.
     pub blob: Arc<CachedBlob>,

@@ -20,7 +20,6 @@ pub const HINTED: u64 = 0;
 /// Why chunks are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// A reader waits.
     Demand,
     /// A reader is expected there.
     Ahead,

@@ -29,9 +29,7 @@ use challenge::Challenge;
 /// The access that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Read.
     Pull,
-    /// Read and write.
     Push,
 }
 
@@ -56,7 +54,6 @@ struct AuthSlot {
 /// A header and its time of expiry.
 #[derive(Clone, Debug)]
 pub struct Granted {
-    /// Marked as sensitive.
     pub header: HeaderValue,
     /// From then on it is renewed instead of sent. Without a time it is renewed only on refusal.
     pub until: Option<Instant>,

@@ -56,9 +56,10 @@ pub fn trust(realm: &Url, endpoint: &Endpoint, options: &RegistryOptions) -> Tru
         || is_below(registry.host(), site.host())
         || (registry.host(), site.host()) == DOCKER_HUB
         || listed(&options.auth_realms);
-    match own {
-        true => Trust::Credentials,
-        false => Trust::Anonymous,
+    if own {
+        Trust::Credentials
+    } else {
+        Trust::Anonymous
     }
 }
 

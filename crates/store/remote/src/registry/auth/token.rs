@@ -30,7 +30,6 @@ const CLIENT_ID: &str = "forerun";
 
 /// The token to request.
 pub struct Wanted<'a> {
-    /// The repository.
     pub endpoint: &'a Endpoint,
     /// The token server, as the registry names it.
     pub realm: String,
@@ -61,14 +60,15 @@ pub async fn fetch(
     let response = wire::send(request, &place, options.timeout).await?;
     let status = response.status().as_u16();
     if matches!(status, 400 | 401 | 403) {
-        return Err(match withheld {
-            true => RemoteError::Refused {
+        return Err(if withheld {
+            RemoteError::Refused {
                 place,
                 reason: "this token server is not of the registry's own domain, so it got no \
                          credentials; name its host among the auth realms if it is to be trusted"
                     .to_string(),
-            },
-            false => RemoteError::Denied { place, status },
+            }
+        } else {
+            RemoteError::Denied { place, status }
         });
     }
     if status != 200 {

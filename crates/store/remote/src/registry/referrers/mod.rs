@@ -34,7 +34,6 @@ const CREATED: &str = "org.opencontainers.image.created";
 /// The manifest that an artifact refers to.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// Its bytes.
     pub manifest: Bytes,
 }
 
@@ -48,12 +47,10 @@ struct OwnType {
 }
 
 impl Subject {
-    /// Returns its digest.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.manifest)
     }
 
-    /// Returns its descriptor.
     fn descriptor(&self) -> Value {
         let own: Option<OwnType> = serde_json::from_slice(&self.manifest).ok();
         let own = own.and_then(|own| own.media_type);

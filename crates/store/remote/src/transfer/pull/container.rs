@@ -124,13 +124,14 @@ fn fetch(
     } else {
         super::pull(layer, &path, options, progress)?;
     }
-    match layer.len > 0 || digest == Digest::of(b"") {
-        true => Ok(()),
-        false => Err(RemoteError::WrongDigest {
+    if layer.len > 0 || digest == Digest::of(b"") {
+        Ok(())
+    } else {
+        Err(RemoteError::WrongDigest {
             place: layer.place.clone(),
             range: 0..0,
             expected: digest,
-        }),
+        })
     }
 }
 
@@ -164,9 +165,10 @@ fn in_types_of_oci(manifest: &[u8]) -> std::result::Result<Vec<u8>, String> {
     for layer in layers.into_iter().flatten() {
         change(Some(layer));
     }
-    match is_changed {
-        true => serde_json::to_vec(&value).map_err(|error| error.to_string()),
-        false => Ok(manifest.to_vec()),
+    if is_changed {
+        serde_json::to_vec(&value).map_err(|error| error.to_string())
+    } else {
+        Ok(manifest.to_vec())
     }
 }
 

@@ -39,7 +39,6 @@ const TABLE_ATTEMPTS: u32 = 3;
 /// Options of a pull.
 #[derive(Clone, Debug)]
 pub struct PullOptions {
-    /// Requests in flight.
     pub parallel: usize,
     /// Longest time without a chunk that can be kept.
     pub timeout: Duration,
@@ -145,9 +144,10 @@ fn fill(
             "an earlier pull is gone on with"
         );
     }
-    let pieces = match layout.is_sent_whole() {
-        true => hull(&missing).into_iter().collect(),
-        false => pieces(&missing, blob.geometry()),
+    let pieces = if layout.is_sent_whole() {
+        hull(&missing).into_iter().collect()
+    } else {
+        pieces(&missing, blob.geometry())
     };
     runtime::wait_for(transfer(
         &Arc::new(fetcher),
@@ -282,9 +282,10 @@ async fn fetch(fetcher: Arc<Fetcher>, sink: Arc<Sink>, piece: Range<u64>) -> Res
         .unwrap_or_else(|_| Ok(vec![piece.clone()]))
         .map_err(|error| sink.failure(&error))?;
     // Each request costs the whole file: there is one for all runs. The sink skips chunks that are here.
-    let missing = match fetcher.is_sent_whole() {
-        true => hull(&missing).into_iter().collect(),
-        false => missing,
+    let missing = if fetcher.is_sent_whole() {
+        hull(&missing).into_iter().collect()
+    } else {
+        missing
     };
     let geometry = sink.blob.geometry();
     let len = |bytes: Range<u64>| bytes.end - bytes.start;

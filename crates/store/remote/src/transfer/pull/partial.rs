@@ -98,9 +98,10 @@ impl Partial {
     fn rename(&self, data: &Path, overwrite: bool) -> io::Result<()> {
         fs::set_permissions(data, usual_mode(&self.dir)?)?;
         let data = TempPath::try_from_path(data)?;
-        let renamed = match overwrite {
-            true => data.persist(&self.output),
-            false => data.persist_noclobber(&self.output),
+        let renamed = if overwrite {
+            data.persist(&self.output)
+        } else {
+            data.persist_noclobber(&self.output)
         };
         if let Err(failed) = renamed {
             // Otherwise dropping the error would remove the file.

@@ -39,12 +39,10 @@ pub(super) fn descriptor(media_type: &'static str, digest: Digest, bytes: &[u8])
     }
 }
 
-/// Encodes the configuration.
 pub(super) fn config(config: &ImageConfig) -> Vec<u8> {
     json(config)
 }
 
-/// Encodes the manifest.
 pub(super) fn manifest(
     config: &BlobDescriptor,
     layers: &[BlobDescriptor],

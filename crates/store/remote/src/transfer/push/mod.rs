@@ -43,7 +43,6 @@ pub struct PushOptions {
     pub format: Option<String>,
     /// Annotations of the manifest.
     pub annotations: BTreeMap<String, String>,
-    /// Parts in flight.
     pub parallel: usize,
 }
 
@@ -70,7 +69,6 @@ pub struct Pushed {
     pub len: u64,
     /// Length of its parts.
     pub part_len: u64,
-    /// Its parts.
     pub parts: u64,
     /// Parts that were sent; the registry had the others.
     pub uploaded: u64,
@@ -199,7 +197,6 @@ fn part_len(len: u64, options: &PushOptions) -> Option<u64> {
     (part_len <= MAX_PART).then_some(part_len)
 }
 
-/// Parts in flight.
 struct Sending<'a> {
     name: &'a ImageName,
     repository: Repository,
@@ -237,9 +234,10 @@ impl Sending<'_> {
                 .map_err(|error| refused(error.to_string()))?;
             let digest = Digest::of(&bytes);
             parts.push(descriptor(media::PART, digest, &bytes));
-            match seen.insert(digest) {
-                true => self.send(digest, Bytes::from(bytes))?,
-                false => self.done(len, false),
+            if seen.insert(digest) {
+                self.send(digest, Bytes::from(bytes))?
+            } else {
+                self.done(len, false)
             }
             offset += len;
         }

@@ -200,9 +200,10 @@ fn redirects_lead_without_credentials_and_are_remembered() {
             "signature=1"
         };
         let digest = request.path.trim_start_matches('/').parse().unwrap();
-        match request.query == good {
-            true => ranged(&blobs[&digest], request),
-            false => Answer::new(403, "expired"),
+        if request.query == good {
+            ranged(&blobs[&digest], request)
+        } else {
+            Answer::new(403, "expired")
         }
     });
     let cdn_url = format!("http://{}", cdn.authority());
@@ -255,9 +256,10 @@ fn a_store_that_asks_for_a_password_does_not_get_it() {
         if request.header("authorization").is_none() {
             return Answer::new(401, "").with("WWW-Authenticate", "Basic realm=\"x\"");
         }
-        match request.path.contains("/blobs/") {
-            true => Answer::new(302, "").with("Location", &location),
-            false => store.answer(request),
+        if request.path.contains("/blobs/") {
+            Answer::new(302, "").with("Location", &location)
+        } else {
+            store.answer(request)
         }
     });
     let registry = registry(logged_in(dir.path(), &server.authority()));

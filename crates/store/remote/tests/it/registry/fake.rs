@@ -24,7 +24,6 @@ impl Request {
     }
 }
 
-/// An answer.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     pub status: u16,

@@ -206,12 +206,13 @@ fn documents_are_those_of_their_digest_and_not_endless() {
     assert!(matches!(error, RemoteError::WrongDigest { .. }), "{error}");
     // A configuration that is another.
     let lying = other;
-    let server = Fake::start(
-        move |request: &Request| match request.path.contains("/blobs/") {
-            true => Answer::new(200, "{}"),
-            false => lying.answer(request),
-        },
-    );
+    let server = Fake::start(move |request: &Request| {
+        if request.path.contains("/blobs/") {
+            Answer::new(200, "{}")
+        } else {
+            lying.answer(request)
+        }
+    });
     let error = open(&one_try, &name(&server.authority(), "a:v1")).unwrap_err();
     assert!(matches!(error, RemoteError::WrongDigest { .. }), "{error}");
     // Too long.

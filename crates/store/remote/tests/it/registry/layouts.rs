@@ -100,9 +100,10 @@ impl Place {
 }
 
 fn container(store: &mut Store, tag: &str, layers: &[(&str, &[u8])], is_docker: bool) -> Digest {
-    let (kind, config) = match is_docker {
-        true => (DOCKER_MANIFEST, DOCKER_CONFIG),
-        false => (OCI_MANIFEST, CONFIG),
+    let (kind, config) = if is_docker {
+        (DOCKER_MANIFEST, DOCKER_CONFIG)
+    } else {
+        (OCI_MANIFEST, CONFIG)
     };
     let config = store.blob(config, tag.as_bytes());
     let layers = layers.iter().map(|(kind, bytes)| store.blob(kind, bytes));

@@ -240,13 +240,12 @@ fn an_index_beside_an_image_is_found_and_the_newest_counts() {
             .iter()
             .filter(|(tag, _)| tag.starts_with("sha256-"))
             .collect();
-        match lists_referrers {
-            true => assert_eq!(tags.len(), 0),
-            false => {
-                let index: Value = serde_json::from_slice(&tags[0].1.1).unwrap();
-                assert_eq!(index["manifests"].as_array().unwrap().len(), 1);
-                assert_eq!(index["manifests"][0]["artifactType"], INDEX);
-            }
+        if lists_referrers {
+            assert_eq!(tags.len(), 0)
+        } else {
+            let index: Value = serde_json::from_slice(&tags[0].1.1).unwrap();
+            assert_eq!(index["manifests"].as_array().unwrap().len(), 1);
+            assert_eq!(index["manifests"][0]["artifactType"], INDEX);
         }
     }
 }

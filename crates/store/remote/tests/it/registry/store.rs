@@ -11,7 +11,6 @@ use super::support::{CHUNK, PART};
 pub const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// One repository.
 #[derive(Clone, Default)]
 pub struct Store {
     pub manifests: HashMap<String, (String, Vec<u8>)>,

@@ -32,6 +32,8 @@ struct Args {
 enum Command {
     /// Everything CI checks: packages, format, lints, tidy, features, licences, documentation, tests
     Ci,
+    /// All tests, as CI runs them
+    Test,
     /// The rules of the source tree that no compiler checks
     Tidy,
     /// The library with some of its features only: no warning, no runtime or TLS where none is needed
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
 fn run(command: &Command, root: &Path) -> anyhow::Result<()> {
     match command {
         Command::Ci => ci::run(root),
+        Command::Test => test_programs::run(root),
         Command::Tidy => tidy::run(root),
         Command::Features => features::check(root).and_then(|()| features::check_shared(root)),
         Command::Deny => deny::run(root),

@@ -1,4 +1,4 @@
-//! Every crate from a registry has its reason in `ARCHITECTURE.md`, and no reason outlives its
+//! Every crate from a registry has its reason in `docs/decisions/43-dependencies.md`, and no reason outlives its
 //! crate.
 //!
 //! The table stands under the heading "Dependencies": the first cell of a row names crates, with
@@ -10,7 +10,7 @@ use super::Violation;
 use super::manifest::Package;
 use super::sources::SourceFile;
 
-const MAP: &str = "ARCHITECTURE.md";
+const MAP: &str = "docs/decisions/43-dependencies.md";
 
 /// Finds all dependencies without a reason and reasons without a dependency.
 pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<Violation> {
@@ -20,7 +20,7 @@ pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<Violation> {
         message,
     };
     let Some(map) = files.iter().find(|file| file.path == MAP) else {
-        return vec![violation(0, "is missing: the map of the code".to_string())];
+        return vec![violation(0, "is missing: the reasons for dependencies".to_string())];
     };
     let used: BTreeSet<&str> = packages
         .iter()

@@ -100,7 +100,8 @@ mod tests {
             "Cargo.toml",
             "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*/*\"]\n",
         );
-        write("ARCHITECTURE.md", "# Map\n\n## Dependencies\n");
+        write("ARCHITECTURE.md", "# Map\n");
+        write("docs/decisions/43-dependencies.md", "# Dependencies\n");
         let manifest = |name: &str, dependencies: &str| {
             format!(
                 "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\

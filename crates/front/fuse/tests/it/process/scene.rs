@@ -88,9 +88,8 @@ impl Scene {
     /// Returns the processes that mount and unmount for a server, of which one may be a watchdog.
     pub fn helpers(&self) -> Vec<Pid> {
         let is_helper = |pid: &Pid| {
-            let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));
-            let environment = environment.unwrap_or_default();
-            String::from_utf8_lossy(&environment).contains("FORERUN_MOUNT_SERVER=")
+            let words = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()));
+            words.is_ok_and(|words| words.starts_with(b"forerun: mounts for the server of "))
         };
         self.processes().into_iter().filter(is_helper).collect()
     }

@@ -77,6 +77,14 @@ impl Map {
         Ok(())
     }
 
+    /// Returns the offset of the first byte at or behind `at` that is in the file; nothing if all that follows is filled.
+    fn next_stored(&self, at: u64) -> Option<u64> {
+        let first = self.runs.partition_point(|run| run.range.end <= at);
+        let mut behind = self.runs[first..].iter();
+        let run = behind.find(|run| !matches!(run.place, Place::Fill(_)))?;
+        Some(run.range.start.max(at))
+    }
+
     /// Visits the parts of a range in order: each with its place, which is that of its first byte, and the index of
     /// the part of the map that it belongs to.
     fn visit<E>(
@@ -134,6 +142,11 @@ impl<S: ReadAt> Mapped<S> {
     pub(crate) fn new(source: S, map: Map) -> Self {
         let sound = map.runs.iter().map(|_| AtomicBool::new(false)).collect();
         Self { source, map, sound }
+    }
+
+    /// Returns the offset of the first byte at or behind `at` that is in the file; nothing if all that follows is filled.
+    pub(crate) fn next_stored(&self, at: u64) -> Option<u64> {
+        self.map.next_stored(at)
     }
 
     /// Compares a part of the map with its checksum, once.

@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use forerun_io::{MemorySource, ReadAt as _, u64_from};
+use std::sync::Arc;
+
+use forerun_io::{MemorySource, ReadAt, u64_from};
 use forerun_vfs::Limits;
 
 use crate::fuzzing::{flash, sparse_image, sum_headers, walk};
-use crate::{Disk, DiskKind, Foreign};
+use crate::scan::{ScanKind, ScanOptions, scan};
+use crate::{Container, Disk, DiskKind, Foreign};
 
 fn open(bytes: &[u8]) -> forerun_vfs::Result<Option<Disk>> {
     Disk::read(&MemorySource::new(bytes), &Limits::default())
@@ -33,6 +36,32 @@ fn absurd_headers_of_sparse_images_are_errors() {
     assert!(error.contains("longer than can be addressed"), "{error}");
     let holes = [header(28, 0xffff_fffc, u32::MAX, 2), hole.clone(), hole].concat();
     assert!(open(&holes).is_err());
+}
+
+#[test]
+fn a_scan_passes_over_holes() {
+    // A hole of nearly 2^62 bytes.
+    let mut bytes = 0xed26_ff3a_u32.to_le_bytes().to_vec();
+    for half in [1_u16, 0, 28, 12] {
+        bytes.extend_from_slice(&half.to_le_bytes());
+    }
+    let block = 1_u32 << 30;
+    for word in [block, u32::MAX, 1, 0] {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    bytes.extend_from_slice(&[0xcac3, u32::MAX, 12].map(u32::to_le_bytes).concat());
+    let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(bytes));
+    let mut pieces = 0;
+    let options = ScanOptions::default();
+    let scanned = scan(&source, &[], options, &Arc::default(), &mut |_| pieces += 1);
+    let kinds: Vec<_> = scanned
+        .unwrap()
+        .findings
+        .into_iter()
+        .map(|it| it.kind)
+        .collect();
+    assert_eq!(kinds, [ScanKind::Container(Container::AndroidSparse)]);
+    assert_eq!(pieces, 1);
 }
 
 fn contents(bytes: &[u8]) -> Vec<u8> {

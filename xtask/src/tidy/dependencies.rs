@@ -20,7 +20,10 @@ pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<Violation> {
         message,
     };
     let Some(map) = files.iter().find(|file| file.path == MAP) else {
-        return vec![violation(0, "is missing: the reasons for dependencies".to_string())];
+        return vec![violation(
+            0,
+            "is missing: the reasons for dependencies".to_string(),
+        )];
     };
     let used: BTreeSet<&str> = packages
         .iter()

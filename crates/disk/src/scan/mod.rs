@@ -22,9 +22,11 @@ use std::sync::Arc;
 use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, u64_from};
 use forerun_vfs::{Error, Format, Limits, Measured, Result};
 
+use crate::expanded::whole_map;
+use crate::map::Mapped;
 use crate::partitions::{PartitionTable, TableKind, partition_table};
 use crate::payload::{self, Payload};
-use crate::{Container, Disk, Expanded, Foreign};
+use crate::{Container, Disk, Foreign};
 use follow::{FirstMember, Followed};
 use headers::FirmwareHeader;
 use piece::{Candidate, CountedSource, PIECE, Piece};
@@ -38,6 +40,9 @@ const MOST_FAILED: u32 = 4096;
 /// Failures that a compressed candidate counts for: its stream is decoded. No failed candidate of a piece is looked at once
 /// these come to [`MOST_FAILED`].
 const DECODED: u32 = 16;
+/// Disks that may fail to open before no further one is tried: for each, the headers of all erase blocks behind it are read, and
+/// every erase block of a damaged dump of flash looks like the start of one.
+const MOST_FAILED_DISKS: u32 = 64;
 /// Images lie most often at multiples of this.
 const STEP: u64 = 512;
 
@@ -141,11 +146,23 @@ pub fn scan(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Scanned> {
     let foreign = Foreign::read(&**source)?;
-    let disk = match foreign {
-        Some(_) => None,
-        None => Expanded::whole(source, &Limits::default())?,
+    let disk = if foreign.is_some() {
+        None
+    } else {
+        whole_map(&**source)?
     };
-    let mut source = Arc::clone(disk.as_ref().map_or(source, |disk| &disk.source));
+    let container = match (&disk, foreign) {
+        (Some(disk), _) => Some(disk.kind.into()),
+        (None, Some(foreign)) => Some(Container::VirtualDisk(foreign.name())),
+        (None, None) => None,
+    };
+    let volumes = disk.as_ref().map(|disk| disk.volumes.clone());
+    let volumes = volumes.unwrap_or_default();
+    let disk = disk.map(|disk| Arc::new(disk.over(Arc::clone(source))));
+    let mut source: Arc<dyn ReadAt> = match &disk {
+        Some(disk) => Arc::<Mapped<_>>::clone(disk),
+        None => Arc::clone(source),
+    };
     let is_whole = options.offset == 0 && options.size.is_none();
     if !is_whole {
         let window = Window::new(source, options.offset, options.size);
@@ -160,24 +177,18 @@ pub fn scan(
         sums: Sums::default(),
         images_end: 0,
         followed: Followed::default(),
+        failed_disks: 0,
         is_cut: false,
     };
-    let container = match (&disk, foreign) {
-        (Some(disk), _) => Some(disk.container),
-        (None, Some(foreign)) => Some(Container::VirtualDisk(foreign.name())),
-        (None, None) => None,
-    };
-    let has_volumes = disk
-        .as_ref()
-        .is_some_and(|disk| !disk.volumes.is_empty() && is_whole);
+    let has_volumes = !volumes.is_empty() && is_whole;
     if let Some(container) = container.filter(|_| !has_volumes) {
         let kind = ScanKind::Container(container);
         search.push(ScanFinding::new(0, Some(source.len()), kind));
     }
-    let volumes = disk
+    let of_volumes = disk
         .as_ref()
-        .and_then(|disk| PartitionTable::of_volumes(&disk.volumes, disk.source.len()));
-    let table = match volumes.filter(|_| is_whole) {
+        .and_then(|disk| PartitionTable::of_volumes(&volumes, disk.len()));
+    let table = match of_volumes.filter(|_| is_whole) {
         Some(table) => Some(table),
         None => partition_table(source)?,
     };
@@ -193,10 +204,14 @@ pub fn scan(
         let end = (start + PIECE).min(source.len());
         search.piece(&piece, start, end);
         // Data with a checksum is read also where nothing is searched.
-        start = if search.sums.is_empty() {
-            search.images_end.max(end)
-        } else {
+        start = if !search.sums.is_empty() {
             end
+        } else if let Some(disk) = &disk {
+            // No image begins in filled parts, and forty bytes may claim 2^63 of them.
+            let next = disk.next_stored(options.offset + search.images_end.max(end));
+            next.map_or(source.len(), |next| next - options.offset)
+        } else {
+            search.images_end.max(end)
         };
         progress(start.min(source.len()));
     }
@@ -221,6 +236,8 @@ struct Search {
     /// End of the last image, before which nothing is searched.
     images_end: u64,
     followed: Followed,
+    /// Disks that could not be opened, in all pieces.
+    failed_disks: u32,
     is_cut: bool,
 }
 
@@ -355,6 +372,7 @@ impl Search {
                 }
                 Err(_) => return false,
             },
+            Meaning::Disk if self.failed_disks == MOST_FAILED_DISKS => return false,
             Meaning::Disk => match Disk::read(&candidate, &Limits::default()) {
                 Ok(Some(disk)) => {
                     let container = disk.kind.into();
@@ -366,7 +384,10 @@ impl Search {
                     self.images_end = self.images_end.max(end);
                     self.push(finding);
                 }
-                _ => return false,
+                _ => {
+                    self.failed_disks += 1;
+                    return false;
+                }
             },
             Meaning::Uimage => match headers::uimage(bytes, left) {
                 Some(header) => self.header(offset, ScanKind::Uimage, header),

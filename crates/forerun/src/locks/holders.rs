@@ -145,7 +145,13 @@ fn process(pid: u32) -> Option<(u32, String)> {
 /// Returns `forerun mount` or the like, or the name of another program.
 fn name(arguments: &[u8]) -> Option<String> {
     let mut words = arguments.split(|&byte| byte == 0);
-    let program = Path::new(OsStr::from_bytes(words.next()?)).file_name()?;
+    let program = words.next()?;
+    // The title of a process of a mount or of a run. It ends with a path.
+    if program.starts_with(b"forerun: ") {
+        let serves = words.next()?.starts_with(b"__serve");
+        return Some(if serves { "forerun mount" } else { "forerun" }.to_owned());
+    }
+    let program = Path::new(OsStr::from_bytes(program)).file_name()?;
     let program = program.to_str()?;
     let command = words.next().filter(|word| {
         let is_word = word.iter().all(u8::is_ascii_lowercase);

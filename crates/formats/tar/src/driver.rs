@@ -6,9 +6,9 @@ use std::sync::Arc;
 use forerun_io::{Limits, ReadAt, u32_from, u64_from};
 use forerun_spans::{Compression, IndexOptions};
 use forerun_vfs::{
-    BlobId, Capabilities, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Inferred,
-    KeepIndex, Layered, Layout, Metadata, NodeId, OpenWith, Place, Problem, ProvenTable, Region,
-    Result, TablePlace, VolumeInfo, read_head,
+    BlobId, Blobs, Capabilities, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, History,
+    Inferred, KeepIndex, Layered, Layout, Metadata, NodeId, OpenWith, Place, Problem, ProvenTable,
+    Region, Result, TablePlace, VolumeInfo, read_head,
 };
 
 use crate::header::BLOCK;
@@ -259,6 +259,7 @@ impl FileSystem for Tar {
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
+        let stream = self.contents.stream();
         Capabilities {
             layout: Some(self),
             verifier: match &self.contents {
@@ -267,8 +268,8 @@ impl FileSystem for Tar {
                 Contents::Verified(_, digests) => Some(digests),
                 Contents::Pieces(chunks) => Some(chunks),
             },
-            blobs: self.contents.stream().map(|stream| stream as _),
-            history: self.contents.stream().map(|stream| stream as _),
+            blobs: stream.map(|stream| -> &dyn Blobs { stream }),
+            history: stream.map(|stream| -> &dyn History { stream }),
             inferred: Some(self),
             layered: Some(self),
             ..Capabilities::default()

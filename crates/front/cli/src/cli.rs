@@ -217,8 +217,6 @@ mod tests {
             "forerun check --quick a.img",
             #[cfg(feature = "network")]
             "forerun cache gc --to 10G -q",
-            #[cfg(feature = "measure")]
-            "forerun __bench time -- ls -lR --json dir",
         ] {
             let argv: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             let parsed = [without_help(), help::command()].map(|command| {

@@ -6,8 +6,11 @@ use std::io::{Cursor, Read};
 /// Bytes of an unpacked archive at the most.
 const UNPACKED: u64 = 1 << 30;
 
+/// Names and contents.
+type Files = Vec<(String, Vec<u8>)>;
+
 /// Returns names and contents of the files in a tar archive that is compressed with Zstandard.
-pub fn unpack(packed: &[u8]) -> Result<Vec<(String, Vec<u8>)>, Box<dyn Error>> {
+pub fn unpack(packed: &[u8]) -> Result<Files, Box<dyn Error>> {
     let told = zstd_safe::get_frame_content_size(packed).map_err(|error| error.to_string())?;
     let len = told
         .filter(|&len| len <= UNPACKED)

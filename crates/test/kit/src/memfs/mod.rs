@@ -76,7 +76,9 @@ pub struct MemFs {
 
 /// Called with the arguments of `map`; returns the ranges to map in place of the one asked for.
 #[derive(Clone)]
-struct OnMap(Arc<dyn Fn(NodeId, Range<u64>) -> Vec<Range<u64>> + Send + Sync>);
+struct OnMap(Arc<MapHook>);
+
+type MapHook = dyn Fn(NodeId, Range<u64>) -> Vec<Range<u64>> + Send + Sync;
 
 impl std::fmt::Debug for OnMap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

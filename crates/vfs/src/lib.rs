@@ -10,7 +10,6 @@
 mod acl;
 mod blob;
 mod byte_order;
-mod capabilities;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -39,12 +38,12 @@ mod walk;
 pub use acl::{ACL_ACCESS, ACL_DEFAULT, AclError, PosixAcl, is_acl};
 pub use blob::{BlobName, NoBlobs, ResolveBlob, Verity};
 pub use byte_order::ByteOrder;
-pub use capabilities::{
-    Blobs, Capabilities, FileSum, History, Inferred, Layered, Layout, Merged, Objects, Verifier,
-};
 pub use error::{Bound, Corrupt, Error, Result, is_for_want_of_room};
 pub use extent::{DecodedLen, EncodedBlock, Extent, Padding, Place};
-pub use filesystem::{DirCursor, DirEntry, FileSystem, Problem};
+pub use filesystem::{
+    Blobs, Capabilities, DirCursor, DirEntry, FileSum, FileSystem, History, Inferred, Layered,
+    Layout, Merged, Objects, Problem, Verifier,
+};
 pub use filesystem_mut::{Changes, FileSystemMut, NewNode, Space, Usage};
 pub use forerun_codec::Codec;
 pub use forerun_io::{BlobId, Limits};

@@ -103,7 +103,9 @@ impl Plan {
         decodes: &dyn Fn(&Extent) -> bool,
     ) {
         let _left_to_the_reader = fs.map(node, range.clone(), &mut |extent| {
-            if !extent.is_addressable() {
+            let from = extent.logical.start.max(range.start);
+            let to = extent.logical.end.min(range.end);
+            if from >= to || !extent.is_addressable() {
                 return ControlFlow::Continue(());
             }
             match extent.place {
@@ -112,14 +114,10 @@ impl Plan {
                 }
                 Place::Zero | Place::Inline(_) => {}
                 Place::Stored { blob, offset } => {
-                    let from = extent.logical.start.max(range.start);
-                    let to = extent.logical.end.min(range.end);
                     let start = offset + (from - extent.logical.start);
                     self.want(blob, start..start + (to - from), Wanted::Stored, max_gap);
                 }
                 Place::Encoded { block, .. } => {
-                    let from = extent.logical.start.max(range.start);
-                    let to = extent.logical.end.min(range.end);
                     self.decoded += to - from;
                     self.want(block.blob, block.stored(), Wanted::Block(block), max_gap)
                 }

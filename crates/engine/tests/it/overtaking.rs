@@ -67,3 +67,23 @@ fn what_was_read_while_a_plan_was_made_is_not_decoded_again() {
     }
     assert_eq!(stats.get(Counter::RepeatedDecodes), 0);
 }
+
+#[test]
+fn extents_behind_what_was_asked_for_are_not_planned() {
+    let mut builder = MemFsBuilder::new();
+    let bytes = pattern(8 * MIB, 1);
+    let file = builder.file("f", [Piece::Stored(bytes.clone())]);
+    builder.on_map(|_, range| {
+        let behind = range.end..range.end + 4096;
+        vec![range, behind]
+    });
+    let image = builder.build();
+    let source = Arc::new(image.source.clone());
+    let options = EngineOptions::default();
+    let reader = reader_on(image.driver(), source, options, Limits::default());
+    for at in (0..bytes.len()).step_by(128 * KIB) {
+        let read = reader.read(file, at as u64, 128 * KIB).unwrap();
+        assert!(read[..] == bytes[at..at + 128 * KIB], "{at}");
+    }
+    assert_eq!(reader.observer().stats().get(Counter::RepeatedDecodes), 0);
+}

@@ -11,13 +11,13 @@ use forerun_vfs::{
 use libdeflater::crc32;
 
 use crate::directory::Directory;
-use crate::driver;
 use crate::end::{End, read};
 use crate::error::Check;
 use crate::large::{Large, Stated};
 use crate::local;
 use crate::method::Method;
 use crate::node::Node;
+use crate::volume;
 
 /// An open archive. Its directory is in memory.
 pub struct Zip {
@@ -59,7 +59,7 @@ impl Zip {
         by_header.sort_unstable();
         Ok(Self {
             source: Arc::clone(&with.metadata),
-            volume: driver::volume(&end, &directory),
+            volume: volume::describe(&end, &directory),
             end,
             directory,
             large: Large::new(&with.limits, with.archive.spool.clone()),

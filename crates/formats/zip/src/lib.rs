@@ -31,6 +31,7 @@ mod node;
 mod ondisk;
 mod time;
 mod tree;
+mod volume;
 
 pub use archive::Zip;
 

@@ -8,11 +8,9 @@ mod at_server;
 mod called_as;
 mod cli;
 mod commands;
-mod complete;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod help;
 mod inherited;
 #[cfg(feature = "measure")]
 mod measure;
@@ -104,13 +102,13 @@ fn parse(argv: &[OsString]) -> Cli {
     let argv = &layers::with_image(argv, knows_layers);
     let matches = cli::without_help().try_get_matches_from(argv);
     // The whole definition knows the help, and what to suggest.
-    let matches = matches.or_else(|_| help::command().try_get_matches_from(argv));
+    let matches = matches.or_else(|_| cli::help::command().try_get_matches_from(argv));
     let matches = matches.unwrap_or_else(|error| {
         let words: Vec<_> = argv
             .iter()
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
-        nearest::suggest(error, help::command(), &words).exit()
+        nearest::suggest(error, cli::help::command(), &words).exit()
     });
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match &cli.command {
@@ -129,7 +127,7 @@ fn is_command(word: &OsStr) -> bool {
 
 /// Returns whether a command takes layers in the place of an image.
 fn knows_layers(word: &OsStr) -> bool {
-    let main = help::command();
+    let main = cli::help::command();
     let command = word.to_str().and_then(|name| main.find_subcommand(name));
     let mut options = command.iter().flat_map(|command| command.get_arguments());
     options.any(|option| option.get_id() == args::LAYERS)

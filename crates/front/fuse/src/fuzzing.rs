@@ -139,6 +139,7 @@ pub fn state_seeds() -> Vec<Vec<u8>> {
             parent: number - 1,
             name: b"name".to_vec(),
             is_directory: true,
+            created: 0,
             times: 1,
             opens: 0,
         });

@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use crate::abort::{Abort, abort};
 use crate::attach::{Attached, attach};
 use crate::connection::second;
+use crate::liveness::{Liveness, liveness_of};
 use crate::mountpoint::prepare;
 use crate::namespace::{forget, within};
 use crate::outside::packet::{self, Packet};
@@ -60,26 +61,10 @@ pub fn serve_outside(socket: &OwnedFd, dir: &Path, options: &MountOptions) -> io
         lifeline: None,
         watchdog: None,
     };
-    loop {
-        if serving.waits_in_vain(socket)? {
-            serving.abort();
-            continue;
-        }
-        let Some(request) = packet::receive(socket)? else {
-            break;
-        };
-        let answer = serving.answer(request);
-        let (word, text, descriptors) =
-            answer.unwrap_or_else(|why| (word::FAILED, why.into_bytes(), Vec::new()));
-        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        packet::send(
-            socket,
-            &[word.as_bytes(), b" ", &text].concat(),
-            &descriptors,
-        )?;
-    }
+    // The server may die while it waits for an answer: its mount is watched all the same.
+    let served = serving.serve(socket);
     serving.watch_processes();
-    Ok(())
+    served
 }
 
 fn done(text: impl Into<Vec<u8>>) -> OutsideAnswer {
@@ -87,6 +72,24 @@ fn done(text: impl Into<Vec<u8>>) -> OutsideAnswer {
 }
 
 impl ServedMounts<'_> {
+    fn serve(&mut self, socket: &OwnedFd) -> io::Result<()> {
+        loop {
+            if self.waits_in_vain(socket)? {
+                self.abort();
+                continue;
+            }
+            let Some(request) = packet::receive(socket)? else {
+                return Ok(());
+            };
+            let answer = self.answer(request);
+            let (word, text, descriptors) =
+                answer.unwrap_or_else(|why| (word::FAILED, why.into_bytes(), Vec::new()));
+            let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+            let answer = [word.as_bytes(), b" ", &text].concat();
+            packet::send(socket, &answer, &descriptors)?;
+        }
+    }
+
     fn answer(&mut self, request: Packet) -> OutsideAnswer {
         match &*request.word {
             word::ATTACH => self.attach(request.text == "rw"),
@@ -214,7 +217,13 @@ impl ServedMounts<'_> {
         let (Some(mut pipe), Some(mount)) = (self.watchdog.take(), &self.mount) else {
             return;
         };
-        if !matches!(pipe.read(&mut [0]), Ok(0)) {
+        let ended = loop {
+            match pipe.read(&mut [0]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        if !matches!(ended, Ok(0)) {
             return;
         }
         let lazily = UmountOptions {
@@ -223,7 +232,10 @@ impl ServedMounts<'_> {
         };
         let detached = within(self.options.namespace.as_ref(), || {
             match find_mount(mount) {
-                Ok(Sight::Visible(seen)) if seen.path() == mount.mount_point => {
+                // Where a process hung for long, another mount may have these numbers by now.
+                Ok(Sight::Visible(seen))
+                    if seen.path() == mount.mount_point && liveness_of(mount) == Liveness::Dead =>
+                {
                     take_down(mount, lazily)
                 }
                 _ => Ok(()),

@@ -25,7 +25,20 @@ pub fn map(image: &Image, inode: &Inode, range: Range<u64>, visit: &mut Visit<'_
     match inode.layout {
         DataLayout::Plain => flat(image, inode, 0..inode.size, &range, visit).map(|_| ()),
         DataLayout::Inline => inline(image, inode, &range, visit),
-        DataLayout::Chunks => chunk::map(image, inode, &range, visit),
+        DataLayout::Chunks => {
+            let wanted = range.clone();
+            // A run of chunks may go on from one device to another, before the range or behind it.
+            let inside = &mut |extent: Extent| {
+                if extent.logical.end <= wanted.start {
+                    ControlFlow::Continue(())
+                } else if extent.logical.start >= wanted.end {
+                    ControlFlow::Break(())
+                } else {
+                    visit(extent)
+                }
+            };
+            chunk::map(image, inode, &range, inside)
+        }
         DataLayout::CompressedFull | DataLayout::CompressedCompact => {
             compressed(image, inode, range, visit)
         }

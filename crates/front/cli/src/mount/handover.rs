@@ -37,8 +37,9 @@ pub fn kept() -> Result<Option<Kept>> {
         return Ok(None);
     }
     let peer = rustix::net::sockopt::socket_peercred(&stdin);
+    // Another mount in the place of the one that the supervisor has is no help.
     if peer.ok().map(|peer| peer.pid) != rustix::process::getppid() {
-        return Ok(None);
+        return Err(failure("the process that keeps the mount has ended"));
     }
     let lost = |error: io::Error| super::failed("the socket of the keeper", &error);
     let keeper = Channel::from(stdin.as_fd().try_clone_to_owned().map_err(lost)?);

@@ -4,13 +4,14 @@
 //! It opens no image, and ends when its server has ended, or with `auto_unmount` when the mount has.
 
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::{env, io};
 
-use forerun_fuse::{MountNamespace, MountOptions, Outside, serve_outside};
+use forerun_fuse::{MountOptions, Outside, serve_outside};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
@@ -25,7 +26,7 @@ pub fn is_it() -> bool {
     role::is(Role::Mounter)
 }
 
-pub fn start(dir: &Path, namespace: Option<&MountNamespace>) -> Result<Outside> {
+pub fn start(dir: &Path, options: &MountOptions) -> Result<Outside> {
     let starting = |error: io::Error| failed("starting the process that mounts", &error);
     let pair = rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -35,9 +36,13 @@ pub fn start(dir: &Path, namespace: Option<&MountNamespace>) -> Result<Outside> 
     );
     let (ours, theirs) = pair.map_err(|error| starting(error.into()))?;
     let title = format!("mounts for the server of {}", dir.display());
-    let words = daemon::namespace_words(namespace);
+    let words = daemon::namespace_words(options.namespace.as_ref());
     let command = daemon::command(daemon::program(), (Role::Mounter, &title), &words);
     let (mut command, secrets) = command.map_err(starting)?;
+    if options.auto_unmount {
+        // What kills the server with its group leaves the watchdog.
+        command.process_group(0);
+    }
     let process = command
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())

@@ -48,7 +48,7 @@ fn start_outside(
             let prepared = forerun_fuse::prepare_mountpoint(&args.dir, options);
             prepared.map_err(|error| mount_failure(&error, args))?;
         }
-        let outside = outside::start(&args.dir, options.namespace.as_ref())?;
+        let outside = outside::start(&args.dir, options)?;
         let adopted = inherited.map(|inherited| outside.adopt(inherited));
         let adopted = adopted.transpose();
         adopted.map_err(|error| failed("taking the mount over", &error))?;

@@ -12,7 +12,7 @@ use fuser::{Errno, FileAttr};
 use super::caller::{self, Call};
 use super::case_rename::{Alias, Answer, CaseRenames, LookedUp};
 use super::flusher::Flusher;
-use super::known::{Known, Name, Spelling};
+use super::known::{Created, Known, Name, Spelling};
 use super::numbers::LOST;
 use super::stale::Stale;
 use crate::MountOptions;
@@ -54,6 +54,8 @@ pub struct CoreMut {
     pub gate: RwLock<()>,
     /// Names, and data as well, are durable when they are changed.
     pub durable: (bool, bool),
+    /// Whether the server before has died, with changes that it had not written.
+    pub is_rolled_back: bool,
     owners: Ownership,
     failures: Failures,
     outside: Option<Outside>,
@@ -89,6 +91,7 @@ impl CoreMut {
                 options.write.dirsync || options.write.sync,
                 options.write.sync,
             ),
+            is_rolled_back: false,
             counts: Counts::default(),
             stale: OnceLock::new(),
             case_renames: CaseRenames::default(),
@@ -279,8 +282,8 @@ impl CoreMut {
 
     fn told(&self, dir: NodeId, name: &[u8], node: NodeId, attr: FileAttr) -> AnsweredEntry {
         self.volume.observer().name(node.0, dir.0, name);
-        let is_directory = attr.kind == fuser::FileType::Directory;
-        let alias = self.known.told(node, Name::new(dir, name), is_directory);
+        let directory = Created::of(&attr);
+        let alias = self.known.told(node, Name::new(dir, name), directory);
         if alias && self.known.has_many_aliases(node) {
             self.drop_aliases(node);
         }

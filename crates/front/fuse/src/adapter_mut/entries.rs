@@ -11,7 +11,7 @@ use fuser::{
 };
 
 use super::core::{AnsweredEntry, CoreMut, LookupAnswer, now};
-use super::known::Name;
+use super::known::{Created, Name};
 use crate::attr;
 use crate::counts::Operation;
 use crate::directory::{self, VisitEntries};
@@ -169,6 +169,6 @@ fn plus(
     if reply.add(attr.ino, entry.cookie, name, &ttl, &attr, GENERATION) {
         return true;
     }
-    core.known.told(node, told, is_directory);
+    core.known.told(node, told, Created::of(&attr));
     false
 }

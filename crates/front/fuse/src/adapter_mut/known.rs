@@ -24,7 +24,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use forerun_io::Unpoisoned;
 use forerun_vfs::{NodeId, Timestamp};
@@ -56,10 +56,27 @@ pub struct Known {
     pub orphans: Orphans,
 }
 
+/// When a directory was created, in nanoseconds. A name that leads to another directory after a death has another time:
+/// renames that were not written yet are undone then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Created(pub u64);
+
+impl Created {
+    /// Returns that of a directory; nothing of a file.
+    pub fn of(attr: &FileAttr) -> Option<Self> {
+        let since = attr.crtime.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let is_directory = attr.kind == fuser::FileType::Directory;
+        // A number of this length lasts until the year 2554, and exFAT until 2107.
+        is_directory.then(|| Self(u64::try_from(since.as_nanos()).unwrap_or_default()))
+    }
+}
+
 #[derive(Debug, Default)]
 struct Told {
     times: u64,
     is_directory: bool,
+    /// When a directory was created.
+    created: u64,
     /// Nothing where it has none any more.
     name: Option<Name>,
     /// Other names of a file that the kernel may keep.
@@ -179,6 +196,7 @@ impl Known {
             parent: self.numbers.number(name.dir)?,
             name: name.name.to_vec(),
             is_directory: told.is_directory,
+            created: told.created,
             times: told.times,
             opens: told.opens,
         })
@@ -206,11 +224,13 @@ impl Known {
     }
 
     /// Counts an answer that names `node`. Returns whether `name` is an alias.
-    pub fn told(&self, node: NodeId, name: Name, is_directory: bool) -> bool {
+    pub fn told(&self, node: NodeId, name: Name, directory: Option<Created>) -> bool {
         let mut nodes = self.nodes();
         let told = nodes.entry(node).or_default();
+        let is_directory = directory.is_some();
         told.times += 1;
         told.is_directory = is_directory;
+        told.created = directory.map_or(0, |created| created.0);
         let is_alias = !is_directory && told.name.as_ref().is_some_and(|first| *first != name);
         if !is_alias {
             told.name = Some(name);
@@ -231,6 +251,7 @@ impl Known {
         let told = Told {
             times: inode.times,
             is_directory: inode.is_directory,
+            created: inode.created,
             name: Some(name),
             opens: inode.opens,
             ..Told::default()
@@ -439,7 +460,7 @@ mod tests {
     fn told_as_often_as_forgotten() {
         let known = known();
         for _ in 0..3 {
-            known.told(NodeId(7), name("a"), false);
+            known.told(NodeId(7), name("a"), None);
         }
         known.forgotten(NodeId(7), 2, || {});
         assert_eq!(known.nodes().len(), 1);
@@ -457,23 +478,23 @@ mod tests {
         let known = known();
         known.changed(NodeId(7), at(5), at(1));
         assert_eq!(known.change_time(NodeId(7), at(1)), at(1), "not known");
-        known.told(NodeId(7), name("a"), false);
+        known.told(NodeId(7), name("a"), None);
         assert_eq!(known.change_time(NodeId(7), at(3)), at(3));
         for (modified, then, expected) in [(3, 3, 5), (9, 9, 5), (9, 7, 7), (3, 4, 5)] {
             known.changed(NodeId(7), at(5), at(modified));
             assert_eq!(known.change_time(NodeId(7), at(then)), at(expected));
         }
         known.forgotten(NodeId(7), 1, || {});
-        known.told(NodeId(7), name("a"), false);
+        known.told(NodeId(7), name("a"), None);
         assert_eq!(known.change_time(NodeId(7), at(3)), at(3));
     }
 
     #[test]
     fn other_names_are_aliases() {
         let known = known();
-        assert!(!known.told(NodeId(7), name("a"), false));
-        assert!(known.told(NodeId(7), name("A"), false));
-        assert!(!known.told(NodeId(7), name("a"), false));
+        assert!(!known.told(NodeId(7), name("a"), None));
+        assert!(known.told(NodeId(7), name("A"), None));
+        assert!(!known.told(NodeId(7), name("a"), None));
         let stale = known.renamed(NodeId(7), &name("A"), Some(name("b")));
         assert_eq!(stale, Some(name("a")));
         assert_eq!(known.renamed(NodeId(7), &name("b"), None), None);
@@ -484,9 +505,9 @@ mod tests {
     fn aliases_are_kept_until_they_are_dropped() {
         let (known, node) = (known(), NodeId(7));
         let is = |text| known.spelling(node, &name(text));
-        known.told(node, name("a"), false);
+        known.told(node, name("a"), None);
         assert_eq!((is("a"), is("A")), (Spelling::Kept, Spelling::Other));
-        known.told(node, name("A"), false);
+        known.told(node, name("A"), None);
         assert_eq!(is("A"), Spelling::Cached);
         known.opened(node);
         assert_eq!(is("A"), Spelling::Open);
@@ -501,7 +522,7 @@ mod tests {
         assert_eq!(is("A"), Spelling::Other);
         known.opened(node);
         for n in 0..=MAX_ALIASES {
-            known.told(node, name(&n.to_string()), false);
+            known.told(node, name(&n.to_string()), None);
             known.opened(node);
         }
         assert_eq!(known.drop_aliases(node).len(), MAX_ALIASES + 1, "bounded");
@@ -511,7 +532,7 @@ mod tests {
     fn of_a_directory_the_last_name_is_kept() {
         let (known, node) = (known(), NodeId(7));
         for text in ["Dir", "dir", "DIR"] {
-            assert!(!known.told(node, name(text), true));
+            assert!(!known.told(node, name(text), Some(Created(0))));
             assert_eq!(known.spelling(node, &name(text)), Spelling::Kept);
         }
         assert_eq!(known.spelling(node, &name("Dir")), Spelling::Other);

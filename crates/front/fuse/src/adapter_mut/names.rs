@@ -4,6 +4,7 @@
 //! between the commit of another thread and the answer. No other request can have changed the name
 //! meanwhile, since the kernel holds the directory until it has the answer.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
@@ -46,8 +47,9 @@ impl CoreMut {
         Ok(entry)
     }
 
-    /// Deals with a name that exists although the kernel wants to create it: the same request has created
-    /// it before, or its removal was lost.
+    /// Deals with a name that exists although the kernel wants to create it. The same request may have created it before. Anything
+    /// but an empty node is older: its removal or its new name was lost with the server that died, and its bytes may be all
+    /// there is of what was synced.
     fn create_again(&self, dir: NodeId, name: &[u8], new: &NewNode) -> Result<NodeId> {
         let node = self.fs().lookup(dir, name)?.ok_or(Error::Exists)?;
         let metadata = self.fs().metadata(node)?;
@@ -58,11 +60,22 @@ impl CoreMut {
         if metadata.kind == new.kind && is_empty {
             return Ok(node);
         }
-        match metadata.kind {
-            FileType::Directory => self.fs().rmdir(dir, name)?,
-            _ => self.fs().unlink(dir, name)?,
+        Err(match new.kind {
+            FileType::Directory => Error::Exists,
+            // The kernel looks the name up again, and finds the file.
+            _ => Error::StaleNode(node),
+        })
+    }
+
+    /// Fails a removal or a rename that was meant for the volume as the server before had it, which has died. Renames that it had
+    /// not written are undone, so the name may be that of an older file again.
+    fn refuse_on_rolled_back(&self, resent: bool) -> Result<()> {
+        if resent && self.is_rolled_back {
+            let lost =
+                "names that were not synced were lost with the process that served the mount";
+            return Err(Error::io(0, 0, io::Error::other(lost)));
         }
-        self.fs().create(dir, name, new)
+        Ok(())
     }
 
     fn is_empty(&self, dir: NodeId) -> Result<bool> {
@@ -76,6 +89,7 @@ impl CoreMut {
 
     /// Removes a name, which is a directory's or not.
     pub fn remove(&self, dir: NodeId, name: &[u8], directory: bool, resent: bool) -> Result<()> {
+        self.refuse_on_rolled_back(resent)?;
         let node = self.named(dir, name);
         let last = self.last_look(node);
         let removed = if directory {
@@ -98,6 +112,7 @@ impl CoreMut {
         to: DirAndName<'_>,
         (replace, resent): (bool, bool),
     ) -> Result<()> {
+        self.refuse_on_rolled_back(resent)?;
         let (node, replaced) = (self.named(from.0, from.1), self.named(to.0, to.1));
         if resent && node.is_none() && replaced.is_some() {
             return Ok(());

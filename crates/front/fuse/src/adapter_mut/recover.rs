@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use forerun_engine::Volume;
 use forerun_io::Unpoisoned;
@@ -24,6 +25,7 @@ use super::core::CoreMut;
 use super::known::Name;
 use super::numbers::ROOT;
 use crate::MountOptions;
+use crate::attr::system_time;
 use crate::state_table::{KnownInode, VolumeState};
 
 /// Number of the notification after which the kernel looks up every name again.
@@ -69,7 +71,8 @@ impl CoreMut {
         let found = resolve(root, &inodes, &mut |dir, inode| {
             find(volume.fs(), dir, inode).filter(|node| taken.insert(*node))
         });
-        let core = Self::new(volume, options, Some(state));
+        let mut core = Self::new(volume, options, Some(state));
+        core.is_rolled_back = inherited.has_died && !core.durable.0;
         let mut directories = vec![ROOT];
         for (number, inode) in &inodes {
             let (Some(Some(node)), Some(Some(dir))) = (found.get(number), found.get(&inode.parent))
@@ -114,7 +117,13 @@ impl CoreMut {
 fn find(fs: &dyn FileSystemMut, dir: NodeId, inode: &KnownInode) -> Option<NodeId> {
     let node = fs.lookup(dir, &inode.name).ok()??;
     let is_directory = fs.metadata(node).ok()?.kind == FileType::Directory;
-    (is_directory == inode.is_directory).then_some(node)
+    let mut is_it = is_directory == inode.is_directory;
+    if is_directory {
+        let created = system_time(fs.usage(node).ok()?.created);
+        let since = created.duration_since(UNIX_EPOCH).unwrap_or_default();
+        is_it &= since.as_nanos() == u128::from(inode.created);
+    }
+    is_it.then_some(node)
 }
 
 /// Finds each inode by way of its directories. Returns nothing for those that are lost.

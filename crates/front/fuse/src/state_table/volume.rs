@@ -22,6 +22,8 @@ pub struct KnownInode {
     pub parent: u64,
     pub name: Vec<u8>,
     pub is_directory: bool,
+    /// When a directory was created, in nanoseconds.
+    pub created: u64,
     /// How many answers have named it that the kernel has not forgotten. Never too few.
     pub times: u64,
     /// How many times it is open. Known after [`VolumeState::leave`] only.
@@ -216,6 +218,7 @@ impl KnownInode {
             self.number,
             self.parent,
             is_directory,
+            self.created,
             self.times,
             self.opens,
         ];
@@ -225,12 +228,13 @@ impl KnownInode {
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let ([number, parent, is_directory, times, opens], name) = numbers(bytes)?;
+        let ([number, parent, is_directory, created, times, opens], name) = numbers(bytes)?;
         Some(Self {
             number,
             parent,
             name: name.to_vec(),
             is_directory: is_directory != 0,
+            created,
             times,
             opens,
         })
@@ -258,6 +262,7 @@ mod tests {
             parent: 1,
             name: format!("inode {number}").into(),
             is_directory,
+            created: number * 7,
             times: 3,
             opens: 0,
         }

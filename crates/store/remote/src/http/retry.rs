@@ -28,18 +28,18 @@ where
     F: Future<Output = Result<T>>,
 {
     let start = Instant::now();
-    let mut pause = retries.pause;
+    let mut pause = retries.pause.min(MAX_PAUSE);
     for _ in 1..retries.attempts {
         let error = match attempt().await {
             Err(error) if error.is_transient() => error,
             outcome => return outcome,
         };
         let wait = pause_after(&error, pause);
-        if start.elapsed() + wait > retries.within {
+        if wait > retries.within.saturating_sub(start.elapsed()) {
             return Err(error);
         }
         tracing::debug!(%error, ?wait, "a request is made again");
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(wait.min(MAX_PAUSE)).await;
         pause = (pause * 2).min(MAX_PAUSE);
     }
     attempt().await
@@ -51,7 +51,7 @@ fn pause_after(error: &RemoteError, pause: Duration) -> Duration {
         _ => None,
     };
     let jittered = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
-    wished.unwrap_or_default().max(jittered).min(MAX_PAUSE)
+    wished.unwrap_or_default().max(jittered)
 }
 
 #[cfg(test)]

@@ -12,13 +12,13 @@ use clap::FromArgMatches;
 use forerun::Reader;
 use forerun::vfs::{DirCursor, FileType, FollowLast, resolve};
 
+use super::{Cli, Command, CompleteArgs};
 use crate::args::{Global, ImageArgs, image_path, is_stdin};
-use crate::cli::{Cli, Command, CompleteArgs};
 use crate::context::Context;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::{help, layers, remote};
+use crate::{layers, remote};
 
 /// Candidates that are printed at most: a shell shows no more than some hundreds.
 const MOST: usize = 10_000;
@@ -53,7 +53,7 @@ fn image_of(before: &[OsString]) -> Option<ImageArgs> {
     let line = [&program].into_iter().chain(before).chain([&path]);
     let line: Vec<OsString> = line.cloned().collect();
     let line = layers::with_image(&line, crate::knows_layers);
-    let matches = help::command().try_get_matches_from(line).ok()?;
+    let matches = super::help::command().try_get_matches_from(line).ok()?;
     let (mut image, last) = match Cli::from_arg_matches(&matches).ok()?.command {
         Command::Ls(args) => (args.image, args.paths.last().cloned()),
         Command::Cat(args) => (args.image, args.paths.last().cloned()),

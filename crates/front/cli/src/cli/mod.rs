@@ -1,6 +1,9 @@
 //! The command line: the program and its commands. The man pages and completions are made from these
 //! definitions too, so a doc comment here is documentation.
 
+mod complete;
+pub mod help;
+
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
@@ -9,6 +12,7 @@ use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand};
 use crate::args::Global;
 #[cfg(feature = "snapshotter")]
 use crate::args::ImageArgs;
+use crate::commands;
 #[cfg(feature = "snapshotter")]
 use crate::commands::snapshotter::SnapshotterArgs;
 #[cfg(feature = "measure")]
@@ -31,7 +35,6 @@ use crate::exit::Exit;
 use crate::mount::{self, MountArgs};
 use crate::run::{self, RunArgs};
 use crate::umount::{self, UmountArgs};
-use crate::{commands, complete, help};
 
 /// The version, as `--version` prints it behind the name.
 const VERSION: &str = if cfg!(feature = "network") {

@@ -1,8 +1,14 @@
 //! The trait that a format driver implements.
 
+mod capabilities;
+
 use std::ops::{ControlFlow, Range};
 
-use crate::{Capabilities, Error, Extent, FileType, Metadata, NodeId, Result, VolumeInfo};
+pub use capabilities::{
+    Blobs, Capabilities, FileSum, History, Inferred, Layered, Layout, Merged, Objects, Verifier,
+};
+
+use crate::{Error, Extent, FileType, Metadata, NodeId, Result, VolumeInfo};
 
 /// A position between two entries of a directory. Its value is private to the driver. It stays
 /// valid for as long as the image does not change.

@@ -6,8 +6,8 @@
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
+use super::Cli;
 use crate::args::LAYERS;
-use crate::cli::Cli;
 
 /// Headings of options that the short help shows.
 const SHORT: [&str; 2] = ["Selection", "Repair"];

@@ -140,6 +140,7 @@ pub fn state_seeds() -> Vec<Vec<u8>> {
             name: b"name".to_vec(),
             is_directory: true,
             created: 0,
+            is_unreported: false,
             times: 1,
             opens: 0,
         });

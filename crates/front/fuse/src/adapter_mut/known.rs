@@ -18,8 +18,8 @@
 //!
 //! What the next server needs of it is written to the [state table](crate::state_table) before an answer is sent.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ use forerun_io::Unpoisoned;
 use forerun_vfs::{NodeId, Timestamp};
 use fuser::FileAttr;
 
-use super::numbers::Numbers;
+use super::numbers::{Numbers, ROOT};
 use super::orphans::Orphans;
 use crate::state_table::{KnownInode, VolumeState};
 
@@ -172,14 +172,21 @@ impl Known {
     ///
     /// # Errors
     /// Those of the state.
-    pub fn leave(&self, is_unreported: bool) -> io::Result<()> {
+    pub fn leave(&self, unreported: &HashSet<u64>) -> io::Result<()> {
         let Some(state) = &self.state else {
             return Ok(());
         };
         let nodes = self.nodes();
         let inodes = nodes.iter();
-        let inodes = inodes.filter_map(|(node, told)| self.inode(*node, told));
-        state.lock().unpoisoned().leave(inodes, is_unreported)
+        let inodes = inodes.filter_map(|(node, told)| {
+            let inode = self.inode(*node, told)?;
+            Some(KnownInode {
+                is_unreported: unreported.contains(&inode.number),
+                ..inode
+            })
+        });
+        let of_root = unreported.contains(&ROOT);
+        state.lock().unpoisoned().leave(inodes, of_root)
     }
 
     /// Records that a directory of an earlier server was not found.
@@ -197,6 +204,7 @@ impl Known {
             name: name.name.to_vec(),
             is_directory: told.is_directory,
             created: told.created,
+            is_unreported: false,
             times: told.times,
             opens: told.opens,
         })

@@ -8,6 +8,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
+use forerun_io::Unpoisoned;
 use forerun_vfs::{DirCursor, Error, FileType, NewNode, NodeId, Result};
 use fuser::{FileAttr, Request};
 
@@ -171,6 +172,7 @@ impl CoreMut {
     pub fn forget(&self, number: u64, times: u64) {
         let node = self.node(number);
         self.known.forgotten(node, times, || {
+            self.unreported.lock().unpoisoned().remove(&number);
             self.fs().forget(node);
             self.known.numbers.forget(number);
         });

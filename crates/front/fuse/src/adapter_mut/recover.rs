@@ -64,7 +64,7 @@ impl CoreMut {
         state: OwnedFd,
     ) -> io::Result<(Self, Option<Outdated>)> {
         let (state, inherited) = VolumeState::inherit(state)?;
-        let (root, is_unreported) = (volume.fs().root(), inherited.is_unreported);
+        let root = volume.fs().root();
         let inodes = inherited.inodes.into_iter();
         let inodes: HashMap<u64, KnownInode> = inodes.map(|inode| (inode.number, inode)).collect();
         let mut taken = HashSet::new();
@@ -90,9 +90,15 @@ impl CoreMut {
             lost = found.values().filter(|node| node.is_none()).count(),
             "the kernel's inodes were looked up again"
         );
-        if is_unreported && !core.durable.0 {
+        if !core.durable.0 {
             let mut unreported = core.unreported.lock().unpoisoned();
-            unreported.extend(&directories);
+            let has_report = |number: &u64| {
+                let of_root = *number == ROOT && inherited.is_unreported;
+                inherited.has_died
+                    || of_root
+                    || inodes.get(number).is_some_and(|it| it.is_unreported)
+            };
+            unreported.extend(directories.iter().filter(|number| has_report(number)));
         }
         let outdated = inherited.has_died.then_some(Outdated(directories));
         Ok((core, outdated))

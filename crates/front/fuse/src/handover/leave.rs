@@ -155,9 +155,9 @@ impl Giver {
                     wait_for_release(until).ok_or(error)?;
                 };
                 core.fs().sync_all().map_err(HandoverError::Sync)?;
-                let is_unreported = !core.unreported.lock().unpoisoned().is_empty();
+                let unreported = core.unreported.lock().unpoisoned();
                 core.known
-                    .leave(is_unreported)
+                    .leave(&unreported)
                     .map_err(HandoverError::State)?;
                 end();
             }

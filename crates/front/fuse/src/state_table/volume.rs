@@ -24,6 +24,8 @@ pub struct KnownInode {
     pub is_directory: bool,
     /// When a directory was created, in nanoseconds.
     pub created: u64,
+    /// Whether the next fsync(2) of a directory has to report that a server has died. Known after [`VolumeState::leave`] only.
+    pub is_unreported: bool,
     /// How many answers have named it that the kernel has not forgotten. Never too few.
     pub times: u64,
     /// How many times it is open. Known after [`VolumeState::leave`] only.
@@ -46,7 +48,7 @@ pub struct InheritedInodes {
     /// All that the kernel knows where the last server made way, and only directories where it died.
     pub inodes: Vec<KnownInode>,
     pub has_died: bool,
-    /// Whether directories have still to report that a server has died.
+    /// Whether the root has still to report that a server has died.
     pub is_unreported: bool,
 }
 
@@ -219,6 +221,7 @@ impl KnownInode {
             self.parent,
             is_directory,
             self.created,
+            self.is_unreported.into(),
             self.times,
             self.opens,
         ];
@@ -228,13 +231,25 @@ impl KnownInode {
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let ([number, parent, is_directory, created, times, opens], name) = numbers(bytes)?;
+        let (
+            [
+                number,
+                parent,
+                is_directory,
+                created,
+                is_unreported,
+                times,
+                opens,
+            ],
+            name,
+        ) = numbers(bytes)?;
         Some(Self {
             number,
             parent,
             name: name.to_vec(),
             is_directory: is_directory != 0,
             created,
+            is_unreported: is_unreported != 0,
             times,
             opens,
         })
@@ -263,6 +278,7 @@ mod tests {
             name: format!("inode {number}").into(),
             is_directory,
             created: number * 7,
+            is_unreported: false,
             times: 3,
             opens: 0,
         }
@@ -305,7 +321,8 @@ mod tests {
     fn a_server_that_makes_way_leaves_all_inodes_once() {
         let mut state = VolumeState::new(&StateFile::new().unwrap()).unwrap();
         state.put(&inode(2, true));
-        let all = [inode(2, true), inode(3, false), inode(4, false)];
+        let mut all = [inode(2, true), inode(3, false), inode(4, false)];
+        all[0].is_unreported = true;
         state.leave(all.iter().cloned(), true).unwrap();
         let (mut next, left) = inherited(&state);
         assert!(!left.has_died && left.is_unreported);

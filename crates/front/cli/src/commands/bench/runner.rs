@@ -146,7 +146,6 @@ impl Runner {
             counters,
             peak,
             found: format!("{names} names"),
-            ..Run::default()
         })
     }
 
@@ -182,7 +181,6 @@ impl Runner {
             counters,
             peak,
             found,
-            ..Run::default()
         })
     }
 

@@ -128,7 +128,8 @@ fn failure(archive: Vec<u8>, options: &TarOptions) -> String {
 
 #[test]
 fn an_owner_or_a_time_that_no_filesystem_keeps_is_refused() {
-    let cases: [(&str, &dyn Fn(&mut tar::Header)); 4] = [
+    type Change = dyn Fn(&mut tar::Header);
+    let cases: [(&str, &Change); 4] = [
         ("owner", &|header| header.set_uid(1 << 32)),
         ("owner", &|header| header.set_gid(u64::MAX)),
         ("time", &|header| header.set_mtime(1 << 63)),

@@ -153,6 +153,7 @@ impl Chunks {
     }
 
     /// Returns the blocks of all members.
+    #[cfg(feature = "fuzzing")]
     pub fn blocks(&self) -> impl Iterator<Item = EncodedBlock> {
         self.members.iter().map(|member| self.block(member))
     }

@@ -18,6 +18,7 @@ mod record;
 pub mod ztoc;
 
 pub use chunks::Chunks;
+#[cfg(feature = "fuzzing")]
 pub use digest::of as digest_of;
 
 use crate::index::Index;
@@ -56,6 +57,7 @@ pub fn open(source: &dyn ReadAt, table: &ProvenTable, limits: &Limits) -> Result
 ///
 /// # Errors
 /// The errors of [`open`].
+#[cfg(feature = "fuzzing")]
 pub fn of_json(
     json: &[u8],
     compression: Compression,

@@ -5,6 +5,7 @@
 //! verified against its digest in the table. `docs/formats/tar.md` describes the bytes.
 
 use forerun_io::{Limits, ReadAt};
+#[cfg(feature = "fuzzing")]
 use forerun_spans::Compression;
 use forerun_vfs::{Error, ProvenTable, Result, TablePlace};
 

@@ -1,4 +1,4 @@
-//! The FUSE front end: an open [`Image`] as a directory of the system.
+//! The FUSE front end: an open image as a directory of the system.
 //!
 //! [`mount`] attaches the image and returns once it answers; [`Mount`] waits for its end or ends it;
 //! [`umount`] takes down a mount that another process serves, dead ones included. [`MountOptions`] is

@@ -143,7 +143,7 @@ impl EncodedBlock {
     }
 
     /// Decodes as [`Self::decode`] does, with the bytes that
-    /// [`FileSystem::history`](crate::FileSystem::history) returns for the block.
+    /// [`History::history`](crate::History::history) returns for the block.
     ///
     /// # Errors
     /// The errors of [`Self::decode`].

@@ -84,7 +84,7 @@ pub struct Graceful {
 
 impl Graceful {
     /// Creates it. A signal sets `stop`, and ends the process once the guard is dropped, at the latest after
-    /// two seconds.
+    /// five seconds.
     pub fn new(stop: Arc<AtomicBool>) -> Self {
         let ended = Arc::new((Mutex::new(false), Condvar::new()));
         let guard = OnInterrupt::new({

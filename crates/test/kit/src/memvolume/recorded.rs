@@ -107,7 +107,7 @@ fn read_slot(device: &dyn ReadAt, at: u64) -> Option<Record> {
 }
 
 impl MemVolume {
-    /// Opens a volume that [`format`] made, or another driver of this kind left.
+    /// Opens a volume that [`format()`] made, or another driver of this kind left.
     pub fn recorded(device: Arc<dyn BlockDevice>, dirsync: bool, mistake: Mistake) -> Result<Self> {
         let broken = || Error::Unsupported("no whole record".into());
         let record = newest(&*device).ok_or_else(broken)?;

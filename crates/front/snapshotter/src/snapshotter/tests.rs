@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::process::Command;
 
-use forerun_testkit::{memory_dir, require};
+use forerun_testkit::{eventually, memory_dir, require};
 
 use super::*;
 use crate::labels::TARGET;
@@ -275,7 +275,15 @@ fn an_image_with_the_labels_of_another_one_is_unpacked() {
 fn what_a_killed_process_was_deleting_is_in_the_way_of_nothing() {
     let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
     let at = |name: &str| dir.path().join(name);
-    let open = || Snapshotter::open(dir.path(), Arc::<NotedImages>::clone(&images)).unwrap();
+    let open = || {
+        let mut opened = None;
+        // A program that another test starts has the file of the lock open until it is executed.
+        eventually("no other process has the lock", || {
+            opened = Snapshotter::open(dir.path(), Arc::<NotedImages>::clone(&images)).ok();
+            opened.is_some()
+        });
+        opened.unwrap()
+    };
     let new = |it: &Snapshotter, key: &str| {
         it.prepare(key, "", Labels::new(), Kind::Active, None)
             .unwrap();

@@ -233,11 +233,15 @@ class Image(_forerun.Image):
     def mount(self, directory, options: str = "ro,auto_unmount"):
         """Mounts the image on a directory; ``with image.mount(directory) as path:`` unmounts at the end.
 
-        This process serves the mount: it ends with the process. `options` are those of ``forerun mount -o``. Without
-        root, fusermount3 must be there.
+        This process serves the mount: it ends with the process. `options` are those of ``forerun mount -o``; with
+        ``auto_unmount`` another process unmounts where this one is killed. Without root, fusermount3 must be there.
         """
-        mount = self.mount_on(os.fspath(directory), options)
+        words = options.split(",")
+        wanted = [word for word in words if word != "auto_unmount"]
+        mount = self.mount_on(os.fspath(directory), ",".join(wanted))
         _unmount_at_exit(mount)
+        if len(wanted) < len(words):
+            _watch(mount, os.path.realpath(directory))
         return mount
 
     def tree(self, path="/", *, depth: int = 2, most: int = 200):
@@ -321,6 +325,41 @@ def _unmount_at_exit(mount) -> None:
     _mounted.append(mount)
 
 
+# Waits for the end of its input, which is the end of the process that serves, and unmounts what is dead then.
+_WATCHDOG = """
+import errno, os, subprocess, sys
+sys.stdin.buffer.read()
+try:
+    os.statvfs(sys.argv[1])
+except OSError as error:
+    if error.errno in (errno.ENOTCONN, errno.ECONNABORTED):
+        program = ["umount", "-l"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
+        subprocess.call([*program, "--", sys.argv[1]])
+"""
+
+_watchdogs: list = []
+
+
+def _watch(mount, directory) -> None:
+    """Starts a process that unmounts the directory if this process is killed."""
+    import subprocess
+    import sys
+
+    for other, watchdog in _watchdogs:
+        if not other.mounted:
+            watchdog.communicate()
+    _watchdogs[:] = [pair for pair in _watchdogs if pair[0].mounted]
+    watchdog = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _WATCHDOG, directory],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+    _watchdogs.append((mount, watchdog))
+
+
 def _unmount_all(process: int) -> None:
     if os.getpid() != process:
         return
@@ -329,4 +368,6 @@ def _unmount_all(process: int) -> None:
             _mounted.pop().unmount()
         except OSError:
             pass
+    while _watchdogs:
+        _watchdogs.pop()[1].communicate()
 

@@ -4,8 +4,10 @@ import multiprocessing
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -196,6 +198,26 @@ print(len(os.listdir(sys.argv[2])))
     )
     assert done.stdout == f"{len(os.listdir(tree))}\n"
     assert os.listdir(place) == []
+    program = """
+import os, signal, sys, forerun
+mount = forerun.open(sys.argv[1]).mount(sys.argv[2])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    killed = subprocess.run([sys.executable, "-c", program, path, str(place)])
+    assert killed.returncode == -signal.SIGKILL
+    patience = time.monotonic() + 60
+    while os.path.ismount(place) or is_dead(place):
+        assert time.monotonic() < patience, "the mount of a killed process is still there"
+        time.sleep(0.01)
+    assert os.listdir(place) == []
+
+
+def is_dead(place):
+    try:
+        os.statvfs(place)
+    except OSError:
+        return True
+    return False
 
 
 def test_signals_reach_handlers_of_the_program(image):

@@ -16,7 +16,7 @@ const META_PACKAGE: &str = "linux-image-amd64";
 /// Fetches and unpacks the newest kernel, where there is none yet. Needs Debian, and no root.
 ///
 /// # Errors
-/// Those of apt-get and dpkg-deb; elsewhere than on Debian, that there is no such package.
+/// The errors of apt-get and dpkg-deb; elsewhere than on Debian, that there is no such package.
 pub fn install_kernel(root: &Path) -> Result<()> {
     if guest::has_kernel() {
         return Ok(());

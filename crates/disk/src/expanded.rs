@@ -28,7 +28,7 @@ impl Expanded {
     /// Opens the disk that `source`, whose map is read from `metadata`, begins with. Other bytes may follow.
     ///
     /// # Errors
-    /// Those of [`Disk::read`].
+    /// The errors of [`Disk::read`].
     pub fn first(
         metadata: &dyn ReadAt,
         source: &Arc<dyn ReadAt>,
@@ -41,7 +41,7 @@ impl Expanded {
     /// Opens the disk that all of `source` is. Offsets in such a file are those in the disk.
     ///
     /// # Errors
-    /// Those of [`Disk::read`].
+    /// The errors of [`Disk::read`].
     pub fn whole(source: &Arc<dyn ReadAt>, limits: &Limits) -> Result<Option<Self>> {
         let disk = whole(&**source, limits)?;
         Ok(disk.map(|disk| Self::of(disk, source)))
@@ -61,7 +61,7 @@ impl Expanded {
 /// Reads the map of the disk that all of `source` is.
 ///
 /// # Errors
-/// Those of [`Disk::read`].
+/// The errors of [`Disk::read`].
 pub fn whole_map(source: &dyn ReadAt) -> Result<Option<Disk>> {
     whole(source, &Limits::default())
 }

@@ -11,7 +11,7 @@ use crate::identify::unknown;
 /// Opens the disk that all of `source` is. Offsets in such a file are those in the disk.
 ///
 /// # Errors
-/// Those of [`Expanded::whole`]; [`Error::UnknownFormat`](forerun_vfs::Error::UnknownFormat) for the disk of a virtual
+/// The errors of [`Expanded::whole`]; [`Error::UnknownFormat`](forerun_vfs::Error::UnknownFormat) for the disk of a virtual
 /// machine.
 pub fn whole_disk(source: &Arc<dyn ReadAt>, limits: &Limits) -> Result<Option<Expanded>> {
     if let Some(foreign) = Foreign::read(&**source)? {
@@ -62,7 +62,7 @@ mod compressed {
     /// Decodes all of a file.
     ///
     /// # Errors
-    /// Those of [`forerun_spans::decode`].
+    /// The errors of [`forerun_spans::decode`].
     pub fn decode(
         source: &dyn ReadAt,
         compression: Compression,

@@ -48,7 +48,7 @@ fn identity(path: &Path, metadata: &Metadata, inner: &str) -> String {
 /// cache directory `cache`. Without a cache, it is hashed.
 ///
 /// # Errors
-/// Those of `hash`.
+/// The errors of `hash`.
 pub fn has_digest(
     expected: Digest,
     place: &LayerPlace,

@@ -20,7 +20,7 @@ const LEAST_CACHE: u64 = 256 << 10;
 /// Opens the images in these sources as one. The lowest is first. Calls `waiting` from time to time until then.
 ///
 /// # Errors
-/// Those of opening one image, with its name; [`Error::Unsupported`] for options of one image, and for layers
+/// The errors of opening one image, with its name; [`Error::Unsupported`] for options of one image, and for layers
 /// that cannot be merged.
 pub fn open(
     sources: Vec<LayerSource>,

@@ -54,7 +54,7 @@ impl FoundImage {
     /// Finds the image in a source that the engine knows as this blob.
     ///
     /// # Errors
-    /// Those of [`of`](Self::of).
+    /// The errors of [`of`](Self::of).
     pub fn of_blob(
         source: &Arc<dyn ReadAt>,
         blob: BlobId,
@@ -70,7 +70,7 @@ impl FoundImage {
     /// Opens the driver, with a budget for decoded metadata: of an image alone, or of a layer.
     ///
     /// # Errors
-    /// Those of the driver, of the devices and of the digest that the options name.
+    /// The errors of the driver, of the devices and of the digest that the options name.
     pub fn driver(
         &self,
         options: &OpenOptions,
@@ -110,7 +110,7 @@ impl FoundImage {
     /// Opens the image.
     ///
     /// # Errors
-    /// Those of [`driver`](Self::driver).
+    /// The errors of [`driver`](Self::driver).
     pub fn image(self, options: &OpenOptions, observer: Arc<Observer>) -> Result<Image> {
         let fs = self.driver(options, observer, options.engine.cache / 16, false)?;
         options.engine.log_memory_use();

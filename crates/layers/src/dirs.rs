@@ -48,7 +48,7 @@ impl MergedDir {
     /// Returns the directories that are in effect, topmost first.
     ///
     /// # Errors
-    /// Those of the layers.
+    /// The errors of the layers.
     pub fn visible(&self, stack: &Stack) -> Result<&[LayerNode]> {
         let count = match self.visible.get() {
             Some(&count) => count,

@@ -14,7 +14,7 @@ use crate::whiteout;
 /// others whose metadata is damaged is the last of them.
 ///
 /// # Errors
-/// Those of the layers.
+/// The errors of the layers.
 pub fn find(
     stack: &Stack,
     dirs: &[LayerNode],
@@ -69,7 +69,7 @@ pub fn find(
 /// no such thing. `below` are the directories that the one around it is merged of, below its own.
 ///
 /// # Errors
-/// Those of the layers.
+/// The errors of the layers.
 pub fn redirected(
     stack: &Stack,
     below: Option<&[LayerNode]>,

@@ -20,7 +20,7 @@ pub type VisitEntry<'v> = &'v mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>;
 /// Returns the id of what [`find`] found; nothing if that is nothing.
 ///
 /// # Errors
-/// Those of [`Table::add`].
+/// The errors of [`Table::add`].
 pub fn id_of(table: &Table, found: Vec<LayerNode>) -> Result<Option<NodeId>> {
     match *found.as_slice() {
         [] => Ok(None),
@@ -32,7 +32,7 @@ pub fn id_of(table: &Table, found: Vec<LayerNode>) -> Result<Option<NodeId>> {
 /// Returns the id of a directory in one that only one layer has.
 ///
 /// # Errors
-/// Those of [`id_of`] and of the layers.
+/// The errors of [`id_of`] and of the layers.
 pub fn dir_id(stack: &Stack, table: &Table, at: LayerNode) -> Result<NodeId> {
     match redirected(stack, None, at)? {
         Some(lower) if !lower.is_empty() => {
@@ -46,7 +46,7 @@ pub fn dir_id(stack: &Stack, table: &Table, at: LayerNode) -> Result<NodeId> {
 /// Visits the entries of a directory that only one layer has.
 ///
 /// # Errors
-/// Those of the layer.
+/// The errors of the layer.
 pub fn read_single(
     (stack, table): (&Stack, &Table),
     dir: LayerNode,
@@ -86,7 +86,7 @@ impl Lister<'_> {
     /// Visits the entries of a merged directory.
     ///
     /// # Errors
-    /// Those of the layers; [`Limit`](forerun_vfs::Error::Limit) if it takes too much memory.
+    /// The errors of the layers; [`Limit`](forerun_vfs::Error::Limit) if it takes too much memory.
     pub fn read_merged(
         self,
         dir: &MergedDir,

@@ -40,7 +40,7 @@ impl Ranges {
     /// Visits the regions of all layers.
     ///
     /// # Errors
-    /// Those of the layers, with their names.
+    /// The errors of the layers, with their names.
     pub fn regions(&self, stack: &Stack, visit: Visit<'_>) -> Result<()> {
         for (layer, number) in stack.layers().iter().zip(0..) {
             let (node, mut goes_on) = (layer.fs.root(), true);
@@ -62,7 +62,7 @@ impl Ranges {
     /// Visits the regions of nodes of layers.
     ///
     /// # Errors
-    /// Those of the layers, with their names.
+    /// The errors of the layers, with their names.
     pub fn regions_of(&self, stack: &Stack, nodes: &[LayerNode], visit: Visit<'_>) -> Result<()> {
         for &at in nodes {
             let mut goes_on = true;

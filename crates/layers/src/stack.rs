@@ -114,7 +114,7 @@ impl Stack {
     /// Calls the driver of a node's layer.
     ///
     /// # Errors
-    /// Those of the call, with the name of the layer; [`Error::StaleNode`] if there is no such layer.
+    /// The errors of the call, with the name of the layer; [`Error::StaleNode`] if there is no such layer.
     pub fn call<T>(
         &self,
         at: LayerNode,

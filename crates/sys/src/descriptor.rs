@@ -9,7 +9,7 @@ use crate::checked;
 /// owner keeps owning the number.
 ///
 /// # Errors
-/// Those of dup3(2): `InvalidInput` if both are the same descriptor.
+/// The errors of dup3(2): `InvalidInput` if both are the same descriptor.
 pub fn replace(descriptor: impl AsFd, file: impl AsFd) -> io::Result<()> {
     let (from, to) = (file.as_fd().as_raw_fd(), descriptor.as_fd().as_raw_fd());
     // SAFETY: both are borrowed, so they stay open during the call. The number of `descriptor` is valid before, during and
@@ -21,7 +21,7 @@ pub fn replace(descriptor: impl AsFd, file: impl AsFd) -> io::Result<()> {
 /// Duplicates the descriptor with that number, which may have any owner.
 ///
 /// # Errors
-/// Those of fcntl(2): EBADF if there is none.
+/// The errors of fcntl(2): EBADF if there is none.
 pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the call changes nothing about `number`, whatever that is.
     let new = checked(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) })?;

@@ -92,7 +92,7 @@ pub struct LoopDevice {
 /// Shows a part of a file as a device.
 ///
 /// # Errors
-/// Those of open(2) and ioctl(2); without the rights of root EACCES.
+/// The errors of open(2) and ioctl(2); without the rights of root EACCES.
 pub fn attach(file: BorrowedFd<'_>, part: Part) -> io::Result<LoopDevice> {
     let control = File::options()
         .read(true)
@@ -117,7 +117,7 @@ pub fn attach(file: BorrowedFd<'_>, part: Part) -> io::Result<LoopDevice> {
 /// Returns the device number and the inode of the file behind a loop device.
 ///
 /// # Errors
-/// Those of ioctl(2); ENXIO where the device shows no file.
+/// The errors of ioctl(2); ENXIO where the device shows no file.
 pub fn file_behind(device: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     let mut info = EMPTY;
     // SAFETY: the kernel writes one loop_info64 to the address, which is of a value of that layout that nothing else uses.

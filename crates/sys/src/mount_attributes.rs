@@ -8,7 +8,7 @@ use rustix::mount::MountAttrFlags;
 /// Sets attributes of the mount whose root `mount` is, and of all below it. Other attributes stay.
 ///
 /// # Errors
-/// Those of mount_setattr(2).
+/// The errors of mount_setattr(2).
 pub fn set_mount_attributes(mount: impl AsFd, attributes: MountAttrFlags) -> io::Result<()> {
     let attributes = libc::mount_attr {
         attr_set: attributes.bits().into(),

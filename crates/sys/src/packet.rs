@@ -25,7 +25,7 @@ pub struct Received {
 /// Sends a message. At most four descriptors go along.
 ///
 /// # Errors
-/// Those of sendmsg(2), and EMSGSIZE for more descriptors than that.
+/// The errors of sendmsg(2), and EMSGSIZE for more descriptors than that.
 pub fn send(
     socket: impl AsFd,
     text: &[u8],
@@ -47,7 +47,7 @@ pub fn send(
 /// Waits for a message of at most `longest` bytes. Returns nothing when the other end is closed.
 ///
 /// # Errors
-/// Those of recvmsg(2), and EMSGSIZE for a packet that is longer.
+/// The errors of recvmsg(2), and EMSGSIZE for a packet that is longer.
 pub fn receive(socket: impl AsFd, longest: usize) -> io::Result<Option<Received>> {
     let socket = socket.as_fd();
     let mut text = vec![0; longest];

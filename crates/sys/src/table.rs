@@ -13,7 +13,7 @@ use crate::descriptor::duplicate;
 /// So it must neither use nor drop a descriptor that it had before: `kept` is to be dropped by another thread.
 ///
 /// # Errors
-/// Those of unshare(2), of fcntl(2) and of reading `/proc`.
+/// The errors of unshare(2), of fcntl(2) and of reading `/proc`.
 pub fn leave(kept: impl AsFd) -> io::Result<OwnedFd> {
     // SAFETY: the table is a copy, in which each number is the same open file as before.
     checked(unsafe { libc::unshare(libc::CLONE_FILES) })?;

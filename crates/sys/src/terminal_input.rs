@@ -35,7 +35,7 @@ const RETURN: u16 = 0x06;
 /// user namespace of the thread.
 ///
 /// # Errors
-/// Those of prctl(2).
+/// The errors of prctl(2).
 pub fn refuse_terminal_input() -> io::Result<()> {
     let mut filter = filter();
     let program = libc::sock_fprog {

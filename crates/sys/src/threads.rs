@@ -96,7 +96,7 @@ pub fn spawn<T: Send + 'static>(
 /// Starts a thread as [`spawn`] does, with a stack of `stack` bytes.
 ///
 /// # Errors
-/// Those of [`spawn`].
+/// The errors of [`spawn`].
 pub fn spawn_with_stack<T: Send + 'static>(
     name: impl Into<String>,
     stack: usize,
@@ -108,7 +108,7 @@ pub fn spawn_with_stack<T: Send + 'static>(
 /// Starts a thread as [`spawn`] does, which ends before `scope` does.
 ///
 /// # Errors
-/// Those of [`spawn`].
+/// The errors of [`spawn`].
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: impl Into<String>,

@@ -24,7 +24,7 @@ struct FsverityDigest {
 /// change, and reads of other bytes fail.
 ///
 /// # Errors
-/// Those of ioctl(2), but for those that say that the file has no digest of that length.
+/// The errors of ioctl(2), but for those that say that the file has no digest of that length.
 pub fn sha256(file: impl AsFd) -> io::Result<Option<[u8; 32]>> {
     let mut measured = FsverityDigest {
         algorithm: 0,

@@ -54,7 +54,7 @@ pub fn scan(path: &Path, options: &ScanOptions) -> Result<Tree, BuildError> {
 /// fail only then there is [`drop_unreadable`](super::drop_unreadable).
 ///
 /// # Errors
-/// Those of [`scan`] for `path` itself.
+/// The errors of [`scan`] for `path` itself.
 pub fn scan_readable(
     path: &Path,
     options: &ScanOptions,

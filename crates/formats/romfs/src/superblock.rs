@@ -39,7 +39,7 @@ impl Superblock {
     /// decides about either. The image ends with the source then.
     ///
     /// # Errors
-    /// Those of `damaged`, and `Corrupt` if the bytes make no sense.
+    /// The errors of `damaged`, and `Corrupt` if the bytes make no sense.
     pub fn parse_or(
         head: &[u8],
         source_len: u64,

@@ -25,7 +25,7 @@ pub struct Piece {
 /// reaches over the border of an encoded block, so that reading it copies nothing.
 ///
 /// # Errors
-/// Those of the visitor, and those of [`FileSystem::map`](forerun_vfs::FileSystem::map).
+/// The errors of the visitor, and those of [`FileSystem::map`](forerun_vfs::FileSystem::map).
 pub fn visit_data<E>(
     reader: &Reader,
     node: NodeId,

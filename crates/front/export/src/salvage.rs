@@ -96,7 +96,7 @@ type Visit<'v, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'v;
 /// Visits what can be read of a file of `size` bytes, in order, but for holes. Returns what cannot.
 ///
 /// # Errors
-/// Those of the visitor.
+/// The errors of the visitor.
 pub fn visit_readable<E>(
     reader: &Reader,
     node: NodeId,

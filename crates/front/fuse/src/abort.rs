@@ -29,7 +29,7 @@ impl Connections {
     /// Opens them.
     ///
     /// # Errors
-    /// Those of open(2) and fsmount(2).
+    /// The errors of open(2) and fsmount(2).
     pub fn open() -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = openat(CWD, PLACE, flags, Mode::empty());
@@ -48,7 +48,7 @@ impl Connections {
     /// Opens the file of the connection with this device number.
     ///
     /// # Errors
-    /// Those of open(2): only root and the user of the mount may.
+    /// The errors of open(2): only root and the user of the mount may.
     pub fn abort_of(&self, device: (u32, u32)) -> io::Result<Abort> {
         if device.0 != 0 {
             return Err(io::ErrorKind::NotFound.into());
@@ -88,7 +88,7 @@ impl Abort {
     /// Aborts the connection, if it has not ended.
     ///
     /// # Errors
-    /// Those of write(2).
+    /// The errors of write(2).
     pub fn abort(&self) -> io::Result<()> {
         (&self.0).write_all(b"1")
     }
@@ -103,7 +103,7 @@ impl AsFd for Abort {
 /// Aborts the connection of a mount, which stays where it is.
 ///
 /// # Errors
-/// Those of both ways; NotFound for a mount that is out of sight.
+/// The errors of both ways; NotFound for a mount that is out of sight.
 pub fn abort(mount: &MountEntry) -> io::Result<()> {
     let by_file = Abort::of(mount.device).and_then(|abort| abort.abort());
     let Err(error) = by_file else { return Ok(()) };

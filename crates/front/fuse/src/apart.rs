@@ -34,7 +34,7 @@ impl Apart {
     /// Starts the thread for this connection to the kernel.
     ///
     /// # Errors
-    /// Those of threads and sockets.
+    /// The errors of threads and sockets.
     pub fn start(connection: BorrowedFd<'_>) -> io::Result<Self> {
         let (jobs, asked) = channel::<Job>();
         hold(connection, "forerun-apart", move |connection| {

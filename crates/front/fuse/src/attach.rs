@@ -119,7 +119,7 @@ pub struct Detached {
 /// `/dev/fd/N`, and ends with the last descriptor or namespace that has it.
 ///
 /// # Errors
-/// Those of opening `/dev/fuse`, and of fsopen(2) and the calls that follow it.
+/// The errors of opening `/dev/fuse`, and of fsopen(2) and the calls that follow it.
 pub fn detached(source: &OsStr, options: &MountOptions) -> io::Result<Detached> {
     make(source, options, false)
 }

@@ -104,7 +104,7 @@ impl Backings {
     /// Continues with the registrations of earlier servers, which have ended.
     ///
     /// # Errors
-    /// Those of the state table.
+    /// The errors of the state table.
     pub fn inherit(&self, table: OwnedFd, connection: OwnedFd) -> io::Result<()> {
         let (table, earlier) = Registered::inherit(table)?;
         if earlier.has_stopped {
@@ -171,7 +171,7 @@ impl Backings {
     /// Decides how a new handle is served. `find` opens the file with the data, if there is one.
     ///
     /// # Errors
-    /// Those of `find`; `Io` for a file that took the place of one that is open.
+    /// The errors of `find`; `Io` for a file that took the place of one that is open.
     pub fn way(
         &self,
         find: impl FnOnce() -> Result<Option<File>>,

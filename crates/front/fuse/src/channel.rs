@@ -22,7 +22,7 @@ impl Channel {
     /// Makes a socket and returns both ends.
     ///
     /// # Errors
-    /// Those of socketpair(2).
+    /// The errors of socketpair(2).
     pub fn pair() -> io::Result<(Self, Self)> {
         let (ours, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
@@ -36,7 +36,7 @@ impl Channel {
     /// Makes another handle of the same end.
     ///
     /// # Errors
-    /// Those of dup(2).
+    /// The errors of dup(2).
     pub fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
@@ -44,7 +44,7 @@ impl Channel {
     /// Sends a message. At most four descriptors go along.
     ///
     /// # Errors
-    /// Those of sendmsg(2), and EMSGSIZE for a message of more than 32 KiB.
+    /// The errors of sendmsg(2), and EMSGSIZE for a message of more than 32 KiB.
     pub fn send(&self, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         if text.len() > MAX {
             return Err(Errno::MSGSIZE.into());
@@ -55,7 +55,7 @@ impl Channel {
     /// Waits for a message. Returns nothing when the other process has ended.
     ///
     /// # Errors
-    /// Those of recvmsg(2), and EMSGSIZE for a message that is too long.
+    /// The errors of recvmsg(2), and EMSGSIZE for a message that is too long.
     pub fn receive(&self) -> io::Result<Option<Received>> {
         packet::receive(&self.0, MAX)
     }
@@ -63,7 +63,7 @@ impl Channel {
     /// Waits until something can be received, the end included. Returns whether it can.
     ///
     /// # Errors
-    /// Those of poll(2).
+    /// The errors of poll(2).
     pub fn wait(&self, patience: Duration) -> io::Result<bool> {
         let until = Instant::now() + patience;
         loop {

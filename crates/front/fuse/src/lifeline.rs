@@ -13,7 +13,7 @@ use crate::apart::hold;
 /// its sandbox: earlier threads are outside.
 ///
 /// # Errors
-/// Those of threads and pipes.
+/// The errors of threads and pipes.
 pub fn lifeline() -> io::Result<OwnedFd> {
     let (ours, theirs) = io::pipe()?;
     hold(theirs.as_fd(), "forerun-alive", |_until_the_end| {

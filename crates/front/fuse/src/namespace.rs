@@ -49,7 +49,7 @@ impl MountNamespace {
     /// the container, and where this process may not leave.
     ///
     /// # Errors
-    /// Those of mount(2), if the copy cannot be used.
+    /// The errors of mount(2), if the copy cannot be used.
     pub fn leave(caller: Option<u32>, used: &[(u32, u32)]) -> io::Result<Option<Self>> {
         let Some(old) = caller.and_then(Self::to_leave) else {
             return Ok(None);

@@ -41,7 +41,7 @@ impl PageStore {
     /// left alone. Returns whether anything was stored.
     ///
     /// # Errors
-    /// Those of write(2).
+    /// The errors of write(2).
     pub fn store(&self, file: u64, at: u64, data: Vec<u8>) -> io::Result<bool> {
         let under_way = Arc::clone(&self.under_way);
         let stored = self

@@ -51,7 +51,7 @@ type OutsideAnswer = Result<(&'static str, Vec<u8>, Vec<OwnedFd>), String>;
 /// has ended.
 ///
 /// # Errors
-/// Those of the socket.
+/// The errors of the socket.
 pub fn serve_outside(socket: &OwnedFd, dir: &Path, options: &MountOptions) -> io::Result<()> {
     let mut serving = ServedMounts {
         dir: dir.to_path_buf(),

@@ -12,7 +12,7 @@ use crate::error::Error;
 /// Unmounts the topmost mount at `path`. With `lazy` it is detached at once, and ends with its last user.
 ///
 /// # Errors
-/// Those of [`take_down`]; nothing is mounted there.
+/// The errors of [`take_down`]; nothing is mounted there.
 pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     let failed = |source| Error::Umount {
         path: path.to_path_buf(),

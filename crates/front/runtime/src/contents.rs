@@ -43,7 +43,7 @@ impl Contents {
     /// Appends up to `len` bytes of a file from `offset` on to `out`. There are fewer at the end of the file.
     ///
     /// # Errors
-    /// Those of the driver, of decoding and of reading. `out` then has bytes that must not be used.
+    /// The errors of the driver, of decoding and of reading. `out` then has bytes that must not be used.
     pub fn read(&self, node: NodeId, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<()> {
         let range = offset..offset + u64::from(len);
         let mut at = offset;

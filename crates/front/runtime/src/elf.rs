@@ -106,7 +106,7 @@ impl Elf {
     /// Returns the contents of the section of this name; nothing if there is none.
     ///
     /// # Errors
-    /// Those of reading, and sections that lie outside the file or are longer than any that a tool writes.
+    /// The errors of reading, and sections that lie outside the file or are longer than any that a tool writes.
     pub fn section(&self, file: &dyn ReadAt, wanted: &str) -> Result<Option<Vec<u8>>, Failure> {
         let names = self.header(file, self.names)?;
         let names = contents(file, &names)?;

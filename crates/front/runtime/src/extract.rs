@@ -52,7 +52,7 @@ impl<'e> Extraction<'e> {
     /// Prepares to extract into the directory, which is made if need be.
     ///
     /// # Errors
-    /// Those of mkdir(2) and of opening it.
+    /// The errors of mkdir(2) and of opening it.
     pub fn new(
         contents: &'e Contents,
         into: &Path,

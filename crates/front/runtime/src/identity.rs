@@ -74,7 +74,7 @@ impl Identity {
     /// Makes a directory beside the file for the program's own files. Returns its path.
     ///
     /// # Errors
-    /// Those of mkdir(2), unless it is there; that what is there is no directory of the user.
+    /// The errors of mkdir(2), unless it is there; that what is there is no directory of the user.
     pub fn make_portable(&self, portable: Portable) -> Result<PathBuf, Failure> {
         let path = self.beside(portable.suffix());
         match DirBuilder::new().mode(0o700).create(&path) {

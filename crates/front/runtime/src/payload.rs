@@ -24,7 +24,7 @@ impl AppImage {
     /// Opens the file, and finds where its image begins.
     ///
     /// # Errors
-    /// Those of reading; a file that is no ELF program.
+    /// The errors of reading; a file that is no ELF program.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let named = |error| Failure::io(&format!("opening {}", path.display()), &error);
         let file = File::open(path).map_err(named)?;
@@ -45,7 +45,7 @@ impl AppImage {
     /// Returns the contents of an ELF section, without the zeros at its end.
     ///
     /// # Errors
-    /// Those of [`Elf::section`].
+    /// The errors of [`Elf::section`].
     pub fn section(&self, name: &str) -> Result<Vec<u8>, Failure> {
         let found = self.elf.section(&*self.file, name)?;
         let mut bytes = found.unwrap_or_default();

@@ -94,7 +94,7 @@ pub fn task(role: &str) -> Command {
 /// the other end of `life` is closed.
 ///
 /// # Errors
-/// Those of starting processes.
+/// The errors of starting processes.
 pub fn start(
     image: &Path,
     connection: OwnedFd,
@@ -116,7 +116,7 @@ pub fn start(
 /// Starts a cleaner alone. It cleans up when the last copy of the other end of `life` is closed.
 ///
 /// # Errors
-/// Those of starting processes.
+/// The errors of starting processes.
 pub fn start_cleaner(life: UnixStream, place: &Path) -> Result<(), Failure> {
     let started = cleaner(
         Stdio::from(OwnedFd::from(life)),
@@ -162,7 +162,7 @@ pub fn start_server(
 /// Starts a cleaner that waits for the end of `until`.
 ///
 /// # Errors
-/// Those of starting processes.
+/// The errors of starting processes.
 pub fn cleaner(until: Stdio, kind: impl AsRef<OsStr>, place: &Path) -> Result<(), Failure> {
     let started = task("clean")
         .arg(kind)

@@ -68,7 +68,7 @@ fn become_program(
 /// Extracts the image into a fresh directory, runs its program there, and removes the directory.
 ///
 /// # Errors
-/// Those of extracting and of starting the program.
+/// The errors of extracting and of starting the program.
 pub fn extract_and_run(identity: &Identity, arguments: &[OsString]) -> Result<u8, Failure> {
     let (driver, source) = AppImage::open(&identity.opened)?.payload()?;
     run_extracted(identity, &Contents::new(driver, source), arguments)

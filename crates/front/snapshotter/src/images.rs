@@ -43,7 +43,7 @@ pub trait Images: Send + Sync {
     /// Returns whether such a mount is on the directory and answers. One whose processes are dead is taken down.
     ///
     /// # Errors
-    /// Those of the table of mounts, and of taking one down.
+    /// The errors of the table of mounts, and of taking one down.
     fn is_mounted(&self, dir: &Path) -> io::Result<bool>;
 
     /// Takes the mount on a directory down. Files that are open stay readable.

@@ -11,7 +11,7 @@ pub const TARGET: &str = "containerd.io/snapshot.ref";
 /// own family only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelFamily {
-    /// Those of containerd's own handler, which its CRI plugin uses.
+    /// The errors of containerd's own handler, which its CRI plugin uses.
     Cri,
     /// The labels of the stargz snapshotter, which `ctr-remote` uses.
     Stargz,

@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// Sends `READY=1` to the socket that systemd names in `NOTIFY_SOCKET`, if it does: `Type=notify` of systemd.service(5).
 ///
 /// # Errors
-/// Those of the socket.
+/// The errors of the socket.
 pub fn tell_ready() -> io::Result<()> {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
         return Ok(());

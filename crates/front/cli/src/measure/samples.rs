@@ -1,4 +1,4 @@
-//! The runs of one piece of work in one way, and medians of them.
+//! The samples that one way of doing some work takes in all rounds, and their medians.
 
 use anyhow::{Error, Result};
 

@@ -38,7 +38,7 @@ impl<'f> Gather<'f> {
     /// it, or there is enough of it.
     ///
     /// # Errors
-    /// Those of the write.
+    /// The errors of the write.
     pub fn add(&mut self, at: u64, piece: Data) -> io::Result<()> {
         let follows = at == self.start + self.bytes;
         if !follows || self.bytes >= CHUNK || self.pieces.len() >= PIECES {
@@ -55,7 +55,7 @@ impl<'f> Gather<'f> {
     /// Writes what is left.
     ///
     /// # Errors
-    /// Those of the write.
+    /// The errors of the write.
     pub fn write(&mut self) -> io::Result<()> {
         let slices = self.pieces.iter().map(|piece| IoSlice::new(piece));
         let at = write_all(slices.collect(), self.start, |slices, at| {

@@ -171,7 +171,7 @@ impl Known {
     /// Writes all that the kernel knows for the next server, while no request is answered.
     ///
     /// # Errors
-    /// Those of the state.
+    /// The errors of the state.
     pub fn leave(&self, unreported: &HashSet<u64>) -> io::Result<()> {
         let Some(state) = &self.state else {
             return Ok(());

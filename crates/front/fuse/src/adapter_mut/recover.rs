@@ -57,7 +57,7 @@ impl CoreMut {
     /// returns what the kernel is to drop, where that server has died.
     ///
     /// # Errors
-    /// Those of the state.
+    /// The errors of the state.
     pub fn recover(
         volume: Arc<Volume>,
         options: &MountOptions,

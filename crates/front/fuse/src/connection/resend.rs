@@ -15,7 +15,7 @@ pub const RESENT: u64 = 1 << 63;
 /// it as read when that thread leaves read(2). So the last call comes when no such thread is left.
 ///
 /// # Errors
-/// Those of write(2); ENODEV where the mount has ended.
+/// The errors of write(2); ENODEV where the mount has ended.
 pub fn resend(connection: impl AsFd) -> io::Result<()> {
     let len: u32 = 16;
     let mut message = Vec::with_capacity(16);

@@ -111,7 +111,7 @@ impl Outside {
     /// Passes on the mount that this server takes over. Call it once, and before the process is confined.
     ///
     /// # Errors
-    /// Those of the socket, and what the other process reports.
+    /// The errors of the socket, and what the other process reports.
     pub fn adopt(&self, inherited: &Inherited) -> io::Result<()> {
         self.adopt_mount(inherited.device(), inherited.path())
     }

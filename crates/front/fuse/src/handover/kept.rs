@@ -65,7 +65,7 @@ impl Kept {
     /// Has the kernel send again what a process that has ended took and did not answer.
     ///
     /// # Errors
-    /// Those of write(2); ENODEV where the mount has ended.
+    /// The errors of write(2); ENODEV where the mount has ended.
     pub fn resend(&self) -> io::Result<()> {
         resend(&self.descriptors.connection)
     }

@@ -70,7 +70,7 @@ impl FromServer {
     /// Says that nothing is to be kept.
     ///
     /// # Errors
-    /// Those of the socket; the same for the others.
+    /// The errors of the socket; the same for the others.
     pub fn alone(supervisor: &Channel) -> std::io::Result<()> {
         supervisor.send(Self::ALONE, &[])
     }
@@ -78,7 +78,7 @@ impl FromServer {
     /// Passes on the lifeline of this process.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub fn lifeline(supervisor: &Channel, lifeline: BorrowedFd<'_>) -> std::io::Result<()> {
         supervisor.send(Self::LIFELINE, &[lifeline])
     }
@@ -86,7 +86,7 @@ impl FromServer {
     /// Says that this process can take over.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub fn ready(supervisor: &Channel) -> std::io::Result<()> {
         supervisor.send(Self::READY, &[])
     }
@@ -94,7 +94,7 @@ impl FromServer {
     /// Asks for a successor; the supervisor tells `asker` what comes of it.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub fn restart(supervisor: &Channel, asker: BorrowedFd<'_>) -> std::io::Result<()> {
         supervisor.send(Self::RESTART, &[asker])
     }
@@ -102,7 +102,7 @@ impl FromServer {
     /// Says that this process ends for its successor.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub fn leaving(supervisor: &Channel) -> std::io::Result<()> {
         supervisor.send(Self::LEAVING, &[])
     }
@@ -110,7 +110,7 @@ impl FromServer {
     /// Says that this process goes on, and why.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub fn staying(supervisor: &Channel, why: &str) -> std::io::Result<()> {
         let text = [Self::STAYING, b"\n", why.as_bytes()].concat();
         supervisor.send(&text, &[])
@@ -119,7 +119,7 @@ impl FromServer {
     /// Says that the mount ends with this process.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub fn done(supervisor: &Channel) -> std::io::Result<()> {
         supervisor.send(Self::DONE, &[])
     }
@@ -163,7 +163,7 @@ impl FromSupervisor {
     /// Tells the first server to make a mount.
     ///
     /// # Errors
-    /// Those of the socket; the same for the others.
+    /// The errors of the socket; the same for the others.
     pub fn make(server: &Channel) -> std::io::Result<()> {
         server.send(Self::MAKE, &[])
     }
@@ -171,7 +171,7 @@ impl FromSupervisor {
     /// Tells a successor that is ready to serve the mount.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub fn go(server: &Channel) -> std::io::Result<()> {
         server.send(Self::GO, &[])
     }
@@ -179,7 +179,7 @@ impl FromSupervisor {
     /// Tells a successor that it is not needed.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub fn no(server: &Channel) -> std::io::Result<()> {
         server.send(Self::NO, &[])
     }
@@ -187,7 +187,7 @@ impl FromSupervisor {
     /// Asks a server to end.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub fn leave(server: &Channel) -> std::io::Result<()> {
         server.send(Self::LEAVE, &[])
     }

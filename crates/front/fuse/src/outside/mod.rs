@@ -154,7 +154,7 @@ impl Outside {
     /// process serves the mount then.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub fn watch(&self, lifeline: BorrowedFd<'_>) -> io::Result<()> {
         self.done(word::WATCH.as_bytes(), &[lifeline]).map(drop)
     }

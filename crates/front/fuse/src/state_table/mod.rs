@@ -35,7 +35,7 @@ impl StateFile {
     /// Makes one.
     ///
     /// # Errors
-    /// Those of memfd_create(2).
+    /// The errors of memfd_create(2).
     pub fn new() -> io::Result<Self> {
         let file = memfd_create("forerun-state", MemfdFlags::CLOEXEC)?;
         Ok(Self(Arc::new(file)))

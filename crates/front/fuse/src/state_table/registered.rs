@@ -58,7 +58,7 @@ impl Registered {
     /// Reads the table of earlier servers, and goes on with it. Their registrations keep their slots.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     pub fn inherit(file: OwnedFd) -> io::Result<(Self, Earlier)> {
         let has_stopped = head(&file)?.is_some();
         let mut registrations = Vec::new();
@@ -75,7 +75,7 @@ impl Registered {
     /// Makes another descriptor of the file, for the supervisor.
     ///
     /// # Errors
-    /// Those of dup(2).
+    /// The errors of dup(2).
     pub fn share(&self) -> io::Result<OwnedFd> {
         self.0.share()
     }
@@ -83,7 +83,7 @@ impl Registered {
     /// Writes a registration. It is in the file when this returns.
     ///
     /// # Errors
-    /// Those of the file; `StorageFull` where there are too many.
+    /// The errors of the file; `StorageFull` where there are too many.
     pub fn add(&mut self, registration: &Registration) -> io::Result<RegistrationSlot> {
         self.0.add(&encode(registration)).map(RegistrationSlot)
     }
@@ -91,7 +91,7 @@ impl Registered {
     /// Clears a slot.
     ///
     /// # Errors
-    /// Those of the file. The registration may still be there.
+    /// The errors of the file. The registration may still be there.
     pub fn remove(&mut self, slot: RegistrationSlot) -> io::Result<()> {
         self.0.remove(slot.0)
     }
@@ -99,7 +99,7 @@ impl Registered {
     /// Writes that no more files are to be registered, by any server.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     pub fn stop(&self) -> io::Result<()> {
         self.0.write(0, b"stopped")
     }

@@ -64,7 +64,7 @@ impl VolumeState {
     /// Begins an empty table.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     pub fn new(file: &StateFile) -> io::Result<Self> {
         Self::begin(Slots::new(file), HashMap::new(), 0)
     }
@@ -83,7 +83,7 @@ impl VolumeState {
     /// Reads the table of earlier servers, and goes on with it.
     ///
     /// # Errors
-    /// Those of the file; `InvalidData` where it is no table.
+    /// The errors of the file; `InvalidData` where it is no table.
     pub fn inherit(file: OwnedFd) -> io::Result<(Self, InheritedInodes)> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         let head = head(&file)?;
@@ -126,7 +126,7 @@ impl VolumeState {
     /// Makes another descriptor of the file, for the supervisor.
     ///
     /// # Errors
-    /// Those of dup(2).
+    /// The errors of dup(2).
     pub fn share(&self) -> io::Result<OwnedFd> {
         self.slots.share()
     }
@@ -164,7 +164,7 @@ impl VolumeState {
     /// Writes all inodes that the kernel knows, for a server that takes over while nothing changes.
     ///
     /// # Errors
-    /// Those of the file. The table is as before then.
+    /// The errors of the file. The table is as before then.
     pub fn leave(
         &self,
         inodes: impl Iterator<Item = KnownInode>,

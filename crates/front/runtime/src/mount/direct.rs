@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// Opens a connection with the kernel. A mount must come from the user namespace that opened it.
 ///
 /// # Errors
-/// Those of opening `/dev/fuse`.
+/// The errors of opening `/dev/fuse`.
 pub fn open_device() -> Result<OwnedFd, Failure> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open("/dev/fuse", flags, Mode::empty());
@@ -29,7 +29,7 @@ pub fn open_device() -> Result<OwnedFd, Failure> {
 /// Mounts a connection on the directory.
 ///
 /// # Errors
-/// Those of mount(2).
+/// The errors of mount(2).
 pub fn attach_to(connection: &OwnedFd, place: &Path, name: &str) -> Result<(), Failure> {
     let failed = |error: rustix::io::Errno| Failure::io("mounting", &error.into());
     // The directory itself, whatever becomes of its path.
@@ -50,7 +50,7 @@ pub fn attach_to(connection: &OwnedFd, place: &Path, name: &str) -> Result<(), F
 /// Opens a connection and mounts it on the directory.
 ///
 /// # Errors
-/// Those of both.
+/// The errors of both.
 pub fn attach(place: &Path, name: &str) -> Result<OwnedFd, Failure> {
     let connection = open_device()?;
     attach_to(&connection, place, name)?;

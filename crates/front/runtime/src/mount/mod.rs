@@ -96,7 +96,7 @@ fn ways(visible: bool) -> Result<Vec<Way>, Failure> {
 /// does.
 ///
 /// # Errors
-/// Those of mkdir(2).
+/// The errors of mkdir(2).
 pub fn fresh_directory(prefix: &str, name: &str) -> Result<PathBuf, Failure> {
     let base = env::var_os("TMPDIR").map(PathBuf::from);
     let base = base.filter(|base| base.is_absolute());

@@ -398,7 +398,7 @@ impl Snapshotter {
     /// Removes what no snapshot needs: what a killed process or a failure has left.
     ///
     /// # Errors
-    /// Those of the directories.
+    /// The errors of the directories.
     pub fn clean_up(&self) -> Result<()> {
         self.sweep()?;
         self.delete_removed()

@@ -28,7 +28,7 @@ const CLUSTER: u64 = 128 << 10;
 /// Length of the file at the most; 16 times that of the largest one of other parts.
 const MOST: u64 = 4 << 30;
 const BIG: &str = "big";
-/// Writes beside those of the bitmap: a flag in the boot sector, and three entries of the file.
+/// Writes that are not of the bitmap: a flag in the boot sector, and three entries of the file.
 const OTHERS: u64 = 4;
 /// Longest time for the legacy way.
 const PATIENCE: Duration = Duration::from_secs(4);

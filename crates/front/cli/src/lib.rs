@@ -48,7 +48,7 @@ pub fn main() -> ExitCode {
     inherited::close_on_exec(mount::is_in_background());
     if let Some(this) = role::of_this_process() {
         match this.role {
-            Role::Supervisor => return mount::run_keeper(),
+            Role::Supervisor => return mount::run_supervisor(),
             Role::RunInit => return run::run_init(&this.words),
             Role::RunCommand => return run::become_command(&this.words),
             Role::MapWriter => return run::run_map_writer(),

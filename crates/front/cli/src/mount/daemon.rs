@@ -38,15 +38,15 @@ pub fn is_in_background() -> bool {
     role::is(Role::LoneServer) || role::is(Role::Server)
 }
 
-/// Returns whether the mount of this process is to end with the process that has started it, without a keeper.
+/// Returns whether the mount of this process is to end with the process that has started it, without a supervisor.
 pub fn ends_with_caller() -> bool {
     let this = role::of_this_process().filter(|this| this.role == Role::LoneServer);
     this.and_then(|this| this.word(0)).is_some()
 }
 
-/// The arguments of a keeper, from the caller, which has read the command line.
+/// The arguments of a supervisor, from the caller, which has read the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeeperArgs {
+pub struct SupervisorArgs {
     /// Deaths in a minute that are made good.
     pub restarts: u32,
     /// How much is logged.
@@ -60,8 +60,8 @@ pub struct KeeperArgs {
     pub dir: OsString,
 }
 
-impl KeeperArgs {
-    /// Returns the arguments, if this process is to be a keeper.
+impl SupervisorArgs {
+    /// Returns the arguments, if this process is to be a supervisor.
     pub fn of_this_process() -> Option<Self> {
         let this = role::of_this_process().filter(|this| this.role == Role::Supervisor)?;
         let text = |number| this.word(number).and_then(OsStr::to_str);
@@ -170,16 +170,16 @@ pub fn namespace_words(namespace: Option<&MountNamespace>) -> [OsString; 1] {
         .into()]
 }
 
-/// Starts it, and returns when its mount answers, or it has failed. With `keeper` it is a keeper, and
+/// Starts it, and returns when its mount answers, or it has failed. With `supervisor` it is a supervisor, and
 /// starts the process that serves.
-pub fn start(keeper: Option<&KeeperArgs>, dir: &Path, ends_with_caller: bool) -> Result {
+pub fn start(supervisor: Option<&SupervisorArgs>, dir: &Path, ends_with_caller: bool) -> Result {
     let starting = |error| failed("starting the process that serves the mount", &error);
     let dir = dir.display();
-    let command = match keeper {
-        Some(keeper) => command(
+    let command = match supervisor {
+        Some(supervisor) => command(
             program(),
             (Role::Supervisor, &format!("supervisor of {dir}")),
-            &keeper.words(),
+            &supervisor.words(),
         ),
         None => command(
             program(),
@@ -229,8 +229,10 @@ fn exit_of(status: ExitStatus) -> Exit {
 pub fn server_command(
     namespace: Option<&MountNamespace>,
 ) -> io::Result<(Command, Option<OwnedFd>)> {
-    let keeper = KeeperArgs::of_this_process();
-    let dir = keeper.map(|keeper| keeper.dir).unwrap_or_default();
+    let supervisor = SupervisorArgs::of_this_process();
+    let dir = supervisor
+        .map(|supervisor| supervisor.dir)
+        .unwrap_or_default();
     let title = format!("serves {}", dir.display());
     let words = namespace_words(namespace);
     command(newest_program(), (Role::Server, &title), &words)
@@ -327,8 +329,8 @@ pub fn close_stdout() -> Result<()> {
     redirected.map_err(|error| failed("redirecting output", &error.into()))
 }
 
-/// Releases the directory that a keeper was started in, and the caller's standard error.
-pub fn settle_keeper(log: Option<File>) -> Result<()> {
+/// Releases the directory that a supervisor was started in, and the caller's standard error.
+pub fn settle_supervisor(log: Option<File>) -> Result<()> {
     let changed = std::env::set_current_dir("/");
     changed.map_err(|error| failed("changing to /", &error))?;
     settle_stderr(log.as_ref());

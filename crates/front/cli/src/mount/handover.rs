@@ -1,7 +1,7 @@
-//! The process that serves a mount has a keeper (see [`keeper`](super::keeper)), and leaves the mount
-//! to a successor when the keeper asks for it.
+//! The process that serves a mount has a supervisor (see [`supervisor`](super::supervisor)), and leaves the mount
+//! to a successor when the supervisor asks for it.
 //!
-//! The keeper's socket is the standard input of the process. The first message on it says whether a
+//! The supervisor's socket is the standard input of the process. The first message on it says whether a
 //! mount is to be made or to be taken over.
 
 use std::fs::Metadata;
@@ -22,15 +22,15 @@ use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
 use crate::role::{self, Role};
 
-/// The first message from a keeper to a process that it has started.
+/// The first message from a supervisor to a process that it has started.
 pub struct Kept {
-    /// The socket to the keeper.
-    pub keeper: Arc<Channel>,
+    /// The socket to the supervisor.
+    pub supervisor: Arc<Channel>,
     /// The mount that is to be taken over; nothing where one is to be made.
     pub inherited: Option<Inherited>,
 }
 
-/// Returns what the keeper says, where one has started this process.
+/// Returns what the supervisor says, where one has started this process.
 pub fn kept() -> Result<Option<Kept>> {
     let stdin = io::stdin();
     if !role::is(Role::Server) {
@@ -41,18 +41,18 @@ pub fn kept() -> Result<Option<Kept>> {
     if peer.ok().map(|peer| peer.pid) != rustix::process::getppid() {
         return Err(failure("the process that keeps the mount has ended"));
     }
-    let lost = |error: io::Error| super::failed("the socket of the keeper", &error);
-    let keeper = Channel::from(stdin.as_fd().try_clone_to_owned().map_err(lost)?);
+    let lost = |error: io::Error| super::failed("the socket of the supervisor", &error);
+    let supervisor = Channel::from(stdin.as_fd().try_clone_to_owned().map_err(lost)?);
     let null = std::fs::File::open("/dev/null").map_err(lost)?;
     rustix::stdio::dup2_stdin(null).map_err(|error| lost(error.into()))?;
-    let said = FromSupervisor::receive(&keeper);
+    let said = FromSupervisor::receive(&supervisor);
     let inherited = match said.map_err(|error| failure(&error.to_string()))? {
         FromSupervisor::Make => None,
         FromSupervisor::Take(inherited) => Some(*inherited),
         _ => return Err(failure("the process that keeps the mount has ended")),
     };
     Ok(Some(Kept {
-        keeper: Arc::new(keeper),
+        supervisor: Arc::new(supervisor),
         inherited,
     }))
 }
@@ -60,15 +60,15 @@ pub fn kept() -> Result<Option<Kept>> {
 /// The handover of this process's mount to another process.
 pub struct Succession {
     giver: Giver,
-    /// The channel to the keeper, or the reason why the mount is not kept.
-    keeper: std::result::Result<Arc<Channel>, String>,
+    /// The channel to the supervisor, or the reason why the mount is not kept.
+    supervisor: std::result::Result<Arc<Channel>, String>,
     /// Where `forerun status` asks this process.
     socket: OnceLock<PathBuf>,
 }
 
 impl Succession {
-    /// Creates one for a mount that this process has begun to serve. Has the keeper keep the mount, where
-    /// there is a keeper and it does not have the mount already.
+    /// Creates one for a mount that this process has begun to serve. Has the supervisor keep the mount, where
+    /// there is a supervisor and it does not have the mount already.
     pub fn new(
         args: &MountArgs,
         mount: &Mount,
@@ -76,23 +76,23 @@ impl Succession {
         kept: Option<(Arc<Channel>, bool)>,
     ) -> Result<Arc<Self>> {
         let giver = mount.giver();
-        let keeper = match kept {
+        let supervisor = match kept {
             None => Err(why_not_kept(args).to_string()),
-            Some((keeper, true)) => Ok(keeper),
-            Some((keeper, false)) => match giver.keep(&keeper, identity) {
-                Ok(()) => Ok(keeper),
+            Some((supervisor, true)) => Ok(supervisor),
+            Some((supervisor, false)) => match giver.keep(&supervisor, identity) {
+                Ok(()) => Ok(supervisor),
                 Err(why) => {
                     let why = without_errno(&why.to_string());
                     tracing::info!("the mount ends with this process: {why}");
-                    let told = FromServer::alone(&keeper);
-                    told.map_err(|error| super::failed("the socket of the keeper", &error))?;
+                    let told = FromServer::alone(&supervisor);
+                    told.map_err(|error| super::failed("the socket of the supervisor", &error))?;
                     Err(why)
                 }
             },
         };
         let this = Arc::new(Self {
             giver,
-            keeper,
+            supervisor,
             socket: OnceLock::new(),
         });
         this.listen()?;
@@ -110,9 +110,9 @@ impl Succession {
         self.giver.device()
     }
 
-    /// Returns the process number of the keeper, where there is one.
-    pub fn keeper(&self) -> Option<i32> {
-        let is_kept = self.keeper.is_ok();
+    /// Returns the process number of the supervisor, where there is one.
+    pub fn supervisor(&self) -> Option<i32> {
+        let is_kept = self.supervisor.is_ok();
         let parent = rustix::process::getppid().filter(|_| is_kept);
         parent.map(|pid| pid.as_raw_nonzero().get())
     }
@@ -122,14 +122,14 @@ impl Succession {
         let _is_set_once = self.socket.set(socket.to_path_buf());
     }
 
-    /// Has the keeper start a successor, which ends this process. If that fails, `asker` is told, and
+    /// Has the supervisor start a successor, which ends this process. If that fails, `asker` is told, and
     /// all stays as it was.
     pub fn begin(&self, asker: &UnixStream) {
-        let asked = match &self.keeper {
+        let asked = match &self.supervisor {
             Err(why) => Err(why.clone()),
-            Ok(keeper) => match self.giver.check() {
+            Ok(supervisor) => match self.giver.check() {
                 Err(why) => Err(without_errno(&why.to_string())),
-                Ok(()) => FromServer::restart(keeper, asker.as_fd())
+                Ok(()) => FromServer::restart(supervisor, asker.as_fd())
                     .map_err(|_| "the process that keeps the mount has ended".to_string()),
             },
         };
@@ -142,27 +142,27 @@ impl Succession {
 
     /// Reports that the mount ends with this process, also where that does not show.
     pub fn done(&self) {
-        if let Ok(keeper) = &self.keeper {
-            // A keeper that has ended starts no other process.
-            let _gone = FromServer::done(keeper);
+        if let Ok(supervisor) = &self.supervisor {
+            // A supervisor that has ended starts no other process.
+            let _gone = FromServer::done(supervisor);
         }
     }
 
-    /// Starts a thread that carries out what the keeper says.
+    /// Starts a thread that carries out what the supervisor says.
     fn listen(self: &Arc<Self>) -> Result<()> {
-        let Ok(keeper) = &self.keeper else {
+        let Ok(supervisor) = &self.supervisor else {
             return Ok(());
         };
-        let (this, keeper) = (Arc::clone(self), Arc::clone(keeper));
-        let thread = std::thread::Builder::new().name("keeper".to_string());
+        let (this, supervisor) = (Arc::clone(self), Arc::clone(supervisor));
+        let thread = std::thread::Builder::new().name("supervisor".to_string());
         let listening = thread.stack_size(128 << 10).spawn(move || {
             loop {
-                match FromSupervisor::receive(&keeper) {
-                    Ok(FromSupervisor::Leave) => this.leave(&keeper),
+                match FromSupervisor::receive(&supervisor) {
+                    Ok(FromSupervisor::Leave) => this.leave(&supervisor),
                     Ok(FromSupervisor::End) => break,
                     Ok(_) => {}
                     Err(error) => {
-                        tracing::error!("the keeper: {error}");
+                        tracing::error!("the supervisor: {error}");
                         break;
                     }
                 }
@@ -171,31 +171,31 @@ impl Succession {
                 "the process that keeps the mount has ended: the mount ends with this one"
             );
         });
-        listening.map_err(|error| super::failed("listening to the keeper", &error))?;
+        listening.map_err(|error| super::failed("listening to the supervisor", &error))?;
         Ok(())
     }
 
     /// Ends this process, or says why not.
-    fn leave(&self, keeper: &Channel) {
+    fn leave(&self, supervisor: &Channel) {
         let end = || {
             tracing::info!("going on in another process");
             // Our end, which follows, says the same.
-            let _gone = FromServer::leaving(keeper);
+            let _gone = FromServer::leaving(supervisor);
             if let Some(socket) = self.socket.get() {
                 let _gone = std::fs::remove_file(socket);
             }
             std::process::exit(Exit::Ok.code().into())
         };
         if let Err(why) = self.giver.leave(end) {
-            let told = FromServer::staying(keeper, &without_errno(&why.to_string()));
+            let told = FromServer::staying(supervisor, &without_errno(&why.to_string()));
             if let Err(error) = told {
-                tracing::warn!("the keeper: {error}");
+                tracing::warn!("the supervisor: {error}");
             }
         }
     }
 }
 
-/// Returns whether a mount with these arguments has no keeper, whatever the kernel can do.
+/// Returns whether a mount with these arguments has no supervisor, whatever the kernel can do.
 pub fn is_alone(args: &MountArgs, options: &MountOptions) -> bool {
     let is_made = forerun_fuse::is_descriptor(&args.dir);
     is_made || options.restarts == 0 || args.trace.is_some() || args.remote.are_recorded()

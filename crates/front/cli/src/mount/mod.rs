@@ -10,7 +10,6 @@ mod handover;
 mod help;
 mod helper;
 mod idle;
-mod keeper;
 #[cfg(feature = "network")]
 mod metrics;
 mod outside;
@@ -19,6 +18,7 @@ mod present;
 mod report;
 mod reread;
 mod sandbox;
+mod supervisor;
 mod telling;
 mod via;
 mod volume;
@@ -60,7 +60,7 @@ pub use daemon::newest_program;
 pub use daemon::{is_in_background, program};
 pub use help::MOUNT_OPTIONS;
 pub use helper::{as_mount_helper, as_umount_helper, helper_status};
-pub use keeper::run_keeper;
+pub use supervisor::run_supervisor;
 pub use via::Via;
 pub use words::option_words;
 use words::parse_options;
@@ -109,7 +109,7 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
             context.open_unconfined(&image_args(args, &options))?;
             return Ok(Exit::Ok);
         }
-        let keeper = (!handover::is_alone(args, &options)).then(|| daemon::KeeperArgs {
+        let supervisor = (!handover::is_alone(args, &options)).then(|| daemon::SupervisorArgs {
             restarts: options.restarts,
             verbose: context.global.verbose,
             log: args.log.clone(),
@@ -117,7 +117,7 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
             ends_with_caller: !args.command.is_empty(),
             dir: args.dir.clone().into(),
         });
-        return daemon::start(keeper.as_ref(), &args.dir, !args.command.is_empty());
+        return daemon::start(supervisor.as_ref(), &args.dir, !args.command.is_empty());
     }
     serve(context, args, options, kept, in_background)
 }
@@ -147,25 +147,25 @@ fn serve(
     if options.fsname.is_none() {
         options.fsname = Some(fsname(args));
     }
-    let (keeper, inherited) = match kept {
-        Some(kept) => (Some(kept.keeper), kept.inherited),
+    let (supervisor, inherited) = match kept {
+        Some(kept) => (Some(kept.supervisor), kept.inherited),
         None => (None, None),
     };
     let is_successor = inherited.is_some();
-    let keeper = keeper.map(|keeper| (keeper, is_successor));
+    let supervisor = supervisor.map(|supervisor| (supervisor, is_successor));
     let socket = socket::open();
-    let kept = (keeper.is_some(), inherited);
+    let kept = (supervisor.is_some(), inherited);
     let (trace_to, log_to) = (trace.as_ref(), log.as_ref());
     let open = sandbox::open(context, args, &mut options, trace_to, log_to, kept, &socket)?;
     let lifeline = forerun_fuse::lifeline();
     let lifeline = lifeline.map_err(|error| failed("a thread for others to watch", &error))?;
-    if let Some((keeper, _)) = &keeper {
-        let told = FromServer::lifeline(keeper, lifeline.as_fd());
-        told.map_err(|error| failed("the socket of the keeper", &error))?;
+    if let Some((supervisor, _)) = &supervisor {
+        let told = FromServer::lifeline(supervisor, lifeline.as_fd());
+        told.map_err(|error| failed("the socket of the supervisor", &error))?;
     }
-    let mounted = mount_open(context, args, &options, open, keeper, log_to)?;
+    let mounted = mount_open(context, args, &options, open, supervisor, log_to)?;
     let (mut mount, succession) = mounted;
-    if let (None, Some(outside)) = (succession.keeper(), &options.outside) {
+    if let (None, Some(outside)) = (succession.supervisor(), &options.outside) {
         let watched = outside.watch(lifeline.as_fd());
         watched.map_err(|error| failed("the process that mounts", &error))?;
     }
@@ -232,7 +232,7 @@ fn tell(
     let shown = Shown {
         monitor: mount.monitor(),
         device: succession.device(),
-        keeper: succession.keeper(),
+        supervisor: succession.supervisor(),
     };
     let image = image_name(args);
     let report = Report::new(mount.path(), image, shown, remotes, memory, sandbox);
@@ -245,7 +245,7 @@ fn mount_open(
     args: &MountArgs,
     options: &MountOptions,
     open: Open,
-    keeper: Option<(Arc<Channel>, bool)>,
+    supervisor: Option<(Arc<Channel>, bool)>,
     log: Option<&File>,
 ) -> Result<(Mount, Arc<Succession>)> {
     let (mounted, identity) = match open {
@@ -274,7 +274,7 @@ fn mount_open(
         }
     };
     let mount = mounted.map_err(|error| mount_failure(&error, args))?;
-    let succession = Succession::new(args, &mount, &identity, keeper)?;
+    let succession = Succession::new(args, &mount, &identity, supervisor)?;
     Ok((mount, succession))
 }
 

@@ -42,7 +42,7 @@ pub struct Shown {
     /// Number of the filesystem.
     pub device: (u32, u32),
     /// The process that keeps the mount, where there is one.
-    pub keeper: Option<i32>,
+    pub supervisor: Option<i32>,
 }
 
 impl Report {
@@ -72,7 +72,7 @@ impl Report {
         let Shown {
             monitor,
             device: (major, minor),
-            keeper,
+            supervisor,
         } = &self.shown;
         let (engine, requests) = monitor.counters()?;
         let counters: Map<_, _> = engine
@@ -89,7 +89,7 @@ impl Report {
         let limit = &self.memory.limit;
         Some(json!({
             "pid": std::process::id(),
-            "keeper": keeper,
+            "supervisor": supervisor,
             "dir": self.dir.display().to_string(),
             "device": format!("{major}:{minor}"),
             "via": "fuse",

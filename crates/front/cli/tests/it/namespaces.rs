@@ -124,11 +124,11 @@ impl Place {
         told.as_array().unwrap().clone()
     }
 
-    /// Returns the processes of the only mount: the server, and the keeper if there is one.
+    /// Returns the processes of the only mount: the server, and the supervisor if there is one.
     fn processes(&self) -> Vec<Pid> {
         let told = self.status();
         assert_eq!(told.len(), 1, "{told:?}");
-        let named = ["pid", "keeper"].map(|name| told[0][name].as_i64());
+        let named = ["pid", "supervisor"].map(|name| told[0][name].as_i64());
         let pid = |pid: i64| Pid::from_raw(pid.try_into().unwrap()).unwrap();
         named.into_iter().flatten().map(pid).collect()
     }
@@ -290,8 +290,8 @@ fn servers_that_follow_keep_the_namespace_no_longer() {
         shell.ok("\"$0\" -q restart mnt");
         assert_eq!(shell.ok("cat mnt/other && cat <&3"), "other\nroot\n");
         let last = place.processes();
-        assert_eq!(last.get(1), first.get(1), "the keeper");
-        // The mount is in use, and the keeper alone can take it out of sight.
+        assert_eq!(last.get(1), first.get(1), "the supervisor");
+        // The mount is in use, and the supervisor alone can take it out of sight.
         shell.ok("exec 3<&-");
         shell.end();
         place.has_ended(&last);

@@ -36,7 +36,7 @@ fn with_a_slow_start() -> Option<(Scene, Child, Pid, Pid)> {
     let reader = File::options().read(true).write(true).open(&pipe).unwrap();
     scene.mount(&["--log", "pipe"]);
     drop(reader);
-    let (keeper, old) = (scene.keeper(), scene.server());
+    let (supervisor, old) = (scene.supervisor(), scene.server());
     let mut restart = scene.command(&["-q", "restart", "mnt"]);
     let restart = restart
         .stderr(std::process::Stdio::piped())
@@ -44,7 +44,7 @@ fn with_a_slow_start() -> Option<(Scene, Child, Pid, Pid)> {
         .unwrap();
     let mut new = None;
     eventually("a new process is there", || {
-        new = successor(keeper, old);
+        new = successor(supervisor, old);
         new.is_some()
     });
     Some((scene, restart, old, new?))

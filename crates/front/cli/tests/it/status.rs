@@ -317,7 +317,7 @@ fn the_list_of_processes_shows_what_each_process_of_a_mount_is_for() {
     scene.mount(&[]);
     for (pid, title) in [
         (scene.server(), "forerun: serves mnt\0"),
-        (scene.keeper(), "forerun: supervisor of mnt\0"),
+        (scene.supervisor(), "forerun: supervisor of mnt\0"),
     ] {
         let line = format!("/proc/{}/cmdline", pid.as_raw_nonzero());
         let line = fs::read_to_string(line).unwrap();

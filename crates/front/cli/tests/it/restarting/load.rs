@@ -105,7 +105,7 @@ fn under_load(scene: &Scene, work: impl FnOnce(&Met<READERS>) -> Vec<Pid>) -> Ve
     let big = generate::bytes(1, BIG);
     let open = File::open(scene.path("mnt/big")).unwrap();
     let met = Met::<READERS>::new();
-    let keeper = scene.keeper();
+    let supervisor = scene.supervisor();
     let done = std::thread::scope(|threads| {
         for which in 0..4 {
             let met = &met;
@@ -145,7 +145,7 @@ fn under_load(scene: &Scene, work: impl FnOnce(&Met<READERS>) -> Vec<Pid>) -> Ve
         result.unwrap_or_else(|panic| {
             // Readers that hang would be waited for in vain.
             drop(scene.run(&["umount", "--lazy", "mnt"]));
-            let _ended = kill_process(keeper, Signal::KILL);
+            let _ended = kill_process(supervisor, Signal::KILL);
             let server = scene.run(&["status", "--json"]).mounts()[0]["pid"].as_i64();
             if let Some(pid) = server.and_then(|pid| Pid::from_raw(pid.try_into().unwrap())) {
                 let _ended = kill_process(pid, Signal::KILL);

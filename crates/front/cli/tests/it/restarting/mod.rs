@@ -146,25 +146,25 @@ impl Scene {
     }
 
     /// Returns the process that keeps the mount.
-    pub fn keeper(&self) -> Pid {
-        let mut keeper = None;
+    pub fn supervisor(&self) -> Pid {
+        let mut supervisor = None;
         // One that is ending may not answer.
-        eventually("the process that serves tells of its keeper", || {
+        eventually("the process that serves tells of its supervisor", || {
             let mounts = self.run(&["status", "--json"]).mounts();
-            keeper = mounts[0]["keeper"].as_i64();
-            keeper.is_some()
+            supervisor = mounts[0]["supervisor"].as_i64();
+            supervisor.is_some()
         });
-        Pid::from_raw(keeper.unwrap().try_into().unwrap()).unwrap()
+        Pid::from_raw(supervisor.unwrap().try_into().unwrap()).unwrap()
     }
 
     /// Kills the process that serves, and the one that keeps, so that no other takes its place.
     pub fn kill_all(&self) {
-        let (keeper, server) = (self.keeper(), self.server());
-        for pid in [keeper, server] {
+        let (supervisor, server) = (self.supervisor(), self.server());
+        for pid in [supervisor, server] {
             kill_process(pid, Signal::KILL).unwrap();
         }
         eventually("they are gone", || {
-            !is_running(server) && !is_running(keeper)
+            !is_running(server) && !is_running(supervisor)
         });
     }
 
@@ -230,9 +230,9 @@ pub fn is_running(pid: Pid) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Finds the process that the keeper has started beside the one that serves.
-pub fn successor(keeper: Pid, server: Pid) -> Option<Pid> {
-    let parent = format!("PPid:\t{}\n", keeper.as_raw_nonzero());
+/// Finds the process that the supervisor has started beside the one that serves.
+pub fn successor(supervisor: Pid, server: Pid) -> Option<Pid> {
+    let parent = format!("PPid:\t{}\n", supervisor.as_raw_nonzero());
     let all = fs::read_dir("/proc").unwrap().flatten();
     let children = all.filter(|entry| {
         let status = fs::read_to_string(entry.path().join("status"));

@@ -211,7 +211,7 @@ pub fn at_work(options: &str, times: u32, disturb: impl Fn(&Scene)) -> Option<u6
     let options = format!("restarts=1000,{options}");
     scene.mount(&["-o", options.trim_end_matches(','), "--log", "log"]);
     let free = statvfs(scene.path("mnt")).unwrap().f_bfree;
-    let (met, keeper) = (Met::<{ WRITERS + 1 }>::new(), scene.keeper());
+    let (met, supervisor) = (Met::<{ WRITERS + 1 }>::new(), scene.supervisor());
     let mut writers: Vec<_> = (0..WRITERS).map(|n| begin(&scene, n, &options)).collect();
     File::open(scene.path("mnt")).unwrap().sync_all().unwrap();
     let interrupted = AtomicU64::new(0);
@@ -244,7 +244,7 @@ pub fn at_work(options: &str, times: u32, disturb: impl Fn(&Scene)) -> Option<u6
         met.stop.store(true, Ordering::Relaxed);
         if disturbed.is_err() {
             // Writers that hang would be waited for in vain.
-            let _ended = kill_process(keeper, Signal::KILL);
+            let _ended = kill_process(supervisor, Signal::KILL);
             scene.kill_servers();
         }
         disturbed

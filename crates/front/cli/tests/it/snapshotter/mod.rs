@@ -116,9 +116,9 @@ fn containers_read_on_when_the_snapshotter_and_the_server_of_their_mount_are_kil
     let listed = node.ctr("ctr", &["snapshots", "--snapshotter", "forerun", "ls"]);
     assert!(listed.contains(&name), "{listed}");
     assert_eq!(node.run(&image, "second"), PRINTS);
-    // Of a mount whose keeper is killed as well, containers that begin later notice nothing.
+    // Of a mount whose supervisor is killed as well, containers that begin later notice nothing.
     let mounts = node.status();
-    for process in ["keeper", "pid"] {
+    for process in ["supervisor", "pid"] {
         let pid = mounts[0][process].as_i64().unwrap();
         let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
         kill_process(pid, Signal::KILL).unwrap();

@@ -1,4 +1,4 @@
-//! A process that serves a mount, as its keeper sees it.
+//! A process that serves a mount, as its supervisor sees it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_millis(50);
 pub struct Origin {
     /// Where relative names of the command line begin.
     pub directory: PathBuf,
-    /// The mount namespace that has the mount, where the keeper lives in a copy of it.
+    /// The mount namespace that has the mount, where the supervisor lives in a copy of it.
     pub namespace: Option<MountNamespace>,
 }
 
@@ -37,7 +37,7 @@ impl Origin {
 /// A server or a successor.
 pub struct Process {
     child: Child,
-    /// The keeper's end of the socket.
+    /// The supervisor's end of the socket.
     pub channel: Channel,
     /// Readable when it is dead. A thread of it may be held up in the kernel until the mount is served again, and the socket
     /// ends with the last one only.

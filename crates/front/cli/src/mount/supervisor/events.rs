@@ -1,4 +1,4 @@
-//! The events that a keeper waits for: signals, and what its processes say.
+//! The events that a supervisor waits for: signals, and what its processes say.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -31,7 +31,7 @@ pub enum Role {
     Lingering(usize),
 }
 
-/// An event that the keeper waits for.
+/// An event that the supervisor waits for.
 pub enum Event {
     Signal(Signal),
     Said(Role, FromServer),

@@ -1,4 +1,4 @@
-//! The keeper of a mount: the process in the background that `forerun mount` starts.
+//! The supervisor of a mount: the process in the background that `forerun mount` starts.
 //!
 //! It starts the process that serves the mount, holds the connection to the kernel beside it, and
 //! starts another when that one dies: programs that read see a pause, and the kernel resends the
@@ -6,7 +6,7 @@
 //! not kill it.
 //!
 //! If servers die too often, the mount stays without one, and every access fails: a new process would serve that image, or on
-//! that machine, no better. On `forerun restart` the server asks the keeper for a successor.
+//! that machine, no better. On `forerun restart` the server asks the supervisor for a successor.
 
 mod events;
 mod server;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use forerun_fuse::{FromServer, FromSupervisor, Kept};
 use rustix::process::Signal;
 
-use super::daemon::{self, KeeperArgs};
+use super::daemon::{self, SupervisorArgs};
 use super::{failed, open_log};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
@@ -41,7 +41,7 @@ const PARTING: Duration = Duration::from_secs(10);
 const RESENDS: Duration = Duration::from_millis(100);
 
 /// A mount, and the processes that serve it.
-struct Keeper {
+struct Supervisor {
     kept: Kept,
     origin: Origin,
     /// Deaths in a minute after which another server is still started.
@@ -74,15 +74,15 @@ impl Serving {
     }
 }
 
-/// Whether the keeper goes on.
+/// Whether the supervisor goes on.
 enum Next {
     Wait,
     End,
 }
 
-/// Keeps a mount. Returns the exit code. The caller has read the command line: a keeper does not, and stays small.
-pub fn run_keeper() -> ExitCode {
-    let Some(args) = KeeperArgs::of_this_process() else {
+/// Keeps a mount. Returns the exit code. The caller has read the command line: a supervisor does not, and stays small.
+pub fn run_supervisor() -> ExitCode {
+    let Some(args) = SupervisorArgs::of_this_process() else {
         return ExitCode::from(Exit::Usage.code());
     };
     crate::log::init(args.verbose, args.log.is_some(), true);
@@ -95,7 +95,7 @@ pub fn run_keeper() -> ExitCode {
 
 /// Keeps the mount that a server makes with the arguments of this process. Returns when the mount has
 /// ended, when the server goes on alone, or with the exit code of a server that made no mount.
-fn run(args: &KeeperArgs) -> Result<ExitCode> {
+fn run(args: &SupervisorArgs) -> Result<ExitCode> {
     daemon::leave_job()?;
     let mut log = args.log.as_deref().map(open_log).transpose()?;
     let origin = Origin {
@@ -119,15 +119,15 @@ fn run(args: &KeeperArgs) -> Result<ExitCode> {
             Event::Said(_, FromServer::Keep(kept)) => break *kept,
             Event::Said(_, FromServer::Alone) if caller.is_none() => return Ok(ExitCode::SUCCESS),
             // It ends with the caller.
-            Event::Said(_, FromServer::Alone) => daemon::settle_keeper(log.take())?,
+            Event::Said(_, FromServer::Alone) => daemon::settle_supervisor(log.take())?,
             Event::Said(_, FromServer::End) => return first_ended(process.wait()),
             // There is nothing to be done about the others yet.
             Event::Said(..) | Event::TimeOut => {}
         }
     };
-    daemon::settle_keeper(log)?;
+    daemon::settle_supervisor(log)?;
     origin.tell(&mut kept);
-    let mut keeper = Keeper {
+    let mut supervisor = Supervisor {
         kept,
         origin,
         restarts: args.restarts,
@@ -137,7 +137,7 @@ fn run(args: &KeeperArgs) -> Result<ExitCode> {
         lingering: Vec::new(),
         caller,
     };
-    keeper.keep(&signals)
+    supervisor.keep(&signals)
 }
 
 /// Returns the exit code of a server that ended before it had made a mount; the server has said why.
@@ -151,7 +151,7 @@ fn first_ended(status: io::Result<ExitStatus>) -> Result<ExitCode> {
     Ok(ExitCode::from(code.unwrap_or(Exit::Mount.code())))
 }
 
-impl Keeper {
+impl Supervisor {
     fn keep(&mut self, signals: &Signals) -> Result<ExitCode> {
         loop {
             let event = self.wait(signals)?;
@@ -196,7 +196,7 @@ impl Keeper {
     }
 
     /// Passes a signal on to the process that serves, for which it is meant. While there is none, the
-    /// keeper unmounts.
+    /// supervisor unmounts.
     fn pass_on(&mut self, signal: Signal) -> Next {
         if let Some(server) = &self.server {
             server.process.kill(signal);

@@ -53,7 +53,7 @@ pub struct Successor {
 impl Successor {
     /// Starts a process and offers it the mount. The byte on its standard output, which is the asker's
     /// socket, says that it serves the mount; it reports earlier errors on its standard error. Without
-    /// an asker, that is the keeper's log.
+    /// an asker, that is the supervisor's log.
     ///
     /// Fails with a message for the log, which the asker has received.
     pub fn start(kept: &Kept, origin: &Origin, asker: Option<Asker>) -> Result<Self, String> {

@@ -17,9 +17,9 @@ use crate::restarting::passthrough;
 use crate::restarting::writers::at_work;
 use crate::restarting::{Connection, Scene, eventually, is_running, same};
 
-/// Memory of a keeper that it shares with no file, but for what the loader writes into the program: that
+/// Memory of a supervisor that it shares with no file, but for what the loader writes into the program: that
 /// depends on how it was built.
-const KEEPER_MEMORY: u64 = 512 << 10;
+const SUPERVISOR_MEMORY: u64 = 512 << 10;
 
 #[test]
 fn readers_of_squashfs_notice_no_killed_server() {
@@ -215,16 +215,16 @@ fn after_three_deaths_in_a_minute_every_access_fails_until_it_is_unmounted_or_mo
         return;
     };
     scene.mount(&["--log", "log"]);
-    let keeper = scene.keeper();
+    let supervisor = scene.supervisor();
     for _ in 0..2 {
         let server = scene.server();
         kill_process(server, Signal::KILL).unwrap();
         scene.answers();
         assert_ne!(scene.server(), server);
-        assert_eq!(scene.keeper(), keeper);
+        assert_eq!(scene.supervisor(), supervisor);
     }
     kill_process(scene.server(), Signal::KILL).unwrap();
-    eventually("the keeper has ended", || !is_running(keeper));
+    eventually("the supervisor has ended", || !is_running(supervisor));
     is_dead(&scene);
     let log = fs::read_to_string(scene.path("log")).unwrap();
     assert!(
@@ -262,30 +262,30 @@ fn a_mount_ends_with_both_processes() {
     let Some(scene) = Scene::new("squashfs") else {
         return;
     };
-    for how in ["umount", "TERM to the server", "TERM to the keeper"] {
+    for how in ["umount", "TERM to the server", "TERM to the supervisor"] {
         scene.mount(&[]);
-        let (keeper, server) = (scene.keeper(), scene.server());
+        let (supervisor, server) = (scene.supervisor(), scene.server());
         match how {
             "umount" => drop(scene.run(&["umount", "mnt"]).ok()),
             "TERM to the server" => kill_process(server, Signal::TERM).unwrap(),
-            _ => kill_process(keeper, Signal::TERM).unwrap(),
+            _ => kill_process(supervisor, Signal::TERM).unwrap(),
         }
         eventually("both have ended", || {
-            !is_running(server) && !is_running(keeper)
+            !is_running(server) && !is_running(supervisor)
         });
         assert!(!scene.is_mounted(), "{how}");
     }
 }
 
 #[test]
-fn a_mount_goes_on_without_its_keeper() {
+fn a_mount_goes_on_without_its_supervisor() {
     let Some(scene) = Scene::new("squashfs") else {
         return;
     };
     scene.mount(&["--log", "log"]);
-    let (keeper, server) = (scene.keeper(), scene.server());
-    kill_process(keeper, Signal::KILL).unwrap();
-    eventually("it is gone", || !is_running(keeper));
+    let (supervisor, server) = (scene.supervisor(), scene.server());
+    kill_process(supervisor, Signal::KILL).unwrap();
+    eventually("it is gone", || !is_running(supervisor));
     scene.answers();
     eventually("the log says so", || {
         let log = fs::read_to_string(scene.path("log")).unwrap();
@@ -302,11 +302,11 @@ fn a_server_that_cannot_be_replaced_leaves_a_dead_mount() {
         return;
     };
     scene.mount(&["--log", "log"]);
-    let keeper = scene.keeper();
+    let supervisor = scene.supervisor();
     let server = scene.server();
     fs::rename(scene.path("image"), scene.path("moved")).unwrap();
     kill_process(server, Signal::KILL).unwrap();
-    eventually("the keeper has ended", || !is_running(keeper));
+    eventually("the supervisor has ended", || !is_running(supervisor));
     is_dead(&scene);
     let log = fs::read_to_string(scene.path("log")).unwrap();
     assert!(
@@ -322,25 +322,25 @@ fn without_root_a_mount_outlives_its_server() {
         return;
     };
     scene.mount(&[]);
-    let keeper = scene.keeper();
+    let supervisor = scene.supervisor();
     kill_process(scene.server(), Signal::KILL).unwrap();
     eventually("another serves", || {
         scene.run(&["status", "--json"]).mounts()[0]["pid"].is_u64()
     });
     scene.run(&["umount", "mnt"]).ok();
-    eventually("the keeper has ended", || !is_running(keeper));
+    eventually("the supervisor has ended", || !is_running(supervisor));
 }
 
 #[test]
-fn a_keeper_is_small() {
+fn a_supervisor_is_small() {
     let Some(scene) = Scene::new("squashfs") else {
         return;
     };
     scene.mount(&[]);
     scene.answers();
-    let keeper = scene.keeper().as_raw_nonzero();
-    let program = fs::read_link(format!("/proc/{keeper}/exe")).unwrap();
-    let maps = fs::read_to_string(format!("/proc/{keeper}/smaps")).unwrap();
+    let supervisor = scene.supervisor().as_raw_nonzero();
+    let program = fs::read_link(format!("/proc/{supervisor}/exe")).unwrap();
+    let maps = fs::read_to_string(format!("/proc/{supervisor}/smaps")).unwrap();
     let (mut is_program, mut kib) = (false, 0);
     for line in maps.lines() {
         let mut words = line.split_whitespace();
@@ -355,7 +355,10 @@ fn a_keeper_is_small() {
             _ => {}
         }
     }
-    assert!(kib > 0 && kib << 10 < KEEPER_MEMORY, "{kib} KiB\n{maps}");
+    assert!(
+        kib > 0 && kib << 10 < SUPERVISOR_MEMORY,
+        "{kib} KiB\n{maps}"
+    );
     scene.run(&["umount", "mnt"]).ok();
 }
 
@@ -398,7 +401,7 @@ fn killed_processes_under_random_readers_leave_nothing_that_cannot_end() {
             let connection = Connection::of(&scene);
             let mut pids = vec![scene.server()];
             if options.is_empty() {
-                pids.push(scene.keeper());
+                pids.push(scene.supervisor());
             }
             let file = File::open(scene.path("mnt/text")).unwrap();
             let read_at_random = |seed| {

@@ -6,7 +6,9 @@ import itertools
 import multiprocessing
 import os
 import pathlib
+import re
 import stat
+import subprocess
 import sys
 
 import pytest
@@ -17,20 +19,17 @@ from forerun import importer
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 
+def shell_blocks(document):
+    """Returns the shell commands of a document, a string for each block."""
+    return re.findall(r"^```sh\n(.*?)^```$", document.read_text(), re.DOTALL | re.MULTILINE)
+
+
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """The directory that the documentation speaks of."""
-    (tmp_path / "t/etc").mkdir(parents=True)
-    (tmp_path / "t/data").mkdir()
-    (tmp_path / "t/etc/hosts").write_text("127.0.0.1 localhost\n")
-    (tmp_path / "t/etc/passwd").write_text("root:x:0:0\n")
-    (tmp_path / "t/users").symlink_to("etc/passwd")
-    (tmp_path / "t/data/a.csv").write_text("n,square\n1,1\n2,4\n3,9\n")
-    (tmp_path / "t/data/b.csv").write_text("n,cube\n1,1\n2,8\n3,27\n4\n")
-    (tmp_path / "p/lib").mkdir(parents=True)
-    (tmp_path / "p/lib/boxed.py").write_text("greeting = 'hello from an image'\n")
-    forerun.pack(tmp_path / "t", tmp_path / "x.sqsh")
-    forerun.pack(tmp_path / "p", tmp_path / "packages.sqsh")
+    """The directory that the documentation has its readers make."""
+    commands = next(block for block in shell_blocks(SOURCE / "docs/python.md") if "forerun.pack" in block)
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    subprocess.run(["sh", "-ec", commands], cwd=tmp_path, env={**os.environ, "PATH": path}, check=True)
     monkeypatch.chdir(tmp_path)
     before = list(sys.path)
     yield tmp_path

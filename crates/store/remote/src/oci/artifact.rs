@@ -1,6 +1,6 @@
 //! Our own form of an image in a registry: its configuration, and the rules for its layers.
 //!
-//! docs/on-demand.md describes the bytes. Redundant values (lengths, counts) must agree, so that an
+//! docs/formats/registry.md describes the bytes. Redundant values (lengths, counts) must agree, so that an
 //! image has only one reading.
 
 use forerun_cache::{BadGeometry, Digest, Geometry};

@@ -27,6 +27,11 @@ pub fn run(root: &Path) -> Result<()> {
         let beside = beside.join();
         checked.and(beside.unwrap_or_else(|_| bail!("a thread that installs tools panicked")))
     })?;
+    step("tests of bench/", || {
+        let mut test = process::cargo(&root.join("bench"));
+        test.env("CARGO_TARGET_DIR", process::target_dir(root)?);
+        process::run(test.args(["test", "--locked", "--quiet"]))
+    })?;
     // Last and without another word after it, so that the output ends with the tests' own results.
     println!("==> tests");
     test_programs::run(root).context("tests")
@@ -60,11 +65,9 @@ fn check(root: &Path) -> Result<()> {
 fn each_workspace(root: &Path, add_args: impl Fn(&mut Command) -> &mut Command) -> Result<()> {
     let target = process::target_dir(root)?;
     for dir in [root.to_path_buf(), root.join("bench"), root.join("fuzz")] {
-        if dir.join("Cargo.toml").exists() {
-            let mut cargo = process::cargo(&dir);
-            cargo.env("CARGO_TARGET_DIR", &target);
-            process::run(add_args(&mut cargo))?;
-        }
+        let mut cargo = process::cargo(&dir);
+        cargo.env("CARGO_TARGET_DIR", &target);
+        process::run(add_args(&mut cargo))?;
     }
     Ok(())
 }

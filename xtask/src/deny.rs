@@ -24,9 +24,6 @@ pub fn run(root: &Path) -> Result<()> {
     };
     let has_database = fetch_database(root, &program)?;
     for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
-        if !root.join(manifest).exists() {
-            continue;
-        }
         let mut command = Command::new(&program);
         command.current_dir(root);
         command.args(["--manifest-path", manifest, "--config", "deny.toml"]);

@@ -7,9 +7,7 @@
 mod ci;
 mod deny;
 mod features;
-mod fuse_device;
 mod fuzz;
-mod guest;
 mod packages;
 mod process;
 mod test_programs;
@@ -69,7 +67,7 @@ fn run(command: &Command, root: &Path) -> anyhow::Result<()> {
         Command::Features => features::check(root).and_then(|()| features::check_shared(root)),
         Command::Deny => deny::run(root),
         Command::Packages => packages::install(root),
-        Command::GuestKernel => guest::install_kernel(root),
+        Command::GuestKernel => packages::install_kernel(root),
         Command::Fuzz(options) => fuzz::run(root, options),
     }
 }

@@ -9,10 +9,10 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
-use forerun_testkit::require;
+use anyhow::{Context, Result, bail, ensure};
+use forerun_testkit::{guest, require};
 
-use crate::{guest, process};
+use crate::process;
 
 /// The answer of a user without a terminal, such as CI: yes or no.
 const CONSENT: &str = "FORERUN_INSTALL";
@@ -31,18 +31,20 @@ pub fn install(root: &Path) -> Result<()> {
 /// Installs into `target/tools` what changes nothing on the machine. The guest's kernel is fetched only in CI: it is
 /// 100 MB, and only few tests use it.
 pub fn install_for_tree(root: &Path) -> Result<()> {
-    install_object_store(root)?;
+    process::install_tool(root, OBJECT_STORE)?;
     install_python_packages(root)?;
     if require::in_ci() {
-        guest::install_kernel(root)
-    } else {
-        Ok(())
+        install_kernel(root)?;
     }
+    Ok(())
 }
 
-/// Builds it into `target/tools`, where that has not been done.
-fn install_object_store(root: &Path) -> Result<()> {
-    process::install_tool(root, OBJECT_STORE)
+/// Unpacks the kernel of the guest, where there is none yet.
+pub fn install_kernel(root: &Path) -> Result<()> {
+    if guest::has_kernel() {
+        return Ok(());
+    }
+    process::run(Command::new(root.join("tools/guest-kernel.sh")).arg(guest::kernel_root()))
 }
 
 /// Installs the packages of Python that its tests use into `target/tools/python`, where that has not been done.
@@ -107,16 +109,9 @@ fn parse_answer(answer: &str) -> Result<bool> {
 pub fn install_for_machine(root: &Path) -> Result<()> {
     let path = root.join("tools/debian-packages.txt");
     let list = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let wanted = parse(&list);
     let is_debian = require::find_program("apt-get").is_some();
-    let missing: Vec<&str> = if is_debian {
-        wanted
-            .into_iter()
-            .filter(|name| !is_installed(name))
-            .collect()
-    } else {
-        wanted
-    };
+    let mut missing = parse(&list);
+    missing.retain(|name| !is_debian || !is_installed(name));
     if missing.is_empty() {
         println!("all Debian packages of {} are installed", path.display());
         return Ok(());
@@ -127,20 +122,12 @@ pub fn install_for_machine(root: &Path) -> Result<()> {
     let names = missing.join(" ");
     let advice = if is_debian {
         format!(
-            "as root: apt-get install --no-install-recommends {names} (with {CONSENT}=yes, \
-             `make packages` does)"
+            "as root: apt-get install --no-install-recommends {names} (with {CONSENT}=yes, `make packages` does)"
         )
     } else {
         format!("not Debian: install what these packages hold: {names}")
     };
-    skip_or_fail(&advice)
-}
-
-/// Says which tests will be skipped. In CI, where none may be, fails.
-fn skip_or_fail(advice: &str) -> Result<()> {
-    if require::in_ci() {
-        bail!("packages are missing; {advice}");
-    }
+    ensure!(!require::in_ci(), "packages are missing; {advice}");
     println!("SKIP: tests that need missing packages will be skipped; {advice}");
     Ok(())
 }
@@ -160,8 +147,15 @@ fn is_installed(package: &str) -> bool {
 
 fn install_packages(packages: &[&str]) -> Result<()> {
     println!("installing {}", packages.join(" "));
-    process::run(process::apt().arg("update"))?;
-    let mut install = process::apt();
+    let apt = || {
+        let mut apt = Command::new("apt-get");
+        // A fresh machine may be installing something at its first boot: wait for that.
+        apt.args(["-q", "-o", "DPkg::Lock::Timeout=300"]);
+        apt.env("DEBIAN_FRONTEND", "noninteractive");
+        apt
+    };
+    process::run(apt().arg("update"))?;
+    let mut install = apt();
     install.args(["install", "--yes", "--no-install-recommends"]);
     process::run(install.args(packages))
 }

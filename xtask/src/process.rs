@@ -90,12 +90,3 @@ pub fn forget_builds_of_tools(root: &Path) -> Result<()> {
         _ => Ok(()),
     }
 }
-
-/// Starts a command line of apt-get that asks nothing.
-pub fn apt() -> Command {
-    let mut apt = Command::new("apt-get");
-    // A fresh machine may be installing something at its first boot: wait for that.
-    apt.args(["-q", "-o", "DPkg::Lock::Timeout=300"]);
-    apt.env("DEBIAN_FRONTEND", "noninteractive");
-    apt
-}

@@ -1,126 +1,169 @@
 //! Which crate may depend on which: the arrows of the data flow, source to front end.
 //!
-//! A crate whose folder says nothing is a violation, so that every new one gets its place in `rooms.rs`.
+//! The folder of a crate says what it may depend on. A crate in a folder that no row names is a violation, so that every
+//! new one gets its place; a new format is a folder in `crates/formats`, and no row has to learn its name.
 
-use super::Violation;
-use super::manifest::{Dependency, Package};
-use super::rooms::Room;
+use super::tree::{Dependency, Package};
 
-/// Crates that speak a network protocol or bring a runtime for it.
-const NETWORK: &[&str] = &[
-    "aws-sdk-s3",
-    "curl",
-    "h2",
-    "hyper",
-    "hyper-util",
-    "isahc",
-    "mio",
-    "native-tls",
-    "oci-client",
-    "object_store",
-    "openssl",
-    "reqwest",
-    "rustls",
-    "smol",
-    "socket2",
-    "tokio",
-    "tonic",
-    "ureq",
+/// Folders below `crates`, the first row that fits, and the rows on which their crates may depend, tests aside.
+const ROWS: &[(&str, &[&str])] = &[
+    ("sys", &[]),
+    ("io", &[]),
+    ("codec", &[]),
+    ("vfs", &["io", "codec"]),
+    ("disk", &["io", "vfs"]),
+    ("build", &["io", "codec", "vfs"]),
+    ("engine", &["io", "codec", "vfs"]),
+    ("spans", &["io", "codec", "vfs"]),
+    ("layers", &["io", "codec", "vfs"]),
+    ("formats/*", &["io", "codec", "vfs", "build", "spans"]),
+    ("store/cache", &["io"]),
+    ("store/remote", &["io", "store/cache"]),
+    (
+        "forerun",
+        &[
+            BASE,
+            "layers",
+            "disk",
+            "formats/*",
+            "store/cache",
+            "store/remote",
+        ],
+    ),
+    ("front/sandbox", &[]),
+    ("front/runtime", &["io", "codec", "vfs", "formats/*"]),
+    ("front/console", PROGRAM),
+    ("front/compat", PROGRAM),
+    ("front/cli", PROGRAM),
+    ("front/c", PROGRAM),
+    ("front/*", &[BASE, "forerun"]),
+    ("test/kit", &[BASE]),
+    ("test/servers", &[BASE, "test/kit"]),
+    ("test/fuzzing", &[ANY]),
+    ("python", PROGRAM),
+    ("xtask", &[ANY]),
+    ("fuzz", &[ANY]),
 ];
-/// The crate that listens on a socket of the file system, and those that do so for it.
-const SNAPSHOTTER: &str = "forerun-snapshotter";
-const SERVING: &[&str] = &["tokio", "tonic"];
-/// Crates that speak FUSE.
-const FUSE_CRATES: &[&str] = &["fuse", "fuse-backend-rs", "fuse3", "fuser", "polyfuse"];
+/// The rows that front ends and tests build upon directly.
+const BASE: &str = "base";
+const BASE_ROWS: &[&str] = &["io", "codec", "vfs", "build", "engine", "spans"];
+const ANY: &str = "any";
+const PROGRAM: &[&str] = &[
+    BASE,
+    "forerun",
+    "front/*",
+    "front/sandbox",
+    "front/console",
+    "front/compat",
+];
+
+/// Crates that speak a network protocol, bring a runtime for it, or speak FUSE, and the crates that may use each.
+const EXTERNAL: &[(&[&str], &[&str], &str)] = &[
+    (
+        &["tokio", "tonic"],
+        &["forerun-remote", "forerun-snapshotter"],
+        "only forerun-remote opens sockets",
+    ),
+    (
+        &[
+            "aws-sdk-s3",
+            "curl",
+            "h2",
+            "hyper",
+            "hyper-util",
+            "isahc",
+            "mio",
+            "native-tls",
+            "oci-client",
+            "object_store",
+            "openssl",
+            "reqwest",
+            "rustls",
+            "smol",
+            "socket2",
+            "ureq",
+        ],
+        &["forerun-remote"],
+        "only forerun-remote opens sockets",
+    ),
+    (
+        &["fuse", "fuse-backend-rs", "fuse3", "fuser", "polyfuse"],
+        &["forerun-fuse"],
+        "only forerun-fuse knows FUSE",
+    ),
+];
 
 /// Finds all arrows that point the wrong way.
-pub fn check(packages: &[Package]) -> Vec<Violation> {
+pub fn check(packages: &[Package]) -> Vec<String> {
     let mut violations = Vec::new();
     for package in packages {
-        let mut report = |message: String| {
-            violations.push(Violation {
-                place: package.name.clone(),
-                line: 0,
-                message,
-            });
-        };
-        let Some(room) = package.room() else {
-            report("lies in a folder that xtask/src/tidy/rooms.rs does not know".to_string());
+        let Some((row, on)) = row_of(&package.dir) else {
+            violations.push(format!(
+                "{}: lies in a folder without a row in arrows.rs",
+                package.name
+            ));
             continue;
         };
         for dependency in &package.dependencies {
-            let refused = match dependency.dir.as_deref().map(Room::of) {
-                None => refuse_external(package, &dependency.name),
-                Some(on) => refuse(&package.name, room, dependency, on.map(|(room, _)| room)),
-            };
-            if let Some(reason) = refused {
-                report(format!("depends on {}: {reason}", dependency.name));
+            if let Some(reason) = refused(package, (row, on), dependency) {
+                let (name, on) = (&package.name, &dependency.name);
+                violations.push(format!("{name}: depends on {on}: {reason}"));
             }
         }
     }
     violations
 }
 
-fn refuse_external(package: &Package, name: &str) -> Option<&'static str> {
-    if NETWORK.contains(&name)
-        && package.room() != Some(Room::Remote)
-        && !(package.name == SNAPSHOTTER && SERVING.contains(&name))
-    {
-        Some("only forerun-remote opens sockets")
-    } else if FUSE_CRATES.contains(&name) && package.name != "forerun-fuse" {
-        Some("only forerun-fuse knows FUSE")
-    } else {
-        None
-    }
+/// Returns the row of a folder.
+fn row_of(dir: &str) -> Option<(&'static str, &'static [&'static str])> {
+    let below = dir.strip_prefix("crates/").unwrap_or(dir);
+    let fits = |row: &str| match row.strip_suffix('*') {
+        Some(parent) => below
+            .strip_prefix(parent)
+            .is_some_and(|name| !name.contains('/')),
+        None => row == below,
+    };
+    ROWS.iter().copied().find(|(row, _)| fits(row))
 }
 
-fn refuse(
-    package: &str,
-    room: Room,
+fn refused(
+    package: &Package,
+    (row, allowed): (&str, &[&str]),
     dependency: &Dependency,
-    on: Option<Room>,
 ) -> Option<&'static str> {
-    let Some(on) = on else {
-        return Some("lies in a folder that xtask/src/tidy/rooms.rs does not know");
+    let Some(dir) = &dependency.dir else {
+        let of_crate = EXTERNAL
+            .iter()
+            .find(|(names, ..)| names.contains(&dependency.name.as_str()))?;
+        return (!of_crate.1.contains(&package.name.as_str())).then_some(of_crate.2);
     };
-    let name = dependency.name.as_str();
-    if room.may_depend_on(on) || is_built_upon(package, name) || package == name {
+    let Some((on, _)) = row_of(dir) else {
+        return Some("lies in a folder without a row in arrows.rs");
+    };
+    let is_base = allowed.contains(&BASE) && BASE_ROWS.contains(&on);
+    // The metadata of a composefs image is an EROFS image.
+    let is_built_upon =
+        (&*package.dir, &**dir) == ("crates/formats/composefs", "crates/formats/erofs");
+    if on == "sys" && row != "sys"
+        || allowed.iter().any(|name| [ANY, on].contains(name))
+        || is_base
+        || is_built_upon
+        || package.dir == *dir
+    {
         return None;
     }
-    if let Some(reason) = driver_arrow((package, room), (name, on)) {
-        return Some(reason);
-    }
     // Tests may use what lies beside and above, but never tie a front end to a driver.
-    if dependency.dev {
-        None
-    } else {
-        Some("this arrow points against the data flow")
-    }
-}
-
-/// Returns why an arrow is wrong even in tests, from one crate to another.
-pub fn driver_arrow(
-    (package, room): (&str, Room),
-    (on, on_room): (&str, Room),
-) -> Option<&'static str> {
-    match (room, on_room) {
-        _ if room.is_front() && on_room == Room::Format => {
+    let is_front = |row: &str| row == "python" || row.starts_with("front/");
+    match (row, on) {
+        (row, "formats/*") if is_front(row) => {
             Some("a front end knows no driver; go through the crate forerun")
         }
-        _ if room == Room::Format && on_room.is_front() => Some("a driver knows no front end"),
-        (Room::Format, Room::Format) if package != on && !is_built_upon(package, on) => {
-            Some("a driver knows no other driver")
-        }
-        _ => None,
+        ("formats/*", on) if is_front(on) => Some("a driver knows no front end"),
+        ("formats/*", "formats/*") => Some("a driver knows no other driver"),
+        _ if dependency.dev => None,
+        _ => Some("this arrow points against the data flow"),
     }
 }
-
-/// Returns whether the format of one crate contains that of the other: the metadata of a composefs image
-/// is an EROFS image.
-fn is_built_upon(package: &str, on: &str) -> bool {
-    (package, on) == ("forerun-composefs", "forerun-erofs")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

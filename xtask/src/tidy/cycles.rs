@@ -5,15 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Violation;
-use super::lexer::code_only;
-use super::sources::SourceFile;
+use super::tree::{SourceFile, code_only};
 
 /// The modules that each module names, with a file and line of each.
 type Graph<'f> = BTreeMap<&'f str, BTreeMap<&'f str, (&'f str, usize)>>;
 
 /// Finds a circle in each crate that has one.
-pub fn check(files: &[SourceFile]) -> Vec<Violation> {
+pub fn check(files: &[SourceFile]) -> Vec<String> {
     let sources = files.iter().filter(|file| file.is_rust());
     let crates = sources.filter_map(|file| file.path.split_once("/src/"));
     let crates: BTreeSet<&str> = crates.map(|(dir, _)| dir).collect();
@@ -21,7 +19,7 @@ pub fn check(files: &[SourceFile]) -> Vec<Violation> {
     found.collect()
 }
 
-fn circle(dir: &str, files: &[SourceFile]) -> Option<Violation> {
+fn circle(dir: &str, files: &[SourceFile]) -> Option<String> {
     let mut graph = graph(dir, files);
     // Modules that name none of the rest are in no circle.
     while let Some(leaf) = graph.iter().find(|(_, named)| named.is_empty()) {
@@ -35,14 +33,10 @@ fn circle(dir: &str, files: &[SourceFile]) -> Option<Violation> {
         let start = path.iter().position(|module| module == next);
         path.push(next);
         if let Some(start) = start {
-            return Some(Violation {
-                place: (*file).to_string(),
-                line: *line,
-                message: format!(
-                    "modules import each other: {}; move what both need to a file of its own",
-                    path.get(start..)?.join(" -> ")
-                ),
-            });
+            let circle = path.get(start..)?.join(" -> ");
+            return Some(format!(
+                "{file}:{line}: modules import each other: {circle}; move what both need to a file of its own"
+            ));
         }
     }
 }
@@ -51,7 +45,7 @@ fn graph<'f>(dir: &str, files: &'f [SourceFile]) -> Graph<'f> {
     let source = format!("{dir}/src/");
     let shipped = files
         .iter()
-        .filter(|file| file.is_rust() && !file.is_only_tests());
+        .filter(|file| file.is_rust() && !file.is_test());
     let inside: Vec<_> = shipped
         .filter_map(|file| Some((file, file.path.strip_prefix(&source)?)))
         .collect();
@@ -172,7 +166,7 @@ mod tests {
             let files = [("lib", LIB), ("a", a), ("b", b)];
             let files = files
                 .map(|(name, text)| SourceFile::new(&format!("crates/io/src/{name}.rs"), text));
-            let violation = check(&files).pop().map(|violation| violation.to_string());
+            let violation = check(&files).pop();
             let expected = found.map(|line| {
                 format!(
                     "crates/io/src/b.rs:{line}: modules import each other: a -> b -> a; \

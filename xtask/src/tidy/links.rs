@@ -2,135 +2,100 @@
 
 use std::collections::BTreeMap;
 
-use super::Violation;
-use super::sources::SourceFile;
+use super::tree::{SourceFile, pattern};
 
 /// Finds all relative links that lead nowhere. Links to other servers are not followed.
-pub fn check(files: &[SourceFile]) -> Vec<Violation> {
-    let by_path: BTreeMap<&str, &SourceFile> = files
-        .iter()
-        .map(|file| (file.path.as_str(), file))
-        .collect();
+pub fn check(files: &[SourceFile]) -> Vec<String> {
+    // `[text](target "title")`, and `[name]: target`.
+    let links = pattern(r"(?m)\]\(([^)\s]+)|^\s*\[[^\]]*\]: (\S+)");
+    let by_path = files.iter().map(|file| (&*file.path, file));
+    let by_path: BTreeMap<&str, &SourceFile> = by_path.collect();
     let mut violations = Vec::new();
     for file in files.iter().filter(|file| file.path.ends_with(".md")) {
-        for (line, target) in links(&file.text) {
-            if let Err(message) = resolve(&by_path, &file.path, &target) {
-                violations.push(Violation {
-                    place: file.path.clone(),
-                    line,
-                    message,
-                });
+        for found in links.captures_iter(&prose(&file.text)) {
+            let Some(target) = found.get(1).or(found.get(2)) else {
+                continue;
+            };
+            if let Some(why) = leads_nowhere(&by_path, &file.path, target.as_str()) {
+                violations
+                    .push(file.violation(target.start(), format!("{why}: {}", target.as_str())));
             }
         }
     }
     violations
 }
 
-fn resolve(files: &BTreeMap<&str, &SourceFile>, from: &str, target: &str) -> Result<(), String> {
+fn leads_nowhere(
+    files: &BTreeMap<&str, &SourceFile>,
+    from: &str,
+    target: &str,
+) -> Option<&'static str> {
     if target.contains("://") || target.starts_with("mailto:") {
-        return Ok(());
+        return None;
     }
     let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
-    let path = match path {
-        "" => from.to_string(),
-        path => join(from, path).ok_or_else(|| format!("link out of the tree: {target}"))?,
+    let Some(path) = join(from, path) else {
+        return Some("link out of the tree");
     };
-    let dir = format!("{path}/");
-    let Some(file) = files.get(path.as_str()) else {
-        return if path.is_empty() || files.keys().any(|file| file.starts_with(&dir)) {
-            Ok(())
-        } else {
-            Err(format!("dead link: {target}"))
-        };
+    let Some(file) = files.get(&*path) else {
+        let is_folder = path.is_empty()
+            || files
+                .keys()
+                .any(|file| file.starts_with(&format!("{path}/")));
+        return (!is_folder).then_some("dead link");
     };
-    let is_markdown = path.ends_with(".md");
-    if is_markdown && !anchor.is_empty() && !headings(&file.text).any(|slug| slug == anchor) {
-        return Err(format!("dead link: {target}: no such heading"));
-    }
-    Ok(())
+    let is_page = path.ends_with(".md") && !anchor.is_empty();
+    (is_page && !headings(&file.text).any(|heading| heading == anchor)).then_some("no such heading")
 }
 
 /// Resolves `to` as seen from the file `from`; `None` above the root.
 fn join(from: &str, to: &str) -> Option<String> {
-    let mut parts: Vec<&str> = match to.strip_prefix('/') {
-        Some(_) => Vec::new(),
-        None => from.split('/').collect(),
+    if to.is_empty() {
+        return Some(from.to_string());
+    }
+    let mut parts: Vec<&str> = if to.starts_with('/') {
+        Vec::new()
+    } else {
+        from.split('/').collect()
     };
     parts.pop();
     for part in to.split('/') {
         match part {
             "" | "." => {}
-            ".." => {
-                parts.pop()?;
-            }
+            ".." => _ = parts.pop()?,
             part => parts.push(part),
         }
     }
     Some(parts.join("/"))
 }
 
-/// Finds the targets of `[text](target)` and `[name]: target`, with their lines, code aside.
-fn links(text: &str) -> Vec<(usize, String)> {
-    let mut links = Vec::new();
-    for (index, line) in prose(text) {
-        let line = without_code_spans(line);
-        let mut rest = line.as_str();
-        while let Some((_, after)) = rest.split_once("](") {
-            let (target, after) = after.split_once(')').unwrap_or((after, ""));
-            // What follows a space is the title.
-            links.extend(
-                target
-                    .split_whitespace()
-                    .next()
-                    .map(|target| (index, target.into())),
-            );
-            rest = after;
-        }
-        if let Some((name, target)) = line.trim_start().split_once("]: ")
-            && name.starts_with('[')
-        {
-            links.extend(
-                target
-                    .split_whitespace()
-                    .next()
-                    .map(|target| (index, target.into())),
-            );
-        }
-    }
-    links
-}
-
 /// Converts headings to anchors as hosts do: lower case, spaces to dashes, other signs dropped.
-fn headings(text: &str) -> impl Iterator<Item = String> + '_ {
-    prose(text).filter_map(|(_, line)| {
-        let title = line.trim_start_matches('#');
-        if title.len() == line.len() || !title.starts_with(' ') {
-            return None;
-        }
-        let slug = title.trim().to_lowercase();
-        let kept = slug
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let heading =
+        |line: &&str| line.trim_start_matches('#').starts_with(' ') && line.starts_with('#');
+    let titles = text
+        .lines()
+        .filter(heading)
+        .map(|line| line.trim_start_matches('#').trim().to_lowercase());
+    titles.map(|title| {
+        let kept = title
             .chars()
             .filter(|&c| c.is_alphanumeric() || " -_".contains(c));
-        Some(kept.map(|c| if c == ' ' { '-' } else { c }).collect())
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
     })
 }
 
-/// Returns the lines outside fenced code, counted from 1.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut fenced = false;
-    text.lines().enumerate().filter_map(move |(index, line)| {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-            return None;
-        }
-        (!fenced).then_some((index + 1, line))
-    })
+/// Blanks out code. What is left keeps its place.
+fn prose(text: &str) -> String {
+    let code = pattern(r"(?s)```.*?(```|\z)|`[^`\n]*`");
+    let blanked = code.replace_all(text, |found: &regex::Captures<'_>| {
+        found[0]
+            .bytes()
+            .map(|byte| if byte == b'\n' { '\n' } else { ' ' })
+            .collect::<String>()
+    });
+    blanked.into_owned()
 }
-
-fn without_code_spans(line: &str) -> String {
-    line.split('`').step_by(2).collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -105,8 +105,6 @@ pub const MARK_FILES: usize = 48;
 pub const MARKS_IN_WINDOW: u64 = 8;
 /// Files pushed before a listing goes on: the thread has the next ones by the time that these are read.
 pub const FIRST_FILES: usize = 2;
-/// Files pushed before the answer for a file that the thread did not get to in time.
-pub const NEXT_FILES: usize = 4;
 /// Files that the thread takes together: few, so that those are left which are wanted next.
 pub const PUSHED_TOGETHER: usize = 8;
 /// Files outside of the image that a thread opens, and hints, one after the other.

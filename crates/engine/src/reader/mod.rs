@@ -306,11 +306,7 @@ impl Reader {
             let observer = self.observer();
             observer.file_read(timer, node.0, (offset, len), read.is_ok());
         }
-        let data = read?;
-        if let Some(pusher) = self.sink.as_ref().filter(|_| offset == 0) {
-            pusher.begins_file(node);
-        }
-        Ok(data)
+        read
     }
 
     /// Returns whether a read may have to wait for a server now. A front end then tries each

@@ -6,9 +6,8 @@
 //! and then: the request for that file says how far the reader has come.
 //!
 //! A sink may block: the kernel's page cache waits for pages that a request in flight has locked. So
-//! a thread that answers no requests pushes. Threads that answer requests push only a few files: the
-//! first files of a directory, before its listing is said to have ended, and the next ones with the
-//! answer for a file that should have been pushed before. Their reader cannot have asked for them yet.
+//! a thread that answers no requests pushes. Threads that answer requests push only the first files of
+//! a directory, before its listing is said to have ended: its reader cannot have asked for them yet.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +20,7 @@ use forerun_vfs::{NodeId, Result};
 
 use super::Reader;
 use crate::ahead::TreeAhead;
-use crate::tuning::{FIRST_FILES, NEXT_FILES, PUSHED_TOGETHER, TREE_FILE};
+use crate::tuning::{FIRST_FILES, PUSHED_TOGETHER, TREE_FILE};
 
 /// A place in a front end, such as the kernel's page cache, for files that no program has asked for yet.
 pub trait Sink: Send + Sync {
@@ -35,7 +34,7 @@ pub trait Sink: Send + Sync {
 pub struct Pusher {
     shared: Arc<Shared>,
     wake: SyncSender<()>,
-    /// Held by a thread that pushes other files before it answers for one.
+    /// Held by a thread that pushes a file before it answers a request.
     before_answer: Mutex<()>,
 }
 
@@ -72,35 +71,13 @@ impl Pusher {
     /// ask for its files next. Costs nothing where programs only list.
     pub fn listed(&self, dir: NodeId) {
         if self.shared.is_wanted() {
-            self.push_now(|tree| tree.upcoming_in(dir, FIRST_FILES));
+            // Where the image is slow, one of their pages may be asked for by a request that waits, and the
+            // sink would wait with it: then only the thread of the pusher pushes.
+            if !self.shared.reader.is_slow() {
+                let files = self.shared.tree.upcoming_in(dir, FIRST_FILES);
+                let _breaks = self.shared.push_all(&files);
+            }
             self.wake();
-        }
-    }
-
-    /// Records that `file` is about to be served from its start: the thread has not got to it in time.
-    ///
-    /// A push before the answer can deadlock on the kernel's page locks: the read that is answered has
-    /// pages locked, and the sink may wait for the pages of another read. So only one thread at a time
-    /// may push, and never the file that it answers for: another reader may just have made the tree
-    /// forget that it was read.
-    pub fn begins_file(&self, file: NodeId) {
-        if self.shared.is_wanted()
-            && let Ok(_alone) = self.before_answer.try_lock()
-        {
-            self.push_now(|tree| {
-                let mut files = tree.upcoming(NEXT_FILES);
-                files.retain(|&upcoming| upcoming != file);
-                files
-            });
-        }
-    }
-
-    /// Pushes files on a thread that answers requests. Where the image is slow, one of their pages may
-    /// be asked for by a request that waits, and the sink would wait with it: then only the thread of
-    /// the pusher pushes.
-    fn push_now(&self, files: impl FnOnce(&TreeAhead) -> Vec<NodeId>) {
-        if !self.shared.reader.is_slow() {
-            let _breaks = self.shared.push_all(&files(&self.shared.tree));
         }
     }
 
@@ -110,8 +87,10 @@ impl Pusher {
     }
 
     /// Pushes the contents of `file`, which a program is about to read, before another request of that
-    /// program is answered. That request locks no pages, but the sink may wait for a read of another
-    /// program. So here too only one thread at a time pushes.
+    /// program is answered.
+    ///
+    /// That request locks no pages, but the sink may wait for a read of another program, and that one for
+    /// this thread. So only one thread at a time pushes.
     pub fn push_whole(&self, file: NodeId, data: &[u8]) {
         if !self.shared.is_off.load(Ordering::Relaxed)
             && let Ok(_alone) = self.before_answer.try_lock()

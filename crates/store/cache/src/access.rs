@@ -1,9 +1,9 @@
 //! Access lists: the order in which a program first touches chunks, recorded in one run and prefetched
 //! in the next.
 //!
-//! A list is a text: a header line, the image and its chunk size, and then the chunks in the order of
-//! their first touch, one number or one ascending run `first-last` a line. The lists of several images, as of the
-//! layers of a container image, follow each other in one text.
+//! A list is text: a header line, the image and its chunk size, and then the chunks in the order of their
+//! first touch. Each line has one number or one ascending run `first-last`. The lists of several images, such
+//! as the layers of a container image, follow each other in one text.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -24,21 +24,21 @@ const LIMIT: usize = 64 << 20;
 pub struct AccessList {
     /// The identity of the image.
     pub identity: String,
-    /// Chunk size, in which the numbers count.
+    /// Chunk size that the numbers count in.
     pub chunk_size: u32,
     runs: Vec<Range<u64>>,
 }
 
 impl AccessList {
-    /// Returns runs of chunks, in order of first touch. They may lie behind the end of the image, if the
-    /// list was made for another version.
+    /// Returns runs of chunks, in order of first touch. They may lie past the end of the image if the list
+    /// was made for another version.
     #[must_use]
     pub fn runs(&self) -> &[Range<u64>] {
         &self.runs
     }
 
-    /// Returns the runs for an image, which may be another version than was recorded or have other
-    /// chunks. They cover the same bytes, up to the end of the image.
+    /// Converts the runs for an image that may be another version, or have another chunk size. The result
+    /// covers the same bytes, up to the end of the image.
     #[must_use]
     pub fn runs_for(&self, geometry: &Geometry) -> Vec<Range<u64>> {
         let size = u64::from(self.chunk_size);
@@ -74,7 +74,7 @@ impl AccessList {
         text
     }
 
-    /// Reads the lists of several images, or of one.
+    /// Parses the lists of one or several images.
     ///
     /// # Errors
     /// [`CacheError::List`] with the line that is wrong.
@@ -99,7 +99,7 @@ impl AccessList {
         Ok(lists)
     }
 
-    /// Reads a list. Chunks that come twice count where they come first.
+    /// Parses a list. Only the first mention of a chunk counts.
     ///
     /// # Errors
     /// [`CacheError::List`] with the line that is wrong.
@@ -107,7 +107,7 @@ impl AccessList {
         Self::parse_at(text, 0)
     }
 
-    /// Reads a list that has `before` lines before it.
+    /// Parses a list that follows `before` other lines.
     fn parse_at(text: &[u8], before: usize) -> Result<Self> {
         let refuse = |line: usize, reason| {
             let line = line + before;
@@ -166,8 +166,7 @@ fn parse_run(line: &str) -> Option<Range<u64>> {
     (first <= last).then_some(first..last + 1)
 }
 
-/// A recorder of the chunks that are touched, in order. A chunk that was touched before costs one look
-/// at a bitmap.
+/// Records the order in which chunks are touched. Touching a chunk again costs one look at a bitmap.
 #[derive(Debug)]
 pub struct AccessRecorder {
     identity: String,
@@ -177,7 +176,7 @@ pub struct AccessRecorder {
 }
 
 impl AccessRecorder {
-    /// Makes a recorder without any chunk.
+    /// Creates an empty recorder.
     #[must_use]
     pub fn new(identity: &str, geometry: Geometry) -> Self {
         Self {
@@ -202,7 +201,7 @@ impl AccessRecorder {
         }
     }
 
-    /// Returns the chunks that were touched so far.
+    /// Returns the chunks touched so far.
     #[must_use]
     pub fn list(&self) -> AccessList {
         AccessList {

@@ -1,10 +1,10 @@
 //! Chunks that need no fetching: chunks of zeros, and chunks that the cache already has, of this image
 //! or another.
 //!
-//! The records of blobs with digests name their chunks by the first bytes of them. The first lookup
-//! reads them into an index of bounded size, most recently used blobs first. A chunk is copied inside
-//! the kernel, which shares the blocks on disk where the filesystem can. Then it is read back and
-//! verified like a fetched one: neither index nor records are trusted.
+//! The records of blobs with digests hold the first bytes of each chunk's digest. The first lookup reads the
+//! records into an index of bounded size, most recently used blobs first. A chunk is copied inside the
+//! kernel, which shares the blocks on disk where the filesystem can. Then it is read back and verified like a
+//! fetched one: neither index nor records are trusted.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,13 +21,13 @@ use crate::table::padded_digest;
 use crate::{CacheError, Digest, Result, runs};
 
 impl CachedBlob {
-    /// Copies chunks of `chunks` that other blobs have, and takes chunks of zeros without a copy. To be
-    /// called for claimed chunks, before they are fetched. Returns the chunks that are here now; none
-    /// where there is no table.
+    /// Copies those of `chunks` that other blobs have, and adds chunks of zeros without a copy. Call this for
+    /// claimed chunks before fetching them. Returns the chunks that are present now; none if there is no
+    /// table.
     ///
     /// # Errors
-    /// [`CacheError::Io`] where the cache cannot be written. Where another blob's chunk or a part of the
-    /// table cannot be read, the chunk is left for the caller to fetch.
+    /// [`CacheError::Io`] if the cache cannot be written. If another blob's chunk or a part of the table
+    /// cannot be read, the chunk is left for the caller to fetch.
     pub fn adopt(&self, chunks: &[Range<u64>]) -> Result<Vec<Range<u64>>> {
         let mut adopted = Vec::new();
         let Some(table) = &self.table else {
@@ -65,7 +65,7 @@ impl CachedBlob {
         Ok(adopted)
     }
 
-    /// Takes the chunk as stored if the data file has its bytes. Returns whether it has.
+    /// Marks the chunk as stored if the data file has its bytes. Returns whether it has.
     fn take_if_right(&self, chunk: u64, digest: &Digest) -> Result<bool> {
         let failed = CacheError::io("read", &self.files.dir);
         let found = self.hashed_on_disk(chunk).map_err(&failed)?;
@@ -88,8 +88,8 @@ impl CachedBlob {
         index.places(size, dirs, wanted)
     }
 
-    /// Copies a chunk of another data file to its place in this one. Returns false where that fails:
-    /// then it is fetched instead.
+    /// Copies a chunk of another data file to its place in this one. Returns false if that fails; the caller
+    /// then fetches the chunk.
     fn copy(&self, from: &File, at: u64, chunk: u64) -> bool {
         let place = self.geometry().bytes_of(&(chunk..chunk + 1));
         let Some(mut from_offset) = at.checked_mul(self.geometry().size()) else {

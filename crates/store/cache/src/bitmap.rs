@@ -13,7 +13,7 @@ pub(crate) struct Bitmap {
 }
 
 impl Bitmap {
-    /// Makes `len` bits, none set.
+    /// Creates `len` clear bits.
     pub(crate) fn new(len: u64) -> Self {
         let words = usize_from(len.div_ceil(64));
         Self {
@@ -27,7 +27,7 @@ impl Bitmap {
         self.len
     }
 
-    /// Returns whether the bit is set; false for bits behind the end. A caller that finds it set also sees
+    /// Returns whether the bit is set; false past the end. A caller that finds the bit set also sees
     /// everything that was written before it was set.
     pub(crate) fn get(&self, bit: u64) -> bool {
         let word = self.words.get(usize_from(bit / 64));
@@ -63,7 +63,7 @@ impl Bitmap {
             && word.is_some_and(|word| word.fetch_or(mask(bit), Ordering::AcqRel) & mask(bit) == 0)
     }
 
-    /// Sets all bits of a word that are set in `bits`, as far as they exist.
+    /// Sets the bits of a word that are set in `bits`. Bits past the end are ignored.
     pub(crate) fn set_word(&self, index: u64, bits: u64) {
         let start = index * 64;
         let exist = match self.len.saturating_sub(start) {
@@ -76,7 +76,7 @@ impl Bitmap {
         }
     }
 
-    /// Sets what is set in another one of the same length.
+    /// Sets every bit that is set in another bitmap of the same length.
     pub(crate) fn copy_from(&self, other: &Self) {
         for (index, word) in (0..).zip(&other.words) {
             self.set_word(index, word.load(Ordering::Acquire));
@@ -89,7 +89,7 @@ impl Bitmap {
         word.is_some_and(|word| word.fetch_and(!mask(bit), Ordering::AcqRel) & mask(bit) != 0)
     }
 
-    /// Counts the bits that are set.
+    /// Counts the set bits.
     pub(crate) fn count(&self) -> u64 {
         let ones = |word: &AtomicU64| u64::from(word.load(Ordering::Acquire).count_ones());
         self.words.iter().map(ones).sum()
@@ -119,7 +119,7 @@ impl Bitmap {
         runs
     }
 
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory it takes, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         u64_from(self.words.len()) * 8
     }

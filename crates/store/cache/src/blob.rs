@@ -21,8 +21,8 @@ use crate::{CacheError, Result, TableTrust, VerifiedTable};
 /// Longest pause between two polls for a chunk of another process.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// A way to read the data file of a blob: a descriptor of it, or one that knows how the bytes around
-/// will be used.
+/// A way to read the data file of a blob: a plain descriptor, or a reader that knows how the surrounding
+/// bytes will be used.
 pub trait ReadData {
     /// Fills `out` from `offset` on.
     ///
@@ -37,17 +37,17 @@ impl ReadData for File {
     }
 }
 
-/// The outcome of a wait for a chunk that another caller has claimed.
+/// The outcome of waiting for a chunk that another caller has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
     Present,
-    /// It is not there and its claim is gone: claim it.
+    /// The chunk is missing and the claim is gone: the caller should claim it.
     Free,
-    /// It is still claimed.
+    /// The chunk is still claimed.
     TimedOut,
 }
 
-/// One image: the chunks that are here, with methods to add others. It is flushed when dropped.
+/// One image: the chunks that are present, with methods to add others. It is flushed when dropped.
 #[derive(Debug)]
 pub struct CachedBlob {
     pub(crate) files: BlobFiles,
@@ -56,20 +56,20 @@ pub struct CachedBlob {
     pub(crate) cache: Arc<CacheShared>,
     /// Chunks that may be served.
     pub(crate) present: Bitmap,
-    /// Chunks that the state is known to have.
+    /// Chunks that the state file is known to have.
     pub(crate) durable: Bitmap,
-    /// Number of chunks that are not present: never less than the bitmap shows.
+    /// Number of missing chunks; never less than the bitmap shows.
     pub(crate) missing: AtomicU64,
     /// Chunks that this process has verified.
     pub(crate) checked: Bitmap,
-    /// Number of chunks that it has not verified: never less than the bitmap shows.
+    /// Number of chunks that this process has not verified; never less than the bitmap shows.
     pub(crate) unchecked: AtomicU64,
-    /// Number of chunks that were found altered.
+    /// Number of altered chunks found.
     pub(crate) altered: AtomicU64,
     pub(crate) verified_whole: AtomicBool,
     /// Chunks that are present and not yet durable.
     pub(crate) pending: Mutex<Vec<Range<u64>>>,
-    /// One flush at a time.
+    /// Held during a flush, so that there is one at a time.
     pub(crate) flushing: Mutex<()>,
     arrivals: Mutex<u64>,
     arrived: Condvar,
@@ -138,44 +138,44 @@ impl CachedBlob {
         &self.files.info.identity
     }
 
-    /// Returns its length and chunks.
+    /// Returns the length and chunk size of the image.
     #[must_use]
     pub const fn geometry(&self) -> Geometry {
         self.files.info.geometry
     }
 
-    /// Returns the digests of its chunks.
+    /// Returns the digests of the chunks.
     #[must_use]
     pub const fn table(&self) -> Option<&Arc<VerifiedTable>> {
         self.table.as_ref()
     }
 
-    /// Returns the trust in its table.
+    /// Returns how far the table is trusted.
     #[must_use]
     pub const fn trust(&self) -> TableTrust {
         self.trust
     }
 
-    /// Returns whether its bytes were verified: each chunk by the table, or all of them together.
+    /// Returns whether the bytes were verified: each chunk by the table, or the image as a whole.
     #[must_use]
     pub fn is_verified(&self) -> bool {
         let by_table = self.table.is_some() && self.trust != TableTrust::Claimed;
         by_table || self.verified_whole.load(Ordering::Acquire)
     }
 
-    /// Returns whether all chunks are here; then no reader finds one missing.
+    /// Returns whether all chunks are present. No reader finds one missing then.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.missing.load(Ordering::Acquire) == 0
     }
 
-    /// Returns whether the state says that all chunks are on disk. They are verified when they are read.
+    /// Returns whether the state file says that all chunks are on disk. They are verified when they are read.
     #[must_use]
     pub fn is_stored_whole(&self) -> bool {
         self.durable.count() == self.geometry().chunks()
     }
 
-    /// Returns the number of bytes that are here, for progress; the last chunk counts as a full one.
+    /// Returns the number of bytes that are present, for progress. The last chunk counts as a full one.
     #[must_use]
     pub fn local_bytes(&self) -> u64 {
         let geometry = self.geometry();
@@ -183,35 +183,35 @@ impl CachedBlob {
         (chunks * geometry.size()).min(geometry.len())
     }
 
-    /// Returns the sparse file of the image's bytes. It must not be written, and it has only the chunks
-    /// that are present. Reads of it are not verified: [`read_if_present`](Self::read_if_present) and
+    /// Returns the sparse file with the image's bytes. The caller must not write to it. It has only the
+    /// chunks that are present. Reads of it are not verified: [`read_if_present`](Self::read_if_present) and
     /// [`check_rest`](Self::check_rest) verify chunks.
     #[must_use]
     pub const fn data_file(&self) -> &File {
         &self.files.data
     }
 
-    /// Returns the memory that this takes, in bytes, without the table.
+    /// Returns the memory that this blob takes, in bytes, without the table.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.present.bytes() + self.durable.bytes() + self.checked.bytes()
     }
 
-    /// Fills `out` from `offset` on if all of it is here, and returns whether it was. For chunks that
-    /// this process has verified, that costs one look at a bitmap and one `pread`. Others are verified
-    /// first; an altered chunk is dropped and counts as missing.
+    /// Fills `out` from `offset` on if all of it is present, and returns whether it was. Chunks that this
+    /// process has verified cost one look at a bitmap and one `pread`. Others are verified first; an altered
+    /// chunk is dropped and counts as missing.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] past the end; what the disk reports.
+    /// [`io::ErrorKind::UnexpectedEof`] past the end; any error of the disk.
     pub fn read_if_present(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
         self.read_if_present_by(&self.files.data, offset, out)
     }
 
-    /// Reads as [`read_if_present`](Self::read_if_present) does, the bytes of the
-    /// [data file](Self::data_file) by way of `reader`.
+    /// Does what [`read_if_present`](Self::read_if_present) does, but reads the [data file](Self::data_file)
+    /// through `reader`.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`read_if_present`](Self::read_if_present).
     pub fn read_if_present_by(
         &self,
         reader: &dyn ReadData,
@@ -234,7 +234,7 @@ impl CachedBlob {
     ///
     /// # Errors
     /// As [`read_if_present`](Self::read_if_present), and [`io::ErrorKind::WouldBlock`] with a
-    /// [`CacheError::Missing`] where a chunk is not here.
+    /// [`CacheError::Missing`] if a chunk is missing.
     pub fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         if self.read_if_present(offset, out)? {
             return Ok(());
@@ -278,8 +278,8 @@ impl CachedBlob {
         }
     }
 
-    /// Waits until a chunk that another caller has claimed is present or free again. Chunks that this
-    /// process stores wake it; for those of other processes it polls at least every 20 ms.
+    /// Waits until a chunk that another caller has claimed is present or free again. A chunk that this
+    /// process stores wakes the caller. For chunks of other processes, it polls at least every 20 ms.
     ///
     /// # Errors
     /// [`CacheError::Io`].
@@ -313,8 +313,8 @@ impl CachedBlob {
         self.arrivals.lock().unpoisoned()
     }
 
-    /// Removes the blob from the cache if it is temporary and no other process uses it. Open descriptors
-    /// of its data stay readable.
+    /// Removes the blob from the cache if it is temporary and no other process uses it. Open descriptors of
+    /// the data file stay readable.
     pub fn remove_temporary(&self) {
         if !self.files.temporary {
             return;

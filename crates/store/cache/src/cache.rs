@@ -1,4 +1,4 @@
-//! A cache directory, open.
+//! An open cache directory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,15 +21,15 @@ pub struct BlobSpec {
     /// The name of exactly these bytes: the root of their table, their digest, or address and version.
     pub identity: String,
     pub len: u64,
-    /// Chunk size; that of the table where there is one.
+    /// Chunk size; must be that of the table if there is one.
     pub chunk_size: u32,
     /// The digests of the chunks. Without a table, chunks are stored unverified.
     pub table: Option<Arc<VerifiedTable>>,
-    /// The trust in that table.
+    /// How far the table is trusted.
     pub trust: TableTrust,
     /// A name for people, shown in lists.
     pub label: String,
-    /// Whether it is removed once it is closed, because nothing can identify its bytes later.
+    /// Whether the blob is removed once it is closed, because nothing can identify its bytes later.
     pub temporary: bool,
 }
 
@@ -45,10 +45,10 @@ pub struct Cache {
 pub(crate) struct OpenBlobs(Mutex<HashMap<PathBuf, Weak<CachedBlob>>>);
 
 impl Cache {
-    /// Opens the cache in `dir`, making it if need be.
+    /// Opens the cache in `dir`, creating the directory if needed.
     ///
     /// # Errors
-    /// [`CacheError::Refused`] for a directory that is not the user's alone.
+    /// [`CacheError::Refused`] for a directory that other users own or can write to.
     pub fn open(dir: &Path, options: CacheOptions) -> Result<Self> {
         let layout = Layout::prepare(dir)?;
         let open = Arc::<OpenBlobs>::default();
@@ -69,19 +69,19 @@ impl Cache {
         &self.shared.options
     }
 
-    /// Returns the places inside the directory.
+    /// Returns the paths inside the directory.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.shared.layout
     }
 
-    /// Opens the blob of `spec`, or makes it. It is in use, and so kept, until the last handle is dropped.
-    /// A second call returns the same blob.
+    /// Opens the blob of `spec`, or creates it. The blob is in use, and not evicted, until the last handle is
+    /// dropped. A second call returns the same blob.
     ///
     /// # Errors
-    /// [`CacheError::Spec`] and [`CacheError::Geometry`] for a `spec` that cannot be;
-    /// [`CacheError::Conflict`] where another process uses a blob of the same identity and another
-    /// shape. A blob of another shape that is not in use is replaced.
+    /// [`CacheError::Spec`] and [`CacheError::Geometry`] for an impossible `spec`; [`CacheError::Conflict`]
+    /// if another process uses a blob of the same identity and another shape. A blob of another shape that is
+    /// not in use is replaced.
     pub fn blob(&self, spec: BlobSpec) -> Result<Arc<CachedBlob>> {
         let geometry = Geometry::new(spec.len, spec.chunk_size)?;
         if let Some(table) = &spec.table
@@ -115,16 +115,16 @@ impl Cache {
         Ok(blob)
     }
 
-    /// Makes durable what all blobs of this cache have stored.
+    /// Makes all stored chunks of this cache durable.
     ///
     /// # Errors
-    /// The error of the first blob that fails; the others are flushed all the same.
+    /// The error of the first blob that fails. The other blobs are flushed all the same.
     pub fn flush(&self) -> Result<()> {
         self.open.flush()
     }
 
-    /// Flushes all blobs and enforces the limit, on the background thread. Returns whether a flush failed,
-    /// so that it has to run again soon.
+    /// Flushes all blobs and enforces the limit, on the background thread. Returns whether a flush failed, so
+    /// that the thread has to run again soon.
     fn tend(&self) -> bool {
         let flushed = self.flush();
         if let Err(error) = &flushed {
@@ -152,7 +152,7 @@ impl OpenBlobs {
         open.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Returns the open blob in that directory.
+    /// Returns the open blob in `dir`.
     pub(crate) fn handle(&self, dir: &Path) -> Option<Arc<CachedBlob>> {
         self.lock().get(dir).and_then(Weak::upgrade)
     }

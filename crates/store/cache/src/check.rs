@@ -29,17 +29,17 @@ const STEP: usize = 1 << 20;
 #[non_exhaustive]
 pub struct CheckReport {
     pub identity: String,
-    /// Its name for people.
+    /// The name for people.
     pub label: String,
     /// Chunks that were hashed.
     pub checked: u64,
-    /// Of these, chunks that could only be compared with their records, because there is no table or
-    /// the part of it is not here.
+    /// Of these, chunks that could only be compared with their records, because the table, or this part of
+    /// it, is missing.
     pub unverified: u64,
     /// Chunks that were wrong, and were dropped.
     pub wrong: Vec<Range<u64>>,
-    /// Whether it was in use. Another process that uses it continues to serve wrong chunks that it has
-    /// verified earlier: mount again where something was wrong.
+    /// Whether the blob was in use. Another process that uses it still serves wrong chunks that it has
+    /// verified earlier; a mount that was affected must be made again.
     pub in_use: bool,
 }
 
@@ -51,7 +51,7 @@ enum Verdict {
     Wrong,
 }
 
-/// A source without the chunk table: only its local part can be used.
+/// Stands for a chunk table whose server is not asked: only the local part of the table can be used.
 struct NoSource(u64);
 
 impl ReadAt for NoSource {
@@ -68,11 +68,10 @@ impl ReadAt for NoSource {
 }
 
 impl Cache {
-    /// Hashes every chunk of every blob and drops the wrong ones; `seen` gets the report of each blob as
-    /// soon as it is done.
+    /// Hashes every chunk of every blob and drops wrong ones. Calls `seen` with the report of each blob.
     ///
     /// # Errors
-    /// [`CacheError::Io`] where the directory cannot be read or what is wrong cannot be dropped.
+    /// [`CacheError::Io`] if the directory cannot be read or a wrong chunk cannot be dropped.
     pub fn verify(&self, mut seen: impl FnMut(CheckReport)) -> Result<()> {
         for dir in self.shared.layout.blob_dirs()? {
             if let Some(report) = self.verify_dir(&dir)? {
@@ -102,21 +101,19 @@ impl Cache {
 }
 
 impl CachedBlob {
-    /// Compares the whole blob, which must be complete, with its digest. Right, it counts as verified
-    /// from then on; wrong, all of it is dropped.
+    /// Compares the whole blob, which must be complete, with its digest. If they agree, the blob counts as
+    /// verified from then on; otherwise all of it is dropped.
     ///
     /// # Errors
-    /// [`CacheError::WrongWhole`]; [`CacheError::Missing`] where it is not complete;
-    /// [`CacheError::Io`].
+    /// [`CacheError::WrongWhole`]; [`CacheError::Missing`] if it is not complete; [`CacheError::Io`].
     pub fn verify_whole(&self, expected: Digest) -> Result<()> {
         self.verify_and(expected, &mut |_| Ok(()))
     }
 
-    /// Compares the whole blob as [`verify_whole`](Self::verify_whole) does, and makes the table of its chunks of the
-    /// same bytes.
+    /// Does what [`verify_whole`](Self::verify_whole) does, and builds the chunk table from the same bytes.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`verify_whole`](Self::verify_whole).
     pub fn verify_with_table(&self, expected: Digest) -> Result<ChunkTable> {
         let bad = |error: BadGeometry| CacheError::Geometry(error);
         let mut table = TableBuilder::new(self.geometry().chunk_size()).map_err(bad)?;
@@ -124,7 +121,7 @@ impl CachedBlob {
         table.finish().map_err(bad)
     }
 
-    /// Compares the whole blob with its digest. Each of its bytes is given to `take`, in order.
+    /// Compares the whole blob with its digest. Passes all bytes to `take`, in order.
     fn verify_and(
         &self,
         expected: Digest,
@@ -165,7 +162,7 @@ impl CachedBlob {
         Ok(Digest(hasher.finalize().into()))
     }
 
-    /// Hashes all chunks that are here and drops those that are wrong.
+    /// Hashes all present chunks and drops wrong ones.
     fn check(&self, in_use: bool) -> Result<CheckReport> {
         let failed = CacheError::io("read", &self.files.dir);
         let stored = Bitmap::new(self.present.len());
@@ -250,8 +247,8 @@ impl CachedBlob {
         })
     }
 
-    /// Drops the chunks of `bytes`, which a reader has found to be wrong: they are fetched again. Nothing is dropped of
-    /// a blob that has been verified.
+    /// Drops the chunks of `bytes`, which a reader has found to be wrong, so that they are fetched again.
+    /// Drops nothing from a verified blob.
     pub fn drop_range(&self, bytes: &Range<u64>) -> Result<()> {
         if self.table().is_some() || self.is_verified() {
             return Ok(());
@@ -270,11 +267,10 @@ impl CachedBlob {
         self.drop_chunks(wrong)
     }
 
-    /// Drops chunks as [`drop_wrong`](Self::drop_wrong) does, for a caller that holds the lock that keeps
-    /// flushes out.
+    /// Does what [`drop_wrong`](Self::drop_wrong) does, for a caller that holds the lock against flushes.
     pub(crate) fn drop_chunks(&self, wrong: &[Range<u64>]) -> Result<()> {
         let failed = CacheError::io("write", &self.files.dir);
-        // The verdict on the whole does not hold for chunks that are fetched again.
+        // The verdict on the whole blob does not hold for chunks that are fetched again.
         self.verified_whole.store(false, Ordering::Release);
         match fs::remove_file(self.files.dir.join("whole")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),

@@ -1,11 +1,11 @@
-//! Verifies chunks that an earlier process has stored when this one first reads them.
+//! Verifies chunks of earlier processes when this process first reads them.
 //!
-//! The state says which chunks were verified and synced. The file may have changed since: a disk may
-//! return other bytes, and another program may have written to it. So a chunk is hashed at its first
-//! use in each process, and its bytes are served from the buffer that was hashed. A chunk that differs
-//! is dropped and counted, and then it is missing like any other.
+//! The state file says which chunks were verified and synced. The file may have changed since: a disk may
+//! return other bytes, and another program may have written to it. So a chunk is hashed at its first use in
+//! each process, and its bytes are served from the buffer that was hashed. A chunk that differs is counted
+//! and dropped; it is missing then.
 //!
-//! Later reads of the same chunk are not hashed again: they come from the page cache, or cost one `pread`.
+//! Later reads of the same chunk are not hashed: they come from the page cache, or cost one `pread`.
 
 use std::io;
 use std::ops::Range;
@@ -36,15 +36,15 @@ impl CachedBlob {
     /// Verifies the chunks that are present and not verified yet, on all cores. Drops altered ones.
     ///
     /// # Errors
-    /// [`CacheError::Io`] where the cache cannot be read; [`CacheError::Table`] where the table cannot
-    /// tell.
+    /// [`CacheError::Io`] if the cache cannot be read; [`CacheError::Table`] if the table has no digest for a
+    /// chunk.
     pub fn check_rest(&self) -> Result<()> {
         let runs = self.present.runs(0..self.present.len(), true);
         let chunks = runs.into_iter().flatten();
         let rest: Vec<u64> = chunks.filter(|chunk| !self.checked.get(*chunk)).collect();
         let work = |index: usize| {
             match rest.get(index) {
-                // A reader may have come for it meanwhile.
+                // A reader may have verified it meanwhile.
                 Some(chunk) if !self.checked.get(*chunk) => {
                     self.read_checked(*chunk, 0, &mut []).map(|_right| ())
                 }
@@ -56,8 +56,8 @@ impl CachedBlob {
         done.map_err(CacheError::io("read", &self.files.dir))
     }
 
-    /// Fills `out` from `offset` on; all of its chunks are present. Verifies chunks that were not verified
-    /// before, and returns false where one was altered.
+    /// Fills `out` from `offset` on; all of its chunks must be present. Verifies chunks that were not
+    /// verified before, and returns false if one was altered.
     pub(crate) fn read_checking(
         &self,
         reader: &dyn ReadData,
@@ -80,7 +80,7 @@ impl CachedBlob {
             read => read?,
         }
         let recorded = match (unchecked.first(), unchecked.last()) {
-            // A shorter read has no whole chunk: what follows reads one, and its record.
+            // A shorter read has no whole chunk. The code below reads a whole one, and its record.
             (Some(first), Some(last)) if u64_from(out.len()) >= geometry.size() => {
                 self.recorded(first.start..last.end)?
             }
@@ -107,8 +107,8 @@ impl CachedBlob {
         Ok(true)
     }
 
-    /// Reads a whole chunk and verifies it, and fills `part` with its bytes from `from` on. Returns false
-    /// where it was altered, and drops it.
+    /// Reads and verifies a whole chunk, and fills `part` with its bytes from `from` on. Drops an altered
+    /// chunk and returns false.
     fn read_checked(&self, chunk: u64, from: u64, part: &mut [u8]) -> io::Result<bool> {
         let geometry = self.geometry();
         let place = geometry.bytes_of(&(chunk..chunk + 1));
@@ -133,7 +133,7 @@ impl CachedBlob {
         Ok(true)
     }
 
-    /// Reads the records of `chunks`; none of a blob with a table, which needs none.
+    /// Reads the records of `chunks`. A blob with a table needs none, so the result is empty.
     fn recorded(&self, chunks: Range<u64>) -> io::Result<Recorded> {
         let mut recorded = Recorded::default();
         if self.table.is_none() {
@@ -163,7 +163,7 @@ impl CachedBlob {
 
     /// Records that the chunk must be verified again before it is served.
     pub(crate) fn note_unchecked(&self, chunk: u64) {
-        // Before the bit, so that the number is never too low.
+        // The number changes before the bit, so that it is never too low.
         self.unchecked.fetch_add(1, Ordering::AcqRel);
         if !self.checked.clear(chunk) {
             self.unchecked.fetch_sub(1, Ordering::AcqRel);
@@ -188,7 +188,7 @@ impl CachedBlob {
     }
 }
 
-/// Records of some chunks, in the order of these.
+/// Records of some chunks, in the order of the chunks.
 #[derive(Debug, Default)]
 struct Recorded(Vec<(u64, Record)>);
 
@@ -201,7 +201,7 @@ impl Recorded {
     }
 }
 
-/// Returns whether the bytes are gone for good and have to be fetched again.
+/// Returns whether the bytes are lost and must be fetched again.
 fn is_lost(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof
         || error.raw_os_error() == Some(Errno::IO.raw_os_error())

@@ -22,7 +22,7 @@ impl Claim {
         &self.taken.mine
     }
 
-    /// Returns the chunks that others fetch: wait for them with [`CachedBlob::wait`]. Wanted chunks in
+    /// Returns the chunks that other callers fetch: wait for them with [`CachedBlob::wait`]. Wanted chunks in
     /// neither list are present.
     #[must_use]
     pub fn busy(&self) -> &[Range<u64>] {

@@ -1,17 +1,17 @@
 //! Claims of chunks, so that each is fetched once however many processes want it.
 //!
 //! The protocol, for each blob:
-//! 1. A process that wants missing chunks locks `claims`, reads it, leaves out what living holders have
-//!    claimed and what `records` shows to have come meanwhile, adds its own claims, and unlocks.
+//! 1. A process that wants missing chunks locks `claims` and reads it. It leaves out chunks that living
+//!    holders have claimed, and chunks that `records` shows as stored meanwhile. It adds its own claims and
+//!    unlocks.
 //! 2. It fetches and stores the claimed chunks: data, then records. Then it removes its claims.
-//! 3. A process that wants chunks that others have claimed polls `records`. If the claims go before the
-//!    chunks are there, it claims them itself.
+//! 3. A process that wants chunks that others have claimed polls `records`. If the claims disappear before
+//!    the chunks are stored, it claims them itself.
 //!
-//! A holder is alive for as long as it holds the lock on its file in `holders`, which the kernel drops
-//! when it dies, however it dies. Claims of dead holders do not count; the next claim removes them.
+//! A holder is alive as long as it holds the lock on its file in `holders`. The kernel drops the lock when
+//! the process dies, however it dies. Claims of dead holders do not count; the next claim removes them.
 //!
-//! Claims only save work. Where the file is damaged, full, or locked for too long, chunks are fetched
-//! twice.
+//! Claims only save work. If the file is damaged, full, or locked for too long, chunks are fetched twice.
 
 use std::collections::HashMap;
 use std::ops::Range;

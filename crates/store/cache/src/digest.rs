@@ -6,10 +6,10 @@ use std::{fmt, io};
 use forerun_io::{ReadAt, u64_from, usize_from};
 use sha2::{Digest as _, Sha256};
 
-/// Bytes that are read at once.
+/// Bytes read at a time.
 const STEP: usize = 1 << 20;
 
-/// A SHA-256 digest. Written and read as `sha256:` and 64 hexadecimal digits, as OCI has it.
+/// A SHA-256 digest. Its text form is that of OCI: `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub [u8; 32]);
 

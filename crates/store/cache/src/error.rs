@@ -24,7 +24,7 @@ pub enum CacheError {
     /// A lock was held by others for too long.
     #[error("{}: locked by another process for too long", path.display())]
     Locked { path: PathBuf },
-    /// A length or chunk size that cannot be.
+    /// An impossible length or chunk size.
     #[error(transparent)]
     Geometry(#[from] BadGeometry),
     /// A blob that cannot be named or does not match its table.
@@ -33,7 +33,7 @@ pub enum CacheError {
         identity: String,
         reason: &'static str,
     },
-    /// A blob is kept under this identity that differs in length, chunks or root, and is in use.
+    /// A blob of this identity is in use and differs in length, chunk size or root.
     #[error("{identity:?} is in use with another length, chunk size or root")]
     Conflict { identity: String },
     /// A blob that cannot be removed now.
@@ -52,7 +52,7 @@ pub enum CacheError {
         /// The digest of the bytes.
         found: Digest,
     },
-    /// A whole blob that is not what its digest names. All of it was dropped.
+    /// A whole blob does not have the digest in its name. All of it was dropped.
     #[error("the whole blob has digest {found}, not {expected}")]
     WrongWhole {
         /// The digest that names it.
@@ -81,19 +81,19 @@ pub enum CacheError {
     #[error("there is no chunk {chunk}: the image has {chunks}")]
     NoChunk {
         chunk: u64,
-        /// Chunks of the image.
+        /// Number of chunks of the image.
         chunks: u64,
     },
     /// Bytes to store that do not end with a chunk.
     #[error("{len} bytes from chunk {first} on do not end with a chunk")]
     NotChunks { first: u64, len: u64 },
-    /// Bytes were asked for that are not here.
+    /// The requested bytes are not in the cache.
     #[error("chunk {chunk} is not in the cache")]
     Missing {
         /// The first chunk that is missing.
         chunk: u64,
     },
-    /// An access list that is none.
+    /// A malformed access list.
     #[error("line {line} of the access list: {reason}")]
     List {
         /// Number of the line, from 1.

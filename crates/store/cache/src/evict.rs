@@ -1,7 +1,7 @@
 //! Eviction: removes whole blobs, least recently used first, and never one in use.
 //!
-//! In use means locked shared, by any process. A blob in use keeps all its chunks, even if it alone is
-//! larger than the limit: its readers rely on the chunks that they have found present.
+//! "In use" means that any process holds the shared lock. A blob in use keeps all its chunks, even if it
+//! alone exceeds the limit, because its readers rely on the chunks that they have found present.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -24,11 +24,11 @@ use crate::{CacheError, Result};
 pub struct GcReport {
     /// Blobs that were removed.
     pub removed: u64,
-    /// Bytes on disk that they took.
+    /// Bytes that the removed blobs took on disk.
     pub freed_bytes: u64,
     /// Blobs that would have been removed if they were not in use.
     pub in_use: u64,
-    /// Bytes on disk that are left.
+    /// Bytes that the cache still takes on disk.
     pub left_bytes: u64,
     /// Whether another process is collecting, so that nothing was done.
     pub busy: bool,
@@ -43,8 +43,7 @@ pub(crate) struct Found {
 }
 
 impl Cache {
-    /// Evicts blobs that are not in use until the cache is below its limit, and removes what crashes
-    /// have left.
+    /// Evicts unused blobs until the cache is below its limit, and removes the leftovers of crashes.
     ///
     /// # Errors
     /// [`CacheError::Io`] where the directory cannot be read.
@@ -52,7 +51,7 @@ impl Cache {
         self.shrink(|used| self.target(used))
     }
 
-    /// Evicts as [`gc`](Self::gc) does, down to another limit: 0 removes all blobs that are not in use.
+    /// Evicts as [`gc`](Self::gc) does, down to another limit. With 0, removes all unused blobs.
     ///
     /// # Errors
     /// As [`gc`](Self::gc).
@@ -130,7 +129,7 @@ pub(crate) fn scan(layout: &Layout) -> Result<Vec<Found>> {
     for dir in layout.blob_dirs()? {
         let used = fs::metadata(dir.join("use")).and_then(|metadata| metadata.modified());
         found.push(Found {
-            // Without the file it is broken and goes first.
+            // Without the file, the blob is broken and is evicted first.
             last_used: used.unwrap_or(SystemTime::UNIX_EPOCH),
             disk: disk_usage(&dir),
             dir,
@@ -165,7 +164,7 @@ fn remove_unused(layout: &Layout, dir: &Path) -> Result<bool> {
     if file.try_lock().is_err() {
         return Ok(false);
     }
-    // Otherwise another process has removed it, and perhaps a new one is in its place.
+    // Otherwise another process has removed the blob, and there may be a new one in its place.
     if is_still(&file, &path) {
         discard(layout, dir)?;
     }
@@ -181,7 +180,7 @@ pub(crate) fn remove_temporary(layout: &Layout, dir: &Path) {
     }
 }
 
-/// Removes what crashes have left: half-removed and half-made blobs, files of dead holders.
+/// Removes the leftovers of crashes: half-removed and half-made blobs, files of dead holders.
 fn clear_away(layout: &Layout) {
     let gone = |result: std::io::Result<()>| {
         if let Err(error) = result {

@@ -1,7 +1,7 @@
-//! Writeback: a thread that makes stored chunks durable, some seconds or some MiB later.
+//! Writeback: a thread that makes stored chunks durable, after some seconds or some MiB.
 //!
-//! It starts with the first chunk and ends with the cache. It holds the cache only while it works, so
-//! that a cache is closed when its users are gone. The cache gives it its work.
+//! The thread starts with the first chunk and ends with the cache. It holds the cache only while it works, so
+//! that a cache is closed when its users are gone. The cache passes it the work as a closure.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -12,7 +12,7 @@ use forerun_sys::threads;
 
 use crate::options::CacheOptions;
 
-/// The work of the thread. Returns whether it has to run again soon, and nothing where the cache is gone.
+/// The work of the thread. Returns whether it has to run again soon; `None` if the cache is gone.
 pub(crate) type Tend = Box<dyn Fn() -> Option<bool> + Send + Sync>;
 
 /// The state that the thread waits on.

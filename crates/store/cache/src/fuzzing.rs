@@ -1,7 +1,7 @@
 //! Entry points for fuzz targets. Not for users.
 //!
-//! Plain functions over what the cache reads back from its own directory, so that the same code runs
-//! under a fuzzer and in ordinary tests. They panic only where the cache broke a promise.
+//! Plain functions over what the cache reads back from its own directory, so that the same code runs under a
+//! fuzzer and in ordinary tests. They panic only if the cache broke a promise.
 
 use std::fs;
 use std::ops::Range;
@@ -77,8 +77,8 @@ pub fn text_seeds() -> Vec<Vec<u8>> {
     vec![list.to_vec(), digest.to_string().into(), info.into()]
 }
 
-/// Makes a cache in `dir` with an image of which some chunks are stored. Returns the bytes of its file
-/// number `file` of [`FILES`].
+/// Creates a cache in `dir` with an image, some of whose chunks are stored. Returns the bytes of the file
+/// `FILES[file]`.
 pub fn make(dir: &Path, flags: u8, file: usize) -> crate::Result<Vec<u8>> {
     let cache = Cache::open(dir, options(flags))?;
     let blob = cache.blob(spec(flags))?;
@@ -95,7 +95,7 @@ pub fn make(dir: &Path, flags: u8, file: usize) -> crate::Result<Vec<u8>> {
 /// Replaces a file of a cache that [`make`] made, and runs all operations of a user on the cache.
 ///
 /// # Panics
-/// Where a chunk is served that is not the image's, though there is a table and the state is not trusted.
+/// If a chunk is served that is not the image's, although there is a table and the state is not trusted.
 ///
 /// # Errors
 /// Errors of the cache. Damage is no error: damaged blobs and chunks are dropped.
@@ -136,7 +136,7 @@ pub fn reopen(dir: &Path, flags: u8, file: usize, bytes: &[u8]) -> crate::Result
     Ok(())
 }
 
-/// Reads each chunk that is there and returns how many there are.
+/// Reads each present chunk and returns their number.
 fn served(blob: &CachedBlob, flags: u8) -> usize {
     let image = image();
     let mut served = 0;
@@ -200,7 +200,7 @@ fn spec(flags: u8) -> BlobSpec {
     }
 }
 
-/// Returns options under which nothing happens in the background.
+/// Returns options that turn background work off.
 fn options(flags: u8) -> CacheOptions {
     CacheOptions {
         trust: flags & TRUST != 0,

@@ -1,9 +1,9 @@
 //! The chunks of an image, and the levels of its chunk table.
 //!
-//! A chunk is the unit of fetching, verification and presence; all but the last have the same length.
-//! The table is the Merkle tree of fs-verity with blocks of the chunk size: hash blocks hold the SHA-256
-//! digests of what lies below them, padded with zeros, and its levels follow each other from the top
-//! down, as the kernel keeps them.
+//! A chunk is the unit of fetching, verification and presence; all but the last have the same length. The
+//! table is the Merkle tree of fs-verity with blocks of the chunk size. A hash block holds the SHA-256
+//! digests of the blocks below it, padded with zeros. The levels follow each other from the top down, as the
+//! kernel stores them.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub const MAX_CHUNKS: u64 = 1 << 28;
 /// A length or chunk size that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadGeometry {
-    /// The chunk size is no power of two, or outside its bounds.
+    /// The chunk size is not a power of two, or out of bounds.
     #[error("{0} is no chunk size: a power of two from {MIN_CHUNK} to {MAX_CHUNK} is needed")]
     ChunkSize(u32),
     /// More chunks than [`MAX_CHUNKS`].
@@ -34,7 +34,7 @@ pub enum BadGeometry {
     },
 }
 
-/// Length of an image and of its chunks, checked.
+/// The validated lengths of an image and of its chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Geometry {
     len: u64,
@@ -53,7 +53,7 @@ impl Geometry {
     /// Checks the length and the chunk size.
     ///
     /// # Errors
-    /// [`BadGeometry`] says which is wrong.
+    /// [`BadGeometry`] for an unsupported length or chunk size.
     pub const fn new(len: u64, chunk_size: u32) -> Result<Self, BadGeometry> {
         if !chunk_size.is_power_of_two() || chunk_size < MIN_CHUNK || chunk_size > MAX_CHUNK {
             return Err(BadGeometry::ChunkSize(chunk_size));
@@ -71,7 +71,7 @@ impl Geometry {
         self.len
     }
 
-    /// Returns whether the image has no byte at all.
+    /// Returns whether the image has no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -95,7 +95,7 @@ impl Geometry {
         offset / self.size()
     }
 
-    /// Returns the chunks that hold bytes of `range`, inside the image.
+    /// Returns the chunks that hold bytes of `range`, as far as they are inside the image.
     #[must_use]
     pub fn chunks_of(&self, range: &Range<u64>) -> Range<u64> {
         let end = range.end.min(self.len);
@@ -106,14 +106,14 @@ impl Geometry {
         self.chunk_at(range.start)..end.div_ceil(self.size())
     }
 
-    /// Returns the bytes of `chunks`. The range ends with the image where the last chunk is among them.
+    /// Returns the bytes of `chunks`. The range never goes past the end of the image.
     #[must_use]
     pub fn bytes_of(&self, chunks: &Range<u64>) -> Range<u64> {
         let at = |chunk: u64| chunk.saturating_mul(self.size()).min(self.len);
         at(chunks.start)..at(chunks.end)
     }
 
-    /// Returns the length of one chunk; 0 behind the end.
+    /// Returns the length of one chunk; 0 past the end.
     #[must_use]
     pub fn len_of(&self, chunk: u64) -> u64 {
         let range = self.bytes_of(&(chunk..chunk + 1));

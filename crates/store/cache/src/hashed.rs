@@ -1,4 +1,4 @@
-//! The hashes of a chunk: what it is compared with.
+//! The hashes of a chunk, which are compared with its table or record.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ use crate::{Digest, Result};
 /// The hashes of a chunk's bytes.
 pub(crate) struct Hashed {
     pub(crate) record: Record,
-    /// As a table has it; nothing where neither the table nor the record needs it.
+    /// The digest for a table; `None` if neither the table nor the record needs it.
     pub(crate) digest: Option<Digest>,
 }
 
@@ -31,7 +31,7 @@ impl CachedBlob {
         Hashed { record, digest }
     }
 
-    /// Hashes the bytes that the data file has of a chunk.
+    /// Hashes a chunk's bytes in the data file.
     pub(crate) fn hashed_on_disk(&self, chunk: u64) -> io::Result<Hashed> {
         let geometry = self.geometry();
         let mut bytes = vec![0; usize_from(geometry.len_of(chunk))];
@@ -40,7 +40,7 @@ impl CachedBlob {
         Ok(self.hashed(&bytes))
     }
 
-    /// Compares a chunk with the table. Returns nothing where there is none.
+    /// Compares a chunk with the table; `None` if there is no table.
     ///
     /// # Errors
     /// Errors of [`VerifiedTable::verify_digest`](crate::VerifiedTable::verify_digest).

@@ -1,4 +1,4 @@
-//! Holders of claims: a locked file for each process, so that its death is seen.
+//! Holders of claims: a locked file for each process, so that other processes notice its death.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use crate::lock::open_existing;
 use crate::{CacheError, Result};
 
-/// Returns a random number, which no other process or thread is likely to draw.
+/// Returns a random number that no other process or thread is likely to draw.
 pub(crate) fn random() -> u64 {
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
     hasher.finish()
 }
 
-/// This process, as a holder; or one of several in it.
+/// This process as a holder, or one of several holders in it.
 #[derive(Debug)]
 pub(crate) struct Holder {
     id: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Makes a holder, alive until dropped.
+    /// Creates a holder, which is alive until dropped.
     pub(crate) fn new(dir: &Path) -> Result<Self> {
         loop {
             let id = random().max(1);
@@ -36,7 +36,7 @@ impl Holder {
                 .mode(0o600)
                 .open(&path)
                 .map_err(CacheError::io("make", &path))?;
-            // A sweep may have run between the two and taken the file for a dead holder's.
+            // A sweep between the two calls may have removed the file as a dead holder's.
             let locked = file.try_lock().is_ok();
             if locked && is_still(&file, &path) {
                 return Ok(Self {
@@ -48,7 +48,7 @@ impl Holder {
         }
     }
 
-    /// Returns its number in claims.
+    /// Returns the number of the holder in claims.
     pub(crate) const fn id(&self) -> u64 {
         self.id
     }

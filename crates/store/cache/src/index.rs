@@ -1,6 +1,7 @@
 //! An index of the chunks of all blobs, by the first bytes of their digests.
 //!
-//! Its size is bounded; the most recently used blobs come first. It may be wrong: what it finds is verified.
+//! Its size is bounded; the most recently used blobs come first. It may be wrong, so every chunk that it
+//! finds is verified.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use crate::records::{Record, RecordHash, Records};
 
 /// Most chunks in the index: those of 32 GiB with chunks of 64 KiB, some 25 MiB of memory.
 const ENTRIES: usize = 1 << 19;
-/// Most records that are read to build the index.
+/// Most records read to build the index.
 const LOOKED_AT: u64 = 8 << 20;
 /// Age at which an index is rebuilt, since other processes may have stored chunks.
 const STALE: Duration = Duration::from_secs(60);
@@ -35,8 +36,9 @@ struct OfSize {
 }
 
 impl Index {
-    /// Looks up chunks of that size: the directory of the blob that has each, and the chunk's number there.
-    /// Builds the index of that size from the blobs in `dirs`, unless there is a fresh one.
+    /// Looks up chunks of one size. The result has, for each, the directory of a blob that has it and the
+    /// chunk's number there. Builds the index of that size from the blobs in `dirs`, unless there is a fresh
+    /// one.
     pub(crate) fn places(
         &mut self,
         size: u32,
@@ -57,7 +59,7 @@ impl Index {
         wanted.iter().map(|(_, digest)| place(digest)).collect()
     }
 
-    /// Frees the parts that were built too long ago to be trusted, or all of them.
+    /// Frees the indexes that are too old to be useful, or all of them.
     pub(crate) fn forget(&mut self, all: bool) {
         self.sizes
             .retain(|_, index| !all && index.built.elapsed() <= STALE);

@@ -1,8 +1,8 @@
-//! Indexes of images, made once and kept: files below `indexes` in a cache directory.
+//! Indexes of archives, kept as files below `indexes` in a cache directory.
 //!
-//! The caller says which image an index is of, by an identity that changes with its bytes. A file holds the
-//! digest of the rest of it, so that one which is torn or altered is none. All together they are bounded: the ones
-//! used last stay.
+//! The caller names the archive by an identity that changes with its bytes. Each file starts with a digest of
+//! the rest, so that a torn or altered file is ignored. The total size is bounded; the most recently used
+//! indexes stay.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -21,11 +21,11 @@ const HEAD: &[u8] = b"forerun index 1\n";
 const LIMIT: u64 = 128 << 20;
 /// Bytes of all indexes together.
 const BUDGET: u64 = 512 << 20;
-/// The start of the names of files that are being written.
+/// Prefix of files that are being written.
 const NEW: &str = ".new-";
 
-/// The place of the index of one image. Opened before a process gives up the right to open files: it then needs
-/// only to rename and remove files in [`dir`](Self::dir).
+/// The place of one index. It is opened before a process enters its sandbox; from then on it only renames and
+/// removes files in [`dir`](Self::dir).
 #[derive(Debug)]
 pub struct IndexSlot {
     path: PathBuf,
@@ -34,19 +34,19 @@ pub struct IndexSlot {
 }
 
 impl IndexSlot {
-    /// Makes the directory of indexes in the cache directory `cache`, and returns it.
+    /// Creates the directory of indexes in the cache directory `cache`, and returns it.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Those of [`open`](Self::open).
     pub fn make_dir(cache: &Path) -> Result<PathBuf> {
         Ok(Layout::prepare(cache)?.indexes())
     }
 
-    /// Opens the place of the index of `identity` in the cache directory `cache`, and reads the index that is
-    /// there. Makes room for a new one, if there is none.
+    /// Opens the place of the index of `identity` in the cache directory `cache`, and reads the index. If
+    /// there is none, makes room for a new one.
     ///
     /// # Errors
-    /// [`CacheError::Refused`] for a directory that others may write, [`CacheError::Io`].
+    /// [`CacheError::Refused`] for a directory that other users may write to; [`CacheError::Io`].
     pub fn open(cache: &Path, identity: &str) -> Result<Self> {
         let dir = Layout::prepare(cache)?.indexes();
         let path = dir.join(Digest::of(identity.as_bytes()).hex());
@@ -64,13 +64,13 @@ impl IndexSlot {
         Ok(Self { path, kept, new })
     }
 
-    /// Returns the directory that the file is in.
+    /// Returns the directory of the index.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("."))
     }
 
-    /// Returns the index that was kept, if it has at most `most` bytes.
+    /// Returns the index that [`open`](Self::open) found, if it has at most `most` bytes.
     #[must_use]
     pub fn load(&self, most: u64) -> Option<&[u8]> {
         let kept = self.kept.as_deref()?;
@@ -78,10 +78,10 @@ impl IndexSlot {
         (len <= most).then_some(kept)
     }
 
-    /// Keeps an index, unless one was there or this process has kept one.
+    /// Stores an index, unless [`open`](Self::open) found one or this process has stored one.
     ///
     /// # Errors
-    /// Any error of writing it. There is no index then.
+    /// Any error of writing the file. No index is kept then.
     pub fn store(&self, index: &[u8]) -> io::Result<()> {
         let Some((mut file, temp)) = self.new.lock().unpoisoned().take() else {
             return Ok(());
@@ -91,13 +91,13 @@ impl IndexSlot {
         }
         file.write_all(HEAD)?;
         file.write_all(&Digest::of(index).0)?;
-        // Not synced: after a crash, the digest tells what is torn.
+        // Not synced: the digest reveals a file that was torn by a crash.
         file.write_all(index)?;
         temp.persist(&self.path).map_err(|error| error.error)
     }
 }
 
-/// Reads an index. Returns nothing if there is none, or none that is whole.
+/// Reads an index; `None` if it is missing or damaged.
 fn read(path: &Path) -> Option<Vec<u8>> {
     let file = File::open(path).ok()?;
     let mut bytes = Vec::new();
@@ -105,13 +105,13 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     let body = bytes.strip_prefix(HEAD)?;
     let (digest, index) = body.split_at_checked(32)?;
     (Digest::of(index).0 == digest).then_some(())?;
-    // The time of its last use. A failure makes it go earlier.
+    // Sets the time of last use. If that fails, the index is evicted earlier.
     let _earlier = file.set_modified(SystemTime::now());
     let index = index.to_vec();
     Some(index)
 }
 
-/// Removes the indexes that were used longest ago until the rest fits, and abandoned files.
+/// Removes the least recently used indexes until the rest fits, and abandoned files.
 fn evict(dir: &Path) -> Result<()> {
     let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
     for path in list(dir)? {

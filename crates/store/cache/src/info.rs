@@ -11,7 +11,7 @@ use crate::{CacheError, Digest, Result};
 const HEAD: &str = "forerun cached blob 1";
 const LONGEST: usize = 4096;
 const LONGEST_LABEL: usize = 1024;
-/// Length limit of the file; none that we write is as long.
+/// Length limit of the file. No file that forerun writes is as long.
 const FILE_LIMIT: u64 = 16 << 10;
 
 /// Identity, label and shape of a blob.
@@ -25,8 +25,8 @@ pub(crate) struct Info {
 }
 
 impl Info {
-    /// Checks the identity and converts the label to one line. The records of a blob that is named by no digest are
-    /// quick hashes.
+    /// Checks the identity and converts the label to one line. A blob without a digest in its name gets quick
+    /// hashes as records.
     pub(crate) fn new(
         identity: &str,
         label: &str,
@@ -97,7 +97,7 @@ impl Info {
             named("chunk")?.parse().ok()?,
         );
         let geometry = Geometry::new(len, chunk).ok()?;
-        // Blobs of earlier versions do not name it.
+        // Files of earlier versions do not name the hash.
         let (mut records, mut last) = (RecordHash::Sha256, field()?);
         if last.0 == "records" {
             records = RecordHash::named(last.1)?;
@@ -112,7 +112,7 @@ impl Info {
         Some(Self { records, ..info })
     }
 
-    /// Reads the file; `None` where it is missing or no such text.
+    /// Reads the file; `None` if it is missing or malformed.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         use std::io::Read as _;
         let mut text = String::new();

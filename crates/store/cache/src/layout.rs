@@ -22,16 +22,16 @@
 //!     trash/                blobs being removed
 //! ```
 //!
-//! A chunk is served if this process has stored it, or has read and hashed it at its first use and found
-//! it right (`checking.rs`). `state` names the chunks that were verified, written and synced, in this
-//! order; `records`, the chunks that some process has stored. So `records`, `data` and `table` may be torn
-//! or lost in any way, and `state` is written such that a crash leaves the old or the new one.
+//! A chunk is served if this process has stored it, or has verified it at its first use (`checking.rs`).
+//! `state` names the chunks that were verified, written and synced, in this order; `records`, the chunks that
+//! some process has stored. So `records`, `data` and `table` may be torn or lost in any way. `state` is
+//! written so that a crash leaves the old or the new state.
 //!
 //! A process adds a blob by renaming a complete directory into `blobs`. It removes one by locking `use`
 //! exclusively and renaming the directory to `trash`. A process that opens a blob locks `use` shared and
 //! then checks that the file is still the one in `blobs`.
 //!
-//! The directory is trusted as far as its owner is: a process that can write to it can damage it.
+//! The directory is trusted as far as its owner: a process that can write to it can damage it.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -43,7 +43,7 @@ use crate::{CacheError, Digest, Result};
 /// Age after which a half-made blob counts as abandoned.
 pub(crate) const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// Version of everything below this directory; another version has another directory.
+/// Version of everything below this directory. Another version uses another directory.
 const VERSION: &str = "v1";
 
 const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
@@ -56,7 +56,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Makes what is missing and checks that no other user may write here.
+    /// Creates missing directories and checks that no other user may write to them.
     ///
     /// # Errors
     /// [`CacheError::Refused`] for a directory of another user or open to others; [`CacheError::Io`].
@@ -144,7 +144,7 @@ fn make(dir: &Path, parents: bool) -> Result<()> {
     }
 }
 
-/// Checks that the directory is the user's, and that its mode has no bit of `others`.
+/// Checks that the directory belongs to the user, and that its mode has no bit of `others`.
 fn check_owner(dir: &Path, others: u32, open: &'static str) -> Result<()> {
     let metadata = fs::symlink_metadata(dir).map_err(CacheError::io("look at", dir))?;
     let reason = if !metadata.is_dir() {

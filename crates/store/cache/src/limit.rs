@@ -1,4 +1,4 @@
-//! Limits of the cache: the bytes that it may take, and the bytes that have to stay free on its disk.
+//! Limits of the cache: the bytes it may take, and the bytes that must stay free on its disk.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,17 +9,17 @@ use crate::evict::remove_temporary;
 use crate::options::CacheOptions;
 use crate::{CacheError, Result};
 
-/// Default limit: one part in so many of the filesystem.
+/// Default limit: this fraction (1/10) of the filesystem.
 const SHARE: u64 = 10;
-/// Space that stays free by default: one part in so many of the filesystem.
+/// Space that stays free by default: this fraction (1/20) of the filesystem.
 const FREE: u64 = 20;
 
 impl CacheOptions {
-    /// Returns options with the default limit for a cache in `dir`, which need not exist yet: a tenth of
-    /// its filesystem, and less where a twentieth of that would not stay free.
+    /// Returns options with the default limit for a cache in `dir`, which need not exist yet: a tenth of its
+    /// filesystem, or less if under a twentieth would stay free.
     ///
     /// # Errors
-    /// [`CacheError::Io`] where the filesystem cannot be asked.
+    /// [`CacheError::Io`] if the size of the filesystem cannot be read.
     pub fn share_of_disk(dir: &Path) -> Result<Self> {
         let there = dir.ancestors().find(|path| path.exists());
         let there = there.filter(|path| *path != Path::new(""));
@@ -36,9 +36,8 @@ impl CacheOptions {
 }
 
 impl Cache {
-    /// Cleans up when a cache is used: removes temporary blobs that killed processes left, and evicts
-    /// blobs if the cache is over its limit. If there is nothing to do, it looks at two files of each
-    /// blob.
+    /// Removes temporary blobs that killed processes left, and evicts blobs if the cache is over its limit.
+    /// If there is nothing to do, this looks at two files of each blob.
     ///
     /// # Errors
     /// [`CacheError::Io`] where the directory cannot be read.
@@ -54,7 +53,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Returns the most bytes that one image may take, if all others are evicted for it.
+    /// Returns the most bytes that one image may take if all others are evicted for it.
     ///
     /// # Errors
     /// [`CacheError::Io`] where the directory cannot be read.

@@ -19,7 +19,7 @@ pub enum Verified {
     Table(Digest),
     /// The whole was compared with this digest.
     Whole(Digest),
-    /// They were not verified.
+    /// The bytes were not verified.
     No,
 }
 
@@ -27,20 +27,19 @@ pub enum Verified {
 #[non_exhaustive]
 pub struct Entry {
     pub identity: String,
-    /// Its name for people.
+    /// The name for people.
     pub label: String,
     pub len: u64,
     /// Length of a chunk.
     pub chunk_size: u32,
-    /// Bytes of it that are here.
+    /// Bytes that are present.
     pub local_bytes: u64,
-    /// Bytes on disk that it takes.
+    /// Bytes that the blob takes on disk.
     pub disk_bytes: u64,
-    /// Whether a process uses it.
+    /// Whether a process uses the blob.
     pub in_use: bool,
-    /// When it was opened, flushed or closed last.
+    /// When the blob was last opened, flushed or closed.
     pub last_used: SystemTime,
-    /// Why it is trusted.
     pub verified: Verified,
 }
 

@@ -1,8 +1,8 @@
 //! File locks with a time limit.
 //!
-//! `flock` belongs to an open file, not to a thread: two threads with one handle would both get it. So
-//! each lock file has a mutex in front. A process that is stopped while it holds a lock (by ^Z, a
-//! debugger) must not stop the others: they give up after a while and say so.
+//! `flock` belongs to an open file, not to a thread: two threads with one handle would both get it. So each
+//! lock file has a mutex in front. A process that is stopped (by ^Z or a debugger) while it holds a lock must
+//! not stop the others: they give up after a while with an error.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -16,10 +16,10 @@ use forerun_io::Unpoisoned;
 
 use crate::{CacheError, Result};
 
-/// How long a process waits for the short critical sections of others.
+/// How long a process waits for a critical section of another one.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A file that is locked to exclude other processes, and threads of this one.
+/// A file whose lock excludes other processes and other threads of this process.
 #[derive(Debug)]
 pub(crate) struct LockFile {
     file: File,
@@ -34,7 +34,7 @@ pub(crate) struct LockGuard<'a> {
 }
 
 impl LockFile {
-    /// Opens or makes the file.
+    /// Opens or creates the file.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         Ok(Self {
             file: open_private(path)?,
@@ -93,7 +93,7 @@ pub(crate) fn within(
     }
 }
 
-/// Opens for reading and writing, making the file with mode 0600 if need be; never through a link.
+/// Opens a file for reading and writing, creating it with mode 0600 if needed. Never follows a link.
 pub(crate) fn open_private(path: &Path) -> Result<File> {
     open_with(path, true)
 }

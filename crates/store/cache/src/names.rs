@@ -1,9 +1,8 @@
-//! Resolved references: kept so that an image which is here can be opened while no server can be
-//! reached.
+//! Resolved references, kept so that a cached image can be opened while no server can be reached.
 //!
-//! Each reference has one small file, replaced as a whole, with a digest over itself. The caller encodes
-//! and checks the facts; here they are bytes. A record is valid only as long as the blob that it names
-//! is in the cache; length and chunk size come from the blob itself.
+//! Each reference has one small file, replaced as a whole, with a digest over itself. The caller encodes and
+//! checks the facts about an image; they are opaque bytes here. A record is valid only as long as the blob
+//! that it names is in the cache; length and chunk size come from the blob itself.
 
 use std::fs;
 use std::io::Read as _;
@@ -19,24 +18,23 @@ use crate::opening::whole;
 use crate::{CacheError, Digest, Result, store};
 
 const HEAD: &str = "forerun cached name 1";
-/// Longest record: an image with the maximum number of parts takes a quarter of it.
+/// Longest record. An image with the maximum number of parts takes a quarter of it.
 const LIMIT: usize = 2 << 20;
 
 /// A reference as it was resolved earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recalled {
-    /// When it was resolved.
     pub at: SystemTime,
-    /// The image's identity in the cache; a blob of this identity is there.
+    /// The image's identity in the cache. A blob of this identity exists.
     pub identity: String,
-    /// Length and chunks of that blob.
+    /// Length and chunk size of that blob.
     pub geometry: Geometry,
     /// The facts that the caller recorded, unchanged.
     pub facts: Vec<u8>,
 }
 
-/// A record as it lies on disk.
+/// A record in its form on disk.
 #[derive(Debug, PartialEq, Eq)]
 struct NameRecord<'a> {
     name: Digest,
@@ -46,8 +44,8 @@ struct NameRecord<'a> {
 }
 
 impl Cache {
-    /// Records that `name` was just resolved to the blob `identity`, which must be in this cache, with
-    /// `facts` about it. Replaces an earlier record of the name.
+    /// Records that `name` was just resolved to the blob `identity`, with `facts` about it. The blob must be
+    /// in this cache. Replaces an earlier record of the name.
     ///
     /// # Errors
     /// [`CacheError::Spec`] for facts of more than 2 MiB; [`CacheError::Io`].
@@ -70,7 +68,7 @@ impl Cache {
         store::replace(&layout.names().join(name.hex()), &text)
     }
 
-    /// Returns what `name` was resolved to, if that blob is in the cache.
+    /// Returns the last resolution of `name`, if that blob is in the cache.
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<Recalled> {
         let layout = &self.shared.layout;
@@ -86,7 +84,8 @@ impl Cache {
         })
     }
 
-    /// Returns whether all of the blob `identity` was found to have this digest, and no chunk was dropped since.
+    /// Returns whether the whole blob `identity` was found to have this digest, and no chunk was dropped
+    /// since.
     #[must_use]
     pub fn is_whole(&self, identity: &str, digest: Digest) -> bool {
         whole(&self.shared.layout.blob(identity)) == Some(digest)
@@ -107,7 +106,7 @@ pub(crate) fn forget_gone(layout: &Layout) {
     }
 }
 
-/// Returns whether it may be a file that is still being written. A file with its final name is whole.
+/// Returns whether the file may still be being written. A file with its final name is complete.
 fn is_new(path: &Path) -> bool {
     let is_temporary = path.file_name().is_some_and(|name| name.len() != 64);
     let changed = fs::metadata(path).and_then(|metadata| metadata.modified());
@@ -160,7 +159,7 @@ fn decode(text: &[u8]) -> Option<NameRecord<'_>> {
     })
 }
 
-/// Returns a record: `bytes` after a digest of them.
+/// Returns a record: a digest of `bytes`, then `bytes`.
 pub(crate) fn sealed(bytes: &[u8]) -> Vec<u8> {
     let head = format!("{HEAD}\nchecksum: {}\n", Digest::of(bytes));
     [head.as_bytes(), bytes].concat()
@@ -203,7 +202,7 @@ mod tests {
         }
         assert_eq!(cache.recall("x"), None);
         assert!(cache.remember("n", "y", &[0; LIMIT]).is_err());
-        // A record under another name says nothing.
+        // A record under another name is ignored.
         let path = |name: &str| {
             dir.path()
                 .join("v1/names")

@@ -1,4 +1,4 @@
-//! Opens and makes the directory of a blob, while other processes may do the same or remove it.
+//! Opens and creates the directory of a blob, while other processes may do the same or remove it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -15,7 +15,7 @@ use crate::records::Records;
 use crate::state::StateFile;
 use crate::{CacheError, Digest, Result};
 
-/// How often other processes may interfere before this one gives up.
+/// How often other processes may interfere before this process gives up.
 const ATTEMPTS: u32 = 100;
 /// The file that marks a blob as temporary.
 pub(crate) const TEMPORARY: &str = "temporary";
@@ -33,7 +33,7 @@ pub(crate) struct BlobFiles {
     pub(crate) claims: Claims,
     pub(crate) table: File,
     pub(crate) in_use: File,
-    /// Whether it is removed when it is closed.
+    /// Whether the blob is removed when it is closed.
     pub(crate) temporary: bool,
 }
 
@@ -58,7 +58,7 @@ impl BlobFiles {
         })
     }
 
-    /// Returns the digest that the whole blob was found to have.
+    /// Returns the digest that the whole blob has been verified against.
     pub(crate) fn whole(&self) -> Option<Digest> {
         whole(&self.dir)
     }
@@ -73,7 +73,8 @@ pub(crate) fn whole(dir: &Path) -> Option<Digest> {
         .ok()
 }
 
-/// Opens the blob of `info`. Makes it anew if it is not there or is another one that is not in use.
+/// Opens the blob of `info`. Creates it if it is missing, or if a blob of another shape is there and not in
+/// use.
 pub(crate) fn open(layout: &Layout, info: &Info, temporary: bool) -> Result<BlobFiles> {
     let dir = layout.blob(&info.identity);
     for _ in 0..ATTEMPTS {
@@ -84,7 +85,8 @@ pub(crate) fn open(layout: &Layout, info: &Info, temporary: bool) -> Result<Blob
         let again = in_use.try_clone().map_err(CacheError::io("open", &dir))?;
         match BlobFiles::open(&dir, in_use) {
             Some(files) if files.info.is_same_blob(info) => return Ok(files),
-            // Broken, or of another shape. Both handles share one lock, which now becomes exclusive.
+            // The blob is broken or of another shape. Both handles share one lock, which now becomes
+            // exclusive.
             _ => match again.try_lock() {
                 Ok(()) if is_still(&again, &dir.join("use")) => discard(layout, &dir)?,
                 Ok(()) => {}
@@ -99,13 +101,12 @@ pub(crate) fn open(layout: &Layout, info: &Info, temporary: bool) -> Result<Blob
     Err(CacheError::Locked { path: dir })
 }
 
-/// Opens the blob in `dir` as it is, for callers that only maintain it. `None` where there is nothing
-/// whole.
+/// Opens the blob in `dir` as it is, for callers that only maintain it; `None` if it is missing or broken.
 pub(crate) fn open_any(dir: &Path) -> Result<Option<BlobFiles>> {
     Ok(lock_use(dir)?.and_then(|in_use| BlobFiles::open(dir, in_use)))
 }
 
-/// Locks the blob in `dir` as in use. `None` where there is none.
+/// Locks the blob in `dir` as in use; `None` if there is none.
 fn lock_use(dir: &Path) -> Result<Option<File>> {
     let path = dir.join("use");
     let file = match open_existing(&path) {
@@ -114,7 +115,7 @@ fn lock_use(dir: &Path) -> Result<Option<File>> {
         }
         other => other?,
     };
-    // A process that removes the blob holds the lock until all of it is gone, which takes a while for a
+    // A process that removes the blob holds the lock until all files are gone, which takes a while for a
     // large file. Then `path` no longer leads to this file, and the loop ends.
     let start = Instant::now();
     while is_still(&file, &path) {
@@ -129,7 +130,7 @@ fn lock_use(dir: &Path) -> Result<Option<File>> {
     Ok(None)
 }
 
-/// Makes the blob in a directory of its own and moves it in place, unless another process was faster.
+/// Creates the blob in a directory of its own and moves it into place, unless another process was faster.
 fn make(layout: &Layout, info: &Info, temporary: bool, dir: &Path) -> Result<()> {
     let new = layout.new_blobs().join(format!("{:016x}", random()));
     DirBuilder::new()
@@ -139,7 +140,8 @@ fn make(layout: &Layout, info: &Info, temporary: bool, dir: &Path) -> Result<()>
     let made = fill(&new, info, temporary).and_then(|()| {
         match fs::rename(&new, dir) {
             Ok(()) => sync_dir(&layout.blobs()),
-            // Another one is there, and `open` tries it. Without `use` it would try for ever.
+            // Another blob is there, and `open` tries that one. Without its file `use`, `open` would try
+            // forever.
             Err(_) if dir.is_dir() => {
                 if dir.join("use").exists() {
                     Ok(())

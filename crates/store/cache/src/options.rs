@@ -6,22 +6,22 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheOptions {
-    /// Bytes on disk, as allocated, that the cache may take. Images in use are not evicted, not even in
-    /// part, and may take more.
+    /// Bytes that the cache may take on disk, counted as allocated. Images in use are never evicted, not even
+    /// in part, and may take more.
     pub limit_bytes: u64,
-    /// Bytes that have to stay free on the disk: the cache takes less where they would not. 0 for a cache
-    /// that may fill it.
+    /// Bytes that must stay free on the disk; the cache takes less if needed. With 0 the cache may fill the
+    /// disk.
     pub keep_free: u64,
-    /// Whether the state is ignored when a blob is opened: every chunk is hashed again before it counts as
-    /// present. Catches disks that lie; costs one read and one hash of each chunk.
+    /// Whether to ignore the state file when a blob is opened: every chunk is hashed again before it counts
+    /// as present. This catches disks that lie, and costs one read and one hash of each chunk.
     pub recheck: bool,
-    /// Whether chunks that the state calls verified are served without being hashed at their first use in
+    /// Whether to serve chunks that the state file calls verified without hashing them at their first use in
     /// this process.
     pub trust: bool,
-    /// Stored bytes that make the cache sync without waiting for [`flush_after`](Self::flush_after).
+    /// Number of stored bytes at which the cache syncs without waiting for
+    /// [`flush_after`](Self::flush_after).
     pub flush_bytes: u64,
-    /// How long stored chunks may wait until they are made durable. A kill does not lose them, a power cut
-    /// may.
+    /// Longest time until stored chunks are made durable. A kill does not lose them; a power cut may.
     pub flush_after: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Default for CacheOptions {
 }
 
 impl CacheOptions {
-    /// Returns the defaults with a limit.
+    /// Returns the defaults with this limit.
     #[must_use]
     pub fn with_limit(limit_bytes: u64) -> Self {
         Self {

@@ -1,8 +1,8 @@
 //! Presence of chunks: the bitmap of this process, and the records that all processes share.
 //!
-//! A bit in memory is enough to serve a chunk. Where it is clear, the record is read, which costs one
-//! small read; a chunk that has one is read, hashed and compared. So chunks that another process has
-//! stored are found when they are wanted, and only then.
+//! A set bit in memory is enough to serve a chunk. If the bit is clear, the record is read, which costs one
+//! small read. A chunk with a record is read, hashed and compared. So a process finds chunks that other
+//! processes have stored when it wants them.
 
 use std::io;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::records::Record;
 use crate::{CacheError, Result, runs};
 
 impl CachedBlob {
-    /// Returns whether the chunk is here.
+    /// Returns whether the chunk is present.
     ///
     /// # Errors
     /// [`CacheError::Io`] where the cache cannot be read.
@@ -28,7 +28,7 @@ impl CachedBlob {
         looked.map_err(CacheError::io("read", &self.files.dir))
     }
 
-    /// Returns the runs of `chunks` that are not here.
+    /// Returns the runs of `chunks` that are missing.
     ///
     /// # Errors
     /// [`CacheError::Io`] where the cache cannot be read.
@@ -47,13 +47,13 @@ impl CachedBlob {
         Ok(self.present.runs(chunks, false))
     }
 
-    /// Returns the runs of `chunks` that this process knows to be here, without reading records.
+    /// Returns the runs of `chunks` that this process knows to be present, without reading records.
     #[must_use]
     pub fn known_present(&self, chunks: Range<u64>) -> Vec<Range<u64>> {
         self.present.runs(chunks, true)
     }
 
-    /// Looks for missing ones of `chunks` that other processes have stored. Returns whether all are here
+    /// Looks for missing chunks that other processes have stored. Returns whether all of `chunks` are present
     /// then.
     pub(crate) fn look_for(&self, chunks: Range<u64>) -> io::Result<bool> {
         let mut stored = Vec::new();
@@ -73,8 +73,8 @@ impl CachedBlob {
         Ok(self.present.all(chunks))
     }
 
-    /// Marks a chunk whose record was read before its bytes were. It may have been dropped meanwhile, which takes its
-    /// record first and its mark then.
+    /// Marks a chunk whose record was read before its bytes. The chunk may have been dropped meanwhile:
+    /// dropping removes the record first, then the mark.
     fn found_unless_dropped(&self, chunk: u64, before: Record) -> io::Result<()> {
         self.found(chunk);
         let mut is_there = false;
@@ -86,8 +86,8 @@ impl CachedBlob {
         Ok(())
     }
 
-    /// Returns whether the bytes in the data file are those of the chunk; `None` where the table cannot
-    /// tell.
+    /// Returns whether the bytes in the data file are those of the chunk; `None` if the table has no digest
+    /// for it.
     fn is_as_recorded(&self, chunk: u64, record: Record) -> io::Result<Option<bool>> {
         let found = self.hashed_on_disk(chunk)?;
         let verdict = match self.compare_with_table(chunk, &found) {
@@ -106,8 +106,8 @@ impl CachedBlob {
         Ok(verdict)
     }
 
-    /// Clears the durable bits of chunks that were found to be wrong. The state must no longer say that
-    /// they are durable when they are written anew: a power cut could leave them half written.
+    /// Clears the durable bits of wrong chunks. The state file must not call them durable while they are
+    /// written again, because a power cut could leave them half written.
     fn distrust(&self, wrong: &[Range<u64>]) -> io::Result<()> {
         if wrong.is_empty() {
             return Ok(());
@@ -125,8 +125,8 @@ impl CachedBlob {
         self.wake();
     }
 
-    /// Marks chunks that are in the data file and right: they may be served from now on, and are to be
-    /// made durable. Returns how many of them were not present before.
+    /// Marks chunks that are right in the data file: they may be served from now on, and will be made
+    /// durable. Returns how many of them were not present before.
     pub(crate) fn mark(&self, chunks: &Range<u64>) -> u64 {
         let mut undurable = Vec::new();
         let mut new = 0;

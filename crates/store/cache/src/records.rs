@@ -1,10 +1,10 @@
 //! Records of the stored chunks: a hash of each, or the first 8 bytes of a longer one.
 //!
-//! A record is written after its chunk and is never synced by itself, so it is only a hint that the
-//! chunk is worth reading and hashing. By records, processes find chunks that others have fetched and
-//! equal chunks of other images, and chunks survive a kill that came before they were durable. In a
-//! blob without a table, chunks are also compared with their records, so there records are synced
-//! together with the data.
+//! A record is written after its chunk and is never synced by itself, so it is only a hint that the chunk is
+//! worth reading and hashing. Processes use records to find chunks that other processes have fetched, and
+//! equal chunks of other images. Thanks to records, chunks survive a kill before they are durable. In a blob
+//! without a table, chunks are also compared with their records, so records are synced together with the data
+//! there.
 
 use std::fs::File;
 use std::io;
@@ -20,21 +20,21 @@ const LEN: u64 = 8;
 /// Records read at a time.
 const STEP: u64 = 8192;
 
-/// The hash of which the records of a blob are the start. It never changes.
+/// The hash whose first bytes are the records of a blob. It never changes for a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordHash {
-    /// The chunk's digest as a table has it: by it, blobs find chunks that they have in common.
+    /// The digest that a table has for the chunk. It lets blobs find chunks that they have in common.
     Sha256,
-    /// BLAKE3, of blobs that earlier versions made and named by no digest.
+    /// BLAKE3, for blobs of earlier versions whose name is not a digest.
     Blake3,
-    /// XXH3, which takes a fraction of the time of both: for blobs whose name is no digest, of which each chunk is
-    /// compared with its record at its first use. It finds what disks and programs alter by mistake. A program that
-    /// alters chunks on purpose can alter their records too, whatever their hash.
+    /// XXH3, for blobs whose name is not a digest. Each chunk of such a blob is compared with its record at
+    /// its first use, and XXH3 takes a fraction of the time of the other hashes. It finds accidental damage.
+    /// A program that alters chunks on purpose can alter their records too, whatever the hash.
     Xxh3,
 }
 
 impl RecordHash {
-    /// Returns its name in the file `info`.
+    /// Returns the name of the hash in the file `info`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "sha256",
@@ -90,7 +90,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Returns the length of the file for so many chunks.
+    /// Returns the length of the file for this number of chunks.
     pub(crate) const fn file_len(chunks: u64) -> u64 {
         chunks * LEN
     }
@@ -99,8 +99,7 @@ impl Records {
         Self { file }
     }
 
-    /// Calls `visit` for each chunk of `range` that has a record. Chunks behind the end of the file have
-    /// none.
+    /// Calls `visit` for each chunk of `range` that has a record. Chunks past the end of the file have none.
     pub(crate) fn each(
         &self,
         range: Range<u64>,

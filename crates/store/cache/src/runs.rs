@@ -11,8 +11,8 @@ pub(crate) fn push(runs: &mut Vec<Range<u64>>, range: Range<u64>) {
     }
 }
 
-/// Splits `range` into the runs that lie in none of `others`, which need no order, and the runs that
-/// lie in at least one of them.
+/// Splits `range` into the runs that lie in none of `others`, and the runs that lie in at least one. `others`
+/// may be in any order.
 pub(crate) fn split(
     range: &Range<u64>,
     others: &[Range<u64>],

@@ -1,6 +1,6 @@
-//! The state that a cache shares with its blobs. It lives as long as any of them.
+//! The state that a cache shares with its blobs. It lives as long as the cache or any blob.
 //!
-//! It knows neither the cache nor the blobs.
+//! Nothing here refers to the cache or the blobs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -50,7 +50,7 @@ impl CacheShared {
         Ok(self.holder.get_or_init(|| holder))
     }
 
-    /// Returns whether enough was stored since the last collection that another one is due.
+    /// Returns whether enough was stored since the last collection to make another one due.
     pub(crate) fn gc_is_due(&self) -> bool {
         let limit = self.options.limit_bytes;
         let is_limited = limit < u64::MAX || self.options.keep_free > 0;

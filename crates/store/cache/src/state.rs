@@ -1,10 +1,9 @@
-//! The state file: which chunks are durable, written such that a crash leaves the old state or the new
-//! one.
+//! The state file: which chunks are durable. A crash leaves either the old state or the new one.
 //!
-//! The file is a list of pairs of blocks of 4 KiB. Each block of a pair holds a bit for each of the same
-//! 32,256 chunks, a sequence number and a digest over itself; the valid one with the higher number
-//! counts. A change overwrites the other one and is synced before the pair is changed again, so a torn
-//! write loses that change only.
+//! The file is a list of pairs of blocks of 4 KiB. Both blocks of a pair hold a bit for each of the same
+//! 32,256 chunks, a sequence number, and a digest of the block. The valid block with the higher number
+//! counts. A change overwrites the other block and is synced before the pair changes again, so a torn write
+//! loses only that change.
 //!
 //! The caller sets a bit only after it has verified and synced the bytes of the chunk. Changes of several
 //! processes are merged under a lock on the file.
@@ -30,11 +29,11 @@ const HEAD: usize = 64;
 const CHUNKS: u64 = 8 * (4096 - 64);
 const MAGIC: [u8; 8] = *b"frstate1";
 
-/// A block that is valid.
+/// A valid block.
 #[derive(Clone)]
 struct StateBlock {
     sequence: u64,
-    /// Its place in the pair, 0 or 1.
+    /// The place in the pair, 0 or 1.
     slot: u64,
     bits: [u8; BLOCK - HEAD],
 }
@@ -48,7 +47,7 @@ pub(crate) struct StateFile {
 }
 
 impl StateFile {
-    /// Opens or makes the file of an image of so many chunks.
+    /// Opens or creates the file of an image with this number of chunks.
     pub(crate) fn open(path: &Path, chunks: u64) -> Result<Self> {
         Ok(Self {
             lock: LockFile::open(path)?,
@@ -72,7 +71,7 @@ impl StateFile {
         Ok(durable)
     }
 
-    /// Sets and clears bits, durably. Chunks whose bits are set must be synced already.
+    /// Sets and clears bits durably. The caller must have synced the chunks whose bits are set.
     pub(crate) fn change(&self, set: &[Range<u64>], clear: &[Range<u64>]) -> Result<()> {
         let guard = self.lock.lock()?;
         let failed = CacheError::io("write", self.lock.path());

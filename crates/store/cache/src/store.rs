@@ -1,4 +1,4 @@
-//! Storing of chunks: verified, written, marked present, and later made durable.
+//! Stores chunks: verifies them, writes them, marks them present, and later makes them durable.
 
 use std::io;
 use std::ops::Range;
@@ -14,13 +14,13 @@ use crate::records::Record;
 use crate::{CacheError, Result, runs};
 
 impl CachedBlob {
-    /// Stores `bytes`, which start with the chunk `first` and end with a chunk. Each chunk is verified
-    /// where there is a table; right chunks are kept even if another one is wrong. Chunks that are here
-    /// already stay as they are, even if another process has stored them.
+    /// Stores `bytes`, which start at the chunk `first` and end at the end of a chunk. Verifies each chunk if
+    /// there is a table, and keeps right chunks even if another one is wrong. Chunks that are present already
+    /// stay as they are, even if another process has stored them.
     ///
     /// # Errors
-    /// [`CacheError::WrongDigest`] for the first chunk that is wrong; [`CacheError::NotChunks`];
-    /// [`CacheError::Table`] where the table cannot tell; [`CacheError::Io`], a full disk among them.
+    /// [`CacheError::WrongDigest`] for the first wrong chunk; [`CacheError::NotChunks`];
+    /// [`CacheError::Table`] if the table has no digest; [`CacheError::Io`], also for a full disk.
     pub fn store(&self, first: u64, bytes: &[u8]) -> Result<()> {
         let geometry = self.geometry();
         let Some(chunks) = geometry.whole_chunks(first, bytes.len()) else {
@@ -49,7 +49,7 @@ impl CachedBlob {
         wrong.map_or(Ok(()), Err)
     }
 
-    /// Writes a run of chunks that are right.
+    /// Writes a run of right chunks.
     fn write_run(
         &self,
         first: u64,
@@ -76,8 +76,8 @@ impl CachedBlob {
         Ok(())
     }
 
-    /// Writes bytes to their place; zeros as a hole where the filesystem can, since the old bytes may be
-    /// torn.
+    /// Writes bytes to their place. Zeros become a hole if the filesystem supports it, since the old bytes
+    /// may be torn.
     fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let is_hole = bytes.iter().all(|byte| *byte == 0)
@@ -89,7 +89,7 @@ impl CachedBlob {
         }
     }
 
-    /// Marks chunks that were written and are right, and tells the flusher.
+    /// Marks chunks that were written and are right, and notifies the flusher.
     pub(crate) fn arrived(&self, run: &Range<u64>, bytes: u64) {
         if self.mark(run) > 0 {
             self.cache.stored.fetch_add(bytes, Ordering::Relaxed);
@@ -98,11 +98,11 @@ impl CachedBlob {
         self.wake();
     }
 
-    /// Makes the stored chunks durable: after this no power cut loses them.
+    /// Makes the stored chunks durable: no power cut loses them afterwards.
     ///
     /// # Errors
-    /// [`CacheError::Io`] where the disk fails: chunks that could not be written are missing again. Where
-    /// only the state could not be written, the next flush tries again.
+    /// [`CacheError::Io`] if the disk fails. Chunks that could not be written are missing again. If only the
+    /// state file could not be written, the next flush tries again.
     pub fn flush(&self) -> Result<()> {
         let _one_at_a_time = self.flushing.lock().unpoisoned();
         let mut pending = {
@@ -162,7 +162,7 @@ impl CachedBlob {
     }
 }
 
-/// Replaces a small file by another text, durably.
+/// Replaces the text of a small file durably.
 pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<()> {
     use std::io::Write as _;
     let dir = path.parent().unwrap_or(path);

@@ -1,4 +1,4 @@
-//! The trust in tables of chunks.
+//! How far a table of chunks is trusted.
 
 /// The trust in the table of a blob.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -6,10 +6,10 @@ pub enum TableTrust {
     /// The name of the blob proves the table: the blob is named by its root.
     #[default]
     Proven,
-    /// The table was made here, of bytes that had the digest that the blob is named by. The blob is the same without
-    /// the table: chunks that came without it are compared with it at their first use.
+    /// This cache made the table, from bytes that had the digest in the blob's name. The blob is the same
+    /// without the table: chunks that were stored without it are compared with it at their first use.
     Made,
-    /// The table came from elsewhere, and the caller trusts it. The blob is the same without it, and counts as
-    /// verified only once all of it was compared with its digest.
+    /// The table came from elsewhere, and the caller trusts it. The blob is the same without the table, and
+    /// counts as verified only after the whole blob was compared with its digest.
     Claimed,
 }

@@ -1,4 +1,4 @@
-//! Builds a chunk table: from bytes as they come, or from a source with all cores.
+//! Builds a chunk table, either from bytes as they arrive, or from a source on all cores.
 
 use std::io;
 use std::sync::Mutex;
@@ -55,8 +55,8 @@ impl ChunkTable {
         }
     }
 
-    /// Builds the table of an image whose chunks have these digests, back to back as
-    /// [`digests`](Self::digests) returns them. Returns nothing if they are too few or too many.
+    /// Builds the table of an image whose chunks have these digests, in the form that
+    /// [`digests`](Self::digests) returns. Returns `None` if their number is wrong.
     #[must_use]
     pub fn of_digests(geometry: Geometry, digests: &[u8]) -> Option<Self> {
         let (chunks, rest) = digests.as_chunks::<32>();
@@ -64,11 +64,11 @@ impl ChunkTable {
         is_whole.then(|| Self::of_chunks(geometry, chunks.iter().copied().map(Digest).collect()))
     }
 
-    /// Builds the table of all bytes of `source`, read and hashed by one thread for each CPU, or fewer
-    /// where memory is scarce.
+    /// Builds the table of all bytes of `source`. One thread for each CPU reads and hashes, or fewer if
+    /// memory is scarce.
     ///
     /// # Errors
-    /// An unsupported length or chunk size, as [`io::ErrorKind::InvalidInput`]; what the source reports.
+    /// [`io::ErrorKind::InvalidInput`] for an unsupported length or chunk size; any error of the source.
     pub fn of_source(source: &dyn ReadAt, chunk_size: u32) -> io::Result<Self> {
         let geometry = Geometry::new(source.len(), chunk_size)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -108,7 +108,7 @@ impl ChunkTable {
         Ok(Self::of_chunks(geometry, digests))
     }
 
-    /// Returns the length of the image and of its chunks.
+    /// Returns the length and chunk size of the image.
     #[must_use]
     pub const fn geometry(&self) -> Geometry {
         self.geometry
@@ -120,13 +120,13 @@ impl ChunkTable {
         self.root
     }
 
-    /// Returns the table as it is stored: hash blocks, highest level first.
+    /// Returns the table in its stored form: hash blocks, highest level first.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns what [`bytes`](Self::bytes) does, without a copy.
+    /// Returns the same as [`bytes`](Self::bytes), without a copy.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
@@ -145,7 +145,7 @@ impl ChunkTable {
     }
 }
 
-/// A builder of a table from bytes as they come, whose number need not be known before.
+/// Builds a table from bytes as they arrive. Their number need not be known in advance.
 #[derive(Debug)]
 pub struct TableBuilder {
     chunk_size: u32,
@@ -155,7 +155,7 @@ pub struct TableBuilder {
 }
 
 impl TableBuilder {
-    /// Makes a builder for chunks of that size.
+    /// Creates a builder for chunks of this size.
     ///
     /// # Errors
     /// [`BadGeometry::ChunkSize`].
@@ -195,7 +195,7 @@ impl TableBuilder {
     /// Returns the table of all bytes that were pushed.
     ///
     /// # Errors
-    /// [`BadGeometry`], which `push` has returned already.
+    /// The same [`BadGeometry`] that `push` returned.
     pub fn finish(mut self) -> Result<ChunkTable, BadGeometry> {
         let geometry = Geometry::new(self.len, self.chunk_size)?;
         if !self.partial.is_empty() {

@@ -9,8 +9,8 @@ const LEN: usize = 256;
 const SHA256: u8 = 1;
 const VERSION: u8 = 1;
 
-/// Returns the file digest of an image whose topmost hash is `top`: of its highest hash block, or of its
-/// only chunk; zeros where it is empty.
+/// Returns the file digest of an image. `top` is the hash of its highest hash block or only chunk; zeros if
+/// it is empty.
 pub(super) fn file_digest(geometry: &Geometry, top: &Digest) -> Digest {
     let mut bytes = [0; LEN];
     let log_blocksize = geometry.chunk_size().trailing_zeros().to_le_bytes()[0];

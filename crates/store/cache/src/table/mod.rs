@@ -1,9 +1,9 @@
 //! The chunk table: a digest for every chunk, and one digest for all of them.
 //!
-//! It is the Merkle tree of fs-verity (SHA-256, no salt) with blocks of the chunk size, so the root is
-//! what the kernel and `fsverity digest` call the file digest. A part of the table can be verified
-//! without the rest: a hash block of 64 KiB covers 128 MiB of the image. The kernel's
-//! Documentation/filesystems/fsverity.rst describes the format.
+//! It is the Merkle tree of fs-verity (SHA-256, no salt) with blocks of the chunk size. The kernel and
+//! `fsverity digest` call its root the file digest. A part of the table can be verified without the rest: a
+//! hash block of 64 KiB covers 128 MiB of the image. The kernel's Documentation/filesystems/fsverity.rst
+//! describes the format.
 
 mod build;
 mod descriptor;

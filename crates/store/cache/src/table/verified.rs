@@ -1,8 +1,8 @@
 //! A chunk table whose blocks are verified against the root before use.
 //!
-//! A hash block is read when a digest in it is first wanted, verified against the block above, and
-//! cached in memory of bounded size. It is also kept in a local file where one was given. Blocks from
-//! that file are verified again, so the file may be torn by a crash.
+//! A hash block is read when one of its digests is first needed, verified against the block above, and cached
+//! in memory of bounded size. It is also kept in a local file if there is one. Blocks from that file are
+//! verified again, so the file may be torn by a crash.
 
 use std::fmt;
 use std::fs::File;
@@ -18,7 +18,7 @@ use super::padded_digest;
 use crate::geometry::{DIGEST_LEN, Geometry, Level};
 use crate::{CacheError, Digest};
 
-/// Bytes of verified hash blocks that one table caches: those of 32 GiB with chunks of 64 KiB.
+/// Bytes of verified hash blocks that one table caches. They cover 32 GiB with chunks of 64 KiB.
 const KEPT: u64 = 16 << 20;
 
 /// A hash block. All threads that waited for it share its error.
@@ -44,11 +44,11 @@ impl fmt::Debug for VerifiedTable {
 }
 
 impl VerifiedTable {
-    /// Makes the table of an image with that `geometry`. The table's bytes are `source`, and its root must
+    /// Creates the table of an image with this `geometry`. The table's bytes are `source`, and its root must
     /// be `root`. Nothing is read yet.
     ///
     /// # Errors
-    /// [`CacheError::TableLength`] where the table is not as long as it must be.
+    /// [`CacheError::TableLength`] if the table has the wrong length.
     pub fn new(
         source: Arc<dyn ReadAt>,
         geometry: Geometry,
@@ -71,7 +71,7 @@ impl VerifiedTable {
         })
     }
 
-    /// Returns the length of the image and of its chunks.
+    /// Returns the length and chunk size of the image.
     #[must_use]
     pub const fn geometry(&self) -> Geometry {
         self.geometry
@@ -83,8 +83,8 @@ impl VerifiedTable {
         self.root
     }
 
-    /// Keeps verified hash blocks in `file` too, and reads them from there first. Only the first call
-    /// counts.
+    /// Also keeps verified hash blocks in `file`, and reads them from there first. Only the first call has an
+    /// effect.
     pub fn keep_in(&self, file: File) {
         let _first_counts = self.local.set(file);
     }
@@ -92,8 +92,8 @@ impl VerifiedTable {
     /// Returns the digest of a chunk; the last one is padded with zeros.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for a chunk behind the end; [`io::ErrorKind::InvalidData`] with
-    /// a [`CacheError::WrongTable`] for a table that does not lead to the root; what the source reports.
+    /// [`io::ErrorKind::InvalidInput`] for a chunk past the end; [`io::ErrorKind::InvalidData`] with a
+    /// [`CacheError::WrongTable`] for a table that does not match the root; any error of the source.
     pub fn digest(&self, chunk: u64) -> io::Result<Digest> {
         if chunk >= self.geometry.chunks() {
             let error = CacheError::NoChunk {
@@ -117,13 +117,13 @@ impl VerifiedTable {
     /// Checks that `bytes` are those of `chunk`.
     ///
     /// # Errors
-    /// [`CacheError::WrongDigest`] where they are not; [`CacheError::Table`] where the table cannot
-    /// tell.
+    /// [`CacheError::WrongDigest`] if they are not; [`CacheError::Table`] if the table has no digest for the
+    /// chunk.
     pub fn verify(&self, chunk: u64, bytes: &[u8]) -> Result<(), CacheError> {
         self.verify_digest(chunk, &padded_digest(&self.geometry, bytes))
     }
 
-    /// Verifies as [`verify`](Self::verify) does, for callers that have hashed the bytes already.
+    /// Does what [`verify`](Self::verify) does, for callers that have hashed the bytes already.
     pub(crate) fn verify_digest(&self, chunk: u64, found: &Digest) -> Result<(), CacheError> {
         let expected = self.digest(chunk).map_err(CacheError::table)?;
         if expected == *found {
@@ -169,7 +169,7 @@ impl VerifiedTable {
         })
     }
 
-    /// Returns a block of the table, from memory, the local file or the source. Threads that ask at the
+    /// Returns a block of the table, from memory, the local file or the source. Threads that need it at the
     /// same time share one load.
     fn block_at(
         &self,
@@ -219,7 +219,7 @@ fn behind() -> Arc<io::Error> {
     Arc::new(io::ErrorKind::InvalidInput.into())
 }
 
-/// Copies a shared error, with its kind, number and text.
+/// Copies a shared error with its kind, number and text.
 fn again(error: &Arc<io::Error>) -> io::Error {
     if let Some(number) = error.raw_os_error() {
         return io::Error::from_raw_os_error(number);
@@ -236,7 +236,6 @@ fn again(error: &Arc<io::Error>) -> io::Error {
     }
 }
 
-/// A shared error, as an error.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 struct SharedError(Arc<io::Error>);

@@ -1,4 +1,4 @@
-//! Chunks that were altered on disk: each is verified where it is first used.
+//! Chunks that were altered on disk: each is verified at its first use.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -30,7 +30,7 @@ fn what_became_wrong_on_disk_is_found_where_it_is_looked_at() {
         let careful = Cache::open(dir.path(), options).unwrap();
         let blob = careful.blob(spec(&bytes, with_table)).unwrap();
         assert_eq!(compare(&blob, &bytes), [0, 1, 2, 3, 4, 6, 7]);
-        // The state says it no more, so a crash while it is written again does no harm.
+        // The state file no longer has the chunk, so a crash while it is written again does no harm.
         let other = quiet(dir.path()).blob(spec(&bytes, with_table)).unwrap();
         assert_eq!(compare(&other, &bytes), [0, 1, 2, 3, 4, 6, 7]);
         store(&blob, &bytes, 5..6);
@@ -126,7 +126,7 @@ fn a_chunk_that_was_cut_off_in_the_cache_is_missing() {
 #[test]
 fn an_image_without_digests_is_known_to_be_here_and_checked_as_it_is_read() {
     let _locks_count = children::forbid();
-    // The records of an image that a digest names are the starts of digests, others of quick hashes.
+    // Records of an image with a digest are first bytes of digests. Others are quick hashes.
     for name in [None, Some("https://host/image \"1\"")] {
         let of = |bytes: &[u8]| {
             let mut spec = spec(bytes, false);
@@ -162,7 +162,7 @@ fn an_image_without_digests_is_known_to_be_here_and_checked_as_it_is_read() {
     }
 }
 
-/// Replaces the records by those of earlier versions, which had BLAKE3 where no digest names the image.
+/// Replaces the records by those of earlier versions, which used BLAKE3 for images without a digest.
 #[test]
 fn records_of_earlier_versions_stay_valid() {
     let _locks_count = children::forbid();

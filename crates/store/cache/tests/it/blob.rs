@@ -1,5 +1,5 @@
-//! One image in the cache: what is stored is served, what is not is missing, and it is there again
-//! when the cache is opened again.
+//! One image in the cache: stored chunks are served, others are missing, and both survive reopening the
+//! cache.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -108,7 +108,7 @@ fn wrong_chunks_are_refused_and_right_ones_beside_them_kept() {
     assert_eq!(compare(&blob, &bytes), [0, 1, 2, 4, 6, 7]);
     store(&blob, &bytes, 3..6);
     assert!(blob.is_complete());
-    // Already here: looked at no more, and above all not written.
+    // The chunks are already present: they are neither compared nor written.
     blob.store(0, &bad[..3 * CHUNK_LEN]).unwrap();
     for (first, len) in [(0, 100), (8, 4096), (7, 8192), (0, 0), (u64::MAX, 4096)] {
         let refused = blob.store(first, &bytes[..len]).unwrap_err();
@@ -166,11 +166,11 @@ fn chunks_of_other_images_and_of_zeros_are_not_fetched() {
     let adopted = blob.adopt(claim.mine()).unwrap();
     assert_eq!(adopted, [4..7, 12..14, 30..31]);
     assert_eq!(compare(&blob, &new), [4, 5, 6, 12, 13, 30]);
-    // From the image itself, too, as far as it was there when the index was made.
+    // Chunks of the image itself are found too, if they were present when the index was built.
     let twice = [&new[..], &new[..4 * CHUNK_LEN]].concat();
     let other = cache.blob(spec(&twice, true)).unwrap();
     assert_eq!(other.adopt(&[4..7]).unwrap(), [4..7]);
-    // An image without a table takes nothing over.
+    // An image without a table copies nothing.
     let plain = cache.blob(spec(&image(9, 5 * CHUNK_LEN), false)).unwrap();
     assert_eq!(plain.adopt(&[0..5]).unwrap(), []);
 }

@@ -1,7 +1,7 @@
-//! Killed at random points and opened again: no wrong byte is served, and nothing that was durable is
-//! fetched twice.
+//! A process is killed at random points, and the cache is opened again: no wrong byte is served, and no
+//! durable chunk is fetched twice.
 //!
-//! The child is this test binary once more, told by the environment what to do.
+//! The child is this test binary, with its task in the environment.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,13 +16,13 @@ use forerun_testkit::{children, temp_dir};
 
 use crate::common::{CHUNK_LEN, compare, image, quiet, spec, store};
 
-/// Tells the child what to do: the directory, the seed, and whether there is a table.
+/// Variable with the child's task: the directory, the seed, and whether there is a table.
 const TASK: &str = "FORERUN_CACHE_CRASH";
 const CHUNKS: u64 = 256;
 const LEN: usize = 255 * CHUNK_LEN + 1000;
 const KILLS: u64 = 200;
 
-/// Starts this binary once more to run `test`, which is ignored otherwise.
+/// Starts this binary again to run `test`, which is ignored otherwise.
 fn child(test: &str, task: &str) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child
@@ -38,7 +38,7 @@ fn task() -> Vec<String> {
     task.split('|').map(String::from).collect()
 }
 
-/// Fetches random chunks until it is killed, and says what is durable.
+/// Fetches random chunks until it is killed, and prints which are durable.
 #[test]
 #[ignore = "run by the other tests as a process of its own"]
 fn child_that_stores() {
@@ -85,7 +85,7 @@ fn child_that_claims() {
     }
 }
 
-/// Waits for a line of the child's.
+/// Waits for a line of the child's output.
 fn wait_for(child: &mut Child, line: &str) -> BufReader<impl Read + use<>> {
     let mut reader = BufReader::new(child.stdout.take().unwrap());
     let mut text = String::new();

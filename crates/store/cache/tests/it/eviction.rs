@@ -1,4 +1,4 @@
-//! The limit: the blob used longest ago goes, and never one in use.
+//! The limit: the least recently used blob is evicted, and never one in use.
 
 use std::fs;
 use std::sync::Arc;
@@ -243,7 +243,7 @@ fn a_temporary_blob_of_a_killed_process_is_gone_when_the_cache_is_used_again() {
     assert_eq!(blobs(&cache), 1);
     drop(blob);
     for collect in [false, true] {
-        // As a killed process leaves it.
+        // A killed process leaves the blob in this state.
         common::copy_tree(&kept.path().join("blob"), &there);
         assert_eq!(blobs(&cache), 1);
         if collect {
@@ -274,7 +274,7 @@ fn a_cache_over_its_limit_is_collected_when_it_is_used() {
     };
     assert_eq!(tidy(CacheOptions::default()), 4);
     assert_eq!(tidy(CacheOptions::with_limit(1_200_000)), 2);
-    // What has to stay free counts, too: here more than the disk has.
+    // The space that must stay free counts too: here it is more than the disk has.
     let mut full = CacheOptions::default();
     full.keep_free = u64::MAX;
     assert_eq!(tidy(full), 0);

@@ -1,4 +1,4 @@
-//! A disk that is full: what fits is kept and right, the rest is refused, and nothing else breaks.
+//! A full disk: chunks that fit are kept and right, others are refused, and nothing else breaks.
 
 use std::io;
 use std::path::Path;
@@ -60,7 +60,7 @@ fn a_full_disk_keeps_what_fits() {
         assert!(refused > 0, "1.6 MB fit into 1 MiB");
         let kept = compare(&blob, &bytes);
         assert!(!kept.is_empty());
-        // The state fits or does not; what is served is right in both cases.
+        // The state file fits or not; served chunks are right in both cases.
         let _full = blob.flush();
         let again = quiet(dir.path()).blob(spec(&bytes, with_table)).unwrap();
         assert_eq!(compare(&again, &bytes), kept);

@@ -1,4 +1,4 @@
-//! Simulated power cuts: what was synced is there, of the rest any part, and nothing wrong is served.
+//! Simulated power cuts: synced data survives, any part of the rest may survive, and no wrong byte is served.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -52,7 +52,7 @@ fn a_state_torn_at_any_byte_says_what_it_said_before_or_after() {
     let changed = (0..8192).filter(|&at| before[at] != after[at]);
     let (first, last) = (changed.clone().min().unwrap(), changed.max().unwrap());
     assert!(last - first < 4096, "one block of the pair was written");
-    // What is not durable is found all the same, so ask what the state alone makes known.
+    // Chunks that are not durable are found all the same, so this asks only what the state file knows.
     let check = |torn: &[u8], what: &str| {
         fs::write(&state, torn).unwrap();
         let blob = quiet(dir.path()).blob(spec(&bytes, true)).unwrap();
@@ -97,7 +97,7 @@ fn the_first_state_of_a_blob_may_be_cut_anywhere() {
     }
 }
 
-/// Puts sectors of `new` over `old`, each or not.
+/// Overwrites random sectors of `old` with those of `new`.
 fn mix(old: &[u8], new: &[u8], rng: &mut Rng) -> Vec<u8> {
     // The length is written with the journal: either, too.
     let mut mixed = old.to_vec();
@@ -128,7 +128,7 @@ fn whatever_part_of_unsynced_writes_is_lost_nothing_wrong_is_served() {
         store(&blob, &bytes, 9..30);
         store(&blob, &bytes, 50..53);
         copy_tree(dir.path(), later.path());
-        // A flush that was under way: the data is synced, the state perhaps.
+        // A flush that was in progress: the data is synced, the state file perhaps.
         blob.flush().unwrap();
         let flushed = memory_dir();
         copy_tree(dir.path(), flushed.path());
@@ -238,7 +238,7 @@ fn the_state_is_written_after_the_data_is_synced() {
         let status = children::output(&mut traced).unwrap();
         let text = fs::read_to_string(&log).unwrap_or_default();
         assert!(status.status.success(), "{status:?}\n{text}");
-        // What was written since it was synced last.
+        // Data written since the last sync.
         let mut dirty: BTreeSet<&str> = BTreeSet::new();
         let (mut states, mut syncs) = (0, 0);
         for line in text.lines() {

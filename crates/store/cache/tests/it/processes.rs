@@ -1,4 +1,4 @@
-//! Several processes with one cache: each chunk is fetched once, and nothing in use is evicted.
+//! Several processes share a cache: each chunk is fetched once, and no blob in use is evicted.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,13 +11,13 @@ use forerun_testkit::{children, temp_dir};
 
 use crate::common::{self, CHUNK_LEN, compare, image, slice, spec};
 
-/// Tells the child what to do: the directory, its number, and how many images there are.
+/// Variable with the child's task: the directory, the child's number, and the number of images.
 const TASK: &str = "FORERUN_CACHE_PROCESSES";
 const CHUNKS: u64 = 64;
 const LEN: usize = 64 * CHUNK_LEN - 500;
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Makes `run` present as a scheduler does, and returns the number of chunks that it fetched.
+/// Fetches missing chunks of `run` as a scheduler does, and returns how many it fetched.
 fn fetch(blob: &Arc<CachedBlob>, bytes: &[u8], run: std::ops::Range<u64>) -> u64 {
     let mut fetched = 0;
     loop {
@@ -85,7 +85,7 @@ fn child() {
     println!("\nfetched {fetched}");
 }
 
-/// Runs so many children, and returns the number of chunks that they fetched together.
+/// Runs children, and returns how many chunks they fetched together.
 fn run(children: u64, images: u64, rounds: u64, dir: &Path) -> u64 {
     let start = |number| {
         let mut child = Command::new(std::env::current_exe().unwrap());
@@ -117,7 +117,7 @@ fn processes_fetch_each_chunk_of_an_image_once() {
     for _ in 0..3 {
         let dir = temp_dir("cache");
         assert_eq!(run(3, 1, 1, dir.path()), CHUNKS);
-        // What is there is not fetched again.
+        // Present chunks are not fetched again.
         assert_eq!(run(1, 1, 1, dir.path()), 0);
     }
 }

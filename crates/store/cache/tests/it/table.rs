@@ -11,7 +11,7 @@ use forerun_testkit::{CountingSource, FaultSource, children, require, temp_dir};
 
 use crate::common::{image, table, verified};
 
-/// With these chunks, a hash block holds 32 digests.
+/// Chunk size with which a hash block holds 32 digests.
 const SMALL: u32 = 1024;
 
 fn of_bytes(table: &[u8], geometry: Geometry, root: Digest) -> VerifiedTable {
@@ -294,7 +294,7 @@ fn a_read_that_fails_is_tried_again() {
     }
 }
 
-/// A source with nothing behind it.
+/// A source whose reads all fail.
 struct Gone(u64);
 
 impl ReadAt for Gone {
@@ -343,7 +343,7 @@ fn what_was_verified_is_kept_and_verified_again() {
         let mut kept = fs::read(&path).unwrap();
         kept[at * 64] ^= 1;
         fs::write(&path, &kept).unwrap();
-        // Damaged where it is kept, a block is taken from the source, and mended.
+        // A block that is damaged in the local file is read from the source, and the file is repaired.
         let expected = ChunkTable::of_source(&MemorySource::new(&*bytes), SMALL).unwrap();
         let table = with(Arc::new(MemorySource::new(&*good)));
         assert_eq!(table.digest(40).unwrap(), expected.chunk_digests()[40]);

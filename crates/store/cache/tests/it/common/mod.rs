@@ -35,7 +35,7 @@ pub fn verified(bytes: &[u8], chunk: u32) -> Arc<VerifiedTable> {
     Arc::new(VerifiedTable::new(source, geometry, root).unwrap())
 }
 
-/// Returns the description by which the cache knows an image.
+/// Returns the spec of an image.
 pub fn spec(bytes: &[u8], with_table: bool) -> BlobSpec {
     let table = with_table.then(|| verified(bytes, CHUNK));
     BlobSpec {
@@ -49,12 +49,12 @@ pub fn spec(bytes: &[u8], with_table: bool) -> BlobSpec {
     }
 }
 
-/// Creates a directory, in memory where possible: for tests that simulate power cuts.
+/// Creates a directory, in memory if possible, for tests that simulate power cuts.
 pub fn memory_dir() -> tempfile::TempDir {
     forerun_testkit::memory_dir("cache", 64 << 20)
 }
 
-/// Opens a cache that makes nothing durable by itself.
+/// Opens a cache without background flushes.
 pub fn quiet(dir: &Path) -> Cache {
     let mut options = CacheOptions::default();
     options.flush_after = Duration::from_secs(3600);
@@ -73,8 +73,8 @@ pub fn slice(range: &Range<u64>) -> Range<usize> {
     usize_from(range.start)..usize_from(range.end)
 }
 
-/// Reads each chunk of a blob, which must return the bytes of the image or fail as missing. Returns the
-/// chunks that were served.
+/// Reads each chunk of a blob. Each must have the bytes of the image or be missing. Returns the served
+/// chunks.
 pub fn compare(blob: &CachedBlob, bytes: &[u8]) -> Vec<u64> {
     let mut served = Vec::new();
     for chunk in 0..blob.geometry().chunks() {
@@ -92,7 +92,7 @@ pub fn compare(blob: &CachedBlob, bytes: &[u8]) -> Vec<u64> {
     served
 }
 
-/// Copies a cache directory as it is now, locks and times aside.
+/// Copies a cache directory, except locks and times.
 pub fn copy_tree(from: &Path, to: &Path) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::create_dir_all(to).unwrap();

@@ -1,7 +1,7 @@
 //! Entry points for fuzz targets, and documents to start from. Not for users.
 //!
 //! Plain functions over bytes from servers and users, so that the same code runs under a fuzzer and, over
-//! mutated seeds, in ordinary tests. They panic only where a promise was broken.
+//! mutated seeds, in ordinary tests. They panic only if a promise was broken.
 
 use forerun_cache::Digest;
 use forerun_io::u64_from;
@@ -60,8 +60,8 @@ pub const TEXTS: [&str; 5] = [
     r#"{"auths":{"https://h/v1/":{"auth":"YTpi"},"docker.io/library":{"identitytoken":"x"}}}"#,
 ];
 
-/// Parses `bytes` as a manifest or index, and as the configuration of an image. Returns how many of these
-/// were sound.
+/// Parses `bytes` as a manifest or index, and as an image configuration. Returns how many of these were
+/// valid.
 pub fn documents(bytes: &[u8]) -> usize {
     let mut sound = 0;
     for told in [None, Some(media::OCI_MANIFEST), Some(media::OCI_INDEX)] {
@@ -96,13 +96,13 @@ fn checked(config: &[u8], manifest: &manifest::Manifest) -> usize {
     }
 }
 
-/// Returns facts of images as the cache may remember them, for [`remembered`] to start from.
+/// Returns facts about images in the form that the cache remembers, for [`remembered`] to start from.
 #[must_use]
 pub fn facts() -> [Vec<u8>; 4] {
     facts::examples()
 }
 
-/// Parses `bytes` as the remembered facts of an image. Returns whether they were sound.
+/// Parses `bytes` as the remembered facts of an image. Returns whether they were valid.
 #[must_use]
 pub fn remembered(bytes: &[u8]) -> bool {
     match Facts::decode(bytes) {
@@ -122,7 +122,7 @@ pub fn remembered(bytes: &[u8]) -> bool {
     }
 }
 
-/// Reads `bytes` as a file of indexes of layers: as one, and as what the digest in it is of.
+/// Parses `bytes` as a file of layer indexes, and as the contents of such a file without its digest.
 pub fn layer_indexes(bytes: &[u8]) {
     let _refused = ImageIndex::decode(bytes);
     if let Ok(index) = ImageIndex::decode_body(bytes)

@@ -1,11 +1,11 @@
 //! Images in registries, object stores and on web servers, fetched on demand.
 //!
-//! The only crate that opens sockets; the asynchronous runtime is hidden in here. Its users see a
+//! This is the only crate that opens network sockets, and it hides the asynchronous runtime. Its users see a
 //! [`ReadAt`](forerun_io::ReadAt).
 //!
-//! Without the feature `network` it asks no server, and builds no runtime, TLS or HTTP: it has the documents of container
-//! images on disk, and types for images at servers that have no values, so that a program that lists both needs one
-//! way for them.
+//! Without the feature `network`, the crate contacts no server and builds no runtime, TLS or HTTP. It then
+//! has the documents of container images on disk, and types without values for images at servers, so that a
+//! caller needs only one code path.
 //!
 //! | folder | holds |
 //! |---|---|
@@ -21,7 +21,7 @@
 //! | `image` | an image as a source |
 //! | `open`, `transfer` | opens images; pushes and pulls them whole |
 
-// Documents of registries and of disks have one parser, of which a program without a network needs a part.
+// Documents of registries and of disks have one parser. A program without a network needs a part of it.
 #![cfg_attr(not(feature = "network"), allow(dead_code))]
 
 #[cfg(feature = "network")]

@@ -1,12 +1,12 @@
-//! Removes from addresses what may be secret: user, password, query and fragment.
+//! Removes possible secrets from addresses: user, password, query and fragment.
 //!
-//! It works on text too, because an address that is refused, or an argument that only contains one, is
-//! shown as well.
+//! It works on any text, because refused addresses, and arguments that contain an address, are shown too.
 
 /// Longest text that is shown.
 const LONGEST: usize = 200;
 
-/// Removes user, password, query and fragment from the address in `text`. A text without `://` stays.
+/// Removes user, password, query and fragment from the address in `text`. A text without `://` stays as it
+/// is.
 #[must_use]
 pub fn without_secrets(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else {
@@ -14,11 +14,11 @@ pub fn without_secrets(text: &str) -> String {
     };
     let end = rest.find(['?', '#']).unwrap_or(rest.len());
     let rest = rest.get(..end).unwrap_or_default();
-    // Parsers of addresses skip further slashes before the host, and take a backslash for a slash.
+    // URL parsers skip further slashes before the host, and take a backslash for a slash.
     let begin = rest.find(|c| !is_slash(c)).unwrap_or(rest.len());
     let (slashes, rest) = rest.split_at(begin);
     let (authority, path) = rest.split_at(rest.find(is_slash).unwrap_or(rest.len()));
-    // In a registry's name `@` begins a digest; before the first slash it ends credentials.
+    // In an image name, `@` begins a digest; before the first slash, it ends credentials.
     let host = authority
         .rsplit_once('@')
         .map_or(authority, |(_, host)| host);
@@ -39,13 +39,13 @@ pub fn has_password(text: &str) -> bool {
         .is_some_and(|(_, password)| !password.is_empty())
 }
 
-/// Hides secrets as [`without_secrets`] does, and cuts the text to a length that fits a message.
+/// Hides secrets as [`without_secrets`] does, and shortens the text for a message.
 pub(crate) fn for_message(text: &str) -> String {
     plain(&without_secrets(text), LONGEST)
 }
 
-/// Returns whether a character shows as itself: no control character, no separator of lines, no mark that sets the direction
-/// of text, with which a text can pretend to be another.
+/// Returns whether a character is safe to print: not a control character, line separator or direction mark,
+/// with which a text can look like another one.
 #[must_use]
 pub fn is_plain(c: char) -> bool {
     let tricky = matches!(
@@ -55,7 +55,7 @@ pub fn is_plain(c: char) -> bool {
     !c.is_control() && !tricky
 }
 
-/// Makes text of a server or a document safe to print, and cuts it to `most` characters.
+/// Makes text from a server or document safe to print, and cuts it to `most` characters.
 pub(crate) fn plain(text: &str, most: usize) -> String {
     text.chars().filter(|c| is_plain(*c)).take(most).collect()
 }

@@ -1,25 +1,25 @@
-//! The state of an image that is fetched, as users see it.
+//! The state of an image at servers, as users see it.
 
 use std::time::{Duration, SystemTime};
 
-/// The state of an image that is fetched, with its counters.
+/// The state and the counters of an image at servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemoteStatus {
-    /// Its address, without credentials.
+    /// The address, without credentials.
     pub place: String,
     /// Length of the image in bytes.
     pub len: u64,
-    /// Bytes of it that are here.
+    /// Bytes that are present in the cache.
     pub local_bytes: u64,
-    /// Bytes that servers sent, hash blocks of the table among them.
+    /// Bytes that servers sent, including hash blocks of the table.
     pub fetched_bytes: u64,
-    /// Of these, bytes that had to be fetched again: wrong ones, and beginnings of chunks of requests that
-    /// were given up. 0 as long as nothing goes wrong.
+    /// Of these, bytes that had to be fetched again: wrong bytes, and incomplete chunks of requests that were
+    /// given up. 0 as long as nothing goes wrong.
     pub refetched_bytes: u64,
     /// Of these, bytes with a wrong digest.
     pub wrong_bytes: u64,
-    /// Chunks of the cache that were altered since they were stored, and are fetched again.
+    /// Cached chunks that were found altered, and are fetched again.
     pub altered_chunks: u64,
     /// Bytes that needed no fetching: found in other images of the cache, or zeros.
     pub adopted_bytes: u64,
@@ -41,25 +41,26 @@ pub struct RemoteStatus {
     pub waited: Duration,
     /// Bytes per second over the last seconds.
     pub rate: u64,
-    /// Whether all of it is here.
+    /// Whether the image is complete in the cache.
     pub complete: bool,
     /// Whether the network is no longer needed.
     pub detached: bool,
-    /// Whether its bytes were verified against a digest.
+    /// Whether the bytes were verified against a digest.
     pub verified: bool,
-    /// The proof of its bytes before they are served: `chunks` for the digest of each chunk of the cache, `whole`
-    /// for that of all bytes, `contents` for a table of contents that a manifest vouches for, with the digest of each
-    /// part, `layers` where it differs from layer to layer. Nothing is verified without.
+    /// How bytes are verified before they are served: `chunks` by the digest of each cache chunk, `whole` by
+    /// the digest of the image, `contents` by a table of contents that a manifest vouches for, `index` by an
+    /// index that the caller vouches for, `layers` if it differs between layers. `None` if they are not.
     pub verified_by: Option<&'static str>,
-    /// When its server resolved the image, if it was opened from memory: the server did not answer, or
-    /// was not to be asked.
+    /// When the server resolved the image, if it was opened from remembered facts because the server did not
+    /// answer or was not asked.
     pub answered: Option<SystemTime>,
     pub last_error: Option<String>,
 }
 
 impl RemoteStatus {
-    /// Returns the state of several images as one: sums, and what holds for all of them. The place, the time of
-    /// an answer and the last error are those of the first that has them. Returns nothing for no image.
+    /// Returns the combined state of several images: sums, and facts that hold for all of them. The place,
+    /// the time of an answer and the last error are those of the first image that has them. Returns `None`
+    /// for no image.
     #[must_use]
     pub fn of_all(all: impl IntoIterator<Item = Self>) -> Option<Self> {
         all.into_iter().reduce(|sum, next| Self {

@@ -1,5 +1,5 @@
-//! Images at servers in a program that cannot ask any: their names are recognised and refused. The types have the names of those
-//! with a network, and no values.
+//! Images at servers in a program without network: their names are recognised and refused. The types have the
+//! same names as with a network, but no values.
 
 use std::io;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::{RemoteError, RemoteOptions, RemoteStatus, Result};
 
 const SCHEMES: [&str; 4] = ["https", "http", "s3", "oci"];
 
-/// A remote image by name. There is none.
+/// A remote image by name. It has no values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoReference {}
 
 impl NoReference {
-    /// Returns whether `text` names something remote rather than a file.
+    /// Returns whether `text` names a remote image and not a file.
     #[must_use]
     pub fn is_remote(text: &str) -> bool {
         let scheme = text.split_once("://").map(|(scheme, _)| scheme);
@@ -43,7 +43,7 @@ impl NoReference {
     }
 }
 
-/// An image at a server. There is none.
+/// An image at a server. It has no values.
 #[derive(Debug)]
 pub enum NoRemoteImage {}
 
@@ -53,13 +53,13 @@ impl NoRemoteImage {
         match *self {}
     }
 
-    /// Returns its name in the cache.
+    /// Returns the image's name in the cache.
     #[must_use]
     pub const fn identity(&self) -> &str {
         match *self {}
     }
 
-    /// Has `observer` told of each request.
+    /// Reports each request to `observer`.
     pub fn observe(&self, _observer: Arc<Observer>) {
         match *self {}
     }
@@ -69,7 +69,7 @@ impl NoRemoteImage {
         match *self {}
     }
 
-    /// Resolves it again.
+    /// Resolves the image again.
     ///
     /// # Errors
     /// None.
@@ -91,7 +91,7 @@ impl ReadAt for NoRemoteImage {
 /// Opens the image that a reference names.
 ///
 /// # Errors
-/// None: there is no reference.
+/// None: a reference has no values.
 pub const fn open(reference: &NoReference, _options: &RemoteOptions) -> Result<Arc<NoRemoteImage>> {
     match *reference {}
 }

@@ -1,7 +1,7 @@
 //! Names of images in registries: host, repository, tag, digest.
 //!
-//! The grammar is that of the OCI distribution specification. Other names are refused before a request is
-//! made of them, so that no part of a name can change the meaning of a URL.
+//! The grammar is that of the OCI distribution specification. Other names are refused before they get into a
+//! request, so that no part of a name can change the meaning of a URL.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,13 +22,13 @@ const MAX_TAG: usize = 128;
 /// An image in a registry, as in `host:5000/path/name:tag@sha256:...`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ImageName {
-    /// Host, and the port where one is given.
+    /// Host, and port if there is one.
     pub registry: String,
     /// Path of the repository in the registry.
     pub repository: String,
-    /// Tag; `latest` is meant where neither tag nor digest is given.
+    /// Tag. Without tag and digest, the tag is `latest`.
     pub tag: Option<String>,
-    /// Digest of the manifest. Where there is one, the tag is ignored.
+    /// Digest of the manifest. If there is one, the tag is ignored.
     pub digest: Option<Digest>,
 }
 
@@ -77,7 +77,7 @@ impl FromStr for ImageName {
     }
 }
 
-/// Returns `text` for messages: without credentials before an `@` in its host part, and cut to a limit.
+/// Returns `text` for messages, shortened and without credentials (before an `@` in the host part).
 fn shown(text: &str) -> String {
     let (scheme, rest) = text
         .split_once("://")
@@ -124,7 +124,7 @@ fn parse(text: &str) -> std::result::Result<ImageName, &'static str> {
     })
 }
 
-/// Expands names of one component at Docker's hub, which are short for `library/NAME`.
+/// Expands a name of one component at Docker Hub to `library/NAME`.
 fn canonical(registry: &str, repository: &str) -> String {
     if registry == "docker.io" && !repository.contains('/') {
         return format!("library/{repository}");
@@ -142,7 +142,7 @@ fn host_of(text: &str) -> std::result::Result<String, &'static str> {
     if text.is_empty() || !text.bytes().all(plain) || text.ends_with(':') {
         return Err(BAD);
     }
-    // The scheme is a placeholder: with a known one, its default port would vanish from the text.
+    // The scheme is a placeholder: `Url` removes the default port of a known scheme.
     let url = Url::parse(&format!("oci://{text}/")).map_err(|_| BAD)?;
     let url_host = url.host_str().ok_or(BAD)?.to_ascii_lowercase();
     if url_host.is_empty() || url_host.starts_with(['.', '-']) {

@@ -1,4 +1,4 @@
-//! Texts that name remote images.
+//! Names of remote images.
 
 pub mod image_name;
 pub mod reference;

@@ -1,7 +1,7 @@
-//! Texts that name remote images: `https://`, `http://`, `s3://`, `oci://`.
+//! Names of remote images: `https://`, `http://`, `s3://`, `oci://`.
 //!
-//! Only the spelling is checked here; no server is asked. The printed form of a reference never holds
-//! user, password or query.
+//! Only the spelling is checked here; no server is asked. The printed form of a reference never has a user,
+//! password or query.
 
 use std::fmt;
 
@@ -16,13 +16,12 @@ const SCHEMES: [&str; 4] = ["https", "http", "s3", "oci"];
 /// A remote image by name.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Reference {
-    /// A file on a web server. User and password in it are for that server only.
+    /// A file on a web server. A user and password in the address are for that server only.
     Http(Url),
     /// An object in an S3-compatible store; endpoint and credentials come from the environment.
     S3 {
-        /// Name of the bucket.
         bucket: String,
-        /// Name of the object.
+        /// The name of the object.
         key: String,
     },
     /// A manifest or blob in a registry.
@@ -30,16 +29,16 @@ pub enum Reference {
 }
 
 impl Reference {
-    /// Returns whether `text` names something remote rather than a file.
+    /// Returns whether `text` names a remote image and not a file.
     #[must_use]
     pub fn is_remote(text: &str) -> bool {
         scheme(text).is_some()
     }
 
-    /// Reads a reference.
+    /// Parses a reference.
     ///
     /// # Errors
-    /// [`RemoteError::Reference`] saying what is wrong with it.
+    /// [`RemoteError::Reference`] for a malformed reference.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = |reason: &str| RemoteError::Reference {
             text: redact::for_message(text),
@@ -84,7 +83,7 @@ impl fmt::Debug for Reference {
     }
 }
 
-/// Returns the scheme in lower case and the text after `://`, for the schemes we know.
+/// Returns the scheme in lower case and the text after `://`; `None` for unknown schemes.
 fn scheme(text: &str) -> Option<(&'static str, &str)> {
     let (name, rest) = text.split_once("://")?;
     let known = SCHEMES

@@ -1,8 +1,8 @@
-//! Credentials that users have stored with docker or podman: `config.json`, `auth.json`.
+//! Credentials that `docker login` or `podman login` stored: `config.json`, `auth.json`.
 //!
-//! Files are read when a registry asks for credentials, not before. The first file with credentials for
-//! the registry wins; a file that cannot be read or parsed is reported and skipped. A key may be a host, a
-//! URL, or (podman) a host and a path, of which the longest that covers the repository counts.
+//! Files are read when a registry asks for credentials, not before. The first file with credentials for the
+//! registry wins; a file that cannot be read or parsed is reported and skipped. A key may be a host, a URL,
+//! or (podman) a host and a path. The longest key that covers the repository counts.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,9 @@ pub enum Credentials {
         user: String,
         password: Secret,
     },
-    /// A refresh token, to be exchanged for tokens.
+    /// A refresh token, which is exchanged for tokens.
     Identity(Secret),
-    /// A token as it is to be sent.
+    /// A token that is sent as it is.
     Bearer(Secret),
 }
 
@@ -49,7 +49,7 @@ struct AuthEntry {
     registrytoken: String,
 }
 
-/// Finds the credentials for `repository` at `registry`, in the first of `files` that has some.
+/// Returns the credentials for `repository` at `registry` from the first of `files` that has some.
 pub fn find(files: &[PathBuf], registry: &str, repository: &str) -> Option<Credentials> {
     files.iter().find_map(|file| {
         let config = read(file)?;
@@ -57,7 +57,7 @@ pub fn find(files: &[PathBuf], registry: &str, repository: &str) -> Option<Crede
     })
 }
 
-/// Returns the files in which podman and docker keep credentials, in the order of search.
+/// Returns the files in which podman and docker keep credentials, in search order.
 pub fn usual_files() -> Vec<PathBuf> {
     let path = |name: &str| {
         std::env::var_os(name)
@@ -80,7 +80,7 @@ pub fn usual_files() -> Vec<PathBuf> {
     .collect()
 }
 
-/// Returns whether one of `files` names a program that keeps credentials.
+/// Returns whether one of `files` names a credential helper.
 pub fn name_a_helper(files: &[PathBuf]) -> bool {
     let configs = files.iter().filter_map(|file| read(file));
     let mut named = configs.map(|config| {
@@ -101,7 +101,7 @@ fn read(file: &Path) -> Option<Config> {
             return None;
         }
     };
-    // The parser's own message may repeat contents of the file.
+    // The parser's own message may quote the file.
     serde_json::from_slice(&text)
         .map_err(|error| {
             let (line, column) = (error.line(), error.column());
@@ -169,7 +169,7 @@ fn best<'a, T>(
         .map(|(_, value)| value)
 }
 
-/// Returns a key without scheme; of a URL only the host, as docker writes `https://host/v1/`.
+/// Returns a key without its scheme. Of a URL such as docker's `https://host/v1/`, only the host remains.
 fn normal(key: &str) -> String {
     let url = key
         .strip_prefix("https://")
@@ -183,7 +183,7 @@ fn normal(key: &str) -> String {
         "index.docker.io" | "registry-1.docker.io" => "docker.io".to_string(),
         host => host.to_string(),
     };
-    // The old form of docker's own key, without scheme.
+    // The old form of the key for Docker Hub, without a scheme.
     if host == "docker.io" && path == "/v1" {
         return host;
     }

@@ -1,12 +1,12 @@
-//! Users and passwords for web servers, from files, so that addresses need not contain them.
+//! Users and passwords for web servers from files, so that addresses need not contain them.
 //!
-//! Three files are searched, in this order, when an address has no password of its own: the one that
-//! the caller names, which has an address with user and password on each line, as
-//! `git credential-store` writes it; the netrc file that the caller names; and `~/.netrc`. A file that
-//! other users may read is refused, since its passwords are no longer secret.
+//! If an address has no password, these files are searched in this order: a file in the form of `git
+//! credential-store` (an address with user and password on each line) and a netrc file, both named by the
+//! caller, and `~/.netrc`. A file that other users may read is refused, since its passwords are no longer
+//! secret.
 //!
-//! An entry applies to its scheme, host and port; in a netrc file to its host, and its port where it
-//! names one. `default` entries are skipped: they would show a password to any server.
+//! An entry applies to its scheme, host and port; in a netrc file to its host, and to its port if it has one.
+//! `default` entries are skipped: they would send a password to any server.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -31,11 +31,11 @@ pub struct CredentialFiles {
 }
 
 impl CredentialFiles {
-    /// Gives `url` the user and password that a file has for it, unless it has a password. An address
-    /// with a user only gets the password of that user.
+    /// Adds the user and password from a file to `url`, unless it has a password. An address with a user gets
+    /// only the password of that user.
     ///
     /// # Errors
-    /// [`RemoteError::Reference`] for a file that the caller has named and that cannot be used.
+    /// [`RemoteError::Reference`] if a file that the caller named cannot be used.
     pub(crate) fn fill(&self, url: &mut Url) -> Result<()> {
         if url.password().is_some() || Site::of(url).is_none() {
             return Ok(());
@@ -50,7 +50,7 @@ impl CredentialFiles {
         Ok(())
     }
 
-    /// Returns the files that are read.
+    /// Returns the files to read.
     pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
         let netrc = self.netrc.clone().or_else(home_netrc);
         self.store.clone().into_iter().chain(netrc)
@@ -138,7 +138,7 @@ fn in_store(text: &str, url: &Url) -> std::result::Result<Option<Found>, String>
     Ok(None)
 }
 
-/// Returns whether an entry of `user`, percent-encoded, is for the user that `url` names, if it names one.
+/// Returns whether an entry for `user` (percent-encoded) may be used for `url`, which may name a user.
 fn is_user(url: &Url, user: &str) -> bool {
     url.username().is_empty() || url.username() == user
 }
@@ -175,7 +175,7 @@ fn in_netrc(text: &str, url: &Url) -> Option<Found> {
     }
 }
 
-/// Returns whether a machine's name is that of the server of `url`.
+/// Returns whether a machine name of a netrc file means the server of `url`.
 fn is_machine(name: &str, url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let port = url.port_or_known_default().unwrap_or_default();
@@ -186,7 +186,7 @@ fn is_machine(name: &str, url: &Url) -> bool {
         .any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Escapes text for an address: `%` begins an escape there.
+/// Percent-encodes text for an address.
 fn encoded(text: &str) -> String {
     text.replace('%', "%25")
 }

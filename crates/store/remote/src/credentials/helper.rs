@@ -1,7 +1,7 @@
 //! Credential helpers: `docker-credential-NAME get`.
 //!
-//! The program reads a server's address and writes JSON with user and secret. It gets ten seconds
-//! and 64 KiB; what it writes is never shown, as it may hold the secret.
+//! The program reads a server's address and writes JSON with user and secret. It gets ten seconds and 64 KiB.
+//! Its output is never shown, because it may contain the secret.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,11 +14,11 @@ use serde::Deserialize;
 use crate::credentials::docker_config::Credentials;
 use crate::credentials::secret::Secret;
 
-/// How long a program may take: some ask the user for a password.
+/// Time limit of a helper. Some ask the user for a password.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer that is read.
 const MAX_ANSWER: u64 = 64 * 1024;
-/// The user of a secret that is a refresh token.
+/// User name that marks the secret as a refresh token.
 const TOKEN_USER: &str = "<token>";
 
 #[derive(Deserialize)]
@@ -28,7 +28,7 @@ struct HelperAnswer {
     secret: String,
 }
 
-/// Asks the program of `name` for the credentials of `server`. A failure counts as no credentials.
+/// Asks the helper `name` for the credentials of `server`. Returns `None` if it fails.
 pub fn ask(name: &str, server: &str) -> Option<Credentials> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if name.is_empty() || !name.bytes().all(plain) {

@@ -1,4 +1,4 @@
-//! Users and passwords that the user has stored: for web servers in files, for registries as docker and podman do.
+//! Stored users and passwords: in files for web servers, in the files of docker and podman for registries.
 
 pub mod docker_config;
 pub mod files;

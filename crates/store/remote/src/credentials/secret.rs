@@ -1,8 +1,8 @@
-//! Text that must not be shown.
+//! Secrets, which are never printed.
 
 use std::fmt;
 
-/// A password or token. Shown by its name only.
+/// A password or token. Its `Debug` form hides the text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 

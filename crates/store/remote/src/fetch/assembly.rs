@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// The rest of a range that has not come yet, with the beginning of the current chunk.
+/// The missing rest of a range, with the beginning of the current chunk.
 pub struct Assembly {
     chunk_len: u64,
     /// Offset of the current chunk.
     at: u64,
     end: u64,
-    /// The bytes that have come of the chunk that holds `at`.
+    /// The bytes of the chunk at `at` that have arrived.
     buffer: Vec<u8>,
-    /// The mirrors that sent them.
+    /// The mirrors that sent bytes of this chunk.
     senders: HashSet<usize>,
 }
 
@@ -32,8 +32,8 @@ impl Assembly {
         self.at..self.end
     }
 
-    /// Adds as much of `bytes` as belongs to the current chunk. Returns the rest of them and, if it is
-    /// whole now, the chunk with its offset.
+    /// Adds the part of `bytes` that belongs to the current chunk. Returns the rest of `bytes` and, if the
+    /// chunk is complete now, the chunk with its offset.
     pub fn push<'a>(
         &mut self,
         sender: usize,
@@ -54,13 +54,13 @@ impl Assembly {
         (rest, whole)
     }
 
-    /// Accepts the last whole chunk as right; the next one begins.
+    /// Accepts the last complete chunk as right, and begins the next one.
     pub fn accept(&mut self) {
         self.senders.clear();
     }
 
-    /// Marks the chunk from `start` on as missing again, since it was wrong. Returns the mirror that sent
-    /// it, if one alone did.
+    /// Marks the chunk at `start` as missing again, because it was wrong. Returns the mirror that sent it, if
+    /// a single one did.
     pub fn reject(&mut self, start: u64) -> Option<usize> {
         self.at = start;
         self.buffer = Vec::new();
@@ -72,7 +72,7 @@ impl Assembly {
         first.filter(|_| more.is_none())
     }
 
-    /// Counts the bytes of the chunk that is not whole yet.
+    /// Returns the number of bytes of the incomplete chunk.
     pub const fn pending(&self) -> usize {
         self.buffer.len()
     }

@@ -1,7 +1,7 @@
-//! The blob of a chunk table as a source: hash blocks are fetched when a digest in them is wanted.
+//! The blob of a chunk table as a source: a hash block is fetched when a digest in it is needed.
 //!
-//! The reader verifies the blocks. A block that is read again was wrong, so it then comes from
-//! another mirror.
+//! The reader verifies the blocks. A block that is read again was wrong, so it is fetched from another
+//! mirror.
 
 use std::collections::HashSet;
 use std::io;
@@ -23,7 +23,7 @@ pub struct TableSource {
 }
 
 impl TableSource {
-    /// Makes the source of the table of `layout`.
+    /// Creates the source of the table of `layout`.
     #[must_use]
     pub fn new(layout: &TableLayout, patience: Patience, counters: Arc<Counters>) -> Self {
         let blob = layout.blob.clone();
@@ -73,14 +73,14 @@ impl ReadAt for TableSource {
         let end = offset + u64_from(out.len());
         let mut got = Vec::with_capacity(out.len());
         let take = |at: u64, bytes: Vec<u8>| {
-            // Pieces come in order; a repeated one replaces everything from its offset on.
+            // Pieces arrive in order. A repeated piece replaces everything from its offset on.
             got.truncate(usize_from(at - offset));
             got.extend_from_slice(&bytes);
             std::future::ready(ChunkOutcome::Kept)
         };
         let fetched = runtime::wait_for(fetcher.fetch(offset..end, take));
         if let Err(error) = fetched {
-            // The block did not come, so it was not wrong.
+            // The block did not arrive, so it was not wrong.
             self.read.lock().unpoisoned().remove(&offset);
             return Err(io::Error::other(error));
         }

@@ -11,7 +11,7 @@ use crate::{RemoteError, RemoteStatus};
 /// Seconds over which the rate is taken.
 const RATE_SECONDS: usize = 4;
 
-/// Counters of one image. All only grow.
+/// Counters of one image. They never decrease.
 #[derive(Debug)]
 pub struct Counters {
     requests: AtomicU64,
@@ -26,11 +26,11 @@ pub struct Counters {
     last_error: Mutex<Option<String>>,
     started: Instant,
     rate: Mutex<Rate>,
-    /// Is told of each request, once there is one.
+    /// Receives each request, once there is an observer.
     observer: OnceLock<Arc<Observer>>,
 }
 
-/// Bytes of the last seconds: by second, the newest in the slot of its number.
+/// Bytes of the last seconds, in a ring of one slot for each second.
 #[derive(Debug, Default)]
 struct Rate {
     second: u64,
@@ -73,7 +73,7 @@ impl Counters {
             .map_or_else(Timer::default, |observer| observer.timer())
     }
 
-    /// Tells the observer of a request that has ended: offset and length in the image.
+    /// Reports a finished request to the observer, with its offset and length in the image.
     pub(crate) fn request_ended(&self, timer: Timer, place: (u64, u64), ok: bool) {
         if let Some(observer) = self.observer.get() {
             observer.fetched(timer, place, ok);
@@ -89,7 +89,7 @@ impl Counters {
         }
     }
 
-    /// Counts bytes that have to be fetched again.
+    /// Counts bytes that must be fetched again.
     pub(crate) fn discarded(&self, bytes: usize) {
         self.discarded
             .fetch_add(forerun_io::u64_from(bytes), Ordering::Relaxed);
@@ -144,7 +144,7 @@ impl Counters {
     fn bytes_per_second(&self) -> u64 {
         let elapsed = self.started.elapsed();
         let mut rate = self.rate();
-        // The current second counts with the part of it that has passed.
+        // The current second counts only as far as it has passed.
         let _now = rate.current();
         let bytes: u64 = rate.bytes.iter().sum();
         let whole = forerun_io::u64_from(RATE_SECONDS) - 1;
@@ -162,7 +162,7 @@ impl Counters {
     }
 }
 
-/// A rate under its lock, with the current second.
+/// A locked rate, with the current second.
 struct MovingRate<'a> {
     second: u64,
     rate: MutexGuard<'a, Rate>,

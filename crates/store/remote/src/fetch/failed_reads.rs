@@ -1,4 +1,4 @@
-//! Reads that have just failed for want of an answer, so that repeated ones fail soon.
+//! Remembers reads that have just failed without an answer, so that repeated reads fail soon.
 //!
 //! The kernel repeats a failed read several times, as readahead and then page by page. If each of
 //! them waited for the server again, a program would get its error after several timeouts.
@@ -11,7 +11,7 @@ use forerun_io::Unpoisoned;
 
 use crate::fetch::tuning::{FAILED_READS, REPEATED_READ};
 
-/// The chunks that readers have waited for in vain.
+/// The chunks that readers have recently waited for in vain.
 #[derive(Default)]
 pub struct Outage {
     failed: Mutex<Vec<Failed>>,
@@ -23,7 +23,7 @@ struct Failed {
 }
 
 impl Outage {
-    /// Records that none of `chunks` came within the timeout.
+    /// Records that none of `chunks` arrived within the timeout.
     pub fn record(&self, chunks: Range<u64>) {
         let mut failed = self.failed.lock().unpoisoned();
         failed.retain(|failed| failed.at.elapsed() < REPEATED_READ);
@@ -36,7 +36,7 @@ impl Outage {
         });
     }
 
-    /// Returns whether a reader waited for `chunk` in vain a moment ago.
+    /// Returns whether a reader has just waited for `chunk` in vain.
     pub fn has_failed(&self, chunk: u64) -> bool {
         let failed = self.failed.lock().unpoisoned();
         let mut recent = failed.iter().rev();

@@ -1,8 +1,8 @@
-//! The digests of the chunks of a layer, which are kept once all of the layer had its digest.
+//! The digests of a layer's chunks, kept once the whole layer was verified.
 //!
-//! A manifest has one digest for a layer, so nothing of it is verified before all of it is here. Then each of its
-//! chunks is known to be right, and their digests are kept: what is missing when the layer is opened again, since the
-//! cache had to make room, is fetched and verified chunk by chunk.
+//! A manifest has one digest for a layer, so no byte is verified before the whole layer has arrived. From
+//! then on each chunk is known to be right, and the digests of the chunks are kept. If the cache evicts the
+//! layer, it can later be fetched and verified chunk by chunk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use forerun_io::MemorySource;
 
 use crate::{RemoteError, Result};
 
-/// The place where the digests of the chunks of one layer are kept.
+/// The place of the chunk digests of one layer.
 pub struct LayerTable {
     slot: IndexSlot,
     geometry: Geometry,
 }
 
 impl LayerTable {
-    /// Opens the place for a layer of this digest. Files are opened here and not later.
+    /// Opens the place for the layer with this digest. All files are opened here and none later.
     pub fn open(cache: &Path, digest: Digest, geometry: Geometry) -> Result<Self> {
         let (len, size) = (geometry.len(), geometry.chunk_size());
         let identity = format!("chunks of {size} of {len} with digest {digest}");
@@ -29,13 +29,13 @@ impl LayerTable {
         Ok(Self { slot, geometry })
     }
 
-    /// Returns the table that was kept.
+    /// Returns the kept table.
     pub fn load(&self) -> Option<ChunkTable> {
         let digests = self.slot.load(u64::MAX)?;
         ChunkTable::of_digests(self.geometry, digests)
     }
 
-    /// Keeps the table of bytes that had the digest of the layer.
+    /// Keeps the table of a verified layer.
     pub fn keep(&self, table: &ChunkTable) {
         if let Err(error) = self.slot.store(&table.digests()) {
             tracing::debug!(%error, "the digests of the chunks of a layer could not be kept");
@@ -43,10 +43,10 @@ impl LayerTable {
     }
 }
 
-/// Returns a table for a blob of the cache.
+/// Converts a table for use by a blob of the cache.
 ///
 /// # Errors
-/// [`RemoteError::Refused`], at this place, for one that cannot be.
+/// [`RemoteError::Refused`] with `place` for an impossible table.
 pub fn verified(table: ChunkTable, place: &str) -> Result<Arc<VerifiedTable>> {
     let (geometry, root) = (table.geometry(), table.root());
     let source = Arc::new(MemorySource::new(table.into_bytes()));

@@ -1,7 +1,7 @@
 //! The health of mirrors: the next request goes to the first one without recent failures.
 //!
-//! It is kept per position in the list of mirrors, not per blob: an image of a registry is many blobs at
-//! the same few servers.
+//! Health is kept for each position in the list of mirrors and not for each blob, because an image of a
+//! registry is many blobs at the same few servers.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard};
@@ -11,20 +11,20 @@ use forerun_io::Unpoisoned;
 
 use crate::RemoteError;
 
-/// Longest time for which a mirror that failed comes after the others.
+/// Longest time that a failed mirror comes after the others.
 const DEMOTED: Duration = Duration::from_secs(60);
-/// How long a mirror that sent wrong bytes comes last.
+/// Time that a mirror that sent wrong bytes comes last.
 const DISTRUSTED: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Default)]
 struct MirrorHealth {
     /// Failures in a row.
     failures: u32,
-    /// Comes after others until then.
+    /// The mirror comes after others until then.
     demoted: Option<Instant>,
-    /// Sent wrong bytes: comes last until then.
+    /// The mirror sent wrong bytes and comes last until then.
     distrusted: Option<Instant>,
-    /// Asked for no requests until then.
+    /// The mirror gets no requests until then.
     busy: Option<Instant>,
 }
 
@@ -35,8 +35,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Picks the mirror of `count` to ask now, and how long to wait before. Mirrors in `out` are not
-    /// asked; mirrors in `tried` only when no other is left. Returns nothing where all are out.
+    /// Picks which of `count` mirrors to ask now, and how long to wait before. Mirrors in `out` are not
+    /// asked; mirrors in `tried` only if no other is left. Returns `None` if all are out.
     pub fn pick(
         &self,
         count: usize,

@@ -1,12 +1,11 @@
 //! Fetches the bytes of a range from one or more servers that hold the same image.
 //!
-//! An answer that ends early is resumed where it ended, at the same server or the next one. Chunks are
-//! handed over one by one as they become whole. A chunk that the taker calls wrong is fetched again,
-//! from another server if there is one, and the server that sent it comes last from then on.
+//! An answer that ends early is resumed where it ended, at the same server or the next one. Complete chunks
+//! are handed over one by one. A chunk that the taker calls wrong is fetched again, from another server if
+//! there is one. The server that sent it comes last from then on.
 //!
-//! Three limits bound the time: a request that stalls is given up, attempts without progress are
-//! counted, and a range of which no chunk arrives within the timeout has failed, even if bytes trickle
-//! in.
+//! Three limits bound the time: a request that stalls is given up, attempts without progress are counted, and
+//! a range has failed if no chunk of it arrives within the timeout, even if bytes trickle in.
 //!
 //! Nothing here knows which ranges are wanted when; the scheduler does.
 
@@ -41,9 +40,9 @@ use retry::Backoff;
 #[derive(Clone, Debug)]
 pub enum ChunkOutcome {
     Kept,
-    /// It is not the chunk of that name.
+    /// The bytes do not have this digest, which is that of the chunk.
     Wrong(Digest),
-    /// It could not be verified or stored.
+    /// The chunk could not be verified or stored.
     Failed(RemoteError),
 }
 
@@ -81,7 +80,7 @@ struct Answered {
 }
 
 impl Fetcher {
-    /// Makes a fetcher for an image of `parts`, back to back, handed over in chunks of `chunk_len`.
+    /// Creates a fetcher for an image of consecutive `parts`. It hands over chunks of `chunk_len`.
     #[must_use]
     pub fn new(
         parts: Vec<Part>,
@@ -106,8 +105,7 @@ impl Fetcher {
         }
     }
 
-    /// Records that the last bytes for `at` were wrong: the mirror that would be asked first now comes
-    /// last.
+    /// Records that the last bytes for `at` were wrong: the first mirror is asked last from now on.
     pub fn distrust(&self, at: u64) {
         let Some(part) = self.part(at) else {
             return;
@@ -131,14 +129,14 @@ impl Fetcher {
             .map_or(u64::MAX, |part| part.offset + part.blob.description.len)
     }
 
-    /// Returns whether each request costs a whole part, because its server does not answer range requests.
+    /// Returns whether each request costs a whole part, because a server does not support range requests.
     #[must_use]
     pub fn is_sent_whole(&self) -> bool {
         let mut parts = self.parts.iter();
         parts.any(|part| part.blob.description.whole)
     }
 
-    /// Returns the bytes of all parts that hold bytes of `range`: servers that send no ranges send whole
+    /// Returns the bytes of all parts that hold bytes of `range`: servers without range requests send whole
     /// parts.
     #[must_use]
     pub fn parts_of(&self, range: &Range<u64>) -> Range<u64> {
@@ -156,8 +154,8 @@ impl Fetcher {
     /// Fetches `range`, which begins at a chunk, and hands over its chunks in order.
     ///
     /// # Errors
-    /// The error of the last attempt, when no server is left or a limit is reached. Chunks that were handed
-    /// over before are kept.
+    /// The error of the last attempt, when no server is left or a limit is reached. Chunks that were already
+    /// handed over are kept.
     pub async fn fetch<F, T>(&self, range: Range<u64>, mut take: F) -> Result<()>
     where
         F: FnMut(u64, Vec<u8>) -> T,
@@ -213,7 +211,7 @@ impl Fetcher {
                     continue;
                 }
                 Ok(_) => self.network(part, index, "the answer was empty"),
-                // No server is to blame, and none can help.
+                // This is no server's fault, and no other server can help.
                 Err(error @ RemoteError::Closed { .. }) => return Err(error),
                 Err(error) => error,
             };
@@ -248,7 +246,7 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Makes one request to one server, for everything that is missing of the part.
+    /// Makes one request to one server, for all missing bytes of the part.
     async fn attempt<F, T>(
         &self,
         ask: Ask<'_>,
@@ -299,7 +297,7 @@ impl Fetcher {
             bytes += forerun_io::u64_from(piece.len());
             self.counters.received(piece.len());
             if piece.is_empty() {
-                // Bytes of the file before the range came and were skipped.
+                // The server sent bytes before the range, which were skipped.
                 *deadline = after(self.patience.timeout);
             }
             let mut rest: &[u8] = &piece;
@@ -319,7 +317,7 @@ impl Fetcher {
         Ok(Answered { bytes })
     }
 
-    /// Hands a whole chunk to the taker. A chunk that is not kept is missing again.
+    /// Hands a complete chunk to the taker. A chunk that the taker does not keep is missing again.
     async fn hand_over<F, T>(
         &self,
         ask: Ask<'_>,
@@ -382,7 +380,7 @@ impl Fetcher {
         }
     }
 
-    /// Returns the error for a byte that no server has; does not happen with a sound layout.
+    /// Returns the error for a byte that belongs to no part. A sound layout has no such byte.
     fn lost(&self, at: u64) -> RemoteError {
         RemoteError::Refused {
             place: self

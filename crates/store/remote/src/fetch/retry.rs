@@ -1,11 +1,11 @@
-//! Pauses between attempts: doubled each time, with jitter.
+//! Pauses between attempts, doubled each time, with jitter.
 
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Pauses after failures in a row.
+/// The pauses after consecutive failures.
 pub struct Backoff {
     count: u32,
 }

@@ -1,8 +1,8 @@
-//! Builds HTTP clients: TLS roots, redirects, user agent, time to connect.
+//! Builds HTTP clients: TLS roots, redirects, user agent, connection timeout.
 //!
-//! A client follows no redirects, or only those that `redirect.rs` allows, and shows credentials only as
-//! long as host and port stay the same. It has no total timeout, since bodies are as long as images; the
-//! fetcher watches them.
+//! A client follows no redirects, or only those that `redirect.rs` allows, and sends credentials only as long
+//! as host and port stay the same. It has no total timeout, since bodies are as long as images; the fetcher
+//! watches for stalls.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use crate::http::local_addresses::{self, LeadsInward};
 use crate::http::proxies;
 use crate::{RemoteError, Result};
 
-/// A file of certificates in PEM form that are trusted besides those of the system.
+/// Variable that names a PEM file of certificates to trust besides those of the system.
 pub const CA_FILE_VARIABLE: &str = "FORERUN_CA_FILE";
 
-/// Redirects followed for one request.
+/// Most redirects followed for one request.
 const REDIRECTS: usize = 8;
 
 /// Options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Further trusted certificates, PEM. Without it the variable [`CA_FILE_VARIABLE`] is read.
+    /// A PEM file of further trusted certificates. Without it, the variable [`CA_FILE_VARIABLE`] is read.
     pub ca_file: Option<PathBuf>,
-    /// Time limit for a connection to be made.
+    /// Time limit for making a connection.
     pub connect_timeout: Duration,
-    /// Whether redirects are followed; a caller that checks each target itself turns this off.
+    /// Whether to follow redirects. A caller that checks each target itself turns this off.
     pub follow_redirects: bool,
 }
 
@@ -47,7 +47,7 @@ impl Default for ClientOptions {
 /// Builds a client.
 ///
 /// # Errors
-/// [`RemoteError::Reference`] naming the certificate file that cannot be used.
+/// [`RemoteError::Reference`] with the certificate file, if that cannot be used.
 pub fn build(options: &ClientOptions) -> Result<reqwest::Client> {
     let failed = |reason: String| RemoteError::Reference {
         text: "TLS".to_owned(),
@@ -127,7 +127,7 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     attempt.follow()
 }
 
-/// Formats an error of the client: all causes, no address (addresses may hold credentials).
+/// Formats an error of the client with all causes, but without the address, which may contain credentials.
 #[must_use]
 pub fn describe(error: &reqwest::Error) -> String {
     use std::error::Error as _;
@@ -166,14 +166,14 @@ pub fn failure(place: &str, error: &reqwest::Error) -> RemoteError {
     RemoteError::Network { place, reason }
 }
 
-/// Returns whether no connection was made because the name of a redirect leads to this machine.
+/// Returns whether the connection was refused because a redirect leads to this machine.
 fn leads_inward(error: &reqwest::Error) -> bool {
     let first = std::error::Error::source(error);
     let mut causes = std::iter::successors(first, |cause| cause.source());
     causes.any(|cause| cause.is::<LeadsInward>())
 }
 
-/// Returns what is wrong with the server's certificate, if that is what failed.
+/// Returns the defect of the server's certificate, if that was the cause.
 fn untrusted(error: &reqwest::Error) -> Option<String> {
     use std::error::Error;
     let mut next = error.source();

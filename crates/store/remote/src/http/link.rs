@@ -2,11 +2,12 @@
 
 use crate::http::parameter;
 
-/// Longest header that is looked at.
+/// Longest header that is parsed.
 const MAX_HEADER: usize = 8 * 1024;
 const SPACES: [char; 2] = [' ', '\t'];
 
-/// Returns the target of the first link in `header` with the relation `next`. It is a reference to a URL, unchecked.
+/// Returns the target of the first link in `header` with the relation `next`. The target is an unchecked URL
+/// reference.
 pub fn next(header: &str) -> Option<&str> {
     if header.len() > MAX_HEADER {
         return None;
@@ -23,7 +24,8 @@ pub fn next(header: &str) -> Option<&str> {
     }
 }
 
-/// Reads the parameters of a link. Returns whether it leads to the next page, and the text behind them.
+/// Parses the parameters of a link. Returns whether it leads to the next page, and the text after the
+/// parameters.
 fn is_next(parameters: &str) -> Option<(bool, &str)> {
     let mut relation: Option<String> = None;
     let mut rest = parameters.trim_start_matches(SPACES);
@@ -36,7 +38,7 @@ fn is_next(parameters: &str) -> Option<(bool, &str)> {
             let value = value.trim_start_matches(SPACES);
             let (value, behind) = parameter::value(value, &[' ', '\t', ',', ';'])?;
             if name.eq_ignore_ascii_case("rel") {
-                // A second one does not count.
+                // A second `rel` does not count.
                 relation.get_or_insert(value);
             }
             rest = behind.trim_start_matches(SPACES);

@@ -1,7 +1,7 @@
-//! Addresses that no other machine may lead this one to: its own servers trust local clients.
+//! Addresses to which no other machine may redirect this one, because local servers trust local clients.
 //!
-//! A name in a redirect, or of a token server, can resolve to any address, so addresses are looked at when a connection is
-//! made. The names that the user has given may lead anywhere.
+//! The name of a redirect target or token server can resolve to any address, so addresses are checked when a
+//! connection is made. Names that the user gave may lead anywhere.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,26 +11,26 @@ use forerun_io::Unpoisoned;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Url;
 
-/// The hosts of the user, and whether they were found to be inward.
+/// The hosts that the user gave, and whether they were found to be inward.
 static OWN: LazyLock<Mutex<HashMap<String, bool>>> = LazyLock::new(Mutex::default);
 
 fn own() -> MutexGuard<'static, HashMap<String, bool>> {
     OWN.lock().unpoisoned()
 }
 
-/// Lets the host of an address that the user has given be inward.
+/// Allows the host of an address that the user gave to be inward.
 pub fn allow(url: &Url) {
     if let Some(host) = url.host_str() {
         own().entry(host.to_owned()).or_default();
     }
 }
 
-/// Returns whether a host of the user was found to be inward.
+/// Returns whether a host that the user gave was found to be inward.
 pub fn is_known(host: &str) -> bool {
     own().get(host).copied().unwrap_or_default()
 }
 
-/// Returns whether an address is this machine's, or one of its link only: that of a server for metadata, for example.
+/// Returns whether an address is inward: of this machine or link-local, such as a cloud's metadata server.
 pub fn is_inward(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local() || v4.octets()[0] == 0,
@@ -50,7 +50,7 @@ pub fn is_inward(address: IpAddr) -> bool {
     }
 }
 
-/// A name that another machine has given leads inward.
+/// The error for a name that another machine gave and that leads inward.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0} is an address of this machine, to which another machine has led")]
 pub struct LeadsInward(String);
@@ -77,7 +77,7 @@ fn allowed(host: &str, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, LeadsI
     }
 }
 
-/// Resolves names by the system, and refuses those that lead inward.
+/// Resolves names with the system's resolver, and refuses those that lead inward.
 pub struct Resolver;
 
 impl Resolve for Resolver {

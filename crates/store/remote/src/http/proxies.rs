@@ -1,7 +1,7 @@
-//! Proxies of requests: those of the environment, but none for servers on this machine.
+//! Proxies: those of the environment, but none for servers on this machine.
 //!
-//! A proxy on another machine cannot reach a server on this one, and would see the requests for it,
-//! credentials included.
+//! A proxy on another machine cannot reach servers on this machine, and would see the requests and
+//! credentials.
 
 use reqwest::{ClientBuilder, NoProxy, Proxy};
 use url::Url;
@@ -17,7 +17,7 @@ type MakeProxy = fn(String) -> reqwest::Result<Proxy>;
 /// for the hosts of `NO_PROXY`.
 ///
 /// # Errors
-/// What is wrong with the address of a proxy.
+/// An invalid address of a proxy.
 pub fn set(builder: ClientBuilder) -> reqwest::Result<ClientBuilder> {
     let variable = |name: &str| {
         let value = std::env::var(name).or_else(|_| std::env::var(name.to_lowercase()));
@@ -49,7 +49,7 @@ pub fn set(builder: ClientBuilder) -> reqwest::Result<ClientBuilder> {
     Ok(builder)
 }
 
-/// Parses the address of a proxy, whose scheme may be missing: `proxy:3128`.
+/// Parses the address of a proxy. The scheme may be missing: `proxy:3128`.
 fn address(value: &str) -> Option<Url> {
     let parse = |text: &str| Url::parse(text).ok().filter(Url::has_host);
     parse(value).or_else(|| parse(&format!("http://{value}")))

@@ -1,7 +1,7 @@
 //! Rules for redirects.
 //!
-//! A redirect is not followed from https to http, nor from another machine to this one (`inward.rs`), nor if its address
-//! contains credentials.
+//! A redirect is not followed from https to http, nor from another machine to this one
+//! (`local_addresses.rs`), nor if its address contains credentials.
 
 use url::Url;
 
@@ -34,7 +34,7 @@ pub fn check(from: &Url, to: &Url) -> std::result::Result<(), &'static str> {
     if new.is_inward() && !old.is_inward() {
         return Err("a redirect to this machine is not followed");
     }
-    // What may lead inward may have a name that does.
+    // A site that may itself be inward may redirect to names that lead inward.
     if old.is_inward() {
         local_addresses::allow(to);
     }

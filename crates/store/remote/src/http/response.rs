@@ -16,21 +16,21 @@ use reqwest::{Response, StatusCode};
 use crate::http::client::failure;
 use crate::{RemoteError, Result};
 
-/// The bytes of an answer as they come in.
+/// The bytes of an answer as they arrive.
 pub type Body = BoxStream<'static, Result<Bytes>>;
 
 /// A `Content-Range`: a range of bytes, and the total length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentRange {
-    /// First byte and the one after the last; nothing in answers that only give the length of the
-    /// blob.
+    /// Offset of the first byte, and of the byte after the last. `None` in answers with only the length of
+    /// the blob.
     pub range: Option<(u64, u64)>,
-    /// Length of the blob, where the server gives it.
+    /// Length of the blob, if the server gives it.
     pub total: Option<u64>,
 }
 
 impl ContentRange {
-    /// Reads `bytes FIRST-LAST/TOTAL`, either side of the slash possibly `*`.
+    /// Parses `bytes FIRST-LAST/TOTAL`. Either side of the slash may be `*`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (range, total) = text.trim().strip_prefix("bytes ")?.trim().split_once('/')?;
@@ -53,7 +53,7 @@ impl ContentRange {
     }
 }
 
-/// Parses a number of digits alone; `parse` would accept a sign.
+/// Parses a number without a sign, which `parse` would accept.
 fn number(text: &str) -> Option<u64> {
     text.bytes()
         .all(|byte| byte.is_ascii_digit())
@@ -102,8 +102,8 @@ fn retry_after(text: &str) -> Option<Duration> {
     )
 }
 
-/// Checks the head of an answer to a request for `range` of a blob of `total` bytes, and returns its
-/// body, which is never longer than the head says.
+/// Checks the head of an answer to a request for `range` of a blob of `total` bytes. Returns the body, which
+/// is never longer than the head says.
 ///
 /// # Errors
 /// The error in the head; [`RemoteError::NoRanges`] for the whole blob in place of a part;
@@ -155,9 +155,8 @@ pub fn partial(place: &str, answer: Response, range: &Range<u64>, total: u64) ->
     Ok(bounded(place.to_owned(), answer, len))
 }
 
-/// Checks the head of an answer with the whole of a blob of `total` bytes, and returns the bytes of
-/// `range`. While bytes before the range are skipped, the body has empty pieces, one for each piece of
-/// the answer.
+/// Checks the head of an answer with the whole blob of `total` bytes, and returns the bytes of `range`. The
+/// body has an empty piece for each piece of the answer that lies before the range.
 ///
 /// # Errors
 /// The error in the head; [`RemoteError::Changed`] for another length of the blob.
@@ -173,7 +172,7 @@ pub fn whole(place: &str, answer: Response, range: &Range<u64>, total: u64) -> R
     Ok(cut(bounded(place.to_owned(), answer, total), range))
 }
 
-/// Checks the head of an answer with the whole of a blob of unknown length, and returns its body.
+/// Checks the head of an answer with the whole blob, of unknown length, and returns the body.
 ///
 /// # Errors
 /// The error in the head.
@@ -182,7 +181,7 @@ pub fn endless(place: &str, answer: Response) -> Result<Body> {
     Ok(bounded(place.to_owned(), answer, u64::MAX))
 }
 
-/// Checks that an answer is the whole of a blob, as it is.
+/// Checks that an answer is the whole blob, without a content encoding.
 fn check_whole(place: &str, answer: &Response) -> Result<()> {
     let (status, headers) = (answer.status(), answer.headers());
     if status != StatusCode::OK {
@@ -197,7 +196,7 @@ fn check_whole(place: &str, answer: &Response) -> Result<()> {
     }
 }
 
-/// Returns the bytes of `range` of a body, and ends with them.
+/// Returns the bytes of `range` of a body. Ends after them.
 fn cut(body: Body, range: &Range<u64>) -> Body {
     let mut skip = range.start;
     let mut left = range.end - range.start;

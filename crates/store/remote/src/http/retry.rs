@@ -1,8 +1,8 @@
 //! Retries of requests with transient errors.
 //!
-//! It is for requests that are made once per image or upload: descriptions, manifests, tokens, uploads. The fetcher
-//! retries reads of blobs. Pauses double, with a jitter of up to one half so that many clients do not come
-//! back together.
+//! This is for requests that are made once per image or upload: descriptions, manifests, tokens, uploads. The
+//! fetcher retries reads of blobs itself. Pauses double, with a jitter of up to one half, so that many
+//! clients do not retry at the same moment.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::{RemoteError, Result};
 /// Longest pause, even if a server asks for more.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// How often a request is made, and when.
+/// The number of attempts and the pauses between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Retries {
     pub attempts: u32,

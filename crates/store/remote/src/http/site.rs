@@ -1,4 +1,4 @@
-//! Identity of servers, and which of them may be reached without TLS.
+//! Identity of servers, and the rule for servers without TLS.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -40,12 +40,13 @@ impl Site {
         self.scheme == "https"
     }
 
-    /// Returns whether the host is this machine, by name or number.
+    /// Returns whether the host is this machine, by name or address.
     pub fn is_loopback(&self) -> bool {
         is_loopback(&self.host)
     }
 
-    /// Returns whether the host is inward: this machine, or what only its link reaches. Other names are resolved later.
+    /// Returns whether the host is inward: this machine or a link-local address. Other names are resolved
+    /// later.
     pub fn is_inward(&self) -> bool {
         let name = self.host.trim_end_matches('.');
         name == "localhost"
@@ -71,11 +72,11 @@ fn number(host: &str) -> Option<IpAddr> {
     number.parse().ok()
 }
 
-/// Refuses a URL of plain HTTP, unless it leads to this machine or to one of `allowed`: hosts as
-/// `host` or `host:port`.
+/// Refuses a plain HTTP URL, unless it leads to this machine or to a host of `allowed` (`host` or
+/// `host:port`).
 ///
 /// # Errors
-/// [`RemoteError::Reference`], which names the option.
+/// [`RemoteError::Reference`], which names the option to use.
 pub fn check_plain(url: &Url, allowed: &[String]) -> Result<()> {
     let Some(site) = Site::of(url) else {
         return Ok(());

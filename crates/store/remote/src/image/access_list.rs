@@ -1,4 +1,4 @@
-//! Access lists as files: those that are recorded, of one image or of the layers of one, and those that are prefetched.
+//! Files of access lists, recorded or to be prefetched, of one image or of an image's layers.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,24 +10,25 @@ use forerun_io::{OutputFile, Unpoisoned};
 
 use crate::{Prefetch, RemoteError, RemoteOptions, Result};
 
-/// The file that lists are recorded in.
+/// A file to record access lists in.
 pub struct RecordFile {
     path: PathBuf,
     recorders: Mutex<Vec<Arc<AccessRecorder>>>,
-    /// Images that are still open.
+    /// Number of images that are still open.
     open: AtomicUsize,
 }
 
-/// Records the chunks of one image that are touched.
+/// Records which chunks of one image are touched.
 pub struct Recorder {
     touched: Arc<AccessRecorder>,
     file: Arc<RecordFile>,
-    /// Opening a layer reads all of it, perhaps: what is read then is not recorded.
+    /// Whether recording has begun. Reads while a layer is opened are not recorded, because opening may read
+    /// the whole layer.
     is_begun: AtomicBool,
 }
 
 impl RecordFile {
-    /// Makes the file that the options name, which is written later.
+    /// Creates the file that the options name. The lists are written later.
     pub fn of(options: &RemoteOptions) -> Option<Arc<Self>> {
         let path = options.record.clone()?;
         Some(Arc::new(Self {
@@ -53,7 +54,7 @@ impl RecordFile {
 }
 
 impl Recorder {
-    /// Records from now on.
+    /// Starts recording.
     pub fn begin(&self) {
         self.is_begun.store(true, Ordering::Release);
     }
@@ -82,7 +83,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // Once for all images of the file: there may be many.
+        // Saved once for all images of the file, because there may be many.
         if self.file.open.fetch_sub(1, Ordering::AcqRel) == 1
             && let Err(error) = self.save()
         {
@@ -94,12 +95,12 @@ impl Drop for Recorder {
 /// Reads an access list.
 ///
 /// # Errors
-/// [`RemoteError::Reference`] saying why it cannot be read, or which line of it is wrong.
+/// [`RemoteError::Reference`] if the list cannot be read or a line of it is malformed.
 pub fn access_list(path: &Path) -> Result<AccessList> {
     read(path, AccessList::parse)
 }
 
-/// Reads the access lists of several images, or of one.
+/// Reads the access lists of one or several images.
 ///
 /// # Errors
 /// As [`access_list`].
@@ -118,7 +119,7 @@ pub fn prefetched(options: &RemoteOptions) -> Result<Vec<AccessList>> {
     }
 }
 
-/// Returns the list of the image of this identity.
+/// Returns the list for the image of this identity.
 pub fn find(lists: &[AccessList], identity: &str) -> Option<AccessList> {
     lists.iter().find(|list| list.identity == identity).cloned()
 }
@@ -128,12 +129,13 @@ pub fn find(lists: &[AccessList], identity: &str) -> Option<AccessList> {
 pub struct Listing {
     /// The list to prefetch.
     pub list: Option<AccessList>,
-    /// The file to record one in.
+    /// The file to record in.
     pub record: Option<Arc<RecordFile>>,
 }
 
 impl Listing {
-    /// Returns that of an image which is no layer. A file with one list is that of any version of the image.
+    /// Returns the lists of an image that is not a layer. A file with a single list is used for any version
+    /// of the image.
     ///
     /// # Errors
     /// As [`access_list`].

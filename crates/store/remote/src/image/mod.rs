@@ -24,26 +24,26 @@ use crate::{
 
 use access_list::Recorder;
 
-/// The window of readers that wait for it. A longer one would delay them for bytes that they may never
-/// want.
+/// The window of readers that wait for the whole window. A longer one would delay them for bytes that they
+/// may never need.
 const SYNC_WINDOW: u64 = 1 << 20;
 /// Pause before chunks that could not be fetched are requested again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// An image at servers, of which a growing part is in the cache.
+/// An image at servers. A growing part of it is in the cache.
 ///
-/// A read of chunks that are here costs a look at a bitmap and one `pread`. A read of others waits
-/// until just these have come and were verified, for the timeout at the longest.
+/// A read of present chunks costs a look at a bitmap and one `pread`. A read of missing chunks waits until
+/// these chunks have arrived and were verified, at most for the timeout.
 pub struct RemoteImage {
-    /// The name that it is resolved by again; nothing for an origin of the caller's.
+    /// The name to resolve the image by again; `None` for an origin that the caller passed in.
     pub(crate) reference: Option<Reference>,
     pub(crate) place: String,
     pub(crate) identity: Identity,
     pub(crate) format: Option<String>,
     pub(crate) contents: Option<LayerContents>,
-    /// The index of the archive, from a file that the caller named.
+    /// The index of the archive, from a file named by the caller.
     pub(crate) archive: Option<Arc<[u8]>>,
-    /// The table of contents of SOCI: that of `contents`, or one that no manifest vouches for.
+    /// The SOCI table of contents: the one that `contents` names, or one that no manifest vouches for.
     pub(crate) soci: Option<Arc<Self>>,
     pub(crate) blob: Arc<CachedBlob>,
     pub(crate) scheduler: Scheduler,
@@ -67,42 +67,43 @@ impl std::fmt::Debug for RemoteImage {
 }
 
 impl RemoteImage {
-    /// Returns its address, without credentials.
+    /// Returns the address of the image, without credentials.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Returns its identity in the cache.
+    /// Returns the identity of the image in the cache.
     #[must_use]
     pub const fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Returns the name of the format, where a manifest has one.
+    /// Returns the name of the format, if a manifest has one.
     #[must_use]
     pub fn format(&self) -> Option<&str> {
         self.format.as_deref()
     }
 
-    /// Returns the memory that it was opened from, if its server did not answer or was not asked.
+    /// Returns what the cache remembered about the image, if it was opened from that because its server did
+    /// not answer or was not asked.
     #[must_use]
     pub const fn from_memory(&self) -> Option<&FromMemory> {
         self.memory.as_ref()
     }
 
-    /// Returns its part of the cache.
+    /// Returns the image's part of the cache.
     #[must_use]
     pub const fn blob(&self) -> &Arc<CachedBlob> {
         &self.blob
     }
 
-    /// Has `observer` told of each request to a server from now on. The first observer stays.
+    /// Reports each request to a server to `observer` from now on. Only the first call has an effect.
     pub fn observe(&self, observer: Arc<Observer>) {
         self.counters.set_observer(observer);
     }
 
-    /// Returns its counters and its state.
+    /// Returns the counters and the state.
     #[must_use]
     pub fn status(&self) -> RemoteStatus {
         let mut status = RemoteStatus {
@@ -126,8 +127,8 @@ impl RemoteImage {
         self.scheduler.background();
     }
 
-    /// Verifies, in the background, the chunks that the cache had and that this process has not used yet.
-    /// Altered chunks are missing afterwards. Releases the servers if all of the image is here and right.
+    /// Verifies, in the background, the cached chunks that this process has not used yet. Altered chunks are
+    /// missing afterwards. Releases the servers if the image is complete and right.
     pub fn check_rest(&self) {
         self.scheduler.check_rest();
     }
@@ -137,22 +138,22 @@ impl RemoteImage {
         self.scheduler.listed(list.runs_for(&self.blob.geometry()));
     }
 
-    /// Returns the chunks that were touched so far, if they are recorded.
+    /// Returns the chunks touched so far, if they are recorded.
     #[must_use]
     pub fn accesses(&self) -> Option<AccessList> {
         self.recorder.as_ref().map(Recorder::list)
     }
 
-    /// Records the chunks that are touched from now on, if the options say so: for a layer, of which opening reads
-    /// more than its users want.
+    /// Starts recording touched chunks, if the options say so. For a layer, whose opening reads more than its
+    /// users need.
     pub fn begin_recording(&self) {
         if let Some(recorder) = &self.recorder {
             recorder.begin();
         }
     }
 
-    /// Writes the chunks that were touched so far, and those of the other layers of its image, to the file of the
-    /// options. Dropping the last of them does so too.
+    /// Writes the chunks touched so far, and those of the other layers of the image, to the file in the
+    /// options. Dropping the last layer does so too.
     pub fn save_accesses(&self) -> io::Result<()> {
         self.recorder.as_ref().map_or(Ok(()), Recorder::save)
     }
@@ -163,19 +164,19 @@ impl RemoteImage {
         self.scheduler.reload();
     }
 
-    /// Resolves the image again, with the mirrors and credentials of `options`, and fetches from these
-    /// servers from now on. Chunk size, cache and limits stay as they are. Offline nothing changes, and
-    /// nothing for an origin of the caller's.
+    /// Resolves the image again with the mirrors and credentials of `options`, and fetches from these servers
+    /// from now on. Chunk size, cache and limits stay as they are. Does nothing offline, or for an origin
+    /// that the caller passed in.
     ///
     /// # Errors
-    /// Errors of resolving it, and [`RemoteError::Changed`] if it is another one now; then everything stays
-    /// as it is.
+    /// Errors of resolving the image; [`RemoteError::Changed`] if the servers have another version now.
+    /// Nothing changes then.
     pub fn reopen(&self, options: &RemoteOptions) -> Result<()> {
         let Some(reference) = self.reference.as_ref().filter(|_| !options.offline) else {
             return Ok(());
         };
         let resolved = match resolve::resolved(reference, options) {
-            // Its length does not tell it from others: all of it came when it was opened.
+            // Its length does not identify it; all of it was fetched when it was opened.
             Err(RemoteError::NoLength { place, version }) => {
                 return match &self.identity {
                     Identity::Version { version: known, .. }
@@ -243,7 +244,7 @@ impl RemoteImage {
                 deadline = deadline.min(Instant::now() + REPEATED_WAIT);
             }
             let pending = self.scheduler.demand(&missing).map_err(failed)?;
-            // The demand comes first in the queue. Readahead is queued before the wait, to overlap with it.
+            // Demand comes first in the queue. Readahead is queued before the wait, so that both overlap.
             if !std::mem::replace(&mut touched, true) {
                 self.scheduler.touch(bytes);
             }
@@ -269,10 +270,10 @@ impl RemoteImage {
         Ok(())
     }
 
-    /// Waits for chunks, until one could not be fetched. Each chunk that comes extends the deadline.
+    /// Waits for chunks, or until one could not be fetched. Each chunk that arrives extends the deadline.
     ///
     /// # Errors
-    /// If this thread may no longer wait.
+    /// The error of a thread that may no longer wait.
     fn wait_for(&self, pending: Vec<Arc<Pending>>, deadline: &mut Instant) -> io::Result<Waited> {
         for chunk in pending {
             let settled = loop {
@@ -318,13 +319,13 @@ impl RemoteImage {
 /// The outcome of waiting for chunks.
 enum Waited {
     Came,
-    /// One could not be fetched.
+    /// A chunk could not be fetched.
     Failed(RemoteError),
     /// The deadline has passed.
     Late,
 }
 
-/// Pauses; fails as soon as this thread may no longer wait.
+/// Pauses. Fails as soon as this thread may no longer wait.
 fn sleep(mut left: Duration) -> io::Result<()> {
     while !left.is_zero() {
         wait::allowed()?;
@@ -384,7 +385,7 @@ impl ReadAt for RemoteImage {
     }
 }
 
-/// Readahead of the data file, as of a local image.
+/// Readahead of the data file, like that of a local image.
 struct AheadReads<'a> {
     local: &'a FileSource,
     pattern: Pattern,
@@ -397,7 +398,8 @@ impl ReadData for AheadReads<'_> {
 }
 
 impl RemoteImage {
-    /// Reads, and fetches what is missing. A read that may be a step of a sequential reader has more fetched ahead.
+    /// Reads, and fetches missing chunks. A read that may be a step of a sequential reader triggers
+    /// readahead.
     fn read_by(
         &self,
         reader: &dyn ReadData,
@@ -424,7 +426,8 @@ impl RemoteImage {
         Ok(())
     }
 
-    /// Does what a read that found all of its bytes here leaves to do.
+    /// Completes a read that found all its bytes in the cache: reads ahead if it passed a mark, and releases
+    /// the network if nothing is left to fetch.
     fn found_here(&self, bytes: &Range<u64>) {
         self.scheduler.let_go_if_checked();
         if !self.blob.is_complete() {

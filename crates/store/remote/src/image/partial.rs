@@ -1,4 +1,4 @@
-//! Images of which parts are used before all is here, by a table of contents.
+//! Images whose parts can be used before the whole image is present, by a table of contents.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::image::RemoteImage;
 use crate::{Identity, LayerContents, Readahead};
 
 impl RemoteImage {
-    /// Returns the table of contents that a manifest vouches for. Parts of the image can then be used before all of it
-    /// is here, where their digests are in the table.
+    /// Returns the table of contents that a manifest vouches for. Parts with digests in the table can be used
+    /// before the whole image is present.
     #[must_use]
     pub const fn contents(&self) -> Option<&LayerContents> {
         self.contents.as_ref()
     }
 
-    /// Returns what its bytes are verified by, in a word for reports.
+    /// Returns a word for reports that says how the bytes are verified.
     pub(crate) fn verified_by(&self) -> Option<&'static str> {
         match (&self.identity, &self.contents) {
             (Identity::Root(_), _) => Some("chunks"),
@@ -35,24 +35,24 @@ impl RemoteImage {
         self.blob.table().is_some()
     }
 
-    /// Returns the index of the archive that it is, from the file of indexes that the caller named: one that belongs to
-    /// its digests of chunks.
+    /// Returns the index of the archive from the file of indexes that the caller named. It belongs to the
+    /// chunk digests in use.
     #[must_use]
     pub fn named_index(&self) -> Option<&Arc<[u8]>> {
         self.archive.as_ref()
     }
 
-    /// Returns the table of contents that SOCI made of the archive that it is. A manifest vouches for it only if
+    /// Returns the SOCI table of contents of this archive. A manifest vouches for it only if
     /// [`contents`](Self::contents) names it.
     #[must_use]
     pub const fn soci_table(&self) -> Option<&Arc<Self>> {
         self.soci.as_ref()
     }
 
-    /// Returns its digests of chunks, if they were made here, of bytes that had its digest.
+    /// Returns the chunk digests, if this cache made them from bytes that had the image's digest.
     ///
     /// # Errors
-    /// Errors of a table that does not fit itself.
+    /// Errors of a table that contradicts itself.
     pub fn made_table(&self) -> std::io::Result<Option<ChunkTable>> {
         let made = self.blob.table();
         let Some(table) = made.filter(|_| self.blob.trust() == TableTrust::Made) else {
@@ -66,7 +66,7 @@ impl RemoteImage {
         Ok(ChunkTable::of_digests(geometry, &digests))
     }
 
-    /// Fetches a part in the background, before all else that no reader waits for.
+    /// Fetches a part in the background, before everything else that no reader waits for.
     pub fn prefetch_part(&self, part: &Range<u64>) {
         let len = self.blob.geometry().len();
         let part = part.start.min(len)..part.end.min(len);
@@ -76,14 +76,14 @@ impl RemoteImage {
         }
     }
 
-    /// Fetches a part as [`prefetch_part`](Self::prefetch_part) does, unless nothing is to be fetched ahead of readers.
+    /// Fetches a part as [`prefetch_part`](Self::prefetch_part) does, unless readahead is off.
     pub fn fetch_part_ahead(&self, part: &Range<u64>) {
         if self.readahead != Readahead::Off {
             self.prefetch_part(part);
         }
     }
 
-    /// Drops chunks that have no proof but a table of contents, and asks another mirror first.
+    /// Drops chunks that only a table of contents proves, and asks another mirror first.
     pub(crate) fn fetch_again(&self, range: &Range<u64>) {
         let is_lazy = self.contents.is_some() || self.soci.is_some();
         if !is_lazy || self.blob.is_verified() {

@@ -1,4 +1,4 @@
-//! Images that are fetched whole, and compared with their digests.
+//! Images that are fetched whole and compared with their digests.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use crate::error::cache_error;
 use crate::image::RemoteImage;
 use crate::{RemoteError, Result};
 
-/// Time between two looks at an image that is fetched whole.
+/// Pause between two polls of an image that is fetched whole.
 const WAIT: Duration = Duration::from_millis(200);
 
 impl RemoteImage {
-    /// Waits until all of it is here, and was compared with its digest where it has no table. Returns
-    /// false if that takes longer than `timeout` or the comparison fails.
+    /// Waits until the image is complete and, without a table, was compared with its digest. Returns false if
+    /// that takes longer than `timeout` or the comparison fails.
     #[must_use]
     pub fn wait_complete(&self, timeout: Duration) -> bool {
         let start = Instant::now();
@@ -28,13 +28,13 @@ impl RemoteImage {
         }
     }
 
-    /// Fetches what is missing, and waits until all of it was compared with its digest: for an image without a
-    /// table, of which nothing is verified before. Calls `waiting` from time to time.
+    /// Fetches missing chunks, and waits until the whole image was compared with its digest. For an image
+    /// without a table, of which no byte is verified before that. Calls `waiting` from time to time.
     ///
     /// # Errors
-    /// [`RemoteError::WrongDigest`] if the bytes are others; [`RemoteError::Offline`] if some are missing and no server
-    /// may be asked; [`RemoteError::Timeout`] if nothing comes for as long as
-    /// a reader waits.
+    /// [`RemoteError::WrongDigest`] if the bytes do not have the digest; [`RemoteError::Offline`] if some are
+    /// missing and no server may be asked; [`RemoteError::Timeout`] if no byte arrives within a reader's
+    /// timeout.
     pub fn ensure_whole(&self, waiting: &mut dyn FnMut()) -> Result<()> {
         self.ensure_obtainable()?;
         self.prefetch_all();
@@ -60,7 +60,7 @@ impl RemoteImage {
                     seconds: self.patience.timeout.as_secs(),
                 });
             }
-            // A fetch that failed is begun again.
+            // Starts a failed fetch again.
             self.prefetch_all();
         }
         match self.scheduler.broken() {
@@ -69,14 +69,14 @@ impl RemoteImage {
         }
     }
 
-    /// Returns how often all of it was dropped, since another process had stored wrong bytes, and fetched again: what was
-    /// read before may have been wrong.
+    /// Returns how often the whole image was dropped and fetched again, because another process had stored
+    /// wrong bytes. Bytes read before that may have been wrong.
     #[must_use]
     pub fn begun_anew(&self) -> u32 {
         self.scheduler.begun_anew()
     }
 
-    /// Fails if chunks are missing and no server is to be asked for them.
+    /// Fails if chunks are missing and no server may be asked for them.
     fn ensure_obtainable(&self) -> Result<()> {
         if !self.is_offline() || self.blob.is_complete() {
             return Ok(());
@@ -92,7 +92,7 @@ impl RemoteImage {
         }
     }
 
-    /// Returns whether no server is to be asked.
+    /// Returns whether no server may be asked.
     fn is_offline(&self) -> bool {
         let memory = self.memory.as_ref();
         memory.is_some_and(|memory| memory.reason.is_none())

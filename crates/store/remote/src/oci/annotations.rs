@@ -8,7 +8,7 @@ use crate::LayerContents;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct RawAnnotations {
-    /// The name that a layout on disk has for an image.
+    /// The name of an image in a layout on disk.
     #[serde(rename = "org.opencontainers.image.ref.name")]
     pub name: Option<String>,
     /// The time when an artifact was made.
@@ -20,7 +20,7 @@ pub struct RawAnnotations {
     chunked_digest: Option<String>,
     #[serde(rename = "io.github.containers.zstd-chunked.manifest-position")]
     chunked_position: Option<String>,
-    /// The names that older programs have for these.
+    /// The same annotations by the names of older programs.
     #[serde(rename = "io.containers.zstd-chunked.manifest-checksum")]
     old_digest: Option<String>,
     #[serde(rename = "io.containers.zstd-chunked.manifest-position")]
@@ -28,8 +28,8 @@ pub struct RawAnnotations {
 }
 
 impl RawAnnotations {
-    /// Returns the table of contents of a layer of `media_type`. Returns nothing where the annotations name none
-    /// of a form that is known: such a layer is used as a whole.
+    /// Returns the table of contents of a layer of `media_type`. Returns `None` if the annotations name no
+    /// table of a known form; such a layer is used as a whole.
     pub fn contents(&self, media_type: &str) -> Option<LayerContents> {
         if media_type.ends_with("+zstd") {
             return self.chunked();

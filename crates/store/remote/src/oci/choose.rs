@@ -1,16 +1,16 @@
-//! Chooses a manifest of an index.
+//! Chooses a manifest from an index.
 
 use crate::oci::manifest::{Entry, shown};
 use crate::oci::media;
 use crate::oci::platform::Platform;
 
-/// Entries named in a refusal.
+/// Most entries named in an error.
 const MAX_NAMED: usize = 12;
 
-/// Returns the entry to open: the one for `platform`, if the caller names one; else the one of our kind, the
-/// one for this machine, or the only one; else the reason why there is none.
+/// Returns the entry to open: the one for `platform` if the caller names a platform; else an image of
+/// forerun's own form, the entry for this machine, or the only entry. The error says why there is none.
 pub fn choose<'e>(entries: &'e [Entry], platform: Option<&Platform>) -> Result<&'e Entry, String> {
-    // An index of SOCI has the platform of the image that it is of.
+    // A SOCI index has the platform of its image.
     let images = || {
         let is_image = |entry: &&Entry| entry.artifact_type.as_deref() != Some(media::SOCI_V2);
         entries.iter().filter(is_image)
@@ -50,7 +50,7 @@ pub fn choose<'e>(entries: &'e [Entry], platform: Option<&Platform>) -> Result<&
     }
 }
 
-/// Returns Go's name for this machine's architecture, as OCI uses it.
+/// Returns the OCI (and Go) name of this machine's architecture.
 const fn architecture() -> &'static str {
     match std::env::consts::ARCH.as_bytes() {
         b"x86_64" => "amd64",

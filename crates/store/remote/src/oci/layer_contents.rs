@@ -6,25 +6,25 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Most layers of a container image. Runtimes stop at 127.
 pub const MAX_LAYERS: usize = 1024;
 
-/// A table of contents in a layer, by which parts of it can be used before all of it is here. The digest is in the
-/// manifest, and so is proven as the manifest is. The table has the digests of the parts.
+/// A table of contents of a layer, by which parts can be used before the whole layer is present. The table
+/// has the digests of the parts, and the manifest has the digest of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LayerContents {
     /// eStargz: the last bytes of the layer say where the table is.
     EStargz {
-        /// Digest of the table as it is decoded.
+        /// Digest of the decoded table.
         #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
         digest: Digest,
     },
     ZstdChunked {
-        /// Digest of the table as it is stored.
+        /// Digest of the stored table.
         #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
         digest: Digest,
         /// Offset of the table in the layer.
         offset: u64,
         len: u64,
-        /// Bytes that these decode to.
+        /// Length of the decoded table.
         decoded_len: u64,
     },
     /// SOCI: the table is a blob of its own.
@@ -53,7 +53,7 @@ pub fn as_text<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S
     serializer.collect_str(digest)
 }
 
-/// Reads a digest that was written as text.
+/// Parses a digest that was written as text.
 pub fn of_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(serde::de::Error::custom)

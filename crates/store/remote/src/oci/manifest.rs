@@ -1,7 +1,7 @@
 //! Manifests and indexes: bytes to validated values.
 //!
-//! Only the fields that are used are kept. A document that could be read as both kinds, or whose type is
-//! another than the server said, is refused: two readers must not see two images in it.
+//! Only the fields that are used are kept. A document that could be read as both kinds, or whose type differs
+//! from what the server said, is refused: two readers must not see two images in it.
 
 use forerun_cache::Digest;
 use serde::Deserialize;
@@ -12,10 +12,10 @@ use crate::oci::media;
 use crate::oci::platform::Platform;
 use crate::redact::plain;
 
-/// Longest manifest that is read, the usual limit of registries.
+/// Longest manifest that is read: the usual limit of registries.
 pub const MAX_MANIFEST: usize = 4 << 20;
 pub use crate::oci::layer_contents::MAX_LAYERS;
-/// Most layers of an image in our form, and most entries of an index, that are accepted.
+/// Most layers of an image in forerun's form, and most entries of an index.
 const MAX_ENTRIES: usize = 8192;
 
 /// The defects of a manifest or configuration.
@@ -48,30 +48,29 @@ impl BadDocument {
     }
 }
 
-/// A document that a reference leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
     Manifest(Manifest),
-    /// A choice of images.
+    /// An index: a choice of images.
     Index(Vec<Entry>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// The type of the artifact, where it is no container image.
+    /// The type of the artifact, if it is not a container image.
     pub artifact_type: Option<String>,
     pub config: Descriptor,
     pub layers: Vec<Descriptor>,
 }
 
-/// A blob by digest.
+/// A reference to a blob by digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     pub media_type: String,
     pub digest: Digest,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// The table of contents that its annotations name.
+    /// The table of contents that the annotations name.
     pub contents: Option<LayerContents>,
 }
 
@@ -81,11 +80,10 @@ pub struct Entry {
     pub descriptor: Descriptor,
     /// The type of the artifact.
     pub artifact_type: Option<String>,
-    /// The name that a layout on disk has for it.
+    /// The name in a layout on disk.
     pub name: Option<String>,
-    /// The platform that it is for.
     pub platform: Option<Platform>,
-    /// The time when it was made, as it says.
+    /// The time of creation, according to the entry.
     pub created: Option<String>,
 }
 
@@ -118,7 +116,7 @@ struct RawPlatform {
     variant: Option<String>,
 }
 
-/// Parses a document that is of type `told`, according to the server.
+/// Parses a document. `told` is its type according to the server.
 pub fn parse(bytes: &[u8], told: Option<&str>) -> Result<Document, BadDocument> {
     let raw: RawDocument =
         serde_json::from_slice(bytes).map_err(|error| BadDocument::json(&error))?;
@@ -174,7 +172,7 @@ struct RawRoot {
     diff_ids: Vec<String>,
 }
 
-/// Returns the digests of the layers as they are unpacked, from the configuration of a container image.
+/// Returns the digests of the unpacked layers, from the configuration of a container image.
 pub fn diff_ids(config: &[u8]) -> Result<Vec<Digest>, BadDocument> {
     let config: RawConfig =
         serde_json::from_slice(config).map_err(|error| BadDocument::json(&error))?;

@@ -4,20 +4,20 @@
 pub const ARTIFACT: &str = "application/vnd.forerun.image.v1";
 pub const CONFIG: &str = "application/vnd.forerun.config.v1+json";
 pub const TABLE: &str = "application/vnd.forerun.table.v1";
-/// A slice of it.
+/// A slice of the image.
 pub const PART: &str = "application/vnd.forerun.part.v1";
 
 /// Artifact type of indexes and access lists beside a container image.
 pub const INDEX: &str = "application/vnd.forerun.index.v1";
-/// Indexes of its layers, as `forerun index` writes them to a file.
+/// Indexes of the layers, as `forerun index` writes them to a file.
 pub const LAYER_INDEXES: &str = "application/vnd.forerun.layer-indexes.v1";
-/// Access lists of its layers.
+/// Access lists of the layers.
 pub const ACCESS_LISTS: &str = "application/vnd.forerun.access-lists.v1";
-/// An index of SOCI that is an artifact of its own, which refers to a container image.
+/// A SOCI index that is an artifact of its own and refers to a container image.
 pub const SOCI_V1: &str = "application/vnd.amazon.soci.index.v1+json";
-/// One in the index of a container image, whose manifest names it.
+/// A SOCI index that is in the index of a container image and is named by the image's manifest.
 pub const SOCI_V2: &str = "application/vnd.amazon.soci.index.v2+json";
-/// The configuration of an artifact that has none.
+/// The placeholder for the configuration of an artifact without one.
 pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 
 /// Manifest of one image.
@@ -32,14 +32,14 @@ pub const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json"
 /// Docker's list of manifests.
 pub const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// The kind of a layer, as far as its media type tells.
+/// The kind of a layer according to its media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
-    /// Possibly an image as it is; its bytes decide.
+    /// Possibly a plain image; its bytes decide.
     Image,
     /// A tar archive, compressed or not.
     Tar,
-    /// Something compressed or encrypted as a whole, of which no part can be read alone.
+    /// Compressed or encrypted as a whole, so that no part can be read alone.
     Wrapped,
 }
 

@@ -1,4 +1,4 @@
-//! Documents of the OCI specifications, parsed and checked, and container images on disk.
+//! Parsed and validated documents of the OCI specifications, and container images on disk.
 
 pub mod annotations;
 pub mod artifact;

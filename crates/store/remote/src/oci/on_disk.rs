@@ -1,6 +1,6 @@
 //! Container images on disk: OCI image layouts, and the archives that `docker save` writes.
 //!
-//! The caller has the files; documents are parsed and verified here. No server is asked.
+//! The caller reads the files; documents are parsed and verified here. No server is asked.
 
 use std::io;
 
@@ -16,24 +16,25 @@ use crate::oci::media::{self, Layer};
 use crate::oci::on_disk_soci::{self, Imaged};
 use crate::oci::platform::Platform;
 
-/// Indexes that lead from one to the next at the most.
+/// Most nested indexes that are followed.
 const MAX_DEPTH: usize = 4;
 
-/// Returns the bytes of a file by its path, of at most so many bytes.
+/// Reads a file by its path, up to a maximum length.
 pub type ReadDocument<'r> = dyn FnMut(&str, usize) -> io::Result<Vec<u8>> + 'r;
 
 /// A layer of a container image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerFile {
-    /// Its path in the layout or archive.
+    /// The path in the layout or archive.
     pub path: String,
     /// The digest of all its bytes.
     pub digest: Digest,
-    /// Its length in bytes, where a document has it.
+    /// The length in bytes, if a document has it.
     pub len: Option<u64>,
-    /// The table of contents that its manifest vouches for.
+    /// The table of contents that the manifest vouches for.
     pub contents: Option<LayerContents>,
-    /// The table of contents that an artifact has which only refers to the image: nothing vouches for it.
+    /// The table of contents from an artifact that only refers to the image: the manifest does not vouch for
+    /// it.
     pub claimed: Option<LayerContents>,
 }
 
@@ -42,7 +43,7 @@ pub struct LayerFile {
 pub struct FoundLayers {
     /// The layers, the lowest first.
     pub layers: Vec<LayerFile>,
-    /// Why tables of contents of SOCI that the manifest names are not used.
+    /// Why the SOCI tables that the manifest names are not used.
     pub unused_tables: Option<String>,
 }
 
@@ -56,7 +57,7 @@ pub enum OnDiskError {
         /// The error of reading it.
         source: io::Error,
     },
-    /// A document is not what it should be, or has no image of this name.
+    /// A document is malformed, or has no image of this name.
     #[error("{path}: {reason}")]
     Refused { path: String, reason: String },
 }
@@ -68,13 +69,13 @@ fn refused(path: &str, reason: impl Into<String>) -> OnDiskError {
     }
 }
 
-/// Finds the layers of an image in an OCI image layout, the lowest first. `name` is the name that the index has for
-/// it, or the digest of its manifest; without one it must be the only image, or the only one for the platform. With
-/// `referrers`, tables of contents are taken from manifests that refer to the image.
+/// Finds the layers of an image in an OCI image layout, the lowest first. `name` is its name in the index, or
+/// the digest of its manifest. Without a name, the image must be the only one, or the only one for the
+/// platform. With `referrers`, tables of contents are also taken from manifests that refer to the image.
 ///
 /// # Errors
-/// [`OnDiskError`]: documents that cannot be read, are damaged or lie about their digests; no such image; layers
-/// that are no archives and no images.
+/// [`OnDiskError`] for documents that cannot be read, are damaged or do not have their digests; if there is
+/// no such image; for layers that are neither archives nor images.
 pub fn layers_of_layout(
     name: Option<&str>,
     platform: Option<&Platform>,
@@ -240,11 +241,11 @@ struct SavedImage {
     layers: Vec<String>,
 }
 
-/// Finds the layers of an image in an archive of `docker save`, the lowest first. `name` is one of its tags; without
-/// one it must be the only image. The digests are those of archives that are not compressed.
+/// Finds the layers of an image in an archive of `docker save`, the lowest first. `name` is one of its tags;
+/// without a name, it must be the only image. The digests are those of uncompressed archives.
 ///
 /// # Errors
-/// As [`layers_of_layout`].
+/// Those of [`layers_of_layout`].
 pub fn layers_of_docker_archive(
     name: Option<&str>,
     read: &mut ReadDocument<'_>,

@@ -1,8 +1,8 @@
-//! Tables of contents that SOCI made of the layers of images in OCI image layouts.
+//! SOCI tables of contents of images in OCI image layouts.
 //!
-//! The manifest of an image names the index of the second version. One of the first version is a further manifest of the
-//! layout, which refers to that of the image. Nothing leads to it by a digest, so it is looked for only where the caller
-//! vouches for all that is in the layout.
+//! The manifest of an image names a SOCI index of version 2. An index of version 1 is a further manifest of
+//! the layout, which refers to that of the image. No digest leads to it, so it is used only if the caller
+//! vouches for the whole layout.
 
 use std::io;
 
@@ -13,12 +13,12 @@ use crate::oci::on_disk::{LayerFile, ReadDocument, blob_path};
 use crate::oci::referrer::artifact_of;
 use crate::oci::soci;
 
-/// Most manifests of a layout that are looked through for one that refers to the image.
+/// Most manifests of a layout that are searched for one that refers to the image.
 const MOST: usize = 64;
 
 /// An image of a layout.
 pub struct Imaged<'b> {
-    /// The digest of its manifest.
+    /// The digest of the manifest.
     pub digest: Digest,
     /// The bytes of the manifest.
     pub manifest: &'b [u8],
@@ -26,11 +26,12 @@ pub struct Imaged<'b> {
     pub entries: &'b [Entry],
 }
 
-/// Sets the tables of layers that have none of their own: those that the manifest names, and where `referrers` says so
-/// those of an index that refers to it.
+/// Sets the tables of layers that have none of their own, from the index that the manifest names and, with
+/// `referrers`, from an index that refers to the manifest.
 ///
 /// # Errors
-/// The reason why tables that the manifest names are not used, for the log: an image may be copied without them.
+/// The reason, for the log, why tables that the manifest names are not used. An image may be copied without
+/// its tables.
 pub fn attach(
     image: &Imaged<'_>,
     layers: &mut [LayerFile],
@@ -64,7 +65,8 @@ fn named(index: Digest, read: &mut ReadDocument<'_>) -> Result<Vec<soci::SociTab
     soci::tables(&bytes, soci::V2).map_err(|error| error.to_string())
 }
 
-/// Reads the newest index that refers to the image. Manifests that cannot be read, or are something else, are passed over.
+/// Reads the newest index that refers to the image. Manifests that cannot be read, or are of another kind,
+/// are skipped.
 fn referring(image: &Imaged<'_>, read: &mut ReadDocument<'_>) -> Option<Vec<soci::SociTable>> {
     let may_be = |entry: &&Entry| {
         let kind = entry.artifact_type.as_deref();
@@ -88,7 +90,7 @@ fn referring(image: &Imaged<'_>, read: &mut ReadDocument<'_>) -> Option<Vec<soci
     newest.map(|(_, tables)| tables)
 }
 
-/// Reads a blob, which must have its digest.
+/// Reads and verifies a blob.
 fn blob(digest: Digest, read: &mut ReadDocument<'_>) -> io::Result<Vec<u8>> {
     let bytes = read(&blob_path(&digest), MAX_MANIFEST)?;
     match Digest::of(&bytes) {

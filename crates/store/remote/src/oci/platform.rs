@@ -3,22 +3,22 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Operating system, architecture, and its variant, by the names of Go: `linux/amd64`, `linux/arm/v7`.
+/// Operating system, architecture and variant, by their Go names: `linux/amd64`, `linux/arm/v7`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Platform {
     pub os: String,
     pub architecture: String,
-    /// Variant of the architecture; a platform without one stands for all.
+    /// Variant of the architecture; a platform without one stands for all variants.
     pub variant: Option<String>,
 }
 
-/// A text that is no platform.
+/// A malformed platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a platform is OS/ARCHITECTURE or OS/ARCHITECTURE/VARIANT, such as linux/amd64")]
 pub struct NoPlatform;
 
 impl Platform {
-    /// Returns whether an image for `other` is one for this platform.
+    /// Returns whether an image for `other` fits this platform.
     pub fn is(&self, other: &Self) -> bool {
         let is_variant = self.variant.is_none() || self.variant == other.variant;
         self.os == other.os && self.architecture == other.architecture && is_variant

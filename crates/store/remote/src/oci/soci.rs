@@ -1,8 +1,8 @@
-//! Indexes that SOCI makes of container images: manifests whose blobs are tables of contents of single layers.
+//! SOCI indexes of container images: manifests whose blobs are tables of contents, one for each layer.
 //!
-//! There are two versions. The first is an artifact that refers to the manifest of the image. The manifest of a converted
-//! image names the second by its digest, so that what leads to it has the digest of the manifest. Their blobs are the same.
-//! docs/soci-index-manifest-v2.md of soci-snapshotter describes them.
+//! There are two versions with the same blobs. Version 1 is an artifact that refers to the manifest of the
+//! image. Version 2 is named, with its digest, by the manifest of a converted image.
+//! docs/soci-index-manifest-v2.md of soci-snapshotter describes both.
 
 use forerun_cache::Digest;
 use serde::Deserialize;
@@ -10,14 +10,14 @@ use serde::Deserialize;
 use crate::LayerContents;
 use crate::oci::manifest::{self, BadDocument, Document};
 
-/// The artifact type of the first version.
+/// The artifact type of version 1.
 pub use crate::oci::media::SOCI_V1 as V1;
-/// That of the second.
+/// The artifact type of version 2.
 pub use crate::oci::media::SOCI_V2 as V2;
-/// Longest table that is read: it is in memory while a layer is opened.
+/// Longest table that is read; it is in memory while a layer is opened.
 const MAX_TABLE: u64 = 64 << 20;
 
-/// A layer, and the table of it.
+/// The digest of a layer, and its table.
 pub type SociTable = (Digest, LayerContents);
 
 #[derive(Deserialize)]
@@ -56,10 +56,10 @@ struct TableAnnotations {
 /// The defects of an index.
 #[derive(Debug, thiserror::Error)]
 pub enum BadSoci {
-    /// It is no manifest.
+    /// The document is not a manifest.
     #[error("the index of SOCI: {0}")]
     Document(#[from] BadDocument),
-    /// It is something else.
+    /// The document is of another type.
     #[error("the index of SOCI is none of type {0}")]
     Type(&'static str),
 }
@@ -70,7 +70,7 @@ pub fn index_of(manifest: &[u8]) -> Option<Digest> {
     raw.annotations.index?.parse().ok()
 }
 
-/// Reads an index of this type. Blobs of other kinds, as those that name spans to be prefetched, are left out.
+/// Parses an index of this type. Blobs of other kinds, such as lists of spans to prefetch, are left out.
 ///
 /// # Errors
 /// [`BadSoci`].

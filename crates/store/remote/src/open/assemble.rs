@@ -1,4 +1,5 @@
-//! Puts the source of a resolved reference together: its part of the cache, the scheduler of its requests, its table.
+//! Assembles the source of a resolved reference: its part of the cache, the scheduler of its requests, its
+//! table.
 
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ use crate::open::layer::LayerFacts;
 use crate::resolve::{Resolved, remembered};
 use crate::{DownloadReport, Layout, Prefetch, Reference, RemoteError, RemoteOptions, Result};
 
-/// Puts the source of a resolved reference together, and does what using it begins with.
+/// Assembles the source of a resolved reference, starts the fetches that the options ask for, and tidies the
+/// cache.
 pub fn start_using(
     cache: &Cache,
     reference: &Reference,
@@ -37,14 +39,16 @@ pub fn start_using(
     Ok(image)
 }
 
-/// Brings the cache below its limit, once all images that a caller opens together are in use: those are not evicted.
+/// Evicts images until the cache is below its limit. Call this when all images that are opened together are
+/// in use: images in use are not evicted.
 pub fn tidy(cache: &Cache) {
     if let Err(error) = cache.tidy() {
         tracing::warn!(%error, "the cache could not be looked after");
     }
 }
 
-/// Starts using one of several images that are used together. The caller [tidies](tidy) once all are in use.
+/// Starts using one of several images that are used together. The caller [tidies](tidy) the cache once all
+/// are in use.
 pub fn start_using_with_others(
     cache: &Cache,
     reference: &Reference,
@@ -77,7 +81,7 @@ pub fn start_using_with_others(
     Ok(image)
 }
 
-/// Puts together the source of a resolved reference.
+/// Assembles the source of a resolved reference.
 pub fn assemble(
     cache: &Cache,
     reference: Option<&Reference>,
@@ -160,7 +164,7 @@ pub fn assemble(
         memory,
         outage: Outage::default(),
     });
-    // An image that is sent whole is downloaded first.
+    // An image whose server sends only whole files is downloaded first.
     if !is_sent_whole {
         start(&image, options, list);
     }
@@ -175,7 +179,7 @@ const fn patience(options: &RemoteOptions) -> Patience {
     }
 }
 
-/// Opens the data file of a blob once more, for hints to the kernel.
+/// Opens the data file of a blob a second time, for hints to the kernel.
 fn data_file(blob: &CachedBlob) -> Result<FileSource> {
     let file = blob.data_file().try_clone().and_then(FileSource::from_file);
     file.map_err(|error| RemoteError::Cache {
@@ -260,8 +264,9 @@ fn cached(
     Ok((blob, source))
 }
 
-/// Returns the name in the cache of a layer that came by an index from elsewhere, if all of it has the digest of the layer:
-/// the index then has the digests of its chunks, and no process that uses it can store others.
+/// Returns the name in the cache of a layer that was fetched by an index from elsewhere, if the whole layer
+/// was found to have its digest. The index then has the right chunk digests, and no process that uses it can
+/// store wrong chunks.
 fn whole_copy(
     cache: &Cache,
     name: &str,

@@ -1,9 +1,10 @@
-//! Downloads an image into the cache whose server does not answer range requests.
+//! Downloads an image, whose server does not support range requests, into the cache.
 //!
-//! That is done once, when the image is opened, in one request from its first byte to its last. From then on
-//! the image is like any other that the cache has whole. Each chunk counts as soon as it is stored, so an
-//! interrupted download leaves chunks and never a whole image. Of processes that open the same image at
-//! once, one downloads it: it claims all missing chunks, and the others wait for these.
+//! The download happens once, when the image is opened, in one request from the first byte to the last. From
+//! then on the image is like any other that is complete in the cache. Each chunk counts as soon as it is
+//! stored, so an interrupted download leaves some chunks and is never taken for a complete image. If several
+//! processes open the same image at once, one claims all missing chunks and downloads them, and the others
+//! wait.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::{Layout, Progress, RemoteError, RemoteOptions, Result, runtime};
 ///
 /// # Errors
 /// Errors of the request, once all retries are used up; [`RemoteError::TooLong`] for an image that is longer
-/// than the cache may be; a cache that cannot be written.
+/// than the cache may be; errors of writing to the cache.
 pub fn download(
     cache: &Cache,
     layout: &Layout,
@@ -63,7 +64,7 @@ pub fn download(
     }
 }
 
-/// Checks that the cache may take the image.
+/// Checks that the image fits into the cache.
 fn fits(cache: &Cache, layout: &Layout) -> Result<()> {
     let capacity = cache.capacity().map_err(|error| cache_error(&error))?;
     if layout.len <= capacity {
@@ -76,7 +77,7 @@ fn fits(cache: &Cache, layout: &Layout) -> Result<()> {
     })
 }
 
-/// Fetches and stores `chunks`, in one request where nothing fails.
+/// Fetches and stores `chunks`, in one request unless it fails.
 fn fetch(
     layout: &Layout,
     image: &RemoteImage,

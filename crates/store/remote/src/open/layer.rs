@@ -1,4 +1,5 @@
-//! The facts of a layer besides its manifest: from the cache, from a file of the user, or from an artifact beside it.
+//! Facts about a layer that are not in its manifest: from the cache, from a file of the user, or from an
+//! artifact beside the image.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,18 +11,18 @@ use crate::image::RemoteImage;
 use crate::image::access_list::Listing;
 use crate::{LayerContents, LayerIndex};
 
-/// The facts of a layer that its manifest does not have.
+/// Facts about a layer that its manifest does not have.
 #[derive(Default)]
 pub struct LayerFacts {
-    /// The digests of its chunks, and how far they are trusted.
+    /// The chunk digests, and how far they are trusted.
     pub table: Option<(ChunkTable, TableTrust)>,
-    /// The place for a table that is made here.
+    /// The place for a table that this process makes.
     pub keep: Option<LayerTable>,
-    /// Its access lists; nothing for an image that is no layer.
+    /// The access lists; `None` for an image that is not a layer.
     pub listing: Option<Listing>,
     /// The index of the archive that belongs to a table from elsewhere.
     pub archive: Option<Arc<[u8]>>,
-    /// The table of contents of SOCI, which is a blob of its own.
+    /// The SOCI table of contents, which is a blob of its own.
     pub soci: Option<Arc<RemoteImage>>,
 }
 
@@ -45,8 +46,8 @@ impl LayerFacts {
         }
     }
 
-    /// Returns the digest of the table that proves parts of the layer, `contents` or another one, where nothing proves them
-    /// by the digest of the layer.
+    /// Returns the digest of the table that proves parts of the layer (`contents` or another one), unless the
+    /// digest of the layer itself proves them.
     pub fn proof(&self, contents: Option<&LayerContents>) -> Option<Digest> {
         match (contents, &self.table, &self.soci) {
             (Some(contents), _, _) => Some(contents.digest()),
@@ -56,7 +57,7 @@ impl LayerFacts {
         }
     }
 
-    /// Uses an index from elsewhere, unless there is one of ours.
+    /// Uses an index from elsewhere, unless the cache has made one itself.
     pub fn or_named(mut self, index: Option<&LayerIndex>) -> Self {
         if let Some(index) = index.filter(|_| self.table.is_none()) {
             self.table = Some((index.table.clone(), TableTrust::Claimed));

@@ -25,8 +25,8 @@ use assemble::{assemble, start_using, start_using_with_others, tidy};
 use layer::LayerFacts;
 use soci_table::soci_table;
 
-/// Opens the image that `reference` names. Asks its servers for its layout only. Where they do not
-/// answer, an image that is in the cache is opened from memory.
+/// Opens the image that `reference` names. Asks its servers only for its layout. If they do not answer, opens
+/// a cached image from what the cache remembers about it.
 ///
 /// ```
 /// use forerun_io::ReadAt;
@@ -53,8 +53,8 @@ use soci_table::soci_table;
 /// ```
 ///
 /// # Errors
-/// Errors of the servers; a cache that cannot be used; an access list that cannot be read;
-/// [`RemoteError::Offline`] for an image that is not in the cache where no server may be asked.
+/// Errors of the servers; errors of the cache; an access list that cannot be read; [`RemoteError::Offline`]
+/// for an image that is not in the cache if no server may be asked.
 pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<RemoteImage>> {
     let cache = cache(options)?;
     let resolved = if options.offline {
@@ -74,12 +74,11 @@ pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<Remote
 #[derive(Debug)]
 pub enum Opened {
     Image(Arc<RemoteImage>),
-    /// The layers of a container image, the lowest first: archives, or images, that are merged.
+    /// The layers of a container image, the lowest first: archives or images to be merged.
     Layers(Vec<Arc<RemoteImage>>),
 }
 
-/// Opens what `reference` names, as [`open`] does: an image, or all layers of a container image. Nothing of the
-/// layers is fetched yet.
+/// Opens an image as [`open`] does, or all layers of a container image. Fetches no byte of the layers yet.
 ///
 /// # Errors
 /// Errors of [`open`].
@@ -139,13 +138,13 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
     Ok(Opened::Layers(images))
 }
 
-/// The images that a reference stands for, before they are in use.
+/// The images that a reference names, before they are in use.
 enum Resolution {
     Image(Box<Resolved>),
     Layers(Vec<Resolved>),
 }
 
-/// Finds out what `reference` names, and what is beside it where that is wanted.
+/// Resolves `reference`, and finds the artifacts beside it if the options ask for them.
 fn resolved(
     cache: &Cache,
     reference: &Reference,
@@ -176,7 +175,8 @@ fn resolved(
     Ok((found, found_sidecar))
 }
 
-/// Returns what is in the cache. `reason` is why the server did not answer, if it was asked.
+/// Resolves a reference from what the cache remembers. `reason` is why the server did not answer, if it was
+/// asked.
 fn remembered(
     cache: &Cache,
     reference: &Reference,
@@ -201,8 +201,8 @@ fn by_digest(reference: &Reference, layout: &Layout) -> Reference {
     }
 }
 
-/// Looks up what the cache has kept of a layer without a table of contents, and what an index from elsewhere has of it:
-/// with the list of what is read first.
+/// Looks up the facts about a layer without a table of contents: in the cache and in an index from elsewhere,
+/// with its access lists.
 fn facts_of_layer(
     layer: &Resolved,
     options: &RemoteOptions,
@@ -229,7 +229,7 @@ fn facts_of_layer(
     }
 }
 
-/// Returns an image that is in the cache.
+/// Resolves an image from the cache alone.
 fn offline(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
     let known = remembered::recall(cache, reference, None, options, None)?;
     known.ok_or_else(|| RemoteError::Offline {
@@ -237,7 +237,7 @@ fn offline(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> Res
     })
 }
 
-/// Returns what was resolved; an image that is in the cache where no server has answered.
+/// Returns the resolved image, or the cached one if no server has answered.
 fn recalled(
     resolved: Result<Resolved>,
     cache: &Cache,
@@ -254,11 +254,11 @@ fn recalled(
     }
 }
 
-/// Opens the image that `origin` has, which no reference names. Its chunks are kept under the place and
-/// the version that the origin gives.
+/// Opens the image of `origin`, which no reference names. Its chunks are cached under the place and version
+/// that the origin gives.
 ///
 /// # Errors
-/// Errors of the origin; a cache that cannot be used; an access list that cannot be read.
+/// Errors of the origin; errors of the cache; an access list that cannot be read.
 pub fn open_origin(origin: Arc<dyn Origin>, options: &RemoteOptions) -> Result<Arc<RemoteImage>> {
     let cache = cache(options)?;
     let description = runtime::wait_for(origin.describe())?;

@@ -1,4 +1,4 @@
-//! Tables of contents that SOCI made of layers: blobs of their own, in the cache under their digests like layers.
+//! SOCI tables of contents: blobs of their own, cached under their digests like layers.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::open::layer::LayerFacts;
 use crate::resolve::{self, Resolved, remembered};
 use crate::{LayerContents, Reference, RemoteOptions};
 
-/// Opens the table of contents that SOCI made of a layer, and has it fetched: that which the manifest vouches for, or one
-/// of `beside`. Without it the layer is used as one that has none.
+/// Opens the SOCI table of contents of a layer, and starts to fetch it: the table that the manifest vouches
+/// for, or one of `beside`. If there is none, the layer is used without a table.
 pub fn soci_table(
     cache: &Cache,
     reference: &Reference,

@@ -11,9 +11,9 @@ use super::{Prefetch, RemoteOptions};
 
 impl RemoteOptions {
     /// Returns the files and directories that may be read while an image is in use, besides those of the
-    /// system: credentials, certificates, lists of chunks. For credentials it returns the directories,
-    /// since a file that is replaced gets another inode. Files of passwords for web servers are returned
-    /// themselves, as one is often right in the home directory.
+    /// system: credentials, certificates, access lists. For credentials of registries it returns the
+    /// directories, since a replaced file has another inode. For passwords of web servers it returns the
+    /// files themselves, because their directory is often the home directory.
     #[must_use]
     pub fn reads(&self) -> Vec<PathBuf> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -36,14 +36,14 @@ impl RemoteOptions {
 }
 
 impl RegistryOptions {
-    /// Returns the files that may be read for credentials.
+    /// Returns the files from which credentials may be read.
     #[must_use]
     pub fn credential_files(&self) -> Vec<PathBuf> {
         let given = self.auth_files.clone();
         given.unwrap_or_else(docker_config::usual_files)
     }
 
-    /// Returns whether credentials may come from a program: one of the files names a credential helper.
+    /// Returns whether one of the files names a credential helper.
     #[must_use]
     pub fn runs_programs(&self) -> bool {
         docker_config::name_a_helper(&self.credential_files())

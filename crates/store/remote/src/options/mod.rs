@@ -13,10 +13,10 @@ use crate::progress::Progress;
 
 use registry::RegistryOptions;
 
-/// How data is fetched ahead of a reader.
+/// The kind of readahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Readahead {
-    /// Windows are requested without waiting; the reader continues as soon as its own chunk is there.
+    /// Windows are requested without waiting. The reader continues as soon as its own chunk is present.
     #[default]
     Async,
     /// The reader waits for the whole window. For comparison only.
@@ -36,15 +36,15 @@ pub enum Prefetch {
     List(PathBuf),
 }
 
-/// A callback for downloads of whole files, with the place and the progress: called once before the first
-/// byte, and after every chunk.
+/// A callback for downloads of whole files. It gets the place and the progress, once before the first byte
+/// and after every chunk.
 #[derive(Clone, Default)]
 pub struct DownloadReport(Option<Arc<Callback>>);
 
 type Callback = dyn Fn(&str, Progress) + Send + Sync;
 
 impl DownloadReport {
-    /// Makes a report that calls `report`.
+    /// Creates a report that calls `report`.
     #[must_use]
     pub fn new(report: impl Fn(&str, Progress) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(report)))
@@ -66,55 +66,54 @@ impl fmt::Debug for DownloadReport {
 /// Options of [`open`](crate::open).
 #[derive(Clone, Debug)]
 pub struct RemoteOptions {
-    /// Where chunks are kept; without it the user's cache directory.
+    /// Directory of the cache; by default the user's cache directory.
     pub cache_dir: Option<PathBuf>,
-    /// Bytes the cache may hold, all images together. Without a number a tenth of its filesystem, and less
-    /// where a twentieth would not stay free; `u64::MAX` for no limit.
+    /// Bytes that the cache may hold, for all images together. By default a tenth of its filesystem, or less
+    /// if under a twentieth would stay free. `u64::MAX` for no limit.
     pub cache_limit: Option<u64>,
-    /// Other addresses of the same image, best first, tried after that of the reference; for a
-    /// registry the addresses of registries that mirror it, asked before it.
+    /// Other addresses of the same image, best first, tried after that of the reference. For a registry, the
+    /// addresses of registries that mirror it, asked before it.
     pub mirrors: Vec<String>,
-    /// Whether no server is asked: only chunks in the cache can be read.
+    /// Whether to contact no server: only chunks in the cache can be read.
     pub offline: bool,
     /// Longest time a reader waits, and longest time opening takes.
     pub timeout: Duration,
-    /// Longest time without a byte before a request is given up and made again.
+    /// Longest time without a byte until a request is given up and repeated.
     pub stall: Duration,
-    /// Time limit for a connection to be made.
+    /// Time limit for making a connection.
     pub connect_timeout: Duration,
-    /// How often in a row a request is retried without progress.
+    /// Number of consecutive retries without progress.
     pub retries: u32,
-    /// Whether images whose chunks cannot be verified one by one are refused.
+    /// Whether to refuse images whose chunks cannot be verified one by one.
     pub require_verified: bool,
-    /// Whether chunks that the cache has are served without being verified again at their first use.
+    /// Whether to serve cached chunks without verifying them again at their first use.
     pub trust_cache: bool,
-    /// How data is fetched ahead of readers.
     pub readahead: Readahead,
     /// The chunks that are fetched before a reader asks for them.
     pub prefetch: Prefetch,
-    /// File that the order of touched chunks is written to.
+    /// File to write the order of touched chunks to.
     pub record: Option<PathBuf>,
-    /// A file of indexes of layers, which the caller vouches for: layers that have no index of their own are read by it.
-    /// Not used with [`require_verified`](Self::require_verified).
+    /// A file of layer indexes that the caller vouches for, for layers without an index in the cache. Not
+    /// used with [`require_verified`](Self::require_verified).
     pub layer_index: Option<PathBuf>,
-    /// Whether indexes and access lists are used that were pushed beside a container image
-    /// ([`push_sidecar`](crate::push_sidecar)). The caller then vouches for all that may push to the repository; with
-    /// [`require_verified`](Self::require_verified), only the lists are used.
+    /// Whether to use indexes and access lists that were pushed beside a container image
+    /// ([`push_sidecar`](crate::push_sidecar)). The caller then trusts everyone who may push to the
+    /// repository. With [`require_verified`](Self::require_verified), only the lists are used.
     pub referrers: bool,
-    /// Longest window that is read ahead of one reader, in bytes; up to two are in flight at a time. It
-    /// should be bandwidth times round trip, which is 8 MiB at 100 MB/s and 80 ms.
+    /// Longest readahead window of one reader, in bytes; up to two are in flight at a time. It should be
+    /// bandwidth times round trip, which is 8 MiB at 100 MB/s and 80 ms.
     pub window: u64,
     pub registry: RegistryOptions,
-    /// Bytes in a chunk of images that have no table; a power of two, 4 KiB to 1 MiB.
+    /// Chunk size of images without a table: a power of two from 4 KiB to 1 MiB.
     pub chunk_len: u32,
-    /// Requests in flight at once, not counting those that readers wait for.
+    /// Most requests in flight, not counting those that readers wait for.
     pub requests: usize,
     /// Files with users and passwords for web servers.
     #[cfg(feature = "network")]
     pub credentials: crate::CredentialFiles,
-    /// Further trusted certificates, PEM.
+    /// A PEM file of further trusted certificates.
     pub ca_file: Option<PathBuf>,
-    /// Called while an image is downloaded whole, because its server does not answer range requests.
+    /// Called while an image is downloaded whole, because its server does not support range requests.
     pub download: DownloadReport,
 }
 
@@ -149,8 +148,8 @@ impl Default for RemoteOptions {
 }
 
 impl RemoteOptions {
-    /// Returns the cache directory: the given one, else `forerun` below `XDG_CACHE_HOME` or `~/.cache`;
-    /// nothing where there is no home.
+    /// Returns the cache directory: the given one, else `forerun` below `XDG_CACHE_HOME` or `~/.cache`.
+    /// `None` if there is no home directory.
     #[must_use]
     pub fn cache_dir(&self) -> Option<PathBuf> {
         let set = |name: &str| {

@@ -1,4 +1,4 @@
-//! A server that is not asked: because none may be, or because none is known to have the version.
+//! Stands for a server that is not asked: because none may be asked, or none is known to have the version.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub struct Absent {
 }
 
 impl Absent {
-    /// Makes an origin in place of the server at `place`.
+    /// Creates an origin in place of the server at `place`.
     #[must_use]
     pub const fn new(place: String, error: RemoteError) -> Self {
         Self { place, error }

@@ -1,10 +1,9 @@
 //! Profiles: the files that AWS tools keep credentials, region and endpoint in.
 //!
-//! `~/.aws/credentials` has sections `[NAME]`, `~/.aws/config` sections `[profile NAME]` (and
-//! `[default]`) and `[services NAME]`; lines are `key = value`, an indented line belongs to the key
-//! above it. Only the settings that reading objects needs are parsed. Profiles whose keys come from
-//! elsewhere (single sign-on, another role, a program) are reported as such: the tools that support them
-//! export variables.
+//! `~/.aws/credentials` has sections `[NAME]`, `~/.aws/config` sections `[profile NAME]` (and `[default]`)
+//! and `[services NAME]`; lines are `key = value`, an indented line belongs to the key above it. Only the
+//! settings that reading objects needs are parsed. Profiles whose keys come from elsewhere (single sign-on,
+//! another role, a program) are reported as such. The AWS tools can export variables for them.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,12 +18,12 @@ const LIMIT: u64 = 1 << 20;
 pub struct Profile {
     /// Access key and secret key.
     pub keys: Option<(String, String)>,
-    /// Session token that belongs to the keys.
+    /// Session token for the keys.
     pub token: Option<String>,
     pub region: Option<String>,
     /// Endpoint: that of S3, else that of all services.
     pub endpoint: Option<String>,
-    /// The setting that takes the keys from elsewhere, where the profile has none of its own.
+    /// The setting that takes the keys from elsewhere, if the profile has no keys of its own.
     pub elsewhere: Option<&'static str>,
 }
 
@@ -37,7 +36,7 @@ impl std::fmt::Debug for Profile {
     }
 }
 
-/// Settings that say that keys come from elsewhere.
+/// Settings that take the keys from elsewhere.
 const ELSEWHERE: [&str; 6] = [
     "credential_process",
     "sso_session",
@@ -50,7 +49,7 @@ const ELSEWHERE: [&str; 6] = [
 type Sections = HashMap<String, HashMap<String, String>>;
 
 impl Profile {
-    /// Reads the profile `name` of the user's files; nothing where no file has it.
+    /// Reads the profile `name` from the user's files; `None` if no file has it.
     #[must_use]
     pub fn of_user(name: &str) -> Option<Self> {
         let [credentials, config] = paths().map(|path| read(&path?));
@@ -61,7 +60,7 @@ impl Profile {
         )
     }
 
-    /// Parses the profile `name` of these two texts; nothing where neither has it.
+    /// Parses the profile `name` from these two texts; `None` if neither has it.
     #[must_use]
     pub fn parse(name: &str, credentials: &str, config: &str) -> Option<Self> {
         let (credentials, config) = (sections(credentials), sections(config));
@@ -112,7 +111,7 @@ fn paths() -> [Option<PathBuf>; 2] {
     ]
 }
 
-/// Returns the path of a file: from the variable, else in `~/.aws`.
+/// Returns the path of a file: from the variable, or else in `~/.aws`.
 fn path(variable: &str, file: &str) -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     set(variable)
@@ -130,8 +129,7 @@ fn read(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Parses all sections. Other lines are skipped; of a repeated key the last one counts. Keys below
-/// another one are `above.below`.
+/// Parses all sections. Skips other lines; the last of repeated keys counts. A nested key is `above.below`.
 fn sections(text: &str) -> Sections {
     let mut sections = Sections::new();
     let mut section = None;
@@ -142,7 +140,7 @@ fn sections(text: &str) -> Sections {
             continue;
         }
         if let Some(name) = content.strip_prefix('[') {
-            // Spaces within count as one, those around as none.
+            // Inner spaces count as one; outer spaces are ignored.
             let name = name.split(']').next().unwrap_or_default();
             let name: Vec<_> = name.split_whitespace().collect();
             section = Some(name.join(" "));
@@ -170,7 +168,7 @@ fn sections(text: &str) -> Sections {
     sections
 }
 
-/// Cuts a value before ` #` and ` ;`.
+/// Cuts a value before a comment: ` #` or ` ;`.
 fn without_remark(value: &str) -> &str {
     let end = value
         .match_indices(['#', ';'])
@@ -220,7 +218,7 @@ mod tests {
         assert_eq!(of("sso").unwrap().elsewhere, Some("sso_session"));
         assert_eq!(of("none"), None);
         assert_eq!(of("services mine"), None);
-        // Of the configuration only the default profile has its bare name.
+        // In the configuration file, only the default profile has a bare name.
         assert_eq!(Profile::parse("x", "", "[x]\nregion=r\n"), None);
     }
 

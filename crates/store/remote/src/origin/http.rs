@@ -1,14 +1,13 @@
 //! A file on a web server.
 //!
-//! Of servers that do not answer range requests, all of the file is requested each time, and the bytes
-//! before the range are skipped. The caller knows that from the description and requests the file once.
-//! Where they do not say its length either, the description is [`RemoteError::NoLength`].
+//! From a server without range requests, each request gets the whole file, and the bytes before the range are
+//! skipped. The description tells the caller, who requests the file once. If the server does not say the
+//! length either, describing fails with [`RemoteError::NoLength`].
 //!
-//! The answer to a HEAD is used if it has everything. Otherwise one byte is requested: some servers
-//! support ranges and do not say so, and some addresses are signed for GET alone. The version is a
-//! strong ETag or, without one, the date of change. Later requests carry it as a condition, and answers
-//! with another version are refused. Targets of redirects are not remembered: they are often signed for
-//! minutes only.
+//! The answer to a HEAD is used if it has everything. Otherwise one byte is requested: some servers support
+//! ranges and do not say so, and some addresses are signed for GET only. The version is a strong ETag or else
+//! the date of the last change. Later requests carry the version as a condition, and answers with another
+//! version are refused. Redirect targets are not remembered: they are often signed for minutes only.
 
 use std::ops::Range;
 
@@ -28,7 +27,7 @@ use crate::http::local_addresses;
 use crate::http::response::{ContentRange, endless, header, partial, refusal, whole};
 use crate::{Body, Description, Origin, RemoteError, Result};
 
-/// Prefix of versions that are dates of change rather than ETags.
+/// Prefix of versions that are dates and not ETags.
 const MODIFIED: &str = "modified ";
 
 /// A file on a web server.
@@ -46,8 +45,8 @@ impl std::fmt::Debug for HttpOrigin {
 }
 
 impl HttpOrigin {
-    /// Makes an origin at `url`. User and password in it become basic authentication for that scheme,
-    /// host and port alone.
+    /// Creates an origin at `url`. A user and password in it become basic authentication for that scheme,
+    /// host and port only.
     ///
     /// # Errors
     /// [`RemoteError::Reference`] for credentials that cannot be sent.
@@ -126,7 +125,7 @@ impl HttpOrigin {
             let place = self.place.clone();
             return Err(RemoteError::NoLength { place, version });
         };
-        // The body is read to its end so that the connection can be used again.
+        // The body is read to its end so that the connection can be reused.
         let _one_byte = answer.bytes().await;
         Ok(Description {
             len,
@@ -136,7 +135,7 @@ impl HttpOrigin {
         })
     }
 
-    /// Describes the file of a server that sends all of it in answer to a range request.
+    /// Describes a file whose server answers a range request with the whole file.
     fn whole_file(&self, headers: &HeaderMap) -> Result<Description> {
         if header(headers, CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
             return Err(RemoteError::Refused {
@@ -175,7 +174,7 @@ impl HttpOrigin {
 }
 
 impl HttpOrigin {
-    /// Sends a request for a version of the file, and returns the answer, unless it is of another version.
+    /// Sends a request for a version of the file. Refuses an answer with another version.
     async fn of_version(&self, request: RequestBuilder, known: Option<&str>) -> Result<Response> {
         let request = match known.map(|known| (known, known.strip_prefix(MODIFIED))) {
             Some((_, Some(date))) => request.header(IF_UNMODIFIED_SINCE, date),
@@ -215,7 +214,7 @@ impl Origin for HttpOrigin {
     }
 }
 
-/// Returns the strong ETag, else the date of change. A weak ETag says nothing about bytes.
+/// Returns the strong ETag, or else the date of the last change. A weak ETag says nothing about bytes.
 fn version(headers: &HeaderMap) -> Option<String> {
     let etag = header(headers, ETAG).filter(|tag| tag.starts_with('"'));
     etag.map(str::to_owned).or_else(|| {
@@ -224,8 +223,7 @@ fn version(headers: &HeaderMap) -> Option<String> {
     })
 }
 
-/// Returns basic authentication with user and password of the address; an inner nothing where it has
-/// none.
+/// Returns basic authentication from the address; `Some(None)` if the address has no user or password.
 fn basic(url: &Url) -> Option<Option<HeaderValue>> {
     if url.username().is_empty() && url.password().is_none() {
         return Some(None);
@@ -239,7 +237,7 @@ fn basic(url: &Url) -> Option<Option<HeaderValue>> {
     Some(Some(value))
 }
 
-/// Decodes percent-encoded text; nothing where an escape is broken.
+/// Decodes percent-encoded text; `None` for a broken escape.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

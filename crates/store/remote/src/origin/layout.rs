@@ -1,4 +1,4 @@
-//! A resolved reference: one image, in one part or many, and the digests that prove its bytes.
+//! A resolved reference: an image in one or many parts, and the digests that prove its bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use forerun_cache::Digest;
 
 use crate::{Description, LayerContents, Origin};
 
-/// The name of an image. Its text is stable, and names it in the cache.
+/// The name of an image. Its text is stable, and is the name in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// The root of its table.
+    /// The root of the image's table.
     Root(Digest),
-    /// The digest of all its bytes.
+    /// The digest of the whole image.
     Blob(Digest),
-    /// Its address, and the version there.
+    /// The address, and the version there.
     Version {
         url: String,
         /// The server's name for the version.
@@ -23,7 +23,7 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Returns the digest of all its bytes, if it is named by that.
+    /// Returns the digest of the whole image, if that is its name.
     pub(crate) const fn digest(&self) -> Option<Digest> {
         match self {
             Self::Blob(digest) => Some(*digest),
@@ -31,8 +31,8 @@ impl Identity {
         }
     }
 
-    /// Returns its name in the cache while its parts are proven by a table only. Bytes that one table proves may be
-    /// wrong for another one, whose image has copied the digest.
+    /// Returns the name in the cache while only a table proves the image's parts. Bytes that one table proves
+    /// may be wrong by another table, if a hostile image has copied the digest.
     pub(crate) fn by_table(&self, table: Option<Digest>) -> String {
         match table.filter(|_| self.digest().is_some()) {
             Some(table) => format!("{self}{BY}{table}"),
@@ -40,7 +40,7 @@ impl Identity {
         }
     }
 
-    /// Returns whether `name` is its name in the cache, by whatever table.
+    /// Returns whether `name` is the image's name in the cache, with any table.
     #[must_use]
     pub fn is_named(&self, name: &str) -> bool {
         let rest = name.strip_prefix(&self.to_string());
@@ -48,7 +48,7 @@ impl Identity {
     }
 }
 
-/// What is between the digests of a layer and of its table.
+/// Separator between the digests of a layer and of its table.
 const BY: &str = " by ";
 
 impl fmt::Display for Identity {
@@ -64,19 +64,18 @@ impl fmt::Display for Identity {
 /// The same bytes at one or more servers.
 #[derive(Clone, Debug)]
 pub struct RemoteBlob {
-    /// Length, version and digest.
     pub description: Description,
-    /// Origins in the order in which they are asked; never empty. An origin whose server has another
-    /// name for the version handles that itself.
+    /// Origins, in the order in which they are asked; never empty. If a server has another name for the
+    /// version, its origin handles that.
     pub mirrors: Vec<Arc<dyn Origin>>,
 }
 
-/// A run of bytes of the image that servers know as one blob.
+/// A run of bytes of the image that is one blob at the servers.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// Offset in the image.
     pub offset: u64,
-    /// The blob that holds it; as long as the blob.
+    /// The blob with exactly these bytes.
     pub blob: RemoteBlob,
 }
 
@@ -87,31 +86,31 @@ pub struct TableLayout {
     pub chunk_size: u32,
     /// The fs-verity digest of the image.
     pub root: Digest,
-    /// Levels of the Merkle tree, the top one first, in blocks of chunk size.
+    /// Levels of the Merkle tree, the top level first, in blocks of chunk size.
     pub blob: RemoteBlob,
 }
 
 /// An image as a concatenation of parts.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// For messages, without credentials.
+    /// Address for messages, without credentials.
     pub place: String,
     /// Length of the image in bytes.
     pub len: u64,
     /// The name of the image in the cache.
     pub identity: Identity,
-    /// Back to back from 0 to [`len`](Self::len), none empty.
+    /// Consecutive parts from 0 to [`len`](Self::len), none empty.
     pub parts: Vec<Part>,
-    /// The table that proves its chunks, where there is one.
+    /// The table that proves the chunks, if there is one.
     pub table: Option<TableLayout>,
-    /// Name of the format, where the manifest has one.
+    /// Name of the format, if the manifest has one.
     pub format: Option<String>,
-    /// The table of contents that a manifest vouches for, where there is one.
+    /// The table of contents that a manifest vouches for, if there is one.
     pub contents: Option<LayerContents>,
 }
 
 impl Layout {
-    /// Makes the layout of an image that is one blob.
+    /// Creates the layout of an image that is one blob.
     #[must_use]
     pub fn single(place: String, blob: RemoteBlob, identity: Identity) -> Self {
         let len = blob.description.len;
@@ -131,14 +130,15 @@ impl Layout {
         }
     }
 
-    /// Returns whether no server of a part sends ranges of it: then each request costs all of the part.
+    /// Returns whether each request costs a whole part, because no server of some part supports range
+    /// requests.
     #[must_use]
     pub fn is_sent_whole(&self) -> bool {
         self.parts.iter().any(|part| part.blob.description.whole)
     }
 
-    /// Returns whether the server names no version and no digest: later requests cannot tell whether the
-    /// address still has the same bytes.
+    /// Returns whether the server gives neither version nor digest, so that later requests cannot tell
+    /// whether the address still has the same bytes.
     #[must_use]
     pub fn is_unversioned(&self) -> bool {
         let is_named = |part: &Part| part.blob.description.version.is_some();

@@ -28,33 +28,32 @@ pub use s3_settings::S3Settings;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     pub len: u64,
-    /// A text that tells this version from others at the same address, where the server gives one;
-    /// part of the blob's name in the cache and condition of later requests.
+    /// A text that identifies this version at the address, if the server gives one. It is part of the blob's
+    /// name in the cache and a condition of later requests.
     pub version: Option<String>,
-    /// Digest of the whole blob, where its name is one.
+    /// Digest of the whole blob, if its name is one.
     pub digest: Option<Digest>,
-    /// Whether the server sends all of the blob or nothing: it does not answer range requests.
+    /// Whether the server sends only the whole blob, because it does not support range requests.
     pub whole: bool,
 }
 
-/// One blob at one server. Implementations ask once: the caller retries, asks other mirrors and gives up
-/// streams that stall.
+/// One blob at one server. Implementations make each request once: the caller retries, asks other mirrors and
+/// gives up stalled streams.
 pub trait Origin: Send + Sync + fmt::Debug {
     /// Returns the address for messages, without credentials.
     fn place(&self) -> &str;
 
-    /// Asks for length and version. Servers that cannot send parts are refused here, before anything
-    /// depends on them.
+    /// Requests length and version. Refuses a server that cannot send parts, before anything depends on it.
     fn describe(&self) -> BoxFuture<'_, Result<Description>>;
 
-    /// Asks for `range` of the blob as `description` has it. The answer's head is checked before the
-    /// body is given: status, range, total length, version. The body may be shorter than the range if
-    /// the connection ends; it is never longer.
+    /// Requests `range` of the blob in `description`. Checks the head of the answer before it returns the
+    /// body: status, range, total length, version. The body may be shorter than the range if the connection
+    /// ends; it is never longer.
     fn fetch(&self, range: Range<u64>, description: &Description) -> BoxFuture<'_, Result<Body>>;
 
-    /// Asks for all of a blob whose length the server does not say, of the version that it gave, if it gave
-    /// one. The answer's head is checked before the body is given. The body ends with an error where the
-    /// connection ended before the answer did, as far as the protocol shows that.
+    /// Requests the whole of a blob of unknown length, in `version` if the server gave one. Checks the head
+    /// of the answer before it returns the body. The body ends with an error if the connection ended before
+    /// the answer, as far as the protocol shows that.
     fn fetch_whole<'a>(&'a self, version: Option<&'a str>) -> BoxFuture<'a, Result<Body>> {
         let _of_any_version = version;
         let place = self.place().to_owned();

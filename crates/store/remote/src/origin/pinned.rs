@@ -8,8 +8,7 @@ use futures_util::future::BoxFuture;
 
 use crate::{Body, Description, Origin, Result};
 
-/// An origin that is asked for the version that it named itself, which other mirrors may name
-/// differently.
+/// An origin that is asked for the version by its own name, which may differ from the name at other mirrors.
 pub struct Pinned {
     origin: Arc<dyn Origin>,
     description: Description,

@@ -1,10 +1,10 @@
 //! An object in an S3-compatible store.
 //!
 //! The object store library signs requests and reads most sources of credentials: the usual `AWS_*`
-//! variables, web identity tokens, container and instance roles. `aws_profile.rs` reads profiles.
-//! Custom endpoints (`AWS_ENDPOINT_URL`) are addressed by path. Requests go through our own client, for
-//! its TLS roots, and are not retried here. No redirect is followed: a request carries the session token
-//! in a header that clients do not remove.
+//! variables, web identity tokens, container and instance roles. `aws_profile.rs` reads profiles. Custom
+//! endpoints (`AWS_ENDPOINT_URL`) are addressed by path. Requests go through forerun's HTTP client, for its
+//! TLS roots, and are not retried here. No redirect is followed: a request carries the session token in a
+//! header that clients do not remove.
 
 use std::error::Error as _;
 use std::fmt;
@@ -44,8 +44,8 @@ impl fmt::Debug for S3Origin {
     }
 }
 
-/// Our client, for the library. It reports what the library would not: that a server is busy, and for
-/// how long.
+/// Forerun's HTTP client as the library sees it. It reports busy servers and their `Retry-After`, which the
+/// library would hide.
 #[derive(Clone, Debug)]
 struct OurClient {
     client: Client,
@@ -88,7 +88,7 @@ impl HttpService for OurClient {
     }
 }
 
-/// Explains the redirect of a store: most often the bucket is in another region.
+/// Explains a redirect: most often the bucket is in another region.
 fn redirected(answer: &HttpResponse) -> String {
     let region = answer.headers().get("x-amz-bucket-region");
     let region = region.and_then(|region| region.to_str().ok());
@@ -101,8 +101,8 @@ fn redirected(answer: &HttpResponse) -> String {
 }
 
 impl S3Origin {
-    /// Makes an origin for the object `key` of `bucket`, with the endpoint and the credentials of the
-    /// environment or the profile.
+    /// Creates an origin for the object `key` of `bucket`, with endpoint and credentials from the environment
+    /// or the profile.
     ///
     /// # Errors
     /// [`RemoteError::Reference`] if settings are missing in the environment or the name is invalid.
@@ -194,7 +194,7 @@ impl Origin for S3Origin {
     }
 }
 
-/// Connects to the store with the present settings of environment and profile.
+/// Connects to the store with the current settings of environment and profile.
 fn connect(client: &Client, bucket: &str, place: &str) -> std::result::Result<AmazonS3, String> {
     let once = RetryConfig {
         max_retries: 0,
@@ -203,7 +203,7 @@ fn connect(client: &Client, bucket: &str, place: &str) -> std::result::Result<Am
     S3Settings::builder()?
         .with_bucket_name(bucket)
         .with_retry(once)
-        // The user sets the endpoint; where it says http, http is meant.
+        // The user sets the endpoint, so an `http:` endpoint is intended.
         .with_allow_http(true)
         .with_http_connector(OurClient {
             client: client.clone(),
@@ -213,8 +213,8 @@ fn connect(client: &Client, bucket: &str, place: &str) -> std::result::Result<Am
         .map_err(|error| error.to_string())
 }
 
-/// Converts an error of the library. Its texts are not repeated: they hold servers' answers, which
-/// may be about keys.
+/// Converts an error of the library. Leaves out its text, which contains the server's answer and so perhaps
+/// keys.
 fn meaning(place: &str, error: &object_store::Error) -> RemoteError {
     use object_store::Error;
     let place = place.to_owned();

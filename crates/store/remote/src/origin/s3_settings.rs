@@ -1,6 +1,6 @@
 //! Settings of the user's object store: from variables, then from the profile.
 //!
-//! They are read anew each time an image is opened, and on SIGHUP.
+//! They are read each time an image is opened, and again on SIGHUP.
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 
@@ -19,7 +19,7 @@ const ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_EN
 pub struct S3Settings;
 
 impl S3Settings {
-    /// Returns the endpoint; nothing where it is Amazon's.
+    /// Returns the endpoint; `None` for Amazon's.
     #[must_use]
     pub fn endpoint_of_user() -> Option<String> {
         ENDPOINTS
@@ -31,7 +31,7 @@ impl S3Settings {
     /// Returns a builder with region, endpoint and credentials.
     ///
     /// # Errors
-    /// Why the profile cannot be used.
+    /// The reason why the profile cannot be used.
     pub fn builder() -> Result<AmazonS3Builder, String> {
         let mut builder = AmazonS3Builder::from_env();
         let of_variables = builder.get_config_value(&AmazonS3ConfigKey::AccessKeyId);

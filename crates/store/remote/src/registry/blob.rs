@@ -1,8 +1,8 @@
 //! A blob of a registry as an [`Origin`].
 //!
-//! Many registries answer with a redirect to a store, whose address has a signature that is valid for
-//! minutes; it is asked without credentials. The target is kept and asked directly as long as that works,
-//! which halves the round trips of every read.
+//! Many registries redirect to an object store, with a signature in the address that is valid for minutes.
+//! The store is asked without credentials. The target is kept and asked directly as long as that works, which
+//! halves the round trips of every read.
 
 use std::fmt;
 use std::ops::Range;
@@ -64,7 +64,7 @@ impl RegistryBlob {
             if let Ok(body) = head.and_then(|answer| judged(answer, &place, &range, total)) {
                 return Ok(body);
             }
-            // The address may have expired: the registry returns another.
+            // The address may have expired; the registry returns another one.
             self.keep_target(None);
         }
         let mut call = Call::get(&self.endpoint, self.url.clone(), &self.registry);
@@ -113,7 +113,7 @@ impl RegistryBlob {
     }
 }
 
-/// Returns the header for a part of a blob; nothing for the whole, which every server can send.
+/// Returns the header for a part of a blob; `None` for the whole blob, which every server can send.
 fn range_header(range: &Range<u64>, total: u64) -> Option<HeaderValue> {
     if *range == (0..total) {
         return None;
@@ -130,7 +130,7 @@ fn with_range(request: RequestBuilder, range: &Range<u64>, total: u64) -> Reques
     }
 }
 
-/// Checks that the head of an answer fits `range` of a blob of `total` bytes, and returns its body.
+/// Checks that the head of an answer fits `range` of a blob of `total` bytes, and returns the body.
 fn judged(
     response: reqwest::Response,
     place: &str,

@@ -1,7 +1,7 @@
 //! A request to a registry: sends credentials when asked, and follows redirects itself.
 //!
-//! `Authorization` goes to the registry's own scheme, host and port only. Redirects are followed
-//! for reading requests, as far as [`redirect`] allows.
+//! `Authorization` goes only to the registry's own scheme, host and port. Only read requests follow
+//! redirects, as far as [`redirect`] allows.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::registry::endpoint::Endpoint;
 use crate::registry::{Registry, wire};
 use crate::{RemoteError, Result, place_of};
 
-/// Redirects followed for one request.
+/// Most redirects followed for one request.
 const REDIRECTS: usize = 5;
 
 pub struct Call<'a> {
-    /// The registry and repository it concerns.
+    /// The registry and repository.
     pub endpoint: &'a Endpoint,
-    /// The access that its token must allow.
+    /// The access that the token must allow.
     pub access: Access,
     pub method: Method,
     pub url: Url,
@@ -31,22 +31,22 @@ pub struct Call<'a> {
     pub headers: HeaderMap,
     /// The bytes to send.
     pub body: Option<Bytes>,
-    /// How long the head of the answer may take, from the first byte sent.
+    /// Longest time until the head of the answer, from the first byte sent.
     pub patience: Duration,
 }
 
-/// An answer, of any status but 401 and redirects that were followed.
+/// An answer. Its status is neither 401 nor a redirect that was followed.
 #[derive(Debug)]
 pub struct Answer {
     pub response: Response,
-    /// Where it came from.
+    /// The address that it came from.
     pub url: Url,
-    /// The same for messages.
+    /// The address for messages.
     pub place: String,
 }
 
 impl<'a> Call<'a> {
-    /// Makes a reading request.
+    /// Creates a read request.
     pub fn get(endpoint: &'a Endpoint, url: Url, registry: &Registry) -> Self {
         Self {
             endpoint,

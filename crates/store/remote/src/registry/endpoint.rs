@@ -1,6 +1,6 @@
 //! Endpoint of a registry: scheme, host, port and the path of its API.
 //!
-//! Plain http is used on loopback and for hosts that the user has allowed, nowhere else.
+//! Plain HTTP is used only on loopback and for hosts that the user has allowed.
 
 use forerun_cache::Digest;
 use url::Url;
@@ -16,9 +16,9 @@ use crate::{RemoteError, Result, redact};
 pub struct Endpoint {
     /// The server that credentials are for.
     pub site: Site,
-    /// The name under which credentials are stored: host, and port where the name has one.
+    /// The name under which credentials are stored: host, and port if the name has one.
     pub credentials_of: String,
-    /// Path of the repository there.
+    /// Path of the repository at this server.
     pub repository: String,
     /// `scheme://host:port/v2/repository/`.
     base: Url,
@@ -119,13 +119,13 @@ impl Endpoint {
         Ok(url)
     }
 
-    /// Returns the address at which uploads begin.
+    /// Returns the address where uploads begin.
     pub fn uploads(&self) -> Result<Url> {
         self.join("blobs/uploads/")
     }
 
     fn join(&self, path: &str) -> Result<Url> {
-        // A digest's colon would make a path without its own `./` an absolute URL.
+        // Without `./`, the colon of a digest would make the path an absolute URL.
         self.base
             .join(&format!("./{path}"))
             .map_err(|_| bad(self.base.as_str(), "this makes no URL"))

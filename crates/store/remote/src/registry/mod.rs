@@ -1,8 +1,8 @@
 //! Registries of the OCI distribution specification: reading manifests and blobs, pushing them.
 //!
-//! It uses the crate's one HTTP client and not the library `oci-client`. That brings an HTTP client of its
-//! own, sends a registry's password to any token server that the registry names, reads manifests of any
-//! length, keeps a token that was refused, and supports neither refresh tokens nor mirrors.
+//! This module uses the crate's HTTP client and not the library `oci-client`. That library has its own HTTP
+//! client, sends a registry's password to any token server that the registry names, reads manifests of any
+//! length, keeps refused tokens, and supports neither refresh tokens nor mirrors.
 
 pub mod auth;
 mod blob;
@@ -26,8 +26,7 @@ pub use open::{FoundContainer, FoundInRegistry};
 pub use referrers::Subject;
 pub use upload::Repository;
 
-/// All registries as one user sees them: the HTTP client, and the tokens and passwords that were
-/// obtained.
+/// Access to all registries for one user: the HTTP client, and the tokens and passwords obtained so far.
 #[derive(Debug)]
 pub struct Registry {
     client: reqwest::Client,
@@ -36,8 +35,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Makes a client of registries over `client`, which must not follow redirects by itself: their
-    /// targets are checked here.
+    /// Creates a client of registries over `client`, which must not follow redirects by itself: this module
+    /// checks their targets.
     #[must_use]
     pub fn new(client: reqwest::Client, options: RegistryOptions) -> Arc<Self> {
         let options = Arc::new(options);

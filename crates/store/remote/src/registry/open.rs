@@ -1,8 +1,8 @@
 //! Resolves a name in a registry to the layout of an image.
 //!
-//! The tag is resolved once; from then on everything is named by digest, so that a tag that moves
-//! meanwhile changes nothing. An image is one of three things: the form we push, a manifest whose
-//! only layer is an image as it is, or a blob named by its digest.
+//! The tag is resolved once; from then on everything is named by digest, so a tag that moves meanwhile
+//! changes nothing. An image is one of three things: the form that `push` stores, a manifest whose only layer
+//! is a plain image, or a blob named by its digest.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use crate::{
 };
 
 impl Registry {
-    /// Resolves the image `name`. With `require_verified`, images without a table that proves each chunk
-    /// are refused.
+    /// Resolves the image `name`. With `require_verified`, refuses images without a table that proves each
+    /// chunk.
     ///
     /// # Errors
     /// Errors of the registry; [`RemoteError::Refused`] with the reason why the image cannot be opened;
-    /// [`RemoteError::WrongDigest`] for other bytes than were named.
+    /// [`RemoteError::WrongDigest`] for bytes that do not have the named digest.
     pub async fn open(
         self: &Arc<Self>,
         name: &ImageName,
@@ -45,13 +45,13 @@ impl Registry {
         opening.verifiable(layout, require_verified)
     }
 
-    /// Finds out whether `name` is an image or a container image, whose layers are merged. The layers come
-    /// without tables of chunks: each is verified as a whole before it is used
+    /// Finds out whether `name` is an image or a container image, whose layers are merged. The layers have no
+    /// chunk tables. Each is verified as a whole before it is used
     /// ([`RemoteImage::ensure_whole`](crate::RemoteImage::ensure_whole)), or read by a table of contents
     /// ([`RemoteImage::contents`](crate::RemoteImage::contents)), also with `require_verified`.
     ///
     /// # Errors
-    /// The errors of [`Self::open`].
+    /// Those of [`Self::open`].
     pub async fn find(
         self: &Arc<Self>,
         name: &ImageName,
@@ -77,10 +77,10 @@ impl Registry {
         Ok(FoundInRegistry::Image(Box::new(image)))
     }
 
-    /// Reads the configuration of a container image that was found under `name`.
+    /// Reads the configuration of the container image that was found under `name`.
     ///
     /// # Errors
-    /// Errors of the registry; other bytes than its digest says.
+    /// Errors of the registry; [`RemoteError::WrongDigest`].
     pub async fn config(
         self: &Arc<Self>,
         name: &ImageName,
@@ -139,7 +139,7 @@ impl Registry {
     }
 }
 
-/// The thing that a name in a registry stands for.
+/// The object that a name in a registry stands for.
 #[derive(Clone, Debug)]
 pub enum FoundInRegistry {
     Image(Box<Layout>),
@@ -148,9 +148,9 @@ pub enum FoundInRegistry {
 
 /// The object that a name leads to.
 enum NamedObject {
-    /// A blob, which is an image as it is.
+    /// A blob, which is a plain image.
     Blob(Layout),
-    /// A manifest, and its bytes: that of an index for this machine.
+    /// A manifest and its bytes. From an index, the manifest for this machine.
     Manifest(Manifest, Bytes),
 }
 
@@ -177,7 +177,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Refuses an image without a table, if it must have one.
+    /// Refuses an image without a table if `require_verified` is set.
     fn verifiable(&self, layout: Layout, require_verified: bool) -> Result<Layout> {
         if require_verified && layout.table.is_none() {
             return Err(self.refused(
@@ -250,7 +250,7 @@ impl Opening<'_> {
         self.single(manifest)
     }
 
-    /// Returns the layout of an image in our form.
+    /// Returns the layout of an image in forerun's form.
     async fn ours(&self, manifest: &Manifest) -> Result<Layout> {
         let config = self
             .registry
@@ -290,7 +290,7 @@ impl Opening<'_> {
         })
     }
 
-    /// Returns the layout of a manifest whose only layer is an image as it is.
+    /// Returns the layout of a manifest whose only layer is a plain image.
     fn single(&self, manifest: &Manifest) -> Result<Layout> {
         let [layer] = &*manifest.layers else {
             return Err(self.refused(&several(manifest)));
@@ -334,8 +334,8 @@ impl Opening<'_> {
         layers.collect()
     }
 
-    /// Sets the tables of contents that SOCI made of the layers, if the manifest names an index of them. Without it the
-    /// image is opened all the same.
+    /// Sets the SOCI tables of contents of the layers, if the manifest names an index of them. If the index
+    /// cannot be read, the image opens without them.
     async fn attach_soci(&self, manifest: &[u8], layers: &mut [Layout]) {
         let Some(digest) = soci::index_of(manifest) else {
             return;
@@ -373,9 +373,9 @@ impl Opening<'_> {
         Ok(Layout::single(self.place.clone(), blob, identity))
     }
 
-    /// Finds out whether `digest` names a manifest or a blob. Some registries serve manifests as blobs
-    /// too, and some fail when a blob is requested as a manifest. So an endpoint that has no manifest at
-    /// the first attempt is asked for a blob.
+    /// Finds out whether `digest` names a manifest or a blob. Some registries also serve manifests as blobs,
+    /// and some fail when a blob is requested as a manifest. So an endpoint that has no manifest at the first
+    /// attempt is asked for a blob.
     async fn by_digest(&self, digest: Digest) -> Result<NamedBy> {
         let reference = digest.to_string();
         for endpoint in &self.endpoints {
@@ -420,7 +420,7 @@ impl Opening<'_> {
     }
 }
 
-/// Returns the origins of a blob, one for each endpoint; the same ones when it is asked for again.
+/// Returns the origins of a blob, one for each endpoint. Returns the same origins for the same blob.
 fn origins(
     registry: &Arc<Registry>,
     endpoints: &[Arc<Endpoint>],
@@ -442,15 +442,15 @@ fn origins(
 /// The object that a digest names.
 enum NamedBy {
     Manifest(Box<RawManifest>),
-    /// A blob of that length.
+    /// A blob with this length.
     Blob(u64),
 }
 
 /// Origins of blobs, so that equal parts of an image share them.
 type Known = HashMap<Digest, Vec<Arc<dyn Origin>>>;
 
-/// Returns whether a manifest is that of a container image: its layers are archives, or there are several
-/// below the configuration of one.
+/// Returns whether a manifest is that of a container image: its layers are archives, or it has several layers
+/// and the configuration of a container image.
 fn is_container(manifest: &Manifest) -> bool {
     let is_tar = |layer: &Descriptor| media::layer(&layer.media_type) == Layer::Tar;
     let is_configured = matches!(

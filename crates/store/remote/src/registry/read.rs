@@ -1,4 +1,4 @@
-//! Reads manifests and configurations whole, and checks them against their digests.
+//! Reads whole manifests and configurations, and checks them against their digests.
 
 use std::sync::Arc;
 
@@ -20,19 +20,18 @@ use crate::{RemoteError, Result};
 /// The header with the digest of a manifest.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
-/// A manifest as it came.
+/// A manifest as received.
 #[derive(Clone, Debug)]
 pub struct RawManifest {
     pub bytes: Bytes,
-    /// Their digest, computed here.
+    /// The computed digest of the bytes.
     pub digest: Digest,
-    /// Its type, as the server says.
+    /// The media type according to the server.
     pub media_type: Option<String>,
-    /// The address that it came from.
     pub url: Url,
-    /// The same for messages.
+    /// The address for messages.
     pub place: String,
-    /// Where the next page of a list is, as the server says.
+    /// The next page of a list according to the server.
     pub next: Option<String>,
 }
 
@@ -52,7 +51,7 @@ impl Registry {
         .await
     }
 
-    /// Reads the manifest from that endpoint, without retries.
+    /// Reads the manifest from this endpoint, without retries.
     pub async fn manifest_at(
         &self,
         endpoint: &Endpoint,
@@ -63,7 +62,7 @@ impl Registry {
         self.document_at(endpoint, url, expected).await
     }
 
-    /// Reads the document at an address of that endpoint, without retries.
+    /// Reads the document at an address of this endpoint, without retries.
     pub async fn document_at(
         &self,
         endpoint: &Endpoint,
@@ -141,7 +140,7 @@ impl Registry {
         Ok(bytes)
     }
 
-    /// Returns the length of the blob at `endpoint`; nothing where it does not have it.
+    /// Returns the length of the blob at `endpoint`; `None` if it does not have the blob.
     pub async fn blob_len(
         &self,
         endpoint: &Endpoint,
@@ -169,8 +168,8 @@ impl Registry {
     }
 }
 
-/// Asks the endpoints in order, and returns the first success. If all fail, returns the error of the
-/// last one, which is the registry itself.
+/// Asks the endpoints in order and returns the first success. If all fail, returns the error of the last one,
+/// which is the registry itself.
 pub async fn first_of<'a, T, F>(
     endpoints: &'a [Arc<Endpoint>],
     mut ask: impl FnMut(&'a Endpoint) -> F,
@@ -193,7 +192,7 @@ where
     }))
 }
 
-/// Returns the digest of `bytes`, which must be `expected` if that is known.
+/// Returns the digest of `bytes`. Fails if it is not `expected`.
 fn verified(bytes: &[u8], expected: Option<Digest>, place: &str) -> Result<Digest> {
     let digest = Digest::of(bytes);
     match expected {

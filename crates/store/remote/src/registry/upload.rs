@@ -1,8 +1,8 @@
 //! Writes blobs and manifests to a repository.
 //!
-//! Before each attempt to send a blob, the registry is asked whether it has it. So a blob that arrived
-//! although its answer was lost is not sent twice. Short blobs are sent in one request, long ones in
-//! several, as proxies before registries limit the length of one. Mirrors are not written to.
+//! Before each attempt to send a blob, the registry is asked whether it has the blob. So a blob that arrived
+//! although the answer was lost is not sent twice. Short blobs are sent in one request, long ones in several,
+//! because proxies in front of registries limit the length of a request. Mirrors are never written to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,12 +31,12 @@ use crate::{RemoteError, Result};
 
 /// Longest body of one request.
 const MAX_BODY: usize = 16 << 20;
-/// Bytes a second below which an upload counts as stalled.
+/// Bytes per second below which an upload counts as stalled.
 const SLOWEST: u64 = 16 << 10;
-/// The header with the digest that the registry computed of the uploaded bytes.
+/// The header with the digest that the registry computed for the uploaded bytes.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
-/// The header of a registry that lists what refers to a manifest.
+/// The header by which a registry says that it lists referrers itself.
 const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 
 /// A repository to write to.
@@ -101,8 +101,8 @@ impl Repository {
         Ok(Digest::of(bytes))
     }
 
-    /// Stores a manifest or an index under a tag or its digest. Returns whether the registry lists it as one that
-    /// refers to another.
+    /// Stores a manifest or an index under a tag or its digest. Returns whether the registry lists it as a
+    /// referrer itself.
     pub async fn put_document(
         &self,
         reference: &str,
@@ -129,7 +129,7 @@ impl Repository {
         Ok(headers.await?.contains_key(SUBJECT))
     }
 
-    /// Reads the manifest or index of a tag.
+    /// Reads the manifest or index with a tag.
     pub async fn read_manifest(&self, tag: &str) -> Result<RawManifest> {
         retry(self.registry.retries(), || {
             self.registry.manifest_at(&self.endpoint, tag, None)
@@ -137,7 +137,7 @@ impl Repository {
         .await
     }
 
-    /// Returns its address for messages.
+    /// Returns the address for messages.
     pub fn place(&self) -> String {
         let url = self.endpoint.manifest("");
         url.map_or_else(|_| String::new(), |url| crate::place_of(&url))
@@ -158,7 +158,7 @@ impl Repository {
         call
     }
 
-    /// Makes a request whose answer names the address of the next one.
+    /// Makes a request whose answer names the address of the next request.
     async fn expect(&self, call: Call<'_>, status: StatusCode) -> Result<(Url, HeaderMap)> {
         let Answer {
             response,
@@ -178,8 +178,8 @@ impl Repository {
         Ok((follow(&url, location)?, headers))
     }
 
-    /// Makes the request that ends an upload, and compares digests where the registry returns one. Returns the headers
-    /// of the answer.
+    /// Makes the request that ends an upload, and compares digests if the registry returns one. Returns the
+    /// headers of the answer.
     async fn finish(&self, call: Call<'_>, digest: Digest) -> Result<HeaderMap> {
         let Answer {
             response, place, ..
@@ -209,7 +209,7 @@ fn binary() -> HeaderMap {
     headers
 }
 
-/// Returns `first-last`, as the distribution specification has it: no unit, no total.
+/// Returns `first-last`, in the form of the distribution specification: no unit, no total.
 fn range(start: u64, end: u64) -> HeaderValue {
     let text = format!("{start}-{}", end.saturating_sub(1));
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("0-0"))

@@ -1,4 +1,4 @@
-//! One HTTP request and its answer, with limits on time and size and with our errors.
+//! One HTTP request and its answer, with limits on time and size, and with this crate's errors.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::http::{client, response};
 use crate::redact::plain;
 use crate::{RemoteError, Result};
 
-/// Most bytes of an error's text that are read.
+/// Most bytes that are read of an error's text.
 const MAX_ERROR: usize = 16 * 1024;
-/// Most bytes of it that are shown.
+/// Most characters that are shown of an error's text.
 const MAX_SHOWN: usize = 200;
 
 /// Sends a request and waits for the head of its answer.
@@ -25,7 +25,7 @@ pub async fn send(request: RequestBuilder, place: &str, patience: Duration) -> R
     }
 }
 
-/// Collects an answer's body, which may have up to `limit` bytes.
+/// Collects an answer's body of at most `limit` bytes.
 pub async fn collect(
     response: Response,
     place: &str,
@@ -85,8 +85,8 @@ struct ErrorEntry {
     message: String,
 }
 
-/// Reads the server's explanation of its error, in the form of the distribution specification, and
-/// makes it safe to print.
+/// Reads the server's explanation of an error, in the form of the distribution specification, and makes it
+/// safe to print.
 async fn text_of(response: Response, place: &str, patience: Duration) -> String {
     let Ok(body) = collect(response, place, MAX_ERROR, patience).await else {
         return String::new();

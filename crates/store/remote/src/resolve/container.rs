@@ -1,4 +1,4 @@
-//! The manifest of a container image, for callers that open no layer.
+//! Manifests of container images, for callers that open no layers.
 
 use forerun_cache::Digest;
 
@@ -9,11 +9,11 @@ use crate::{Identity, LayerContents, Reference, RemoteError, RemoteOptions, Resu
 /// The manifest of a container image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerManifest {
-    /// Its digest. Of an index, the manifest for the platform.
+    /// The digest of the manifest. From an index, the manifest for the platform.
     pub digest: Digest,
     /// The layers, the lowest first.
     pub layers: Vec<ContainerLayer>,
-    /// The digests of the layers as they are unpacked, by the configuration of the image.
+    /// The digests of the unpacked layers, from the configuration of the image.
     pub diff_ids: Vec<Digest>,
 }
 
@@ -28,7 +28,7 @@ pub struct ContainerLayer {
 /// Reads the manifest and the configuration of the container image that `reference` names.
 ///
 /// # Errors
-/// Errors of the registry; [`RemoteError::Refused`] for what is no container image.
+/// Errors of the registry; [`RemoteError::Refused`] if it is not a container image.
 pub fn container_manifest(
     reference: &Reference,
     options: &RemoteOptions,

@@ -1,8 +1,7 @@
-//! Facts that are remembered of a reference, as text, and their checks.
+//! Facts that the cache remembers about a reference, as text, and their checks.
 //!
-//! Facts from the disk are checked by the same rules as answers of a server: lengths add up, the table
-//! has the right length, and there are no more parts than an image may have. Nothing here holds
-//! credentials.
+//! Facts from the disk are checked by the same rules as answers of a server: lengths add up, the table has
+//! the right length, and the number of parts is in bounds. Facts never contain credentials.
 
 use forerun_cache::{Digest, Geometry};
 use serde::{Deserialize, Serialize};
@@ -14,7 +13,7 @@ use crate::{Identity, LayerContents, Layout};
 /// One address of a plain file, and its server's name for the version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    /// The address without credentials; a query as its digest.
+    /// The address without credentials. A query is replaced by its digest.
     pub address: String,
     /// The server's name for the version, if it has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -25,7 +24,7 @@ pub struct Address {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
     pub digest: String,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
 }
 
@@ -34,7 +33,7 @@ pub struct Named {
 pub struct NamedLayer {
     #[serde(flatten)]
     pub blob: Named,
-    /// The table of contents in it, if the manifest vouched for one.
+    /// The table of contents, if the manifest vouched for one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub table: Option<LayerContents>,
 }
@@ -43,9 +42,8 @@ pub struct NamedLayer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
-    /// In our form: a table and parts.
+    /// forerun's own form: a table and parts.
     Parts {
-        /// Bytes in a chunk.
         chunk_size: u32,
         /// The root of the table.
         root: String,
@@ -56,7 +54,8 @@ pub enum Shape {
     },
     /// One blob that is named by its digest.
     Blob { digest: String },
-    /// The layers of a container image, the lowest first. The length and the name in the cache are those of the first.
+    /// The layers of a container image, the lowest first. Length and name in the cache are those of the first
+    /// layer.
     Layers {
         /// The layers in their order.
         layers: Vec<NamedLayer>,
@@ -71,25 +70,25 @@ pub enum Shape {
     },
 }
 
-/// The image that a reference was resolved to.
+/// Facts about the image that a reference was resolved to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// Length of the image in bytes.
     pub len: u64,
-    /// Name of its format, where a manifest has one.
+    /// Name of the format, if a manifest has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub format: Option<String>,
     /// The parts or addresses of the image.
     pub shape: Shape,
 }
 
-/// Why a text holds no facts.
+/// The defects of a text with facts.
 #[derive(Debug, thiserror::Error)]
 pub enum BadFacts {
-    /// No JSON of this form.
+    /// Not JSON of this form.
     #[error("no facts about an image")]
     Json(#[from] serde_json::Error),
-    /// A text that is no digest.
+    /// Not a digest.
     #[error("{0:?} is no digest")]
     Digest(String),
     /// Numbers that contradict each other.
@@ -98,8 +97,8 @@ pub enum BadFacts {
 }
 
 impl Facts {
-    /// Returns the facts to remember of `layout`, whose addresses are `addresses` where it is a plain
-    /// file. Returns nothing for a file whose server names no version: it could change unnoticed.
+    /// Returns the facts to remember about `layout`. `addresses` are those of a plain file. Returns `None`
+    /// for a file whose server gives no version: it could change unnoticed.
     #[must_use]
     pub fn of(layout: &Layout, addresses: &[Address]) -> Option<Self> {
         let named = |blob: &crate::RemoteBlob| {
@@ -140,7 +139,8 @@ impl Facts {
         })
     }
 
-    /// Returns the facts to remember of a container image with these layers. Returns nothing if one has no digest.
+    /// Returns the facts to remember about a container image with these layers; `None` if a layer has no
+    /// digest.
     #[must_use]
     pub fn of_layers(layouts: &[Layout]) -> Option<Self> {
         let named = |layout: &Layout| match &layout.identity {
@@ -164,14 +164,14 @@ impl Facts {
     /// Returns the facts as text.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        // Strings and numbers: that cannot fail.
+        // Cannot fail: there are only strings and numbers.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Reads and checks a text.
+    /// Parses and checks a text.
     ///
     /// # Errors
-    /// [`BadFacts`] says what is wrong with it.
+    /// [`BadFacts`] for a malformed text.
     pub fn decode(text: &[u8]) -> Result<Self, BadFacts> {
         let facts: Self = serde_json::from_slice(text)?;
         facts.identity()?;
@@ -236,7 +236,7 @@ impl Facts {
     }
 }
 
-/// Reads a digest.
+/// Parses a digest.
 ///
 /// # Errors
 /// [`BadFacts::Digest`].
@@ -245,7 +245,7 @@ pub fn digest(text: &str) -> Result<Digest, BadFacts> {
         .map_err(|_| BadFacts::Digest(text.chars().take(100).collect()))
 }
 
-/// Returns facts about an image in parts and about a plain file, for tests and fuzzers to start from.
+/// Returns example facts about images, for tests and fuzzers to start from.
 #[cfg(feature = "fuzzing")]
 #[must_use]
 pub fn examples() -> [Vec<u8>; 4] {

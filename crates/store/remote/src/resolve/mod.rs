@@ -1,8 +1,8 @@
 //! Resolves a reference to a layout: the servers of the image, its length, and its name in the cache.
 //!
-//! For web servers and object stores every address is asked. Addresses with the same length as the first
-//! one that answers are its mirrors. Without a table nothing proves that mirrors hold the same bytes: the
-//! user that names them vouches for that.
+//! For web servers and object stores, every address is asked. Addresses with the same length as the first one
+//! that answers are its mirrors. Without a table, nothing proves that mirrors hold the same bytes: the user
+//! who names them vouches for that.
 
 pub mod container;
 pub mod facts;
@@ -37,23 +37,23 @@ use facts::{Address, Facts};
 /// Pause before the second request.
 pub const PAUSE: Duration = Duration::from_millis(200);
 
-/// A resolved reference, with what is needed to ask again.
+/// A resolved reference, with the state that later requests need.
 pub struct Resolved {
     pub layout: Layout,
-    /// The registry, whose tokens and passwords can be forgotten.
+    /// The registry, for reloading tokens and passwords.
     pub registry: Option<Arc<Registry>>,
-    /// The facts that can be remembered of it.
+    /// The facts to remember about the reference.
     pub facts: Option<Facts>,
-    /// Set where no server was asked, and the image comes from memory.
+    /// Set if the reference was resolved from remembered facts, without a server.
     pub memory: Option<FromMemory>,
-    /// Chunk size of the image in the cache, where that is known.
+    /// Chunk size of the image in the cache, if known.
     pub chunk_size: Option<u32>,
-    /// The image was fetched into a temporary file already, and its download reported.
+    /// Whether the image was already fetched into a temporary file, and the download reported.
     pub is_spooled: bool,
 }
 
 impl Resolved {
-    /// Makes a resolved reference with the image alone.
+    /// Creates a resolved reference with the image alone.
     pub const fn new(layout: Layout, registry: Option<Arc<Registry>>) -> Self {
         Self {
             layout,
@@ -69,22 +69,21 @@ impl Resolved {
 /// The earlier answer that an image was opened from.
 #[derive(Clone, Debug)]
 pub struct FromMemory {
-    /// When its server gave that answer.
+    /// When the server gave that answer.
     pub answered: SystemTime,
-    /// Why it was not asked now; nothing where no server was to be asked.
+    /// Why the server did not answer now; `None` if no server may be asked.
     pub reason: Option<RemoteError>,
-    /// Whether the reference is a digest, so that the answer is as good as a new one.
+    /// Whether the reference is a digest, so that the old answer is still right.
     pub by_digest: bool,
 }
 
-/// The thing that a reference names.
 pub enum ResolvedName {
     Image(Box<Resolved>),
     /// A container image, and the registry that has it.
     Container(FoundContainer, Arc<Registry>),
 }
 
-/// Resolves `reference` to one image, within the time that opening may take.
+/// Resolves `reference` to one image, within the time limit for opening.
 pub fn resolved(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
     within_time(reference, options, async {
         if let Reference::Oci(name) = reference {
@@ -96,7 +95,7 @@ pub fn resolved(reference: &Reference, options: &RemoteOptions) -> Result<Resolv
     })
 }
 
-/// Finds out what `reference` names, within the time that opening may take.
+/// Resolves `reference` to an image or a container image, within the time limit for opening.
 pub fn named(reference: &Reference, options: &RemoteOptions) -> Result<ResolvedName> {
     within_time(reference, options, async {
         let Reference::Oci(name) = reference else {
@@ -114,7 +113,7 @@ pub fn named(reference: &Reference, options: &RemoteOptions) -> Result<ResolvedN
     })
 }
 
-/// Reads the configuration of a container image, within the time that opening may take.
+/// Reads the configuration of a container image, within the time limit for opening.
 pub fn config(
     reference: &Reference,
     name: &ImageName,
@@ -124,7 +123,7 @@ pub fn config(
     within_time(reference, options, registry.config(name, container))
 }
 
-/// Waits for an answer, as long as opening may take.
+/// Waits for an answer, within the time limit for opening.
 pub fn within_time<T>(
     reference: &Reference,
     options: &RemoteOptions,
@@ -141,7 +140,7 @@ pub fn within_time<T>(
     })
 }
 
-/// Makes a resolved reference of an image in a registry.
+/// Creates a resolved reference to an image in a registry.
 pub fn of_registry(layout: Layout, registry: Arc<Registry>) -> Resolved {
     Resolved {
         facts: Facts::of(&layout, &[]),
@@ -149,10 +148,10 @@ pub fn of_registry(layout: Layout, registry: Arc<Registry>) -> Resolved {
     }
 }
 
-/// Resolves a file on a web server, or an object.
+/// Resolves a file on a web server or an object in a store.
 ///
 /// # Errors
-/// The error of the first address, where none answers as it should.
+/// The error of the first address, if no address gives a usable answer.
 async fn of_file(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
     let (layout, addresses) = plain(reference, candidates(reference, options)?, options).await?;
     let facts = Facts::of(&layout, &addresses);
@@ -173,7 +172,7 @@ fn client(options: &RemoteOptions, follow_redirects: bool) -> Result<reqwest::Cl
 /// Returns the client for the registry of `name` and its mirrors.
 ///
 /// # Errors
-/// As [`client::build`].
+/// Those of [`client::build`].
 pub fn registry(name: &ImageName, options: &RemoteOptions) -> Result<Arc<Registry>> {
     let mut settings = options.registry.clone();
     settings
@@ -185,9 +184,8 @@ pub fn registry(name: &ImageName, options: &RemoteOptions) -> Result<Arc<Registr
     Ok(Registry::new(client(options, false)?, settings))
 }
 
-/// An origin, and the name of its address in the cache.
+/// An origin that may have the image, and its address in the cache.
 pub struct Candidate {
-    /// The server that may have the file.
     pub origin: Arc<dyn Origin>,
     /// The address without credentials.
     pub address: String,
@@ -196,7 +194,7 @@ pub struct Candidate {
 /// Returns the origins that may have a file or object.
 ///
 /// # Errors
-/// Addresses that are none.
+/// An invalid address.
 pub fn candidates(reference: &Reference, options: &RemoteOptions) -> Result<Vec<Candidate>> {
     let mut candidates = vec![candidate(reference, options)?];
     for mirror in &options.mirrors {
@@ -219,8 +217,8 @@ fn candidate(reference: &Reference, options: &RemoteOptions) -> Result<Candidate
                 local_addresses::allow(&endpoint);
                 check_plain(&endpoint, plain)?;
             }
-            // A store's redirect leads to another endpoint, which the session token that goes with
-            // each request is not meant for.
+            // A redirect of a store leads to another endpoint, which must not get the session token of each
+            // request.
             Arc::new(S3Origin::new(client(options, false)?, bucket, key)?)
         }
         Reference::Oci(name) => {
@@ -234,7 +232,7 @@ fn candidate(reference: &Reference, options: &RemoteOptions) -> Result<Candidate
     Ok(Candidate { origin, address })
 }
 
-/// Returns the address as part of a name. A query is included as its digest, since it may be secret.
+/// Returns the address as part of a name. A query is replaced by its digest, since it may be secret.
 pub fn address(reference: &Reference) -> String {
     match reference {
         Reference::Http(url) => match url.query() {
@@ -253,7 +251,7 @@ pub fn address(reference: &Reference) -> String {
     }
 }
 
-/// Resolves a file or object, at one or more addresses.
+/// Resolves a file or object at one or more addresses.
 async fn plain(
     reference: &Reference,
     candidates: Vec<Candidate>,
@@ -277,7 +275,7 @@ async fn plain(
     let mut failed = None;
     let mut mirrors: Vec<Arc<dyn Origin>> = Vec::new();
     let mut addresses = Vec::new();
-    // Servers that send ranges are used alone, where there are some.
+    // If some servers support range requests, only those are used.
     let is_ranged = |answer: &Result<Description>| answer.as_ref().is_ok_and(|found| !found.whole);
     let ranged = answers.iter().any(is_ranged);
     for (candidate, answer) in candidates.into_iter().zip(answers) {
@@ -287,7 +285,7 @@ async fn plain(
                 if several {
                     tracing::warn!(%error, "this address of the image is left out");
                 }
-                // A file of unknown length can be fetched, if nothing better is there.
+                // A file of unknown length is fetched only if no server gives a length.
                 let is_first = failed.is_none();
                 if is_first || matches!(error, RemoteError::NoLength { .. }) {
                     failed = Some(error);
@@ -331,7 +329,7 @@ async fn plain(
     Ok((layout, addresses))
 }
 
-/// Makes a version that never comes again, for a server that names none: the chunks are of no use later.
+/// Creates a unique version, for a server that gives none: the chunks cannot be used later.
 pub fn unversioned() -> String {
     let now = SystemTime::now();
     let now = now
@@ -340,7 +338,7 @@ pub fn unversioned() -> String {
     format!("unknown {} {}", now.as_nanos(), std::process::id())
 }
 
-/// Asks for a description, and retries within the limits of `options`.
+/// Requests a description, with retries within the limits of `options`.
 async fn described(origin: &dyn Origin, options: &RemoteOptions) -> Result<Description> {
     let retries = Retries {
         attempts: options.retries.saturating_add(1),

@@ -1,9 +1,9 @@
-//! Opens an image that is in the cache while its server does not answer.
+//! Opens cached images while their servers do not answer.
 //!
-//! Whenever a server resolves a reference, the result is kept in the cache. It is used when there is no
-//! answer: no connection, no answer in time, or a server that is broken. A refusal (not found, access
-//! denied) is an answer and remains an error. The image has the version of the remembered answer;
-//! missing chunks are requested of that version, and never mixed with another.
+//! Whenever a server resolves a reference, the result is kept in the cache. It is used if there is no answer:
+//! no connection, no answer in time, or a broken server. A refusal (not found, access denied) is an answer
+//! and remains an error. The image has the version of the remembered answer. Missing chunks are requested in
+//! that version and never mixed with another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,8 @@ use crate::{
 /// Age at which a remembered answer is written again even if it has not changed.
 const RENEWED: Duration = Duration::from_secs(60);
 
-/// Records the image that `reference` names, a layer with its table of contents. Its blob is in the cache already, as `identity`.
+/// Records the image that `reference` names; a layer with its table of contents. The blob `identity` must be
+/// in the cache.
 pub(crate) fn remember(
     cache: &Cache,
     reference: &Reference,
@@ -39,8 +40,9 @@ pub(crate) fn remember(
     );
 }
 
-/// Records the layers of the container image that `reference` names with the platform of `options`. The blob of the first
-/// is in the cache already, as `lowest`. Each layer is remembered by its digest: a later opening compares the cached bytes with it.
+/// Records the layers of the container image that `reference` names for the platform of `options`. The blob
+/// `lowest` of the first layer must be in the cache. Each layer is recorded by its digest, with which later
+/// openings compare the cached bytes.
 pub(crate) fn remember_layers(
     cache: &Cache,
     reference: &Reference,
@@ -54,11 +56,12 @@ pub(crate) fn remember_layers(
     }
 }
 
-/// Returns the layers of the container image that `reference` named when its registry was asked last, the lowest first.
-/// Returns nothing if none is known, or a layer was never in the cache.
+/// Returns the recorded layers of the container image that `reference` names, the lowest first. Returns
+/// `None` if there is no record, or a layer was never in the cache.
 ///
 /// # Errors
-/// As [`recall`]; [`RemoteError::Offline`] for a layer that is in the cache no more, where no server may be asked.
+/// Those of [`recall`]; [`RemoteError::Offline`] for a layer that is no longer in the cache, if no server may
+/// be asked.
 pub(crate) fn recall_layers(
     cache: &Cache,
     reference: &Reference,
@@ -105,7 +108,7 @@ pub(crate) fn recall_layers(
     Ok(Some(found))
 }
 
-/// Records facts under a key, unless they were recorded just now.
+/// Records facts under a key, unless the same facts were recorded recently.
 pub(crate) fn keep(cache: &Cache, key: &str, facts: &[u8], identity: &str) {
     let known = cache.recall(key).filter(|known| {
         let is_new = known.at.elapsed().is_ok_and(|age| age < RENEWED);
@@ -119,12 +122,11 @@ pub(crate) fn keep(cache: &Cache, key: &str, facts: &[u8], identity: &str) {
     }
 }
 
-/// Returns the image that `reference` named when its server was asked last, a layer with its table of contents, if it is in
-/// the cache.
-/// `reason` is why the server is not asked now. Returns nothing, too, where the memory makes no sense.
+/// Returns the recorded image of `reference`, a layer with its table of contents, if it is in the cache.
+/// `reason` is why the server does not answer. Also returns `None` if the record is damaged.
 ///
 /// # Errors
-/// An image that the options refuse; options that cannot be used.
+/// An image that the options refuse; unusable options.
 pub(crate) fn recall(
     cache: &Cache,
     reference: &Reference,
@@ -174,7 +176,7 @@ pub(crate) fn recall(
     Ok(Some(resolved))
 }
 
-/// Returns the length that a version of the file at `address` had when it was opened last.
+/// Returns the recorded length of a version of the file at `address`.
 pub(crate) fn known_len(
     cache: &Cache,
     reference: &Reference,
@@ -200,7 +202,7 @@ fn from_memory(reference: &Reference, known: &Recalled, reason: Option<RemoteErr
     }
 }
 
-/// Resolves the image from memory, with the servers that can be asked for missing chunks later.
+/// Resolves the image from its record, with servers that can be asked for missing chunks later.
 fn online(
     reference: &Reference,
     facts: &Facts,
@@ -245,7 +247,7 @@ fn online(
     Ok(Resolved::new(layout, None))
 }
 
-/// Builds the layout of the image of `facts`, with the origins that `origins` returns for each blob.
+/// Builds the layout of the image that `facts` describe. `origins` returns the origins of each blob.
 fn layout(
     reference: &Reference,
     facts: &Facts,
@@ -328,7 +330,7 @@ fn contradiction(reference: &Reference) -> RemoteError {
     }
 }
 
-/// Returns the key of a reference: everything that decides what it names, and no credentials.
+/// Returns the key of a reference: everything that selects the image, without credentials.
 fn key(reference: &Reference) -> String {
     match reference {
         Reference::Oci(name) => key_of(name),
@@ -336,7 +338,7 @@ fn key(reference: &Reference) -> String {
     }
 }
 
-/// Returns the key of a layer by a table of contents.
+/// Returns the key of a layer that is read by a table of contents.
 fn key_by(reference: &Reference, contents: Option<&LayerContents>) -> String {
     let key = key(reference);
     match contents {
@@ -345,14 +347,14 @@ fn key_by(reference: &Reference, contents: Option<&LayerContents>) -> String {
     }
 }
 
-/// Returns the key of the layers of a container image: there may be one for each platform.
+/// Returns the key of the layers of a container image. It includes the platform.
 pub(crate) fn key_of_layers(reference: &Reference, options: &RemoteOptions) -> String {
     let platform = options.registry.platform.as_ref();
     let platform = platform.map_or_else(String::new, ToString::to_string);
     format!("{} layers {platform}", key(reference))
 }
 
-/// Returns the key of an image in a registry: by digest if it has one, else by tag or `latest`.
+/// Returns the key of an image in a registry: its digest if it has one, else its tag or `latest`.
 fn key_of(name: &ImageName) -> String {
     format!(
         "oci://{}/{} {}",

@@ -1,11 +1,11 @@
-//! Files whose length their server does not say: fetched whole into a temporary file, which has one.
+//! Files of unknown length, which are fetched whole into a temporary file.
 //!
-//! The file has no name, so a killed process leaves none. It is read as the server would be, up to the end;
-//! then the bytes are in the cache or in the output, and the temporary file is given up. Bytes that are
-//! missed later are requested from the server again.
+//! The temporary file has no name, so a killed process leaves none. It is read once in place of the server.
+//! Then the bytes are in the cache or in the output, and the temporary file is closed. Bytes that are missing
+//! later are requested from the server again.
 //!
-//! Where an answer ends early, HTTP shows that in chunked answers and in HTTP/2: a last chunk is missing.
-//! An answer of HTTP/1.0 that ends with its connection does not show it.
+//! A chunked answer or one of HTTP/2 shows that it ended early: the last chunk is missing. An HTTP/1.0 answer
+//! that ends with its connection does not show it.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -26,10 +26,10 @@ use crate::http::retry::{Retries, retry};
 use crate::resolve::{PAUSE, patient};
 use crate::{Body, Description, Origin, Progress, RemoteError, RemoteOptions, Result, runtime};
 
-/// Bytes that are read of the temporary file at once.
+/// Bytes read from the temporary file at a time.
 const PIECE: u64 = 256 << 10;
 
-/// A place for a temporary file, and the bytes that it may take.
+/// A place for a temporary file, and its maximum length.
 #[derive(Clone, Debug)]
 pub struct Room {
     dir: PathBuf,
@@ -37,10 +37,10 @@ pub struct Room {
 }
 
 impl Room {
-    /// Returns the room for a file that the cache takes afterwards.
+    /// Returns the room for a file that goes into the cache afterwards.
     ///
     /// # Errors
-    /// A cache or filesystem that cannot be asked.
+    /// Errors of reading the size of the cache or its filesystem.
     pub fn in_cache(cache: &Cache) -> Result<Self> {
         let capacity = cache.capacity().map_err(|error| cache_error(&error))?;
         Self::within(&cache.layout().blobs(), capacity)
@@ -49,13 +49,13 @@ impl Room {
     /// Returns the room for a file that becomes `output`.
     ///
     /// # Errors
-    /// A filesystem that cannot be asked.
+    /// An error of reading the size of the filesystem.
     pub fn beside(output: &Path) -> Result<Self> {
         let parent = output.parent().filter(|dir| *dir != Path::new(""));
         Self::within(parent.unwrap_or(Path::new(".")), u64::MAX)
     }
 
-    /// Returns the room in `dir`: half of what is free at most, because the bytes are stored once more.
+    /// Returns the room in `dir`: at most half of the free space, because the bytes are stored a second time.
     fn within(dir: &Path, capacity: u64) -> Result<Self> {
         let disk = rustix::fs::statvfs(dir).map_err(|error| unusable(dir, &error.to_string()))?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -76,7 +76,7 @@ fn unusable(dir: &Path, reason: &str) -> RemoteError {
 /// A server, and the file that it has sent.
 pub struct Spooled {
     origin: Arc<dyn Origin>,
-    /// Nothing once all of it was read.
+    /// `None` once all of it was read.
     file: Arc<Mutex<Option<Arc<File>>>>,
     len: u64,
 }
@@ -88,11 +88,11 @@ impl std::fmt::Debug for Spooled {
 }
 
 impl Spooled {
-    /// Fetches the file of `origin`, of the version that its server gave, into `room`. Retries within the limits
-    /// of `options`, each time from the first byte; there is no limit for the time of the whole.
+    /// Fetches the file of `origin`, in the version that its server gave, into `room`. Retries within the
+    /// limits of `options`, each time from the first byte. The total time is not limited.
     ///
     /// # Errors
-    /// Errors of the server; [`RemoteError::TooMuch`]; a temporary file that cannot be written.
+    /// Errors of the server; [`RemoteError::TooMuch`]; errors of writing the temporary file.
     pub fn fetch(
         origin: Arc<dyn Origin>,
         version: Option<&str>,
@@ -131,7 +131,7 @@ fn report(origin: &dyn Origin, options: &RemoteOptions, done: u64) {
     options.download.call(origin.place(), progress);
 }
 
-/// Makes one request for all of the file. Called on a thread that may block.
+/// Makes one request for the whole file. Must be called on a thread that may block.
 async fn once(
     origin: &dyn Origin,
     version: Option<&str>,

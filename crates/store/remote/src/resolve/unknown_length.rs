@@ -1,4 +1,4 @@
-//! Resolves files whose length no server says.
+//! Resolves files of unknown length.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub fn resolved(
     }
 }
 
-/// Finds out what `reference` names, as [`resolve::named`] does, with files of unknown length.
+/// Resolves `reference` as [`resolve::named`] does, including files of unknown length.
 pub fn named(
     reference: &Reference,
     options: &RemoteOptions,

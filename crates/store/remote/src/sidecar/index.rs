@@ -1,7 +1,7 @@
-//! The indexes of the layers of a container image in one file: for machines that have none yet.
+//! The indexes of the layers of a container image in one file, for machines that have none yet.
 //!
-//! A manifest does not vouch for such a file, so it counts only where the caller names it. What its indexes say of a
-//! layer, digests of chunks among it, is then trusted until all of the layer is here and was compared with its digest.
+//! No manifest vouches for such a file, so it is used only if the caller names it. Its contents, chunk
+//! digests included, are then trusted until the whole layer is present and was compared with its digest.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ const LIMIT: u64 = 512 << 20;
 /// The indexes of the layers of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageIndex {
-    /// Each for a layer of its own.
+    /// The index of each layer.
     pub layers: Vec<LayerIndex>,
 }
 
@@ -29,7 +29,7 @@ pub struct ImageIndex {
 pub struct LayerIndex {
     /// The digest of the layer.
     pub digest: Digest,
-    /// The digests of its chunks.
+    /// The digests of the layer's chunks.
     pub table: ChunkTable,
     /// The index of the archive, in a form that its driver validates.
     pub archive: Vec<u8>,
@@ -37,7 +37,7 @@ pub struct LayerIndex {
     pub accesses: Option<AccessList>,
 }
 
-/// A layer as it is written.
+/// A layer in its written form.
 #[derive(Serialize, Deserialize)]
 struct RawLayer<'b> {
     digest: [u8; 32],
@@ -51,19 +51,19 @@ struct RawLayer<'b> {
 /// The defects of a file of indexes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadIndex {
-    /// It is something else, or one of another version of this program.
+    /// Not a file of indexes, or one of another version.
     #[error("this is no file of indexes that this version of forerun makes")]
     Head,
-    /// It is cut or damaged.
+    /// The file is cut or damaged.
     #[error("it is damaged")]
     Damaged,
-    /// It has more layers than an image may have.
+    /// The file has more layers than an image may have.
     #[error("it has {0} layers, more than the {MAX_LAYERS} that are taken")]
     TooMany(usize),
-    /// The digests are too few or too many for the layer.
+    /// The number of chunk digests does not fit the layer.
     #[error("the digests of the chunks of layer {0} are not one for each")]
     Table(Digest),
-    /// Its access list cannot be read.
+    /// The access list of the layer is malformed.
     #[error("the access list of layer {0} is none of that layer")]
     Accesses(Digest),
 }
@@ -93,10 +93,10 @@ impl ImageIndex {
         Ok([HEAD, &Digest::of(&body).0, &body].concat())
     }
 
-    /// Reads the bytes of a file.
+    /// Parses the bytes of a file.
     ///
     /// # Errors
-    /// [`BadIndex`] says what is wrong with them.
+    /// [`BadIndex`] for a malformed file.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Self, BadIndex> {
         let rest = bytes.strip_prefix(HEAD).ok_or(BadIndex::Head)?;
         let (digest, body) = rest.split_at_checked(32).ok_or(BadIndex::Damaged)?;
@@ -106,7 +106,7 @@ impl ImageIndex {
         Self::decode_body(body)
     }
 
-    /// Reads what the digest of the file is of.
+    /// Parses the part of a file that its digest covers.
     pub fn decode_body(body: &[u8]) -> std::result::Result<Self, BadIndex> {
         let raw: Vec<RawLayer<'_>> = postcard::from_bytes(body).map_err(|_| BadIndex::Damaged)?;
         if raw.len() > MAX_LAYERS {
@@ -121,7 +121,7 @@ impl ImageIndex {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`RemoteError::Reference`] with the file, and what is wrong with it.
+    /// [`RemoteError::Reference`] with the file and its defect.
     pub fn read(path: &Path) -> Result<Self> {
         let bad = |reason: String| RemoteError::Reference {
             text: path.display().to_string(),
@@ -138,14 +138,14 @@ impl ImageIndex {
         Self::decode(&bytes).map_err(|error| bad(error.to_string()))
     }
 
-    /// Returns the index of the layer of this digest and geometry.
+    /// Returns the index of the layer with this digest and geometry.
     #[must_use]
     pub fn layer(&self, digest: Digest, geometry: Geometry) -> Option<&LayerIndex> {
         let mut layers = self.layers.iter();
         layers.find(|layer| layer.digest == digest && layer.table.geometry() == geometry)
     }
 
-    /// Returns the bytes of the layers that it is of.
+    /// Returns the total length of the layers.
     #[must_use]
     pub fn layers_len(&self) -> u64 {
         let lens = self.layers.iter().map(|layer| layer.table.geometry().len());

@@ -1,8 +1,8 @@
 //! Indexes and access lists that were pushed beside a container image, for machines that have none of it.
 //!
-//! They are found by the digest of the manifest, which they name as their subject. No manifest vouches for them: every
-//! account that may push to the repository, and every mirror, can put others there. So they are used only where the
-//! caller asks for them, and an index counts no more than one in a file.
+//! They are found by the digest of the manifest, which they name as their subject. No manifest vouches for
+//! them: every account that may push to the repository, and every mirror, can store others. So they are used
+//! only if the caller asks for them, and an index counts no more than one in a file.
 
 pub mod index;
 pub mod parts;
@@ -21,17 +21,17 @@ use crate::{Reference, RemoteError, RemoteOptions, Result, runtime};
 use parts::{Sidecar, WANTED, decoded};
 use remembered::{KeptBlob, KeptTable, SidecarRecord};
 
-/// The artifacts that were found beside an image.
+/// The artifacts found beside an image.
 #[derive(Default)]
 pub struct FoundSidecar {
-    /// The parts that can be used.
+    /// The usable parts.
     pub sidecar: Sidecar,
-    /// The facts to remember of it. There are none where it was not all looked for.
+    /// The facts to remember; `None` if the search was not complete.
     pub facts: Option<SidecarRecord>,
 }
 
-/// Finds what was pushed beside a container image. Where the registry does not answer, what was found before is used.
-/// Without anything that can be used, the image is opened as if nothing was pushed.
+/// Finds the artifacts beside a container image. If the registry does not answer, uses those that were found
+/// before. If nothing can be used, the image opens as if nothing was pushed.
 pub fn find(
     cache: &Cache,
     reference: &Reference,
@@ -64,7 +64,7 @@ pub fn find(
             found.facts.blobs.clear();
         }
     }
-    // Our own have digests of shorter parts.
+    // forerun's own indexes have digests of shorter parts.
     if sidecar.index.layers.is_empty() && !options.require_verified {
         let tables = registry.soci_referrer(name, subject);
         match resolve::within_time(reference, options, tables) {
@@ -87,14 +87,14 @@ fn not_used(reference: &Reference, reason: &dyn std::fmt::Display) {
     tracing::warn!(%reason, place, "what was pushed beside the image is not used");
 }
 
-/// The blobs of our own artifact.
+/// The blobs of forerun's own artifact.
 #[derive(Default)]
 struct ArtifactBlobs {
     facts: SidecarRecord,
     blobs: Vec<Option<Bytes>>,
 }
 
-/// Reads the blobs of our own artifact, those that the cache does not have.
+/// Reads the blobs of forerun's own artifact that the cache does not have.
 async fn ours(
     (registry, name): (&Arc<Registry>, &ImageName),
     subject: Digest,
@@ -126,11 +126,11 @@ async fn ours(
     Ok(found)
 }
 
-/// Stores an index and access lists beside the container image that `reference` names: of an index, beside the one for
-/// the platform. `created` is the time, as RFC 3339 has it in UTC. Of several, the newest is used.
+/// Stores an index and access lists beside the container image that `reference` names, or beside its manifest
+/// for the platform. `created` is the time in the form of RFC 3339, in UTC: readers use the newest artifact.
 ///
 /// # Errors
-/// Errors of the registry; [`RemoteError::Refused`] for what is no container image.
+/// Errors of the registry; [`RemoteError::Refused`] if it is not a container image.
 pub fn push_sidecar(
     reference: &Reference,
     sidecar: &Sidecar,

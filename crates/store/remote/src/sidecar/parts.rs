@@ -1,4 +1,4 @@
-//! An index and access lists, as an artifact beside a container image has them.
+//! The contents of an artifact beside a container image: an index and access lists.
 
 use bytes::Bytes;
 use forerun_cache::{AccessList, Digest};
@@ -11,16 +11,16 @@ use crate::{ImageIndex, LayerContents, RemoteOptions};
 pub struct Sidecar {
     /// The indexes of layers.
     pub index: ImageIndex,
-    /// The chunks of layers that are read first.
+    /// The access lists of layers.
     pub lists: Vec<AccessList>,
-    /// Tables of contents that SOCI made of layers, by the digests of these.
+    /// SOCI tables of contents, by the digests of their layers.
     pub tables: Vec<(Digest, LayerContents)>,
 }
 
-/// The types of the blobs that an artifact may have, in the order in which they are remembered.
+/// The media types of an artifact's blobs, in the order of the record in the cache.
 pub const WANTED: [&str; 2] = [media::LAYER_INDEXES, media::ACCESS_LISTS];
 
-/// Decodes the blobs of an artifact. An index is left out where all must be verified.
+/// Decodes the blobs of an artifact. Leaves the index out with `require_verified`.
 pub fn decoded(blobs: &[Option<Bytes>], options: &RemoteOptions) -> Result<Sidecar, String> {
     let (index, lists) = match blobs {
         [index, lists] => (index.as_ref(), lists.as_ref()),

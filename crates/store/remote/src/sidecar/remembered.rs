@@ -1,8 +1,8 @@
-//! The artifacts that were found beside a container image, remembered for the time when its registry is not asked or does not answer.
+//! Remembers the artifacts beside a container image, for when its registry is not asked or does not answer.
 //!
-//! A small record, under the name of the image, has the digests of what was found. The blobs of our own artifacts are kept
-//! as the indexes of layers are, under their digests; tables of SOCI are in the cache like layers. Remembered, all
-//! of it counts as little as when it was found: only where the caller asks for it.
+//! A small record under the name of the image has the digests of the artifacts. The blobs of forerun's own
+//! artifacts are kept like the indexes of layers, under their digests; SOCI tables are in the cache like
+//! layers. Remembered artifacts, too, are used only if the caller asks for them.
 
 use bytes::Bytes;
 use forerun_cache::{Cache, Digest, IndexSlot};
@@ -14,12 +14,12 @@ use crate::resolve::remembered;
 use crate::sidecar::parts::{self, Sidecar};
 use crate::{LayerContents, Reference, RemoteOptions};
 
-/// The record of the artifacts that were found beside an image.
+/// The record of the artifacts found beside an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SidecarRecord {
-    /// The blobs of our own artifact: the indexes, and the access lists.
+    /// The blobs of forerun's own artifact: the indexes and the access lists.
     pub blobs: Vec<Option<KeptBlob>>,
-    /// The tables of contents of SOCI.
+    /// The SOCI tables of contents.
     #[serde(default)]
     pub tables: Vec<KeptTable>,
 }
@@ -40,16 +40,16 @@ pub struct KeptTable {
     pub table: LayerContents,
 }
 
-/// Returns a blob of an artifact that the cache has.
+/// Returns a blob of an artifact from the cache.
 pub fn kept(options: &RemoteOptions, blob: &KeptBlob) -> Option<Bytes> {
     let slot = slot(options, blob)?;
     let bytes = slot.load(blob.len)?;
-    // The slot vouches for what was written, and not for its digest.
+    // The slot detects damage, but does not verify this digest.
     let is_it = u64_from(bytes.len()) == blob.len && Digest::of(bytes) == blob.digest;
     is_it.then(|| Bytes::copy_from_slice(bytes))
 }
 
-/// Keeps a blob of an artifact.
+/// Keeps a blob of an artifact in the cache.
 pub fn keep(options: &RemoteOptions, blob: &KeptBlob, bytes: &[u8]) {
     let stored = slot(options, blob).map(|slot| slot.store(bytes));
     if let Some(Err(error)) = stored {
@@ -64,19 +64,20 @@ fn slot(options: &RemoteOptions, blob: &KeptBlob) -> Option<IndexSlot> {
     slot.inspect_err(failed).ok()
 }
 
-/// Records what was found beside the image that `reference` names, whose lowest layer is in the cache.
+/// Records the artifacts beside the image that `reference` names. Its lowest layer must be in the cache.
 pub fn remember(
     cache: &Cache,
     reference: &Reference,
     options: &RemoteOptions,
     (facts, lowest): (&SidecarRecord, &str),
 ) {
-    // Digests and numbers: that cannot fail.
+    // Cannot fail: there are only digests and numbers.
     let text = serde_json::to_vec(facts).unwrap_or_default();
     remembered::keep(cache, &key(reference, options), &text, lowest);
 }
 
-/// Returns what was found beside the image when its registry was asked last. What is lacking is left out, with a warning.
+/// Returns the recorded artifacts beside the image. Leaves out those that are no longer in the cache, with a
+/// warning.
 pub fn recall(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> Sidecar {
     let known = cache.recall(&key(reference, options));
     let facts = known.and_then(|known| decode(&known.facts));

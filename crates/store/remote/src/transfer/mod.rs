@@ -16,10 +16,10 @@ use crate::{Progress, Reference, RemoteError, RemoteOptions, Result};
 use pull::{PullOptions, Pulled};
 use push::{PushOptions, Pushed};
 
-/// Stores `image` under the name of a registry, as [`push`](push::push) does.
+/// Stores `image` under a name in a registry, as [`push`](push::push) does.
 ///
 /// # Errors
-/// [`RemoteError::Reference`] for a text that is no name in a registry; else as [`push`](push::push).
+/// [`RemoteError::Reference`] for a text that is not a name in a registry; those of [`push`](push::push).
 pub fn push_to(
     image: &dyn ReadAt,
     reference: &Reference,
@@ -42,11 +42,13 @@ pub fn push_to(
     push::push(&registry, image, name, how, progress)
 }
 
-/// Fetches the whole image into a file, as [`pull`](pull::pull) does. A container image is fetched into the directory
-/// `output`, as an OCI image layout: what is there of it already is not fetched, and other images in the layout stay.
+/// Fetches the whole image into a file, as [`pull`](pull::pull) does. A container image is fetched into the
+/// directory `output` as an OCI image layout. Its blobs that are there already are not fetched, and other
+/// images in the layout stay.
 ///
 /// # Errors
-/// As [`open`](fn@crate::open) and [`pull`](pull::pull); [`RemoteError::Refused`] for a directory with other files.
+/// Those of [`open`](fn@crate::open) and [`pull`](pull::pull); [`RemoteError::Refused`] for a directory with
+/// other files.
 pub fn pull_to(
     reference: &Reference,
     output: &Path,

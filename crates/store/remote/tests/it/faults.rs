@@ -1,7 +1,7 @@
 //! Every fault at every request: the right bytes or a clear error, in time, and never wrong bytes.
 //!
-//! A scenario runs once undisturbed, which tells how many requests it takes. Then it runs again for
-//! each fault and each request, with an empty cache. What can be had by asking again must be had.
+//! A scenario runs once without faults, to count its requests. Then it runs again for each fault and each
+//! request, with an empty cache. If a retry can succeed, the scenario must succeed.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -18,22 +18,22 @@ use crate::support::{
 };
 
 const LEN: usize = 600_001;
-/// Faults wait most of their time: so many at once.
+/// Threads of the test. Faults spend most of their time waiting.
 const THREADS: usize = 4;
 
-/// How long a request may be silent where one is meant to be.
+/// Longest silence of a request, in tests of silent servers.
 const STALL: Duration = Duration::from_secs(2);
 
-/// Whether the scenario must come to its end in spite of a fault that comes once.
+/// Whether the scenario must succeed in spite of a single fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mends {
-    /// Asking again mends it.
+    /// A retry succeeds.
     Yes,
-    /// An error will do.
+    /// An error is allowed.
     Maybe,
 }
 
-/// Lists all faults that can be noticed without digests.
+/// Returns all faults that can be detected without digests.
 fn faults() -> Vec<(Fault, Mends)> {
     let status = |code, retry_after| Fault::Status { code, retry_after };
     vec![
@@ -76,12 +76,12 @@ fn scenario(text: &str, options: &RemoteOptions, bytes: &[u8]) -> Result<(), Str
     Ok(())
 }
 
-/// Where the image is, as seen through a proxy, and how it is opened.
+/// The place of the image behind a proxy, and how it is opened.
 struct Setting<'a> {
     bytes: &'a [u8],
     /// The server behind the proxy.
     server: String,
-    /// The reference, for the proxy's authority.
+    /// Returns the reference for the proxy's authority.
     reference: &'a (dyn Fn(&str) -> String + Sync),
     adapt: &'a (dyn Fn(&mut RemoteOptions) + Sync),
 }
@@ -103,7 +103,7 @@ impl Setting<'_> {
         scenario(&(self.reference)(&proxy.authority()), &options, self.bytes)
     }
 
-    /// Counts the requests that the scenario takes undisturbed.
+    /// Counts the requests of the scenario without faults.
     fn requests(&self) -> usize {
         let proxy = FaultProxy::start(&self.server);
         let cache = temp_dir("cache");
@@ -112,8 +112,8 @@ impl Setting<'_> {
         proxy.log().requests()
     }
 
-    /// Tests each fault at each request, and then at all requests. Each case has a cache of its own, and
-    /// each thread a proxy of its own.
+    /// Tests each fault at each request, and then at all requests. Each case has its own cache, and each
+    /// thread its own proxy.
     fn each(&self, faults: &[(Fault, Mends)]) {
         let requests = self.requests();
         assert!(requests > 3, "{requests} requests");
@@ -140,7 +140,7 @@ impl Setting<'_> {
     }
 
     fn one(&self, proxy: &FaultProxy, fault: &Fault, mends: Mends, at: Option<usize>) {
-        // Only waits for bytes that never come have a short limit: on a busy machine anything takes long.
+        // Only waits for bytes that never arrive have a short limit: on a busy machine everything takes long.
         let patience = match (at, fault) {
             (None, _) => (TIMEOUT, Duration::from_millis(500)),
             (Some(_), Fault::Stall | Fault::StallAt { .. }) => (PATIENT, STALL),
@@ -160,7 +160,7 @@ impl Setting<'_> {
         if mends == Mends::Yes {
             assert_eq!(ended, Ok(()), "{fault:?} at request {at:?}");
         }
-        // Whatever was kept of it is right: without faults it opens, and reads, to the end.
+        // The cache has only right bytes: without faults, the image opens and can be read to the end.
         proxy.clear_faults();
         let afterwards = self.run(proxy, cache.path(), (PATIENT, PATIENT));
         assert_eq!(afterwards, Ok(()), "after {fault:?} at request {at:?}");
@@ -194,15 +194,15 @@ fn a_registry_fails_in_every_way() {
         adapt: &|options| options.readahead = Readahead::Off,
     };
     let mut all = faults();
-    // What is named by its digest can be judged, and asked for again. Documents and tables too.
+    // Bytes with a digest can be verified and requested again; documents and tables too.
     for (offset, len) in [(0, 1), (30, 1), (65_536, 1), (0, 1 << 20)] {
         all.push((Fault::WrongBytes { offset, len }, Mends::Maybe));
     }
     setting.each(&all);
 }
 
-/// Opens an image at a registry that has a mirror, which is asked first and spoilt by `fault`. Returns
-/// the image and the two proxies, the mirror's first.
+/// Opens an image at a registry with a mirror, which is asked first and suffers from `fault`. Returns the
+/// image and the two proxies, the mirror's first.
 fn mirrored(
     registry: &DockerRegistry,
     cache: &Path,
@@ -212,7 +212,7 @@ fn mirrored(
         FaultProxy::start(&registry.url()),
         FaultProxy::start(&registry.url()),
     );
-    // What it says about the image is right; what it sends of it is not.
+    // The mirror describes the image correctly and sends wrong bytes.
     mirror.faults(move |request| request.range.is_some().then(&fault));
     let mut options = options(cache);
     options.stall = STALL;

@@ -1,5 +1,5 @@
-//! The network goes away under an open image: what is here goes on, the rest is an error when its time
-//! is up, and all is well when the network is back.
+//! The network disappears under an open image: cached data stays readable, the rest is an error after the
+//! timeout, and everything works when the network is back.
 
 use std::time::Duration;
 

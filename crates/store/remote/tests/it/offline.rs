@@ -1,5 +1,5 @@
-//! Images of which the cache has something, opened while their servers cannot be asked: as they were
-//! when their servers were asked last, and never as a mixture.
+//! Partly cached images, opened while their servers do not answer: they open in the last known version, and
+//! versions are never mixed.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,7 @@ use crate::support::{
 
 const LEN: usize = 1_000_001;
 
-/// Returns options that give up soon, and fetch nothing ahead.
+/// Returns options with short timeouts and without readahead.
 fn brief(mut options: RemoteOptions) -> RemoteOptions {
     options.retries = 1;
     options.registry.attempts = 2;
@@ -24,7 +24,7 @@ fn brief(mut options: RemoteOptions) -> RemoteOptions {
     options
 }
 
-/// Asserts that the image was opened from what was remembered of it, and returns why.
+/// Asserts that the image was opened from remembered facts, and returns why.
 fn assert_from_memory(image: &RemoteImage) -> String {
     let memory = image.from_memory().unwrap();
     let age = memory.answered.elapsed().unwrap();

@@ -1,7 +1,7 @@
 //! Images in an S3-compatible object store that checks signatures.
 //!
-//! Credentials come from the environment, which a test may not change under the others: each test
-//! starts itself again, with the variables set, and that second one reads.
+//! Credentials come from the environment, which a test must not change for other tests. So each test starts
+//! itself again with the variables set, and the second process reads.
 
 use std::io::Read as _;
 use std::net::TcpListener;
@@ -17,7 +17,7 @@ use forerun_testkit_servers::{Nginx, NginxOptions, S3Server};
 use crate::support::{self, impatient, noise, options, read, try_open};
 
 const LEN: usize = 1_000_001;
-/// Set where the test is the second one.
+/// Set in the second process of a test.
 const SECOND: &str = "FORERUN_TEST_SECOND";
 
 /// Returns whether this process runs a test for the second time.
@@ -116,7 +116,7 @@ fn the_wrong_key_is_refused_and_not_told() {
     again("the_wrong_key_is_refused_and_not_told", &variables);
 }
 
-/// A server that notes what it is sent, and answers nothing.
+/// A server that records requests and never answers.
 struct Listener {
     address: String,
     heard: Arc<Mutex<Vec<u8>>>,
@@ -255,7 +255,7 @@ fn profiles_are_read_and_read_again() {
         read(&image, &bytes, 0, 1000);
         let home = PathBuf::from(std::env::var_os("HOME").unwrap());
         let right = std::fs::read_to_string(home.join(".aws/credentials")).unwrap();
-        // What is read again counts, and what is wrong changes nothing.
+        // New credentials are used, and wrong ones change nothing.
         credentials(&home, "nobody", "nothing");
         let error = image.reopen(&options).unwrap_err().to_string();
         assert!(error.contains("denied"), "{error}");

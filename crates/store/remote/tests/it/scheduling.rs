@@ -160,7 +160,7 @@ fn many_readers_of_one_chunk_are_one_request() {
     far.assert_nothing_twice(&image);
 }
 
-/// Reads all of it in small steps, and returns the time that took.
+/// Reads the whole image in small steps, and returns the time it took.
 fn sequentially(image: &RemoteImage, bytes: &[u8]) -> Duration {
     let start = Instant::now();
     for at in (0..bytes.len()).step_by(16 << 10) {

@@ -1,4 +1,4 @@
-//! Servers that send the whole file in answer to a range request and do not say how long it is.
+//! Servers that answer range requests with the whole file and do not say its length.
 
 use std::sync::{Arc, Mutex};
 

@@ -166,8 +166,7 @@ fn a_pull_takes_one_request() {
     assert_eq!((downloads(&served), last), (1, LEN as u64));
 }
 
-/// Serves `head` and `body` to each request until it is dropped; returns the address and the number of
-/// requests.
+/// Serves `head` and `body` to each request until dropped. Returns the address and the number of requests.
 fn answering(head: &'static str, body: Vec<u8>) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/image", listener.local_addr().unwrap());

@@ -1,7 +1,7 @@
 //! Marks on chunks: a reader that passes one triggers the next readahead window.
 //!
-//! Reads of chunks that are here take no lock, so only marks show how far a reader has come. Looking for
-//! a mark is one load for most reads.
+//! Reads of present chunks take no lock, so only marks show how far a reader has come. Looking for a mark
+//! costs most reads one load.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Makes marks for `chunks` chunks, none set.
+    /// Creates clear marks for `chunks` chunks.
     pub fn new(chunks: u64) -> Self {
         let words = usize_from(chunks.div_ceil(64));
         Self {
@@ -23,7 +23,7 @@ impl Marks {
         }
     }
 
-    /// Marks a chunk, if there is such a chunk.
+    /// Marks a chunk, if it exists.
     pub fn set(&self, chunk: u64) {
         if let Some(word) = self.word(chunk) {
             word.fetch_or(bit(chunk), Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! The fetch scheduler: demand before readahead before background, many requests at once.
 //!
-//! Readers wait for chunks, not for requests: each chunk is served as soon as its own bytes have come
-//! and were verified. No reader waits for readahead. One lock guards the queue; reads of chunks that are
-//! here never take it.
+//! Readers wait for chunks, not for requests: each chunk is served as soon as its own bytes have arrived and
+//! were verified. No reader waits for readahead. One lock guards the queue; reads of present chunks never
+//! take it.
 
 mod marks;
 mod pending;
@@ -32,22 +32,23 @@ use marks::Marks;
 pub use pending::Pending;
 use queue::{HINTED, Queue, View};
 
-/// The parts that a scheduler is made of.
+/// The parts of a scheduler.
 pub struct Work {
     pub place: String,
     /// The cache that chunks are stored in.
     pub blob: Arc<CachedBlob>,
-    /// The fetcher that they come from.
+    /// The fetcher that the chunks come from.
     pub fetcher: Fetcher,
-    /// The source of the parts of the table that are not here.
+    /// The source of the missing parts of the table.
     pub table: Option<Arc<TableSource>>,
-    /// The digest of the image, where it is known and there is no table.
+    /// The digest of the image, if it is known and there is no table.
     pub digest: Option<Digest>,
-    /// Whether it is a layer: what is used of one before all of it is here was proven by a table.
+    /// Whether the image is a layer: until all of a layer is present, only bytes that a table proves are
+    /// used.
     pub is_layer: bool,
-    /// Where the digests of its chunks are kept once the whole had that digest.
+    /// Where to keep the digests of the chunks once the whole image was verified.
     pub keep: Option<LayerTable>,
-    /// Requests in flight from which on only those begin that a reader waits for.
+    /// Number of requests in flight above which only requests with waiting readers begin.
     pub requests: usize,
     /// Longest window ahead of a reader.
     pub window: u64,
@@ -55,7 +56,7 @@ pub struct Work {
     pub patience: Duration,
     /// Counters of the cost.
     pub counters: Arc<Counters>,
-    /// The registry it comes from, whose tokens and passwords may be read again.
+    /// The registry of the image, for reloading tokens and passwords.
     pub registry: Option<Arc<Registry>>,
 }
 
@@ -64,17 +65,17 @@ const fn rules(chunk: u64, max: u64) -> WindowRules {
     WindowRules {
         first: FIRST_WINDOW,
         max,
-        // Threads of one reader come out of order by some reads.
+        // Threads of one reader are out of order by some reads.
         slack: chunk,
         proof: 0,
         lead: 0,
         align: 1,
-        // Only reads that miss are seen: one says nothing yet.
+        // Only reads that miss are seen, so a single one shows nothing yet.
         trusted: u64::MAX,
     }
 }
 
-/// The scheduler of one image. Dropped, it gives up what is queued.
+/// The scheduler of one image. Dropping it gives up everything in the queue.
 pub struct Scheduler {
     shared: Arc<Shared>,
 }
@@ -97,16 +98,16 @@ pub(super) struct Shared {
     marks: Marks,
     /// The chunks that this process has fetched itself.
     own: Marks,
-    /// How often all of it was dropped and begun anew.
+    /// How often the whole image was dropped and fetched again.
     begun_anew: AtomicU32,
     runtime: &'static Handle,
     closed: AtomicBool,
-    /// The network is no longer needed.
+    /// Whether the network was released.
     let_go: AtomicBool,
     finishing: AtomicBool,
-    /// All chunks came, and the whole was found right or wrong.
+    /// Whether all chunks have arrived and the whole image was found right or wrong.
     finished: AtomicBool,
-    /// The present chunks are being verified.
+    /// Whether the present chunks are being verified.
     checking: AtomicBool,
     /// The error of a whole image that does not have its digest.
     broken: Mutex<Option<RemoteError>>,
@@ -127,7 +128,7 @@ impl View for Shared {
 }
 
 impl Scheduler {
-    /// Makes a scheduler; nothing is fetched yet.
+    /// Creates a scheduler. It fetches nothing yet.
     ///
     /// # Errors
     /// If there is no runtime.
@@ -162,10 +163,10 @@ impl Scheduler {
         Ok(Self { shared })
     }
 
-    /// Requests the missing chunks of `runs` for a reader, which waits for the returned handles.
+    /// Requests the missing chunks of `runs` for a reader. The reader waits for the returned handles.
     ///
     /// # Errors
-    /// If the whole image is known not to have its digest.
+    /// The error of a whole image that is known not to have its digest.
     pub fn demand(&self, runs: &[Range<u64>]) -> Result<Vec<Arc<Pending>>> {
         if let Some(error) = &*self.shared.broken() {
             return Err(error.clone());
@@ -204,14 +205,14 @@ impl Scheduler {
         self.shared.marks.any(chunks)
     }
 
-    /// Prefetches `chunks`, which will be wanted soon.
+    /// Prefetches `chunks`, which will be needed soon.
     pub fn hint(&self, chunks: Range<u64>) {
         let mut queue = self.shared.queue();
         queue.ahead(HINTED, chunks);
         self.shared.pump(&mut queue);
     }
 
-    /// Queues `runs` in this order, for when no reader waits.
+    /// Queues `runs` in this order, to be fetched when no reader waits.
     pub fn listed(&self, runs: Vec<Range<u64>>) {
         let mut queue = self.shared.queue();
         queue.listed(runs);
@@ -228,23 +229,23 @@ impl Scheduler {
         self.shared.finish_if_complete();
     }
 
-    /// Finishes the image if all of it is here.
+    /// Finishes the image if it is complete.
     pub fn finish_if_complete(&self) {
         self.shared.finish_if_complete();
     }
 
-    /// Returns whether all of it came, and was compared with its digest where it has no table; or the
-    /// comparison failed.
+    /// Returns whether all chunks have arrived and an image without a table was compared with its digest,
+    /// with success or without.
     pub fn is_finished(&self) -> bool {
         self.shared.finished.load(Ordering::Acquire)
     }
 
-    /// Returns why the image as a whole is not what it should be, once that is known.
+    /// Returns the error of a whole image that was found not to have its digest.
     pub fn broken(&self) -> Option<RemoteError> {
         self.shared.broken().clone()
     }
 
-    /// Returns how often all of it was dropped and fetched again.
+    /// Returns how often the whole image was dropped and fetched again.
     pub fn begun_anew(&self) -> u32 {
         self.shared.begun_anew.load(Ordering::Relaxed)
     }
@@ -271,7 +272,7 @@ impl Scheduler {
         }));
     }
 
-    /// Begins to fetch the top of the table, which the first chunk needs.
+    /// Starts fetching the top of the table, which the first chunk needs.
     pub fn warm_table(&self) {
         self.shared.warm_table(0);
     }
@@ -285,7 +286,7 @@ impl Scheduler {
         }
     }
 
-    /// Records that the bytes that came for `at` were wrong: other mirrors are asked first from now on.
+    /// Records that the bytes fetched for `at` were wrong: other mirrors are asked first from now on.
     pub fn distrust(&self, at: u64) {
         if let Some(fetcher) = self.shared.fetcher() {
             fetcher.distrust(at);
@@ -365,9 +366,9 @@ impl Shared {
         }
     }
 
-    /// Compares the whole with its digest if all chunks are here, unless chunks were verified one by
-    /// one. Releases the network once this process has verified every chunk: until then one may turn out
-    /// to be altered and has to be fetched again.
+    /// If all chunks are present, compares the whole image with its digest, unless chunks were verified one
+    /// by one. Releases the network once this process has verified every chunk: until then, an altered chunk
+    /// may have to be fetched again.
     fn finish_if_complete(self: &Arc<Self>) {
         if !self.blob.is_complete()
             || self.let_go.load(Ordering::Acquire)
@@ -386,7 +387,7 @@ impl Shared {
         }));
     }
 
-    /// Compares the whole with its digest, and keeps the digests of its chunks.
+    /// Compares the whole image with its digest, and keeps the digests of its chunks.
     fn verify_whole(&self, digest: Digest) -> forerun_cache::Result<()> {
         match &self.keep {
             None => self.blob.verify_whole(digest),
@@ -397,15 +398,15 @@ impl Shared {
         }
     }
 
-    /// Drops bytes of an image that is not what it should be.
+    /// Drops bytes of an image that does not have its digest.
     fn drop_part(&self, bytes: &Range<u64>) {
         if let Err(error) = self.blob.drop_range(bytes) {
             tracing::warn!(%error, place = self.place, "wrong bytes stay in the cache until all of it is verified again");
         }
     }
 
-    /// Begins anew if the wrong bytes, which have been dropped, may have come from another process: one that uses
-    /// another image with the digests of this one, at another server. Returns whether it does.
+    /// Fetches the image again if the dropped wrong bytes may have come from another process, which uses an
+    /// image with the same digest at another server. Returns whether it does so.
     fn begins_anew(self: &Arc<Self>) -> bool {
         let all = 0..self.blob.geometry().chunks();
         if !self.is_layer
@@ -444,7 +445,8 @@ impl Shared {
             };
             self.counters.error(&error);
             *self.broken() = Some(error);
-            // What a reader asked for since the verdict came from the same server. Later chunks are dropped as they come.
+            // Chunks that a reader asked for since the verdict came from the same server. Later chunks are
+            // dropped as they arrive.
             self.drop_part(&(0..self.blob.geometry().len()));
         }
         if let Err(error) = self.blob.flush() {

@@ -23,7 +23,7 @@ impl Pending {
         self.settled.notify_all();
     }
 
-    /// Waits for the outcome, until `deadline` at the longest; nothing if there is none by then.
+    /// Waits for the outcome until `deadline`; `None` if there is none by then.
     pub fn wait(&self, deadline: Instant) -> Option<Result<(), RemoteError>> {
         let slot = self.outcome.lock().unpoisoned();
         let left = deadline.saturating_duration_since(Instant::now());
@@ -35,7 +35,7 @@ impl Pending {
     }
 }
 
-/// Wakes the readers of a chunk, if there are any, with its outcome.
+/// Wakes the readers of a chunk, if any, with its outcome.
 pub fn settle(pending: Option<Arc<Pending>>, outcome: Result<(), RemoteError>) {
     if let Some(pending) = pending {
         pending.settle(outcome);

@@ -1,8 +1,8 @@
 //! The queue of wanted chunks: their order, and which of them one request fetches.
 //!
-//! Pure bookkeeping, without time and network, so that order and merging can be tested. A chunk has a
-//! slot from when a reader wants it or a request for it starts until it has landed or failed. Readahead
-//! and background chunks are kept as ranges.
+//! Pure bookkeeping, without time and network, so that order and merging can be tested. A chunk has a slot
+//! from the moment a reader wants it, or a request for it starts, until it lands or fails. Readahead and
+//! background chunks are kept as ranges.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -14,18 +14,18 @@ use crate::fetch::scheduler::pending::{Pending, settle};
 use crate::fetch::tuning::{AHEAD_BYTES, AHEAD_BYTES_QUEUED, BACKGROUND_BYTES, DEMAND_BYTES};
 use crate::{RemoteError, Result};
 
-/// Number of the stream of hints, which belong to none.
+/// Stream number of hints, which belong to no reader.
 pub const HINTED: u64 = 0;
 
 /// Why chunks are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     Demand,
-    /// A reader is expected there.
+    /// A reader is expected to need them.
     Ahead,
     /// An access list names them.
     Listed,
-    /// All of the image is wanted.
+    /// The whole image is wanted.
     Background,
 }
 
@@ -50,9 +50,9 @@ struct Ahead {
 
 /// The queue's view of the image.
 pub trait View {
-    /// Returns the runs of `chunks` that are known to be here.
+    /// Returns the runs of `chunks` that are known to be present.
     fn present(&self, chunks: Range<u64>) -> Vec<Range<u64>>;
-    /// Returns the chunk at which a request from `chunk` on has to end.
+    /// Returns the chunk at which a request from `chunk` on must end.
     fn part_end(&self, chunk: u64) -> u64;
 }
 
@@ -67,7 +67,7 @@ pub struct Queue {
     listed: VecDeque<Range<u64>>,
     background: VecDeque<Range<u64>>,
     in_flight: usize,
-    /// Whether the whole image is wanted: then failed chunks are queued again.
+    /// Whether the whole image is wanted, so that failed chunks are queued again.
     all: bool,
 }
 
@@ -81,8 +81,8 @@ pub struct Depth {
 }
 
 impl Queue {
-    /// Makes an empty queue. Readahead and background requests begin while fewer than `requests` are in
-    /// flight; requests that a reader waits for, while fewer than twice as many are.
+    /// Creates an empty queue. Readahead and background requests begin while fewer than `requests` are in
+    /// flight. Requests with waiting readers begin while fewer than twice as many are.
     pub fn new(chunk_len: u32, requests: usize) -> Self {
         Self {
             chunk_len: u64::from(chunk_len).max(1),
@@ -97,7 +97,7 @@ impl Queue {
         }
     }
 
-    /// Queues `chunk` for a reader, which waits for the returned handle.
+    /// Queues `chunk` for a reader. The reader waits for the returned handle.
     pub fn demand(&mut self, chunk: u64) -> Arc<Pending> {
         let slot = self.slots.entry(chunk).or_insert_with(|| {
             self.demand.push_back(chunk);
@@ -135,7 +135,7 @@ impl Queue {
         self.background.push_back(chunks);
     }
 
-    /// Returns the request to make next, if one may be made now.
+    /// Returns the next request, if one may begin now.
     pub fn next(&mut self, view: &dyn View) -> Option<Job> {
         let job = self.next_demand(view).or_else(|| self.next_other(view))?;
         for chunk in job.chunks.clone() {
@@ -216,7 +216,7 @@ impl Queue {
         None
     }
 
-    /// Cuts from `chunks` the first run that is neither here nor in flight. Returns it and the rest.
+    /// Cuts from `chunks` the first run that is neither present nor in flight. Returns it and the rest.
     fn cut(
         &self,
         chunks: Range<u64>,
@@ -254,8 +254,8 @@ impl Queue {
         (None, chunks.end..chunks.end)
     }
 
-    /// Returns the chunks from `first` on that are wanted, not here and not in flight, before `limit` and
-    /// the end of the part. `first` itself is not checked.
+    /// Returns the run of chunks from `first` on that are wanted, missing and not in flight, up to `limit`
+    /// and the end of the part. `first` itself is not checked.
     fn run(
         &self,
         first: u64,
@@ -272,7 +272,7 @@ impl Queue {
         first..end.unwrap_or(limit)
     }
 
-    /// Records that a chunk is here, and wakes its readers.
+    /// Records that a chunk is present, and wakes its readers.
     pub fn landed(&mut self, chunk: u64) {
         settle(
             self.slots.remove(&chunk).and_then(|slot| slot.pending),
@@ -280,8 +280,8 @@ impl Queue {
         );
     }
 
-    /// Records that `chunks` are no longer in flight. Readers of chunks that did not land get `error`;
-    /// without one, chunks that readers wait for are queued again.
+    /// Records that `chunks` are no longer in flight. Readers of chunks that did not land get `error`.
+    /// Without an error, chunks with waiting readers are queued again.
     pub fn failed(&mut self, chunks: Range<u64>, error: Option<&RemoteError>) {
         for chunk in chunks {
             let Some(slot) = self.slots.get_mut(&chunk).filter(|slot| slot.flying) else {
@@ -300,7 +300,7 @@ impl Queue {
         }
     }
 
-    /// Returns whether chunks of a failed request of `class` are to be queued again.
+    /// Returns whether to queue the chunks of a failed request of `class` again.
     pub fn keeps(&self, class: Class) -> bool {
         self.all || class == Class::Listed
     }

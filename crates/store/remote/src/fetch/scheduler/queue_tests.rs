@@ -7,7 +7,7 @@ use super::*;
 
 const K: u64 = 1 << 10;
 
-/// An image of which some chunks are here, with parts of a fixed number of chunks.
+/// An image with some present chunks, and parts of a fixed number of chunks.
 struct Image {
     here: Vec<Range<u64>>,
     part: u64,
@@ -33,7 +33,7 @@ const EMPTY: Image = Image {
     part: 1 << 40,
 };
 
-/// Makes a queue with chunks of 64 KiB: 16 to a demand request, 32 to readahead, 64 in the background.
+/// Creates a queue with chunks of 64 KiB. A demand request has 16 of them, readahead 32, the background 64.
 fn queue(requests: usize) -> Queue {
     Queue::new(64 << 10, requests)
 }

@@ -14,7 +14,7 @@ use crate::fetch::tuning::{BACKGROUND_PAUSE, FIRST_LOOK, LONGEST_LOOK, TABLE_TRI
 use crate::fetch::{ChunkOutcome, Fetcher};
 use crate::{RemoteError, Result};
 
-/// Chunks in flight. However the request ends, dropping this tells the readers.
+/// Chunks in flight. However the request ends, dropping this notifies the readers.
 struct Flight {
     shared: Arc<Shared>,
     runs: Vec<Range<u64>>,
@@ -22,7 +22,7 @@ struct Flight {
     /// Whether it counts against the limit of requests in flight.
     counted: bool,
     outcome: Option<RemoteError>,
-    /// Whether chunks that did not come are to be queued again.
+    /// Whether to queue chunks again that did not arrive.
     again: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn run(shared: Arc<Shared>, job: Job) {
     };
     tracing::trace!(?job, "request");
     match get(&shared, &job, &mut flight).await {
-        // All have landed. A reader that found one of them to be wrong may wait for it again, in another flight.
+        // All chunks have landed. A reader that found one wrong may wait for it again, in another flight.
         Ok(()) => flight.runs.clear(),
         Err(error) => {
             tracing::debug!(%error, ?job, "chunks could not be fetched");
@@ -76,7 +76,7 @@ async fn get(shared: &Arc<Shared>, job: &Job, flight: &mut Flight) -> Result<()>
         return Err(shared.gone());
     };
     let (claim, mine) = claim(shared, job.chunks.clone()).await?;
-    // The others are here, or another process has claimed them.
+    // The other chunks are present, or another process has claimed them.
     flight.runs = mine.clone();
     for run in claim.busy() {
         let flight = Flight {
@@ -102,7 +102,7 @@ async fn fetch(
     runs: impl IntoIterator<Item = Range<u64>> + Send,
 ) -> Result<()> {
     let size = u64::from(shared.blob.geometry().chunk_size());
-    // Collected, since tasks may not hold every kind of iterator.
+    // Collected, because a task cannot hold this iterator.
     let runs: Vec<_> = runs.into_iter().collect();
     for run in runs {
         shared.warm_table(run.start);
@@ -113,8 +113,8 @@ async fn fetch(
     Ok(())
 }
 
-/// Claims the missing ones of `chunks`, and copies those that other images have. Reports the chunks
-/// that are here, and returns the claim with the runs to fetch.
+/// Claims the missing chunks of `chunks`, and copies those that other images have. Reports present chunks,
+/// and returns the claim with the runs to fetch.
 async fn claim(shared: &Arc<Shared>, chunks: Range<u64>) -> Result<(Claim, Vec<Range<u64>>)> {
     let this = Arc::clone(shared);
     let work = move || -> forerun_cache::Result<_> {
@@ -144,7 +144,6 @@ async fn claim(shared: &Arc<Shared>, chunks: Range<u64>) -> Result<(Claim, Vec<R
     }
 }
 
-/// Stores a whole chunk.
 async fn take(shared: Arc<Shared>, chunk: u64, bytes: Vec<u8>) -> ChunkOutcome {
     if shared.is_closed() {
         return ChunkOutcome::Failed(shared.gone());
@@ -152,7 +151,7 @@ async fn take(shared: Arc<Shared>, chunk: u64, bytes: Vec<u8>) -> ChunkOutcome {
     let this = Arc::clone(&shared);
     let work = move || {
         store(&this.blob, chunk, &bytes)?;
-        // The verdict drops what was stored before it.
+        // The verdict drops chunks that were stored before it.
         if this.broken().is_some() {
             let run = chunk..chunk + 1;
             this.drop_part(&this.blob.geometry().bytes_of(&run));
@@ -183,8 +182,8 @@ fn store(blob: &CachedBlob, chunk: u64, bytes: &[u8]) -> forerun_cache::Result<(
     result
 }
 
-/// Waits for chunks that another process fetches. Chunks whose claim it releases are queued again; if
-/// it stalls and keeps the claim, they are fetched here.
+/// Waits for chunks that another process fetches. Chunks whose claim that process releases are queued again.
+/// If it stalls and keeps the claim, this process fetches them.
 async fn elsewhere(mut flight: Flight) {
     let shared = Arc::clone(&flight.shared);
     let mut pause = FIRST_LOOK;
@@ -206,7 +205,7 @@ async fn elsewhere(mut flight: Flight) {
             Ok(Ok(Waited::Present)) => {
                 shared.queue().landed(first);
                 first += 1;
-                // It has landed: a reader that asks for it again waits for another flight.
+                // The chunk has landed: a reader that asks for it again waits for another flight.
                 if let Some(run) = flight.runs.first_mut() {
                     run.start = first;
                 }
@@ -249,13 +248,13 @@ impl Shared {
         }));
     }
 
-    /// Returns whether chunks may be copied from other images, which takes a table to identify them.
+    /// Returns whether chunks may be copied from other images. That needs a table to identify them.
     fn adopts(&self) -> bool {
         self.blob.table().is_some()
     }
 
-    /// Prefetches the part of the table that `chunk` needs, and the next part when `chunk` is close to
-    /// it, so that chunks need not wait for the table.
+    /// Prefetches the part of the table that `chunk` needs, and the next part if `chunk` is close to it, so
+    /// that chunks need not wait for the table.
     pub(super) fn warm_table(&self, chunk: u64) {
         let Some(table) = self.blob.table().cloned() else {
             return;

@@ -1,30 +1,30 @@
 //! The `WWW-Authenticate` header: the authentication that a server asks for.
 //!
-//! RFC 9110, section 11: a list of challenges, each a scheme and its parameters, both separated by
-//! commas. Only `Bearer` (with realm, service, scope) and `Basic` are supported; others are skipped.
+//! RFC 9110, section 11: the header is a list of challenges, each with a scheme and parameters. Commas
+//! separate both. Only `Bearer` (with realm, service, scope) and `Basic` are supported; others are skipped.
 
 use crate::http::parameter;
 
-/// Longest header that is looked at.
+/// Longest header that is parsed.
 const MAX_HEADER: usize = 8 * 1024;
 
 /// The authentication that a server asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Challenge {
-    /// User and password with each request.
+    /// The server wants user and password with each request.
     Basic,
-    /// A token from the server at `realm`.
+    /// The server wants a token from the server at `realm`.
     Bearer {
         /// URL of the token server, unchecked.
         realm: String,
-        /// The service that the token is for.
+        /// The service of the token.
         service: Option<String>,
-        /// The access that the token must allow; we ask for what we need instead.
+        /// The access that the token must allow. forerun requests the access that it needs instead.
         scope: Option<String>,
     },
 }
 
-/// Returns the challenge in `header` to answer: a token rather than a password.
+/// Returns the challenge in `header` to answer. Prefers tokens to passwords.
 pub fn parse(header: &str) -> Option<Challenge> {
     if header.len() > MAX_HEADER {
         return None;
@@ -53,7 +53,7 @@ pub fn parse(header: &str) -> Option<Challenge> {
 
 type Parameters = Vec<(String, String)>;
 
-/// Cuts a header into challenges. A word that no `=` follows begins the next one.
+/// Splits a header into challenges. A word without a following `=` begins the next challenge.
 fn challenges(header: &str) -> Vec<(String, Parameters)> {
     let mut found: Vec<(String, Parameters)> = Vec::new();
     let mut rest = header;

@@ -1,8 +1,8 @@
 //! The `Authorization` header: obtained when a registry asks for it, kept until it expires.
 //!
-//! There is one entry per registry, repository and kind of access. While one request obtains a token,
-//! others of the same entry wait for it instead of asking for their own. Only challenges of the registry
-//! itself are answered; [`realm`](super::realm) decides which other servers may see its credentials.
+//! There is one entry per registry, repository and kind of access. While one request obtains a token, other
+//! requests of the same entry wait for it. Only challenges of the registry itself are answered;
+//! [`realm`](super::realm) decides which other servers may see its credentials.
 
 pub mod challenge;
 mod realm;
@@ -35,7 +35,7 @@ pub enum Access {
 
 type Key = (Site, String, Access);
 
-/// Headers that were obtained.
+/// The headers obtained so far.
 #[derive(Debug)]
 pub struct Auth {
     client: reqwest::Client,
@@ -55,7 +55,8 @@ struct AuthSlot {
 #[derive(Clone, Debug)]
 pub struct Granted {
     pub header: HeaderValue,
-    /// From then on it is renewed instead of sent. Without a time it is renewed only on refusal.
+    /// Time from which the header is renewed before it is sent. Without a time, it is renewed only after a
+    /// refusal.
     pub until: Option<Instant>,
 }
 
@@ -79,7 +80,7 @@ impl Auth {
         self.slots.lock().unpoisoned().clear();
     }
 
-    /// Returns the header to send to `endpoint` before it has asked for one.
+    /// Returns the header to send to `endpoint` before it asks for one.
     pub async fn header(&self, endpoint: &Endpoint, access: Access) -> Result<Option<HeaderValue>> {
         let slot = self.slot(endpoint, access);
         let mut slot = slot.lock().await;
@@ -158,12 +159,12 @@ impl Auth {
         Ok(header)
     }
 
-    /// Reads the credentials of the user, which may have been renewed since the last time.
+    /// Reads the user's credentials, which may have changed since the last time.
     async fn credentials(&self, endpoint: &Endpoint) -> Option<Credentials> {
         let files = self.options.auth_files.clone();
         let (registry, repository) = (endpoint.credentials_of.clone(), endpoint.repository.clone());
         let (sender, found) = tokio::sync::oneshot::channel();
-        // A thread of its own: the runtime's blocking threads may all be waiting for this answer.
+        // This needs its own thread: all blocking threads of the runtime may be waiting for this answer.
         let started = threads::spawn("credentials", move || {
             let files = files.unwrap_or_else(docker_config::usual_files);
             // The receiver is gone if the request was given up.
@@ -191,7 +192,7 @@ fn denied(endpoint: &Endpoint) -> RemoteError {
     }
 }
 
-/// Returns `Bearer TOKEN`, if the token can stand in a header.
+/// Returns `Bearer TOKEN`, if the token is valid in a header.
 pub fn bearer(token: &str) -> Option<HeaderValue> {
     sensitive(&format!("Bearer {token}"))
 }

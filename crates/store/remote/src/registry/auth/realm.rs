@@ -1,10 +1,9 @@
 //! Whether a token server may see the credentials of the registry that named it.
 //!
-//! A registry can name any server, and so can an attacker in its place; credentials that go
-//! wherever they are asked for were CVE-2020-15157. They go to the registry's own host, to a host
-//! that the registry's lies below or that lies below it, to the known token server of Docker's hub,
-//! and to hosts the user named. Others are asked without credentials. A token server without TLS is never
-//! asked on behalf of a registry with TLS.
+//! A registry, or an attacker in its place, can name any token server. Sending credentials to any of them was
+//! CVE-2020-15157. Credentials go to the registry's own host, to its parent and child domains, to the known
+//! token server of Docker Hub, and to hosts that the user named. Other token servers are asked without
+//! credentials. A token server without TLS is never asked on behalf of a registry with TLS.
 
 use url::Url;
 
@@ -12,21 +11,21 @@ use crate::http::site::Site;
 use crate::options::registry::RegistryOptions;
 use crate::registry::endpoint::Endpoint;
 
-/// The token server of Docker's hub, which is beside it and not below.
+/// Docker Hub's registry and token server, which are siblings.
 const DOCKER_HUB: (&str, &str) = ("registry-1.docker.io", "auth.docker.io");
 
 /// How a token server may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// It may see credentials.
+    /// It may get the credentials.
     Credentials,
-    /// It may be asked for a token, without credentials.
+    /// It may be asked for a token without credentials.
     Anonymous,
-    /// It may not be asked at all.
+    /// It must not be asked.
     Never,
 }
 
-/// Returns what the server at `realm` may be asked on behalf of `endpoint`.
+/// Returns how the token server at `realm` may be used on behalf of `endpoint`.
 pub fn trust(realm: &Url, endpoint: &Endpoint, options: &RegistryOptions) -> Trust {
     let Some(site) = Site::of(realm) else {
         return Trust::Never;
@@ -63,7 +62,7 @@ pub fn trust(realm: &Url, endpoint: &Endpoint, options: &RegistryOptions) -> Tru
     }
 }
 
-/// Returns whether the name `host` lies below `domain`, which is more than a top-level one.
+/// Returns whether `host` is below `domain`, and `domain` is not a top-level domain.
 fn is_below(host: &str, domain: &str) -> bool {
     domain.contains('.')
         && domain.parse::<std::net::IpAddr>().is_err()

@@ -1,7 +1,7 @@
 //! Requests a token from a token server.
 //!
 //! There are two protocols, both from Docker and used by every registry: a GET with the password in
-//! `Authorization`, and a POST of OAuth 2 with a refresh token.
+//! `Authorization`, and an OAuth 2 POST with a refresh token.
 
 use std::time::{Duration, Instant};
 
@@ -21,11 +21,11 @@ use crate::{RemoteError, Result, place_of};
 
 /// Longest answer of a token server that is read.
 const MAX_ANSWER: usize = 1 << 20;
-/// Lifetime of a token, in seconds, where the server does not give one; the specification's default.
+/// Lifetime of a token in seconds if the server does not give one: the specification's default.
 const USUAL_LIFE: u64 = 60;
 /// Upper bound on a lifetime, in seconds; longer ones are cut.
 const MAX_LIFE: u64 = 24 * 60 * 60;
-/// Our name for token servers.
+/// The name that forerun gives to token servers.
 const CLIENT_ID: &str = "forerun";
 
 /// The token to request.
@@ -35,7 +35,7 @@ pub struct Wanted<'a> {
     pub realm: String,
     /// The service, as the registry names it.
     pub service: Option<String>,
-    /// The access that we need.
+    /// The requested access.
     pub scope: String,
 }
 
@@ -46,7 +46,7 @@ struct TokenAnswer {
     expires_in: Option<u64>,
 }
 
-/// Obtains a token, with `credentials` where the token server may see them.
+/// Obtains a token. Sends `credentials` if the token server may get them.
 pub async fn fetch(
     client: &reqwest::Client,
     options: &RegistryOptions,
@@ -81,8 +81,8 @@ pub async fn fetch(
     })
 }
 
-/// Checks the realm. Returns it as a URL, the credentials that it may see, and whether credentials are
-/// withheld from it.
+/// Checks the realm. Returns its URL, the credentials that it may get, and whether credentials are withheld
+/// from it.
 fn checked(
     options: &RegistryOptions,
     wanted: &Wanted<'_>,
@@ -151,7 +151,7 @@ fn granted(answer: &[u8], asked_at: Instant) -> Option<Granted> {
         .or(answer.access_token)
         .filter(|token| !token.is_empty())?;
     let life = answer.expires_in.unwrap_or(USUAL_LIFE).min(MAX_LIFE);
-    // Renewed before it ends: a request in flight must not outlive it.
+    // Renewed before it expires: a request in flight must not outlive it.
     let life =
         Duration::from_secs(life) - Duration::from_secs(life / 10).min(Duration::from_secs(30));
     Some(Granted {

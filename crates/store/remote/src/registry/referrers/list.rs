@@ -1,7 +1,7 @@
-//! Lists of the artifacts that refer to a manifest, which registries give in pages.
+//! Lists of artifacts that refer to a manifest. Registries return them in pages.
 //!
-//! The header `Link` leads from a page to the next one. A list is read to its end, within bounds, and only at the server
-//! that has its first page: whatever else is asked of a registry goes there, too, and so do its credentials.
+//! The header `Link` leads from a page to the next one. A list is read to its end, within limits, and only at
+//! the server of the first page, because the registry's credentials go with each request.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ const MAX_PAGES: usize = 64;
 /// Most bytes of all pages of a list.
 const MAX_LIST: usize = 2 * MAX_MANIFEST;
 
-/// Returns the tag of the list of referrers, beside registries that make none.
+/// Returns the tag under which clients keep the list at registries without a referrers API.
 pub fn fallback_tag(subject: &Digest) -> String {
     subject.to_string().replacen(':', "-", 1)
 }
 
-/// An artifact type, and the newest entry of it that was seen so far.
+/// An artifact type, and its newest entry so far.
 struct Newest<'t> {
     artifact_type: &'t str,
     entry: Option<Entry>,
 }
 
 impl Newest<'_> {
-    /// Looks through a page. Of entries of one time, the last is taken.
+    /// Processes a page. Of entries with the same time, the last one wins.
     fn see(&mut self, page: &RawManifest) -> Result<()> {
         let entries = match manifest::parse(&page.bytes, None) {
             Ok(Document::Index(entries)) => entries,
@@ -61,10 +61,11 @@ fn refused(page: &RawManifest, reason: &str) -> RemoteError {
 }
 
 impl Registry {
-    /// Returns the newest artifact of this type that refers to the manifest `subject`, by what their list says.
+    /// Returns the newest artifact of this type that refers to the manifest `subject`, according to the list.
     ///
     /// # Errors
-    /// Errors of the registry; [`RemoteError::Refused`] for a list that is none, does not end, or goes on elsewhere.
+    /// Errors of the registry; [`RemoteError::Refused`] for a list that is malformed, does not end, or
+    /// continues at another server.
     pub async fn newest_entry(
         &self,
         endpoints: &[Arc<Endpoint>],
@@ -80,7 +81,7 @@ impl Registry {
                 .await
         });
         match listed.await {
-            // Registries that do not know of referrers have no such address.
+            // Registries without a referrers API have no such address.
             Err(RemoteError::NotFound { .. } | RemoteError::Refused { .. })
                 if !is_listed.load(Ordering::Relaxed) => {}
             outcome => return outcome,
@@ -98,7 +99,7 @@ impl Registry {
         Ok(newest.entry)
     }
 
-    /// Reads the pages of a list, of which the first one is here.
+    /// Reads the pages of a list. The first page has been read already.
     async fn newest_of_pages(
         &self,
         endpoint: &Endpoint,
@@ -138,14 +139,14 @@ impl Registry {
     }
 }
 
-/// Returns the address of the page behind this one.
+/// Returns the address of the next page.
 fn next_page(endpoint: &Endpoint, page: &RawManifest) -> Result<Option<Url>> {
     let Some(next) = page.next.as_deref() else {
         return Ok(None);
     };
     let url = page.url.join(next);
     let mut url = url.map_err(|_| refused(page, "the next page of it has no URL"))?;
-    // Pages that differ by it alone are one.
+    // Pages that differ only in the fragment are the same page.
     url.set_fragment(None);
     let has_credentials = !url.username().is_empty() || url.password().is_some();
     if has_credentials || Site::of(&url).as_ref() != Some(&endpoint.site) {

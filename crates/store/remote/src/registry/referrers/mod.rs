@@ -1,7 +1,7 @@
 //! Referrers: artifacts beside a container image that name its manifest as their subject (OCI 1.1).
 //!
-//! A registry that knows of them lists them at an address of its own. Beside one that does not, the program that pushes
-//! keeps the list itself, as an index under the tag `sha256-...`; entries of other programs stay in it.
+//! A registry with the referrers API lists them itself. At other registries, the pushing program keeps the
+//! list as an index under the tag `sha256-...`; entries of other programs stay in it.
 
 mod list;
 
@@ -26,9 +26,9 @@ use crate::{RemoteError, Result};
 
 use list::fallback_tag;
 
-/// Longest blob of a referrer that is read: it is in memory.
+/// Longest blob of a referrer that is read into memory.
 const MAX_BLOB: u64 = 64 << 20;
-/// The annotation with the time when an artifact was made.
+/// The annotation with the creation time of an artifact.
 const CREATED: &str = "org.opencontainers.image.created";
 
 /// The manifest that an artifact refers to.
@@ -37,7 +37,7 @@ pub struct Subject {
     pub manifest: Bytes,
 }
 
-/// A blob of an artifact: its media type and its bytes.
+/// A blob of an artifact: media type and bytes.
 pub type TypedBlob = (&'static str, Bytes);
 
 #[derive(Deserialize)]
@@ -63,11 +63,11 @@ impl Subject {
 }
 
 impl Registry {
-    /// Finds the blobs of the newest artifact of this type that refers to the manifest `subject`: those of the media
-    /// types `wanted`, in their order. Returns none where there is no such artifact.
+    /// Finds the blobs of the newest artifact of this type that refers to the manifest `subject`. Returns
+    /// those of the media types `wanted`, in that order; none if there is no such artifact.
     ///
     /// # Errors
-    /// Errors of the registry; [`RemoteError::Refused`] for an artifact that is not what it should be.
+    /// Errors of the registry; [`RemoteError::Refused`] for a malformed artifact.
     pub async fn referrer(
         self: &Arc<Self>,
         name: &ImageName,
@@ -103,7 +103,7 @@ impl Registry {
     /// Reads a blob that [`referrer`](Self::referrer) found.
     ///
     /// # Errors
-    /// Errors of the registry; other bytes than its digest says.
+    /// Errors of the registry; [`RemoteError::WrongDigest`].
     pub async fn referrer_blob(
         self: &Arc<Self>,
         name: &ImageName,
@@ -113,11 +113,11 @@ impl Registry {
         self.small_blob(&endpoints, blob, limit(blob)).await
     }
 
-    /// Reads the newest index of SOCI that refers to the manifest `subject`: the tables of contents in it, by layer.
-    /// There are none without such an index.
+    /// Reads the newest SOCI index that refers to the manifest `subject`. Returns its tables of contents by
+    /// layer; none if there is no such index.
     ///
     /// # Errors
-    /// As [`referrer`](Self::referrer).
+    /// Those of [`referrer`](Self::referrer).
     pub async fn soci_referrer(
         self: &Arc<Self>,
         name: &ImageName,
@@ -173,8 +173,8 @@ struct PushedArtifact<'a> {
 }
 
 impl Repository {
-    /// Stores an artifact of these blobs that refers to `subject`. It takes the place of the one of this type that was
-    /// pushed before. Returns its digest.
+    /// Stores an artifact with these blobs that refers to `subject`. It replaces the artifact of this type
+    /// that was pushed before. Returns its digest.
     pub async fn put_referrer(
         &self,
         subject: &Subject,
@@ -200,7 +200,7 @@ impl Repository {
             subject: subject.descriptor(),
             annotations: annotations.clone(),
         };
-        // Fails only for keys that are no text; there are none here.
+        // Fails only for keys that are not text; there are none here.
         let bytes = Bytes::from(serde_json::to_vec(&document).unwrap_or_default());
         let digest = Digest::of(&bytes);
         let is_listed = self
@@ -215,7 +215,7 @@ impl Repository {
         Ok(digest)
     }
 
-    /// Adds an artifact to the list that the registry does not keep.
+    /// Adds an artifact to the list, at a registry that does not keep the list itself.
     async fn list_referrer(&self, subject: &Digest, entry: Value) -> Result<()> {
         let tag = fallback_tag(subject);
         let known = match self.read_manifest(&tag).await {
@@ -239,7 +239,8 @@ impl Repository {
     }
 }
 
-/// Returns the list with one more artifact, in the place of those of its type. Returns nothing if it is no index.
+/// Returns the list with a new artifact in place of those of the same type; `None` if the list is not an
+/// index.
 fn with_referrer(known: Option<&[u8]>, entry: Value) -> Option<Vec<u8>> {
     let mut index: Map<String, Value> = match known {
         Some(known) => serde_json::from_slice(known).ok()?,

@@ -1,7 +1,7 @@
 //! Fetches a container image into an OCI image layout: a directory with blobs by digest, and an index of names.
 //!
-//! Blobs come first, and the index last, so that a layout never names what it has not. Documents of Docker's types are
-//! stored as those of OCI, which differ in nothing but their types: tools that read layouts know no others.
+//! Blobs are written first and the index last, so that a layout never names a missing blob. Documents of
+//! Docker's types are stored with the equivalent OCI types, because tools that read layouts know no others.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
@@ -18,7 +18,7 @@ use crate::registry::FoundContainer;
 use crate::transfer::pull::{Progress, PullOptions, Pulled};
 use crate::{Identity, Layout, RemoteError, Result};
 
-/// The file that makes a directory a layout, and its only contents.
+/// The file that marks a directory as a layout, and its contents.
 const MARK: &str = "oci-layout";
 const VERSION: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
 const INDEX: &str = "index.json";
@@ -28,7 +28,7 @@ const NAME: &str = "org.opencontainers.image.ref.name";
 /// Longest index that is changed.
 const MAX_INDEX: u64 = 4 << 20;
 
-/// Types of Docker, and those of OCI for the same.
+/// Docker's types and the equivalent OCI types.
 const TYPES: [(&str, &str); 4] = [
     (media::DOCKER_MANIFEST, media::OCI_MANIFEST),
     (media::DOCKER_CONFIG, media::OCI_CONFIG),
@@ -42,11 +42,11 @@ const TYPES: [(&str, &str); 4] = [
     ),
 ];
 
-/// Fetches `image`, whose configuration is `config` and whose name is `name`, into the layout at `dir`. Other images
-/// there stay.
+/// Fetches `image`, with the configuration `config` and the name `name`, into the layout at `dir`. Other
+/// images in the layout stay.
 ///
 /// # Errors
-/// The errors of [`pull`](super::pull); [`RemoteError::Refused`] for a directory that is no layout.
+/// Those of [`pull`](super::pull); [`RemoteError::Refused`] for a directory that is not a layout.
 pub(crate) fn pull(
     (image, config): (&FoundContainer, &[u8]),
     name: &ImageName,
@@ -64,7 +64,7 @@ pub(crate) fn pull(
         transferred: 0,
     };
     let mut of_layer = options.clone();
-    // A blob with these bytes is kept; others of that name are damaged.
+    // A blob with these bytes stays. Another file of that name is damaged.
     of_layer.overwrite = true;
     for layer in &image.layers {
         let Identity::Blob(digest) = layer.identity else {
@@ -92,7 +92,7 @@ pub(crate) fn pull(
     })
 }
 
-/// Makes the directories of a layout, where they are not there.
+/// Creates the missing directories of a layout.
 fn prepare(dir: &Path) -> Result<()> {
     let failed = |error: io::Error| refused(dir, error.to_string());
     let mark = dir.join(MARK);
@@ -107,7 +107,7 @@ fn prepare(dir: &Path) -> Result<()> {
     put(&mark, VERSION.as_bytes()).map_err(failed)
 }
 
-/// Fetches a layer, unless its file is there.
+/// Fetches a layer, unless its file is complete.
 fn fetch(
     layer: &Layout,
     digest: Digest,
@@ -144,7 +144,7 @@ fn is_there(path: &Path, len: u64, digest: Digest) -> bool {
     })
 }
 
-/// Returns a manifest with types of OCI.
+/// Converts a manifest to OCI types.
 fn in_types_of_oci(manifest: &[u8]) -> std::result::Result<Vec<u8>, String> {
     let mut value: Value = serde_json::from_slice(manifest).map_err(|error| error.to_string())?;
     let mut is_changed = false;
@@ -172,7 +172,7 @@ fn in_types_of_oci(manifest: &[u8]) -> std::result::Result<Vec<u8>, String> {
     }
 }
 
-/// Returns the index of the layout with the image in it, in the place of one of the same name.
+/// Returns the index of the layout with the image added. The image replaces one of the same name.
 fn index(dir: &Path, name: &ImageName, digest: Digest, len: usize) -> Result<Vec<u8>> {
     let path = dir.join(INDEX);
     let mut index = match path.symlink_metadata() {
@@ -209,7 +209,7 @@ fn index(dir: &Path, name: &ImageName, digest: Digest, len: usize) -> Result<Vec
     serde_json::to_vec(&index).map_err(|error| refused(&path, error.to_string()))
 }
 
-/// Writes a file that has its name once it is whole and durable. One with the same bytes stays.
+/// Writes a file, which gets its name once it is complete and durable. A file with the same bytes stays.
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|there| there == bytes) {
         return Ok(());

@@ -1,9 +1,9 @@
 //! Fetches a whole image into a file.
 //!
-//! Many pieces are in flight at once. Each chunk is verified against the table before it is written;
-//! without a table, the whole is compared with its digest at the end. The file appears under its name
-//! when it is complete and durable, never before. Chunks that an interrupted pull has left in
-//! `OUTPUT.part` are not fetched again (`partial.rs`). Chunks of zeros are left as holes.
+//! Many pieces are in flight at once. Each chunk is verified against the table before it is written. Without
+//! a table, the whole image is compared with its digest at the end. The file appears under its name when it
+//! is complete and durable, never before. Chunks that an interrupted pull has left in `OUTPUT.part` are not
+//! fetched again (`partial.rs`). Chunks of zeros are left as holes.
 
 mod container;
 mod partial;
@@ -26,27 +26,27 @@ use crate::{Layout, RemoteError, Result, runtime};
 pub(crate) use container::pull as pull_container;
 use partial::Partial;
 
-/// Bytes of one request, unless a part ends before.
+/// Bytes of one request, unless the part ends earlier.
 const PIECE: u64 = 4 << 20;
-/// Chunk size where there is no table: so many bytes are written at once, and as many may be lost of
-/// each request that is interrupted.
+/// Chunk size without a table: the bytes that are written at a time, and the most that an interrupted request
+/// loses.
 const WRITE: u32 = forerun_cache::DEFAULT_CHUNK;
 /// Longest time between two reports of progress.
 const REPORT: Duration = Duration::from_millis(200);
-/// How often a table that does not lead to its root is fetched.
+/// How often to fetch a table that does not match its root.
 const TABLE_ATTEMPTS: u32 = 3;
 
 /// Options of a pull.
 #[derive(Clone, Debug)]
 pub struct PullOptions {
     pub parallel: usize,
-    /// Longest time without a chunk that can be kept.
+    /// Longest time without a usable chunk.
     pub timeout: Duration,
-    /// Longest time without a byte before a request is made again.
+    /// Longest time without a byte until a request is repeated.
     pub stall: Duration,
-    /// How often in a row a request is retried without progress.
+    /// Number of consecutive retries without progress.
     pub retries: u32,
-    /// Whether a file of that name is replaced.
+    /// Whether to replace an existing file.
     pub overwrite: bool,
 }
 
@@ -67,19 +67,19 @@ impl Default for PullOptions {
 pub struct Pulled {
     /// Length of the file.
     pub len: u64,
-    /// Whether its bytes were compared with a digest.
+    /// Whether the bytes were compared with a digest.
     pub verified: bool,
-    /// Whether it is a container image, in a directory with an OCI image layout.
+    /// Whether the output is a container image in a directory with an OCI image layout.
     pub is_container: bool,
 }
 
-/// Fetches the image of `layout` into the file `output`, and reports progress after every piece.
-/// Blocks; not to be called from a task of the runtime.
+/// Fetches the image of `layout` into the file `output`, and reports progress after every piece. Blocks, so
+/// it must not be called from a task of the runtime.
 ///
 /// # Errors
-/// Errors of the requests, once all servers and retries are used up; [`RemoteError::WrongDigest`] for
-/// another image than was named; [`RemoteError::Refused`] with the file's name for one that cannot be
-/// written.
+/// Errors of the requests, once all servers and retries are used up; [`RemoteError::WrongDigest`] for an
+/// image that does not have the named digest; [`RemoteError::Refused`] with the file's name if the file
+/// cannot be written.
 pub fn pull(
     layout: &Layout,
     output: &Path,
@@ -126,7 +126,7 @@ pub fn pull(
     })
 }
 
-/// Fetches the missing chunks into `sink`. Returns whether all of the image was verified.
+/// Fetches the missing chunks into `sink`. Returns whether the whole image was verified.
 fn fill(
     layout: &Layout,
     fetcher: Fetcher,
@@ -176,7 +176,7 @@ fn fill(
     }
 }
 
-/// Makes the table of the image; nothing of it is fetched yet.
+/// Creates the table of the image. Fetches nothing yet.
 fn table(
     layout: &Layout,
     patience: Patience,
@@ -203,7 +203,7 @@ fn hull(runs: &[Range<u64>]) -> Option<Range<u64>> {
     Some(first.start..last.end)
 }
 
-/// Cuts the missing runs into pieces of one request each.
+/// Cuts the missing runs into pieces, each for one request.
 fn pieces(missing: &[Range<u64>], geometry: Geometry) -> Vec<Range<u64>> {
     let step = (PIECE / u64::from(geometry.chunk_size())).max(1);
     let mut pieces = Vec::new();
@@ -220,7 +220,7 @@ fn pieces(missing: &[Range<u64>], geometry: Geometry) -> Vec<Range<u64>> {
     pieces
 }
 
-/// Fetches `pieces`, `parallel` at a time. The first error ends the others.
+/// Fetches `pieces`, `parallel` at a time. The first error cancels the others.
 async fn transfer(
     fetcher: &Arc<Fetcher>,
     sink: &Arc<Sink>,
@@ -244,7 +244,7 @@ async fn transfer(
         }
         let joined = tokio::time::timeout(REPORT, tasks.join_next()).await;
         let Ok(joined) = joined else {
-            // Pieces of servers that send no ranges are long: they are reported while they come.
+            // Pieces of servers without range requests are long, so they are reported while they arrive.
             progress.done = progress.done.max(sink.blob.local_bytes());
             report(progress);
             continue;
@@ -281,7 +281,7 @@ async fn fetch(fetcher: Arc<Fetcher>, sink: Arc<Sink>, piece: Range<u64>) -> Res
         .await
         .unwrap_or_else(|_| Ok(vec![piece.clone()]))
         .map_err(|error| sink.failure(&error))?;
-    // Each request costs the whole file: there is one for all runs. The sink skips chunks that are here.
+    // Each request costs the whole file, so there is one request for all runs. The sink skips present chunks.
     let missing = if fetcher.is_sent_whole() {
         hull(&missing).into_iter().collect()
     } else {
@@ -297,7 +297,7 @@ async fn fetch(fetcher: Arc<Fetcher>, sink: Arc<Sink>, piece: Range<u64>) -> Res
         match fetcher.fetch(bytes.clone(), take).await {
             Err(error @ RemoteError::NoRanges { .. }) => {
                 let parts = fetcher.parts_of(&bytes);
-                // The sink skips chunks that are here already.
+                // The sink skips present chunks.
                 if len(parts.clone()) > PIECE * 2 {
                     return Err(error);
                 }
@@ -314,7 +314,7 @@ async fn fetch(fetcher: Arc<Fetcher>, sink: Arc<Sink>, piece: Range<u64>) -> Res
 
 /// The destination of chunks.
 struct Sink {
-    /// The name of the file that it becomes.
+    /// The name of the output file.
     place: String,
     /// The address of the image.
     source: String,
@@ -343,7 +343,7 @@ impl Sink {
         }
     }
 
-    /// Converts an error of the file or of the table: often the table could not be fetched.
+    /// Converts an error of the file or of the table, which often could not be fetched.
     fn failure(&self, error: &CacheError) -> RemoteError {
         match (cache_error(error), error) {
             (RemoteError::Cache { reason }, CacheError::Io { .. }) => self.unwritable(&reason),

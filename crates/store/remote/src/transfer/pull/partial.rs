@@ -1,4 +1,4 @@
-//! The partial image of an interrupted pull, from which the next one continues.
+//! The partial image of an interrupted pull, from which the next pull continues.
 //!
 //! `OUTPUT.part` is a directory with a cache of this one image. Its data file becomes `OUTPUT` by a
 //! rename when it is complete, so nothing is copied. The cache protects it against crashes and torn
@@ -19,13 +19,13 @@ use tempfile::TempPath;
 use crate::error::cache_error;
 use crate::{Layout, RemoteError, Result};
 
-/// How often another process may remove the directory between two steps of ours.
+/// How often another process may remove the directory between two steps of this one.
 const ATTEMPTS: u32 = 10;
 
-/// The image as far as it has come.
+/// A partly fetched image.
 pub struct Partial {
     dir: PathBuf,
-    /// The file that it becomes.
+    /// The output file.
     output: PathBuf,
     cache: Cache,
     blob: Arc<CachedBlob>,
@@ -33,7 +33,7 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Opens what an earlier pull of `layout` to `output` has left, or begins anew.
+    /// Opens the partial image that an earlier pull of `layout` to `output` left, or creates an empty one.
     pub fn open(
         layout: &Layout,
         output: &Path,
@@ -83,7 +83,7 @@ impl Partial {
         &self.blob
     }
 
-    /// Gives the complete image its name, durably.
+    /// Gives the complete image its name durably.
     pub fn publish(self, overwrite: bool) -> Result<()> {
         let failed = |error: &io::Error| unwritable(&self.output, &error.to_string());
         let flushed = self.blob.flush();
@@ -133,8 +133,7 @@ impl Partial {
     }
 }
 
-/// Makes the directory if need be, with a cache in it, and locks it. The inner error is one of the
-/// cache.
+/// Creates the directory if needed, with a cache in it, and locks it. The inner error is one of the cache.
 fn locked(dir: &Path) -> io::Result<std::result::Result<(Cache, File), CacheError>> {
     for _ in 0..ATTEMPTS {
         match DirBuilder::new().mode(0o700).create(dir) {
@@ -167,7 +166,7 @@ fn locked(dir: &Path) -> io::Result<std::result::Result<(Cache, File), CacheErro
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // A process that was done may have removed it before we had the lock.
+        // A process that was done may have removed the directory before this one had the lock.
         let ours = file.metadata()?.ino();
         if fs::symlink_metadata(&path).is_ok_and(|there| there.ino() == ours) {
             return Ok(Ok((cache, file)));

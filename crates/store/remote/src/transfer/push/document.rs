@@ -1,4 +1,4 @@
-//! The configuration and the manifest as bytes, always the same for the same image.
+//! The configuration and the manifest as bytes. The same image always gives the same bytes.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::oci::artifact::ImageConfig;
 use crate::oci::media;
 
-/// A blob as a manifest names it.
+/// The descriptor of a blob in a manifest.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BlobDescriptor {
@@ -30,7 +30,7 @@ struct PushedManifest<'a> {
     annotations: &'a BTreeMap<String, String>,
 }
 
-/// Makes the descriptor of `bytes`, whose digest is known.
+/// Creates the descriptor of `bytes`, whose digest is known.
 pub(super) fn descriptor(media_type: &'static str, digest: Digest, bytes: &[u8]) -> BlobDescriptor {
     BlobDescriptor {
         media_type,

@@ -1,10 +1,10 @@
 //! Stores an image in a registry: its chunk table, its parts, and the manifest that names them.
 //!
-//! The image is read once. Each part is hashed as it is read. A task of its own sends it if the registry
-//! lacks it, while the next ones are read; the number in flight bounds the memory. Parts are slices of
-//! the image at multiples of one length, so a part that did not change between versions has the same
-//! digest and is not sent again. The manifest comes last: until it is there, no client sees any of it.
-//! The same image and options make the same manifest.
+//! The image is read once, and each part is hashed as it is read. A task sends the part, if the registry
+//! lacks it, while the next parts are read. The number of parts in flight bounds the memory. Parts are slices
+//! of the image at multiples of one length, so a part that did not change between versions has the same
+//! digest and is not sent again. The manifest is sent last; until then no client sees the image. The same
+//! image and options give the same manifest.
 
 mod document;
 
@@ -27,15 +27,15 @@ use document::{descriptor, manifest};
 
 /// Default length of a part.
 const PART: u64 = 4 << 20;
-/// Longest part: it is in memory while it is sent.
+/// Longest part. A part is in memory while it is sent.
 const MAX_PART: u64 = 1 << 30;
-/// Most bytes of parts in flight, where memory is not scarce.
+/// Most bytes of parts in flight if memory is not scarce.
 const IN_FLIGHT: u64 = 128 << 20;
 
 /// Options of a push.
 #[derive(Clone, Debug)]
 pub struct PushOptions {
-    /// Length of a part. Doubled until there are at most 4,096, and rounded up to whole chunks.
+    /// Length of a part. It is doubled until there are at most 4,096 parts, and rounded up to whole chunks.
     pub part_len: u64,
     /// Bytes that are verified together; a power of two.
     pub chunk_size: u32,
@@ -61,26 +61,26 @@ impl Default for PushOptions {
 /// The result of a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
-    /// The image by the digest of its manifest.
+    /// The name of the image with the digest of its manifest.
     pub name: ImageName,
     /// fs-verity digest of the image.
     pub root: Digest,
     /// Length of the image.
     pub len: u64,
-    /// Length of its parts.
+    /// Length of the parts.
     pub part_len: u64,
     pub parts: u64,
-    /// Parts that were sent; the registry had the others.
+    /// Number of parts that were sent. The registry had the others.
     pub uploaded: u64,
-    /// Bytes of these parts, and of the table where it was sent.
+    /// Bytes of the sent parts, and of the table if it was sent.
     pub uploaded_bytes: u64,
 }
 
-/// Stores `image` as `name`, and reports progress after every part. Blocks; not to be called from a
+/// Stores `image` as `name`, and reports progress after every part. Blocks, so it must not be called from a
 /// task of the runtime.
 ///
 /// # Errors
-/// [`RemoteError::Refused`] for an image that cannot be read or stored; those of the registry.
+/// [`RemoteError::Refused`] for an image that cannot be read or stored; errors of the registry.
 pub fn push(
     registry: &Arc<Registry>,
     image: &dyn ReadAt,
@@ -177,15 +177,14 @@ impl Plan {
     }
 }
 
-/// Returns how many parts may be in flight; nothing where not even one fits into the memory that the
-/// process may use.
+/// Returns how many parts may be in flight; `None` if not even one fits into the available memory.
 fn in_flight(part_len: u64, limit: &MemoryLimit) -> Option<u64> {
     let most = limit.usable() / part_len;
     let bound = (limit.eighth(IN_FLIGHT) / part_len).max(2).min(most);
     (bound > 0).then_some(bound)
 }
 
-/// Returns the length of parts: whole chunks, and at most the allowed number of parts.
+/// Returns the length of parts: a multiple of the chunk size that gives at most the allowed number of parts.
 fn part_len(len: u64, options: &PushOptions) -> Option<u64> {
     let mut part_len = options
         .part_len
@@ -260,7 +259,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Waits for a part. Returns whether there was one. The first error ends the others.
+    /// Waits for a part. Returns whether there was one. The first error cancels the others.
     fn wait_for_one(&mut self) -> Result<bool> {
         let tasks = &mut self.tasks;
         let next = runtime::wait_for(async { Ok(tasks.join_next().await) })?;

@@ -1,4 +1,4 @@
-//! Which server sees which credentials: tokens, redirects, realms.
+//! Which server gets which credentials: tokens, redirects, realms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use super::fake::{Answer, Fake, Request};
 use super::store::{Store, ranged};
 use super::support::{PART, auth_file, image, logged_in, name, open, options, read, registry};
 
-/// A registry that wants the newest token of `tokens`, and the token server beside it.
+/// A registry that requires the newest token of `tokens`, and its token server.
 struct Guarded {
     registry: Fake,
     tokens: Fake,

@@ -1,4 +1,4 @@
-//! Container images: their layers as images of their own, each verified as a whole.
+//! Container images: each layer is an image that is verified as a whole.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Place {
     }
 }
 
-/// Stores a container image of these layers under a tag.
+/// Stores a container image with these layers under a tag.
 fn container(store: &mut Store, tag: &str, layers: &[(&str, &[u8])]) -> Value {
     let config = store.blob(CONFIG, b"{}");
     let layers: Vec<Value> = layers
@@ -122,8 +122,8 @@ fn a_layer_of_other_bytes_is_never_whole() {
     );
 }
 
-/// Checks that wrong bytes that come after the verdict are not kept: the next process would take them for right ones
-/// until it has all of them.
+/// Checks that wrong bytes that arrive after the verdict are not kept: the next process would take them for
+/// right until it has the whole layer.
 #[test]
 fn nothing_of_a_layer_of_other_bytes_is_kept() {
     let bytes = image(200_000);
@@ -224,7 +224,7 @@ fn what_cannot_be_merged_is_refused_by_name() {
     assert_eq!(lists.iter().map(|list| list.chunks()).sum::<u64>(), 0);
 }
 
-/// Serves an image `v1` with one layer of eStargz, whose table has this digest.
+/// Serves an image `v1` with one eStargz layer, whose table has this digest.
 fn place_of_estargz(bytes: &[u8], digest: Digest) -> Place {
     let mut store = Store::default();
     let config = store.blob(CONFIG, b"{}");
@@ -285,7 +285,7 @@ fn tables_of_contents_come_from_the_annotations_of_a_layer() {
     assert_eq!(read(70_000), all, "all of it was proven");
 }
 
-/// Returns a registry that sends `sent` where the layer `layer` is asked for, with that table of contents, if any.
+/// Returns a registry that sends `sent` for the layer `layer`, with this table of contents, if any.
 fn with_table(layer: &[u8], sent: &[u8], table: Option<&[u8]>) -> Store {
     const TOC: &str = "containerd.io/snapshot/stargz/toc.digest";
     let mut store = Store::default();

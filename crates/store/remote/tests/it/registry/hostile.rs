@@ -1,4 +1,4 @@
-//! Registries that answer what they should not.
+//! Registries with hostile answers.
 
 use forerun_cache::Digest;
 use forerun_remote::pull::pull;
@@ -22,7 +22,7 @@ fn refusal(store: Store) -> String {
 
 type Change = fn(&mut Value);
 
-/// Changes of the configuration, and what is said of it then.
+/// Changes of the configuration, and the expected errors.
 const CONFIGS: &[(Change, &str)] = &[
     (|_| (), "opened: 196613 bytes"),
     (|c| c["imageLength"] = json!(0), "imageLength 0"),
@@ -51,7 +51,7 @@ const CONFIGS: &[(Change, &str)] = &[
     (|c| *c = json!([]), "no JSON of the expected shape"),
 ];
 
-/// Changes of the manifest, and what is said of it then.
+/// Changes of the manifest, and the expected errors.
 const MANIFESTS: &[(Change, &str)] = &[
     (|m| m["schemaVersion"] = json!(1), "schemaVersion is 1"),
     (|m| m["layers"] = json!([]), "0 layers, 5 belong"),

@@ -21,7 +21,7 @@ const DOCKER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
 const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
 const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 
-/// A registry whose contents change, or that does not answer while it has none.
+/// A registry whose contents change. Without contents, it does not answer.
 struct Place {
     server: Fake,
     store: Arc<Mutex<Option<Store>>>,
@@ -72,7 +72,7 @@ impl Place {
         Ok(())
     }
 
-    /// Returns the blobs that were asked for since the last time, but for configurations.
+    /// Returns the number of blobs requested since the last call, without configurations.
     fn fetched(&self, before: &mut usize, store: &Store) -> usize {
         let log = self.server.log();
         let new = log.iter().skip(std::mem::replace(before, log.len()));
@@ -210,7 +210,7 @@ fn other_directories_and_other_bytes_are_refused() {
     assert_eq!(fs::read(layout.join("index.json")).unwrap(), b"[]");
 }
 
-/// Opens a container image, and returns what its layers hold.
+/// Opens a container image, and returns the bytes of its layers.
 fn contents(
     place: &Place,
     tag: &str,

@@ -1,4 +1,4 @@
-//! Registries: Debian's docker-registry, and servers of our own that do what it never would.
+//! Registries: Debian's docker-registry, and hostile servers made by the tests.
 
 mod auth;
 mod containers;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::fake::{Answer, Fake};
 use super::referrers::{Place, index};
 
-/// Returns the reference to a page that a server of this test gives.
+/// Returns the reference to a page at the servers of these tests.
 fn page(number: usize) -> Option<String> {
     Some(format!("?artifactType=x&page={number}"))
 }

@@ -1,5 +1,4 @@
-//! Indexes and access lists beside container images: stored and found with registries that know of referrers, and with
-//! those that do not.
+//! Indexes and access lists beside container images, at registries with and without a referrers API.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,15 +17,15 @@ use crate::support::PATIENT;
 
 const INDEX: &str = "application/vnd.forerun.index.v1";
 
-/// A registry that takes what is pushed.
+/// A registry that accepts pushes.
 #[derive(Default)]
 pub struct Writable {
     store: Store,
     /// The artifacts that refer to a manifest, if the registry lists them.
     referrers: Option<Vec<Value>>,
-    /// A part of the paths for which it gives no answer.
+    /// The registry does not answer for paths that contain this text.
     down: Option<&'static str>,
-    /// Answers with the page of a list that the last part of a query has the number of.
+    /// Returns the page of the list whose number is the last part of the query.
     pub pages: Option<Pages>,
 }
 
@@ -180,7 +179,7 @@ impl Place {
         push_sidecar(&reference, &self.beside(archive), created, &options).unwrap();
     }
 
-    /// Has the registry list what refers to the image in pages.
+    /// Makes the registry list referrers in pages.
     pub fn set_pages(
         &self,
         pages: impl Fn(usize, &[Value]) -> (Vec<u8>, Option<String>) + Send + 'static,
@@ -188,7 +187,7 @@ impl Place {
         self.registry.lock().unwrap().pages = Some(Box::new(pages));
     }
 
-    /// Opens the image, and returns what is used beside it and how many pages were asked for.
+    /// Opens the image. Returns the index that is used, and how many pages were requested.
     pub fn found_in_pages(&self) -> (Option<Vec<u8>>, usize) {
         let before = self.server.log().len();
         let found = self.found();
@@ -197,7 +196,7 @@ impl Place {
         (found, asked.iter().filter(is_page).count())
     }
 
-    /// Returns what is used beside the image: the index of the archive.
+    /// Returns the index of the archive that is used from beside the image.
     pub fn found(&self) -> Option<Vec<u8>> {
         let image = self.open(&self.options());
         image.named_index().map(|archive| archive.to_vec())

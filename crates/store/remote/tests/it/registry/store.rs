@@ -36,7 +36,7 @@ impl Store {
         digest
     }
 
-    /// Creates a store with a manifest of one layer, an image as it is.
+    /// Creates a store with a manifest of one layer, which is a plain image.
     pub fn single(media_type: &str, layer: &[u8]) -> Self {
         let mut store = Self::default();
         let config = store.blob("application/vnd.oci.empty.v1+json", b"{}");
@@ -48,7 +48,7 @@ impl Store {
         store
     }
 
-    /// Creates a store with `image` in our form; its documents are changed before they are stored.
+    /// Creates a store with `image` in forerun's form. The documents are changed before they are stored.
     pub fn artifact(
         image: &[u8],
         change_config: impl Fn(&mut Value),

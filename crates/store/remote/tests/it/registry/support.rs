@@ -35,7 +35,7 @@ pub fn name(authority: &str, rest: &str) -> ImageName {
     format!("oci://{authority}/{rest}").parse().unwrap()
 }
 
-/// Returns `len` bytes that do not repeat, but for a run of zeros longer than a part in the middle.
+/// Returns `len` bytes that do not repeat, except for a run of zeros, longer than a part, in the middle.
 pub fn image(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32;
     let mut bytes: Vec<u8> = (0..len)

@@ -1,14 +1,14 @@
-//! Time as this process has it: none passes here while the machine runs others for minutes.
+//! Time during which this process runs: pauses of the whole process do not count.
 //!
-//! Limits of the tests are about the library's work, not about how long it is kept from running. The
-//! library's own time limits go by the wall clock, as they must.
+//! The tests limit the library's work, and not the time during which the machine runs other processes. The
+//! library's own time limits use the wall clock.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(10);
-/// The most that a tick counts: if it took longer, the process did not run.
+/// The most that a tick counts. If it took longer, the process was not running.
 const LONGEST: Duration = Duration::from_millis(100);
 
 /// Measures how long this process has been running since the first call.

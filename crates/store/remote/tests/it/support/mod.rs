@@ -1,5 +1,5 @@
-//! Helpers that the tests against real servers share: an image of noise, options without patience,
-//! and reads that are compared and timed.
+//! Helpers of the tests against real servers: an image of noise, options with short timeouts, and reads that
+//! are compared and timed.
 
 mod clock;
 mod served;
@@ -16,9 +16,9 @@ use forerun_testkit::rng::Rng;
 pub use clock::worked;
 pub use served::{Proxied, Served, name_at, push_to, pushed};
 
-/// Time limit of readers where no bytes come: the tests use it up.
+/// Time limit of readers if no bytes arrive. The tests wait for it.
 pub const TIMEOUT: Duration = Duration::from_secs(4);
-/// Time limit where bytes come: more than a busy machine can use up.
+/// Time limit if bytes arrive: more than a busy machine needs.
 pub const PATIENT: Duration = Duration::from_secs(60);
 /// Extra time that a busy machine may take.
 pub const SLACK: Duration = Duration::from_secs(6);
@@ -34,7 +34,7 @@ pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Returns options with a cache of the test's own, and with time limits that only a defect reaches.
+/// Returns options with a cache for this test, and with time limits that only a defect reaches.
 pub fn options(cache: &Path) -> RemoteOptions {
     let mut options = RemoteOptions {
         cache_dir: Some(cache.to_path_buf()),
@@ -59,7 +59,7 @@ pub fn impatient(mut options: RemoteOptions) -> RemoteOptions {
     options
 }
 
-/// Opens, in no more than the time that opening may take. Returns the text of the error where it fails.
+/// Opens an image and checks that this takes no longer than it may. Returns the text of an error.
 pub fn try_open(text: &str, options: &RemoteOptions) -> Result<Arc<RemoteImage>, String> {
     let start = worked();
     let reference = Reference::parse(text).map_err(|error| error.to_string())?;
@@ -69,8 +69,7 @@ pub fn try_open(text: &str, options: &RemoteOptions) -> Result<Arc<RemoteImage>,
     opened
 }
 
-/// Reads and compares. Returns the text of the error where that fails; wrong bytes and readers that wait
-/// for too long fail the test.
+/// Reads and compares. Returns the text of an error. Wrong bytes and too long waits fail the test.
 pub fn try_read(
     image: &RemoteImage,
     bytes: &[u8],
@@ -99,14 +98,15 @@ pub fn try_read(
     }
 }
 
-/// Reads and compares, where nothing may fail.
+/// Reads and compares. Any error fails the test.
 pub fn read(image: &RemoteImage, bytes: &[u8], at: usize, len: usize) {
     if let Err(error) = try_read(image, bytes, at, len, PATIENT) {
         panic!("{len} bytes at {at}: {error}");
     }
 }
 
-/// Reads and compares until that succeeds: a chunk that has just failed is waited for only a moment.
+/// Reads and compares, and repeats that until it succeeds: a read of a chunk that has just failed waits only
+/// briefly.
 pub fn read_at_last(image: &RemoteImage, bytes: &[u8], at: usize, len: usize) {
     eventually("the bytes come", || {
         try_read(image, bytes, at, len, PATIENT).is_ok()

@@ -1,4 +1,4 @@
-//! An image of noise that a real server has, the way to it, and a cache for it.
+//! An image of noise at a real server, the connection to it, and a cache.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Serves an image; nothing where there is no nginx.
+    /// Serves an image; `None` without nginx.
     pub fn new(len: usize, seed: u64) -> Option<Self> {
         Self::with(len, seed, &NginxOptions::default())
     }
@@ -54,7 +54,7 @@ impl Served {
         std::fs::rename(new, self.files.path().join("image")).unwrap();
     }
 
-    /// Puts a proxy before the server.
+    /// Puts a proxy in front of the server.
     pub fn behind_proxy(self) -> Proxied {
         let proxy = FaultProxy::start(&self.nginx.url());
         Proxied {
@@ -64,14 +64,14 @@ impl Served {
     }
 }
 
-/// An image that is seen through a proxy.
+/// An image behind a proxy.
 pub struct Proxied {
     pub proxy: FaultProxy,
     pub served: Served,
 }
 
 impl Proxied {
-    /// Serves an image behind a proxy; nothing where there is no nginx.
+    /// Serves an image behind a proxy; `None` without nginx.
     pub fn new(len: usize, seed: u64) -> Option<Self> {
         Served::new(len, seed).map(Served::behind_proxy)
     }
@@ -93,7 +93,7 @@ impl Proxied {
     }
 }
 
-/// Starts a docker-registry that has `bytes` in parts that reads cross; nothing where there is none.
+/// Starts a docker-registry that has `bytes` in several parts; `None` if it is not installed.
 pub fn pushed(bytes: &[u8]) -> Option<DockerRegistry> {
     let registry = DockerRegistry::start(Auth::None)?;
     push_to(&registry.authority(), bytes);
@@ -116,7 +116,7 @@ pub fn push_to(authority: &str, bytes: &[u8]) -> String {
     pushed.name.digest.unwrap().to_string()
 }
 
-/// Returns the name of what [`push_to`] has stored.
+/// Returns the name of the image that [`push_to`] has stored.
 pub fn name_at(authority: &str) -> String {
     format!("oci://{authority}/some/image:v1")
 }

@@ -62,6 +62,7 @@ mod status;
 mod supervisor;
 mod tls;
 mod trace_pages;
+mod tutorials;
 mod unprivileged;
 mod valgrind;
 mod volumes;

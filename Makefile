@@ -33,11 +33,12 @@ PLACELESS = $(C_FLAGS) RUSTFLAGS='$(REMAPPED)'
 LIBDIR ?= $(PREFIX)/lib
 VERSION = $(shell $(FORERUN) --version | cut -d ' ' -f 2)
 
-.PHONY: check-aarch64 help demo test test-guest bench fuzz packages python release runtime static lite deb rpm tarball sbom reproducible publish-check install install-c uninstall clean
+.PHONY: check-aarch64 help demo docs test test-guest bench fuzz packages python release runtime static lite deb rpm tarball sbom reproducible publish-check install install-c uninstall clean
 
 help:
 	@echo 'make demo        build, then measure five systems: the legacy way against ours'
 	@echo 'make test        all that CI checks; asks before it installs packages that the tests use'
+	@echo 'make docs        the documents as a site with search, in target/site; needs python3 and its venv module'
 	@echo 'make test-guest  the Linux romfs and exfat drivers, in a virtual machine, on our images'
 	@echo 'make bench       as root, an hour: measure all rows of docs/benchmarks.md and write it'
 	@echo 'make fuzz        one minute for each fuzz target (cargo-fuzz), then a table of findings'
@@ -74,6 +75,9 @@ endif
 test:
 	$(CARGO) build --quiet --locked --workspace --all-features --bin xtask
 	$(TARGET)/debug/xtask ci
+
+docs:
+	tools/site.py
 
 test-guest:
 	$(CARGO) xtask guest-kernel

@@ -21,6 +21,9 @@ pub fn run(root: &Path) -> Result<()> {
         // the tree waits for those that it depends on.
         let beside = scope.spawn(|| {
             step("tools", || packages::install_for_tree(root))?;
+            step("site", || {
+                process::run(&mut Command::new(root.join("tools/site.py")))
+            })?;
             step("licences", || deny::run(root))
         });
         let checked = check(root);

@@ -79,11 +79,11 @@ pub fn tables(figures: &Figures) -> String {
         }
         text.push('\n');
     }
-    text += "## Runs\n\n";
+    text += "## Runs\n\n| run | date | rounds | machine | programs |\n|---|---|---|---|---|\n";
     for (number, run) in (1..).zip(&figures.runs) {
         let programs = run.programs.join("; ");
         text += &format!(
-            "{number}. {}, {} rounds, {}. {programs}.\n",
+            "| {number} | {} | {} | {} | {programs} |\n",
             run.date, run.rounds, run.machine
         );
     }

@@ -1,10 +1,10 @@
-//! Moves the blocks that drivers map, and knows no format.
+//! Moves the blocks that drivers map. Knows no format.
 //!
 //! [`Reader`] turns the extents of a [`FileSystem`](forerun_vfs::FileSystem) into bytes: demand
 //! reads, readahead, the decode cache, bulk streams. A driver reads its metadata through
 //! [`MetadataSource`].
 //!
-//! Threads, no async runtime; nothing here knows FUSE or errno.
+//! Uses threads and no async runtime. Nothing here knows FUSE or errno.
 
 mod ahead;
 mod metadata;

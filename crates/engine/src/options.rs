@@ -16,17 +16,17 @@ pub struct EngineOptions {
     pub readahead: u64,
     /// Bytes that cached blocks may hold, readahead included.
     pub cache: u64,
-    /// Threads that read and decode ahead; 0 means one for each CPU, or fewer where memory is scarce.
+    /// Threads that read and decode ahead; 0 means one for each CPU, or fewer if memory is scarce.
     pub threads: usize,
     /// Largest request to the source, in bytes.
     pub max_request: u64,
-    /// Whether metadata whose place no driver knows is read ahead by guess, with the data beside it: fewer round
-    /// trips, and more bytes.
+    /// Whether to read ahead, by guess, metadata whose place the driver does not know, with the
+    /// data beside it: fewer round trips, and more bytes.
     pub guess_metadata: bool,
 }
 
-/// Memory that a thread of the pool may take: a block of 1 MiB as it is stored and as it is decoded,
-/// what decodes it, and what the allocator keeps for a thread.
+/// Memory that a thread of the pool may take: a block of 1 MiB, stored and decoded, its decoder,
+/// and the memory that the allocator keeps for a thread.
 const THREAD: u64 = 4 << 20;
 
 impl Default for EngineOptions {
@@ -83,7 +83,8 @@ impl EngineOptions {
         }
     }
 
-    /// Logs [`memory_use`](Self::memory_use), with a warning where it is more than the process may use.
+    /// Logs [`memory_use`](Self::memory_use), with a warning if it is more than the process may
+    /// use.
     pub fn log_memory_use(&self) {
         let used = self.memory_use();
         tracing::info!("memory: {used}");

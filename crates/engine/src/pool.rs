@@ -1,8 +1,7 @@
 //! The threads that read and decode ahead.
 //!
 //! Jobs never wait for queued jobs: a thread that needs a queued read makes it itself (see
-//! `read/segment.rs`). So the pool may be as small as one thread, or have none where none can be
-//! started.
+//! `read/segment.rs`). So the pool may have a single thread, or none if none can be started.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -41,8 +40,8 @@ impl Pool {
         }
     }
 
-    /// Queues `job` before all jobs of [`submit`](Self::submit): for metadata, which says what to
-    /// submit next.
+    /// Queues `job` before all jobs of [`submit`](Self::submit): for metadata, which determines the
+    /// next jobs.
     pub fn submit_first(&self, job: impl FnOnce() + Send + 'static) {
         if let Some(queues) = self.queues() {
             let _fails_only_without_threads = queues.finding.send(Box::new(job));

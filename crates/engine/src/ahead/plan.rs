@@ -22,9 +22,9 @@ struct PlannedRequest {
     blob: BlobId,
     range: Range<u64>,
     blocks: Vec<EncodedBlock>,
-    /// Whether some of it is wanted without being decoded by the pool.
+    /// Whether some bytes are wanted as they are stored, not decoded by the pool.
     plain: bool,
-    /// Whether some of it is encoded.
+    /// Whether some bytes are encoded.
     encoded: bool,
 }
 
@@ -65,8 +65,8 @@ impl Plan {
     }
 
     /// Sorts the runs by their place in the source and merges those at most `max_gap` bytes apart.
-    /// Otherwise tails that are stored apart from the rest of their files break up the runs of a
-    /// list of files, and ask for the same blocks again and again.
+    /// Without this, tails that are stored apart from their files would break up the runs of a list
+    /// of files, and request the same blocks again and again.
     pub fn coalesce(&mut self, max_gap: u64) {
         self.runs.sort_by_key(|run| (run.blob, run.range.start));
         let mut runs: Vec<PlannedRequest> = Vec::with_capacity(self.runs.len());
@@ -92,8 +92,7 @@ impl Plan {
     }
 
     /// Adds the extents of `range` of a file: their requests, and the decoding of those that the
-    /// pool `decodes`. Leaves out extents that cannot be mapped: the reader that gets there reports
-    /// the error.
+    /// pool `decodes`. Leaves out extents that cannot be mapped: their reader reports the error.
     pub fn add(
         &mut self,
         fs: &dyn FileSystem,
@@ -223,7 +222,7 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
     }
 }
 
-/// Extends `range` to whole pages, as reads that bypass the page cache need them.
+/// Extends `range` to whole pages, which reads that bypass the page cache need.
 fn whole_pages(range: &Range<u64>) -> Range<u64> {
     let page = u64_from(forerun_io::ALIGNMENT);
     let start = range.start - range.start % page;

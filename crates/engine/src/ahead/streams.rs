@@ -53,8 +53,8 @@ impl Streams {
 
     /// Records a read of `range` in a file of `size` bytes. Returns the range to plan now, if any.
     ///
-    /// Waits while another thread is about to plan some of `range`: otherwise the bytes would be
-    /// read twice, the second time block by block.
+    /// Waits while another thread is about to plan a part of `range`. Otherwise both threads would
+    /// read it, this one block by block.
     pub fn on_read(&self, node: NodeId, range: &Range<u64>, size: u64) -> Option<ClaimedRange<'_>> {
         if self.max_window == 0 || range.is_empty() {
             return None;
@@ -110,7 +110,7 @@ mod tests {
     const NODE: NodeId = NodeId(1);
     const MIB: u64 = 1 << 20;
 
-    /// Returns the range to read ahead, as if it was planned at once.
+    /// Returns the range to read ahead, as if it was planned immediately.
     fn read(streams: &Streams, range: Range<u64>, size: u64) -> Option<Range<u64>> {
         let claim = streams.on_read(NODE, &range, size);
         claim.map(|claim| claim.range.clone())

@@ -6,7 +6,7 @@
 //! ahead, which leaves their metadata in the caches of the driver and of the engine. Front ends do
 //! not notice: this is a [`FileSystem`] around the driver.
 //!
-//! The inodes of a directory may be interleaved with data all over the image. Where the driver can
+//! The inodes of a directory may be interleaved with data all over the image. If the driver can
 //! tell their places from the listing, all are requested before the walk waits for the first.
 
 use std::collections::{HashMap, VecDeque};
@@ -40,7 +40,7 @@ pub struct WalkAhead {
 /// The directories that a walk will want next.
 #[derive(Debug, PartialEq, Eq)]
 struct Ahead {
-    /// Siblings of the listed directory that were not read ahead yet.
+    /// Siblings of the listed directory that have not been read ahead.
     siblings: Vec<NodeId>,
     /// Whether the listed directory itself was read ahead.
     was_read_ahead: bool,
@@ -52,7 +52,7 @@ struct Listing {
     children: Vec<NodeId>,
     /// The index of each child: a walk asks for every directory that it opens, in each listing.
     places: HashMap<NodeId, usize>,
-    /// Index of the first child that was not read ahead.
+    /// Index of the first child that has not been read ahead.
     next: usize,
 }
 
@@ -66,7 +66,7 @@ impl Listing {
         }
     }
 
-    /// Adds subdirectories as far as there is room. A child that was there before keeps its place.
+    /// Adds subdirectories while there is room. A child that is already there keeps its place.
     fn extend(&mut self, children: &[NodeId]) {
         let room = LISTED_DIRECTORIES - self.children.len();
         for &child in children.iter().take(room) {
@@ -94,8 +94,8 @@ impl WalkAhead {
         }
     }
 
-    /// Records that `dir` is being listed from the start. Returns what to read ahead, or nothing
-    /// where this is not part of a walk.
+    /// Records that `dir` is being listed from the start. Returns what to read ahead, or `None` if
+    /// this is not part of a walk.
     fn on_list(&self, dir: NodeId) -> Option<Ahead> {
         let mut listings = self.listings.lock().unpoisoned();
         // A reader walks if it goes from a directory into one of its children.
@@ -151,7 +151,7 @@ impl WalkAhead {
         }
     }
 
-    /// Returns whether the inodes of a listing are to be requested together.
+    /// Returns whether to request the inodes of a listing together.
     fn locates_inodes(&self) -> bool {
         self.is_locatable && self.metadata.takes_expectations()
     }

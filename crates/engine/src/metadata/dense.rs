@@ -1,7 +1,7 @@
 //! Metadata that is stored apart from the data: read in large requests from the first access on.
 //!
-//! Where a driver can say which part of the image is metadata, a miss reads the surroundings of the
-//! block too, because a walk wants them next. The unit is 128 KiB: on the disks where this was
+//! If the driver can say which part of the image is metadata, a miss also reads the surroundings of
+//! the block, because a walk wants them next. The unit is 128 KiB: on the disks where this was
 //! measured, a request of that size takes little longer than one for 4 KiB, and a directory with
 //! the inodes of its files seldom needs more than two. For sequential reads, requests double up to
 //! 1 MiB.
@@ -23,7 +23,7 @@ use crate::waiting::wait_slice;
 
 /// The chunks of the parts of an image that are metadata.
 pub struct Dense {
-    /// Sorted; no two touch.
+    /// Sorted; no two are adjacent.
     ranges: Vec<Range<u64>>,
     max_step: u64,
     max_ahead: u64,
@@ -42,7 +42,7 @@ struct Kept {
 #[derive(Default)]
 struct DenseState {
     flying: Vec<Range<u64>>,
-    /// End of the last request, and the step that it was made with.
+    /// End of the last request, and its step.
     end: u64,
     step: u64,
 }
@@ -74,7 +74,7 @@ impl Dense {
         }
     }
 
-    /// Returns the chunk around `offset`, or nothing where `offset` is not metadata.
+    /// Returns the chunk around `offset`, or `None` if `offset` is not metadata.
     fn chunk(&self, offset: u64) -> Option<Range<u64>> {
         let after = self.ranges.partition_point(|range| range.start <= offset);
         let range = self.ranges.get(after.checked_sub(1)?)?;
@@ -86,18 +86,18 @@ impl Dense {
     }
 
     /// Returns the chunk that `offset` lies in, and reads it with `load` if it is not cached.
-    /// Returns nothing where `offset` is not in one of the ranges.
+    /// Returns `None` if `offset` is not in one of the ranges.
     ///
     /// # Errors
     /// The error of `load` for the request that this call made; a call that waited for it makes its
-    /// own. Fails also where this thread may not wait.
+    /// own. Also fails if this thread may not wait.
     pub fn get(&self, offset: u64, load: Load<'_>) -> Option<Result<Found, Arc<io::Error>>> {
         let chunk = self.chunk(offset)?;
         Some(self.get_chunk(&chunk, METADATA_CHUNK, load))
     }
 
-    /// Gets a chunk as [`get`](Self::get) does, with a request of at least `step` bytes as far as
-    /// it can be that long.
+    /// Gets a chunk as [`get`](Self::get) does, with a request of at least `step` bytes if the
+    /// range is that long.
     fn get_chunk(
         &self,
         chunk: &Range<u64>,
@@ -121,7 +121,7 @@ impl Dense {
         loaded.map(|first| (chunk.start, first))
     }
 
-    /// Reads all ranges ahead, of each at most half of what the cache holds.
+    /// Reads all ranges ahead; of each range at most half the capacity of the cache.
     pub fn prefetch(&self, load: Load<'_>) -> Result<(), Arc<io::Error>> {
         let half = METADATA_CHUNK * u64_from(self.most / 2);
         for range in &self.ranges {
@@ -147,7 +147,7 @@ impl Dense {
     /// Waits while another thread reads the chunk; otherwise claims it and the following chunks.
     ///
     /// # Errors
-    /// The error of [`wait::allowed`], where this thread may not wait.
+    /// The error of [`wait::allowed`], if this thread may not wait.
     fn claim(&self, chunk: &Range<u64>, at_least: u64) -> Result<DenseClaim, Arc<io::Error>> {
         let mut state = self.state.lock().unpoisoned();
         loop {
@@ -238,7 +238,7 @@ impl Drop for Flight<'_> {
     }
 }
 
-/// Sorts ranges, clamps them to the source, and joins those that touch or overlap.
+/// Sorts ranges, clamps them to the source, and joins adjacent and overlapping ones.
 fn disjoint(mut ranges: Vec<Range<u64>>, len: u64) -> Vec<Range<u64>> {
     ranges.sort_by_key(|range| range.start);
     let mut out: Vec<Range<u64>> = Vec::new();

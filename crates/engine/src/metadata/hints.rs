@@ -1,12 +1,12 @@
-//! Metadata interleaved with data: where it is dense enough, the kernel is told to read ahead the
-//! part of the image around it.
+//! Metadata interleaved with data: if it is dense enough, the kernel reads ahead the part of the
+//! image around it.
 //!
 //! No driver can say which blocks of such an image are metadata, and a walk does not visit them in
 //! the order of their places. Reading the whole image here would take memory for all of it; the
 //! kernel's page cache is made for that. So the first miss in a part of the image hints that part,
-//! and each block that is then wanted in a hinted part pays for further hints. As long as one block
-//! is wanted for [`HINT_WORTH`] bytes hinted, the steps grow; where metadata is sparser, the hints end.
-//! A header of 32 bytes in front of each large file stays one small read.
+//! and each block that a reader then wants in a hinted part pays for more hints. As long as readers
+//! want one block for [`HINT_WORTH`] hinted bytes, the steps grow. If metadata is sparser, the
+//! hints end: a header of 32 bytes before each large file stays one small read.
 
 use crate::tuning::{
     HINT_CREDIT, HINT_PARTS, HINT_STEP_MAX, HINT_STEP_MIN, HINT_TRUST, HINT_WORTH,
@@ -68,7 +68,7 @@ impl Hints {
         (offset < end).then_some(end)
     }
 
-    /// Records `part`, which overlaps no other, and joins it with those it touches.
+    /// Records `part`, which overlaps no other, and joins it with adjacent parts.
     fn note(&mut self, part: Range<u64>) {
         let (mut start, mut end) = (part.start, part.end);
         if let Some((&before, &to)) = self.parts.range(..start).next_back()

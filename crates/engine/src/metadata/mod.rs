@@ -1,4 +1,4 @@
-//! Metadata: read once, in large requests where the driver can say where it is.
+//! Metadata: read once, in large requests if the driver can say where it is.
 
 mod dense;
 mod hints;

@@ -1,10 +1,10 @@
 //! The image as its driver sees it: metadata, cached in blocks.
 //!
-//! Where the driver can say which parts are metadata, they are read in large requests from the
-//! first access on (`dense.rs`). Elsewhere a block is read on demand. Where blocks are wanted in
-//! rising order, close to each other, the request grows and covers the next ones. Where they are
-//! interleaved with data, each is one small request; if there are many, the kernel reads ahead the
-//! parts they lie in (`hints.rs`).
+//! If the driver can say which parts are metadata, they are read in large requests from the first
+//! access on (`dense.rs`). Otherwise a block is read on demand. If blocks are wanted in ascending
+//! order, close to each other, the request grows and covers the next ones. If they are interleaved
+//! with data, each is one small request; if there are many, the kernel reads ahead the parts around
+//! them (`hints.rs`).
 
 use std::cell::Cell;
 use std::io;
@@ -22,7 +22,7 @@ use super::dense::Dense;
 use super::hints::Hints;
 use crate::tuning::{CLOSE_MISSES, METADATA_GAP, METADATA_STEP};
 
-/// Least block size with hints: smaller blocks are those of the legacy way, which reads nothing else.
+/// Smallest block size with hints. The legacy way has smaller blocks, and no readahead.
 const MIN_HINTED_BLOCK: u64 = 4096;
 
 /// The source through which a driver reads metadata, with a cache.
@@ -54,8 +54,8 @@ struct Forward {
     hints: Hints,
     /// Whether the source ignores hints.
     ignores_hints: bool,
-    /// Whether callers say with [`MetadataSource::expect`] what they will want, so that nothing is
-    /// guessed.
+    /// Whether callers announce what they will want with [`MetadataSource::expect`], so that this
+    /// source need not guess.
     has_expectations: bool,
 }
 
@@ -77,8 +77,8 @@ impl MetadataSource {
         }
     }
 
-    /// Sets whether metadata whose place is unknown is read ahead by guess. Without guesses each block that is wanted
-    /// is one request, and only what a driver names is read ahead.
+    /// Sets whether metadata whose place is unknown is read ahead by guess. Without guesses each
+    /// wanted block is one request, and only the parts that a driver names are read ahead.
     #[must_use]
     pub const fn guessing(mut self, guesses: bool) -> Self {
         self.guesses = guesses;
@@ -117,8 +117,8 @@ impl MetadataSource {
         self.dense.get().is_some()
     }
 
-    /// Reads ahead the parts that are known to be metadata, in requests as large as may be. Reads
-    /// at most half of what the cache of chunks holds of each part. Stops where the source fails:
+    /// Reads ahead the parts that are known to be metadata, in the largest possible requests. Reads
+    /// at most half the capacity of the cache of chunks for each part. Stops if the source fails:
     /// the reader that needs the bytes gets the error.
     pub fn prefetch(&self) {
         if let Some(dense) = self.dense.get() {
@@ -126,7 +126,7 @@ impl MetadataSource {
         }
     }
 
-    /// Hints that the inodes of these nodes will be wanted, where the driver can tell their places.
+    /// Hints that the inodes of these nodes will be wanted, if the driver can tell their places.
     /// Inodes at most `max_gap` bytes from each other are one request, with the bytes between them.
     pub fn expect_inodes(&self, fs: &dyn FileSystem, nodes: &[NodeId], max_gap: u64) {
         if let Some(layout) = fs.capabilities().layout {
@@ -135,16 +135,16 @@ impl MetadataSource {
         }
     }
 
-    /// Returns whether [`expect`](Self::expect) has an effect. It has none where metadata is read
-    /// in large requests, where blocks are smaller than a page, and where the source ignores hints.
+    /// Returns whether [`expect`](Self::expect) has an effect. It has none if metadata is read in
+    /// large requests, if blocks are smaller than a page, or if the source ignores hints.
     pub fn takes_expectations(&self) -> bool {
         let is_read_by_pages = self.geometry.block() >= MIN_HINTED_BLOCK;
         is_read_by_pages && !self.has_ranges() && !self.lock_forward().ignores_hints
     }
 
-    /// Hints that the blocks at these places will be wanted soon. Asks the store below for all that
-    /// are not cached, so that a reader does not wait for one after the other. Blocks at most
-    /// `max_gap` bytes from each other are one request, with the bytes between them.
+    /// Hints that the blocks at these places will be wanted soon. Requests all blocks that are not
+    /// cached from the store below, so that a reader does not wait for one after the other. Blocks
+    /// at most `max_gap` bytes from each other are one request, with the bytes between them.
     pub fn expect(&self, mut places: Vec<u64>, max_gap: u64) {
         if !self.takes_expectations() {
             return;
@@ -188,8 +188,8 @@ impl MetadataSource {
         self.forward.lock().unpoisoned()
     }
 
-    /// Returns the start and the bytes of the metadata chunk that `offset` lies in; nothing where
-    /// it is in none, or where the chunk cannot be read.
+    /// Returns the start and the bytes of the metadata chunk that `offset` lies in; `None` if there
+    /// is none, or if the chunk cannot be read.
     fn dense(&self, offset: u64) -> Option<(u64, Arc<[u8]>)> {
         let missed = Cell::new(false);
         let found = self.dense.get()?.get(offset, &|request| {
@@ -291,8 +291,9 @@ impl MetadataSource {
         Ok(first.unwrap_or_default())
     }
 
-    /// Reads `range`, except for the blocks that are cached: those were read before the driver said which parts
-    /// are metadata. A few of them between others are read along, where that costs less than one more request.
+    /// Reads `range`, except for the blocks that are cached: those were read before the driver said
+    /// which parts are metadata. A few cached blocks between others are read again, if that costs
+    /// less than one more request.
     fn fill(&self, range: &Range<u64>) -> Result<Vec<u8>, Arc<io::Error>> {
         let mut bytes = vec![0; usize_from(range.end - range.start)];
         let place = |part: &Range<u64>| {

@@ -1,4 +1,5 @@
-//! The search for extended attributes in an image: for any, and for those that programs ask each file for.
+//! The search for extended attributes in an image: for any attribute, and for those that programs
+//! request of each file.
 //!
 //! `ls -l` asks for up to three attributes of each file. Each question is a round trip for the kernel,
 //! unless a front end told it that there are no attributes, or `ls` that those of this name are not
@@ -7,7 +8,7 @@
 //! directories.
 //!
 //! After 1,024 negative lookups, the scan assumes a tree walk, which reads all inodes in any case,
-//! and goes on to its end. No request waits for it: waiting was tried, and gains nothing.
+//! and finishes. No request waits for it: waiting was tried, and gains nothing.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -25,7 +26,8 @@ use crate::tuning::{
     XATTR_WORTH,
 };
 
-/// The attributes that `ls -l` asks each file for, as long as it is told only that this file has none.
+/// The attributes that `ls -l` requests of each file, as long as the answer is only that this file
+/// has none.
 const PER_FILE: [&[u8]; 3] = [ACL_ACCESS, ACL_DEFAULT, b"security.selinux"];
 
 /// Whether an image has attributes of a kind.
@@ -34,11 +36,11 @@ struct Answer(AtomicU8);
 
 const UNKNOWN: u8 = 0;
 const NONE: u8 = 1;
-/// Some, or it could not be told.
+/// Some, or unknown.
 const SOME: u8 = 2;
 
 impl Answer {
-    /// Creates the answer of a volume, which may have said that there are `none`.
+    /// Creates the answer for a volume that may have said that there are `none`.
     const fn new(none: bool) -> Self {
         Self(AtomicU8::new(if none { NONE } else { UNKNOWN }))
     }
@@ -47,7 +49,7 @@ impl Answer {
         self.0.load(Ordering::Acquire) == answer
     }
 
-    /// Keeps what is known already.
+    /// Keeps an answer that is known already.
     fn settle(&self, answer: u8) {
         let _known = self
             .0
@@ -71,7 +73,7 @@ pub struct Searched {
 #[derive(Debug)]
 pub struct XattrScan {
     any: Answer,
-    /// About each of [`PER_FILE`].
+    /// The answers for each of [`PER_FILE`].
     per_file: [Answer; PER_FILE.len()],
     questions: AtomicU64,
     credit: AtomicU64,
@@ -89,8 +91,8 @@ struct Left {
 }
 
 impl XattrScan {
-    /// Creates a scan of at most `most` entries. An answer is known where the volume says that there are
-    /// none.
+    /// Creates a scan of at most `most` entries. An answer is known if the volume says that there
+    /// are none.
     pub fn new(volume: &VolumeInfo, most: u64) -> Self {
         Self {
             any: Answer::new(!volume.has_xattrs),
@@ -107,7 +109,8 @@ impl XattrScan {
         self.any.is(NONE)
     }
 
-    /// Returns whether it is certain that no node has the attribute `name`. Of most names it never is.
+    /// Returns whether it is certain that no node has the attribute `name`. For most names it is
+    /// never certain.
     pub fn is_absent(&self, name: &[u8]) -> bool {
         self.absent() || self.about(name).is_some_and(|answer| answer.is(NONE))
     }
@@ -117,20 +120,20 @@ impl XattrScan {
         answers.find_map(|(of, answer)| (*of == name).then_some(answer))
     }
 
-    /// Returns whether there is nothing left to find out.
+    /// Returns whether all answers are known.
     fn is_settled(&self) -> bool {
         let mut answers = std::iter::once(&self.any).chain(&self.per_file);
         !answers.any(|answer| answer.is(UNKNOWN))
     }
 
-    /// Settles what is left to find out.
+    /// Settles the answers that are not known.
     fn settle(&self, rest: u8) {
         self.any.settle(rest);
         self.per_file.iter().for_each(|answer| answer.settle(rest));
     }
 
-    /// Records a question for the attribute `name` and whether it was `found`. Starts the next part of the
-    /// search on the pool once enough questions found nothing.
+    /// Records a question for the attribute `name` and whether it was `found`. Starts the next part
+    /// of the search on the pool after enough negative lookups.
     pub fn asked(self: &Arc<Self>, name: &[u8], found: bool, source: &Searched, pool: &Arc<Pool>) {
         if found {
             return self.note(name);
@@ -190,8 +193,9 @@ impl XattrScan {
 }
 
 impl Left {
-    /// Searches about `inodes` more inodes. Returns false where it has seen all, and nothing where some are
-    /// left. Returns true where `look` wants to see no more, or the limit is reached.
+    /// Searches about `inodes` more inodes. Returns `Some(false)` if it has seen all of them, and
+    /// `None` if some are left. Returns `Some(true)` if `look` wants no more, or the limit is
+    /// reached.
     fn go_on(
         &mut self,
         driver: &dyn FileSystem,

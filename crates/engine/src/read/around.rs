@@ -1,8 +1,10 @@
-//! Compressed data read at random places: where much of a part of the image was wanted, the rest is read ahead.
+//! Compressed data read at random places: if much of a region of the image was wanted, the rest is
+//! read ahead.
 //!
-//! The engine cannot say which block is next. But a program that has read a quarter of a file in no order will want more of
-//! it, and each block is a request that it waits for. So from then on, a miss has the kernel read what is around it
-//! into its page cache, in large requests. What is read in vain is at most three times what was wanted.
+//! The engine cannot say which block is next. But a program that has read a quarter of a file in no
+//! order will want more of it, and each block is a request that it waits for. So from then on, at a
+//! miss the kernel reads the region around it into its page cache, in large requests. At most three
+//! times the wanted bytes are read in vain.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,7 +20,7 @@ pub struct Around {
 #[derive(Default)]
 struct Region {
     wanted: u64,
-    /// A bit for each part that was hinted.
+    /// A bit for each hinted part.
     hinted: u64,
 }
 

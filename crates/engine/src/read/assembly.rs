@@ -28,7 +28,7 @@ enum MapError {
 /// Use of the blocks of a read by other reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
-    /// Other reads may want them: they are cached.
+    /// Other reads may want them, so they are cached.
     Shared,
     /// No other read wants a block that this read covers: it is decoded into the answer.
     Own,
@@ -45,7 +45,7 @@ pub struct Assembly<'a> {
 }
 
 enum Target<'a> {
-    /// Nothing yet; one extent may still serve the whole range without a copy.
+    /// No bytes yet; one extent may still serve the whole range without a copy.
     Undecided,
     Whole(Data),
     Buffer(Buffer),
@@ -95,7 +95,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Returns the bytes, or none where they are in the caller's slice already.
+    /// Returns the bytes, or none if they are in the caller's slice already.
     pub fn finish(self) -> Result<Data> {
         if let Some(error) = self.error {
             return Err(error);
@@ -157,7 +157,7 @@ impl<'a> Assembly<'a> {
         Ok(())
     }
 
-    /// Returns the whole range as a part of one block or segment, where one holds it all.
+    /// Returns the whole range as a part of one block or segment, if one holds all of it.
     fn without_copy(&self, place: &Place, skip: u64, is_own: bool) -> Result<Option<Data>> {
         let len = self.range.end - self.range.start;
         match place {

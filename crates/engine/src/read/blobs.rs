@@ -1,4 +1,4 @@
-//! The blobs besides the image: opened once, when first wanted, and kept open.
+//! The blobs besides the image: opened at their first use, and kept open.
 //!
 //! An image may name more blobs than a process may have files open. So blobs that were not used
 //! lately are closed when there are too many, and opened again when wanted. A failure to open is
@@ -10,7 +10,7 @@ use forerun_io::{BlobId, Counted, Observer};
 use forerun_vfs::{Capabilities, FileSystem, Result};
 use quick_cache::sync::Cache;
 
-/// Blobs kept open at the most: a quarter of the descriptors that a process may have by default.
+/// Most blobs to keep open: a quarter of the descriptors that a process may have by default.
 const OPEN: usize = 256;
 
 /// The blobs of one image.
@@ -36,7 +36,7 @@ impl BlobTable {
         })
     }
 
-    /// Returns what the driver offers.
+    /// Returns the capabilities of the driver.
     pub fn capabilities(&self) -> Capabilities<'_> {
         self.fs.capabilities()
     }

@@ -1,4 +1,4 @@
-//! Buffers for data on its way, reused instead of freed.
+//! Buffers for data, reused instead of freed.
 //!
 //! The page faults of a fresh megabyte take longer than copying a megabyte.
 //!
@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, Weak};
 use forerun_io::Unpoisoned;
 use memmap2::{Advice, MmapMut, MmapOptions};
 
-/// Length from which on a buffer is a mapping.
+/// Smallest length of a buffer that is a mapping.
 const MAPPED: usize = 64 << 10;
-/// Length from which on a buffer asks for huge pages: that of one on most machines. Past the page cache, a disk fills
-/// 4 MiB of them in little more than half the time that it takes for a thousand small ones; copies from the page cache take
-/// less time too (docs/decisions/02-direct-io.md).
+/// Smallest length of a buffer with huge pages: the length of one on most machines. Past the page
+/// cache, a disk fills 4 MiB of them in little more than half the time that it takes for a thousand
+/// small ones; copies from the page cache take less time too (docs/decisions/02-direct-io.md).
 const HUGE: usize = 2 << 20;
 
 /// A pool of free buffers.
@@ -92,8 +92,9 @@ impl DerefMut for Memory {
 
 /// Bytes that go back to their pool when the last user drops them.
 ///
-/// Long buffers begin on a page, so that reads that bypass the page cache can fill them. Memory of the allocator, where
-/// the system gives no mapping, may not: such reads then go through the page cache.
+/// Long buffers begin on a page, so that reads that bypass the page cache can fill them. If the
+/// system gives no mapping, the allocator's memory may begin elsewhere: such reads then go through
+/// the page cache.
 pub struct Buffer {
     bytes: Memory,
     len: usize,

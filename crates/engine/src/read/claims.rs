@@ -1,10 +1,11 @@
 //! One thread decodes a block: a job of the pool that was planned for it, or the reader that needs it.
 //!
-//! Whichever comes first to a planned block takes it. A job decodes into the cache. So does a reader,
-//! unless it wants all of a block that no other read wants: that one is decoded into its answer.
+//! The first of them to reach a planned block takes it. A job decodes into the cache. A reader does
+//! so too, unless it wants all of a block that no other read wants: then it decodes the block into
+//! its answer.
 //!
-//! A reader may also come to a block while a plan with it is being made, and be done with it before the plan is
-//! ready. So what readers take meanwhile is remembered until then.
+//! A reader may also take a block, and finish it, while a plan with this block is being made. So
+//! the blocks that readers take in the meantime are remembered until the plan is ready.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +19,8 @@ use crate::tuning::TAKEN_BLOCKS;
 #[derive(Default)]
 pub struct Claims {
     state: Mutex<State>,
-    /// Number of blocks and of plans in the making, so that a reader takes no lock where there are none.
+    /// Number of blocks and of plans in the making, so that a reader takes no lock if there are
+    /// none.
     count: AtomicUsize,
 }
 
@@ -27,7 +29,7 @@ struct State {
     blocks: HashMap<BlockKey, ClaimState>,
     /// Plans in the making.
     plans: usize,
-    /// Blocks that readers took since there are such plans.
+    /// Blocks that readers took while there are such plans.
     taken: HashSet<BlockKey>,
 }
 
@@ -72,8 +74,8 @@ impl Claims {
         Planning { claims: self }
     }
 
-    /// Plans a block. Returns whether it needs a job: not where it has one already, or where a reader took it while
-    /// the plan was made.
+    /// Plans a block. Returns whether it needs a job: it does not if it has one already, or if a
+    /// reader took it while the plan was made.
     pub fn plan(&self, key: BlockKey) -> bool {
         self.change(|state| {
             let is_new = !state.blocks.contains_key(&key) && !state.taken.contains(&key);
@@ -106,7 +108,7 @@ impl Claims {
         decode();
     }
 
-    /// Takes a block for a reader. Returns false where a job decodes it at this moment.
+    /// Takes a block for a reader. Returns false if a job is decoding it.
     pub fn take(&self, key: BlockKey) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {
             return true;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::buffer::Buffer;
 
-/// The bytes of a read: a part of a cached block, or of bytes read ahead, where one holds them all,
-/// so that they are not copied; otherwise a buffer of their own.
+/// The bytes of a read. If one cached block or one segment holds all of them, they are a part of it
+/// and not copied. Otherwise they are in a buffer of their own.
 #[derive(Clone)]
 pub struct Data {
     bytes: Bytes,
@@ -20,7 +20,7 @@ enum Bytes {
 }
 
 impl Data {
-    /// Returns `range` of `buffer`, or nothing where it is not inside.
+    /// Returns `range` of `buffer`, or `None` if it is not inside.
     pub(crate) fn of_buffer(buffer: Arc<Buffer>, range: Range<usize>) -> Option<Self> {
         buffer.get(range.clone())?;
         Some(Self {
@@ -29,7 +29,8 @@ impl Data {
         })
     }
 
-    /// Returns how many bytes stay in memory as long as these do: all of a block of which they are a part.
+    /// Returns how many bytes stay in memory as long as these do: the whole block of which they are
+    /// a part.
     #[must_use]
     pub fn kept(&self) -> usize {
         match &self.bytes {
@@ -38,7 +39,7 @@ impl Data {
         }
     }
 
-    /// Returns `range` of these bytes, or nothing where it is not inside.
+    /// Returns `range` of these bytes, or `None` if it is not inside.
     pub(crate) fn part(mut self, range: Range<usize>) -> Option<Self> {
         self.get(range.clone())?;
         let start = self.range.start;
@@ -46,7 +47,7 @@ impl Data {
         Some(self)
     }
 
-    /// Returns `range` of `block`, or nothing where it is not inside.
+    /// Returns `range` of `block`, or `None` if it is not inside.
     pub(crate) fn of_block(block: Arc<[u8]>, range: Range<usize>) -> Option<Self> {
         block.get(range.clone())?;
         Some(Self {

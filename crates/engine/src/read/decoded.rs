@@ -5,8 +5,8 @@
 //! such blocks are evicted first. Their memory, still warm, takes the next blocks: the page faults
 //! of fresh memory cost about as much as decoding LZ4.
 //!
-//! A long list of small files wants each block once, for all of its files, and serves few of them to the end. Such
-//! blocks are cached if they are decoded a second time.
+//! A long list of small files wants each block once, for all of its files, and serves few blocks to
+//! the end. Such a block is cached if it is decoded a second time.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -33,11 +33,11 @@ pub struct Decoded {
     claims: Claims,
     /// Blocks served to the end that may still be in the cache, the oldest first.
     served: Mutex<VecDeque<BlockKey>>,
-    /// Blocks that were decoded and not cached.
+    /// Blocks that were decoded without being cached.
     passed: Mutex<Recent<BlockKey, ()>>,
     /// Bytes in the cache above which blocks served to the end are evicted.
     comfortable: u64,
-    /// Bytes of blocks that one list may add to the cache though it wants them once.
+    /// Bytes of blocks that one list may add to the cache although it wants each of them once.
     passing: u64,
     in_flight: InFlight,
     format: &'static str,
@@ -72,7 +72,7 @@ impl Deref for Block {
 pub struct Allowance(AtomicU64);
 
 impl Allowance {
-    /// Takes a part of it. Returns whether there was as much.
+    /// Takes `bytes` of the allowance. Returns whether there were enough.
     fn take(&self, bytes: u64) -> bool {
         let order = Ordering::Relaxed;
         let take = |left: u64| left.checked_sub(bytes);
@@ -137,8 +137,8 @@ impl Decoded {
         });
     }
 
-    /// Claims a block for a reader that will decode it into its answer. Returns false where the block
-    /// is in the cache, or on its way there.
+    /// Claims a block for a reader that will decode it into its answer. Returns false if the block
+    /// is in the cache or being decoded into it.
     pub fn take(&self, block: &EncodedBlock) -> bool {
         // In this order: a job puts the block into the cache before its claim ends.
         self.claims.take(block.key()) && !self.cache.contains(block.key())

@@ -1,7 +1,7 @@
 //! A bound on the memory of blocks that are being decoded.
 //!
-//! Blocks that many readers decode at a time are in no cache yet. With blocks of 1 MiB they take
-//! more memory than a small cache does.
+//! Blocks that many readers decode at the same time are not yet in a cache. With blocks of 1 MiB
+//! they take more memory than a small cache does.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -16,7 +16,7 @@ pub struct InFlight {
 
 struct Sum {
     bytes: u64,
-    /// Threads that wait for room. To wake none is a system call, too.
+    /// Threads that wait for room, so that no system call is made to wake none.
     waiting: u64,
 }
 
@@ -27,7 +27,7 @@ pub struct Counted<'f> {
 }
 
 impl InFlight {
-    /// Creates a bound of `most` bytes in total, or of one block where that is more.
+    /// Creates a bound of `most` bytes in total, or of one block if that is more.
     pub const fn new(most: u64) -> Self {
         Self {
             most,

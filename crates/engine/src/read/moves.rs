@@ -1,4 +1,4 @@
-//! The parts that move bytes.
+//! The sources and caches through which bytes move.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::decoded::Decoded;
 use super::stored::Stored;
 use crate::pool::Pool;
 
-/// The parts that move bytes, shared with the jobs of the pool.
+/// The sources and caches through which bytes move, shared with the jobs of the pool.
 pub struct Moves {
     pub stored: Stored,
     pub decoded: Decoded,

@@ -2,8 +2,8 @@
 //!
 //! A segment is one request to the source. It enters the table when it is planned, so that no
 //! thread reads its bytes a second time: a reader that needs them waits, or makes the request
-//! itself where no thread has begun it. A request that fails leaves no bytes. A reader that waited
-//! for it then reads just the bytes it needs, so that one bad sector spoils nothing but itself.
+//! itself if no thread has begun it. A request that fails leaves no bytes. A reader that waited for
+//! it then reads just the bytes it needs, so that one bad sector spoils nothing but itself.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -36,7 +36,7 @@ enum SegmentState {
 
 /// The result of a claim on a segment's bytes.
 pub enum Claim {
-    /// The bytes are here; `waited` where the caller had to wait for them.
+    /// The bytes are available; `waited` if the caller had to wait for them.
     Ready { buffer: Arc<Buffer>, waited: bool },
     /// No thread has begun: the caller must read and call [`Unfinished::finish`].
     Read(Unfinished),
@@ -45,11 +45,11 @@ pub enum Claim {
 }
 
 /// The duty to finish a segment. If this is dropped first, the segment has failed, or is queued
-/// again where this thread may not wait for its bytes.
+/// again if this thread may not wait for its bytes.
 pub struct Unfinished(Arc<Segment>);
 
 impl Segment {
-    /// Returns the bytes, or the duty to read them. Waits where another thread has the duty.
+    /// Returns the bytes, or the duty to read them. Waits if another thread has the duty.
     pub fn claim(self: &Arc<Self>) -> Claim {
         let mut state = lock(&self.state);
         let mut waited = false;
@@ -137,8 +137,8 @@ pub struct Segments {
 struct Table {
     bytes: u64,
     map: BTreeMap<(BlobId, u64), Arc<Segment>>,
-    /// In order of planning; may name segments that are spent or gone. Both queues hold weak
-    /// references, so that the memory of segments that are gone is freed.
+    /// In order of planning; may name segments that are spent or removed. Both queues hold weak
+    /// references, so that the memory of removed segments is freed.
     planned: VecDeque<Weak<Segment>>,
     /// Segments that readers have used up: evicted first.
     spent: VecDeque<Weak<Segment>>,
@@ -177,7 +177,7 @@ impl Segments {
     }
 
     /// Plans segments for the parts of `range` that are in none, each of at most `max` bytes.
-    /// Returns fewer, or none, where requests in flight take up the budget.
+    /// Returns fewer, or none, if requests in flight take up the budget.
     pub fn plan(
         &self,
         blob: BlobId,
@@ -263,7 +263,7 @@ impl Table {
     }
 
     /// Evicts segments until `len` more bytes fit: spent ones, then the oldest. A segment in flight
-    /// stays, since its bytes would be read for nothing. Returns whether they fit, or no segment is
+    /// stays, because its bytes would be read in vain. Returns whether they fit, or no segment is
     /// left.
     fn make_room(&mut self, len: u64, budget: u64, stats: &IoStats) -> bool {
         while self.bytes + len > budget {
@@ -294,7 +294,7 @@ impl Table {
         true
     }
 
-    /// Removes segments that are gone from the queues, where they would pile up.
+    /// Removes segments that no longer exist from the queues, where they would pile up.
     fn forget_gone(&mut self) {
         let (map, bound) = (&self.map, 2 * self.map.len() + 64);
         let there = |segment: &Weak<Segment>, spent_too: bool| {

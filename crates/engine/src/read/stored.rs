@@ -24,7 +24,8 @@ pub struct Stored {
     image: Counted,
     others: BlobTable,
     geometry: BlockGeometry,
-    /// Counts of what readers wanted of the image at random; nothing without readahead, or where the image takes no hints.
+    /// Counts of what readers wanted of the image at random; `None` without readahead, or if the
+    /// image takes no hints.
     around: Mutex<Option<Around>>,
     /// The legacy way reads file data block by block through a block cache of its own.
     legacy: Option<MetadataSource>,
@@ -69,12 +70,12 @@ impl Stored {
         }
     }
 
-    /// Records that the front end caches what it is served from now on.
+    /// Records that the front end caches data from now on.
     pub fn set_kept_above(&self) {
         self.is_kept_above.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the front end caches what it is served.
+    /// Returns whether the front end caches data.
     pub fn is_kept_above(&self) -> bool {
         self.is_kept_above.load(Ordering::Relaxed)
     }
@@ -91,7 +92,7 @@ impl Stored {
         Ok(self.source(blob)?.len())
     }
 
-    /// Returns `range` without a copy, where one segment holds it all.
+    /// Returns `range` without a copy, if one segment holds all of it.
     pub fn slice(&self, blob: BlobId, range: &Range<u64>, purpose: Use) -> Option<Data> {
         let segment = self.segments.find(blob, range.start)?;
         if segment.range.end < range.end {
@@ -130,8 +131,8 @@ impl Stored {
         Ok(())
     }
 
-    /// Reads what is in no segment of bytes that a reader is about to want, with one request where they lie
-    /// together. A failure is left to the reader, which asks for less.
+    /// Reads the bytes that a reader is about to want and that are in no segment, with one request
+    /// if they are contiguous. A failure is left to the reader, which requests less.
     pub fn read_together(&self, blob: BlobId, range: Range<u64>) {
         let is_legacy = self.legacy.is_some() && blob == self.image.blob();
         let len = self.len(blob).unwrap_or(0);
@@ -171,8 +172,8 @@ impl Stored {
         Some(buffer)
     }
 
-    /// Returns the bytes of a segment, and waits or reads as needed; nothing where the request
-    /// failed, or where this thread may not wait.
+    /// Returns the bytes of a segment, and waits or reads as needed; `None` if the request failed,
+    /// or if this thread may not wait.
     fn obtain(&self, segment: &Arc<Segment>) -> Option<Arc<Buffer>> {
         let (offset, len) = (segment.range.start, u64_from(buffer_len(segment)));
         match segment.claim() {
@@ -206,9 +207,9 @@ impl Stored {
         self.image.is_slow()
     }
 
-    /// Returns whether bytes of `blob` that are served as they are need not be in the cache below. Where the front end
-    /// caches what it is served, they would take the memory twice, and allocating fresh pages costs more than the copy.
-    /// Other blobs than the image may be shared with other images.
+    /// Returns whether bytes of `blob` that are served as they are need not be in the cache below.
+    /// If the front end caches the data, they would take the memory twice, and allocating fresh
+    /// pages costs more than the copy. Blobs other than the image may be shared with other images.
     pub fn leaves_cache(&self, blob: BlobId) -> bool {
         self.is_kept_above() && blob == self.image.blob()
     }
@@ -244,8 +245,8 @@ impl Stored {
         Ok(range.end)
     }
 
-    /// Tells the kernel to read what is around a block of the image, if much of it was wanted. Nothing is fetched from
-    /// a server for a guess.
+    /// Tells the kernel to read the region around a block of the image, if much of the region was
+    /// wanted. Nothing is fetched from a server for a guess.
     fn hint_around(&self, blob: BlobId, block: &Range<u64>) {
         if blob != self.image.blob() || self.image.is_slow() {
             return;
@@ -341,12 +342,12 @@ impl Stored {
         self.others.capabilities()
     }
 
-    /// Returns the name of the image that a blob belongs to, where a tree is made of several images.
+    /// Returns the name of the image that a blob belongs to, if the tree is made of several images.
     fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
         self.capabilities().merged?.image_of(blob)
     }
 
-    /// Tells a store that a range of it does not decode to what it should.
+    /// Tells a store that one of its ranges does not decode to what it should.
     pub fn distrust(&self, blob: BlobId, range: &Range<u64>) {
         if let Ok(source) = self.source(blob) {
             source.distrust(range.clone());
@@ -368,7 +369,7 @@ impl Stored {
         }
     }
 
-    /// Adds the name of the image that a blob belongs to, where a tree is made of several images.
+    /// Adds the name of the image that a blob belongs to, if the tree is made of several images.
     pub fn in_image(&self, blob: BlobId, error: Error) -> Error {
         match self.image_of(blob) {
             Some(image) => error.in_image(&image),

@@ -21,7 +21,7 @@ pub struct Bulk {
     pub(super) reader: Reader,
     files: Vec<Listed>,
     window: u64,
-    /// The blocks of groups that are kept, where these are not all.
+    /// The blocks of groups that are kept, if not all are.
     pub(super) allowance: Option<Allowance>,
     progress: Mutex<Progress>,
 }
@@ -51,7 +51,7 @@ struct Progress {
     taken: usize,
     /// Index of the first file that is not planned yet.
     planned: usize,
-    /// Cost in bytes of the planned files that no thread has taken yet.
+    /// Cost in bytes of the planned files that no thread has taken.
     ahead: u64,
     /// Planned files that no thread has taken yet: whether each was planned whole, and its cost in
     /// bytes.
@@ -84,9 +84,9 @@ impl Reader {
         FilePlace::of(self, node, size)
     }
 
-    /// Creates a stream as [`bulk_by_place`](Self::bulk_by_place) does, for a caller that has asked for the
-    /// [`place`](Self::place) of each file, on several threads for instance, and takes the files with
-    /// [`take_group`](Bulk::take_group).
+    /// Creates a stream as [`bulk_by_place`](Self::bulk_by_place) does, for a caller that has found
+    /// the [`place`](Self::place) of each file itself, for example on several threads, and takes
+    /// the files with [`take_group`](Bulk::take_group).
     #[must_use]
     pub fn bulk_at(&self, places: Vec<(FilePlace, NodeId)>, asked: Asked) -> Bulk {
         let list = Bulk::of_places(self.clone(), places);
@@ -116,7 +116,7 @@ impl Bulk {
         Self::of_places(reader, places)
     }
 
-    /// Creates a list in the order of the places that the caller has asked for.
+    /// Creates a list in the order of the places that the caller has found.
     pub(crate) fn of_places(reader: Reader, mut places: Vec<(FilePlace, NodeId)>) -> Self {
         let shares_blocks = reader.inner.shares_blocks;
         places.sort_by_key(|(place, _)| place.start);
@@ -226,7 +226,7 @@ impl Bulk {
     }
 
     /// Reads `range` of a taken file. A caller that knows the extent that holds all of `range`
-    /// passes it, so that the driver need not map the range again. It is used only where all of the
+    /// passes it, so that the driver need not map the range again. It is used only if all of the
     /// file was planned.
     ///
     /// # Errors

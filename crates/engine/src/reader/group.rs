@@ -1,8 +1,9 @@
 //! Files of a list that lie in one block, which one thread decodes for all of them.
 //!
-//! A reader of many small files that are not all of the image's, in their physical order, wants few files of each
-//! block. Through the cache, blocks that the pool decodes ahead of it evict each other before they are read, since
-//! no block is ever served to its end; and threads that read files of one block wait for each other.
+//! A reader of many, but not all, small files of an image, in their physical order, wants few files
+//! of each block. Through the cache, blocks that the pool decodes ahead of it evict each other
+//! before they are read, since no block is ever served to its end; and threads that read files of
+//! one block wait for each other.
 
 use std::ops::{ControlFlow, Range};
 
@@ -13,14 +14,15 @@ use super::{Bulk, Reader, TakenFile};
 use crate::Data;
 use crate::read::{Allowance, Block, Moves};
 
-/// The part of what a caller will read that a [list](Reader::bulk_at) of it has.
+/// Whether a [list](Reader::bulk_at) has all files that the caller will read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Other lists follow, with files that may lie in the same blocks: all blocks are cached.
+    /// Other lists follow, and their files may be in the same blocks, so all blocks are cached.
     Part,
-    /// All of it, as far as the caller knows. A long list then leaves blocks out of the cache, so that the memory of
-    /// one, still warm, takes the next: fresh memory costs a fifth of the time that a block of gzip takes to decode.
-    /// A block that another list wants again is cached then.
+    /// The list has all of them, as far as the caller knows. A long list then leaves blocks out of
+    /// the cache and reuses the warm memory of one block for the next: fresh memory costs a fifth
+    /// of the time that it takes to decode a gzip block. If another list wants such a block again,
+    /// it is cached.
     All,
 }
 
@@ -82,8 +84,8 @@ pub struct GroupBlock<'b> {
 }
 
 impl Bulk {
-    /// Decodes the block that holds the files of a [group](Self::take_group). Returns nothing for a file that has
-    /// blocks of its own, which is read by itself.
+    /// Decodes the block that holds the files of a [group](Self::take_group). Returns `None` for a
+    /// file that has blocks of its own, which is read by itself.
     ///
     /// # Errors
     /// The errors of reading and decoding the block.
@@ -122,8 +124,8 @@ impl Reader {
 }
 
 impl GroupBlock<'_> {
-    /// Returns a range of a file of the group, or nothing where the block does not hold it, which is for
-    /// [`Bulk::read`] to report.
+    /// Returns a range of a file of the group, or `None` if the block does not hold it, which is
+    /// for [`Bulk::read`] to report.
     #[must_use]
     pub fn part(&self, taken: &TakenFile, range: Range<u64>) -> Option<Data> {
         let observer = self.reader.observer();

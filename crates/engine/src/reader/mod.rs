@@ -137,8 +137,8 @@ impl Reader {
         }
     }
 
-    /// Returns the same reader for a caller that says what it will read in other ways. It guesses
-    /// nothing from the order in which files are read. Readahead within a file stays.
+    /// Returns the same reader for a caller that announces in other ways what it will read. It does
+    /// not guess from the order in which files are read. Readahead within a file stays.
     #[must_use]
     pub fn without_guesses(&self) -> Self {
         Self {
@@ -200,9 +200,9 @@ impl Reader {
         Walk::shared(Arc::clone(&self.inner.fs), start, self.limits().clone())
     }
 
-    /// Returns the same reader for a front end that takes small files before they are asked for: what
-    /// a program that reads a tree file by file will open next is pushed to `sink`. Other readers of
-    /// the image push nothing. Returns the reader as it is where no thread can be started.
+    /// Returns the same reader for a front end that takes small files ahead of requests: the files
+    /// that a program will open next, as it reads a tree, are pushed to `sink`. Other readers of
+    /// the image push nothing. Returns the reader unchanged if no thread can be started.
     #[must_use]
     pub fn with_sink(&self, sink: Arc<dyn Sink>) -> Self {
         let reader = Self {
@@ -243,16 +243,17 @@ impl Reader {
         self.inner.xattrs.absent()
     }
 
-    /// Returns whether it is certain that no node has the extended attribute `name`: of some names that
-    /// programs ask each file for. A front end then tells them that it is not supported, and they ask once.
+    /// Returns whether it is certain that no node has the extended attribute `name`: this is known
+    /// for some names that programs request of each file. A front end then answers that the name is
+    /// not supported, and programs ask only once.
     #[must_use]
     pub fn xattr_absent(&self, name: &[u8]) -> bool {
         self.inner.xattrs.is_absent(name)
     }
 
-    /// Records that a program asked for the extended attribute `name` of a node, and whether it was there.
-    /// After many negative lookups, the pool searches the image for any attribute at all, and for
-    /// those that programs ask each file for.
+    /// Records that a program asked for the extended attribute `name` of a node, and whether it was
+    /// there. After many negative lookups, the pool searches the image for any attribute, and for
+    /// those that programs request of each file.
     pub fn note_xattr(&self, name: &[u8], found: bool) {
         let inner = &self.inner;
         let searched = Searched {
@@ -316,8 +317,8 @@ impl Reader {
         self.inner.moves.stored.is_slow()
     }
 
-    /// Reads as [`read`](Self::read) does, but starts no readahead and counts as no step of a
-    /// reader: for bytes that no program has asked for yet.
+    /// Reads as [`read`](Self::read) does, without readahead and without counting as a step of a
+    /// reader: for bytes that no program has requested.
     ///
     /// # Errors
     /// The errors of [`read`](Self::read).
@@ -343,10 +344,10 @@ impl Reader {
         Ok(len)
     }
 
-    /// Opens the blob that holds the data of a file, where it is not the image. A front end calls
+    /// Opens the blob that holds the data of a file, if that is not the image. A front end calls
     /// this when the file is opened, so that a missing blob fails the open and not the first read.
-    /// A blob that has changed since it was opened before is opened again, and so verified again
-    /// where digests count. Does nothing for other files.
+    /// A blob that has changed since it was opened before is opened again, and so verified again if
+    /// digests are compared. Does nothing for other files.
     ///
     /// # Errors
     /// [`Error::Blob`], and the errors of [`FileSystem::map`].
@@ -434,7 +435,7 @@ impl Reader {
         Ok((size, start..start + u64_from(len).min(size - start)))
     }
 
-    /// Clamps a read to the file and starts the readahead behind it. Returns the clamped range, and
+    /// Clamps a read to the file and starts the readahead after it. Returns the clamped range, and
     /// whether other reads may use its blocks.
     fn begin(&self, node: NodeId, offset: u64, len: usize) -> Result<(Range<u64>, Blocks)> {
         let (size, range) = self.clamp(node, offset, len)?;

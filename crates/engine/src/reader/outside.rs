@@ -1,9 +1,10 @@
 //! Readahead across small files that the kernel reads by itself.
 //!
-//! A front end may hand the file with the data over to the kernel when it is opened: no byte of it goes through this
-//! process, and nothing is seen of its reads. But each open shows how far the reader of a tree has come. So the files
-//! that it opens next are opened ahead of it, which finds their names and inodes, and their data is named to the store as
-//! a hint. Several threads do so, as each open of a store that is not in memory waits for the disk.
+//! At open, a front end may hand the file with the data over to the kernel. Its bytes then do not
+//! go through this process, which sees no reads. But each open shows how far the reader of a tree
+//! has come. So the engine opens the next files ahead of the reader, which finds their names and
+//! inodes, and hints their data to the store. Several threads do so, because each open of a store
+//! that is not in memory waits for the disk.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Which bytes a checksum or a digest vouches for.
+//! The check whether a checksum or a digest covers bytes.
 
 use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{DecodedLen, EncodedBlock, Padding, Place, Result};
@@ -6,7 +6,8 @@ use forerun_vfs::{DecodedLen, EncodedBlock, Padding, Place, Result};
 use super::Reader;
 use crate::read::Use;
 
-/// Bytes of a block in which a stream starts: zeros may fill the largest block of a format before it.
+/// Bytes of a block in which to look for the start of a stream: zeros may come before it, up to the
+/// largest block of a format.
 const START: usize = (64 << 10) + 16;
 
 impl Reader {

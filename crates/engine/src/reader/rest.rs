@@ -10,12 +10,14 @@ use crate::Data;
 use crate::tuning::REST_WORTH;
 
 impl Reader {
-    /// Hands `keep` what the cache of decoded blocks holds of `node` around the start of `range`, and where in the file that
-    /// begins. What `keep` returns is returned, and the bytes count as served from then on: no earlier, since the block may
-    /// leave the cache then, and other readers may want it until its bytes are kept. Reads and decodes no data.
+    /// Calls `keep` with the bytes of `node` around the start of `range` that the cache of decoded
+    /// blocks holds, and with their offset in the file. Returns the result of `keep`. The bytes
+    /// count as served after `keep` has returned, because the block may then leave the cache, and
+    /// other readers may want it until its bytes are kept. Reads and decodes no data.
     ///
-    /// Returns nothing where `range` has all of them, where they are few, where no decoded block holds them, where the
-    /// driver clamps extents to what it is asked for, or where all of the block was served before.
+    /// Returns `None` if `range` has all of them, if they are few, if no decoded block holds them,
+    /// if the driver clamps extents to the requested range, or if all of the block was served
+    /// before.
     pub fn keep_rest_of_block<T>(
         &self,
         node: NodeId,

@@ -7,7 +7,7 @@ use forerun_vfs::{NodeId, Place, Result};
 use super::Reader;
 
 impl Reader {
-    /// Returns the first offset at or after `offset` that holds data, or nothing where only holes
+    /// Returns the first offset at or after `offset` that holds data, or `None` if only holes
     /// follow.
     ///
     /// # Errors
@@ -17,7 +17,7 @@ impl Reader {
     }
 
     /// Returns the first offset at or after `offset` that lies in a hole; the end of the file
-    /// counts as one. Returns nothing where `offset` is at or past the end.
+    /// counts as one. Returns `None` if `offset` is at or past the end.
     ///
     /// # Errors
     /// The errors of [`FileSystem::map`](forerun_vfs::FileSystem::map).

@@ -1,13 +1,14 @@
-//! Small files of a tree read, pushed to the front end before it asks for them.
+//! Small files of a tree, pushed to the front end before it requests them.
 //!
-//! A file of some KiB is one request, and a program that reads thousands of them spends more time on
-//! the round trips than on the bytes. [`TreeAhead`] knows which files come next and
-//! has them decoded. The [`Pusher`] hands them to the [`Sink`] of the front end, except for one now
-//! and then: the request for that file says how far the reader has come.
+//! A file of some KiB is one request, and a program that reads thousands of them spends more time
+//! on the round trips than on the bytes. [`TreeAhead`] knows which files come next and has them
+//! decoded. The [`Pusher`] hands them to the [`Sink`] of the front end. It leaves some files out:
+//! their requests show how far the reader has come.
 //!
-//! A sink may block: the kernel's page cache waits for pages that a request in flight has locked. So
-//! a thread that answers no requests pushes. Threads that answer requests push only the first files of
-//! a directory, before its listing is said to have ended: its reader cannot have asked for them yet.
+//! A sink may block: the kernel's page cache waits for pages that a request in flight has locked.
+//! So a thread that answers no requests pushes. Threads that answer requests push only the first
+//! files of a directory, before its listing is said to have ended: its reader cannot have requested
+//! them yet.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,10 +23,11 @@ use super::Reader;
 use crate::ahead::TreeAhead;
 use crate::tuning::{FIRST_FILES, PUSHED_TOGETHER, TREE_FILE};
 
-/// A place in a front end, such as the kernel's page cache, for files that no program has asked for yet.
+/// A place in a front end, such as the kernel's page cache, for files that no program has
+/// requested.
 pub trait Sink: Send + Sync {
-    /// Stores `data`, with which `file` begins. Breaks where the front end takes no more files from now
-    /// on (another thread may be about to store one); a sink that has no place for this one file
+    /// Stores `data`, with which `file` begins. Breaks if the front end takes no more files from
+    /// now on (another thread may still be storing one). A sink that has no room for this one file
     /// continues.
     fn store(&self, file: NodeId, data: &[u8]) -> ControlFlow<()>;
 }
@@ -47,7 +49,7 @@ struct Shared {
 }
 
 impl Pusher {
-    /// Starts the thread, which ends when the pusher is dropped. Returns nothing where it cannot be
+    /// Starts the thread, which ends when the pusher is dropped. Returns `None` if it cannot be
     /// started: reading works without it.
     pub fn start(reader: Reader, tree: Arc<TreeAhead>, sink: Arc<dyn Sink>) -> Option<Self> {
         // One pending wake-up is enough: the thread takes all files there are.
@@ -67,8 +69,8 @@ impl Pusher {
         started.ok().map(|_| pusher)
     }
 
-    /// Records that the front end has shown part of the listing of `dir`: the program that lists it may
-    /// ask for its files next. Costs nothing where programs only list.
+    /// Records that the front end has shown part of the listing of `dir`: the program that lists it
+    /// may request its files next. Costs nothing if programs only list.
     pub fn listed(&self, dir: NodeId) {
         if self.shared.is_wanted() {
             // Where the image is slow, one of their pages may be asked for by a request that waits, and the
@@ -81,7 +83,7 @@ impl Pusher {
         }
     }
 
-    /// Pushes no more files: those of the tree are read elsewhere.
+    /// Pushes no more files, because they are read elsewhere.
     pub fn stop(&self) {
         self.shared.is_off.store(true, Ordering::Relaxed);
     }

@@ -1,9 +1,9 @@
-//! Blocks that lie side by side, wanted by one read: one request to the source for all of them.
+//! Adjacent blocks that one read wants: one request to the source for all of them.
 //!
-//! A format with small blocks, as EROFS with clusters of 4 KiB, has the bytes of one page in two blocks as often
-//! as not. On a disk the second request takes as long as the first, and longer than decoding both. Most of what long
-//! reads want is planned ahead of them in larger requests, but not what the first read of a file wants, nor one that
-//! overtakes those before it.
+//! A format with small blocks, as EROFS with clusters of 4 KiB, has the bytes of one page in two
+//! blocks as often as not. On a disk the second request takes as long as the first, and longer than
+//! decoding both. Larger requests ahead of long reads have most of their blocks, but not those of
+//! the first read of a file, or of a read that overtakes earlier ones.
 
 use std::ops::{ControlFlow, Range};
 
@@ -21,7 +21,8 @@ struct Neighbours {
 }
 
 impl Reader {
-    /// Gives the extents of `range` to `assembly`, and makes the requests that several of them share before.
+    /// Makes the requests that several extents of `range` share, and then gives the extents to
+    /// `assembly`.
     pub(super) fn collect(
         &self,
         node: NodeId,
@@ -48,7 +49,7 @@ impl Reader {
     }
 }
 
-/// Moves the extents to `assembly`, and makes the requests that several of them share before.
+/// Makes the requests that several extents share, and then moves the extents to `assembly`.
 fn add_all(
     moves: &Moves,
     extents: &mut Vec<Extent>,
@@ -91,7 +92,7 @@ impl Neighbours {
         }
     }
 
-    /// Adds a block if it follows.
+    /// Adds a block if it is adjacent to the last one.
     fn takes(&mut self, block: &EncodedBlock) -> bool {
         let stored = block.stored();
         let follows = self.blob == block.blob && self.range.end == stored.start;

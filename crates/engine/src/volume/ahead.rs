@@ -1,9 +1,9 @@
 //! Readahead across the small files of a volume that can be changed.
 //!
-//! The engine keeps no data of such a volume: the next write may change it. But the page cache below a
-//! local device may hold what will be read next, since all writes go through it or drop its pages. So a
-//! walk ahead of the reader ([`TreeAhead`]) names the bytes of the files that come next to the device,
-//! as a hint, and reads none itself.
+//! The engine keeps no data of such a volume: the next write may change it. But the page cache
+//! below a local device may hold what will be read next, since all writes go through it or drop its
+//! pages. So a walk ahead of the reader ([`TreeAhead`]) hints the bytes of the next files to the
+//! device, and reads none itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -21,7 +21,7 @@ use crate::tuning::{VOLUME_FILE, WALKS_WAITING};
 /// thread never holds the last reference to the driver.
 pub struct VolumeAhead {
     walker: Arc<Walker>,
-    /// Nothing inside where no thread could be started.
+    /// `None` if no thread could be started.
     thread: OnceLock<Option<Thread>>,
 }
 
@@ -47,12 +47,12 @@ impl VolumeAhead {
         }
     }
 
-    /// Records entries of a listing: each node, and the position behind it.
+    /// Records entries of a listing: each node, and the position after it.
     pub fn listed(&self, dir: NodeId, entries: &[(NodeId, DirCursor)]) {
         self.walker.tree.listed(dir, entries);
     }
 
-    /// Records that `file` is read from its start, and has its walk advanced, if it is part of one.
+    /// Records that `file` is read from its start, and advances its walk, if it is part of one.
     pub fn on_read(&self, file: NodeId) {
         let Some(walk) = self.walker.tree.on_read(file) else {
             return;

@@ -12,7 +12,7 @@ use super::Volume;
 pub struct Run {
     /// Bytes of the file; never empty.
     pub logical: Range<u64>,
-    /// Where they are on the device; nothing for zeros that are not stored.
+    /// Their offset on the device; `None` for zeros that are not stored.
     pub place: Option<u64>,
 }
 
@@ -65,7 +65,7 @@ fn follows(last: &Run, start: u64, place: Option<u64>) -> bool {
         }
 }
 
-/// Creates the error for a byte that the driver has left out.
+/// Creates the error for a byte that the driver did not map.
 pub fn gap(node: NodeId, offset: u64) -> Error {
     let lost = format!("no extent for byte {offset} of node {node}");
     Error::io(0, 0, std::io::Error::other(lost))

@@ -28,7 +28,7 @@ use crate::tuning::{NOTED_ENTRIES, ZEROS_BY_DEVICE, ZEROS_WRITE};
 use ahead::VolumeAhead;
 use extents::{Run, clip, merged};
 
-/// Locks that nodes share by their number: enough that two files seldom meet.
+/// Locks that nodes share by their number: enough that two files seldom share one.
 const LOCKS: usize = 64;
 /// A volume open for reading and writing.
 ///
@@ -89,8 +89,8 @@ impl Volume {
         }
     }
 
-    /// Has the device read small files ahead in the order of the listings, at most `window` bytes ahead
-    /// of each reader; 0 turns that off, as it is at first. Only listings through
+    /// Lets the device read small files ahead in the order of the listings, at most `window` bytes
+    /// ahead of each reader; 0 turns that off, as it is at first. Only listings through
     /// [`read_dir`](Self::read_dir) count.
     #[must_use]
     pub fn with_readahead(mut self, window: u64) -> Self {

@@ -7,8 +7,7 @@ use forerun_vfs::{NodeId, Place, Result};
 use super::Volume;
 
 impl Volume {
-    /// Returns the offset of the first stored byte at or after `offset`; nothing where there is
-    /// none.
+    /// Returns the offset of the first stored byte at or after `offset`; `None` if there is none.
     ///
     /// # Errors
     /// The errors of [`map`](forerun_vfs::FileSystem::map).
@@ -17,7 +16,7 @@ impl Volume {
     }
 
     /// Returns the offset of the first byte at or after `offset` that is not stored, or the end of
-    /// the file, which counts as a hole. Returns nothing where `offset` is at or past the end.
+    /// the file, which counts as a hole. Returns `None` if `offset` is at or past the end.
     ///
     /// # Errors
     /// The errors of [`map`](forerun_vfs::FileSystem::map).

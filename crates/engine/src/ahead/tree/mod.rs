@@ -2,8 +2,8 @@
 //!
 //! Small files end before readahead within them can begin, so a program that reads thousands of
 //! them one after the other (a copy, a compiler, `tar`) waits for each. A listing predicts which
-//! files come next: those behind this one in its directory, those of the directories below, then
-//! those behind its directory in the parent. So when files are read in the order of a listing, the
+//! files come next: those after this one in its directory, those of the directories below, then
+//! those after its directory in the parent. So when files are read in the order of a listing, the
 //! engine walks on from there itself, and reads and decodes the files of its walk ahead, up to a
 //! window of bytes that grows as the reader follows. Several readers in different parts of the tree
 //! have several walks; each skips the files that another has planned or passed.
@@ -26,10 +26,10 @@ use crate::tuning::{
 /// A callback: the metadata of these nodes will be wanted, and then their data.
 type ExpectFiles<'a> = &'a dyn Fn(&[NodeId]);
 
-/// The walks ahead of the readers of a tree, and the files listed, planned and read lately.
+/// The walks ahead of the readers of a tree, and the files that were listed, planned and read last.
 pub struct TreeAhead {
     max_window: u64,
-    /// Most that is planned of one file.
+    /// Most bytes to plan for one file.
     file: u64,
     trails: Mutex<Recent<NodeId, Trail>>,
     seen: Mutex<Recent<NodeId, Seen>>,
@@ -38,7 +38,7 @@ pub struct TreeAhead {
     has_walked: AtomicBool,
 }
 
-/// The place of an entry: its directory, and the position behind it in the listing.
+/// The place of an entry: its directory, and the position after it in the listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Trail {
     dir: NodeId,
@@ -60,14 +60,14 @@ struct Walks {
 
 /// A walk ahead of one reader, and the files planned for it.
 pub struct Walk {
-    /// Directory it begins in; nothing after its first step.
+    /// Directory it begins in; `None` after its first step.
     begins_in: Option<NodeId>,
-    /// Nothing while a thread advances the walk.
+    /// `None` while a thread advances the walk.
     cursor: Option<WalkCursor>,
     planned: VecDeque<(NodeId, u64)>,
-    /// How many of `planned`, from the front, were handed over or left out.
+    /// Number of files at the front of `planned` that were handed over or left out.
     handed: usize,
-    /// Files and bytes handed over since one was left out.
+    /// Files and bytes that were handed over since a file was left out.
     since_mark: (usize, u64),
     ahead: u64,
     window: u64,
@@ -97,7 +97,7 @@ struct Frame {
 
 impl TreeAhead {
     /// Creates the readahead of one image, with at most `max_window` bytes ahead of each reader; 0
-    /// turns it off. Of each file it plans the first `file` bytes.
+    /// turns it off. It plans the first `file` bytes of each file.
     pub fn new(max_window: u64, file: u64) -> Self {
         Self {
             max_window,
@@ -109,12 +109,13 @@ impl TreeAhead {
         }
     }
 
-    /// Returns whether a reader has read files in the order of a listing. If not, nothing is upcoming.
+    /// Returns whether a reader has read files in the order of a listing. Otherwise there are no
+    /// upcoming files.
     pub fn has_walked(&self) -> bool {
         self.has_walked.load(Ordering::Relaxed)
     }
 
-    /// Records entries that a front end has listed: each node, and the position behind it.
+    /// Records entries that a front end has listed: each node, and the position after it.
     pub fn listed(&self, dir: NodeId, entries: &[(NodeId, DirCursor)]) {
         let mut trails = lock(&self.trails);
         for &(node, next) in entries {
@@ -170,7 +171,7 @@ impl TreeAhead {
         before == Some(Seen::Planned)
     }
 
-    /// Marks a file as planned. Returns false where it was planned or read before.
+    /// Marks a file as planned. Returns false if it was planned or read before.
     fn is_new(&self, node: NodeId) -> bool {
         let mut seen = lock(&self.seen);
         let is_new = seen.get(node).is_none();
@@ -194,8 +195,8 @@ impl TreeAhead {
         files
     }
 
-    /// Returns files as [`upcoming`](Self::upcoming) does, but only files in `dir`, of which a
-    /// front end has listed everything and read nothing yet.
+    /// Returns files as [`upcoming`](Self::upcoming) does, but only files in `dir`, which a front
+    /// end has listed completely without reading a file.
     pub fn upcoming_in(&self, dir: NodeId, most: usize) -> Vec<NodeId> {
         let mut files = Vec::new();
         for walk in self.walks() {
@@ -366,7 +367,7 @@ impl Frame {
 }
 
 impl WalkCursor {
-    /// Returns the next regular file of a depth-first walk in the order of the listings; nothing at
+    /// Returns the next regular file of a depth-first walk in the order of the listings; `None` at
     /// the end of the tree, or once all `steps` are taken.
     fn next_file(
         &mut self,

@@ -6,7 +6,7 @@ use forerun_testkit::{MemFsBuilder, Piece};
 
 const ALL: usize = usize::MAX;
 
-/// Creates a tree of 3 x 4 files, each 100 bytes, and a file behind the directories.
+/// Creates a tree of 3 x 4 files, each 100 bytes, and a file after the directories.
 fn tree() -> (Arc<dyn FileSystem>, Vec<NodeId>) {
     let mut builder = MemFsBuilder::new();
     let mut files = Vec::new();

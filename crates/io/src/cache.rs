@@ -19,7 +19,7 @@ pub struct BlockKey {
     /// Offset of its first stored byte.
     pub offset: u64,
     /// Decoded bytes, as far as they are wanted: different prefixes of one stream are different
-    /// blocks. Zero for bytes that are not encoded, or where the offset alone identifies the block.
+    /// blocks. Zero for bytes that are not encoded, or if the offset alone identifies the block.
     pub decoded: u32,
 }
 
@@ -38,7 +38,7 @@ impl BlockKey {
 /// How a lookup obtained a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// In the cache, or loaded by another thread meanwhile.
+    /// It was in the cache, or another thread loaded it in the meantime.
     Hit,
     /// This call loaded it.
     Loaded,
@@ -48,7 +48,7 @@ pub enum Lookup {
 /// at all.
 const SHARDS: usize = 4;
 
-/// A failed load is held only until the threads that already wait have taken it.
+/// The error of a failed load is held only until all waiting threads have taken it.
 type Slot<V, E> = Result<V, E>;
 
 #[derive(Clone, Copy)]
@@ -67,8 +67,8 @@ type Life<V, E> = DefaultLifecycle<BlockKey, Slot<V, E>>;
 
 /// Decoded blocks or metadata blocks, bounded in bytes; `V` is a handle on one, cheap to clone.
 ///
-/// At most one load is in flight for each key; other threads that want the block wait for it. A
-/// failed load gives its error to all threads that waited, and is not kept: the next lookup loads
+/// At most one load is in flight for each key; other threads that want the block wait for it. The
+/// error of a failed load goes to all threads that waited, and is not kept: the next lookup loads
 /// again.
 pub struct BlockCache<E, V = Arc<[u8]>> {
     cache: Cache<BlockKey, Slot<V, E>, ByLength>,
@@ -109,7 +109,7 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
         self.cache.get(&key)?.ok()
     }
 
-    /// Returns whether the block is there, without counting as a use of it.
+    /// Returns whether the cache has the block, without counting as a use of it.
     #[must_use]
     pub fn contains(&self, key: BlockKey) -> bool {
         self.cache.contains_key(&key)
@@ -164,7 +164,7 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
         }
     }
 
-    /// Inserts a block that was read along with another, unless the cache has it.
+    /// Inserts a block that the request for another block also read, unless the cache has it.
     pub fn offer(&self, key: BlockKey, block: V) {
         if !self.cache.contains_key(&key) {
             self.cache.insert(key, Ok(block));

@@ -38,11 +38,11 @@ pub trait BlockDevice: ReadAt {
     /// Returns once everything written before is durable.
     ///
     /// # Errors
-    /// The errors of the store; nothing is known then of any write since the last flush.
+    /// The errors of the store. The state of every write since the last flush is then unknown.
     fn flush(&self) -> io::Result<()>;
 
-    /// Tells the store that the bytes of `range` are not needed any more. Reads of them return
-    /// anything afterwards. Returns whether the store made use of the hint.
+    /// Tells the store that the bytes of `range` are no longer needed. Later reads of them may
+    /// return any bytes. Returns whether the store made use of the hint.
     ///
     /// # Errors
     /// The errors of the store, if it supports discarding at all.

@@ -2,8 +2,8 @@
 //!
 //! The data of a mounted volume lies in the page cache of the mount. A second copy, in the page
 //! cache of the device below, costs a page of memory for each page, and allocating it can take
-//! longer than the transfer itself. Short or unaligned ranges go through the page cache, where the
-//! kernel merges short requests into long ones.
+//! longer than the transfer itself. Short or unaligned ranges go through the page cache, in which
+//! the kernel merges short requests into long ones.
 //!
 //! Both ways may be mixed as long as no page is written in both ways at once: the kernel writes
 //! back the cached pages of a range before it is read or written directly, and drops them after a
@@ -23,14 +23,14 @@ use rustix::io::Errno;
 use crate::aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
 use crate::{u64_from, usize_from};
 
-/// Shortest direct read or write. Shorter ones are faster through the page cache, where the kernel
-/// merges requests and reads ahead.
+/// Shortest direct read or write. Shorter ones are faster through the page cache, because the
+/// kernel merges requests and reads ahead.
 pub const LEAST: usize = 512 << 10;
 /// Bytes copied and written at a time, from one buffer.
 const PIECE: usize = 1 << 20;
 
 thread_local! {
-    /// A copy of the bytes to write, since the memory of callers is not aligned.
+    /// A copy of the bytes to write, because the memory of callers is not aligned.
     static BUFFER: RefCell<AlignedBuffer> = const { RefCell::new(AlignedBuffer::new()) };
 }
 
@@ -44,7 +44,7 @@ pub struct Direct {
 
 impl Direct {
     /// Opens `file` a second time for direct reads, and for writes if `is_written`. `sector` is its
-    /// smallest unit. Returns nothing if that is impossible; correctness does not depend on it.
+    /// smallest unit. Returns `None` if that is impossible; correctness does not depend on it.
     pub fn of(file: &File, sector: u32, is_written: bool) -> Option<Self> {
         if usize::try_from(sector).ok()? > ALIGNMENT {
             return None;

@@ -14,7 +14,7 @@ use rustix::io::ReadWriteFlags;
 use crate::direct::{self, Direct};
 use crate::{Pattern, ReadAt, past_end, u64_from};
 
-/// Probes of a long range that tell whether it is in the page cache.
+/// Number of probes to find out whether a long range is in the page cache.
 const PROBES: u64 = 3;
 
 /// A regular file or block device, read with `pread`.
@@ -25,7 +25,7 @@ const PROBES: u64 = 3;
 pub struct FileSource {
     file: File,
     len: u64,
-    /// For data that is read once. Opened at the first such read.
+    /// A descriptor for data that is read once; opened at the first such read.
     direct: OnceLock<Option<Direct>>,
     /// A second descriptor for long sequential reads, with kernel readahead; opened at the first
     /// such read.
@@ -91,7 +91,7 @@ impl FileSource {
 
     /// Returns the second descriptor, for sequential reads. On a descriptor advised as random, long
     /// reads fill the page cache page by page, and each page is a separate part of the request to
-    /// the disk: that takes half as long again, and most of the CPU time. Ahead of a sequential
+    /// the disk. That takes 1.5 times as long, and most of the CPU time. Ahead of a sequential
     /// reader the kernel fills the cache with large folios.
     fn forward(&self) -> &File {
         let path = || format!("/proc/self/fd/{}", self.file.as_raw_fd());

@@ -14,7 +14,7 @@ use crate::direct::Direct;
 use crate::{BlockDevice, ReadAt, past_end, u64_from};
 
 /// A regular file or block device, read with `pread` and written with `pwrite`. Long aligned ranges
-/// bypass the page cache where the file allows it.
+/// bypass the page cache if the file allows it.
 ///
 /// Not memory-mapped, for the reasons given at [`FileSource`](crate::FileSource). Besides, a failed
 /// write through a mapping is a signal, not an error.
@@ -94,7 +94,7 @@ impl ReadAt for FileDevice {
         }
     }
 
-    /// Has the kernel read the range into the page cache.
+    /// Lets the kernel read the range into the page cache.
     fn will_need(&self, range: Range<u64>) -> bool {
         let Some(len) = NonZeroU64::new(range.end - range.start) else {
             return false;
@@ -120,7 +120,7 @@ impl BlockDevice for FileDevice {
             .write_all_at(&after[written.len()..], offset + u64_from(written.end))
     }
 
-    /// Punches a hole in a file. On a block device, has the kernel or the disk itself write zeros.
+    /// Punches a hole in a file. On a block device, the kernel or the disk itself writes zeros.
     fn write_zeros(&self, range: Range<u64>) -> io::Result<bool> {
         let mode = if self.is_block_device {
             FallocateFlags::ZERO_RANGE

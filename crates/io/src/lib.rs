@@ -1,11 +1,11 @@
 //! Sources of bytes, and the accounting of what each request costs.
 //!
-//! This crate sits under everything else: positional sources ([`ReadAt`]), the accounting of every
-//! boundary a block crosses ([`Observer`], [`IoStats`], [`Event`]), the bounded single-flight
+//! All other crates use this one: positional sources ([`ReadAt`]), the accounting of every boundary
+//! a block crosses ([`Observer`], [`IoStats`], [`Event`]), the bounded single-flight
 //! [`BlockCache`], the rule that cuts a source into blocks ([`BlockGeometry`]) and the [`Limits`]
 //! that bound what hostile images may ask for. A store that can be changed is a [`BlockDevice`];
-//! [`WriteBack`] keeps changed metadata until it is committed, and an [`UndoDevice`] saves the old bytes
-//! first. [`wait`] says how long a thread may wait for any of them.
+//! [`WriteBack`] keeps changed metadata until it is committed, and an [`UndoDevice`] saves the old
+//! bytes first. [`wait`] says how long a thread may wait for any of them.
 //!
 //! It knows no image format, no front end and no decompression.
 

@@ -1,6 +1,6 @@
-//! Every bound on the demands of an image, by name.
+//! The bounds on what an image may ask for.
 
-/// Bounds that hold whatever the image says. Reaching one is an error that names it.
+/// Bounds that no image can exceed. Reaching one is an error that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -23,14 +23,15 @@ pub struct Limits {
     /// Bytes of all files that one extraction, archive or conversion may write, holes included. The default,
     /// `u64::MAX`, stands for a bound by the length of the image: [`total_bytes_of`](Self::total_bytes_of).
     pub total_bytes: u64,
-    /// Bytes that a compressed file may decode to while it is opened, beside fifty times what was read of it.
+    /// Bytes that a compressed file may decode to while it is opened, in addition to fifty times
+    /// the bytes that were read of it.
     pub stream_bytes: u64,
-    /// Length of a file that one call reads into memory whole.
+    /// Length of a file that one call reads into memory as a whole.
     pub read_bytes: u64,
     pub block_len: u32,
     /// Bytes that directory indexes may hold in memory, all together.
     pub dir_index_bytes: usize,
-    /// Bytes that a walk or a listing may hold in memory, with what is collected during it.
+    /// Bytes that a walk or a listing may hold in memory, including what its caller collects.
     pub walk_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Conversions of lengths and positions that lose nothing, in one place.
+//! Lossless conversions of lengths and positions, in one place.
 //!
 //! Everywhere else `as` is linted against: a cast that truncates an image's field is a bug class.
 

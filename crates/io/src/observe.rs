@@ -25,7 +25,8 @@ pub struct Observer {
     decoded: Mutex<HashSet<BlockKey>>,
 }
 
-/// The start of what an event will report. It looks at the clock only where the event has a receiver.
+/// The start of an operation that an event will report. Reads the clock only if events have a
+/// receiver.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timer(Option<Instant>);
 
@@ -81,7 +82,7 @@ impl Observer {
         Timer(self.sink.as_ref().map(|_| Instant::now()))
     }
 
-    /// Passes the name of a node on to the receiver of events.
+    /// Passes the name of a node to the receiver of events.
     pub fn name(&self, node: u64, dir: u64, name: &[u8]) {
         if let Some(sink) = &self.sink {
             sink.name(node, dir, name);
@@ -328,7 +329,7 @@ impl Counted {
         self.count(timer, (offset, out), purpose, result)
     }
 
-    /// Reads a long block that is wanted by itself ([`Pattern::Single`]), and counts the read as demanded.
+    /// Reads a single long block ([`Pattern::Single`]), and counts the read as a demand read.
     ///
     /// # Errors
     /// The errors of the source.
@@ -371,7 +372,7 @@ impl Counted {
         self.inner.is_slow()
     }
 
-    /// Tells the source that a range has other bytes than it should have: [`ReadAt::distrust`].
+    /// Tells the source that a range has wrong bytes: [`ReadAt::distrust`].
     pub fn distrust(&self, range: Range<u64>) {
         self.inner.distrust(range);
     }

@@ -12,9 +12,9 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-/// How often the name may come to lead to another file while it is being opened.
+/// How many times the name may change to another file while it is being opened.
 const ATTEMPTS: usize = 8;
-/// The bits of a mode that let users other than the owner write.
+/// The mode bits that let users other than the owner write.
 const WRITABLE: u32 = 0o022;
 
 /// The handling of an existing file.
@@ -26,7 +26,7 @@ pub enum OutputFile {
 }
 
 impl OutputFile {
-    /// Opens the file at `path` for writing, or makes it.
+    /// Opens the file at `path` for writing, or creates it.
     ///
     /// A symbolic link is followed only if no user except root and the caller could have made it,
     /// such as `/dev/stderr`. In a directory that others can change the file must be the caller's

@@ -21,9 +21,11 @@ pub enum Pattern {
     Scattered,
     /// The bytes after them will be read next.
     Forward,
-    /// A long block that is wanted by itself: another one beside it says nothing of the next.
+    /// A long block that is wanted by itself. A read of the adjacent block does not predict the
+    /// next one.
     Single,
-    /// They will not be read again soon: they need not enter the cache, but may be taken from it.
+    /// The bytes will not be read again soon: they need not enter the cache, but may be read from
+    /// it.
     Once,
 }
 
@@ -55,7 +57,7 @@ pub trait ReadAt: Send + Sync {
     }
 
     /// Hints that `range` will be read soon, so that a store with a cache below may prefetch it.
-    /// Returns at once and promises nothing. Returns whether the store takes hints.
+    /// Returns immediately, without a guarantee. Returns whether the store takes hints.
     fn will_need(&self, range: Range<u64>) -> bool {
         let _ = range;
         false
@@ -67,8 +69,8 @@ pub trait ReadAt: Send + Sync {
         let _ = range;
     }
 
-    /// Tells the store that `range` has other bytes than it should have, although it could be read. A store that has
-    /// them from elsewhere, and no proof of them itself, gets them again for the next read.
+    /// Tells the store that `range` could be read but has wrong bytes. A store that fetched them
+    /// without a proof fetches them again for the next read.
     fn distrust(&self, range: Range<u64>) {
         let _ = range;
     }

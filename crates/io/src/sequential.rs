@@ -1,24 +1,24 @@
 //! Detection of sequential reads, and how far ahead of them to read.
 //!
 //! One rule serves every boundary at which something is read ahead: the engine plans requests and
-//! decodes with it, a FUSE mount without large readahead stores pages with it, a remote image fetches
-//! chunks with it. They differ in the unit and in the [`WindowRules`].
+//! decodes with it, a FUSE mount without large readahead stores pages with it, a remote image
+//! fetches chunks with it. The boundaries differ in the unit and in the [`WindowRules`].
 //!
-//! A read that begins near the end of an earlier one, or within the range that was asked for ahead of
-//! it, belongs to the same stream. Once a stream is proven, a window is asked for ahead of it. When
-//! the reader enters the part that was asked for last (its start is the mark), the next window is
-//! asked for, twice as long. So between one and two windows are ahead of a reader, and a reader that
-//! stops wastes no more than that.
+//! A read that begins near the end of an earlier one, or within the range that was requested ahead
+//! of it, belongs to the same stream. Once a stream is proven, a window is requested ahead of it.
+//! When the reader enters the part that was requested last (its start is the mark), the next window
+//! is requested, twice as long. So between one and two windows are ahead of a reader, and a reader
+//! that stops wastes no more than that.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Length of a read, in bytes, from which on the reader is taken to have several such reads in flight, as
+/// Shortest read, in bytes, of a reader that is assumed to have several such reads in flight, as
 /// the kernel's readahead has: they may arrive in any order.
 const LARGE_READ: u64 = 64 << 10;
-/// Large reads by which a reader may be early or late.
+/// Number of large reads by which a reader may be early or late.
 const READS_AT_ONCE: u64 = 4;
-/// Reads that the first window holds at least.
+/// Fewest reads that the first window holds.
 const READS_IN_WINDOW: u64 = 2;
 
 /// Parameters of a boundary, in bytes: which reads are a stream, and how far ahead of it to read.
@@ -30,32 +30,32 @@ pub struct WindowRules {
     /// How far reads of one stream may lie from where the last one ended; large reads are allowed
     /// four times their length in any case.
     pub slack: u64,
-    /// Bytes that a reader must have read in order before anything is asked for.
+    /// Bytes that a reader must read in order before a window is requested.
     pub proof: u64,
-    /// Bytes behind the reader's position that another layer has asked for already.
+    /// Bytes after the reader's position that another layer has already requested.
     pub lead: u64,
     /// Windows end at multiples of this in the file; 1 for anywhere.
     pub align: u64,
-    /// Length of a first read, at the start of a file, that is proof by itself.
+    /// Length of a first read, at the start of a file, that proves a stream by itself.
     pub trusted: u64,
 }
 
-/// A sequential reader, and what was asked for ahead of it.
+/// A sequential reader, and the range that was requested ahead of it.
 #[derive(Clone, Debug)]
 pub struct SequentialWindow {
     /// Bytes read in order.
     run: u64,
     /// End of the furthest read.
     next: u64,
-    /// End of what was asked for.
+    /// End of the requested range.
     ahead: u64,
     /// Length of the last window; 0 until the stream is proven.
     window: u64,
-    /// Start of the part that was asked for last.
+    /// Start of the part that was requested last.
     mark: u64,
 }
 
-/// The sequential readers of the files that `K` names, as far as they are known by where they read.
+/// The sequential readers of the files that `K` names, recognised by the places that they read.
 #[derive(Debug)]
 pub struct SequentialStreams<K> {
     capacity: usize,
@@ -64,14 +64,15 @@ pub struct SequentialStreams<K> {
     begun: u64,
 }
 
-/// The stream of a read, and the range to ask for.
+/// The stream of a read, and the range to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Number of the stream that it belongs to.
     pub stream: u64,
-    /// The range to ask for now. Its start is the mark: a read that passes it asks for the next one.
+    /// The range to request now. Its start is the mark: a read that passes it requests the next
+    /// one.
     pub ahead: Option<Range<u64>>,
-    /// Number of the stream that was forgotten for this one.
+    /// Number of the stream that this one replaced.
     pub evicted: Option<u64>,
 }
 
@@ -103,14 +104,15 @@ impl SequentialWindow {
         range.start >= first && range.start <= last
     }
 
-    /// Returns the part of `range` that was asked for and that the reader has not passed yet.
+    /// Returns the part of `range` that was requested and that the reader has not passed.
     #[must_use]
     pub fn still_ahead(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let start = range.start.max(self.next);
         (start < range.end && range.end <= self.ahead).then_some(start..range.end)
     }
 
-    /// Notes a read that continues the stream. Returns the range to ask for now, which ends at `end`.
+    /// Records a read that continues the stream. Returns the range to request now, which ends at
+    /// `end`.
     fn advance(&mut self, range: &Range<u64>, end: u64, rules: &WindowRules) -> Option<Range<u64>> {
         if range.end <= self.next {
             return None;
@@ -139,7 +141,7 @@ impl SequentialWindow {
 }
 
 impl<K: Copy + PartialEq> SequentialStreams<K> {
-    /// Remembers `capacity` streams, the least recently used one forgotten first.
+    /// Creates a record of `capacity` streams, which forgets the least recently used one first.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
         Self {
@@ -161,7 +163,7 @@ impl<K: Copy + PartialEq> SequentialStreams<K> {
         self.streams.is_empty()
     }
 
-    /// Notes a read of `range` of the file `key`, which ends at `end`.
+    /// Records a read of `range` of the file `key`, which ends at `end`.
     pub fn on_read(&mut self, key: K, range: &Range<u64>, end: u64, rules: &WindowRules) -> Step {
         let continues = |(of, _, window): &(K, u64, SequentialWindow)| {
             *of == key && window.continues_at(range, rules)
@@ -220,7 +222,7 @@ mod tests {
         streams.on_read(0, &range, u64::MAX, &RULES).ahead
     }
 
-    /// Reads a file of `size` bytes in pieces of `len`. Returns what was asked for.
+    /// Reads a file of `size` bytes in pieces of `len`. Returns the requested ranges.
     fn sequence(len: u64, size: u64, rules: &WindowRules) -> Vec<Range<u64>> {
         let mut streams = SequentialStreams::new(8);
         let mut asked = Vec::new();

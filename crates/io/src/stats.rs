@@ -74,7 +74,7 @@ counters! {
     Discards = "discards",
 }
 
-/// Running totals; cheap enough to be always on.
+/// Running totals, cheap enough to be always on.
 #[derive(Debug)]
 pub struct IoStats {
     values: Vec<AtomicU64>,

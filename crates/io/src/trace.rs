@@ -91,7 +91,7 @@ impl Structure {
         }
     }
 
-    /// Returns the structure with this name in traces; nothing for a name that none can have.
+    /// Returns the structure with this name in traces; `None` for a name that none can have.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let is_name = (1..=15).contains(&name.len());
@@ -194,9 +194,9 @@ impl EventKind {
 /// A block crossing a boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When it ended: time since the observer was created.
+    /// Time of its end, since the observer was created.
     pub at: Duration,
-    /// How long it took; zero where that was not measured.
+    /// Its duration; zero if it was not measured.
     pub took: Duration,
     pub kind: EventKind,
     /// The structure that the bytes belong to.
@@ -206,7 +206,7 @@ pub struct Event {
     /// First byte, as an offset into the blob or output.
     pub offset: u64,
     pub len: u64,
-    /// The node that it was for, where that is known: of reads and writes of files.
+    /// The node of a read or write of a file, if it is known.
     pub node: Option<u64>,
 }
 

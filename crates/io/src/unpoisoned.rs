@@ -2,7 +2,7 @@
 
 use std::sync::{LockResult, PoisonError};
 
-/// Goes on with data whose lock a panicking thread held.
+/// Continues with data whose lock a panicking thread held.
 ///
 /// Each critical section of this project leaves its data valid between any two statements, so that one
 /// panic does not become a panic of every thread that uses the lock later.

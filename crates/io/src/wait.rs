@@ -7,7 +7,7 @@
 //! - [`attempt`]: no wait at all. The work fails where it would wait, and the caller is told.
 //! - [`until`]: the wait ends when a [`Stop`] is set, for work that no caller wants any more.
 //!
-//! Without a rule a thread waits as long as it takes. Threads that the work starts have no rule.
+//! Without a rule a thread waits without a limit. Threads that the work starts have no rule.
 
 use std::cell::RefCell;
 use std::io;
@@ -37,7 +37,7 @@ impl Stop {
 
 #[derive(Clone)]
 enum Rule {
-    /// Wait as long as it takes.
+    /// Wait without a limit.
     Free,
     /// Do not wait. `refused` records that a wait was refused.
     Never { refused: bool },
@@ -64,8 +64,8 @@ fn under(rule: Rule) -> Restore {
     Restore(Some(RULE.replace(rule)))
 }
 
-/// Runs `work` without waits. Returns nothing if some part of it would have waited: its result may
-/// be an error, or incomplete, and is dropped.
+/// Runs `work` without waits. Returns `None` if a part of it would have waited. Its result, which
+/// may be an error or incomplete, is then dropped.
 pub fn attempt<T>(work: impl FnOnce() -> T) -> Option<T> {
     let restore = under(Rule::Never { refused: false });
     let result = work();
@@ -125,7 +125,7 @@ pub fn was_refused() -> bool {
     })
 }
 
-/// Forgets that a wait was refused: the result that [`attempt`] has so far is enough.
+/// Forgets that a wait was refused: the result so far is enough for [`attempt`].
 pub fn accept() {
     RULE.with_borrow_mut(|rule| {
         if let Rule::Never { refused } = rule {

@@ -1,4 +1,4 @@
-//! A bounded cache of things that weigh different numbers of bytes.
+//! A bounded cache of values of different sizes.
 
 use std::fmt;
 use std::hash::Hash;
@@ -9,15 +9,15 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::{u64_from, usize_from};
 
-/// Memory of one entry on average, by which the table is laid out.
+/// Average memory of an entry, for the size of the table.
 const TYPICAL: u64 = 4096;
-/// Entries that the table is laid out for.
+/// Number of entries for which the table is made.
 const FEWEST: usize = 16;
 const MOST: usize = 1 << 14;
 
-/// A thing whose memory is counted.
+/// A value whose memory is counted.
 pub trait Weighed {
-    /// Returns the number of bytes that it takes, with its place in the cache.
+    /// Returns the number of bytes that it takes, including its place in the cache.
     fn weight(&self) -> u64;
 }
 
@@ -38,8 +38,8 @@ impl<K, V: Weighed> Weighter<K, V> for ByWeight {
 
 /// The values used last, bounded in bytes: indexes of directories, for example.
 ///
-/// A value that takes nine tenths of the budget is kept. So what is expensive to make, and heavy, is not made
-/// again at each use.
+/// Even a value that takes nine tenths of the budget is kept, so that large, expensive values are
+/// not made again at each use.
 pub struct WeighedCache<K, V> {
     cache: Cache<K, V, ByWeight>,
 }
@@ -81,7 +81,7 @@ impl<K: Clone + Eq + Hash, V: Clone + Weighed> WeighedCache<K, V> {
         self.cache.get(key)
     }
 
-    /// Inserts a value, or replaces it. Others go where there is no room.
+    /// Inserts a value, or replaces it. Evicts others if there is no room.
     pub fn insert(&self, key: K, value: V) {
         self.cache.insert(key, value);
     }

@@ -114,7 +114,7 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
 }
 
 impl<S: ReadAt> Window<S> {
-    /// Converts a range of the window to one of `inner`. Returns nothing if it reaches past the
+    /// Converts a range of the window to one of `inner`. Returns `None` if it reaches past the
     /// window.
     fn inside(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let fits = range.end <= self.len();

@@ -33,8 +33,8 @@ pub trait UndoLog: Send {
 /// A device that saves the old bytes of `inner` in an undo file before it changes them.
 ///
 /// A write stays in memory, and reads return it. [`flush`](BlockDevice::flush) writes it to
-/// `inner`; so does a write once 4 MiB are pending. An error of the undo file is an error of that
-/// flush or write. No pending write has reached `inner` then, and the next flush tries again.
+/// `inner`, and so does a write once 4 MiB are pending. An error of the undo file is an error of
+/// that flush or write. No pending write has reached `inner` then, and the next flush tries again.
 ///
 /// [`finish`](Self::finish) records in the undo file that the changes are complete. No write may
 /// follow.
@@ -89,7 +89,7 @@ impl<D: BlockDevice> UndoDevice<D> {
         &self.inner
     }
 
-    /// Flushes. If there was any change, records in the undo file that none follows.
+    /// Flushes. If there was any change, records in the undo file that the changes are complete.
     ///
     /// # Errors
     /// The errors of a flush. The undo file is still usable, as the undo file of an interrupted
@@ -230,7 +230,7 @@ impl<D: BlockDevice> UndoDevice<D> {
 }
 
 impl UndoState {
-    /// Returns the parts of a range, each with whether its old bytes are still to be saved.
+    /// Returns the parts of a range, each with a flag whether its old bytes must still be saved.
     fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, bool)> {
         let mut at = range.start;
         std::iter::from_fn(move || {

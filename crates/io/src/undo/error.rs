@@ -26,9 +26,9 @@ pub enum UndoError {
         /// Length of this volume.
         found: u64,
     },
-    /// The first sector is neither as it was before the changes nor as they left it.
+    /// The first sector is neither as before the changes nor as after them.
     OtherVolume,
-    /// A sector is neither as it was before the changes nor as they left it.
+    /// A sector is neither as before the changes nor as after them.
     Changed {
         /// Offset on the volume.
         offset: u64,
@@ -43,15 +43,15 @@ pub enum UndoError {
     },
     /// The volume could not be written or flushed.
     Write {
-        /// Offset on the volume; nothing for a flush.
+        /// Offset on the volume; `None` for a flush.
         offset: Option<u64>,
         source: io::Error,
     },
 }
 
 impl UndoError {
-    /// Returns whether the volume is not as the changes left it: [`UndoFile::restore`] writes to it
-    /// only with `force`.
+    /// Returns whether the volume differs from its state after the changes: [`UndoFile::restore`]
+    /// writes to it only with `force`.
     ///
     /// [`UndoFile::restore`]: super::UndoFile::restore
     #[must_use]

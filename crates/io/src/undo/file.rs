@@ -1,4 +1,4 @@
-//! Reads an undo file, and puts its bytes back. The file is taken for hostile.
+//! Reads an undo file, and puts its bytes back. The file counts as hostile.
 
 use std::fmt;
 use std::ops::{ControlFlow, Range};
@@ -161,7 +161,7 @@ impl UndoFile {
         Ok(survey)
     }
 
-    /// Refuses a volume that is neither as it was nor as the changes left it.
+    /// Refuses a volume that is neither as before the changes nor as after them.
     fn compare(&self, device: &CountedDevice, survey: &Survey) -> Result<(), UndoError> {
         let first = 0..self.header.volume_len.min(SECTOR);
         let is_known = survey.known.first_gap(first.clone()).is_none();
@@ -227,7 +227,7 @@ impl UndoFile {
         }
     }
 
-    /// Accepts a torn end, as a power cut leaves it: the changes did not end, and no batch follows.
+    /// Accepts a torn end, as after a power cut: the changes did not end, and no batch follows.
     fn torn(&self, position: u64, batch: u64) -> Result<(), UndoError> {
         let damage = || damaged(position, "a record's checksum is wrong");
         let len = self.source.len() - position;

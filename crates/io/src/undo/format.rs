@@ -22,7 +22,7 @@ pub const MOST_PENDING: u64 = 4 << 20;
 pub const MOST_BATCH: u64 = MOST_PENDING / SECTOR * (HEAD + SECTOR + SUM + CHECK);
 /// Bytes of the head of a record.
 pub const HEAD: u64 = 48;
-/// Bytes of the checksum behind a record's body.
+/// Bytes of the checksum after a record's body.
 pub const CHECK: u64 = 16;
 /// Bytes of the sum of a sector.
 pub const SUM: u64 = 8;
@@ -45,7 +45,7 @@ pub struct Header {
     pub volume_len: u64,
     /// Sum of the volume's first sector before the first change.
     pub first: u64,
-    /// Tells files of one volume apart.
+    /// A number that distinguishes files of one volume.
     pub salt: u64,
 }
 
@@ -65,11 +65,11 @@ pub struct Seal(Check);
 /// The contents of the end slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Nothing: the changes are in progress, or were interrupted.
+    /// Zeros: the changes are in progress, or were interrupted.
     Open,
     /// The changes ended, and the file has this many bytes.
     At(u64),
-    /// Damage, or an end slot that was being written: all records are there.
+    /// Damage, or an end slot that was being written: all records are complete.
     Unknown,
 }
 
@@ -214,7 +214,7 @@ impl Head {
         self.range.end - self.range.start
     }
 
-    /// Returns the number of bytes of the record behind its head, without the checksum: bounded by
+    /// Returns the number of bytes of the record after its head, without the checksum: bounded by
     /// [`MOST`].
     pub const fn body_len(&self) -> u64 {
         let saved = if self.saved { self.len() } else { 0 };

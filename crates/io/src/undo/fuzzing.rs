@@ -99,7 +99,7 @@ fn record(out: &mut Vec<u8>, seal: &Seal, head: &Head, body: &[u8]) {
     out.extend_from_slice(&seal.check(body));
 }
 
-/// Writes and flushes through an [`UndoDevice`], cuts the undo file somewhere behind its durable
+/// Writes and flushes through an [`UndoDevice`], cuts the undo file somewhere after its durable
 /// part, and restores from it.
 ///
 /// # Panics

@@ -1,8 +1,9 @@
 //! Undo files: the bytes that a volume held before a tool changed them.
 //!
-//! [`UndoDevice`] stands between a tool and a volume, and knows nothing of the tool. It saves the old
-//! bytes of each sector in an undo file before that sector is written for the first time.
-//! [`UndoFile`] reads such a file and puts the bytes back. docs/undo-file.md describes the bytes of the file.
+//! [`UndoDevice`] stands between a tool and a volume, and does not depend on the tool. It saves the
+//! old bytes of each sector in an undo file before that sector is written for the first time.
+//! [`UndoFile`] reads such a file and puts the bytes back. docs/undo-file.md describes the bytes of
+//! the file.
 //!
 //! **Order.** Writes wait in memory until the tool flushes, or 4 MiB are pending. Then the old
 //! bytes are appended to the undo file, the undo file is synced, and only then the volume is
@@ -13,7 +14,7 @@
 //! **Each sector is saved once**, with its original contents. So the order in which records are put
 //! back does not matter, and the file need not be kept in memory. Each write adds sums of the new
 //! sectors. A sector that matches neither its original contents nor one of these sums was changed
-//! since, and the volume is left alone.
+//! later, and the volume is not written.
 //!
 //! Sums detect accidents. They do not protect against a forged undo file, which can name any sector
 //! of the volume.

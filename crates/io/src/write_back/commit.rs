@@ -44,13 +44,14 @@ impl From<CommitError> for io::Error {
 /// is written.
 #[derive(Clone, Copy, Debug)]
 pub struct CommitOrder<'a> {
-    /// Groups that do not refer to data written past us: the data need not be durable before them,
-    /// and their flushes serve for it too.
+    /// Groups that do not refer to data written directly to the device: the data need not be
+    /// durable before them, and their flushes also flush the data.
     pub before_data: &'a [Group],
     /// Groups that may refer to such data.
     pub after_data: &'a [Group],
-    /// A group that may become durable at any time. It is written with the first other group that
-    /// has anything to write, without a flush of its own. It stays dirty if no other group has.
+    /// A group that may become durable at any time. It is written together with the first other
+    /// group that has anything to write, without a flush of its own. If there is no such group, it
+    /// stays dirty.
     pub along: Option<Group>,
 }
 
@@ -62,17 +63,18 @@ struct TakenSector {
 }
 
 impl WriteBack {
-    /// Writes the dirty sectors of each group in `order`, neighbours in one request, and flushes
-    /// after each group that had any. Data written past us ([`note_data_written`]) is flushed
-    /// first. If there is nothing to write, nothing is flushed. Groups that are not named stay
-    /// dirty.
+    /// Writes the dirty sectors of each group in `order`, adjacent ones in one request, and flushes
+    /// after each group that had any. Data written directly to the device ([`note_data_written`])
+    /// is flushed first. If there is nothing to write, nothing is flushed. Groups that are not
+    /// named stay dirty.
     ///
-    /// Changes may continue meanwhile; changes of sectors in flight are left for the next commit.
+    /// Changes may continue during the commit; changes of sectors in flight are left for the next
+    /// commit.
     ///
     /// [`note_data_written`]: Self::note_data_written
     ///
     /// # Errors
-    /// The first write or flush that failed. The sectors of its group and of the groups behind it
+    /// The first write or flush that failed. The sectors of its group and of the groups after it
     /// stay dirty; which of them reached the device is unknown.
     pub fn commit(&self, order: &[Group]) -> Result<(), CommitError> {
         self.commit_ordered(&CommitOrder {
@@ -82,8 +84,8 @@ impl WriteBack {
         })
     }
 
-    /// Commits as [`commit`](Self::commit) does, but makes data written past us durable between the
-    /// two lists of groups, and writes one group along with others.
+    /// Commits as [`commit`](Self::commit) does, but makes data written directly to the device
+    /// durable between the two lists of groups, and writes one group together with others.
     ///
     /// # Errors
     /// The errors of [`commit`](Self::commit).
@@ -192,7 +194,7 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Counts the first sectors that are neighbours of one structure and fit one request.
+    /// Counts the first sectors that are adjacent, of one structure, and fit into one request.
     fn run_len(&self, taken: &[TakenSector], structure: Structure) -> usize {
         let most = MAX_REQUEST / self.sector;
         let Some(first) = taken.first() else { return 0 };

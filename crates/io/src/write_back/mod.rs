@@ -1,4 +1,4 @@
-//! Changed metadata that is not on the device yet.
+//! Changed metadata that is not yet on the device.
 //!
 //! A change dirties sectors in memory and costs no I/O; [`WriteBack::commit`] writes each dirty
 //! sector once, neighbours in one request, with a flush between the groups that must not overtake
@@ -55,7 +55,7 @@ pub struct WriteBack {
 #[derive(Default)]
 struct WriteBackState {
     sectors: BTreeMap<u64, Sector>,
-    /// Set when data was written past us and not flushed since.
+    /// Set when data was written directly to the device and not flushed since.
     data_written: bool,
 }
 

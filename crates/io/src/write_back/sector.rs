@@ -44,7 +44,7 @@ impl Layer {
         }
     }
 
-    /// Takes over the changes of another layer that are younger than its own.
+    /// Takes over the changes of another layer that are newer than its own.
     fn overlay(&mut self, other: &Self) {
         let changes = other.values.iter().zip(&other.stamps).enumerate();
         for (at, (value, stamp)) in changes {
@@ -60,7 +60,7 @@ impl Layer {
 }
 
 impl Sector {
-    /// Creates a sector that is `content` on the device, about to be changed by `group`.
+    /// Creates a sector that has `content` on the device, and that `group` is about to change.
     pub fn new(group: Group, content: Box<[u8]>) -> Self {
         Self {
             current: content,

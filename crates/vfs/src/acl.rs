@@ -14,7 +14,7 @@ pub fn is_acl(name: &[u8]) -> bool {
     name == ACL_ACCESS || name == ACL_DEFAULT
 }
 
-/// Most entries: the attribute then has 64 KiB, more than which Linux does not store.
+/// Most entries: the attribute then has 64 KiB, the most that Linux stores.
 const ENTRIES_MAX: usize = ((64 << 10) - 4) / 8;
 const VERSION: u32 = 2;
 /// The id of entries that name no user or group.
@@ -56,14 +56,14 @@ const TAGS: [Tag; 6] = [
 /// An entry: its kind, the user or group, and permissions.
 type Entry = (Tag, u32, u16);
 
-/// A list with the entries that Linux wants.
+/// A list with the entries that Linux requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PosixAcl(Vec<Entry>);
 
 /// Why a text is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AclError {
-    /// An entry that has no form that is known, or is there twice.
+    /// An entry in an unknown form, or a duplicate one.
     #[error("entry {0} is not valid")]
     Entry(usize),
     /// Entries that every list has, or that this one needs.
@@ -72,14 +72,14 @@ pub enum AclError {
     /// More entries than Linux stores.
     #[error("it has more than {ENTRIES_MAX} entries")]
     Long,
-    /// A user or group that is named and has no number. Which one is meant depends on the machine.
+    /// A user or group with a name and without a number. The machine decides which one is meant.
     #[error("entry {0} names a user or group without its number")]
     Name(usize),
 }
 
 impl PosixAcl {
-    /// Parses entries with commas or line breaks between them. A number behind the permissions, or in the place of
-    /// the name, is the id.
+    /// Parses entries with commas or line breaks between them. A number after the permissions, or
+    /// in the place of the name, is the id.
     ///
     /// # Errors
     /// [`AclError`].
@@ -110,7 +110,7 @@ impl PosixAcl {
         }
     }
 
-    /// Reads the value of the attribute. Returns nothing for one that Linux does not take.
+    /// Reads the value of the attribute. Returns `None` for a value that Linux does not accept.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (version, entries) = bytes.split_first_chunk()?;
@@ -151,7 +151,8 @@ impl PosixAcl {
         entries.collect::<Vec<_>>().join(",")
     }
 
-    /// Returns whether it says no more than the mode of a file. Linux stores no such list for accesses.
+    /// Returns whether the list says no more than the mode of a file. Linux does not store such an
+    /// access list.
     #[must_use]
     pub fn is_mode(&self) -> bool {
         self.0.len() == 3
@@ -170,7 +171,7 @@ impl PosixAcl {
     }
 }
 
-/// Returns an entry without blanks around it and without the comment that tells effective permissions.
+/// Returns an entry without surrounding blanks and without the comment with effective permissions.
 fn without_comment(part: &[u8]) -> &[u8] {
     let end = part.iter().position(|&byte| byte == b'#');
     part[..end.unwrap_or(part.len())].trim_ascii()

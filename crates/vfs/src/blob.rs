@@ -51,7 +51,7 @@ pub trait ResolveBlob: Send + Sync {
     /// [`io::ErrorKind::NotFound`] if there is none of that name; any error of opening it.
     fn open(&self, blob: &BlobName) -> io::Result<Arc<dyn ReadAt>>;
 
-    /// Opens a blob that is a whole regular file of the host. Returns nothing if it is something
+    /// Opens a blob that is a whole regular file of the host. Returns `None` if it is something
     /// else. Such files allow what only a file does: handing it to the kernel, and watching it for
     /// changes.
     ///

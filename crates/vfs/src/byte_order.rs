@@ -46,19 +46,19 @@ impl ByteOrder {
         }
     }
 
-    /// Returns the number of two bytes at `at`, or nothing where they are not all in `bytes`.
+    /// Returns the number of two bytes at `at`, or `None` if they are not all in `bytes`.
     #[must_use]
     pub fn u16_at(self, bytes: &[u8], at: usize) -> Option<u16> {
         Some(self.u16(*bytes.get(at..)?.first_chunk()?))
     }
 
-    /// Returns the number of four bytes at `at`, or nothing where they are not all in `bytes`.
+    /// Returns the number of four bytes at `at`, or `None` if they are not all in `bytes`.
     #[must_use]
     pub fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
         Some(self.u32(*bytes.get(at..)?.first_chunk()?))
     }
 
-    /// Returns the number of eight bytes at `at`, or nothing where they are not all in `bytes`.
+    /// Returns the number of eight bytes at `at`, or `None` if they are not all in `bytes`.
     #[must_use]
     pub fn u64_at(self, bytes: &[u8], at: usize) -> Option<u64> {
         Some(self.u64(*bytes.get(at..)?.first_chunk()?))

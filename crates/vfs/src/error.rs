@@ -32,7 +32,7 @@ pub enum Error {
     /// More symbolic links than [`Limits::symlink_hops`](crate::Limits::symlink_hops).
     #[error("too many levels of symbolic links")]
     SymlinkLoop,
-    /// A directory lies below itself, so that a walk would never end.
+    /// A directory is below itself, so a walk would never end.
     #[error(
         "directory {node} lies below itself at /{}",
         String::from_utf8_lossy(path)
@@ -42,18 +42,18 @@ pub enum Error {
         /// The path at which it was met again.
         path: Vec<u8>,
     },
-    /// The node id was not given out by this filesystem.
+    /// The node id is not one of this filesystem.
     #[error("no such node: {0}")]
     StaleNode(NodeId),
     /// One of [`Limits`](crate::Limits) was reached.
     #[error("{what} exceeds the limit of {limit}")]
     Limit {
         bound: Bound,
-        /// The thing that was counted, with its place.
+        /// The counted thing, with its place.
         what: String,
         limit: u64,
     },
-    /// A valid image that uses something this driver does not know.
+    /// The image is valid but uses a feature that this driver does not know.
     #[error("not supported: {0}")]
     Unsupported(String),
     /// The name is taken.
@@ -159,10 +159,9 @@ impl Error {
         }
     }
 
-    /// Returns whether the volume, or the filesystem below its image, has no room for a write.
-    /// Nothing is lost: the same write succeeds once there is room. This does not hold for a flush
-    /// that fails for lack of room, since the kernel may have dropped the data that it was to
-    /// write.
+    /// Returns whether the volume, or the filesystem below its image, has no room for a write. No
+    /// data is lost: the same write succeeds once there is room. A flush that fails for lack of
+    /// room is different, because the kernel may have dropped the data.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
@@ -204,8 +203,8 @@ impl Error {
         }
     }
 
-    /// Adds the name of the image that the error is about, where a tree is made of several images.
-    /// Kinds that say nothing about an image stay as they are.
+    /// Adds the name of the image that the error is about, if the tree is made of several images.
+    /// Errors that are not about an image stay unchanged.
     #[must_use]
     pub fn in_image(self, image: &Arc<str>) -> Self {
         let of_image = |what: String| format!("{image}: {what}");
@@ -343,14 +342,14 @@ impl Corrupt {
         }
     }
 
-    /// Adds the name of the image, where a tree is made of several images. A name that is there stays.
+    /// Adds the name of the image, if the tree is made of several images. An existing name stays.
     #[must_use]
     pub fn in_image(mut self, image: &Arc<str>) -> Self {
         self.image.get_or_insert_with(|| Arc::clone(image));
         self
     }
 
-    /// Returns the name of the image, where a tree is made of several images.
+    /// Returns the name of the image, if the tree is made of several images.
     #[must_use]
     pub fn image(&self) -> Option<&str> {
         self.image.as_deref()

@@ -62,7 +62,7 @@ pub enum Place {
         /// Bytes of the decoded block before the first of this extent.
         skip: u32,
     },
-    /// Bytes read along with the metadata; as many as the extent is long.
+    /// Bytes that were read with the metadata; as many as the extent has.
     Inline(Arc<[u8]>),
 }
 
@@ -97,11 +97,11 @@ pub enum Padding {
 pub enum DecodedLen {
     /// Exactly this many: anything else is damage.
     Exact(u32),
-    /// Up to this many: the image keeps only the bound, as SquashFS does for fragment blocks. An
+    /// Up to this many: the image stores only the bound, as SquashFS does for fragment blocks. An
     /// extent that reaches past the decoded bytes is damage.
     AtMost(u32),
-    /// The first bytes of a stream that may be longer, or have other bytes behind it. A stream that
-    /// ends before them is damage.
+    /// This many bytes at the start of a stream, which may be longer, or have other bytes after it.
+    /// A stream that ends earlier is damage.
     Prefix(u32),
 }
 

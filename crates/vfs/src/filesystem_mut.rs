@@ -2,7 +2,7 @@
 //!
 //! Drivers map here too: the caller asks where the bytes of a write go, moves them, and reports
 //! when they are in place. Metadata belongs to the driver: it keeps changes as dirty sectors, and
-//! writes each once when it is told to.
+//! writes each of them once, at a sync.
 
 use std::ops::{ControlFlow, Range};
 
@@ -118,7 +118,7 @@ pub trait FileSystemMut: FileSystem {
 
     /// Allocates the space for a write of `range` and visits the places of its bytes: stored
     /// extents of the image, in order and without gaps, clamped to the range. If the range begins
-    /// behind the last written byte, the extents in between come first, and the caller writes zeros
+    /// after the last written byte, the extents in between come first, and the caller writes zeros
     /// there. Until [`written`](Self::written) is called the file reads as before.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ pub trait FileSystemMut: FileSystem {
     /// The errors of the device.
     fn release(&self, node: NodeId) -> Result<()>;
 
-    /// Tells the driver that no caller holds the id of `node` any more. Callers look the node up
+    /// Tells the driver that no caller holds the id of `node` any longer. Callers look the node up
     /// before they use its id again, so the driver may drop state that only keeps ids stable.
     fn forget(&self, node: NodeId) {
         let _ = node;

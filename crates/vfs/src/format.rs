@@ -29,7 +29,7 @@ pub struct OpenWith {
     /// [`VolumeInfo::warnings`](crate::VolumeInfo::warnings), and reads files as far as their
     /// places are known.
     pub rescue: bool,
-    /// What only archives need.
+    /// Parameters that only archives need.
     pub archive: OpenArchive,
 }
 
@@ -54,13 +54,13 @@ impl Default for OpenBlobs {
 /// The parameters of opening an archive.
 #[derive(Clone, Default)]
 pub struct OpenArchive {
-    /// Makes files for what a driver must decode once and keep. Without it, images that need such files are
-    /// refused.
+    /// Makes files for bytes that a driver must decode once and keep. Without it, images that need
+    /// such files are refused.
     pub spool: Option<Arc<dyn MakeSpool>>,
     /// Keeps an index that takes long to make. Without it, each opening makes it.
     pub index: Option<Arc<dyn KeepIndex>>,
-    /// Whether the archive is a layer of several. Nodes that stand for files of lower layers are then there, and
-    /// [`Layered`](crate::Layered) names them; else they are left out.
+    /// Whether the archive is one layer of several. Nodes that stand for files of lower layers are
+    /// then in the tree, and [`Layered`](crate::Layered) names them; otherwise they are left out.
     pub is_layer: bool,
     /// The table of contents by which the driver opens the archive, if its formats may have one. Without it, a table in
     /// the archive is not trusted.
@@ -71,7 +71,8 @@ pub struct OpenArchive {
 /// document that the caller trusts. The table in turn has a digest for each piece of the contents.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProvenTable {
-    /// SHA-256 of the table: as it is decoded for [`TablePlace::Footer`], as it is stored for the others.
+    /// SHA-256 of the table: of its decoded bytes for [`TablePlace::Footer`], and of its stored
+    /// bytes for the others.
     pub digest: [u8; 32],
     /// Where it is.
     pub place: TablePlace,
@@ -80,7 +81,7 @@ pub struct ProvenTable {
 /// Where a table of contents is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TablePlace {
-    /// The last bytes of the image say it.
+    /// The last bytes of the image say where.
     Footer,
     /// At this place.
     At {
@@ -94,19 +95,18 @@ pub enum TablePlace {
     Beside(Arc<[u8]>),
 }
 
-/// Substitutes for attributes that a format lacks: options of the mount.
+/// Substitutes for attributes that a format lacks, from the options of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ownership {
-    /// Owner of everything.
+    /// Owner of all nodes.
     pub uid: u32,
-    /// Group of everything.
+    /// Group of all nodes.
     pub gid: u32,
     /// Permission bits that files lack.
     pub file_mask: u16,
     /// Permission bits that directories lack.
     pub directory_mask: u16,
-    /// Minutes east of UTC in which times without a zone of their own are kept and new ones are
-    /// written.
+    /// The time zone, in minutes east of UTC, of stored times without a zone and of new times.
     pub utc_offset: i16,
 }
 
@@ -234,7 +234,7 @@ pub struct Format {
     pub magics: &'static [Magic],
     /// How a search finds archives, which have no superblock.
     pub archive: Option<&'static ArchiveSearch>,
-    /// Validates a superblock that a search has met, and says where its image ends.
+    /// Validates a superblock that a search has found, and says where its image ends.
     pub measure: Measure,
     /// Opens the image for reading.
     pub open: OpenFormat,

@@ -1,7 +1,8 @@
 //! Trees of formats that list the paths of their members, as archives do.
 //!
-//! Names are in one arena, nodes in a table, and the entries of each directory in a sorted range of one table. Which
-//! member wins at a path is for the driver to say: it builds the tree with a [`ListedBuilder`].
+//! Names are in one arena, nodes in a table, and the entries of each directory in a sorted range of
+//! one table. The driver decides which member wins at a path: it builds the tree with a
+//! [`ListedBuilder`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{ControlFlow, Deref, DerefMut, Range};
@@ -26,7 +27,8 @@ fn id(place: usize) -> NodeId {
 pub struct Listed<N> {
     /// Its kind.
     pub kind: FileType,
-    /// Number of its names; of a directory, two and its directories. 0 for one that is no longer in the tree.
+    /// Link count: the number of names, or for a directory two plus its subdirectories. 0 for a
+    /// node that is no longer in the tree.
     pub nlink: u32,
     /// Entries of a directory, as a range of the tree's table.
     entries: Range<usize>,
@@ -190,7 +192,7 @@ pub struct ListedBuilder<N> {
 }
 
 impl<N: Clone> ListedBuilder<N> {
-    /// Bytes that a node takes beside its name, in the builder's maps and in the tables.
+    /// Bytes that a node takes in addition to its name, in the builder's maps and in the tables.
     const NODE_LEN: usize = size_of::<Listed<N>>() + 96;
 
     /// Creates a tree of a root. `implied` describes it, and all other directories that only paths name.
@@ -210,7 +212,7 @@ impl<N: Clone> ListedBuilder<N> {
         &self.limits
     }
 
-    /// Splits a path. A slash at the start counts as nothing, as do `.` and empty names.
+    /// Splits a path. Ignores a slash at the start, `.` and empty names.
     ///
     /// # Errors
     /// [`Error::Limit`] if it is too deep.
@@ -246,8 +248,8 @@ impl<N: Clone> ListedBuilder<N> {
         Some(place)
     }
 
-    /// Returns the directory of a path, with those created that are missing. Returns nothing if something on the way is
-    /// no directory.
+    /// Returns the directory of a path, and creates the missing ones. Returns `None` if a component
+    /// is not a directory.
     ///
     /// # Errors
     /// [`Error::Limit`].
@@ -306,7 +308,7 @@ impl<N: Clone> ListedBuilder<N> {
         Ok(ListedPlace(place))
     }
 
-    /// Refuses one more entry in a directory that has the most it may have.
+    /// Refuses one more entry in a directory that has the maximum.
     ///
     /// # Errors
     /// [`Error::Limit`].
@@ -339,7 +341,7 @@ impl<N: Clone> ListedBuilder<N> {
         }
     }
 
-    /// Takes a name out of a directory.
+    /// Removes a name from a directory.
     pub fn unlink(&mut self, dir: ListedPlace, name: &[u8]) {
         let children = self.children.get_mut(&dir.0);
         if children.is_some_and(|children| children.remove(name).is_some()) {
@@ -347,7 +349,8 @@ impl<N: Clone> ListedBuilder<N> {
         }
     }
 
-    /// Takes one name off the count of a node, and all names below it. Returns the nodes that have none now.
+    /// Decrements the link count of a node, and removes all names below it. Returns the nodes
+    /// without a name.
     pub fn remove(&mut self, place: ListedPlace) -> Vec<ListedPlace> {
         let (mut left, mut gone) = (vec![place], Vec::new());
         while let Some(place) = left.pop() {

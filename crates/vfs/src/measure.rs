@@ -1,8 +1,8 @@
 //! The seam of searches: how the image of a format is found in a file of unknown contents.
 //!
-//! A probe looks at magic numbers only, which is enough at the place where an image must be. A search meets
-//! the same bytes by chance, so a driver measures a candidate: it validates the superblock, and says
-//! where the image ends.
+//! A probe looks at magic numbers only, which is enough at the place where an image must be. A
+//! search finds the same bytes by chance, so a driver measures a candidate: it validates the
+//! superblock, and says where the image ends.
 
 use forerun_io::{ReadAt, usize_from};
 
@@ -20,7 +20,7 @@ pub struct Magic {
 /// The facts in a valid superblock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Bytes of the image; nothing where the superblock does not say.
+    /// Bytes of the image; `None` if the superblock does not say.
     pub len: Option<u64>,
     /// The volume's label, without padding.
     pub label: Vec<u8>,
@@ -53,17 +53,18 @@ pub trait Follow {
     /// Returns the offset in the archive and the number of the bytes to take next.
     fn wants(&self) -> (u64, usize);
 
-    /// Takes them, of an archive that has `len` bytes at most. Returns whether it ends behind them.
+    /// Takes these bytes, of an archive that has `len` bytes at most. Returns whether the archive
+    /// ends after them.
     ///
     /// # Errors
-    /// Any error of a driver: what begins here is no member. The archive ends before it.
+    /// Any error of a driver: the bytes are not a member, and the archive ends before them.
     fn take(&mut self, bytes: &[u8], len: u64) -> Result<bool>;
 
     /// Returns the end of the members that are complete.
     fn end(&self) -> u64;
 }
 
-/// Reads the first `most` bytes of a source, or all where it has fewer.
+/// Reads the first `most` bytes of a source, or all if it has fewer.
 ///
 /// # Errors
 /// [`Error::Io`] if they cannot be read.

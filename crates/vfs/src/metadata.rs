@@ -61,8 +61,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Unpacks a number from 32 bits as Linux packs it: 12 bits of the major number, with 8 bits of
-    /// the minor number below and 12 above.
+    /// Unpacks a number from 32 bits, as packed by Linux: 12 bits of the major number, with 8 bits
+    /// of the minor number below and 12 above.
     #[must_use]
     pub const fn unpack(packed: u32) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Device {
         }
     }
 
-    /// Packs the number into 32 bits as Linux does. Returns nothing if one of its parts does not
+    /// Packs the number into 32 bits as Linux does. Returns `None` if one of its parts does not
     /// fit.
     #[must_use]
     pub const fn pack(self) -> Option<u32> {
@@ -88,7 +88,7 @@ impl Device {
 pub struct Timestamp {
     /// Whole seconds.
     pub seconds: i64,
-    /// Nanoseconds on top of them, below 1,000,000,000.
+    /// Nanoseconds in addition, below 1,000,000,000.
     pub nanoseconds: u32,
 }
 
@@ -107,8 +107,8 @@ pub struct Metadata {
     /// otherwise 0.
     pub size: u64,
     /// Number of names of the node, as the image counts them; 1 if the format keeps no count. 0 for
-    /// a node in use that has no name. Wrong counts of an image are returned as they are, 0
-    /// included, as the kernel's drivers do.
+    /// an open node without a name. Wrong counts in an image are returned unchanged, including 0,
+    /// as by the kernel's drivers.
     pub nlink: u32,
     /// Last modification.
     pub mtime: Timestamp,
@@ -117,25 +117,25 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Returns whether it is of a directory.
+    /// Returns whether the node is a directory.
     #[must_use]
     pub const fn is_dir(&self) -> bool {
         matches!(self.kind, FileType::Directory)
     }
 
-    /// Returns whether it is of a regular file.
+    /// Returns whether the node is a regular file.
     #[must_use]
     pub const fn is_file(&self) -> bool {
         matches!(self.kind, FileType::Regular)
     }
 
-    /// Returns whether it is of a symbolic link.
+    /// Returns whether the node is a symbolic link.
     #[must_use]
     pub const fn is_symlink(&self) -> bool {
         matches!(self.kind, FileType::Symlink)
     }
 
-    /// Returns the time of the last modification; nothing if the system's clock cannot hold it.
+    /// Returns the time of the last modification; `None` if the system's clock cannot hold it.
     #[must_use]
     pub fn modified(&self) -> Option<SystemTime> {
         let seconds = Duration::from_secs(self.mtime.seconds.unsigned_abs());

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-/// Where the metadata of an image is, as far as its driver can tell without a walk. The engine chooses
-/// by it how to read metadata ahead.
+/// Where the metadata of an image is, as far as its driver can tell without a walk. The engine uses
+/// it to choose how to read metadata ahead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MetadataLayout {
-    /// In these ranges, with little besides, in the order in which a full walk reads them. Not empty.
+    /// In these ranges, with little else, in the order in which a full walk reads them. Not empty.
     /// The engine reads them in large steps.
     Ranges(Vec<Range<u64>>),
     /// Interleaved with file data, but [`inode_offset`](crate::Layout::inode_offset) finds the

@@ -1,7 +1,7 @@
 //! Stores of objects: the seam between a format that keeps file data in one and the callers that name it.
 //!
-//! Not a part of [`Format`](crate::Format), as few formats have stores. The registry has a table of
-//! [`ObjectFormat`] of its own.
+//! Not a part of [`Format`](crate::Format), because few formats have stores. The registry has a
+//! table of [`ObjectFormat`] of its own.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::{OpenWith, ResolveBlob, Result};
 pub struct ObjectFormat {
     /// Name of the format.
     pub format: &'static str,
-    /// Name of the format that such an image is taken for where it lacks a header of its own.
+    /// Name of the format that recognises such an image if it has no header of its own.
     pub found_as: &'static str,
     /// Opens a store to read objects.
     pub open: fn(&Path) -> io::Result<Arc<dyn ResolveBlob>>,
@@ -30,8 +30,8 @@ pub trait Collector {
     /// in `image` hold.
     ///
     /// # Errors
-    /// The errors of opening and walking the image, and of a reference that is not understood. Nothing may
-    /// be removed then: what the image needs is unknown.
+    /// The errors of opening and walking the image, and of a reference that is not understood. No
+    /// object may be removed then, because the needs of the image are unknown.
     fn keep(&mut self, image: OpenWith, file: Option<(u64, u64)>) -> Result<()>;
 
     /// Removes the files of the store that no image needs, and passes their names to `tell`. With `dry_run`

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Corrupt, Error, NodeId, Result};
 
-/// Starts of the names: of a mount by root, and of one with `userxattr`.
+/// Prefixes of the names: for a mount by root, and for a mount with `userxattr`.
 const PREFIXES: [&[u8]; 2] = [b"trusted.overlay.", b"user.overlay."];
-/// Behind one of these, it marks an attribute of a nested overlayfs: shown without the mark.
+/// After one of these prefixes, it marks an attribute of a nested overlayfs, which is shown without
+/// the mark.
 const NESTED: &[u8] = b"overlay.";
 
-/// An attribute of overlayfs, by its name behind the prefix.
+/// An attribute of overlayfs, by its name after the prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverlayAttribute<'n> {
     /// Of the layer itself: overlayfs does not show it.
@@ -23,7 +24,7 @@ pub enum OverlayAttribute<'n> {
 }
 
 impl<'n> OverlayAttribute<'n> {
-    /// Returns which of overlayfs's attributes this is; nothing for all others.
+    /// Returns which of overlayfs's attributes this is; `None` for all others.
     #[must_use]
     pub fn of(name: &'n [u8]) -> Option<Self> {
         let prefix = PREFIXES
@@ -42,12 +43,12 @@ impl<'n> OverlayAttribute<'n> {
 #[error("its contents are in a lower layer of overlayfs (overlay.metacopy)")]
 pub struct ContentsBelow;
 
-/// Numbers kept of files that have their contents.
+/// Number of remembered files that have their contents.
 const KEPT: usize = 1024;
 
-/// Tells files that have their contents from those that overlayfs copied up without them.
+/// Distinguishes files that have their contents from those that overlayfs copied up without them.
 pub struct OwnContents {
-    /// Numbers that were looked at, plus one, at the place of their low bits.
+    /// Examined numbers, plus one, at the index of their low bits.
     seen: Box<[AtomicU64]>,
 }
 
@@ -66,8 +67,8 @@ impl Default for OwnContents {
 }
 
 impl OwnContents {
-    /// Returns whether a file has its contents. `number` stands for its attributes, which `xattrs`
-    /// visits unless they were seen lately. Attributes that are damaged are for their own readers.
+    /// Returns whether a file has its contents. `number` identifies its attributes, which `xattrs`
+    /// visits unless they were examined lately. Damaged attributes are left to their own readers.
     ///
     /// # Errors
     /// [`Error::Io`] of `xattrs`.

@@ -16,7 +16,7 @@ pub struct Region {
 pub enum RegionKind {
     /// Metadata: the name that the format has for it, in lower-case letters.
     Metadata(&'static str),
-    /// Nothing: room for new files.
+    /// Free space for new files.
     Free,
 }
 

@@ -1,7 +1,7 @@
 //! The seam of repair: a driver finds damage and corrects it, a front end decides.
 //!
-//! Not a part of [`Format`](crate::Format): few formats are repaired, and a driver of the others says nothing
-//! about it. The registry has a table of [`Repair`] of its own.
+//! Not a part of [`Format`](crate::Format): few formats can be repaired. The registry has a table
+//! of [`Repair`] of its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use forerun_io::{BlockDevice, Limits, Observer, ReadAt};
 
 use crate::{Error, Result, Timestamp};
 
-/// A kind of findings, as a front end sees it. A user can answer for all findings of a kind at once.
+/// A kind of findings, for a front end. A user can answer for all findings of a kind together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
     name: &'static str,
@@ -19,7 +19,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Creates a kind. Its name, in words joined by dashes, is different from all others of the format.
+    /// Creates a kind. Its name, in words joined by dashes, is unique in the format.
     #[must_use]
     pub const fn new(name: &'static str, loses_data: bool, is_harmless: bool) -> Self {
         Self {
@@ -49,16 +49,16 @@ impl Kind {
     }
 }
 
-/// Damage, and how to repair it. A driver may use kinds of its own within.
+/// Damage, and its repair. A driver may have its own type of kinds.
 #[derive(Clone, Debug)]
 pub struct Finding<K = Kind> {
     /// The kind.
     pub kind: K,
-    /// Path of the file or directory; nothing for the volume as a whole.
+    /// Path of the file or directory; `None` for the volume as a whole.
     pub path: Option<Vec<u8>>,
     /// The damage and its position.
     pub error: Error,
-    /// The change that would repair it; nothing if none can.
+    /// The change that would repair it; `None` if none can.
     pub remedy: Option<String>,
 }
 
@@ -89,10 +89,10 @@ pub enum Answer {
 pub struct RepairOptions {
     /// Write nothing: the summary says what would be repaired.
     pub dry_run: bool,
-    /// Make files of clusters that belong to nothing. Otherwise they become free, unless data had to be
-    /// given up in the same run.
+    /// Make files of clusters that belong to no file. Otherwise they are freed, unless data had to
+    /// be given up in the same run.
     pub keep_lost: bool,
-    /// Time of the directories that the repair makes; nothing for the time of the machine's clock.
+    /// Time of the directories that the repair makes; `None` for the time of the machine's clock.
     pub now: Option<Timestamp>,
     /// Bounds on what the volume may ask for.
     pub limits: Limits,
@@ -153,8 +153,8 @@ impl<K: Into<Kind>> Summary<K> {
     }
 }
 
-/// Repairs the volume on a device that nothing else has open. Calls the last argument for each finding,
-/// which returns whether to repair it.
+/// Repairs the volume on a device that no other code has open. Calls the last argument for each
+/// finding, which returns whether to repair it.
 pub type RepairVolume = fn(
     &Arc<dyn BlockDevice>,
     &Arc<Observer>,
@@ -166,7 +166,7 @@ pub type RepairVolume = fn(
 pub type RepairAfterKill =
     fn(&Arc<dyn BlockDevice>, &Arc<Observer>, &RepairOptions) -> Result<Summary>;
 
-/// A format whose volumes are repaired: an entry of the registry.
+/// A format whose volumes can be repaired: an entry of the registry.
 #[derive(Clone, Copy, Debug)]
 pub struct Repair {
     /// Name of the format.

@@ -29,11 +29,12 @@ pub struct VolumeInfo {
     /// Whether names that differ only in case name the same node: a front end that caches names
     /// must not compare them by their bytes.
     pub folds_case: bool,
-    /// When the image was made, in seconds since the epoch, where it says so.
+    /// Creation time of the image, in seconds since the epoch, if it is stored.
     pub created: Option<i64>,
     /// Further facts in the format's own terms, for `info`.
     pub details: Vec<(&'static str, String)>,
-    /// Members of the image that are no part of the tree: nothing that reads all of it gets them.
+    /// Number of members of the image that are not part of the tree, so that reading the whole tree
+    /// does not return them.
     pub left_out: u64,
     /// Warnings for a user of the image, a sentence each without a full stop.
     pub warnings: Vec<String>,

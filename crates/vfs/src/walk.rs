@@ -12,7 +12,7 @@ use crate::{
 
 /// Bytes of one directory's entries that a walk holds at a time.
 const BATCH: usize = 1 << 20;
-/// The same when the levels above hold nearly all of the walk's share.
+/// The same if the levels above hold nearly all of the walk's share.
 const LEAST_BATCH: usize = 4 << 10;
 /// Share of [`Limits::walk_bytes`] for the batches of all levels; the caller has the rest.
 const SHARE: usize = 8;
@@ -56,12 +56,12 @@ impl From<WalkError> for Error {
     }
 }
 
-/// A directory above the current place, or the one it is in.
+/// The directory of the current place, or one above it.
 struct Level {
     node: NodeId,
     path_len: usize,
     batch: Batch,
-    /// Cursor of the next batch; nothing after the last one.
+    /// Cursor of the next batch; `None` after the last one.
     next: Option<DirCursor>,
     /// Entries read so far.
     entries: u64,

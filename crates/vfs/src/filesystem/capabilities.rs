@@ -1,7 +1,8 @@
-//! What only some drivers offer, a trait for each purpose.
+//! The capabilities that only some drivers have, a trait for each purpose.
 //!
-//! A driver lists the traits that it implements in [`FileSystem::capabilities`](crate::FileSystem::capabilities). A
-//! caller that finds one missing goes on without, or takes the default that is written at the field.
+//! A driver lists the traits that it implements in
+//! [`FileSystem::capabilities`](crate::FileSystem::capabilities). If one is missing, the caller
+//! does without it, or takes the default that is described at the field.
 
 use std::any::Any;
 use std::fs::File;
@@ -15,9 +16,9 @@ use crate::{EncodedBlock, Error, FileSystem, MetadataLayout, NodeId, Place, Regi
 /// The capabilities of a driver.
 #[derive(Clone, Copy, Default)]
 pub struct Capabilities<'a> {
-    /// Where metadata is. Without it, anywhere.
+    /// The places of metadata. Without it, metadata may be anywhere.
     pub layout: Option<&'a dyn Layout>,
-    /// Digests and checksums. Without it, nothing is verified.
+    /// Digests and checksums. Without it, no bytes are verified.
     pub verifier: Option<&'a dyn Verifier>,
     /// Data of files in other sources. Without it, all extents are in the image.
     pub blobs: Option<&'a dyn Blobs>,
@@ -32,11 +33,11 @@ pub struct Capabilities<'a> {
     pub layered: Option<&'a dyn Layered>,
     /// Several images shown as one tree. Without it, there is one.
     pub merged: Option<&'a dyn Merged>,
-    /// The driver itself, for a caller that knows its type and asks for more than other formats have.
+    /// The driver itself, for a caller that knows its type and needs more than other formats have.
     pub driver: Option<&'a (dyn Any + 'static)>,
 }
 
-/// Where an image keeps its metadata and what is free.
+/// The places of metadata and of free space in an image.
 pub trait Layout {
     /// Returns where the image keeps its metadata, for readahead and prefetch. Unknown by default.
     fn metadata_layout(&self) -> MetadataLayout {
@@ -44,27 +45,28 @@ pub trait Layout {
     }
 
     /// Returns the offset of the inode of `node` in the image, if it is known without a read: for a
-    /// caller that requests many inodes together ([`MetadataLayout::Locatable`]). Returns nothing by
-    /// default, and if inodes are compressed or lie outside the image.
+    /// caller that requests many inodes together ([`MetadataLayout::Locatable`]). Returns `None` by
+    /// default, and if inodes are compressed or outside of the image.
     fn inode_offset(&self, node: NodeId) -> Option<u64> {
         let _ = node;
         None
     }
 
-    /// Visits the parts of the image that hold no contents of files and that the driver knows without a
-    /// walk: tables, and what is free. They may come in any order, and what no region covers is data, or
-    /// metadata that is found by a walk only. There are none by default.
+    /// Visits the parts of the image that hold no contents of files and that the driver knows
+    /// without a walk: tables, and free space. They may come in any order. Bytes that no region
+    /// covers are data, or metadata that only a walk finds. There are none by default.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Corrupt`] on the structures that say it. Regions may have been visited.
+    /// [`Error::Io`], [`Error::Corrupt`] on the structures that describe the regions. Some regions
+    /// may have been visited.
     fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
         let _ = visit;
         Ok(())
     }
 
-    /// Visits the parts of the image that hold the metadata of `node`: its inode, the entries of a directory, what says where
-    /// the contents are. They are found by a walk only, unlike those of [`regions`](Self::regions). Nodes may share
-    /// some. There are none by default.
+    /// Visits the parts of the image that hold the metadata of `node`: its inode, the entries of a
+    /// directory, the pointers to its contents. Only a walk finds them, unlike those of
+    /// [`regions`](Self::regions). Nodes may share parts. There are none by default.
     ///
     /// # Errors
     /// The errors of [`FileSystem::metadata`]. Regions may have been visited.
@@ -100,10 +102,10 @@ pub trait FileSum: Send {
     /// Takes the next bytes.
     fn take(&mut self, bytes: &[u8]);
 
-    /// Compares the checksum with what the image says.
+    /// Compares the checksum with that in the image.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is another one.
+    /// [`Error::Corrupt`] if it differs.
     fn finish(&self) -> Result<()>;
 }
 
@@ -129,8 +131,9 @@ pub trait Verifier {
         Ok(())
     }
 
-    /// Returns the checksum of all bytes of a file, where no read of a part of it can compare them. Callers that read the file
-    /// whole compare it. There is none by default, and none of files that may have holes.
+    /// Returns the checksum of all bytes of a file, if a read of a part cannot be verified. Callers
+    /// that read the whole file compare it. There is none by default, and none for files that may
+    /// have holes.
     ///
     /// # Errors
     /// [`Error::StaleNode`].
@@ -139,21 +142,22 @@ pub trait Verifier {
         Ok(None)
     }
 
-    /// Returns whether digests or checksums besides those in the streams of a codec cover the bytes of a place, and are
-    /// compared when the image is opened or read. They do not by default.
+    /// Returns whether digests or checksums besides those in the streams of a codec cover the bytes
+    /// of a place, and are compared when the image is opened or read. False by default.
     fn proves(&self, place: &Place) -> bool {
         let _ = place;
         false
     }
 
-    /// Returns the number of bytes of the metadata that was read which no checksum covers, so that a flipped bit may go
-    /// unnoticed; nothing if that is all metadata. It is 0 by default, for formats that have checksums in places.
+    /// Returns the number of metadata bytes that were read and that no checksum covers, so that a
+    /// flipped bit may go unnoticed; `None` if that is all metadata. 0 by default, for formats that
+    /// have checksums in places.
     fn unproven_metadata(&self) -> Option<u64> {
         Some(0)
     }
 }
 
-/// Sources besides the image that hold data of files: other devices, spools, objects of a store.
+/// Sources of file data besides the image: other devices, spools, objects of a store.
 pub trait Blobs {
     /// Opens a blob that extents refer to. The caller keeps it open while it needs it; each call opens it again.
     ///
@@ -193,8 +197,8 @@ pub trait History {
 
 /// Nodes that the driver has inferred.
 pub trait Inferred {
-    /// Returns whether a directory is there only because the paths of other nodes name it, so that the image has no
-    /// owner, mode and times of it. Other layers may know them.
+    /// Returns whether a directory exists only because the paths of other nodes name it, so that
+    /// the image does not have its owner, mode and times. Other layers may have them.
     fn is_implied(&self, node: NodeId) -> bool {
         let _ = node;
         false
@@ -217,12 +221,12 @@ pub trait Layered {
 
 /// A tree that is made of several images.
 pub trait Merged {
-    /// Returns the name of the image that a blob belongs to: errors of its bytes have it.
+    /// Returns the name of the image that a blob belongs to, for errors about its bytes.
     fn image_of(&self, blob: BlobId) -> Option<Arc<str>>;
 
-    /// Returns the bytes of the tree's image that extents call `blob`. The images are there one after another, and
-    /// [`VolumeInfo::image_len`](crate::VolumeInfo::image_len) and [`Layout::regions`] count them so. Returns nothing for
-    /// a blob outside of them.
+    /// Returns the bytes of the tree's image that extents call `blob`. The images are there one
+    /// after another, and [`VolumeInfo::image_len`](crate::VolumeInfo::image_len) and
+    /// [`Layout::regions`] count them so. Returns `None` for a blob outside of them.
     fn image_range(&self, blob: BlobId) -> Option<Range<u64>>;
 }
 

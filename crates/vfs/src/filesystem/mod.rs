@@ -38,14 +38,14 @@ pub struct DirEntry<'a> {
 pub struct Problem {
     /// The node concerned, if there is one.
     pub node: Option<NodeId>,
-    /// Whether the image can still be used as it is. A warning is a deviation that loses nothing.
+    /// Whether the image can still be used. A warning is a deviation that loses no data.
     pub fatal: bool,
     /// The error, with its place.
     pub error: Error,
 }
 
-/// The core of a driver: maps files to places in the image, by metadata that it reads through its source. What only
-/// some formats have is in [`Capabilities`].
+/// The core of a driver: maps files to places in the image, by metadata that it reads through its
+/// source. Features of only some formats are in [`Capabilities`].
 ///
 /// All methods take `&self` and are called from many threads at once. None reads file data.
 /// No method panics, loops without bound or allocates by an unchecked field, whatever the image.
@@ -130,7 +130,7 @@ pub trait FileSystem: Send + Sync {
         Ok(())
     }
 
-    /// Returns what the driver offers besides: nothing by default. The same at each call.
+    /// Returns the other capabilities of the driver: none by default. The same at each call.
     fn capabilities(&self) -> Capabilities<'_> {
         Capabilities::default()
     }

@@ -6,9 +6,9 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Container {
-    /// An AppImage of type 2: an executable with the image behind it.
+    /// An AppImage of type 2: an executable with the image after it.
     AppImage,
-    /// Any other executable with an image behind it.
+    /// Any other executable with an image after it.
     Elf,
     /// A file in the Singularity Image Format.
     Sif,

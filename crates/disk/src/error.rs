@@ -1,4 +1,4 @@
-//! The checks that a disk can fail, one variant each.
+//! The checks that a disk can fail, with one variant for each.
 
 use forerun_vfs::{Corrupt, Error};
 

@@ -1,4 +1,4 @@
-//! Files that stand for other bytes: disks whose blocks have an order of their own, and compressed images.
+//! Files that hold other bytes than they have: disks with a block map, and compressed images.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use forerun_vfs::{Error, Limits, Result};
 
 use crate::{Container, Disk, DiskKind, PROBE_LEN, Volume};
 
-/// The bytes that a file stands for.
+/// The disk or image that a file holds.
 pub struct Expanded {
     /// The kind of file.
     pub container: Container,
@@ -66,14 +66,15 @@ pub fn whole_map(source: &dyn ReadAt) -> Result<Option<Disk>> {
     whole(source, &Limits::default())
 }
 
-/// Returns the length in which offsets of a file count: that of the disk, where the file is the map of one, else its own.
+/// Returns the length to which offsets of a file refer: that of the disk if the file is a map of
+/// one, otherwise that of the file.
 #[must_use]
 pub fn disk_len(source: &dyn ReadAt) -> u64 {
     let disk = whole_map(source).ok().flatten();
     disk.map_or_else(|| source.len(), |disk| disk.disk_len())
 }
 
-/// Reads the start of a source, as far as it tells the kind of a disk.
+/// Reads the start of a source that identifies the kind of disk.
 pub fn head(source: &dyn ReadAt) -> Result<Vec<u8>> {
     let mut head = vec![0; PROBE_LEN.min(usize_from(source.len()))];
     let read = source.read_exact_at(0, &mut head);
@@ -82,7 +83,7 @@ pub fn head(source: &dyn ReadAt) -> Result<Vec<u8>> {
 }
 
 fn whole(source: &dyn ReadAt, limits: &Limits) -> Result<Option<Disk>> {
-    /// Bytes that may follow: less than an erase block, or what fills a sector.
+    /// Bytes that may follow: less than an erase block, or the padding of a sector.
     const REST: u64 = 16 << 20;
     let disk = Disk::read(source, limits)?;
     Ok(disk.filter(|disk| match disk.kind {

@@ -1,4 +1,4 @@
-//! What fuzzing needs of this crate.
+//! Entry points for fuzz targets.
 
 use forerun_io::{MemorySource, ReadAt as _, usize_from};
 use forerun_vfs::Limits;
@@ -31,8 +31,9 @@ pub fn walk(bytes: &[u8]) {
     }
 }
 
-/// Writes the checksums of the headers of UBI anew, so that mutated ones are read. Erase blocks are 1024 bytes long,
-/// with the volume header at 64 and data at 128. Of the first two, that is the volume table.
+/// Recomputes the checksums of UBI headers, so that mutated headers are read. Erase blocks are 1024
+/// bytes long, with the volume header at 64 and data at 128. Of the first two, that is the volume
+/// table.
 pub fn sum_headers(bytes: &mut [u8]) {
     for (index, block) in bytes.chunks_mut(1024).enumerate() {
         let (headers, data) = block.split_at_mut(block.len().min(128));

@@ -1,10 +1,11 @@
-//! What holds images: disks inside files, partition tables, executables and containers, firmware; and the search for images
-//! in all of these.
+//! Disks inside files, partition tables, executables, containers and firmware that hold images, and
+//! the search for images in them.
 //!
-//! [`Disk::read`] reads the map of an Android sparse image or of a UBI flash dump, and [`Disk::over`] shows the disk as
-//! a source. The volumes of UBI lie behind one another on that disk, like partitions. Containers of virtual machines
-//! are only recognised ([`Foreign`]). [`partitions`] reads MBR and GPT, [`payload`] finds images behind executables and in
-//! SIF files, and [`scan`] looks for images of the formats that it is given, wherever they lie in a file.
+//! [`Disk::read`] reads the map of an Android sparse image or of a UBI flash dump, and
+//! [`Disk::over`] shows the disk as a source. The volumes of UBI follow each other on that disk,
+//! like partitions. Containers of virtual machines are only recognised ([`Foreign`]).
+//! [`partitions`] reads MBR and GPT, [`payload`] finds images after executables and in SIF files,
+//! and [`scan`] looks for images of the given formats anywhere in a file.
 //!
 //! Every field of a map is hostile: each number is checked before it is used, and memory is bounded by
 //! [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes).
@@ -36,7 +37,7 @@ pub use map::Mapped;
 
 use map::Map;
 
-/// Bytes from the start of a file that tell its kind.
+/// Bytes from the start of a file that identify its kind.
 pub const PROBE_LEN: usize = 68;
 
 /// The kind of a container.
@@ -77,7 +78,7 @@ pub struct Disk {
     pub kind: DiskKind,
     /// Bytes of the file that the container takes.
     pub stored_len: u64,
-    /// The volumes of UBI, by number. Nothing for other disks.
+    /// The volumes of UBI, by number; empty for other disks.
     pub volumes: Vec<Volume>,
     map: Map,
 }
@@ -98,7 +99,7 @@ pub struct Volume {
 }
 
 impl Disk {
-    /// Reads the map of the disk at the start of `source`. Returns nothing for other files.
+    /// Reads the map of the disk at the start of `source`. Returns `None` for other files.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Limit`] for a map that takes too much memory, [`Error::Io`].
@@ -117,7 +118,7 @@ impl Disk {
         self.map.len()
     }
 
-    /// Shows the disk. `source` is the file whose map this is.
+    /// Returns the disk as a source. `source` is the file that this map was read from.
     #[must_use]
     pub fn over<S: ReadAt>(self, source: S) -> Mapped<S> {
         Mapped::new(source, self.map)

@@ -25,11 +25,11 @@ pub enum Place {
     Summed { offset: u64, crc: u32 },
     /// These bytes, again and again.
     Fill([u8; 4]),
-    /// Nowhere, although it should be in the file.
+    /// Missing, although it should be in the file.
     Missing,
 }
 
-/// The parts of a disk, in order. What lies between them is filled.
+/// The parts of a disk, in order. The gaps between them are filled.
 #[derive(Clone, Debug)]
 pub struct Map {
     runs: Vec<Run>,
@@ -50,12 +50,13 @@ impl Map {
         self.len
     }
 
-    /// Makes the disk longer. The end is filled.
+    /// Makes the disk longer. The added part is filled.
     pub fn extend(&mut self, len: u64) {
         self.len = self.len.max(len);
     }
 
-    /// Adds a part, which begins at or behind the end of the last one. Merges it with that where both are stored.
+    /// Adds a part, which begins at or after the end of the last one. Merges the two if both are
+    /// stored.
     ///
     /// # Errors
     /// `Limit`.
@@ -77,7 +78,8 @@ impl Map {
         Ok(())
     }
 
-    /// Returns the offset of the first byte at or behind `at` that is in the file; nothing if all that follows is filled.
+    /// Returns the offset of the first byte at or after `at` that is in the file; `None` if all
+    /// that follows is filled.
     fn next_stored(&self, at: u64) -> Option<u64> {
         let first = self.runs.partition_point(|run| run.range.end <= at);
         let mut behind = self.runs[first..].iter();
@@ -85,8 +87,8 @@ impl Map {
         Some(run.range.start.max(at))
     }
 
-    /// Visits the parts of a range in order: each with its place, which is that of its first byte, and the index of
-    /// the part of the map that it belongs to.
+    /// Visits the parts of a range in order: each with the place of its first byte, and the index
+    /// of its part of the map.
     fn visit<E>(
         &self,
         range: Range<u64>,
@@ -131,7 +133,7 @@ impl Run {
 pub struct Mapped<S> {
     source: S,
     map: Map,
-    /// Of each part of the map, whether it has had its checksum.
+    /// For each part of the map, whether its checksum was compared.
     sound: Vec<AtomicBool>,
 }
 
@@ -144,7 +146,8 @@ impl<S: ReadAt> Mapped<S> {
         Self { source, map, sound }
     }
 
-    /// Returns the offset of the first byte at or behind `at` that is in the file; nothing if all that follows is filled.
+    /// Returns the offset of the first byte at or after `at` that is in the file; `None` if all
+    /// that follows is filled.
     pub(crate) fn next_stored(&self, at: u64) -> Option<u64> {
         self.map.next_stored(at)
     }

@@ -42,7 +42,7 @@ const FILL: u16 = 0xcac2;
 const DONT_CARE: u16 = 0xcac3;
 const CRC: u16 = 0xcac4;
 
-/// Bytes that are read at once: where chunks are short, several headers.
+/// Bytes that are read at once: several headers, if chunks are short.
 const WINDOW: u64 = 4096;
 
 /// Returns whether bytes are the start of such an image.

@@ -15,7 +15,7 @@ fn open(bytes: &[u8]) -> forerun_vfs::Result<Option<Disk>> {
     Disk::read(&MemorySource::new(bytes), &Limits::default())
 }
 
-/// Headers whose numbers lead behind the file, or behind 2^64.
+/// Headers whose numbers lead beyond the file, or beyond 2^64.
 #[test]
 fn absurd_headers_of_sparse_images_are_errors() {
     let header = |file_len: u16, block: u32, blocks: u32, chunks: u32| {

@@ -1,7 +1,7 @@
 //! UBI: the physical erase blocks of flash, each with the number of its volume and of its place in it.
 //!
-//! Linux's `drivers/mtd/ubi` is the definition. Of several copies of a block the one with the highest sequence number
-//! counts, unless it is a copy that was cut off.
+//! Linux's `drivers/mtd/ubi` is the definition. Of several copies of a block, the one with the
+//! highest sequence number is used, unless it is cut off.
 
 use std::collections::BTreeMap;
 
@@ -76,9 +76,10 @@ const VOLUMES: usize = 128;
 const PEB_MAX: u64 = 16 << 20;
 /// Erase blocks lie at multiples of this.
 const STEP: u64 = 512;
-/// Headers that tell the length of erase blocks: one of them may be missing, as blocks of flash go bad.
+/// Headers that show the length of erase blocks. One of them may be missing, because blocks of
+/// flash go bad.
 const SAMPLES: usize = 4;
-/// Erase blocks one after the other without a header, behind which no further one is looked for.
+/// Consecutive erase blocks without a header after which the search stops.
 const STRANGE: u64 = 1024;
 const FORMAT: &str = "ubi";
 
@@ -134,7 +135,7 @@ struct Flash<'s> {
     first: EcHeader,
 }
 
-/// A logical block, and where it is.
+/// A logical block and its place.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     /// Offset of its data.
@@ -270,7 +271,7 @@ impl<'s> Flash<'s> {
         Err(Check::NoTable.at(FORMAT, 0))
     }
 
-    /// Adds a volume to the map, behind those before it.
+    /// Adds a volume to the map, after the volumes before it.
     fn volume(
         &self,
         number: u32,

@@ -6,7 +6,7 @@ use libdeflater::crc32;
 
 use super::{PartitionTable, TableKind, TablePartition, number};
 
-/// Sizes of sectors that disks have. The table does not say which.
+/// Sector sizes of disks. The table does not say which one it uses.
 const SECTORS: [u64; 2] = [512, 4096];
 /// Bytes of a header, by the specification.
 const GPT_HEADER: usize = 92;
@@ -32,7 +32,8 @@ const TYPES: [([u8; 16], &str); 6] = [
     (guid(0xe6d6_d379_f507_44c2_a23c_238f_2a3d_f928), "Linux LVM"),
 ];
 
-/// Reads the table at the start of `source`, or its copy at the end. Returns nothing where neither is valid.
+/// Reads the table at the start of `source`, or its copy at the end. Returns `None` if neither is
+/// valid.
 pub fn read(source: &dyn ReadAt) -> Result<Option<PartitionTable>> {
     for sector in SECTORS {
         let last = (source.len() / sector).saturating_sub(1);

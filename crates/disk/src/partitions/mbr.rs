@@ -5,7 +5,7 @@ use forerun_vfs::Result;
 
 use super::{TablePartition, number};
 
-/// Bytes of a sector. An MBR does not say; disks with other sectors carry a GPT.
+/// Bytes of a sector. An MBR does not store it; disks with other sectors have a GPT.
 const SECTOR: u64 = 512;
 /// Offset of the first entry.
 const ENTRIES: usize = 446;
@@ -21,11 +21,11 @@ const PROTECTIVE: u8 = 0xee;
 #[derive(Debug, Default)]
 pub struct BootRecord {
     pub partitions: Vec<TablePartition>,
-    /// Whether it only keeps tools that do not know GPT away.
+    /// Whether it only protects a GPT from tools that do not know it.
     pub protects: bool,
 }
 
-/// Reads the record in the first sector. Returns nothing where it is not valid.
+/// Reads the record in the first sector. Returns `None` if it is not valid.
 pub fn read(source: &dyn ReadAt) -> Result<Option<BootRecord>> {
     let Some(sector) = super::read::<512>(source, 0)? else {
         return Ok(None);
@@ -53,8 +53,8 @@ pub fn read(source: &dyn ReadAt) -> Result<Option<BootRecord>> {
     Ok(Some(record))
 }
 
-/// Follows the chain of an extended partition. Each record has to lie behind the one before, so that a chain that
-/// leads back ends.
+/// Follows the chain of an extended partition. Each record must come after the one before, so that
+/// a circular chain ends.
 fn logical(
     source: &dyn ReadAt,
     extended: &RecordEntry,

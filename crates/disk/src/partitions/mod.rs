@@ -48,7 +48,7 @@ pub struct PartitionTable {
     pub partitions: Vec<TablePartition>,
     /// Whether only the copy at the end of the disk is valid.
     pub from_backup: bool,
-    /// Bytes of the disk: of the file, or of what the map of a disk in it says.
+    /// Bytes of the disk: of the file, or of the disk that its map describes.
     pub disk_len: u64,
 }
 
@@ -93,8 +93,9 @@ pub struct TablePartition {
     pub label: String,
 }
 
-/// Reads the partition table at the start of `source`, or of the disk that all of it is the map of: an Android sparse
-/// image, or UBI, whose volumes are the partitions. Returns nothing where there is no valid one.
+/// Reads the partition table at the start of `source`. If all of `source` is the map of a disk (an
+/// Android sparse image or UBI), reads that of the disk; the volumes of UBI are partitions. Returns
+/// `None` if there is no valid one.
 ///
 /// # Errors
 /// [`Error::Io`] if the source cannot be read, [`Error::Corrupt`] for a damaged map.
@@ -137,7 +138,7 @@ fn of_disk(source: &dyn ReadAt) -> Result<Option<PartitionTable>> {
     }))
 }
 
-/// Reads `N` bytes. Returns nothing where the source ends before.
+/// Reads `N` bytes. Returns `None` if the source ends before.
 fn read<const N: usize>(source: &dyn ReadAt, offset: u64) -> Result<Option<[u8; N]>> {
     if past_end(offset, N, source.len()).is_err() {
         return Ok(None);
@@ -148,7 +149,7 @@ fn read<const N: usize>(source: &dyn ReadAt, offset: u64) -> Result<Option<[u8; 
     Ok(Some(bytes))
 }
 
-/// Reads a little-endian number of at most eight bytes; 0 where bytes are missing.
+/// Reads a little-endian number of at most eight bytes; 0 if bytes are missing.
 fn number(bytes: &[u8], at: usize, size: usize) -> u64 {
     let bytes = bytes.get(at..at + size).unwrap_or_default();
     let push = |value: u64, byte: &u8| value << 8 | u64::from(*byte);

@@ -1,9 +1,8 @@
 //! Images inside other files: appended to executables, or in containers.
 //!
 //! The search runs only if no format knows the first bytes and the caller gave no offset. It
-//! returns a place, not yet an image: the formats probe the bytes there as for any other image. A
-//! container is read only as far as needed to find the place; its contents are not run, unpacked or
-//! verified.
+//! returns a place: the formats probe the bytes there as for any other image. A container is read
+//! only as far as needed to find the place; its contents are not run, unpacked or verified.
 
 mod elf;
 mod error;
@@ -29,8 +28,8 @@ pub struct Payload {
 /// Bytes of a file that identify a container.
 const HEAD: usize = 128;
 
-/// Returns the places of possible images, the likeliest first. Returns none if `file` is no
-/// container, or has no bytes behind its own.
+/// Returns the places of possible images, the likeliest first. Returns none if `file` is not a
+/// container, or ends with the container.
 ///
 /// # Errors
 /// [`Error::Corrupt`] for a damaged container, [`Error::Unsupported`] for an AppImage of type 1, [`Error::Io`].
@@ -59,8 +58,8 @@ pub fn may_contain(head: &[u8]) -> bool {
     sif::is_sif(head) || !matches!(elf::kind(head), elf::ProgramKind::Other)
 }
 
-/// Returns where an ELF program ends, which is where an AppImage has its image. Returns nothing for other files, and
-/// for programs without a table of sections.
+/// Returns where an ELF program ends, which is where an AppImage has its image. Returns `None` for
+/// other files, and for programs without a table of sections.
 ///
 /// # Errors
 /// [`Error::Corrupt`] for a program that is cut off or has a damaged header, [`Error::Io`].

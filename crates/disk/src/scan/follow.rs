@@ -1,4 +1,4 @@
-//! Archives that a search has found and whose end it has not reached: it goes along their members.
+//! Archives that a search has found and whose end it has not reached. It follows their members.
 
 use forerun_io::{ReadAt, u64_from};
 use forerun_vfs::Follow;
@@ -6,7 +6,7 @@ use forerun_vfs::Follow;
 use super::ScanFinding;
 use super::piece::{Candidate, Piece};
 
-/// Most archives that lie in one another and are followed at once. Deeper ones are not searched for.
+/// Most nested archives that are followed at the same time. Deeper ones are not searched for.
 const DEPTH: usize = 16;
 
 /// An archive that is followed.
@@ -14,7 +14,7 @@ struct Following {
     /// Its place among the findings.
     index: usize,
     start: u64,
-    /// Offset of the header of its first member, behind extended ones.
+    /// Offset of the header of its first member, after extended ones.
     first: u64,
     pass: Box<dyn Follow>,
 }
@@ -40,8 +40,9 @@ impl Followed {
         });
     }
 
-    /// Goes on past all members that begin before `position`, and sets the lengths of archives that end. Returns
-    /// whether one of them begins just before it, and the end of what was gone past.
+    /// Advances past all members that begin before `position`, and sets the lengths of archives
+    /// that end. Returns whether an archive begins just before it, and the end of the members that
+    /// were passed.
     pub fn advance(
         &mut self,
         piece: &Piece<'_>,
@@ -71,7 +72,7 @@ impl Followed {
         (is_member, end)
     }
 
-    /// Ends all archives where their last complete member does.
+    /// Ends all archives at their last complete member.
     pub fn finish(&mut self, findings: &mut [ScanFinding]) {
         for following in std::mem::take(&mut self.0) {
             following.end(findings);
@@ -87,7 +88,7 @@ impl Following {
     }
 }
 
-/// A pass that is past the first member of an archive.
+/// A pass that has taken the first member of an archive.
 pub struct FirstMember {
     /// Offset of its header in the archive.
     offset: u64,
@@ -95,7 +96,7 @@ pub struct FirstMember {
 }
 
 impl FirstMember {
-    /// Takes the first member. Returns nothing if there is none.
+    /// Takes the first member. Returns `None` if there is none.
     pub fn take(piece: &Piece<'_>, start: u64, mut pass: Box<dyn Follow>) -> Option<Self> {
         let archive = Candidate { piece, start };
         let mut offset = 0;
@@ -110,7 +111,8 @@ impl FirstMember {
     }
 }
 
-/// Gives an archive the next bytes. Returns whether it ends with them; nothing if they are no part of it.
+/// Gives an archive the next bytes. Returns whether it ends with them; `None` if they do not belong
+/// to it.
 fn step(archive: &Candidate<'_, '_>, pass: &mut dyn Follow) -> Option<bool> {
     let (at, len) = pass.wants();
     if at + u64_from(len) > archive.len() {

@@ -1,8 +1,8 @@
-//! Headers that firmware has before an image: legacy headers of U-Boot, and TRX.
+//! Headers that come before an image in firmware: legacy headers of U-Boot, and TRX.
 
 use std::ops::Range;
 
-/// Bytes that tell whether a header is valid.
+/// Bytes that show whether a header is valid.
 pub const HEADER_LEN: usize = 64;
 /// First bytes of a legacy header of U-Boot.
 pub const UIMAGE: &[u8] = &[0x27, 0x05, 0x19, 0x56];
@@ -11,7 +11,7 @@ pub const TRX: &[u8] = b"HDR0";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirmwareHeader {
-    /// Bytes of the header and of all that it covers.
+    /// Bytes of the header and of everything that it covers.
     pub len: u64,
     pub label: Vec<u8>,
     /// The contents, as text.

@@ -1,11 +1,12 @@
 //! Finds images, partition tables and headers of firmware in a file of unknown contents.
 //!
-//! [`scan`] reads the file forward once, in pieces of 4 MiB, and looks for the magic numbers of all formats at every
-//! byte: a search of 1 GiB takes under a second, and payloads of firmware lie at odd offsets. A magic number
-//! is a candidate only. The driver validates its superblock ([`Format::measure`](forerun_vfs::Format::measure)), a header its checksum.
-//! Partition tables and containers are looked for at the start of the file. A file that is the map of a disk as a whole (an
-//! Android sparse image, UBI) is searched through its map, and findings have offsets in the disk. Nothing is searched in
-//! the blocks of other such maps.
+//! [`scan`] reads the file forward once, in pieces of 4 MiB, and looks for the magic numbers of all
+//! formats at every byte: a search of 1 GiB takes under a second, and payloads of firmware lie at
+//! odd offsets. A magic number is a candidate only. The driver validates its superblock
+//! ([`Format::measure`](forerun_vfs::Format::measure)), a header its checksum. Partition tables and
+//! containers are looked for at the start of the file. A file that is the map of a disk as a whole
+//! (an Android sparse image, UBI) is searched through its map, and findings have offsets in the
+//! disk. The blocks of other such maps are not searched.
 //!
 //! Every field of a candidate may be a lie. Memory is bounded by two pieces and [`MOST_FINDINGS`], and a piece full of
 //! candidates that fail costs 4096 validations at odd offsets.
@@ -37,11 +38,11 @@ use sums::Sums;
 pub const MOST_FINDINGS: usize = 65_536;
 /// Candidates of a piece that may fail before only multiples of [`STEP`] are considered in the rest of it.
 const MOST_FAILED: u32 = 4096;
-/// Failures that a compressed candidate counts for: its stream is decoded. No failed candidate of a piece is looked at once
-/// these come to [`MOST_FAILED`].
+/// Number of failures that a compressed candidate counts for, because its stream is decoded. Once a
+/// piece has [`MOST_FAILED`] failures, its compressed candidates are skipped.
 const DECODED: u32 = 16;
-/// Disks that may fail to open before no further one is tried: for each, the headers of all erase blocks behind it are read, and
-/// every erase block of a damaged dump of flash looks like the start of one.
+/// Disks that may fail to open before no more are tried. For each, the headers of all erase blocks
+/// after it are read, and every erase block of a damaged flash dump looks like the start of a disk.
 const MOST_FAILED_DISKS: u32 = 64;
 /// Images lie most often at multiples of this.
 const STEP: u64 = 512;
@@ -94,14 +95,15 @@ impl ScanKind {
 pub struct ScanFinding {
     /// Offset of its first byte.
     pub offset: u64,
-    /// Bytes, by its own superblock or header; nothing where that does not say.
+    /// Bytes, by its own superblock or header; `None` if that does not say.
     pub len: Option<u64>,
     pub kind: ScanKind,
     /// The label or name; often empty.
     pub label: Vec<u8>,
     /// More about it, as text; often empty.
     pub details: String,
-    /// Whether the checksum of its data is right. Nothing without such a checksum, or where it was not computed.
+    /// Whether the checksum of its data is right. `None` without a checksum, or if it was not
+    /// computed.
     pub intact: Option<bool>,
     /// Index of the smallest finding that contains it.
     pub inside: Option<usize>,
@@ -134,7 +136,8 @@ pub struct Scanned {
     pub is_cut: bool,
 }
 
-/// Finds images of these formats, and what contains them, in a source. Calls `progress` with the bytes that are behind it.
+/// Finds images of these formats, and their containers, in a source. Calls `progress` with the
+/// number of bytes that it has searched.
 ///
 /// # Errors
 /// [`Error::Io`] if the source cannot be read, or has no such part; [`Error::Corrupt`] for a damaged map of a disk.
@@ -233,10 +236,10 @@ struct Search {
     signs: Signs,
     findings: Vec<ScanFinding>,
     sums: Sums,
-    /// End of the last image, before which nothing is searched.
+    /// End of the last image. The search skips the bytes before it.
     images_end: u64,
     followed: Followed,
-    /// Disks that could not be opened, in all pieces.
+    /// Number of disks that could not be opened, in all pieces.
     failed_disks: u32,
     is_cut: bool,
 }
@@ -311,7 +314,8 @@ impl Search {
         });
     }
 
-    /// Validates a candidate, unless it is none that counts. Returns what its failure counts for.
+    /// Validates a candidate, unless it is to be skipped. Returns the number of failures that it
+    /// counts for.
     fn failed(&mut self, piece: &Piece<'_>, offset: u64, sign: Sign, failed: u32) -> u32 {
         let is_decoded = matches!(sign.meaning, Meaning::Compressed(_));
         let is_likely = failed < MOST_FAILED || (!is_decoded && offset.is_multiple_of(STEP));
@@ -325,7 +329,8 @@ impl Search {
         }
     }
 
-    /// Goes along the members of archives before `position`. Returns whether one begins just before it.
+    /// Follows the members of archives before `position`. Returns whether an archive begins just
+    /// before it.
     fn follow(&mut self, piece: &Piece<'_>, position: u64) -> bool {
         let (is_member, end) = self.followed.advance(piece, position, &mut self.findings);
         if !self.options.all {
@@ -334,7 +339,7 @@ impl Search {
         is_member
     }
 
-    /// Validates a candidate. Returns whether it is one.
+    /// Validates a candidate. Returns whether it is valid.
     fn candidate(&mut self, piece: &Piece<'_>, offset: u64, sign: Sign) -> bool {
         let candidate = Candidate {
             piece,

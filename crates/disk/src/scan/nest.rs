@@ -2,7 +2,7 @@
 
 use super::ScanFinding;
 
-/// Most findings that lie in one another.
+/// Most nested findings.
 const DEPTH: usize = 32;
 
 /// Sorts the findings by offset, the outer before the inner, and sets [`ScanFinding::inside`] to the index of the smallest

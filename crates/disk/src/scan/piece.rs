@@ -8,7 +8,7 @@ use forerun_vfs::{Error, MEASURE_LEN, Result};
 /// Bytes that are searched at once.
 pub const PIECE: u64 = 4 << 20;
 
-/// A piece, and the bytes behind it that validating a candidate at its end takes.
+/// A piece, and the bytes after it that are needed to validate a candidate at its end.
 pub struct Piece<'s> {
     source: &'s dyn ReadAt,
     bytes: Vec<u8>,
@@ -48,7 +48,7 @@ impl<'s> Piece<'s> {
         read.map_err(|error| Error::io(offset, rest.len(), error))
     }
 
-    /// Returns the bytes to search, and those behind them.
+    /// Returns the bytes to search, and those after them.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

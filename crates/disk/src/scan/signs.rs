@@ -20,7 +20,7 @@ pub enum Meaning {
     Trx,
 }
 
-/// A magic number, `offset` bytes behind the start of what it announces.
+/// A magic number, `offset` bytes after the start of the structure that it announces.
 #[derive(Clone, Copy, Debug)]
 pub struct Sign {
     pub offset: u64,
@@ -94,8 +94,8 @@ impl Signs {
         windows.position(is_first).map(|at| from + at)
     }
 
-    /// Returns the first position from `from` on of a magic number that is where its step wants it. `start` is the
-    /// offset of the bytes in the file.
+    /// Returns the first position from `from` on of a magic number at a multiple of its step.
+    /// `start` is the offset of the bytes in the file.
     pub fn next_block(&self, bytes: &[u8], from: usize, start: u64) -> Option<usize> {
         let firsts = self.blocks.iter().filter_map(|sign| {
             let step = usize_from(sign.step);

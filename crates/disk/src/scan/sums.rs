@@ -1,4 +1,4 @@
-//! Checksums of data behind headers, computed while a scan passes the data.
+//! Checksums of data after headers, computed while a scan passes the data.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ struct Pending {
 }
 
 impl Sums {
-    /// Begins a checksum of `range`, which starts in the piece of the moment or behind it.
+    /// Begins a checksum of `range`, which starts in the current piece or after it.
     pub fn add(&mut self, finding: usize, range: Range<u64>, expected: u32) {
         if self.0.len() < MOST {
             self.0.push(Pending {

@@ -36,7 +36,7 @@ pub fn kind(head: &[u8]) -> ProgramKind {
     }
 }
 
-/// Returns the places behind the executable, the likeliest first.
+/// Returns the places after the executable, the likeliest first.
 pub fn find(file: &dyn ReadAt, head: &[u8], container: Container) -> Result<Vec<Payload>> {
     let len = file.len();
     let elf = Header::parse(head, len).map_err(|check| corrupt("ELF", 0, check))?;
@@ -69,7 +69,7 @@ pub fn find(file: &dyn ReadAt, head: &[u8], container: Container) -> Result<Vec<
         .collect())
 }
 
-/// Returns the offset behind the table of sections, where the image of an AppImage begins.
+/// Returns the offset after the table of sections, where the image of an AppImage begins.
 pub fn end(file: &dyn ReadAt, head: &[u8]) -> Result<Option<u64>> {
     let elf = Header::parse(head, file.len()).map_err(|check| corrupt("ELF", 0, check))?;
     Ok((elf.sections.count > 0).then(|| elf.sections.end()))

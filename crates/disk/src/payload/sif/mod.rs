@@ -11,7 +11,7 @@ use super::error::Check;
 use super::{Payload, corrupt, read};
 use crate::Container;
 
-/// Behind the launch script, which takes 32 bytes.
+/// After the launch script, which takes 32 bytes.
 const MAGIC: &[u8; 10] = b"SIF_MAGIC\0";
 const MAGIC_AT: usize = 32;
 const VERSION_AT: usize = 42;
@@ -164,8 +164,8 @@ impl Found {
         self.count += 1;
     }
 
-    /// Returns the partition if there is exactly one. Any other number is valid, but leaves nothing
-    /// to open.
+    /// Returns the partition if there is exactly one. Any other number is valid, but does not say
+    /// what to open.
     fn only(&self, is_primary: bool) -> Result<(u64, Partition)> {
         let count = self.count;
         match self.first {

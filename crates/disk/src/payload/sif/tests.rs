@@ -16,7 +16,7 @@ const SYSTEM: Object = (PARTITION, 1, PRIMARY_SYSTEM, 40_960, 20_480);
 const OVERLAY: Object = (PARTITION, 2, 4, 61_440, 4096);
 const RECIPE: Object = (0x4001, 0, 0, 32_768, 40);
 
-/// Creates a file with these descriptors, each behind an unused one that claims to be a partition.
+/// Creates a file with these descriptors, each after an unused one that claims to be a partition.
 fn sif(objects: &[Object]) -> Vec<u8> {
     let mut out = vec![0; LEN];
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);

@@ -17,7 +17,8 @@ thread_local! {
     static INFLATE: RefCell<Inflate> = RefCell::new(Inflate::new(false, WINDOW_BITS));
 }
 
-/// Decodes a stream. Ignores the bytes behind its end, because the library does not say where it ends.
+/// Decodes a stream. Ignores the bytes after its end, because the library does not say where it
+/// ends.
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let expected = out.len();
     let result = DECOMPRESSOR.with_borrow_mut(|context| context.deflate_decompress(input, out));

@@ -1,8 +1,8 @@
 //! DEFLATE blocks from the middle of a stream, by zlib-rs: it takes the bytes before them as a dictionary.
 //!
-//! The first block may start at any bit of a byte, and its interface starts at the first one only. The bits before are
-//! those of empty blocks, put in front, which decode to nothing. To move the bits of the span instead would not do:
-//! blocks that are stored without compression start at the next byte.
+//! The first block may start at any bit of a byte, and its interface starts at the first one only.
+//! So this module puts empty blocks in front, whose bits fill the bits before. Shifting the bits of
+//! the span instead is not possible, because uncompressed blocks start at the next byte.
 
 use std::cell::RefCell;
 
@@ -18,8 +18,8 @@ thread_local! {
     static INFLATE: RefCell<Inflate> = RefCell::new(Inflate::new(false, WINDOW_BITS));
 }
 
-/// Decodes blocks that start at bit `skip` of `input`, until `out` is full or the stream ends. `history` is
-/// what the stream decodes to before them; of a longer one, the last 32 KiB count.
+/// Decodes blocks that start at bit `skip` of `input`, until `out` is full or the stream ends.
+/// `history` has the decoded bytes before them; only its last 32 KiB are used.
 pub fn decode(
     skip: u8,
     history: &[u8],
@@ -32,8 +32,9 @@ pub fn decode(
     }
 }
 
-/// Decodes by the decoder of the first pass, which takes blocks that zlib-rs refuses: one whose codes have none for its
-/// end, for example. Of a damaged archive that is rescued, what the pass gave can be read.
+/// Decodes with the decoder of the first pass, which accepts blocks that zlib-rs refuses: a block
+/// without a code for its end, for example. So everything that the pass decoded of a damaged
+/// archive can be read.
 fn decode_by_pass(
     skip: u8,
     history: &[u8],
@@ -196,8 +197,8 @@ pub fn fill(inflate: &mut Inflate, input: &[u8], out: &mut [u8]) -> Result<usize
     fill_after(inflate, 0, input, out)
 }
 
-/// Decodes `input` behind `before` bytes that were read, until `out` is full or the stream ends. Returns the
-/// decoded length.
+/// Decodes `input` after `before` bytes that were read, until `out` is full or the stream ends.
+/// Returns the decoded length.
 fn fill_after(
     inflate: &mut Inflate,
     before: usize,

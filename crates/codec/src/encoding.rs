@@ -207,7 +207,7 @@ impl Encoding {
         }
     }
 
-    /// Returns the options that `mksquashfs` uses by default; nothing for a codec it does not have.
+    /// Returns the options that `mksquashfs` uses by default; `None` for a codec it does not have.
     #[must_use]
     pub fn default_of(codec: Codec) -> Option<Self> {
         Some(match codec {

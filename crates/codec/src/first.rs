@@ -1,4 +1,4 @@
-//! Streams of unknown length: where the stream at the start of some bytes ends.
+//! Streams of unknown length: finds the end of the stream at the start of some bytes.
 
 use std::cell::RefCell;
 

@@ -9,7 +9,7 @@ use crate::{DecodeError, deflate, deflate_span};
 /// The fields of the header before the optional ones (RFC 1952, section 2.3).
 const HEADER: usize = 10;
 const METHOD_DEFLATE: u8 = 8;
-/// The checksum and the length behind each member.
+/// The checksum and the length after each member.
 const TRAILER: usize = 8;
 
 const FHCRC: u8 = 2;
@@ -22,7 +22,7 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
 }
 
-/// Decodes a member and verifies its checksum. Ignores the bytes behind it.
+/// Decodes a member and verifies its checksum. Ignores the bytes after it.
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let expected = out.len();
     let result = DECOMPRESSOR.with_borrow_mut(|context| context.gzip_decompress(input, out));
@@ -38,8 +38,9 @@ pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
     deflate::decode_prefix(stream, out)
 }
 
-/// Decodes blocks that start at bit `skip` of `input` until `out` is full, and continues in the members behind theirs.
-/// `history` is what the member decodes to before them. Verifies no checksum.
+/// Decodes blocks that start at bit `skip` of `input` until `out` is full, and continues in the
+/// members after theirs. `history` has the decoded bytes of the member before them. Verifies no
+/// checksum.
 pub fn decode_span(
     skip: u8,
     history: &[u8],
@@ -65,14 +66,15 @@ pub fn decode_members(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError
     decode_span(0, &[], span, out)
 }
 
-/// Returns the length of the header of the gzip member that `input` begins with; nothing if it is damaged or does not end.
+/// Returns the length of the header of the gzip member that `input` begins with; `None` if it is
+/// damaged or does not end.
 #[must_use]
 pub fn header_len(input: &[u8]) -> Option<usize> {
     let behind = behind_header(input)?;
     Some(input.len() - behind.len())
 }
 
-/// Returns the bytes behind the header of a member; nothing if the header is damaged or does not end.
+/// Returns the bytes after the header of a member; `None` if the header is damaged or does not end.
 fn behind_header(input: &[u8]) -> Option<&[u8]> {
     let (header, mut rest) = input.split_at_checked(HEADER)?;
     let &[0x1f, 0x8b, METHOD_DEFLATE, flags, ..] = header else {

@@ -77,10 +77,10 @@ pub enum Codec {
     Xz,
     /// LZ4, as a bare block.
     Lz4,
-    /// Blocks of an LZ4 frame, each behind its length. They may refer to the 64 KiB before them, which
-    /// [`Codec::decode_after`] takes.
+    /// Blocks of an LZ4 frame, each after its length. They may refer to the 64 KiB before them,
+    /// which [`Codec::decode_after`] takes.
     Lz4Blocks {
-        /// Whether each block has a checksum behind it. It is not verified.
+        /// Whether each block has a checksum after it. It is not verified.
         checksums: bool,
     },
     /// Zstandard, as one frame.
@@ -264,8 +264,8 @@ impl Codec {
         }
     }
 
-    /// Returns whether decoding a whole stream compares the decoded bytes with a checksum, or nothing if the stream
-    /// itself says so: [`Codec::stream_has_checksum`].
+    /// Returns whether decoding a whole stream compares the decoded bytes with a checksum, or
+    /// `None` if the stream itself says so: [`Codec::stream_has_checksum`].
     #[must_use]
     pub const fn has_checksum(self) -> Option<bool> {
         match self {

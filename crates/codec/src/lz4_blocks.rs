@@ -1,7 +1,8 @@
-//! Blocks of LZ4 frames, one after the other, as they are in the frame: each behind its length.
+//! Blocks of LZ4 frames, one after the other, as they are in the frame: each after its length.
 //!
-//! Blocks of a frame may refer to the 64 KiB before them. The library takes these as a dictionary. Fields of the frame
-//! around the blocks, and checksums, are not for this module: `forerun-spans` reads and verifies them once.
+//! Blocks of a frame may refer to the 64 KiB before them. The library takes these as a dictionary.
+//! This module does not read other fields of the frame or checksums: `forerun-spans` reads and
+//! verifies them once.
 
 use std::ops::Range;
 
@@ -10,15 +11,15 @@ use crate::lz4;
 
 /// Bytes before a block that it may refer to.
 const WINDOW: usize = 64 << 10;
-/// Bytes of the length before a block, and of the checksum behind it.
+/// Bytes of the length before a block, and of the checksum after it.
 const WORD: usize = 4;
-/// How far before the end of a block its last match has to start.
+/// Distance from the end of a block before which its last match must start.
 const LAST_MATCH: usize = 12;
 /// The bit of the length that marks a block which is stored without compression.
 const PLAIN: u32 = 1 << 31;
 
-/// Decodes blocks until `input` ends. `history` is what the frame decodes to before them; of a longer one, the
-/// last 64 KiB count. Returns the decoded length. Skips the checksums behind blocks.
+/// Decodes blocks until `input` ends. `history` has the decoded bytes of the frame before them;
+/// only its last 64 KiB are used. Returns the decoded length. Skips the checksums after blocks.
 pub fn decode(
     checksums: bool,
     history: &[u8],
@@ -102,7 +103,7 @@ fn last(bytes: &[u8]) -> &[u8] {
 /// A decoder of the blocks of LZ4 frames in their order, for a first pass.
 #[derive(Debug, Default)]
 pub struct Lz4Pass {
-    /// The end of what the frame decodes to before the last block.
+    /// The end of the decoded bytes before the last block.
     history: Vec<u8>,
     out: Vec<u8>,
     /// The decoded bytes of the last block.
@@ -125,8 +126,8 @@ impl Lz4Pass {
     /// Decodes the next block, of at most `most` bytes, and returns these. With `is_plain`, they are `bytes`.
     ///
     /// # Errors
-    /// [`DecodeError`], also for a block that has matches at distance 0: the library leaves it to chance what
-    /// they decode to.
+    /// [`DecodeError`], also for a block with matches at distance 0, for which the result of the
+    /// library is undefined.
     pub fn block(
         &mut self,
         is_plain: bool,
@@ -171,7 +172,8 @@ impl Lz4Pass {
 mod tests {
     use super::*;
 
-    /// Returns a block that copies 8 bytes from `distance` before it, and has 5 literals behind them.
+    /// Returns a block that copies 8 bytes from `distance` before it, and has 5 literals after
+    /// them.
     fn copy(distance: u16) -> Vec<u8> {
         let [low, high] = distance.to_le_bytes();
         [&[0x04, low, high, 0x50][..], b"after"].concat()

@@ -71,7 +71,7 @@ impl BareLzma {
         run(&contained, out)
     }
 
-    /// Splits a block into its properties and the stream behind its header.
+    /// Splits a block into its properties and the stream after its header.
     fn split(self, input: &[u8]) -> Option<(LzmaProperties, &[u8])> {
         let (properties, stream) = match self {
             Self::NoLength => {

@@ -9,7 +9,8 @@ const MOST: [u8; 3] = [8, 4, 4];
 
 impl LzmaProperties {
     /// Returns the properties of `lc` literal context bits, `lp` literal position bits and `pb`
-    /// position bits, or nothing if no decoder takes them: `lc` is 8 at most, `lp` and `pb` are 4 at most.
+    /// position bits, or `None` if no decoder takes them: `lc` is 8 at most, `lp` and `pb` are 4 at
+    /// most.
     #[must_use]
     pub const fn new(lc: u8, lp: u8, pb: u8) -> Option<Self> {
         if lc > MOST[0] || lp > MOST[1] || pb > MOST[2] {

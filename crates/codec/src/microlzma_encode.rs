@@ -22,7 +22,7 @@ impl MicroLzmaEncoder {
         Ok(Self { options })
     }
 
-    /// Encodes `input` into `out`. Returns the length, or nothing if `out` is too small.
+    /// Encodes `input` into `out`. Returns the length, or `None` if `out` is too small.
     pub fn encode(&mut self, input: &[u8], out: &mut [u8]) -> Option<usize> {
         let mut options = self.options.clone();
         // A dictionary longer than the input would only waste memory.

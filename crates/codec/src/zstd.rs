@@ -97,7 +97,7 @@ pub fn context(
     Ok(context)
 }
 
-/// Returns whether the header of the frame at the start of `input` announces a checksum behind it.
+/// Returns whether the header of the frame at the start of `input` announces a checksum after it.
 pub fn has_checksum(input: &[u8]) -> bool {
     const CHECKSUM: u8 = 1 << 2;
     matches!(input, [0x28, 0xB5, 0x2F, 0xFD, descriptor, ..] if descriptor & CHECKSUM != 0)

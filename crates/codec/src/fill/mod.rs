@@ -155,7 +155,7 @@ impl FillEncoder {
         self.search = Search::default();
     }
 
-    /// Encodes as much from the start of `input` as fits into `out`. Returns nothing if the output
+    /// Encodes as much from the start of `input` as fits into `out`. Returns `None` if the output
     /// is not shorter than its input.
     pub fn fill(&mut self, input: &[u8], out: &mut [u8]) -> Option<Filled> {
         let input = input.get(..self.longest).unwrap_or(input);

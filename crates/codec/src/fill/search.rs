@@ -24,7 +24,7 @@ impl Default for Search {
 
 impl Search {
     /// Fills `out` with the encoded form of as much of `input` as the trials find to fit. `encode`
-    /// returns the length of the encoded input, or nothing if it does not fit.
+    /// returns the length of the encoded input, or `None` if it does not fit.
     pub fn fill(
         &mut self,
         input: &[u8],

@@ -1,4 +1,5 @@
-//! DEFLATE by miniz_oxide, which tells the bit at which a block ends: zlib-rs and libdeflate, which are faster, do not.
+//! DEFLATE by miniz_oxide, which reports the bit at which a block ends. zlib-rs and libdeflate are
+//! faster, but do not.
 
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::{
@@ -18,9 +19,9 @@ const FLAGS: u32 = TINFL_FLAG_HAS_MORE_INPUT
 
 pub struct Inflate {
     state: Box<DecompressorOxide>,
-    /// The history, and behind it what the last step decoded.
+    /// The history, and after it the bytes that the last step decoded.
     out: Vec<u8>,
-    /// Start and end of what the last step decoded.
+    /// Start and end of the bytes that the last step decoded.
     from: usize,
     to: usize,
 }
@@ -35,7 +36,7 @@ impl Inflate {
         }
     }
 
-    /// Creates a decoder of blocks that follow `history`; of a longer one, the last 32 KiB count.
+    /// Creates a decoder of blocks that follow `history`, of which only the last 32 KiB are used.
     pub fn after(history: &[u8]) -> Self {
         let history = &history[history.len().saturating_sub(HISTORY)..];
         let mut inflate = Self::new();

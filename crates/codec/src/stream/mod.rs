@@ -1,7 +1,7 @@
 //! Decoders of long streams, which are fed piece by piece: a first pass over a compressed archive.
 //!
-//! A stream is decoded this way once, in order. What is decoded again later is a block, by
-//! [`Codec`](crate::Codec).
+//! A stream is decoded this way once, in order. Later, [`Codec`](crate::Codec) decodes single
+//! blocks.
 
 mod inflate;
 
@@ -13,7 +13,7 @@ use crate::{DecodeError, usize_from, xz};
 use inflate::Inflate;
 pub(crate) use inflate::Inflate as PassInflate;
 
-/// Decoded bytes that one step returns at the most.
+/// Most decoded bytes that one step returns.
 const STEP: usize = 256 << 10;
 /// log2 of the largest window of a Zstandard frame: as large as its own tool allows without an option.
 const WINDOW_LOG: u32 = 27;
@@ -25,7 +25,7 @@ pub enum StreamFormat {
     Deflate,
     /// A frame of Zstandard (RFC 8878), or a skippable one, which decodes to nothing.
     Zstd,
-    /// A stream of XZ, without padding behind it.
+    /// A stream of XZ, without padding after it.
     Xz,
     /// A stream of bzip2.
     Bzip2,
@@ -120,8 +120,9 @@ impl StreamDecoder {
         Ok(())
     }
 
-    /// Decodes a part of `input`, which follows what the steps before used. [`decoded`](Self::decoded) then
-    /// returns the bytes. A step that used nothing and decoded nothing needs more input.
+    /// Decodes a part of `input`, which continues after the bytes that earlier steps used.
+    /// [`decoded`](Self::decoded) then returns the bytes. A step that used nothing and decoded
+    /// nothing needs more input.
     ///
     /// # Errors
     /// [`DecodeError::Damaged`] if the stream is, or if it asks for more memory than its usual tools allow.
@@ -146,8 +147,8 @@ impl StreamDecoder {
         }
     }
 
-    /// Returns the decoded bytes that a block at this place may refer to: the last 32 KiB of a stream of
-    /// DEFLATE, or all if there are fewer; nothing for other streams.
+    /// Returns the decoded bytes that a block at this place may refer to: the last 32 KiB of a
+    /// stream of DEFLATE, or all if there are fewer; empty for other streams.
     #[must_use]
     pub fn history(&self) -> &[u8] {
         match &self.kind {

@@ -1,4 +1,4 @@
-//! Checks of a stack: those of each layer, and markers that do nothing or are not known.
+//! Checks of a stack: those of each layer, and of markers that have no effect or are unknown.
 
 use std::ops::ControlFlow;
 
@@ -50,7 +50,7 @@ pub fn whole(stack: &Stack, report: &mut dyn FnMut(Problem)) -> Result<()> {
     Ok(())
 }
 
-/// Runs the checks of one node of a layer, and looks for markers in it that do nothing.
+/// Runs the checks of one node of a layer, and reports its markers without effect.
 ///
 /// # Errors
 /// Those that end the check of the layer.
@@ -77,7 +77,7 @@ pub fn node(stack: &Stack, at: LayerNode, report: &mut dyn FnMut(Problem)) -> Re
     Ok(())
 }
 
-/// Reports the whiteouts of a directory that can hide nothing.
+/// Reports the whiteouts of a directory that hide nothing.
 fn markers(
     stack: &Stack,
     layer: &Layer,

@@ -1,7 +1,8 @@
 //! Files that overlayfs copied up without their contents, and the files of lower layers that have them.
 //!
-//! Where those are depends on the path of a file, which its id does not say. A lookup knows it; a file that
-//! was only listed is searched for, once for all, in the directories of the upper layers.
+//! The place of the contents depends on the path of the file, which its id does not have. A lookup
+//! knows the path. A file that was only listed is found by one search of all directories of the
+//! upper layers.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -18,7 +19,7 @@ use crate::stack::Stack;
 /// Bytes that a file takes in the table.
 const ENTRY_LEN: usize = 2 * size_of::<(LayerNode, Result<Option<LayerNode>>)>();
 
-/// The files without contents that were met.
+/// The known files without contents.
 pub struct Copies {
     found: Mutex<HashMap<LayerNode, Result<Option<LayerNode>>>>,
     held: Mutex<Held>,
@@ -35,8 +36,8 @@ impl Copies {
         }
     }
 
-    /// Records where the contents of `at` are, if it is such a file: `name` in the directory that is merged of
-    /// `dirs`.
+    /// Records where the contents of `at` are, if it is such a file. It is `name` in the directory
+    /// merged from `dirs`.
     ///
     /// # Errors
     /// [`Error::Io`], and [`Error::Limit`] if there are too many.
@@ -66,11 +67,12 @@ impl Copies {
         self.found.lock().unpoisoned().get(&at).cloned()
     }
 
-    /// Returns the file with the contents of `at`: itself, but for a file that overlayfs copied up without them.
-    /// `search` notes all such files.
+    /// Returns the file with the contents of `at`: `at` itself, unless overlayfs copied it up
+    /// without contents. `search` records all such files.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if no layer has them, or of another length; the errors of the layers.
+    /// [`Error::Corrupt`] if no layer has the contents, or only contents of another length; the
+    /// errors of the layers.
     pub fn contents(
         &self,
         stack: &Stack,
@@ -102,8 +104,8 @@ impl Copies {
 }
 
 impl Stack {
-    /// Returns whether a node is a file that overlayfs copied up without its contents. In the lowest layer, which
-    /// has nothing below, its driver refuses it.
+    /// Returns whether a node is a file that overlayfs copied up without its contents. In the
+    /// lowest layer, the driver refuses such a file.
     ///
     /// # Errors
     /// [`Error::Io`], and those of metadata.

@@ -1,10 +1,10 @@
-//! The names that upper directories of a merged one have: entries of these names in lower directories are not
-//! shown.
+//! The names in the upper directories of a merged directory. Entries with these names in lower
+//! directories are not shown.
 //!
-//! A listing shows the topmost directory first, and needs no such names for it. For the others it collects the
-//! names of all directories but the lowest, which is mostly the longest. A lookup in each upper directory for
-//! each entry would be slower by the length of these directories. The names are kept for the next part of the
-//! listing.
+//! A listing shows the topmost directory first, and needs no such names for it. For the others it
+//! collects the names of all directories except the lowest, which is usually the longest. A lookup
+//! in each upper directory for each entry would be slower in proportion to the length of these
+//! directories. The names are kept for the next part of the listing.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use crate::whiteout;
 
 /// Listings whose names are kept.
 const LISTINGS: usize = 16;
-/// Bytes that a name takes beside its own.
+/// Bytes that a name takes in addition to its own.
 const NAME_LEN: usize = size_of::<(Box<[u8]>, usize)>() + 16;
 
 /// The names of one merged directory.
@@ -31,7 +31,7 @@ pub struct Covered {
 }
 
 impl Covered {
-    /// Collects the names of all of `dirs` but the last; topmost first.
+    /// Collects the names of all `dirs` except the last; topmost first.
     ///
     /// # Errors
     /// [`Limit`](forerun_vfs::Error::Limit) if the names take more than [`Limits::walk_bytes`], and the errors of
@@ -89,7 +89,7 @@ impl Listings {
         }
     }
 
-    /// Returns the names of the merged directory `top`, of which `dirs` are in effect.
+    /// Returns the names of the merged directory `top`, whose visible directories are `dirs`.
     ///
     /// # Errors
     /// The errors of reading them.

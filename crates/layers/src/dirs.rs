@@ -1,8 +1,9 @@
 //! The table of merged directories.
 //!
-//! A directory that one layer has is that layer's and is not in the table. One that several layers have is
-//! known by the uppermost of its directories, so that its id does not depend on the order in which directories
-//! were met. All directories above a merged one are merged as well, so a search from the root finds each.
+//! A directory in one layer belongs to that layer and is not in the table. A directory in several
+//! layers is identified by its uppermost directory, so that its id does not depend on the order in
+//! which directories were found. All directories above a merged one are merged too, so a search
+//! from the root finds each.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,38 +15,39 @@ use forerun_vfs::{Corrupt, Error, Held, NodeId, Result};
 use crate::ids::{LayerNode, Named};
 use crate::stack::Stack;
 
-/// Bytes that an entry of the table takes beside its nodes.
+/// Bytes that an entry of the table takes in addition to its nodes.
 const ENTRY_LEN: usize = size_of::<MergedDir>() + 64;
 
-/// A directory that several layers have.
+/// A directory in several layers.
 #[derive(Debug)]
 pub struct MergedDir {
     /// Topmost first; at least two, or the root's.
     nodes: Vec<LayerNode>,
-    /// How many of them are in effect: those below an opaque one are not. Unknown until it is listed.
+    /// Number of visible ones: those below an opaque one are not visible. Unknown until the
+    /// directory is listed.
     visible: OnceLock<usize>,
     is_searched: AtomicBool,
 }
 
 impl MergedDir {
-    /// Returns the uppermost directory, by which the merged one is known.
+    /// Returns the uppermost directory, which identifies the merged one.
     pub fn top(&self) -> Option<LayerNode> {
         self.nodes.first().copied()
     }
 
-    /// Returns all directories of its path, those below an opaque one included.
+    /// Returns all directories at its path, including those below an opaque one.
     pub fn all(&self) -> &[LayerNode] {
         &self.nodes
     }
 
-    /// Returns the directory whose metadata is that of the merged one: the uppermost that is more than a part of
-    /// paths.
+    /// Returns the directory whose metadata the merged one has: the uppermost that its image
+    /// describes.
     pub fn described(&self, stack: &Stack) -> Option<LayerNode> {
         let mut known = self.nodes.iter().filter(|&&at| !stack.is_implied(at));
         known.next().copied().or(self.top())
     }
 
-    /// Returns the directories that are in effect, topmost first.
+    /// Returns the visible directories, topmost first.
     ///
     /// # Errors
     /// The errors of the layers.
@@ -79,7 +81,7 @@ pub struct AtTwoPaths {
     layer: u16,
 }
 
-/// The merged directories that were met, by their uppermost directory.
+/// The known merged directories, by their uppermost directory.
 pub struct Table {
     dirs: RwLock<HashMap<LayerNode, Arc<MergedDir>>>,
     held: Mutex<Held>,
@@ -97,16 +99,17 @@ impl Table {
         }
     }
 
-    /// Returns a merged directory that was met.
+    /// Returns a known merged directory.
     pub fn get(&self, top: LayerNode) -> Option<Arc<MergedDir>> {
         self.dirs.read().unpoisoned().get(&top).map(Arc::clone)
     }
 
-    /// Adds the directory that is merged of `nodes`, topmost first, unless it is there. Returns its id.
+    /// Adds the directory merged from `nodes`, topmost first, unless the table has it. Returns its
+    /// id.
     ///
     /// # Errors
-    /// [`Corrupt`] if its uppermost directory is in the table with others below it: it has two paths then. Also
-    /// if there are too many directories, or an id does not fit.
+    /// [`Corrupt`] if the table has its uppermost directory with others below it: the directory
+    /// then has two paths. Also if there are too many directories, or an id does not fit.
     pub fn add(&self, top: LayerNode, nodes: Vec<LayerNode>) -> Result<NodeId> {
         let id = Named::Merged(top).id()?;
         let is_same = |dir: &Arc<MergedDir>| {
@@ -135,12 +138,13 @@ impl Table {
         Ok(id)
     }
 
-    /// Returns the directory with this uppermost one. One that was not met yet is searched for: `list` lists a
-    /// directory, which adds those in it. Each is listed once for all searches.
+    /// Returns the directory with this uppermost one. Searches for it if it is not known: `list`
+    /// lists a directory, which adds its merged subdirectories. Each is listed once for all
+    /// searches.
     ///
     /// # Errors
-    /// [`Error::Io`] of a directory that could not be listed. A damaged one ends no search: what is below it
-    /// stays unknown.
+    /// [`Error::Io`] of a directory that could not be listed. A damaged directory does not end the
+    /// search: directories below it stay unknown.
     pub fn search(
         &self,
         top: LayerNode,

@@ -83,8 +83,8 @@ impl Layers {
         }
     }
 
-    /// Returns the node with this id. A merged directory that was not met since the layers were opened, as
-    /// after a restart of a mount's server, is searched for.
+    /// Returns the node with this id. Searches for a merged directory that is not known since the
+    /// layers were opened, for example after a restart of a mount's server.
     fn node(&self, id: NodeId) -> Result<Node> {
         let top = match Named::of(id) {
             Named::Single(at) => return Ok(Node::Single(at)),
@@ -105,8 +105,8 @@ impl Layers {
         found.map(Node::Merged).ok_or(Error::StaleNode(id))
     }
 
-    /// Lists all directories that upper layers have a part in, once: it adds those that are merged to the table, and
-    /// notes the files whose contents are in a lower layer.
+    /// Lists all directories in which upper layers take part, once. Adds merged ones to the table,
+    /// and records files whose contents are in a lower layer.
     fn survey(&self) -> Result<()> {
         let complete = &self.copies.is_complete;
         if complete.load(Ordering::Acquire) {
@@ -161,7 +161,7 @@ impl Layers {
         self.copies.contents(&self.stack, at, || self.survey())
     }
 
-    /// Returns the node whose metadata and attributes those of a node are.
+    /// Returns the node that has the metadata and attributes of a node.
     fn described(&self, node: &Node, id: NodeId) -> Result<LayerNode> {
         match node {
             Node::Single(at) => Ok(*at),
@@ -179,8 +179,8 @@ impl FileSystem for Layers {
         self.root
     }
 
-    /// Returns the metadata of the uppermost layer that has the node. A merged directory has one link, as with
-    /// overlayfs: to count its subdirectories would take a listing of all layers.
+    /// Returns the metadata of the uppermost layer that has the node. A merged directory has one
+    /// link, as with overlayfs: counting its subdirectories would take a listing of all layers.
     fn metadata(&self, node: NodeId) -> Result<Metadata> {
         let found = self.node(node)?;
         let mut metadata = self.stack.metadata(self.described(&found, node)?)?;
@@ -243,7 +243,8 @@ impl FileSystem for Layers {
         }
     }
 
-    /// Visits the attributes of the uppermost layer that has the node, those of overlayfs itself left out.
+    /// Visits the attributes of the uppermost layer that has the node, without those of overlayfs
+    /// itself.
     fn xattrs(&self, node: NodeId, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
         let at = self.described(&self.node(node)?, node)?;
         self.stack.shown_xattrs(at, visit)
@@ -282,7 +283,7 @@ impl FileSystem for Layers {
         Ok(fields)
     }
 
-    /// Runs the checks of the layers, and reports whiteouts that can hide nothing.
+    /// Runs the checks of the layers, and reports whiteouts that hide nothing.
     fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
         let Some(node) = node else {
             return check::whole(&self.stack, report);
@@ -314,18 +315,19 @@ impl FileSystem for Layers {
 }
 
 impl Layout for Layers {
-    /// Returns the layout of the lowest layer, whose image is that of the merge. It is mostly the largest.
+    /// Returns the layout of the lowest layer, whose image is that of the merge. It is usually the
+    /// largest.
     fn metadata_layout(&self) -> MetadataLayout {
         let lowest = self.stack.layer(0);
         lowest.map_or(MetadataLayout::Unknown, |layer| layer.fs.metadata_layout())
     }
 
-    /// Visits the regions of all layers, whatever upper layers hide of them.
+    /// Visits the regions of all layers, including those that upper layers hide.
     fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
         self.ranges.regions(&self.stack, visit)
     }
 
-    /// Visits the regions of a node, or those of all directories that it is merged of.
+    /// Visits the regions of a node, or of all directories that it is merged from.
     fn regions_of(
         &self,
         node: NodeId,

@@ -7,11 +7,12 @@ use crate::ids::LayerNode;
 use crate::stack::{Effect, Stack};
 use crate::whiteout;
 
-/// Returns what `name` stands for in `dirs`, which are merged, topmost first: nothing, one node, or several
-/// directories to merge. With `first`, the topmost of `dirs` is known to have that directory.
+/// Returns what `name` stands for in the merged `dirs`, topmost first: no node, one node, or
+/// several directories to merge. With `first`, the topmost of `dirs` is known to have that
+/// directory.
 ///
-/// Whether one of the directories is opaque shows when it is listed, not here. A node below
-/// others whose metadata is damaged is the last of them.
+/// An opaque directory is recognised when it is listed, not here. A node below others whose
+/// metadata is damaged is the last of them.
 ///
 /// # Errors
 /// The errors of the layers.
@@ -65,8 +66,8 @@ pub fn find(
     Ok(found)
 }
 
-/// Returns the lower parts of a directory that overlayfs says are at another path than its own; nothing if it says
-/// no such thing. `below` are the directories that the one around it is merged of, below its own.
+/// Returns the lower parts of a directory, if overlayfs says that they are at another path;
+/// otherwise `None`. `below` are the directories of its parent in lower layers.
 ///
 /// # Errors
 /// The errors of the layers.

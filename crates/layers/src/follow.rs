@@ -1,5 +1,5 @@
-//! Lookups in lower layers by another path than a node's own, as overlayfs makes them behind a redirect, and of
-//! the contents of files that it copied up without them.
+//! Lookups in lower layers by another path than that of the node: as overlayfs follows a redirect,
+//! and to find the contents of files that it copied up without them.
 //!
 //! Each layer below is asked once, from the top. On the way through one layer, the redirects of directories
 //! that the path leads through change it for the layers below.
@@ -23,14 +23,14 @@ enum Wanted {
 /// A step through one layer.
 struct Step {
     found: Option<LayerNode>,
-    /// Whether lower layers are not in effect.
+    /// Whether lower layers are hidden.
     stops: bool,
     /// The path in the layers below.
     next: Redirect,
 }
 
-/// Adds the lower parts of the directory at `top`, whose redirect leads elsewhere. `below` are the directories
-/// that the one around it is merged of, below its own.
+/// Adds the lower parts of the directory at `top`, whose redirect leads elsewhere. `below` are the
+/// directories of its parent in lower layers.
 ///
 /// # Errors
 /// The errors of the layers, and of a redirect that cannot be followed.
@@ -45,8 +45,8 @@ pub fn parts(
     Ok(found)
 }
 
-/// Returns the file with the contents of `top`, which is `name` in a directory, and which overlayfs copied up
-/// without them. `below` is as for [`parts`]. Returns nothing if no layer has them.
+/// Returns the file with the contents of `top`, which is `name` in a directory, and which overlayfs
+/// copied up without them. `below` is as for [`parts`]. Returns `None` if no layer has them.
 ///
 /// # Errors
 /// As of [`parts`].

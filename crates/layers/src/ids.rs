@@ -29,12 +29,12 @@ pub struct LayerNode {
 pub enum Named {
     /// A node of a layer, as it is.
     Single(LayerNode),
-    /// The directory that is merged of this one, which is the uppermost, and lower ones.
+    /// The directory merged from this one, which is the uppermost, and lower ones.
     Merged(LayerNode),
 }
 
 impl Named {
-    /// Reads an id, which may name nothing.
+    /// Reads an id, which may not name any node.
     pub fn of(id: NodeId) -> Self {
         let (layer, node) = unpack(id.0 & !MERGED);
         let at = LayerNode {
@@ -60,7 +60,7 @@ impl Named {
     }
 }
 
-/// Returns the cursor of a merged directory, from that in one of its directories.
+/// Returns the cursor of a merged directory, from the cursor in one of its directories.
 ///
 /// # Errors
 /// [`Error::Unsupported`] if the cursor has more than 53 bits.

@@ -1,7 +1,7 @@
 //! Hard links to files of lower layers: an archive names the file by its path only.
 //!
-//! A tool that unpacks layers one after the other makes such a link to what the layers before have at that path. So
-//! the link is shown as that file, and stays it whatever upper layers do to the path.
+//! A tool that unpacks layers one after the other makes such a link to what the layers before have
+//! at that path. So the link is shown as that file, whatever upper layers do to the path.
 
 use std::collections::HashMap;
 
@@ -9,19 +9,19 @@ use forerun_vfs::FileType;
 
 use crate::ids::LayerNode;
 
-/// The file that a link stands for; nothing if lower layers have none at its path.
+/// The file that a link stands for; `None` if lower layers have none at its path.
 pub type Link = Option<(LayerNode, FileType)>;
 
 /// The links of all layers.
 #[derive(Debug, Default)]
 pub struct Links {
     files: HashMap<LayerNode, Link>,
-    /// The links that name nothing, with the paths.
+    /// The links to missing files, with the paths.
     lost: Vec<(LayerNode, Vec<u8>)>,
 }
 
 impl Links {
-    /// Returns the file that a node stands for; nothing if it is no link.
+    /// Returns the file that a node stands for; `None` if it is not a link.
     pub fn get(&self, at: LayerNode) -> Option<Link> {
         if self.files.is_empty() {
             None
@@ -36,7 +36,7 @@ impl Links {
         files.any(|&(file, _)| file == at)
     }
 
-    /// Returns the links that name nothing, with the paths.
+    /// Returns the links to missing files, with the paths.
     pub fn lost(&self) -> &[(LayerNode, Vec<u8>)] {
         &self.lost
     }

@@ -17,7 +17,7 @@ use crate::stack::Stack;
 /// A callback for entries.
 pub type VisitEntry<'v> = &'v mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>;
 
-/// Returns the id of what [`find`] found; nothing if that is nothing.
+/// Returns the id of the result of [`find`]; `None` if there is none.
 ///
 /// # Errors
 /// The errors of [`Table::add`].

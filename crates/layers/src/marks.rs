@@ -8,7 +8,7 @@ use crate::ids::LayerNode;
 use crate::stack::Stack;
 use crate::whiteout::OPAQUE;
 
-/// Most bytes of the path at which a lower part is, as of any path.
+/// Most bytes of the path of a lower part, as for any path.
 pub const PATH_MAX: usize = 4096;
 
 /// The attributes of a node that overlayfs reads.
@@ -21,7 +21,7 @@ pub struct Marks {
     pub is_metacopy: bool,
 }
 
-/// The place of the lower part of a node, if not at its own path.
+/// The place of the lower part of a node, if it is not at the path of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Redirect {
     /// Another name in the same directory.
@@ -54,7 +54,7 @@ impl Redirect {
     }
 }
 
-/// Returns whether a value of `metacopy` is one that Linux accepts: nothing, or a header with a digest.
+/// Returns whether Linux accepts this value of `metacopy`: empty, or a header with a digest.
 fn is_metacopy(value: &[u8]) -> bool {
     match value {
         [] => true,
@@ -67,7 +67,7 @@ impl Stack {
     /// Returns the marks of a node.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a value that overlayfs does not take, and the errors of the layer.
+    /// [`Error::Corrupt`] for a value that overlayfs does not accept, and the errors of the layer.
     pub fn marks(&self, at: LayerNode) -> Result<Marks> {
         let mut marks = Marks::default();
         let mut refused = None;
@@ -102,11 +102,11 @@ impl Stack {
         layer.map_or(error.clone(), |layer| error.in_image(&layer.name))
     }
 
-    /// Returns whether a directory hides all that lower layers have at its path.
+    /// Returns whether a directory hides everything that lower layers have at its path.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if overlayfs keeps whiteouts in it that are not known here, and the errors of
-    /// [`marks`](Self::marks).
+    /// [`Error::Unsupported`] if it has whiteouts of overlayfs in an unknown form, and the errors
+    /// of [`marks`](Self::marks).
     pub fn is_opaque(&self, dir: LayerNode) -> Result<bool> {
         let marks = self.marks(dir)?;
         if marks.opaque == Some(b'x') {
@@ -119,7 +119,7 @@ impl Stack {
         Ok(marks.opaque == Some(b'y') || self.lookup(dir, OPAQUE)?.is_some())
     }
 
-    /// Returns where the lower part of a directory or file is, if not at its own path.
+    /// Returns where the lower part of a directory or file is, if it is not at the same path.
     ///
     /// # Errors
     /// The errors of [`marks`](Self::marks).
@@ -140,7 +140,8 @@ impl Stack {
         })
     }
 
-    /// Returns the redirect of a directory whose own readers report what is wrong with it.
+    /// Returns the redirect of a directory. Leaves damage to readers of the directory, which report
+    /// it.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -151,7 +152,7 @@ impl Stack {
         }
     }
 
-    /// Refuses a directory whose redirect led to nothing: part of it would be missing.
+    /// Refuses a directory whose redirect leads to no directory: part of it would be missing.
     ///
     /// # Errors
     /// [`Error::Corrupt`], and the errors of [`redirect`](Self::redirect).

@@ -106,7 +106,7 @@ impl Stack {
         &self.limits
     }
 
-    /// Returns a layer, or nothing if there is none of this number.
+    /// Returns a layer, or `None` if there is none of this number.
     pub fn layer(&self, layer: u16) -> Option<&Layer> {
         self.layers.get(usize::from(layer))
     }

@@ -11,14 +11,15 @@ pub fn is_marker(name: &[u8]) -> bool {
     name.starts_with(PREFIX)
 }
 
-/// Returns the name that a whiteout file hides; nothing if it is no whiteout, or hides what no entry can be
-/// named: it climbs, or has no name behind the prefix.
+/// Returns the name that a whiteout file hides; `None` if it is no whiteout, or hides what no entry
+/// can be named: it climbs, or has no name after the prefix.
 pub fn hidden(name: &[u8], limit: usize) -> Option<&[u8]> {
     let hidden = name.strip_prefix(PREFIX)?;
     (name != OPAQUE && check_name(hidden, limit).is_ok()).then_some(hidden)
 }
 
-/// Returns the name of the whiteout file that hides `name`; nothing if it would be too long for a name.
+/// Returns the name of the whiteout file that hides `name`; `None` if it would be too long for a
+/// name.
 pub fn hiding(name: &[u8], limit: usize) -> Option<Vec<u8>> {
     let whiteout = [PREFIX, name].concat();
     (whiteout.len() <= limit).then_some(whiteout)

@@ -13,8 +13,8 @@ pub enum Compression {
     Bzip2,
     /// LZ4, of one or several frames, legacy ones too.
     Lz4,
-    /// One bare stream of DEFLATE (RFC 1951). Nothing in it tells it from other bytes, so [`Self::of`] never
-    /// returns it.
+    /// One bare stream of DEFLATE (RFC 1951). It has no magic number, so [`Self::of`] never returns
+    /// it.
     Deflate,
 }
 

@@ -12,8 +12,9 @@ use crate::options::IndexOptions;
 use crate::spans::{Span, SpanSource};
 use crate::spool::{Spool, SpoolWriter};
 
-/// Bytes that each byte of a stream may decode to, beside [`Limits::stream_bytes`]. Text comes to 5 or 10. Only bytes
-/// that were read count, or a long bomb would be allowed more than a short one.
+/// Bytes that each byte of a stream may decode to, in addition to [`Limits::stream_bytes`]. Text
+/// comes to 5 or 10. Only bytes that were read count, otherwise a long bomb would be allowed more
+/// than a short one.
 const EXPANSION: u64 = 50;
 
 /// The receiver of the decoded bytes, in order.
@@ -24,7 +25,7 @@ pub struct Cutter<'a> {
     pub block_len: u64,
     spans: Vec<Span>,
     held: Held,
-    /// Decoded bytes so far, and the most that there may be before any was read.
+    /// Decoded bytes so far, and the limit before any bytes are read.
     decoded: u64,
     allowed: u64,
     /// Offset of the stream in its source.
@@ -129,8 +130,8 @@ impl<'a> Cutter<'a> {
     /// Writes decoded bytes to the spool.
     ///
     /// # Errors
-    /// `Unsupported`, at this offset of the stream, if there may be none; `Spool` if it
-    /// cannot be written.
+    /// `Unsupported`, at this offset of the stream, if no spool is allowed; `Spool` if it cannot be
+    /// written.
     pub fn spool(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
         if bytes.is_empty() || self.spool_all {
             return Ok(());

@@ -2,7 +2,7 @@
 
 use forerun_vfs::Error;
 
-/// Why a pass ended early.
+/// The reason why a pass ended early.
 pub enum Failed {
     /// The stream is damaged.
     Stream(Error),

@@ -10,7 +10,7 @@ use forerun_vfs::{Error, Limits, MakeSpool, Place};
 
 use crate::{Compression, IndexOptions, Indexed, index};
 
-/// Makes no spool: what needs one is an error of the input.
+/// Makes no spool: an input that needs one is an error.
 struct Nowhere;
 
 impl MakeSpool for Nowhere {

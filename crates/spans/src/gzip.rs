@@ -12,7 +12,7 @@ use crate::input::Input;
 
 /// RFC 1952, section 2.3: the fields before the optional ones.
 const HEADER: usize = 10;
-/// The checksum and the length behind each member.
+/// The checksum and the length after each member.
 const TRAILER: usize = 8;
 
 const FHCRC: u8 = 2;
@@ -21,7 +21,7 @@ const FNAME: u8 = 8;
 const FCOMMENT: u8 = 16;
 const RESERVED: u8 = 0xe0;
 
-/// Reads all members. Returns the offset of the bytes behind them, unless these are zeros.
+/// Reads all members. Returns the offset of the bytes after them, unless these are zeros.
 pub fn read<'a>(
     input: &mut Input<'a>,
     cutter: &mut Cutter<'a>,
@@ -45,7 +45,8 @@ pub fn read<'a>(
     }
 }
 
-/// Reads one stream of DEFLATE without a header. Returns the offset of the bytes behind it, if there are any.
+/// Reads one stream of DEFLATE without a header. Returns the offset of the bytes after it, if there
+/// are any.
 pub fn read_bare<'a>(
     input: &mut Input<'a>,
     cutter: &mut Cutter<'a>,

@@ -1,4 +1,4 @@
-//! The bytes before spans that these refer to, compressed.
+//! The bytes before spans, to which the spans refer, compressed.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const LEVEL: u8 = 9;
 /// The last bytes before a span: as many as it may refer to, or fewer.
 #[derive(Clone, PartialEq, Eq)]
 pub enum History {
-    /// As they are: they did not get shorter.
+    /// Not compressed, because they did not get shorter.
     Plain(Arc<[u8]>),
     /// Compressed, with their length.
     Packed(Arc<[u8]>, u32),

@@ -8,14 +8,14 @@ use forerun_vfs::{Error, Result};
 /// A source, or a part of one, that is read from its start to its end.
 pub struct Input<'a> {
     source: &'a dyn ReadAt,
-    /// Offset behind the part.
+    /// Offset after the part.
     limit: u64,
     /// Most bytes of one read.
     chunk: usize,
     buffer: Vec<u8>,
     /// Bytes of the buffer that were used.
     used: usize,
-    /// Offset of the first byte behind the buffer.
+    /// Offset of the first byte after the buffer.
     end: u64,
 }
 

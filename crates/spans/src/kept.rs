@@ -10,7 +10,7 @@ use crate::Compression;
 use crate::history::History;
 use crate::spans::{Span, SpanSource, Spans};
 
-/// Spans as they are kept. Their bytes may come from anywhere: [`Self::spans`] validates them.
+/// Spans in the kept form. Their bytes are not trusted: [`Self::spans`] validates them.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct KeptSpans {
     compression: u8,
@@ -23,9 +23,11 @@ struct KeptSpan {
     decoded_len: u32,
     offset: u64,
     len: u32,
-    /// Of gzip, bits of the first byte that belong to the span before; of LZ4, 1 if blocks have checksums.
+    /// For gzip, bits of the first byte that belong to the span before. For LZ4, 1 if blocks have
+    /// checksums.
     skip: u8,
-    /// The bytes before it, compressed, and their length. Nothing for a length of 0: they are not compressed.
+    /// The bytes before it, compressed, and their length. A length of 0 means that they are not
+    /// compressed.
     history: Vec<u8>,
     history_len: u32,
 }
@@ -38,7 +40,8 @@ const COMPRESSIONS: [(u8, Compression); 3] = [
 ];
 
 impl KeptSpans {
-    /// Returns what to keep. Returns nothing if some of the stream is in a spool, which is not kept.
+    /// Returns the spans to keep. Returns `None` if a part of the stream is in a spool, which is
+    /// not kept.
     #[must_use]
     pub fn of(spans: &Spans) -> Option<Self> {
         let number = COMPRESSIONS
@@ -50,7 +53,8 @@ impl KeptSpans {
         })
     }
 
-    /// Returns the spans of a stream in a file of `source_len` bytes. Returns nothing if they cannot be right.
+    /// Returns the spans of a stream in a file of `source_len` bytes. Returns `None` if they are
+    /// invalid.
     #[must_use]
     pub fn spans(self, source_len: u64, limits: &Limits) -> Option<Spans> {
         let known = COMPRESSIONS

@@ -1,7 +1,7 @@
 //! LZ4 frames (the LZ4 frame format, version 1.6.4), one after the other, and legacy frames.
 //!
-//! A frame is a row of blocks, each behind its length. A span is one or several of them, where they are. Blocks that
-//! refer to those before them need a history of 64 KiB, so their spans are longer.
+//! A frame is a sequence of blocks, each after its length. A span is one or several blocks. Blocks
+//! that refer to earlier blocks need a history of 64 KiB, so their spans are longer.
 
 use std::hash::Hasher;
 
@@ -23,9 +23,10 @@ pub const LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
 
 /// Decoded bytes of a span of independent blocks, unless one block is longer: enough to be worth an entry.
 const SHORT_SPAN: u64 = 256 << 10;
-/// Decoded bytes of each block of a legacy frame but the last.
+/// Decoded bytes of each block of a legacy frame except the last.
 const LEGACY_BLOCK: usize = 8 << 20;
-/// The longest block of a legacy frame: what its program may need for bytes that do not compress.
+/// The longest stored block of a legacy frame: its program may need as much for bytes that do not
+/// compress.
 const LEGACY_STORED: usize = LEGACY_BLOCK + LEGACY_BLOCK / 255 + 16;
 /// The bit of a length that marks a block which is stored without compression.
 const PLAIN: u32 = 1 << 31;
@@ -39,7 +40,7 @@ const CONTENT_CHECKSUM: u8 = 0b0000_0100;
 const RESERVED: u8 = 0b0000_0010;
 const DICTIONARY: u8 = 0b0000_0001;
 
-/// Reads all frames. Returns the offset of the bytes behind them, unless these are zeros.
+/// Reads all frames. Returns the offset of the bytes after them, unless these are zeros.
 pub fn read<'a>(
     input: &mut Input<'a>,
     cutter: &mut Cutter<'a>,
@@ -81,14 +82,14 @@ struct Frame {
     /// Decoded bytes before it.
     start: u64,
     is_linked: bool,
-    /// Whether each block has a checksum behind it.
+    /// Whether each block has a checksum after it.
     has_checksums: bool,
     /// Most decoded bytes of a block, and most stored ones.
     block_len: usize,
     stored_len: usize,
-    /// Length of what it decodes to, if it says so.
+    /// Decoded length, if it is stored.
     len: Option<u64>,
-    /// The checksum of what it decodes to, if it has one.
+    /// Checksum of the decoded bytes, if it has one.
     checksum: Option<XxHash32>,
 }
 
@@ -252,7 +253,8 @@ impl Frames<'_, '_> {
         Ok(())
     }
 
-    /// Returns what the next block is and its stored length; nothing at the end of the frame. Stays before the length.
+    /// Returns whether the next block is plain, and its stored length; `None` at the end of the
+    /// frame. Does not move past the length.
     fn length(&mut self, frame: &Frame) -> Result<Option<(bool, usize)>, Failed> {
         let is_legacy = frame.block_len == LEGACY_BLOCK;
         if is_legacy && self.input.peek()?.is_empty() {

@@ -17,14 +17,14 @@ pub struct IndexOptions {
     pub limits: Limits,
     /// Ends the stream where it is damaged.
     pub rescue: bool,
-    /// Makes the spool for what cannot be decoded from within.
+    /// Makes the spool for streams that cannot be decoded from within.
     pub spool: Option<Arc<dyn MakeSpool>>,
     /// Decoded bytes of a span of gzip: it ends with the first DEFLATE block from there on. The same for linked
     /// blocks of LZ4.
     pub span_len: u64,
     /// Bytes of one read.
     pub chunk: usize,
-    /// Spools everything, also what could be decoded from within: there are no spans then.
+    /// Spools everything, even streams that could be decoded from within. There are then no spans.
     pub spool_all: bool,
 }
 

@@ -20,7 +20,7 @@ pub struct Indexed {
     pub spans: Spans,
     /// The decoded bytes in [`SPOOL`](crate::SPOOL), if there are any.
     pub spool: Option<Spool>,
-    /// Offset of bytes behind the stream that are no part of it.
+    /// Offset of bytes after the stream that are no part of it.
     pub trailing: Option<u64>,
     /// The damage at which a rescue ended the stream.
     pub damage: Option<Error>,
@@ -36,12 +36,12 @@ impl std::fmt::Debug for Indexed {
     }
 }
 
-/// Reads all of `source` once, in order, and gives what it decodes to to `sink`.
+/// Reads all of `source` once, in order, and passes the decoded bytes to `sink`.
 ///
 /// # Errors
-/// [`Error::Corrupt`] with the offset of a stream that is damaged, [`Error::Limit`] for one that decodes to
-/// too much or has blocks that are too long, [`Error::Unsupported`] where a spool is needed and there may be
-/// none, [`Error::Io`]; and the errors of `sink`, also in a rescue.
+/// [`Error::Corrupt`] with the offset of a stream that is damaged, [`Error::Limit`] for one that
+/// decodes to too much or has blocks that are too long, [`Error::Unsupported`] if a spool is needed
+/// but not allowed, [`Error::Io`]; and the errors of `sink`, also in a rescue.
 pub fn index<'a>(
     source: &'a dyn ReadAt,
     compression: Compression,
@@ -51,7 +51,7 @@ pub fn index<'a>(
     index_part(source, 0..source.len(), compression, options, sink)
 }
 
-/// Decodes all of `source` into a temporary file, and returns what that holds.
+/// Decodes all of `source` into a temporary file, and returns that file as a source.
 ///
 /// # Errors
 /// The errors of [`index`].
@@ -66,8 +66,8 @@ pub fn decode(
     Ok(indexed.spool.unwrap_or_else(empty))
 }
 
-/// Reads a part of `source` as [`index`] reads all of it: a stream that lies among other bytes. The spans have
-/// offsets in `source`.
+/// Reads a part of `source` as [`index`] reads all of it, for a stream among other bytes. The spans
+/// have offsets in `source`.
 ///
 /// # Errors
 /// The errors of [`index`].

@@ -64,7 +64,7 @@ impl Spans {
         self.spans.iter()
     }
 
-    /// Returns the length of what the stream decodes to, in bytes.
+    /// Returns the decoded length of the stream, in bytes.
     #[must_use]
     pub fn decoded_len(&self) -> u64 {
         self.spans.last().map_or(0, |span| span.decoded.end)

@@ -1,6 +1,7 @@
 //! Streams that cannot be decoded from within: Zstandard, XZ, bzip2. One file may have several of them.
 //!
-//! A frame of Zstandard that is short enough to be decoded as one block stays where it is. All else is spooled.
+//! A Zstandard frame that is short enough to be decoded as one block is not spooled. Everything
+//! else is.
 
 use forerun_codec::{Codec, StreamDecoder, StreamFormat, StreamPlace};
 use forerun_io::u64_from;
@@ -12,7 +13,7 @@ use crate::error::Check;
 use crate::failed::Failed;
 use crate::input::Input;
 
-/// Reads all streams. Returns the offset of the bytes behind them, unless these are zeros.
+/// Reads all streams. Returns the offset of the bytes after them, unless these are zeros.
 pub fn read(
     input: &mut Input<'_>,
     cutter: &mut Cutter<'_>,
@@ -66,7 +67,7 @@ struct Stream {
     offset: u64,
     /// Decoded bytes before the stream.
     start: u64,
-    /// All that it decoded to so far, while it may stay where it is.
+    /// All bytes decoded so far, as long as it need not be spooled.
     whole: Option<Vec<u8>>,
 }
 
@@ -133,7 +134,7 @@ impl Stream {
         }
     }
 
-    /// Keeps what the stream decoded to before its damage.
+    /// Keeps the bytes that were decoded before the damage.
     fn rescue(&mut self, cutter: &mut Cutter<'_>) -> Result<(), Error> {
         if let Some(whole) = self.whole.take() {
             cutter.spool(&whole, self.offset)?;

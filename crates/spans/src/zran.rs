@@ -1,11 +1,12 @@
-//! The spans of a gzip file by checkpoints that another program made: those of zran, an example of zlib, as SOCI stores
-//! them.
+//! The spans of a gzip file from the checkpoints of another program: zran, an example of zlib, as
+//! SOCI stores them.
 //!
-//! They are a count (4 bytes) and the length of a span (8 bytes), and for each checkpoint its offset in the file, its
-//! offset in the decoded bytes (8 bytes each), the number of bits of the byte before that belong to it (1 byte), and the
-//! 32 KiB of decoded bytes before it. All numbers are little-endian. The oldest form leaves the first checkpoint out: it
-//! is behind the header of the file, whose length only the header tells. A span may continue in the next members of the
-//! file.
+//! They are a count (4 bytes) and the length of a span (8 bytes), and for each checkpoint its
+//! offset in the file, its offset in the decoded bytes (8 bytes each), the number of bits of the
+//! byte before that belong to it (1 byte), and the 32 KiB of decoded bytes before it. All numbers
+//! are little-endian. The oldest form leaves out the first checkpoint. It is after the header of
+//! the file, and only the header says how long it is. A span may continue in the next members of
+//! the file.
 
 use std::sync::Arc;
 
@@ -32,15 +33,16 @@ const HEADER: u64 = 10;
 pub struct ZranSpans {
     /// The spans. Those that decode to nothing are left out.
     pub spans: Spans,
-    /// The offset in the file of each span, and the number of the checkpoint before it. A span whose checkpoint is left
-    /// out is a block of [`Codec::GzipMembers`]: it begins with a header, which is none of the span's bytes.
+    /// The offset in the file of each span, and the number of the checkpoint before it. A span
+    /// whose checkpoint is left out is a block of [`Codec::GzipMembers`]: it begins with a header,
+    /// which is not part of the span.
     pub starts: Vec<(u64, usize)>,
     pub checkpoints: usize,
 }
 
 /// A place where decoding can start.
 struct Checkpoint<'b> {
-    /// Offset of the first byte that is all of it, and the bits of the byte before that are as well.
+    /// Offset of the first whole byte, and the number of bits of the byte before that belong to it.
     offset: u64,
     bits: u8,
     /// Decoded bytes before it.
@@ -72,7 +74,7 @@ impl<'b> Checkpoint<'b> {
         })
     }
 
-    /// Returns the offset of the first byte that has bits of it, unless that is before the file.
+    /// Returns the offset of the first byte with bits of the span, unless that is before the file.
     fn start(&self) -> Option<u64> {
         self.offset.checked_sub(u64::from(self.bits > 0))
     }
@@ -87,7 +89,7 @@ impl<'b> Checkpoint<'b> {
         }
     }
 
-    /// Returns the decoded bytes before it that are in its window: at the start of the file it has fewer than fit.
+    /// Returns the decoded bytes in its window. At the start of the file there are fewer than fit.
     fn history(&self) -> Option<History> {
         let len = usize_from(self.decoded).min(self.window.len());
         let (_, bytes) = self.window.split_at_checked(self.window.len() - len)?;

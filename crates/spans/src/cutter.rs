@@ -12,7 +12,7 @@ use crate::options::IndexOptions;
 use crate::spans::{Span, SpanSource};
 use crate::spool::{Spool, SpoolWriter};
 
-/// Bytes that each byte of a stream may decode to, in addition to [`Limits::stream_bytes`]. Text
+/// Bytes that each byte of a stream may decode to, in addition to `Limits::stream_bytes`. Text
 /// comes to 5 or 10. Only bytes that were read count, otherwise a long bomb would be allowed more
 /// than a short one.
 const EXPANSION: u64 = 50;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tree::{SourceFile, code_only};
+use super::tree::{SourceFile, code_only, pattern};
 
 /// The modules that each module names, with a file and line of each.
 type Graph<'f> = BTreeMap<&'f str, BTreeMap<&'f str, (&'f str, usize)>>;
@@ -77,7 +77,7 @@ fn graph<'f>(dir: &str, files: &'f [SourceFile]) -> Graph<'f> {
             .flat_map(|root| code.match_indices(root.as_str()))
         {
             for first in first_words(&code[at + root.len()..]) {
-                let module = modules.get(first).or_else(|| exported.get(first));
+                let module = modules.get(&*first).or_else(|| exported.get(&first));
                 if let Some(module) = module.filter(|module| **module != module_of(path)) {
                     let line = code[..at].matches('\n').count() + 1;
                     named.entry(module).or_insert((&file.path, line));
@@ -93,27 +93,19 @@ fn depth(path: &str) -> usize {
     path.split('/').filter(|part| *part != "mod.rs").count()
 }
 
-/// Returns the first word of a path, or of each path in a braced list.
-fn first_words(path: &str) -> Vec<&str> {
+/// Returns the first word of a path, or of each path in the braced list of an import.
+fn first_words(path: &str) -> Vec<String> {
     let Some(list) = path.strip_prefix('{') else {
-        return words(path).take(1).collect();
+        return words(path).take(1).map(str::to_string).collect();
     };
-    let (mut depth, mut start, mut found) = (0_u32, 0, Vec::new());
-    for (at, c) in list.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth > 0 => depth -= 1,
-            ',' | '}' if depth == 0 => {
-                found.extend(words(&list[start..at]).next());
-                start = at + 1;
-                if c == '}' {
-                    break;
-                }
-            }
-            _ => {}
-        }
+    let mut list = list.split(';').next().unwrap_or_default().to_string();
+    // Lists within are what the paths lead to.
+    let inner = pattern(r"\{[^{}]*\}");
+    while inner.is_match(&list) {
+        list = inner.replace_all(&list, "").into_owned();
     }
-    found
+    let paths = list.split(',').filter_map(|path| words(path).next());
+    paths.map(str::to_string).collect()
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {

@@ -67,9 +67,11 @@ pub fn tables(figures: &Figures) -> String {
         for row in rows {
             let [ratio, low, high] = row.ratio();
             let (unit, noisy) = (&row.unit, if row.is_noisy() { ", noisy" } else { "" });
+            // Lengths differ by less than times do.
+            let digits = if row.unit == "MB" { 3 } else { 2 };
             let number = figures.runs.iter().position(|run| run.date == row.run);
             text += &format!(
-                "| {} | {:.3} {unit} | {} | {:.3} {unit} | {ratio:.2} | {low:.2}-{high:.2}{noisy} | {} |\n",
+                "| {} | {:.3} {unit} | {} | {:.3} {unit} | {ratio:.digits$} | {low:.digits$}-{high:.digits$}{noisy} | {} |\n",
                 row.work,
                 median(&row.ours),
                 row.against,

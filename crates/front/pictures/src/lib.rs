@@ -14,5 +14,5 @@ mod text;
 mod trace;
 
 pub use map::{FileRuns, ImageMap, Kind, Sums};
-pub use page::LARGEST_PAGE;
+pub use page::{LARGEST_PAGE, markup, page as html_page};
 pub use trace::{TracePicture, TraceRecord, TraceRow, TraceSummary, TraceWriter};

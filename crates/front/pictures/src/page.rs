@@ -8,10 +8,17 @@ pub const LARGEST_PAGE: usize = 2_000_000;
 const STYLE: &str = include_str!("../assets/page.css");
 const COMMON: &str = include_str!("../assets/common.js");
 
-/// Puts a page together. `title` is text; `body` is markup of this crate; `script` draws `data`.
+/// Puts a page together. `title` is text; `body` is markup; `script` draws `data`, if it is not empty.
 pub fn page(title: &str, body: &str, data: &Value, script: &str) -> String {
     let title = markup(title);
     let data = json(data);
+    let (without, script) = match script {
+        "" => ("", String::new()),
+        script => (
+            "<noscript><p>The pictures are drawn by a script in this page.</p></noscript>\n",
+            format!("<script>\n{COMMON}{script}</script>\n"),
+        ),
+    };
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
@@ -19,10 +26,8 @@ pub fn page(title: &str, body: &str, data: &Value, script: &str) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n\
-         <noscript><p>The pictures are drawn by a script in this page.</p></noscript>\n{body}\
-         <script type=\"application/json\" id=\"data\">{data}</script>\n\
-         <script>\n{COMMON}{script}</script>\n</body>\n</html>\n"
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{without}{body}\
+         <script type=\"application/json\" id=\"data\">{data}</script>\n{script}</body>\n</html>\n"
     )
 }
 
@@ -70,7 +75,7 @@ mod tests {
             "<b>&\"'",
             "",
             &json!({"name": "</script><!-- \u{e9}\u{1f600}"}),
-            "",
+            "draw();",
         );
         assert!(page.contains("&lt;b&gt;&amp;&quot;&#39;"));
         assert!(page.contains(r#"{"name":"\u003c/script\u003e\u003c!-- \u00e9\ud83d\ude00"}"#));

@@ -1,11 +1,12 @@
-//! Processes, loop devices and mounts that a measurement has in use, and how all of them end when the
-//! user interrupts it.
+//! The directory of a measurement, with all mounts and files, and the processes that it has started; and how all of them
+//! end when the user interrupts it.
 //!
-//! After [`guard`] each process has a process group of its own, so that a Ctrl-C at the terminal reaches
-//! the caller only, which then calls [`abandon`].
+//! With a [`Home`] each process has a process group of its own, so that a Ctrl-C at the terminal reaches
+//! this process only, which then ends the others.
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,11 +14,15 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Context;
+use forerun::build::is_in_memory;
 use forerun_sys::mount_table::mounts;
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
+
+use crate::error::{Failure, Result};
+use crate::interrupt::OnInterrupt;
 
 /// Time that processes have to end by themselves.
 const GRACE: Duration = Duration::from_secs(3);
@@ -26,47 +31,92 @@ const STEP: Duration = Duration::from_millis(10);
 static HOME: OnceLock<PathBuf> = OnceLock::new();
 static ACTIVE: Mutex<Active> = Mutex::new(Active {
     processes: BTreeSet::new(),
-    devices: Vec::new(),
     is_over: false,
 });
 
 struct Active {
     /// Processes by their numbers, until they are waited for.
     processes: BTreeSet<u32>,
-    devices: Vec<PathBuf>,
     /// Whether nothing may be started any more.
     is_over: bool,
 }
 
-/// A note of a process, removed when dropped.
-#[derive(Debug)]
-pub struct Ticket {
-    id: u32,
+/// The directory of all mounts and files. One in the life of a process.
+pub struct Home {
+    dir: TempDir,
+    _guard: OnInterrupt,
 }
 
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        lock().processes.remove(&self.id);
+impl Home {
+    /// Makes it in `parent`, or in `TMPDIR`; in `/var/tmp` where that is in memory, since there would be no cold caches to
+    /// measure.
+    pub fn new(parent: Option<&Path>) -> Result<Self> {
+        let (temporary, disk) = (std::env::temp_dir(), Path::new("/var/tmp"));
+        let parent = match parent {
+            Some(parent) => parent,
+            None if is_in_memory(&temporary) && disk.is_dir() => disk,
+            None => &temporary,
+        };
+        let failed = |error: io::Error| Failure::output(&error).of(parent.display());
+        // The table of mounts has no symbolic links.
+        let place = parent.canonicalize().map_err(failed)?;
+        let mut builder = tempfile::Builder::new();
+        let dir = builder.prefix("forerun-bench-").tempdir_in(place);
+        let dir = dir.map_err(failed)?;
+        let path = dir.path().to_path_buf();
+        // A second home would leave the first without a guard.
+        let _kept = HOME.set(path.clone());
+        Ok(Self {
+            dir,
+            _guard: OnInterrupt::new(move || abandon(&path)),
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
     }
 }
 
-/// Has all temporary directories made below `home`, and processes in groups of their own. Once in the life of
-/// a process.
-pub fn guard(home: &Path) {
-    // A second home would leave the first without a guard.
-    let _kept = HOME.set(home.to_path_buf());
-}
-
 /// Creates a temporary directory, which is removed when dropped.
-pub fn temp_dir(name: &str) -> Result<TempDir> {
+pub fn temp_dir() -> anyhow::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
-    let prefix = format!("forerun-{name}-");
-    builder.prefix(&prefix);
+    builder.prefix("forerun-bench-");
     let made = match HOME.get() {
         Some(home) => builder.tempdir_in(home),
         None => builder.tempdir(),
     };
     made.context("a temporary directory")
+}
+
+/// A process that was started.
+#[derive(Debug)]
+pub struct Running {
+    pub child: Child,
+    pub _ticket: Ticket,
+}
+
+/// A note of a process, removed when dropped.
+#[derive(Debug)]
+pub struct Ticket(u32);
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        lock().processes.remove(&self.0);
+    }
+}
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.child
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.child
+    }
 }
 
 fn lock() -> MutexGuard<'static, Active> {
@@ -85,7 +135,7 @@ fn open() -> MutexGuard<'static, Active> {
     }
 }
 
-pub fn spawn(command: &mut Command) -> io::Result<(Child, Ticket)> {
+pub fn spawn(command: &mut Command) -> io::Result<Running> {
     if HOME.get().is_some() {
         command.process_group(0);
     }
@@ -94,12 +144,15 @@ pub fn spawn(command: &mut Command) -> io::Result<(Child, Ticket)> {
 
 /// Starts a process in the group of this one. That is for setsid(1), which makes a session and a group itself: had it a
 /// group of its own, it would have to start another process for that.
-pub fn spawn_in_group(command: &mut Command) -> io::Result<(Child, Ticket)> {
+pub fn spawn_in_group(command: &mut Command) -> io::Result<Running> {
     let mut active = open();
     let child = command.spawn()?;
     let id = child.id();
     active.processes.insert(id);
-    Ok((child, Ticket { id }))
+    Ok(Running {
+        child,
+        _ticket: Ticket(id),
+    })
 }
 
 /// Does something that leaves a mount behind, such as mount(2). It must not start processes by [`spawn`].
@@ -108,27 +161,9 @@ pub fn mounting<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Notes a loop device, which `attach` makes and returns. It must not start processes by [`spawn`].
-pub fn attach(attach: impl FnOnce() -> Result<PathBuf>) -> Result<PathBuf> {
-    let mut active = open();
-    let device = attach()?;
-    active.devices.push(device.clone());
-    Ok(device)
-}
-
-/// Forgets a loop device that was detached.
-pub fn detached(device: &Path) {
-    lock().devices.retain(|other| other != device);
-}
-
-/// Ends all processes, takes down all mounts below `home`, detaches loop devices, and removes `home`. Nothing
-/// can be started from now on.
-pub fn abandon(home: &Path) {
-    let devices = {
-        let mut active = lock();
-        active.is_over = true;
-        active.devices.clone()
-    };
+/// Ends all processes, takes down all mounts below `home`, and removes `home`. Nothing can be started from now on.
+fn abandon(home: &Path) {
+    lock().is_over = true;
     let signal = |signal| {
         for id in &lock().processes {
             let id = i32::try_from(*id).ok().and_then(Pid::from_raw);
@@ -144,11 +179,6 @@ pub fn abandon(home: &Path) {
     signal(Signal::KILL);
     for mount in mounts_below(home).iter().rev() {
         detach_mount(mount);
-    }
-    for device in devices {
-        let mut losetup = Command::new("losetup");
-        losetup.arg("--detach").arg(device).stderr(Stdio::null());
-        let _best_effort = losetup.status();
     }
     // Never into a mount. Twice: the work that is interrupted may just have made another file.
     for _ in 0..2 {

@@ -4,19 +4,12 @@
 //! takes turns between the drivers, and compares what came out. It prints nothing and knows no table.
 
 pub mod active;
-pub mod caches;
-pub mod counters;
-pub mod digest;
-pub mod home;
 pub mod machine;
 pub mod mount;
 pub mod noise;
 pub mod peers;
 pub mod process;
-pub mod programs;
 pub mod run;
-pub mod samples;
-pub mod scratch;
 pub mod statistics;
 pub mod turns;
 pub mod work;

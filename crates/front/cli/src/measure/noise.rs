@@ -4,21 +4,16 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-/// A look at the processors' times and the load.
-#[derive(Clone, Copy, Debug)]
+/// A look at the load and at the times of all processors together, in clock ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Look {
-    cpu: CpuTimes,
-    own: u64,
     load: f64,
-}
-
-/// Times of all processors together, in clock ticks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct CpuTimes {
     all: u64,
     idle: u64,
     /// Time in which the processors of a virtual machine were not there.
     stolen: u64,
+    /// Time of this process, and of its children that were waited for.
+    own: u64,
 }
 
 /// The noise between two looks.
@@ -36,10 +31,36 @@ pub struct Noise {
 impl Look {
     pub fn now() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        Self::parse(
+            &read("/proc/stat"),
+            &read("/proc/self/stat"),
+            &read("/proc/loadavg"),
+        )
+    }
+
+    /// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal (guests are part of user
+    /// and nice); the 12th to 15th field behind the name, which may contain anything, of `/proc/self/stat`; and the first of
+    /// `/proc/loadavg`.
+    fn parse(stat: &str, own: &str, loadavg: &str) -> Self {
+        let numbers = |text: &str| -> Vec<u64> {
+            let words = text.split_whitespace();
+            words.map(|word| word.parse().unwrap_or(0)).collect()
+        };
+        let cpu = numbers(
+            stat.lines()
+                .next()
+                .unwrap_or_default()
+                .trim_start_matches("cpu"),
+        );
+        let at = |index: usize| cpu.get(index).copied().unwrap_or(0);
+        let own = numbers(own.rsplit(')').next().unwrap_or_default());
+        let load = loadavg.split_whitespace().next();
         Self {
-            cpu: cpu_times(&read("/proc/stat")),
-            own: own_time(&read("/proc/self/stat")),
-            load: load(&read("/proc/loadavg")),
+            load: load.and_then(|load| load.parse().ok()).unwrap_or(0.0),
+            all: cpu.iter().take(8).sum(),
+            idle: at(3) + at(4),
+            stolen: at(7),
+            own: own.iter().skip(11).take(4).sum(),
         }
     }
 
@@ -48,16 +69,15 @@ impl Look {
         self.until(&Self::now())
     }
 
+    /// Two files are never read in the same moment, so that a difference may be below 0.
     fn until(&self, later: &Self) -> Noise {
-        let since = |of: fn(&CpuTimes) -> u64| of(&later.cpu).saturating_sub(of(&self.cpu));
-        let all = since(|times| times.all);
-        let (idle, stolen) = (since(|times| times.idle), since(|times| times.stolen));
-        let own = later.own.saturating_sub(self.own);
-        let busy = all.saturating_sub(idle).saturating_sub(stolen);
+        let since = |of: fn(&Self) -> u64| of(later).saturating_sub(of(self));
+        let (all, stolen) = (since(|look| look.all), since(|look| look.stolen));
+        let others = all.saturating_sub(since(|look| look.idle + look.stolen + look.own));
         Noise {
             load: (self.load, later.load),
             stolen: share(stolen, all),
-            others: share(busy.saturating_sub(own), all),
+            others: share(others, all),
         }
     }
 }
@@ -86,36 +106,9 @@ impl Noise {
     }
 }
 
-#[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Ticks far below 2^53.
+#[allow(clippy::as_conversions)] // Ticks far below 2^53.
 fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
-}
-
-/// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; guests
-/// are part of user and nice.
-fn cpu_times(stat: &str) -> CpuTimes {
-    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "));
-    let words = line.unwrap_or_default().split_whitespace().take(8);
-    let times: Vec<u64> = words.map(|word| word.parse().unwrap_or(0)).collect();
-    let at = |index: usize| times.get(index).copied().unwrap_or(0);
-    CpuTimes {
-        all: times.iter().fold(0, |sum, time| sum.saturating_add(*time)),
-        idle: at(3).saturating_add(at(4)),
-        stolen: at(7),
-    }
-}
-
-/// Parses `/proc/self/stat`: the times of the process and of its children that were waited for.
-fn own_time(stat: &str) -> u64 {
-    // Behind the name, which may contain anything, the 12th to 15th field.
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    let times = fields.split_whitespace().skip(11).take(4);
-    times.filter_map(|field| field.parse::<u64>().ok()).sum()
-}
-
-fn load(loadavg: &str) -> f64 {
-    let first = loadavg.split_whitespace().next();
-    first.and_then(|load| load.parse().ok()).unwrap_or(0.0)
 }
 
 #[cfg(test)]
@@ -125,32 +118,35 @@ mod tests {
     #[test]
     fn the_kernels_files_are_parsed() {
         let stat = "cpu  100 10 40 800 50 1 2 7 0 0\ncpu0 1 2 3\nintr 5\n";
-        let expected = CpuTimes {
+        let own = "12 (a) b) S 1 1 1 0 -1 4194560 1 2 3 4 20 3 9 8 20 0 1";
+        let expected = Look {
+            load: 0.52,
             all: 1010,
             idle: 850,
             stolen: 7,
+            own: 40,
         };
-        assert_eq!(cpu_times(stat), expected);
-        let own = "12 (a) b) S 1 1 1 0 -1 4194560 1 2 3 4 20 3 9 8 20 0 1";
-        assert_eq!(own_time(own), 40);
-        assert_eq!(load("0.52 0.58 0.59 3/602 19001\n"), 0.52);
         assert_eq!(
-            (cpu_times(""), own_time(""), load("")),
-            (CpuTimes::default(), 0, 0.0)
+            Look::parse(stat, own, "0.52 0.58 0.59 3/602 19001\n"),
+            expected
         );
+        assert_eq!(Look::parse("", "", ""), Look::default());
     }
 
     #[test]
     fn others_are_what_is_busy_and_not_our_own() {
-        let look = |all, idle, stolen, own| Look {
-            cpu: CpuTimes { all, idle, stolen },
-            own,
-            load: 0.5,
+        let noise = |idle, stolen, own| {
+            let later = Look {
+                load: 0.5,
+                all: 1000,
+                idle,
+                stolen,
+                own,
+            };
+            let noise = Look::default().until(&later);
+            (noise.stolen, noise.others)
         };
-        let noise = look(0, 0, 0, 0).until(&look(1000, 400, 100, 300));
-        assert_eq!((noise.stolen, noise.others), (0.1, 0.2));
-        // Looks at two files are never of the same moment.
-        let noise = look(0, 0, 0, 0).until(&look(1000, 800, 0, 300));
-        assert_eq!(noise.others, 0.0);
+        assert_eq!(noise(400, 100, 300), (0.1, 0.2));
+        assert_eq!(noise(800, 0, 300), (0.0, 0.0));
     }
 }

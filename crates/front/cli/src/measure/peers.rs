@@ -2,12 +2,14 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use forerun_sys::loop_device::Part;
+pub use forerun_sys::programs::find_program;
 
-use super::mount::{Attach, Other};
-use super::programs::{find_program, first_line, has_filesystem, lacks_fuse};
+use super::mount::Mount;
+use super::process;
 
 /// A driver or program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -146,38 +148,30 @@ impl Peer {
     }
 
     /// Mounts, and waits until the mount is there.
-    pub fn mount(self, place: &Place<'_>) -> Result<Other> {
-        let attach = Attach {
+    pub fn mount(self, place: &Place<'_>) -> Result<Mount> {
+        let part = Part {
             offset: place.offset,
-            size: place.size,
+            size: place.size.unwrap_or(0),
             writable: place.writable,
+            direct: false,
         };
-        let by = |program, offset: Option<[OsString; 2]>| {
+        let by = |program, offset: &str| {
             let mut words = vec![OsString::from("-f")];
-            words.extend(offset.into_iter().flatten().filter(|word| !word.is_empty()));
+            if place.offset > 0 {
+                words.push(format!("{offset}{}", place.offset).into());
+            }
             words.push(place.image.into());
-            let words: Vec<_> = words.iter().map(OsString::as_os_str).collect();
-            Other::daemon(program, &words)
+            Mount::daemon(program, &words)
         };
-        let is_part = place.offset > 0;
         match self {
             Self::Kernel if place.format == "composefs" => {
                 let objects = place.objects.context("no objects")?;
-                Other::kernel_overlay(place.image, attach, objects)
+                Mount::kernel_overlay(place.image, part, objects)
             }
-            Self::Kernel => Other::kernel(place.format, place.image, attach),
-            Self::SquashfuseLl | Self::Squashfuse => {
-                let offset = format!("offset={}", place.offset);
-                by(self.name(), is_part.then(|| ["-o".into(), offset.into()]))
-            }
-            Self::Erofsfuse => {
-                let offset = format!("--offset={}", place.offset);
-                by(
-                    "erofsfuse",
-                    is_part.then(|| [offset.into(), OsString::new()]),
-                )
-            }
-            Self::ExfatFuse => Other::exfat_fuse(place.image, attach),
+            Self::Kernel => Mount::kernel(place.format, place.image, part),
+            Self::SquashfuseLl | Self::Squashfuse => by(self.name(), "-ooffset="),
+            Self::Erofsfuse => by(self.name(), "--offset="),
+            Self::ExfatFuse => Mount::exfat_fuse(place.image, part),
             Self::Unsquashfs | Self::FsckErofs => bail!("{} mounts nothing", self.name()),
         }
     }
@@ -205,9 +199,55 @@ impl Peer {
     }
 }
 
+/// Returns the first line that a program prints, whatever its status: some fail when asked for the
+/// version.
+fn first_line(command: &mut Command) -> String {
+    let Ok(output) = process::collect(command.stdin(Stdio::null())) else {
+        return "not installed".to_string();
+    };
+    let text = [output.stderr, output.stdout].concat();
+    let text = String::from_utf8_lossy(&text);
+    let mut lines = text.lines().map(str::trim);
+    let line = lines.find(|line| !line.is_empty()).unwrap_or("no version");
+    line.to_string()
+}
+
+/// Returns whether the kernel has a driver, as a module perhaps.
+fn has_filesystem(name: &str) -> bool {
+    let known = || {
+        let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        known.split_whitespace().any(|word| word == name)
+    };
+    let load = || {
+        let mut modprobe = Command::new("modprobe");
+        modprobe.args(["--quiet", name]).stderr(Stdio::null());
+        modprobe.status().is_ok_and(|status| status.success())
+    };
+    known() || find_program("modprobe").is_some() && load() && known()
+}
+
+/// Returns why no FUSE filesystem can be mounted by this user, if none can.
+pub fn lacks_fuse() -> Option<String> {
+    let mut device = std::fs::File::options();
+    if device.read(true).write(true).open("/dev/fuse").is_err() {
+        return Some("/dev/fuse cannot be opened".to_string());
+    }
+    let can_mount = rustix::process::geteuid().is_root() || find_program("fusermount3").is_some();
+    (!can_mount).then(|| "fusermount3 is not installed".to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_line_is_what_a_program_prints_first() {
+        let mut echo = Command::new("sh");
+        echo.args(["-c", "echo; echo ' tool 1.2 '; echo more; exit 3"]);
+        assert_eq!(first_line(&mut echo), "tool 1.2");
+        let mut missing = Command::new("/nowhere/at/all");
+        assert_eq!(first_line(&mut missing), "not installed");
+    }
 
     #[test]
     fn names_differ_and_each_peer_reads_something() {
@@ -235,7 +275,7 @@ mod tests {
             command.map(|command| {
                 let dir = Path::new(command.get_program()).parent();
                 let dir = dir.map(|dir| dir.join("").display().to_string());
-                let words = crate::measure::process::describe(&command);
+                let words = process::describe(&command);
                 words
                     .trim_start_matches(&dir.unwrap_or_default())
                     .to_string()

@@ -1,46 +1,14 @@
 //! Running programs, with errors that say which. All of them are [`active`] while they run.
 
 use std::fs::File;
-use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::{fs, io};
 
 use anyhow::{Context, Result, ensure};
 use forerun_sys::programs::find_program;
 
-use super::active::{self, Ticket};
-
-/// A process that was started.
-#[derive(Debug)]
-pub struct Running {
-    child: Child,
-    _ticket: Ticket,
-}
-
-impl From<(Child, Ticket)> for Running {
-    fn from((child, _ticket): (Child, Ticket)) -> Self {
-        Self { child, _ticket }
-    }
-}
-
-impl Deref for Running {
-    type Target = Child;
-
-    fn deref(&self) -> &Child {
-        &self.child
-    }
-}
-
-impl DerefMut for Running {
-    fn deref_mut(&mut self) -> &mut Child {
-        &mut self.child
-    }
-}
-
-pub fn spawn(command: &mut Command) -> io::Result<Running> {
-    active::spawn(command).map(Running::from)
-}
+use super::active::{self, Running, spawn};
 
 /// Starts a program that serves, with its output in a file. It stays in the session of its readers, as forerun in
 /// the background does.
@@ -60,8 +28,7 @@ pub fn spawn_session_leader(command: Command, log: &File) -> Result<Running> {
     let mut leader = Command::new(setsid);
     leader.arg(command.get_program()).args(command.get_args());
     write_to(&mut leader, log)?;
-    let started = active::spawn_in_group(&mut leader);
-    Ok(started.with_context(|| describe(&command))?.into())
+    active::spawn_in_group(&mut leader).with_context(|| describe(&command))
 }
 
 fn write_to(command: &mut Command, log: &File) -> Result<()> {

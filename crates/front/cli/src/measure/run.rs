@@ -1,19 +1,22 @@
-//! Pieces of work that are measured, and what comes out of a run of one.
+//! What comes out of a run of some work: its time, the counters of forerun, and the memory that it took.
 
-use std::ffi::{OsStr, OsString};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Seek};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use rustix::fs::{MemfdFlags, memfd_create};
+use anyhow::{Context, Result};
+use rustix::fs::{Advice, MemfdFlags, fadvise, memfd_create};
 
-use super::active::temp_dir;
-use super::counters::{Counters, parse};
+use super::active::{spawn, temp_dir};
 use super::process;
+
+/// The counters that forerun prints with `--stats`, by their names.
+pub type Counters = BTreeMap<String, u64>;
 
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
@@ -34,52 +37,22 @@ pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     Ok((start.elapsed().as_secs_f64(), done))
 }
 
-/// The program that does the [`Work`](super::work::Work), in processes of its own.
-#[derive(Clone, Debug)]
-pub struct Worker {
-    program: PathBuf,
-    words: Vec<OsString>,
+/// Drops the pages of the image from the page cache, and as root empties all caches.
+pub fn drop_caches(image: &Path) -> Result<()> {
+    let file = File::open(image).with_context(|| image.display().to_string())?;
+    if drops_all() {
+        // A device that is mounted cannot be synchronised by every user.
+        rustix::fs::sync();
+        fs::write("/proc/sys/vm/drop_caches", "3").context("dropping caches")?;
+    } else {
+        file.sync_all()?;
+    }
+    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }
 
-impl Worker {
-    /// Creates a worker that is the running program, called with these words before those of the work.
-    pub fn this_program(words: &[&str]) -> Result<Self> {
-        Ok(Self {
-            program: std::env::current_exe()?,
-            words: words.iter().map(OsString::from).collect(),
-        })
-    }
-
-    /// Has a process do some work at a path. Returns what it found.
-    pub fn run(&self, work: &[&str], path: &Path) -> Result<String> {
-        let mut command = Command::new(&self.program);
-        command.args(&self.words).args(work).arg(path);
-        Ok(process::output(command.stdin(Stdio::null()))?
-            .trim()
-            .to_string())
-    }
-
-    /// Reads all files as users do: `find` names them, `xargs` has several processes read them.
-    pub fn share(&self, path: &Path, processes: u32) -> Result<String> {
-        const SCRIPT: &str = r#"find . -type f -print0 |
-            xargs --null --no-run-if-empty --max-args=250 --max-procs="$0" "$@""#;
-        let mut command = Command::new("sh");
-        command.args(["-c", SCRIPT]).arg(processes.to_string());
-        command.arg(&self.program).args(&self.words).arg("files");
-        command.current_dir(path).stdin(Stdio::null());
-        total(&process::output(&mut command)?)
-    }
-}
-
-/// Adds up the files and bytes of several processes.
-fn total(printed: &str) -> Result<String> {
-    let (mut files, mut bytes) = (0_u64, 0_u64);
-    for line in printed.lines() {
-        let (more_files, more_bytes) = line.split_once(' ').context("two numbers")?;
-        files += more_files.parse::<u64>()?;
-        bytes += more_bytes.parse::<u64>()?;
-    }
-    Ok(format!("{files} {bytes}"))
+/// Returns whether all caches are emptied, and not only the pages of the image.
+pub fn drops_all() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// Lists a tree with everything that `ls -l` asks for. `ls` writes to memory: the reader of a pipe would take a
@@ -100,21 +73,22 @@ pub fn list(path: &Path) -> Result<String> {
 }
 
 /// Has the program of a command in memory: how it gets there is not measured.
-pub fn load(program: &OsStr, arguments: &[&str]) {
+pub fn load(program: impl AsRef<OsStr>, arguments: &[&str]) {
     let mut command = Command::new(program);
     // Some programs know no argument that succeeds.
     let _loaded = process::collect(command.args(arguments).stdin(Stdio::null()));
 }
 
-/// Runs to the end, with an eye on its memory. Its output has the counters.
+/// Runs a program to the end, with an eye on its memory. It prints what it found, and its counters to standard error.
 pub fn watched(command: &mut Command) -> Result<Run> {
-    let dir = temp_dir("bench")?;
-    let path = dir.path().join("log");
-    let log = File::create(&path)?;
-    command.stdin(Stdio::null()).stdout(log.try_clone()?);
+    let dir = temp_dir()?;
+    let paths = ["found", "counters"].map(|name| dir.path().join(name));
+    command.stdin(Stdio::null());
+    command
+        .stdout(File::create(&paths[0])?)
+        .stderr(File::create(&paths[1])?);
     let start = Instant::now();
-    let child = process::spawn(command.stderr(log));
-    let mut child = child.with_context(|| process::describe(command))?;
+    let mut child = spawn(command).with_context(|| process::describe(command))?;
     let id = child.id();
     // The high-water mark only grows: what is missed is what grew in the last moments.
     let watcher = thread::spawn(move || {
@@ -128,27 +102,65 @@ pub fn watched(command: &mut Command) -> Result<Run> {
     let status = child.wait()?;
     let seconds = start.elapsed().as_secs_f64();
     let peak = watcher.join().ok().flatten();
-    let log = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
-    ensure!(
-        status.success(),
-        "{}: {status}\n{}",
-        process::describe(command),
-        log.trim_end()
-    );
+    let [stdout, stderr] = paths.map(|path| fs::read(path).unwrap_or_default());
+    let output = process::successful(
+        command,
+        Output {
+            status,
+            stdout,
+            stderr,
+        },
+    )?;
     Ok(Run {
         seconds,
-        counters: parse(&log),
+        counters: parse(&String::from_utf8_lossy(&output.stderr)),
         peak,
-        ..Run::default()
+        found: String::from_utf8_lossy(&output.stdout).trim().to_string(),
     })
 }
 
 /// Returns the most memory that a process had at any time, in bytes; `None` for one that has ended.
 pub fn peak_of(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib.saturating_mul(1024))
+    let mut lines = status.lines();
+    let peak = lines.find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = peak.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Parses lines of a name and a number, which may have commas and a size behind it, as in
+/// `source_bytes 4,096 (4.0 KiB)`. Other lines are left out.
+pub fn parse(log: &str) -> Counters {
+    log.lines().filter_map(counter).collect()
+}
+
+fn counter(line: &str) -> Option<(String, u64)> {
+    let mut words = line.split_whitespace();
+    let (name, value) = (words.next()?, words.next()?);
+    let is_name = name
+        .bytes()
+        .all(|byte| byte == b'_' || byte.is_ascii_lowercase());
+    let is_last = match words.next() {
+        None => true,
+        Some(size) => size.starts_with('(') && line.ends_with(')'),
+    };
+    let value = value.replace(',', "").parse().ok()?;
+    (is_name && is_last).then(|| (name.to_string(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_stand_among_other_lines() {
+        let counters = parse(
+            "mounted at 12\nsource_requests     17\nsource_bytes 1,234,567  (1.2 MiB)\nx y\n3 4\n\
+             fuse_lookup 5\nwaited 3 times\n",
+        );
+        assert_eq!(counters.len(), 3, "{counters:?}");
+        assert_eq!(counters["source_requests"], 17);
+        assert_eq!(counters["source_bytes"], 1_234_567);
+        assert_eq!(counters["fuse_lookup"], 5);
+    }
 }

@@ -1,7 +1,18 @@
-//! Medians, spread, and comparisons that can be undecided.
+//! The runs of one work by one contender: medians, spread, and comparisons that can be undecided.
+
+use anyhow::{Error, Result};
+
+use super::run::Run;
 
 /// Rounds that a comparison needs at least: fewer have no spread.
 pub const LEAST_ROUNDS: usize = 3;
+
+/// Runs that came to their end, and the errors of the others.
+#[derive(Debug, Default)]
+pub struct Samples {
+    pub runs: Vec<Run>,
+    pub failures: Vec<Error>,
+}
 
 /// The middle of some values, and how far they lie apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,27 +23,6 @@ pub struct Summary {
     pub spread: f64,
     /// The number of values.
     pub count: usize,
-}
-
-impl Summary {
-    /// Sums up values; `None` where there are none.
-    pub fn of(values: &[f64]) -> Option<Self> {
-        if values.is_empty() {
-            return None;
-        }
-        let mut sorted = values.to_vec();
-        let median = median(&mut sorted);
-        Some(Self {
-            median,
-            spread: quantile(&sorted, 0.75) - quantile(&sorted, 0.25),
-            count: values.len(),
-        })
-    }
-
-    /// Returns the spread as a share of the median.
-    pub fn relative_spread(&self) -> f64 {
-        share(self.spread, self.median)
-    }
 }
 
 /// A comparison of two measurements.
@@ -58,6 +48,64 @@ pub enum Verdict {
     Undecided,
     /// There are too few rounds for a spread.
     TooFew,
+}
+
+impl Samples {
+    /// Adds a run, or why there is none.
+    pub fn push(&mut self, run: Result<Run>) {
+        match run {
+            Ok(run) => self.runs.push(run),
+            Err(error) => self.failures.push(error),
+        }
+    }
+
+    /// Sums up the times; `None` where there are no runs.
+    pub fn summary(&self) -> Option<Summary> {
+        Summary::of(self.runs.iter().map(|run| run.seconds).collect())
+    }
+
+    /// Returns the data that all runs found, or `None` where they differ.
+    pub fn found(&self) -> Option<&str> {
+        let first = &self.runs.first()?.found;
+        let is_same = self.runs.iter().all(|run| run.found == *first);
+        is_same.then_some(first)
+    }
+
+    /// Returns the most memory of all runs.
+    pub fn peak(&self) -> Option<u64> {
+        self.runs.iter().filter_map(|run| run.peak).max()
+    }
+
+    /// Returns the median of a sum of counters, those that `is_asked` chooses by their names; `None` where no run has
+    /// counters. A counter that a run does not name is 0.
+    pub fn counter(&self, is_asked: impl Fn(&str) -> bool) -> Option<u64> {
+        let counters = self.runs.iter().map(|run| &run.counters);
+        let counted = counters.filter(|counters| !counters.is_empty());
+        let sums = counted.map(|counters| {
+            let asked = counters.iter().filter(|(name, _)| is_asked(name));
+            asked.map(|(_, count)| count).sum()
+        });
+        let mut sums: Vec<u64> = sums.collect();
+        sums.sort_unstable();
+        sums.get(sums.len() / 2).copied()
+    }
+}
+
+impl Summary {
+    /// Sums up values; `None` where there are none.
+    pub fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_by(f64::total_cmp);
+        Some(Self {
+            median: quantile(&values, 0.5)?,
+            spread: quantile(&values, 0.75)? - quantile(&values, 0.25)?,
+            count: values.len(),
+        })
+    }
+
+    /// Returns the spread as a share of the median.
+    pub fn relative_spread(&self) -> f64 {
+        share(self.spread, self.median)
+    }
 }
 
 impl Verdict {
@@ -101,44 +149,39 @@ fn share(part: f64, whole: f64) -> f64 {
     part / whole.max(1e-9)
 }
 
-/// Returns the value in the middle, or the upper of the two.
-pub fn middle(values: impl Iterator<Item = u64>) -> Option<u64> {
-    let mut values: Vec<u64> = values.collect();
-    values.sort_unstable();
-    values.get(values.len() / 2).copied()
-}
-
-/// Returns the middle value, or the mean of the two in the middle; 0 where there are none. Sorts the values.
-pub fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    quantile(values, 0.5)
-}
-
-/// Returns the value below which a share of the sorted values lies, between two of them where it falls
-/// there; 0 where there are none.
+/// Returns the value below which a share of the sorted values lies, between two of them where it falls there.
 #[allow(clippy::as_conversions)] // Places in a list of a few thousand values at the most.
-fn quantile(sorted: &[f64], at: f64) -> f64 {
-    let place = at * sorted.len().saturating_sub(1) as f64;
-    let below = place.floor() as usize;
-    let value = |index: usize| sorted.get(index).copied();
-    match (value(below), value(below + 1)) {
-        (Some(low), Some(high)) => (high - low).mul_add(place - place.floor(), low),
-        (Some(low), None) => low,
-        (None, _) => 0.0,
-    }
+fn quantile(sorted: &[f64], at: f64) -> Option<f64> {
+    let place = at * (sorted.len().checked_sub(1)? as f64);
+    let low = sorted.get(place.floor() as usize)?;
+    let high = sorted.get(place.ceil() as usize)?;
+    Some((high - low).mul_add(place.fract(), *low))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn run(counters: &[(&str, u64)]) -> Result<Run> {
+        let counters = counters.iter().map(|(name, n)| ((*name).to_string(), *n));
+        Ok(Run {
+            seconds: 2.0,
+            counters: counters.collect(),
+            ..Run::default()
+        })
+    }
+
     #[test]
-    fn medians() {
-        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert_eq!(median(&mut []), 0.0);
-        assert_eq!(middle([5, 1, 3].into_iter()), Some(3));
-        assert_eq!(middle([].into_iter()), None);
+    fn a_counter_that_is_not_told_is_0_where_others_are() {
+        let mut samples = Samples::default();
+        samples.push(run(&[]));
+        assert_eq!(samples.counter(|name| name == "opens"), None);
+        samples.push(run(&[("fuse_read", 2), ("fuse_open", 10)]));
+        assert_eq!(samples.counter(|name| name == "opens"), Some(0));
+        assert_eq!(samples.counter(|name| name.starts_with("fuse_")), Some(12));
+        samples.push(Err(anyhow::anyhow!("failed")));
+        assert_eq!((samples.runs.len(), samples.failures.len()), (2, 1));
+        assert_eq!(samples.summary().unwrap().median, 2.0);
     }
 
     #[test]
@@ -152,16 +195,20 @@ mod tests {
             (&[2.0, 2.0, 2.0, 2.0, 900.0], 2.0, 0.0),
             (&[1.0, 2.0, 3.0, 4.0], 2.5, 1.5),
         ] {
-            let summary = Summary::of(values).unwrap();
+            let summary = Summary::of(values.to_vec()).unwrap();
+            let count = values.len();
             assert_eq!(
-                (summary.median, summary.spread),
-                (median, spread),
+                summary,
+                Summary {
+                    median,
+                    spread,
+                    count
+                },
                 "{values:?}"
             );
-            assert_eq!(summary.count, values.len());
         }
-        assert_eq!(Summary::of(&[]), None);
-        let half = Summary::of(&[1.0, 1.5, 2.0, 2.5, 3.0]).unwrap();
+        assert_eq!(Summary::of(Vec::new()), None);
+        let half = Summary::of(vec![1.0, 1.5, 2.0, 2.5, 3.0]).unwrap();
         assert_eq!(half.relative_spread(), 0.5);
     }
 
@@ -180,20 +227,15 @@ mod tests {
             (times(1.0, 0.0, 5), times(1.0, 0.0, 5), Verdict::Undecided),
             (times(1.0, 0.1, 2), times(2.0, 0.1, 5), Verdict::TooFew),
             (times(1.0, 0.1, 5), times(2.0, 0.1, 1), Verdict::TooFew),
-            (times(1.0, 0.1, 3), times(2.0, 0.1, 3), Verdict::Faster),
         ] {
             let comparison = Comparison::of(&ours, &theirs);
             assert_eq!(comparison.verdict, verdict, "{ours:?} {theirs:?}");
             assert_eq!(comparison.ratio, ours.median / theirs.median);
         }
         let comparison = Comparison::of(&times(1.5, 0.1, 5), &times(2.0, 0.3, 5));
-        assert_eq!(comparison.difference, 0.25);
-        assert_eq!(comparison.spread, 0.2);
+        assert_eq!((comparison.difference, comparison.spread), (0.25, 0.2));
         // A clock that tells nothing divides by nothing.
-        assert!(
-            Comparison::of(&times(0.0, 0.0, 5), &times(0.0, 0.0, 5))
-                .ratio
-                .is_finite()
-        );
+        let nothing = times(0.0, 0.0, 5);
+        assert!(Comparison::of(&nothing, &nothing).ratio.is_finite());
     }
 }

@@ -1,38 +1,33 @@
 //! `forerun __bench`: the processes that do the measured work. Hidden: `forerun bench` starts them.
 //!
-//! Work at paths of a mount is that of `measure`. Work without a mount opens the image here, in the
-//! sandbox of every command that reads one.
+//! Work without a mount opens the image here, in the sandbox of every command that reads one.
 
-use std::ffi::OsString;
-use std::io::{self, Read};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use crate::measure::digest::{Kind, TreeDigest, of_stream};
-use crate::measure::work::{self, Work};
-use clap::{Args, Subcommand, ValueEnum};
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use forerun::Reader;
 use forerun::vfs::{FileType, FollowLast, NodeId, resolve};
-use forerun::{Image, Reader};
 use serde_json::json;
 
-use crate::args::{ImageArgs, image_path};
+use crate::args::ImageArgs;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::measure::work::{self, BUFFER, Below, Contents, Found, Kind, Place, Work};
 use crate::output::Output;
-
-/// Bytes of one read of a file, as cat(1) has them.
-const CHUNK: usize = 128 << 10;
-/// The same in the legacy way, as the kernel asks without readahead.
-const PAGE: usize = 4 << 10;
 
 /// Do a piece of work that `forerun bench` measures
 #[derive(Args, Debug)]
 pub struct BenchChildArgs {
-    /// The work
+    /// Where the work is done
     #[command(subcommand)]
     pub child: BenchChild,
 }
 
-/// The work of a process.
 // There is one of it in a run.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Subcommand)]
@@ -42,53 +37,58 @@ pub enum BenchChild {
         #[command(flatten)]
         image: ImageArgs,
     },
-    /// Read an image without a mount
-    Library(LibraryArgs),
-    #[command(flatten)]
-    Mounted(Work),
-}
-
-/// Work without a mount.
-#[derive(Args, Debug)]
-pub struct LibraryArgs {
-    /// The work
-    #[arg(long, value_enum)]
-    pub work: LibraryWork,
-    /// The file in the image, if the work is about one
-    #[arg(long, default_value = "/")]
-    pub path: OsString,
-    /// Bytes of the file that are read at the most
-    #[arg(long, default_value_t = u64::MAX)]
-    pub most: u64,
-    /// Read in the legacy way, page by page
-    #[arg(long)]
-    pub legacy: bool,
-    #[command(flatten)]
-    pub image: ImageArgs,
-}
-
-/// Pieces of work without a mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LibraryWork {
-    /// Read a file.
-    Cat,
-    /// Read pages of a file at places of a seeded sequence.
-    Random,
-    /// Walk, and read every file when it is met.
-    Tree,
-    /// Walk, with all metadata.
-    List,
-    /// Compute the digest of a file.
-    FileDigest,
-    /// Compute the digest of the tree.
-    TreeDigest,
+    /// Work in an image without a mount
+    Library {
+        #[arg(long, value_enum)]
+        work: Work,
+        /// The file in the image, if the work is about one
+        #[arg(long, default_value = "/")]
+        path: PathBuf,
+        /// Bytes of the file that are read at the most
+        #[arg(long, default_value_t = u64::MAX)]
+        most: u64,
+        /// Read in the legacy way, page by page
+        #[arg(long)]
+        legacy: bool,
+        #[command(flatten)]
+        image: ImageArgs,
+    },
+    /// Work at paths of a mount
+    Mounted {
+        #[arg(value_enum)]
+        work: Work,
+        /// Bytes of each file that are read at the most
+        #[arg(long, default_value_t = u64::MAX)]
+        most: u64,
+        /// Files, or the directory where a walk starts
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
 }
 
 pub fn run(context: &Context, args: &BenchChildArgs) -> Result {
     let text = match &args.child {
         BenchChild::Survey { image } => survey(context, image)?,
-        BenchChild::Library(args) => library(context, args)?,
-        BenchChild::Mounted(work) => work::run(work).map_err(|error| failed(&error))?,
+        BenchChild::Library {
+            work,
+            path,
+            most,
+            legacy,
+            image,
+        } => {
+            let mut args = image.clone();
+            args.source.legacy_blocks = *legacy;
+            let opened = context.open(&args)?;
+            // As the kernel asks without readahead.
+            let chunk = if *legacy { 4 << 10 } else { BUFFER };
+            let place = Inside(opened.reader());
+            let done = work::run(*work, &place, std::slice::from_ref(path), *most, chunk);
+            done.map_err(|error| failed(&error).of(image_name(image)))?
+        }
+        BenchChild::Mounted { work, most, paths } => {
+            let place = Below(paths.first().cloned().unwrap_or_default());
+            work::run(*work, &place, paths, *most, BUFFER).map_err(|error| failed(&error))?
+        }
     };
     let mut out = Output::stdout()?;
     out.line(text)?;
@@ -100,142 +100,68 @@ fn failed(error: &crate::measure::Error) -> Failure {
     Failure::new(Exit::Source, "io", format!("{error:#}"))
 }
 
-fn library(context: &Context, args: &LibraryArgs) -> Result<String> {
-    let mut image = args.image.clone();
-    image.source.legacy_blocks = args.legacy;
-    let image = context.open(&image)?;
-    let named = |failure: Failure| failure.of(image_name(&args.image));
-    let reader = image.reader();
-    let file = || -> Result<(NodeId, u64)> {
-        let path = image_path(&args.path);
-        let node = resolve(reader.fs(), path, FollowLast::No, reader.limits())?;
-        Ok((node, reader.fs().metadata(node)?.size))
-    };
-    match args.work {
-        LibraryWork::Cat => {
-            let (node, _) = file().map_err(named)?;
-            let mut stream = stream(reader, node).take(args.most);
-            let chunk = if args.legacy { PAGE } else { CHUNK };
-            let bytes = consume(&mut stream, chunk);
-            let bytes = bytes.map_err(|error| named(Failure::source(&error)))?;
-            Ok(format!("1 {bytes}"))
-        }
-        LibraryWork::FileDigest => {
-            let (node, _) = file().map_err(named)?;
-            let digest = of_stream(&mut stream(reader, node), args.most);
-            let digest = digest.map_err(|error| named(Failure::source(&error)))?;
-            Ok(digest.to_string())
-        }
-        LibraryWork::Random => {
-            let (node, len) = file().map_err(named)?;
-            let read = |page: &mut [u8], at| match reader.read_into(node, at, page) {
-                Ok(count) if count == page.len() => Ok(()),
-                Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
-                Err(error) => Err(io::Error::other(error)),
+/// An image without a mount.
+struct Inside<'r>(&'r Reader);
+
+impl Place for Inside<'_> {
+    fn walk(&self, each: &mut dyn FnMut(&Found<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        for entry in self.0.walk(self.0.fs().root()) {
+            let entry = entry.map_err(forerun::vfs::Error::from)?;
+            let named = || OsStr::from_bytes(&entry.path).display().to_string();
+            let kind = match entry.metadata.with_context(named)?.kind {
+                FileType::Directory => Kind::Directory,
+                FileType::Regular => Kind::File,
+                FileType::Symlink => Kind::Link,
+                _ => Kind::Other,
             };
-            let found = work::random(len, work::READS, work::THREADS, &read);
-            found.map_err(|error| named(failed(&error)))
+            let contents = || -> anyhow::Result<Box<dyn Contents>> {
+                if kind == Kind::Link {
+                    return Ok(Box::new(self.0.fs().read_link(entry.node)?.to_vec()));
+                }
+                Ok(Box::new(Node {
+                    reader: self.0,
+                    node: entry.node,
+                }))
+            };
+            // The root is no entry of a mounted directory.
+            if !entry.path.is_empty() {
+                let found = Found {
+                    path: &entry.path,
+                    kind,
+                    contents: &contents,
+                };
+                each(&found).with_context(named)?;
+            }
         }
-        LibraryWork::Tree => read_all(&image).map_err(named),
-        LibraryWork::List => list(&image).map_err(named),
-        LibraryWork::TreeDigest => digest(&image).map_err(named),
+        Ok(())
+    }
+
+    fn open(&self, path: &Path, _as_cat: bool) -> anyhow::Result<Box<dyn Contents + '_>> {
+        let path = path.as_os_str().as_bytes();
+        let node = resolve(self.0.fs(), path, FollowLast::No, self.0.limits())?;
+        Ok(Box::new(Node {
+            reader: self.0,
+            node,
+        }))
     }
 }
 
-/// A file of an image as a stream.
-struct Stream<'r> {
+/// A file of an image.
+struct Node<'r> {
     reader: &'r Reader,
     node: NodeId,
-    at: u64,
 }
 
-fn stream(reader: &Reader, node: NodeId) -> Stream<'_> {
-    Stream {
-        reader,
-        node,
-        at: 0,
+impl Contents for Node<'_> {
+    fn len(&self) -> anyhow::Result<u64> {
+        Ok(self.reader.fs().metadata(self.node)?.size)
     }
-}
 
-impl Read for Stream<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let read = self.reader.read_into(self.node, self.at, out);
-        let count = read.map_err(io::Error::other)?;
-        self.at = self
-            .at
-            .saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
-        Ok(count)
+    fn read_at(&self, out: &mut [u8], at: u64) -> io::Result<usize> {
+        self.reader
+            .read_into(self.node, at, out)
+            .map_err(io::Error::other)
     }
-}
-
-/// Reads a stream to its end, and returns its length.
-fn consume(stream: &mut impl Read, chunk: usize) -> io::Result<u64> {
-    let mut chunk = vec![0; chunk];
-    let mut bytes = 0_u64;
-    loop {
-        let count = stream.read(&mut chunk)?;
-        if count == 0 {
-            return Ok(bytes);
-        }
-        bytes = bytes.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
-    }
-}
-
-fn read_all(image: &Image) -> Result<String> {
-    let reader = image.reader();
-    let (mut files, mut bytes) = (0_u64, 0_u64);
-    for entry in reader.walk(reader.fs().root()) {
-        let entry = entry.map_err(forerun::vfs::Error::from)?;
-        let metadata = entry
-            .metadata
-            .map_err(|e| Failure::from(e).at(&entry.path))?;
-        if metadata.kind == FileType::Regular {
-            let read = consume(&mut stream(reader, entry.node), CHUNK);
-            files += 1;
-            bytes += read.map_err(|error| Failure::source(&error).at(&entry.path))?;
-        }
-    }
-    Ok(format!("{files} {bytes}"))
-}
-
-fn list(image: &Image) -> Result<String> {
-    let reader = image.reader();
-    let mut entries = 0_u64;
-    for entry in reader.walk(reader.fs().root()) {
-        let entry = entry.map_err(forerun::vfs::Error::from)?;
-        let metadata = entry.metadata;
-        metadata.map_err(|e| Failure::from(e).at(&entry.path))?;
-        entries += 1;
-    }
-    Ok(format!("{entries} entries"))
-}
-
-fn digest(image: &Image) -> Result<String> {
-    let reader = image.reader();
-    let mut digest = TreeDigest::default();
-    for entry in reader.walk(reader.fs().root()) {
-        let entry = entry.map_err(forerun::vfs::Error::from)?;
-        let metadata = entry
-            .metadata
-            .map_err(|e| Failure::from(e).at(&entry.path))?;
-        if entry.path.is_empty() {
-            continue;
-        }
-        match metadata.kind {
-            FileType::Directory => digest.add(&entry.path, Kind::Directory, &[]),
-            FileType::Regular => {
-                let contents = of_stream(&mut stream(reader, entry.node), u64::MAX);
-                let contents = contents.map_err(|error| Failure::source(&error).at(&entry.path))?;
-                digest.add(&entry.path, Kind::File, contents.as_bytes());
-            }
-            FileType::Symlink => {
-                let target = reader.fs().read_link(entry.node)?;
-                digest.add(&entry.path, Kind::Link, &target);
-            }
-            _ => {}
-        }
-    }
-    Ok(digest.text())
 }
 
 /// Returns the facts about an image that decide what is measured.
@@ -243,7 +169,7 @@ fn survey(context: &Context, args: &ImageArgs) -> Result<String> {
     let image = context.open(args)?;
     let named = |failure: Failure| failure.of(image_name(args));
     let reader = image.reader();
-    let (mut files, mut others, mut bytes) = (0_u64, 0_u64, 0_u64);
+    let (mut files, mut bytes) = (0_u64, 0_u64);
     let mut largest: Option<(Vec<u8>, u64)> = None;
     for entry in reader.walk(reader.fs().root()) {
         let entry = entry.map_err(|error| named(forerun::vfs::Error::from(error).into()))?;
@@ -251,7 +177,6 @@ fn survey(context: &Context, args: &ImageArgs) -> Result<String> {
             .metadata
             .map_err(|e| named(Failure::from(e).at(&entry.path)))?;
         if metadata.kind != FileType::Regular {
-            others += 1;
             continue;
         }
         files += 1;
@@ -261,14 +186,12 @@ fn survey(context: &Context, args: &ImageArgs) -> Result<String> {
         }
     }
     let (path, len) = largest.unwrap_or_default();
-    let hex: String = path.iter().map(|byte| format!("{byte:02x}")).collect();
     let survey = json!({
         "format": reader.fs().volume().format,
         "offset": image.offset(),
         "files": files,
-        "others": others,
         "bytes": bytes,
-        "largest_hex": hex,
+        "largest": path,
         "largest_bytes": len,
     });
     Ok(survey.to_string())

@@ -11,12 +11,6 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-use crate::measure::home::Home;
-use crate::measure::noise::Look;
-use crate::measure::process;
-use crate::measure::run::Worker;
-use crate::measure::samples::Samples;
-use crate::measure::turns::{Turn, turns};
 use clap::{Args, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
@@ -24,11 +18,16 @@ use crate::args::{ImageArgs, SourceArgs, StoreArgs, is_stdin};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::measure::active::Home;
+use crate::measure::noise::Look;
+use crate::measure::process;
+use crate::measure::statistics::Samples;
+use crate::measure::turns::turns;
 use crate::output::Output;
 use crate::{partition, size};
 use plan::{BenchWork, Choice, Contender, Plan, Survey, missing_here, plan};
 use report::{BenchReport, Checked, MeasuredSeries};
-use runner::{Runner, ours};
+use runner::Runner;
 
 /// Measure an image, and compare with other drivers and programs that read it
 ///
@@ -102,16 +101,15 @@ pub fn run(context: &Context, args: &BenchArgs) -> Result {
     }
     let screen = Screen::new(context);
     let look = Look::now();
-    let checked = check_contents(&runner, &plan, &screen);
-    let series = measure_all(&runner, &plan, args.rounds, &screen);
-    let report = BenchReport {
+    let mut report = BenchReport {
         runner: &runner,
         plan: &plan,
         rounds: args.rounds,
-        checked,
-        series,
+        checked: check_contents(&runner, &plan, &screen),
+        series: measure_all(&runner, &plan, args.rounds, &screen),
         noise: look.noise(),
     };
+    report.check_extracted();
     drop(screen);
     let mut out = Output::stdout()?;
     if context.global.json {
@@ -150,20 +148,21 @@ fn runner(args: &BenchArgs, dir: &Path) -> Result<Runner> {
         let failure = Failure::usage("only files and devices can be measured");
         return Err(failure.hint("forerun pull fetches an image to a file"));
     }
-    let placed = partition::placed(&image_args(args))?;
+    let source = partition::placed(&image_args(args))?.source;
     let failed = |error: std::io::Error| Failure::source(&error).of(args.image.display());
-    let image = args.image.canonicalize().map_err(failed)?;
     let objects = args.objects.as_ref().map(|objects| objects.canonicalize());
-    let objects = objects.transpose().map_err(failed)?;
-    let program = std::env::current_exe().map_err(failed)?;
-    let (offset, size) = (placed.source.offset, placed.source.size);
-    let mut survey = ours(
-        &program,
-        &["__bench", "survey"],
-        offset,
-        size,
-        objects.as_deref(),
-    );
+    let mut runner = Runner {
+        program: std::env::current_exe().map_err(failed)?,
+        image: args.image.canonicalize().map_err(failed)?,
+        offset: source.offset,
+        size: source.size,
+        objects: objects.transpose().map_err(failed)?,
+        survey: Survey::default(),
+        dir: dir.to_path_buf(),
+        processes: args.processes,
+        legacy: &[],
+    };
+    let mut survey = runner.ours(&["__bench", "survey"]);
     let output = process::collect(survey.arg(&args.image)).map_err(failed)?;
     let found = Survey::parse(&String::from_utf8_lossy(&output.stdout));
     let Some(survey) = found.filter(|_| output.status.success()) else {
@@ -172,21 +171,10 @@ fn runner(args: &BenchArgs, dir: &Path) -> Result<Runner> {
             Failure::new(Exit::Image, "bench", message).of(args.image.display())
         }));
     };
-    let worker = Worker::this_program(&["__bench"]);
-    let worker = worker.map_err(|error| Failure::new(Exit::Source, "io", error.to_string()))?;
-    Ok(Runner {
-        program,
-        image,
-        // An image behind an executable is found by itself, but not by other programs.
-        offset: survey.offset,
-        size,
-        objects,
-        survey,
-        dir: dir.to_path_buf(),
-        processes: args.processes,
-        worker,
-        legacy: &[],
-    })
+    // An image behind an executable is found by itself, but not by other programs.
+    runner.offset = survey.offset;
+    runner.survey = survey;
+    Ok(runner)
 }
 
 /// Returns the failure that a process of this program printed.
@@ -210,30 +198,32 @@ fn of_child(output: &std::process::Output) -> Option<Failure> {
 fn check_contents(runner: &Runner, plan: &Plan, screen: &Screen) -> Vec<Checked> {
     let mut wanted = Vec::new();
     for (work, contenders) in &plan.rows {
-        let Some(contents) = work.contents() else {
-            continue;
-        };
-        for &by in contenders {
-            // A tree that was extracted has its digest from each run.
-            let mounts = !matches!(by, Contender::Peer(peer) if !peer.mounts());
-            if mounts && !wanted.contains(&(contents, by)) {
-                wanted.push((contents, by));
-            }
-        }
+        // A tree that was extracted has its digest from each run.
+        let mounts = |by: &&Contender| !matches!(by, Contender::Peer(peer) if !peer.mounts());
+        let readers = contenders.iter().filter(mounts);
+        wanted.extend(readers.filter_map(|&by| Some((work.contents()?, by))));
     }
     wanted.sort_by_key(|(contents, _)| *contents);
-    let checks = wanted.into_iter().map(|(contents, by)| {
+    let mut checks: Vec<Checked> = Vec::new();
+    for (contents, by) in wanted {
+        if checks
+            .iter()
+            .any(|check| check.contents == contents && check.by == by)
+        {
+            continue;
+        }
         screen.say(format!(
             "reading the {} for comparison: {by}",
             contents.name()
         ));
-        Checked {
+        checks.push(Checked {
             contents,
             by,
+            name: by.to_string(),
             digest: screen.told(runner.digest(contents, by)),
-        }
-    });
-    checks.collect()
+        });
+    }
+    checks
 }
 
 fn measure_all(runner: &Runner, plan: &Plan, rounds: u32, screen: &Screen) -> Vec<MeasuredSeries> {
@@ -246,8 +236,8 @@ fn measure_all(runner: &Runner, plan: &Plan, rounds: u32, screen: &Screen) -> Ve
         }));
     }
     let works: Vec<BenchWork> = all.iter().map(|series| series.work).collect();
-    for Turn { round, series } in turns(&works, rounds) {
-        let Some(series) = all.get_mut(series) else {
+    for (round, index) in turns(&works, rounds) {
+        let Some(series) = all.get_mut(index) else {
             continue;
         };
         let (work, by) = (series.work, series.by);

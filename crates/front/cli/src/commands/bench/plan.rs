@@ -5,11 +5,11 @@ use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use crate::measure::peers::{Peer, Place};
-use crate::measure::programs::lacks_fuse;
-use crate::measure::work::PAGE;
 use clap::ValueEnum;
 use serde_json::Value;
+
+use crate::measure::peers::{Peer, Place, lacks_fuse};
+use crate::measure::work::PAGE;
 
 /// Bytes of the largest file that cat reads at the most.
 pub const CAT_BYTES: u64 = 1 << 30;
@@ -142,7 +142,7 @@ impl fmt::Display for Contender {
 }
 
 /// The facts about an image that decide what is measured, as a process in a sandbox found them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Name of the format.
     pub format: String,
@@ -160,13 +160,9 @@ impl Survey {
     pub fn parse(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
         let number = |key: &str| value.get(key)?.as_u64();
-        let hex = value.get("largest_hex")?.as_str()?.as_bytes();
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        let pairs = hex.chunks_exact(2).map(|pair| {
-            let [high, low] = pair else { return None };
-            u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
-        });
-        let path: Vec<u8> = pairs.collect::<Option<_>>()?;
+        let path = value.get("largest")?.as_array()?.iter();
+        let path = path.map(|byte| u8::try_from(byte.as_u64()?).ok());
+        let path: Vec<u8> = path.collect::<Option<_>>()?;
         Some(Self {
             format: value.get("format")?.as_str()?.to_string(),
             offset: number("offset")?,
@@ -247,39 +243,32 @@ fn contenders(
     missing: &dyn Fn(Contender) -> Option<String>,
     lacking: &mut Vec<(Contender, String)>,
 ) -> Vec<Contender> {
-    let mut able = Vec::new();
+    let peers = Peer::of_format(&survey.format).iter();
     let mut asked = vec![Contender::Forerun];
-    match choice.with.as_slice() {
-        [] => asked.extend(
-            Peer::of_format(&survey.format)
-                .iter()
-                .copied()
-                .map(Contender::Peer),
-        ),
-        with => asked.extend(with.iter().filter(|by| **by != Contender::Forerun)),
+    if choice.with.is_empty() {
+        asked.extend(peers.map(|peer| Contender::Peer(*peer)));
+    } else {
+        asked.extend(choice.with.iter().filter(|by| **by != Contender::Forerun));
     }
+    asked.retain(|contender| !choice.without.contains(contender));
+    let mut able = Vec::new();
     for contender in asked {
-        if choice.without.contains(&contender) {
-            continue;
-        }
         // The one program of that name is enough, and the faster one is compared with.
         let is_second = contender == Contender::Peer(Peer::Squashfuse)
             && choice.with.is_empty()
             && able.contains(&Contender::Peer(Peer::SquashfuseLl));
-        if is_second {
-            continue;
-        }
         match missing(contender) {
+            _ if is_second => {}
             None => able.push(contender),
             Some(why) => lacking.push((contender, why)),
         }
     }
-    // A mount of ours is missing: extraction needs none, and the library does the rest.
-    if !able.contains(&Contender::Forerun) {
-        let is_left_out = choice.without.contains(&Contender::Library);
-        if !able.contains(&Contender::Library) && !is_left_out {
-            able.insert(0, Contender::Library);
-        }
+    // Where a mount of ours is missing, extraction needs none, and the library does the rest.
+    let is_enough = [Contender::Forerun, Contender::Library]
+        .iter()
+        .any(|by| able.contains(by));
+    if !is_enough && !choice.without.contains(&Contender::Library) {
+        able.insert(0, Contender::Library);
     }
     able
 }

@@ -2,16 +2,16 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use crate::measure::machine::{Machine, filesystem_of};
-use crate::measure::noise::Noise;
-use crate::measure::peers::Peer;
-use crate::measure::samples::Samples;
-use crate::measure::statistics::{Comparison, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::plan::{BenchWork, Contender, Contents, Plan};
 use super::runner::Runner;
 use crate::json::put_bytes;
+use crate::measure::machine::{Machine, filesystem_of};
+use crate::measure::noise::Noise;
+use crate::measure::peers::Peer;
+use crate::measure::run::drops_all;
+use crate::measure::statistics::{Comparison, LEAST_ROUNDS, Samples, Verdict};
 
 /// The runs of one piece of work by one contender.
 pub struct MeasuredSeries {
@@ -24,26 +24,10 @@ pub struct MeasuredSeries {
 pub struct Checked {
     pub contents: Contents,
     pub by: Contender,
+    /// The contender, and how it was read.
+    pub name: String,
     /// The digest, or why there is none.
     pub digest: crate::measure::Result<String>,
-}
-
-/// A digest, and how it came about.
-#[derive(PartialEq, Eq)]
-struct DigestOf<'r> {
-    by: Contender,
-    is_extracted: bool,
-    digest: &'r str,
-}
-
-impl DigestOf<'_> {
-    fn name(&self) -> String {
-        if self.is_extracted {
-            format!("{}, extracted", self.by)
-        } else {
-            self.by.to_string()
-        }
-    }
 }
 
 pub struct BenchReport<'r> {
@@ -102,63 +86,59 @@ impl BenchReport<'_> {
         let mut differences = Vec::new();
         for contents in [Contents::File, Contents::Pages, Contents::Tree] {
             let digests = self.digests(contents);
-            let Some(first) = digests.iter().find(|read| read.by.is_ours()) else {
+            let Some(first) = digests.clone().find(|(checked, _)| checked.by.is_ours()) else {
                 continue;
             };
-            for read in digests.iter().filter(|read| read.digest != first.digest) {
-                let (what, by, first) = (contents.name(), read.name(), first.name());
-                differences.push(format!("{by} read another {what} than {first}"));
-            }
+            differences.extend(digests.filter(|read| read.1 != first.1).map(|(read, _)| {
+                let (what, by, first) = (contents.name(), &read.name, &first.0.name);
+                format!("{by} read another {what} than {first}")
+            }));
         }
         for series in &self.series {
-            let Some(ours) = self.ours(series.work) else {
-                continue;
-            };
-            let (Some(ours), Some(found)) = (ours.samples.found(), series.samples.found()) else {
-                if !series.samples.runs.is_empty() {
-                    let (work, by) = (series.work.name(), series.by);
-                    differences.push(format!("{work}: {by} found something else in each run"));
+            let (work, by) = (series.work.name(), series.by);
+            let ours = self.ours(series.work).and_then(|ours| ours.samples.found());
+            match (ours, series.samples.found()) {
+                // Extracted trees have digests.
+                _ if series.work == BenchWork::Extract || series.samples.runs.is_empty() => {}
+                (Some(ours), Some(found)) => {
+                    if !ours.is_empty() && !found.is_empty() && ours != found {
+                        differences.push(format!("{work}: {by} found {found}, and not {ours}"));
+                    }
                 }
-                continue;
-            };
-            let is_known = ours.is_empty() || found.is_empty();
-            let has_digest = series.work == BenchWork::Extract;
-            if !is_known && !has_digest && ours != found {
-                let (work, by) = (series.work.name(), series.by);
-                differences.push(format!("{work}: {by} found {found}, and not {ours}"));
+                _ => differences.push(format!("{work}: {by} found something else in each run")),
             }
         }
         differences.dedup();
         differences
     }
 
-    /// Lists the digests of some contents, those of extracted trees among them.
-    fn digests(&self, contents: Contents) -> Vec<DigestOf<'_>> {
-        let read = self.checked.iter().filter_map(|checked| {
-            let digest = checked.digest.as_ref().ok()?;
-            (checked.contents == contents).then_some(DigestOf {
-                by: checked.by,
-                is_extracted: false,
-                digest,
-            })
-        });
-        let mut digests: Vec<DigestOf<'_>> = read.collect();
-        let is_extraction = |series: &&MeasuredSeries| {
-            series.work == BenchWork::Extract && contents == Contents::Tree
-        };
-        for series in self.series.iter().filter(is_extraction) {
-            for run in &series.samples.runs {
-                let extracted = DigestOf {
+    /// Adds the digests of extracted trees to those of what was read.
+    pub fn check_extracted(&mut self) {
+        for series in self
+            .series
+            .iter()
+            .filter(|series| series.work == BenchWork::Extract)
+        {
+            let mut digests: Vec<&String> =
+                series.samples.runs.iter().map(|run| &run.found).collect();
+            digests.dedup();
+            self.checked
+                .extend(digests.into_iter().map(|digest| Checked {
+                    contents: Contents::Tree,
                     by: series.by,
-                    is_extracted: true,
-                    digest: &run.found,
-                };
-                if !digests.contains(&extracted) {
-                    digests.push(extracted);
-                }
-            }
+                    name: format!("{}, extracted", series.by),
+                    digest: Ok(digest.clone()),
+                }));
         }
-        digests
+    }
+
+    /// Lists the digests of some contents.
+    fn digests(&self, contents: Contents) -> impl Iterator<Item = (&Checked, &String)> + Clone {
+        let of_contents = self
+            .checked
+            .iter()
+            .filter(move |checked| checked.contents == contents);
+        of_contents.filter_map(|checked| Some((checked, checked.digest.as_ref().ok()?)))
     }
 
     /// Returns whether nothing failed and nothing differs.
@@ -182,67 +162,52 @@ impl BenchReport<'_> {
         programs
     }
 
-    /// Returns whether all caches are emptied before each run, and not only the pages of the image.
-    pub fn drops_all(&self) -> bool {
-        rustix::process::geteuid().is_root()
-    }
-
     /// Returns the result for programs.
     pub fn json(&self) -> Value {
         let runner = self.runner;
+        let survey = &runner.survey;
+        let mut cat = Map::new();
+        put_bytes(&mut cat, "path", survey.largest.as_os_str().as_bytes());
+        cat.insert("bytes".into(), survey.cat_bytes().into());
+        cat.insert("file_bytes".into(), survey.largest_bytes.into());
+        let programs = self.programs().into_iter();
+        let programs = programs.map(|(name, version)| (name.to_string(), version.into()));
+        let missing = self.plan.missing.iter();
+        let missing = missing.map(|(by, why)| json!({ "contender": by.name(), "why": why }));
+        let left_out = self.plan.left_out.iter();
+        let left_out = left_out.map(|(work, why)| json!({ "work": work.name(), "why": why }));
+        let works = self.plan.rows.iter().map(|(work, _)| {
+            let of_work = self.series.iter().filter(|series| series.work == *work);
+            let contenders: Vec<Value> = of_work.map(|series| self.series_json(series)).collect();
+            json!({ "work": work.name(), "contenders": contenders })
+        });
         let mut report = Map::new();
         put_bytes(&mut report, "image", runner.image.as_os_str().as_bytes());
-        report.insert("format".into(), runner.survey.format.clone().into());
-        report.insert("offset".into(), runner.offset.into());
-        report.insert("files".into(), runner.survey.files.into());
-        report.insert("bytes".into(), runner.survey.bytes.into());
-        let filesystem = filesystem_of(&runner.image).map(|(fstype, _)| fstype);
-        report.insert("filesystem".into(), filesystem.into());
-        let mut cat = Map::new();
-        put_bytes(
-            &mut cat,
-            "path",
-            runner.survey.largest.as_os_str().as_bytes(),
-        );
-        cat.insert("bytes".into(), runner.survey.cat_bytes().into());
-        cat.insert("file_bytes".into(), runner.survey.largest_bytes.into());
-        report.insert("cat".into(), cat.into());
-        report.insert("rounds".into(), self.rounds.into());
-        report.insert("processes".into(), runner.processes.into());
-        report.insert("dropped_all_caches".into(), self.drops_all().into());
-        report.insert("machine".into(), Machine::look().json());
-        let programs = self.programs().into_iter();
-        let programs: Map<_, _> = programs
-            .map(|(name, version)| (name.to_string(), version.into()))
-            .collect();
-        report.insert("programs".into(), programs.into());
-        let missing = self.plan.missing.iter();
-        let missing: Vec<Value> = missing
-            .map(|(by, why)| json!({ "contender": by.name(), "why": why }))
-            .collect();
-        report.insert("missing".into(), missing.into());
-        let left_out = self.plan.left_out.iter();
-        let left_out: Vec<Value> = left_out
-            .map(|(work, why)| json!({ "work": work.name(), "why": why }))
-            .collect();
-        report.insert("left_out".into(), left_out.into());
-        let works: Vec<Value> = self
-            .plan
-            .rows
-            .iter()
-            .map(|(work, _)| self.work_json(*work))
-            .collect();
-        report.insert("works".into(), works.into());
-        report.insert("contents".into(), self.contents_json());
-        report.insert("noise".into(), self.noise.json());
-        report.insert("problems".into(), self.problems().into());
+        for (key, value) in [
+            ("format", json!(survey.format)),
+            ("offset", json!(runner.offset)),
+            ("files", json!(survey.files)),
+            ("bytes", json!(survey.bytes)),
+            (
+                "filesystem",
+                json!(filesystem_of(&runner.image).map(|(fstype, _)| fstype)),
+            ),
+            ("cat", cat.into()),
+            ("rounds", json!(self.rounds)),
+            ("processes", json!(runner.processes)),
+            ("dropped_all_caches", json!(drops_all())),
+            ("machine", Machine::look().json()),
+            ("programs", Value::Object(programs.collect())),
+            ("missing", missing.collect()),
+            ("left_out", left_out.collect()),
+            ("works", works.collect()),
+            ("contents", self.contents_json()),
+            ("noise", self.noise.json()),
+            ("problems", self.problems().into()),
+        ] {
+            report.insert(key.to_string(), value);
+        }
         report.into()
-    }
-
-    fn work_json(&self, work: BenchWork) -> Value {
-        let of_work = self.series.iter().filter(|series| series.work == work);
-        let contenders: Vec<Value> = of_work.map(|series| self.series_json(series)).collect();
-        json!({ "work": work.name(), "contenders": contenders })
     }
 
     fn series_json(&self, series: &MeasuredSeries) -> Value {
@@ -252,7 +217,8 @@ impl BenchReport<'_> {
         let counters: Vec<&_> = runs.iter().map(|run| &run.counters).collect();
         let has_counters = series.by.is_ours();
         let comparison = self.comparison(series);
-        let failures: Vec<String> = series.samples.errors();
+        let failures = series.samples.failures.iter();
+        let failures: Vec<String> = failures.map(|error| format!("{error:#}")).collect();
         json!({
             "contender": series.by.name(),
             "seconds": seconds,
@@ -275,9 +241,9 @@ impl BenchReport<'_> {
     fn contents_json(&self) -> Value {
         let mut all = Map::new();
         for contents in [Contents::File, Contents::Pages, Contents::Tree] {
-            let digests = self.digests(contents).into_iter();
+            let digests = self.digests(contents);
             let digests: Vec<Value> = digests
-                .map(|read| json!({ "by": read.name(), "digest": read.digest }))
+                .map(|(read, digest)| json!({ "by": read.name, "digest": digest }))
                 .collect();
             if !digests.is_empty() {
                 all.insert(contents.name().to_string(), digests.into());
@@ -303,9 +269,6 @@ pub fn verdict_text(comparison: &Comparison, with: Contender) -> String {
             percent(comparison.spread),
             percent(comparison.difference)
         ),
-        Verdict::TooFew => format!(
-            "undecided: {} rounds are needed",
-            crate::measure::statistics::LEAST_ROUNDS
-        ),
+        Verdict::TooFew => format!("undecided: {LEAST_ROUNDS} rounds are needed"),
     }
 }

@@ -1,20 +1,17 @@
 //! One run of one piece of work by one contender, and the digests of what each of them reads.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
-use crate::measure::caches::drop_caches;
-use crate::measure::counters::parse;
-use crate::measure::mount::{Mount, Mounted, objects_option};
-use crate::measure::peers::{Peer, Place};
-use crate::measure::programs::find_program;
-use crate::measure::run::{Run, Worker, list, load, timed, watched};
-use crate::measure::scratch::Scratch;
-use crate::measure::{Error, Result, digest, process};
+use crate::measure::mount::Mount;
+use crate::measure::peers::{Place, find_program};
+use crate::measure::run::{Run, drop_caches, list, load, timed, watched};
+use crate::measure::work::{self, BUFFER, Below, Work};
+use crate::measure::{Error, Result, process};
 
 use super::plan::{BenchWork, Contender, Contents, Survey};
 
@@ -36,8 +33,6 @@ pub struct Runner {
     pub dir: PathBuf,
     /// Processes that share the reading of the tree.
     pub processes: u32,
-    /// The processes that read.
-    pub worker: Worker,
     /// Mount options of forerun that make it slow, for the demo.
     pub legacy: &'static [&'static str],
 }
@@ -61,7 +56,6 @@ impl Runner {
             },
             dir: dir.to_path_buf(),
             processes: 1,
-            worker: Worker::this_program(&["__bench"])?,
             legacy: &[],
         })
     }
@@ -90,22 +84,17 @@ impl Runner {
 
     /// Computes the digest of what a contender reads.
     pub fn digest(&self, contents: Contents, by: Contender) -> Result<String> {
+        let work = match contents {
+            Contents::File => Work::FileDigest,
+            Contents::Pages => Work::Random,
+            Contents::Tree => Work::TreeDigest,
+        };
         let of = || {
             if by == Contender::Library {
-                return library(&mut self.library_digest(contents)).map(|run| run.found);
+                return watched(&mut self.library(work)).map(|run| run.found);
             }
             let mount = self.mount(by)?;
-            let path = mount.path();
-            let file = path.join(&self.survey.largest);
-            let found = match contents {
-                Contents::File => {
-                    let most = self.survey.cat_bytes().to_string();
-                    self.worker.run(&["digest", "--most", &most], &file)
-                }
-                Contents::Pages => self.worker.run(&RANDOM, &file),
-                Contents::Tree => self.worker.run(&["digest"], &path),
-            };
-            let found = found?;
+            let found = self.at_mount(work, &mount.path())?;
             mount.finish()?;
             Ok(found)
         };
@@ -113,23 +102,23 @@ impl Runner {
     }
 
     fn mount(&self, by: Contender) -> Result<Mount> {
-        match by {
-            Contender::Peer(peer) => peer.mount(&self.place()).map(Mount::Other),
-            Contender::Forerun | Contender::Library => {
-                let mut options = vec![OsString::from("ro")];
-                if self.offset > 0 {
-                    options.push(format!("offset={}", self.offset).into());
-                }
-                if let Some(size) = self.size {
-                    options.push(format!("size={size}").into());
-                }
-                if let Some(objects) = &self.objects {
-                    options.push(objects_option(objects));
-                }
-                options.extend(self.legacy.iter().map(OsString::from));
-                Mounted::new(&self.program, &self.image, &options).map(Mount::Forerun)
-            }
+        if let Contender::Peer(peer) = by {
+            return peer.mount(&self.place());
         }
+        let mut options = vec![OsString::from("ro")];
+        if self.offset > 0 {
+            options.push(format!("offset={}", self.offset).into());
+        }
+        if let Some(size) = self.size {
+            options.push(format!("size={size}").into());
+        }
+        if let Some(objects) = &self.objects {
+            let mut option = OsString::from("objects=");
+            option.push(objects);
+            options.push(option);
+        }
+        options.extend(self.legacy.iter().map(OsString::from));
+        Mount::forerun(&self.program, &self.image, &options)
     }
 
     fn start(&self, by: Contender) -> Result<Run> {
@@ -140,75 +129,90 @@ impl Runner {
             let names = fs::read_dir(mount.path())?.count();
             Ok((mount, names))
         })?;
-        let (counters, peak) = mount.finish()?;
-        Ok(Run {
-            seconds,
-            counters,
-            peak,
-            found: format!("{names} names"),
-        })
+        of_mount(mount, seconds, format!("{names} names"))
     }
 
     fn mounted(&self, work: BenchWork, by: Contender) -> Result<Run> {
         let mount = self.mount(by)?;
         let path = mount.path();
-        let file = path.join(&self.survey.largest);
-        let most = self.survey.cat_bytes().to_string();
-        let cat = ["files", "--most", &most];
-        match work {
-            BenchWork::CatCached => drop(self.worker.run(&cat, &file)?),
-            _ => drop(drop_caches(&self.image)?),
+        if work == BenchWork::CatCached {
+            self.at_mount(Work::Cat, &path)?;
+        } else {
+            drop_caches(&self.image)?;
         }
         // How the programs get into memory is not measured.
-        load(self.program.as_os_str(), &["--version"]);
+        load(&self.program, &["--version"]);
         // With what it reads to name owners and times: some drivers read ahead meanwhile, and others cannot.
-        load(OsStr::new("ls"), &["-ld", "/"]);
+        load("ls", &["-ld", "/"]);
         if work == BenchWork::TreeN {
-            load(OsStr::new("find"), &["--version"]);
-            load(OsStr::new("xargs"), &["--version"]);
+            load("find", &["--version"]);
+            load("xargs", &["--version"]);
         }
         let (seconds, found) = timed(|| match work {
-            BenchWork::CatCold | BenchWork::CatCached => self.worker.run(&cat, &file),
-            BenchWork::Random => self.worker.run(&RANDOM, &file),
+            BenchWork::CatCold | BenchWork::CatCached => self.at_mount(Work::Cat, &path),
+            BenchWork::Random => self.at_mount(Work::Random, &path),
             BenchWork::Ls => list(&path),
-            BenchWork::Tree => self.worker.run(&["tree"], &path),
-            BenchWork::TreeN => self.worker.share(&path, self.processes),
+            BenchWork::Tree => self.at_mount(Work::Tree, &path),
+            BenchWork::TreeN => self.share(&path),
             BenchWork::Start | BenchWork::Extract => Err(Error::msg("needs no mount")),
         })?;
-        let (counters, peak) = mount.finish()?;
-        Ok(Run {
-            seconds,
-            counters,
-            peak,
-            found,
-        })
+        of_mount(mount, seconds, found)
+    }
+
+    /// Has a process do some work with the largest file of a mount, or with its tree. Returns what it found.
+    fn at_mount(&self, work: Work, mount: &Path) -> Result<String> {
+        let path = match work {
+            Work::Tree | Work::List | Work::TreeDigest => mount.to_path_buf(),
+            Work::Cat | Work::Random | Work::FileDigest => mount.join(&self.survey.largest),
+        };
+        self.at_path(work, &path)
+    }
+
+    pub fn at_path(&self, work: Work, path: &Path) -> Result<String> {
+        let mut command = Command::new(&self.program);
+        command.args(["__bench", "mounted", &work.name(), "--most"]);
+        command.arg(self.survey.cat_bytes().to_string()).arg(path);
+        let found = process::output(command.stdin(Stdio::null()))?;
+        Ok(found.trim().to_string())
+    }
+
+    /// Reads all files as users do: `find` names them, `xargs` has several processes read them.
+    fn share(&self, path: &Path) -> Result<String> {
+        const SCRIPT: &str = r#"find . -type f -print0 |
+            xargs --null --no-run-if-empty --max-args=250 --max-procs="$0" "$@""#;
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT, &self.processes.to_string()]);
+        command
+            .arg(&self.program)
+            .args(["__bench", "mounted", "cat"]);
+        let printed = process::output(command.current_dir(path).stdin(Stdio::null()))?;
+        let (mut files, mut bytes) = (0_u64, 0_u64);
+        for line in printed.lines() {
+            let (more_files, more_bytes) = line.split_once(' ').context("two numbers")?;
+            files += more_files.parse::<u64>()?;
+            bytes += more_bytes.parse::<u64>()?;
+        }
+        Ok(format!("{files} {bytes}"))
     }
 
     /// Has the programs in memory that mount.
     fn load_driver(&self, by: Contender) {
         match by {
-            Contender::Forerun | Contender::Library => {
-                load(self.program.as_os_str(), &["--version"]);
-            }
-            Contender::Peer(peer) => {
-                drop(peer.version());
-                if matches!(peer, Peer::Kernel | Peer::ExfatFuse) {
-                    load(OsStr::new("losetup"), &["--version"]);
-                }
-            }
+            Contender::Peer(peer) => drop(peer.version()),
+            Contender::Forerun | Contender::Library => load(&self.program, &["--version"]),
         }
     }
 
     fn extract(&self, by: Contender) -> Result<Run> {
         let is_root = rustix::process::geteuid().is_root();
         let anew = is_root && find_program("mkfs.ext4").is_some();
-        let scratch = anew.then(|| Scratch::new(&self.dir)).transpose()?;
-        let parent = scratch.as_ref().map_or(self.dir.as_path(), Scratch::path);
+        let scratch = anew.then(Mount::scratch).transpose()?;
+        let parent = scratch.as_ref().map_or(self.dir.clone(), Mount::path);
         let out = parent.join("extracted");
         let mut command = match by {
             Contender::Peer(peer) => {
                 let command = peer.extract(&self.place(), &out);
-                command.ok_or_else(|| Error::msg("extracts nothing"))?
+                command.context("extracts nothing")?
             }
             Contender::Forerun | Contender::Library => {
                 let mut command = self.ours(&["extract", "--quiet", "--stats"]);
@@ -223,29 +227,28 @@ impl Runner {
         drop_caches(&self.image)?;
         self.load_driver(by);
         let mut run = watched(&mut command)?;
-        run.found = digest::of_tree(&out)?.text();
-        process::remove(&out)?;
+        let tree = Below(out);
+        run.found = work::run(Work::TreeDigest, &tree, &[], u64::MAX, BUFFER)?;
+        process::remove(&tree.0)?;
+        scratch.map(Mount::finish).transpose()?;
         Ok(run)
     }
 
     fn without_mount(&self, work: BenchWork) -> Result<Run> {
-        let most = self.survey.cat_bytes().to_string();
         let mut command = match work {
             BenchWork::Start => self.listing(&[]),
-            BenchWork::Ls if !self.legacy.is_empty() => {
-                self.library_command(&["--work", "list"], false)
-            }
-            BenchWork::Ls => self.listing(&["-lR"]),
-            BenchWork::CatCold => self.library_command(&["--work", "cat", "--most", &most], true),
-            BenchWork::Random => self.library_random(),
-            BenchWork::Tree => self.library_command(&["--work", "tree"], false),
+            BenchWork::Ls if self.legacy.is_empty() => self.listing(&["-lR"]),
+            BenchWork::Ls => self.library(Work::List),
+            BenchWork::CatCold => self.library(Work::Cat),
+            BenchWork::Random => self.library(Work::Random),
+            BenchWork::Tree => self.library(Work::Tree),
             BenchWork::CatCached | BenchWork::TreeN | BenchWork::Extract => {
                 return Err(Error::msg("needs a mount"));
             }
         };
         drop_caches(&self.image)?;
-        load(self.program.as_os_str(), &["--version"]);
-        let mut run = library(&mut command)?;
+        load(&self.program, &["--version"]);
+        let mut run = watched(&mut command)?;
         if matches!(work, BenchWork::Start | BenchWork::Ls) {
             // A listing of another program: the same names in another form.
             run.found = String::new();
@@ -253,35 +256,21 @@ impl Runner {
         Ok(run)
     }
 
-    fn library_digest(&self, contents: Contents) -> Command {
-        let most = self.survey.cat_bytes().to_string();
-        match contents {
-            Contents::File => {
-                self.library_command(&["--work", "file-digest", "--most", &most], true)
-            }
-            Contents::Pages => self.library_random(),
-            Contents::Tree => self.library_command(&["--work", "tree-digest"], false),
-        }
-    }
-
-    fn library_random(&self) -> Command {
-        self.library_command(&["--work", "random"], true)
-    }
-
-    fn library_command(&self, words: &[&str], of_file: bool) -> Command {
-        let mut command = self.ours(&["__bench", "library", "--stats"]);
-        command.args(words);
+    /// Returns the command that does some work with the largest file, or with the tree, without a mount.
+    fn library(&self, work: Work) -> Command {
+        let mut command = self.ours(&["__bench", "library", "--stats", "--work", &work.name()]);
         for option in self.legacy {
             command.arg(match *option {
                 "nolargeblocks" => "--legacy".to_string(),
                 option => format!("--{option}"),
             });
         }
-        if of_file {
-            let mut path = OsString::from("--path=");
-            path.push(&self.survey.largest);
-            command.arg(path);
-        }
+        command
+            .arg("--path")
+            .arg(Path::new("/").join(&self.survey.largest));
+        command
+            .arg("--most")
+            .arg(self.survey.cat_bytes().to_string());
         command.arg(&self.image);
         command
     }
@@ -293,53 +282,29 @@ impl Runner {
     }
 
     /// Returns a command of this program with the place of the image.
-    fn ours(&self, words: &[&str]) -> Command {
-        ours(
-            &self.program,
-            words,
-            self.offset,
-            self.size,
-            self.objects.as_deref(),
-        )
+    pub fn ours(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(words).stdin(Stdio::null());
+        if self.offset > 0 {
+            command.arg("--offset").arg(self.offset.to_string());
+        }
+        if let Some(size) = self.size {
+            command.arg("--size").arg(size.to_string());
+        }
+        if let Some(objects) = &self.objects {
+            command.arg("--objects").arg(objects);
+        }
+        command
     }
 }
 
-/// Runs a command of this program that prints what it found, and its counters to standard error.
-fn library(command: &mut Command) -> Result<Run> {
-    let (seconds, output) = timed(|| {
-        let output = process::collect(command).with_context(|| process::describe(command))?;
-        process::successful(command, output)
-    })?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
+/// Unmounts, and returns what was measured.
+fn of_mount(mount: Mount, seconds: f64, found: String) -> Result<Run> {
+    let (counters, peak) = mount.finish()?;
     Ok(Run {
         seconds,
-        counters: parse(&text(&output.stderr)),
-        found: text(&output.stdout),
-        ..Run::default()
+        counters,
+        peak,
+        found,
     })
 }
-
-/// Returns a command of this program with the place of an image in its file.
-pub fn ours(
-    program: &Path,
-    words: &[&str],
-    offset: u64,
-    size: Option<u64>,
-    objects: Option<&Path>,
-) -> Command {
-    let mut command = Command::new(program);
-    command.args(words).stdin(Stdio::null());
-    if offset > 0 {
-        command.arg("--offset").arg(offset.to_string());
-    }
-    if let Some(size) = size {
-        command.arg("--size").arg(size.to_string());
-    }
-    if let Some(objects) = objects {
-        command.arg("--objects").arg(objects);
-    }
-    command
-}
-
-/// The work at random places; the worker's own numbers are those of the plan.
-const RANDOM: [&str; 1] = ["random"];

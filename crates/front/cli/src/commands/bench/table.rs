@@ -1,11 +1,12 @@
 //! The results as tables for people.
 
-use crate::measure::machine::{Machine, filesystem_of};
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::plan::BenchWork;
 use super::report::{BenchReport, MeasuredSeries, verdict_text};
 use crate::escape::{escape, printable};
+use crate::measure::machine::{Machine, filesystem_of};
+use crate::measure::run::drops_all;
 use crate::size;
 
 impl BenchReport<'_> {
@@ -125,16 +126,18 @@ impl BenchReport<'_> {
                 && (series.by.is_ours() || series.samples.peak().is_some())
         };
         for series in self.series.iter().filter(is_shown) {
-            let bytes = series.samples.counter("source_bytes");
+            let counter = |name| series.samples.counter(|counter| counter == name);
+            let (requests, bytes) = (counter("source_requests"), counter("source_bytes"));
+            let messages = series.samples.counter(|name| name.starts_with("fuse_"));
             table.add_row([
                 self.work_name(series.work),
                 series.by.to_string(),
-                number(series.samples.counter("source_requests")),
+                number(requests),
                 number(bytes.map(|bytes| bytes / 1_000_000)),
-                number(series.samples.request_len().map(|len| len >> 10)),
-                number(series.samples.counter("decodes")),
-                number(series.samples.counter("repeated_decodes")),
-                number(series.samples.messages()),
+                number(bytes.and_then(|bytes| Some(bytes.checked_div(requests?)? >> 10))),
+                number(counter("decodes")),
+                number(counter("repeated_decodes")),
+                number(messages.filter(|&count| count > 0)),
                 number(series.samples.peak().map(|bytes| bytes >> 20)),
             ]);
         }
@@ -142,7 +145,7 @@ impl BenchReport<'_> {
     }
 
     fn footer(&self) -> Vec<String> {
-        let caches = if self.drops_all() {
+        let caches = if drops_all() {
             "all caches are emptied before each cold run"
         } else {
             "only the pages of the image are dropped before each cold run, as this is not root"

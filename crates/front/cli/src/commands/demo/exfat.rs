@@ -14,13 +14,12 @@ use forerun::vfs::{FileType, NewNode, Timestamp};
 use forerun::{OpenOptions, Writer};
 
 use super::files::write;
-use super::parts::{Kit, PartName, failed, said};
-use super::report::{Part, Role, Row};
+use super::parts::{Kit, PartName, failed};
+use super::report::Part;
 use crate::error::{Failure, Result};
-use crate::measure::caches::drop_caches;
-use crate::measure::mount::Mounted;
+use crate::measure::mount::Mount;
 use crate::measure::peers::{Peer, Place};
-use crate::measure::run::{Run, timed};
+use crate::measure::run::{Run, drop_caches, timed};
 use crate::size;
 
 /// Bytes of a cluster, the default for volumes of that size.
@@ -34,51 +33,30 @@ const OTHERS: u64 = 4;
 const PATIENCE: Duration = Duration::from_secs(4);
 
 pub fn measure(kit: &Kit) -> Result<Part> {
-    let len = (kit.data.len * 16).min(MOST);
-    let clusters = (len / CLUSTER).max(1);
-    let len = clusters * CLUSTER;
-    let mut part = Part::new(
-        PartName::Exfat,
-        format!(
-            "Removes a file of {} in {} of 128 KiB with dirsync: durable when rm returns.",
-            size::human(len),
-            size::counted(clusters, "cluster", "clusters")
-        ),
-        "The legacy way is a replay of the writes that Linux made before the patch, each of them made durable. \
-         exfat-fuse flushes nothing.",
+    let clusters = ((kit.data.len * 16).min(MOST) / CLUSTER).max(1);
+    let what = format!(
+        "Removes a file of {} in {} of 128 KiB with dirsync: durable when rm returns.",
+        size::human(clusters * CLUSTER),
+        size::counted(clusters, "cluster", "clusters")
     );
-    let volume = make(kit, len)?;
+    let mut part = Part::new(PartName::Exfat, what);
+    let volume = make(kit, clusters * CLUSTER)?;
     if kit.no_mount.is_none() {
-        let run = || -> anyhow::Result<Run> {
-            drop_caches(&volume)?;
-            let mount = Mounted::new(&kit.program, &volume, &["rw,dirsync"])?;
-            let run = remove(&mount.path())?;
-            Ok(Run {
-                counters: mount.finish()?,
-                ..run
-            })
-        };
-        let run = run().map_err(failed)?;
-        part.rows.push(Row::new(
-            "each_sector",
-            Role::Ours,
-            "forerun",
-            &run,
-            "writes",
-        ));
+        let mount = || Mount::forerun(&kit.program, &volume, &["rw,dirsync"]);
+        part.add_ours(&remove(&volume, mount).map_err(failed)?);
     }
-    let (written, seconds) = replay(&volume, clusters + OTHERS)
-        .map_err(|error| Failure::output(&error).of(volume.display()))?;
+    let all = clusters + OTHERS;
+    let replayed = replay(&volume, all);
+    let (written, seconds) =
+        replayed.map_err(|error| Failure::output(&error).of(volume.display()))?;
     let run = Run {
         seconds,
         counters: [("writes".to_string(), written)].into(),
         ..Run::default()
     };
-    let what = "legacy: a write for each cluster";
-    let row = Row::new("each_cluster", Role::Legacy, what, &run, "writes");
-    part.rows.push(row.extrapolated(written, clusters + OTHERS));
-    for peer in [Peer::Kernel, Peer::ExfatFuse] {
-        let volume = make(kit, len)?;
+    part.add_legacy(&run, written, all);
+    for &peer in Peer::of_format("exfat") {
+        let volume = make(kit, clusters * CLUSTER)?;
         let place = Place {
             image: &volume,
             format: "exfat",
@@ -87,20 +65,7 @@ pub fn measure(kit: &Kit) -> Result<Part> {
             objects: None,
             writable: true,
         };
-        let run = || -> anyhow::Result<Run> {
-            if let Some(why) = peer.missing(&place) {
-                anyhow::bail!(why);
-            }
-            drop_caches(&volume)?;
-            let mount = peer.mount(&place)?;
-            let run = remove(&mount.path())?;
-            mount.finish()?;
-            Ok(run)
-        };
-        match run() {
-            Ok(run) => part.rows.push(Row::peer(peer, &run)),
-            Err(error) => part.left_out.push(said(&error)),
-        }
+        part.add_peer(peer, &place, || remove(&volume, || peer.mount(&place)));
     }
     Ok(part)
 }
@@ -133,10 +98,15 @@ fn make(kit: &Kit, len: u64) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn remove(mount: &Path) -> anyhow::Result<Run> {
-    let (seconds, ()) = timed(|| Ok(fs::remove_file(mount.join(BIG))?))?;
+/// Removes the file in a mount of the volume.
+fn remove(volume: &Path, mount: impl FnOnce() -> anyhow::Result<Mount>) -> anyhow::Result<Run> {
+    drop_caches(volume)?;
+    let mount = mount()?;
+    let (seconds, ()) = timed(|| Ok(fs::remove_file(mount.path().join(BIG))?))?;
+    let (counters, _) = mount.finish()?;
     Ok(Run {
         seconds,
+        counters,
         ..Run::default()
     })
 }

@@ -20,19 +20,17 @@ pub const FILE: &str = "file";
 
 /// A file of programs and libraries of this machine.
 pub struct Data {
-    pub path: PathBuf,
+    pub file: Arc<File>,
     pub len: u64,
-    file: Arc<File>,
 }
 
 impl Data {
     /// Makes a file of exactly `len` bytes.
-    pub fn make(path: PathBuf, len: u64) -> Result<Self> {
-        let made = assemble(&path, len).and_then(|()| File::open(&path));
+    pub fn make(path: &Path, len: u64) -> Result<Self> {
+        let made = assemble(path, len).and_then(|()| File::open(path));
         let file = made.map_err(|error| Failure::output(&error).of(path.display()))?;
         Ok(Self {
             file: Arc::new(file),
-            path,
             len,
         })
     }
@@ -63,45 +61,29 @@ pub fn write(writer: &Writer, tree: &Tree, path: &Path) -> Result<()> {
     file.sync_all().map_err(failed)
 }
 
-/// Concatenates large files of the machine, again from the first where they do not suffice.
+/// Concatenates large files of the machine, and this program again and again where they do not suffice.
 fn assemble(path: &Path, len: u64) -> io::Result<()> {
-    let candidates = large_files(len);
     let mut out = File::create(path)?;
     let mut left = len;
-    while left > 0 {
-        let before = left;
-        for candidate in &candidates {
-            // Some files are for root only.
-            if let Ok(input) = File::open(candidate) {
-                left -= io::copy(&mut input.take(left), &mut out)?;
-            }
-        }
-        if left == before {
-            let message = "no file of this machine can be read";
-            return Err(io::Error::new(io::ErrorKind::NotFound, message));
-        }
-    }
-    Ok(())
-}
-
-/// Finds files until they make up `enough`.
-fn large_files(enough: u64) -> Vec<PathBuf> {
-    let (mut found, mut bytes) = (Vec::new(), 0_u64);
     let mut pending: Vec<PathBuf> = PLACES.iter().rev().map(PathBuf::from).collect();
-    while let Some(path) = pending.pop().filter(|_| bytes < enough) {
+    while let Some(path) = pending.pop().filter(|_| left > 0) {
         let Ok(metadata) = path.symlink_metadata() else {
             continue;
         };
-        if metadata.is_file() && metadata.len() >= SMALLEST {
-            bytes = bytes.saturating_add(metadata.len());
-            found.push(path);
-        } else if metadata.is_dir() {
+        if metadata.is_dir() {
             let entries = fs::read_dir(&path).into_iter().flatten().flatten();
             let mut below: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-            below.sort();
-            pending.extend(below.into_iter().rev());
+            below.sort_by(|a, b| b.cmp(a));
+            pending.extend(below);
+        } else if metadata.is_file() && metadata.len() >= SMALLEST {
+            // Some files are for root only.
+            if let Ok(input) = File::open(&path) {
+                left -= io::copy(&mut input.take(left), &mut out)?;
+            }
         }
     }
-    found.push(PathBuf::from("/proc/self/exe"));
-    found
+    while left > 0 {
+        left -= io::copy(&mut File::open("/proc/self/exe")?.take(left), &mut out)?;
+    }
+    Ok(())
 }

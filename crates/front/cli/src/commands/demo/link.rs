@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
@@ -18,8 +19,8 @@ use forerun::Writer;
 use forerun::build::ErofsOptions;
 
 use super::files::FILE;
-use super::parts::{Kit, PartName, expected, failed, hashed, same};
-use super::report::{Part, Role, Row};
+use super::parts::{Kit, PartName, failed, hashed, same};
+use super::report::Part;
 use crate::error::{Failure, Result};
 use crate::measure::process;
 use crate::measure::run::{Run, timed};
@@ -34,26 +35,18 @@ const PIECE: u64 = 16 << 10;
 pub fn measure(kit: &Kit) -> Result<Part> {
     let all = kit.data.len / 4;
     let len = all / 8;
-    let mut part = Part::new(
-        PartName::Link,
-        format!(
-            "Reads a file of {} in an EROFS image of {} behind a simulated link of 100 MB/s, 20 ms away.",
-            size::human(len),
-            size::human(all)
-        ),
-        "The legacy way is forerun pull, and then forerun cat of what it has fetched.",
+    let what = format!(
+        "Reads a file of {} in an EROFS image of {} behind a simulated link of 100 MB/s, 20 ms away.",
+        size::human(len),
+        size::human(all)
     );
-    let image = kit.dir.join("image.erofs");
-    kit.data.pack(
-        &Writer::Erofs(ErofsOptions::default()),
-        &image,
-        len,
-        all - len,
-    )?;
-    let expected = expected(kit, len)?;
-    let server =
-        FarServer::start(&image).map_err(|error| Failure::source(&error).of(image.display()))?;
-    let url = format!("http://{}/image.erofs", server.address);
+    let mut part = Part::new(PartName::Link, what);
+    let writer = Writer::Erofs(ErofsOptions::default());
+    let image = kit.packed("erofs", &writer, len, all - len)?.image;
+    let expected = kit.expected(len)?;
+    let server = FarServer::start(&image);
+    let (server, address) = server.map_err(|error| Failure::source(&error).of(image.display()))?;
+    let url = format!("http://{address}/image.erofs");
     let copy = kit.dir.join("copy.erofs");
     let cat = |image: &Path| {
         let mut cat = Command::new(&kit.program);
@@ -68,114 +61,93 @@ pub fn measure(kit: &Kit) -> Result<Part> {
         run.seconds += seconds;
         Ok(run)
     };
-    let mut add = |id, role, what, run: &dyn Fn() -> anyhow::Result<Run>| -> Result<()> {
+    let counted = |run: &dyn Fn() -> anyhow::Result<Run>| -> Result<Run> {
         let before = server.sent.load(Ordering::Relaxed);
-        let mut run = run().map_err(failed)?;
-        same(&run, &expected, what)?;
+        let run = run().and_then(|run| same(run, &expected));
+        let mut run = run.map_err(failed)?;
         let sent = server.sent.load(Ordering::Relaxed) - before;
         run.counters.insert("sent".to_string(), sent >> 10);
-        part.rows.push(Row::new(id, role, what, &run, "sent"));
-        Ok(())
+        Ok(run)
     };
     let remote = || cat(Path::new(&url));
-    add("on_demand", Role::Ours, "forerun", &remote)?;
-    add("whole", Role::Legacy, "legacy: fetched, then read", &whole)?;
-    add("cached", Role::Reference, "forerun, a second time", &remote)?;
+    part.add_ours(&counted(&remote)?);
+    part.add_legacy(&counted(&whole)?, all, all);
+    part.add_reference("cached", "forerun, a second time", &counted(&remote)?);
     Ok(part)
 }
 
 /// A server with one file.
 struct FarServer {
-    address: SocketAddr,
-    /// Bytes that it has sent.
-    sent: Arc<AtomicU64>,
-}
-
-/// The sending end of the link.
-struct Sender {
     file: File,
     len: u64,
-    sent: Arc<AtomicU64>,
+    /// Bytes that it has sent.
+    sent: AtomicU64,
     /// When the line has carried all that was sent so far.
     line: Mutex<Instant>,
 }
 
 impl FarServer {
-    /// Serves the file at `path`, as long as the process lives.
-    fn start(path: &Path) -> io::Result<Self> {
+    /// Serves the file at `path`, as long as the process lives. Returns the address too.
+    fn start(path: &Path) -> io::Result<(Arc<Self>, SocketAddr)> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let file = File::open(path)?;
-        let sent = Arc::new(AtomicU64::new(0));
-        let sender = Arc::new(Sender {
+        let server = Arc::new(Self {
             len: file.metadata()?.len(),
             file,
-            sent: Arc::clone(&sent),
+            sent: AtomicU64::new(0),
             line: Mutex::new(Instant::now()),
         });
+        let serving = Arc::clone(&server);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let sender = Arc::clone(&sender);
+                let server = Arc::clone(&serving);
                 // A client that goes away ends its connection.
-                thread::spawn(move || drop(sender.serve(&stream)));
+                thread::spawn(move || drop(server.serve(&stream)));
             }
         });
-        Ok(Self { address, sent })
+        Ok((server, address))
     }
-}
 
-impl Sender {
     /// Answers the requests of a connection, of which only the method and the range matter.
     fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
         let mut lines = BufReader::new(stream).lines();
         while let Some(request) = lines.next() {
             let is_head = request?.starts_with("HEAD ");
-            let mut asked = None;
+            let (mut part, mut status) = (0..self.len, "200 OK".to_string());
             for line in lines.by_ref() {
                 let line = line?.to_ascii_lowercase();
                 if line.is_empty() {
                     break;
                 }
-                let range = line.strip_prefix("range: bytes=");
-                asked = asked.or(range.and_then(|range| self.range(range)));
+                if let Some((first, last)) = parse_range(&line).filter(|(_, last)| *last < self.len)
+                {
+                    part = first..last + 1;
+                    status = format!(
+                        "206 Partial Content\r\nContent-Range: bytes {first}-{last}/{}",
+                        self.len
+                    );
+                }
             }
-            let (from, to) = asked.unwrap_or((0, self.len));
-            let status = match asked {
-                Some(_) => format!(
-                    "206 Partial Content\r\nContent-Range: bytes {from}-{}/{}",
-                    to - 1,
-                    self.len
-                ),
-                None => "200 OK".to_string(),
-            };
             thread::sleep(ROUND_TRIP);
-            let len = to - from;
+            let len = part.end - part.start;
             write!(
                 stream,
                 "HTTP/1.1 {status}\r\nContent-Length: {len}\r\nAccept-Ranges: bytes\r\nETag: \"1\"\r\n\r\n"
             )?;
             if !is_head {
-                self.send(stream, from, to)?;
+                self.send(stream, part)?;
             }
         }
         Ok(())
     }
 
-    /// Parses a range: the first byte, and the one behind the last.
-    fn range(&self, asked: &str) -> Option<(u64, u64)> {
-        let (from, last) = asked.split_once('-')?;
-        let from: u64 = from.parse().ok()?;
-        let last: u64 = last.parse().unwrap_or(self.len);
-        let to = last.checked_add(1)?.min(self.len);
-        (from < to).then_some((from, to))
-    }
-
     /// Sends a part of the file. Each piece arrives when the line has carried it, after all that was sent before.
-    fn send(&self, mut out: impl Write, from: u64, to: u64) -> io::Result<()> {
+    fn send(&self, mut out: impl Write, part: Range<u64>) -> io::Result<()> {
         let mut piece = Vec::new();
-        let mut at = from;
-        while at < to {
-            let len = PIECE.min(to - at);
+        let mut at = part.start;
+        while at < part.end {
+            let len = PIECE.min(part.end - at);
             piece.resize(usize::try_from(len).map_err(io::Error::other)?, 0);
             self.file.read_exact_at(&mut piece, at)?;
             let arrives = {
@@ -191,4 +163,11 @@ impl Sender {
         }
         Ok(())
     }
+}
+
+/// Parses the first and the last byte that a client asks for.
+fn parse_range(header: &str) -> Option<(u64, u64)> {
+    let (first, last) = header.strip_prefix("range: bytes=")?.split_once('-')?;
+    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    (first <= last).then_some((first, last))
 }

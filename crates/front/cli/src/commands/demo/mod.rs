@@ -22,7 +22,7 @@ use crate::args::is_stdin;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
-use crate::measure::home::Home;
+use crate::measure::active::Home;
 use crate::output::Output;
 use crate::size;
 use crate::target::Target;
@@ -71,18 +71,21 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result {
     let size = u64::from(args.size_mb) << 20;
     // The file, and at the most as much for the images of a part.
     check_space(&home, size.saturating_mul(2) + SLACK)?;
-    say(&report::head())?;
+    let date = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC");
+    let mut report = DemoReport {
+        date: date.to_string(),
+        parts: Vec::new(),
+        no_mount: None,
+        seconds: 0.0,
+    };
+    say(&report.head())?;
     say(&format!(
         "Files are made in {}, which is removed at the end.",
         home.path().display()
     ))?;
-    let data = Data::make(home.path().join("data"), size)?;
+    let data = Data::make(&home.path().join("data"), size)?;
     let kit = Kit::new(home.path(), data)?;
-    let mut report = DemoReport {
-        parts: Vec::new(),
-        no_mount: kit.no_mount.clone(),
-        seconds: 0.0,
-    };
+    report.no_mount.clone_from(&kit.no_mount);
     let bar = if shows_unicode() { "\u{2588}" } else { "#" };
     let all = PartName::value_variants().iter().copied();
     let names = all.filter(|name| args.only.is_empty() || args.only.contains(name));

@@ -13,18 +13,18 @@ use forerun::build::{
 use forerun::vfs::Timestamp;
 
 use super::files::{Data, FILE, write};
-use super::report::{Part, Role, Row};
+use super::report::{Part, Row};
 use super::{exfat, link};
 use crate::commands::bench::plan::{BenchWork, Contender, Contents};
 use crate::commands::bench::runner::Runner;
 use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
-use crate::measure::caches::drop_caches;
-use crate::measure::digest::{of_file, of_stream};
-use crate::measure::mount::Mounted;
+use crate::measure::active::spawn;
+use crate::measure::mount::Mount;
 use crate::measure::peers::Peer;
 use crate::measure::process;
-use crate::measure::run::{Run, timed};
+use crate::measure::run::{Run, drop_caches, timed};
+use crate::measure::work::{Work, digest};
 use crate::size;
 
 /// A part of the demo, named for the format that it shows.
@@ -47,8 +47,17 @@ pub struct Facts {
     /// The name in JSON.
     pub id: &'static str,
     pub title: &'static str,
-    /// What is counted beside the time.
+    /// What is counted beside the time: the noun, and the counter of `--stats`.
     pub counts: &'static str,
+    pub counter: &'static str,
+    /// The names of the lines of this program and of the legacy way in JSON, and that of the latter for people.
+    pub ours: &'static str,
+    pub legacy: &'static str,
+    pub legacy_way: &'static str,
+    /// The mount options that make this program as slow as the legacy way.
+    options: &'static [&'static str],
+    /// A remark on the figures.
+    pub note: &'static str,
     /// The figures of the work on Linux that it shows from userspace.
     pub linux: &'static str,
 }
@@ -61,30 +70,63 @@ impl PartName {
                 id: "romfs",
                 title: "romfs: many small requests, or few large ones",
                 counts: "requests",
+                counter: "source_requests",
+                ours: "largeblocks",
+                legacy: "nolargeblocks",
+                legacy_way: "legacy: 1 KiB at a time",
+                options: &["nolargeblocks"],
+                note: "The legacy way is forerun mount -o nolargeblocks. Requests: reads of the image.",
                 linux: "60 -> 22 s by the option largeblocks: md5sum of a file of 250 MB, on an i.MX6 with eMMC",
             },
             Self::Squashfs => Facts {
                 id: "squashfs",
                 title: "SquashFS: each block decoded for every page, or once",
                 counts: "decodes",
+                counter: "decodes",
+                ours: "once",
+                legacy: "each_page",
+                legacy_way: "legacy: a decode for each page",
+                // A cache whose part for decoded blocks is too small for one, and that has room for the metadata of one file.
+                options: &["nolargeblocks", "readahead=0", "cache=160K"],
+                note: "Legacy: pages of 4 KiB are asked for one by one, and no decoded block is kept.",
                 linux: "39 -> 1.8 s by readahead in SquashFS: reading pack files of 300 KB, on arm64",
             },
             Self::Exfat => Facts {
                 id: "exfat",
                 title: "exFAT: each freed cluster written, or each sector once",
                 counts: "writes",
+                counter: "writes",
+                ours: "each_sector",
+                legacy: "each_cluster",
+                legacy_way: "legacy: a write for each cluster",
+                options: &[],
+                note: "The legacy way is a replay of the writes that Linux made before the patch, each of them made \
+                       durable. exfat-fuse flushes nothing.",
                 linux: "32,775 -> 13 writes: rm of a file of 4 GB with dirsync, on an SD card",
             },
             Self::Link => Facts {
                 id: "link",
                 title: "An image behind a link: fetched whole, or as it is read",
                 counts: "KiB sent",
+                counter: "sent",
+                ours: "on_demand",
+                legacy: "whole",
+                legacy_way: "legacy: fetched, then read",
+                options: &[],
+                note: "The legacy way is forerun pull, and then forerun cat of what it has fetched.",
                 linux: "202,654 -> 407,213 KB/s by asynchronous readahead in EROFS on demand (ext4: 439,912)",
             },
             Self::Composefs => Facts {
                 id: "composefs",
                 title: "composefs: metadata read as it is needed, or ahead",
                 counts: "requests",
+                counter: "source_requests",
+                ours: "ahead",
+                legacy: "as_needed",
+                legacy_way: "legacy: as it is needed",
+                options: &["nolargeblocks"],
+                note: "The legacy way reads blocks of 1 KiB one by one (forerun mount -o nolargeblocks). Contents are \
+                       objects elsewhere, and none is looked up.",
                 linux: "523 -> 404 ms by readahead of metadata: ls -lR in composefs",
             },
         }
@@ -107,13 +149,25 @@ impl Kit {
         let image = dir.join("empty.romfs");
         let writer = Writer::Romfs(RomfsOptions::default());
         write(&writer, &Tree::default(), &image)?;
-        let mounted = Mounted::new(&program, &image, &["ro"]);
+        let mounted = Mount::forerun(&program, &image, &["ro"]);
         Ok(Self {
             dir: dir.to_path_buf(),
             program,
             data,
             no_mount: mounted.err().map(|error| said(&error)),
         })
+    }
+
+    /// Makes an image of one file with the first bytes of the data, and of another with `more` bytes, if any.
+    pub fn packed(&self, format: &str, writer: &Writer, len: u64, more: u64) -> Result<Runner> {
+        let image = self.dir.join(format!("image.{format}"));
+        self.data.pack(writer, &image, len, more)?;
+        Runner::of_file(&self.dir, &image, format, FILE, len).map_err(failed)
+    }
+
+    /// Returns the digest of the first bytes of the data.
+    pub fn expected(&self, len: u64) -> Result<String> {
+        Ok(digest(&*self.data.file, len).map_err(failed)?.to_string())
     }
 }
 
@@ -143,37 +197,20 @@ pub fn measure(kit: &Kit, name: PartName) -> Result<Part> {
 
 fn romfs(kit: &Kit) -> Result<Part> {
     let len = kit.data.len;
-    let image = kit.dir.join("image.romfs");
+    let what = format!(
+        "Reads a file of {} in an image to its end.",
+        size::human(len)
+    );
+    let mut part = Part::new(PartName::Romfs, what);
     let options = RomfsOptions {
         align: 4096,
         ..RomfsOptions::default()
     };
-    kit.data.pack(&Writer::Romfs(options), &image, len, 0)?;
-    let mut part = Part::new(
-        PartName::Romfs,
-        format!(
-            "Reads a file of {} in an image to its end.",
-            size::human(len)
-        ),
-        "The legacy way is forerun mount -o nolargeblocks. Requests: reads of the image.",
-    );
-    let runner = Runner::of_file(&kit.dir, &image, "romfs", FILE, len).map_err(failed)?;
-    let legacy = (
-        "nolargeblocks",
-        "legacy: 1 KiB at a time",
-        &["nolargeblocks"][..],
-    );
-    compare(
-        kit,
-        &mut part,
-        &runner,
-        BenchWork::CatCold,
-        ("largeblocks", "source_requests"),
-        legacy,
-    )?;
+    let runner = kit.packed("romfs", &Writer::Romfs(options), len, 0)?;
+    compare(kit, &mut part, &runner, BenchWork::CatCold)?;
     let itself = best(|| {
-        drop_caches(&image)?;
-        let (seconds, found) = timed(|| runner.worker.run(&["files"], &image))?;
+        drop_caches(&runner.image)?;
+        let (seconds, found) = timed(|| runner.at_path(Work::Cat, &runner.image))?;
         Ok(Run {
             seconds,
             found,
@@ -181,13 +218,7 @@ fn romfs(kit: &Kit) -> Result<Part> {
         })
     });
     let itself = itself.map_err(failed)?;
-    part.rows.push(Row::new(
-        "image",
-        Role::Reference,
-        "the image itself, as a file",
-        &itself,
-        "",
-    ));
+    part.add_reference("image", "the image itself, as a file", &itself);
     Ok(part)
 }
 
@@ -195,83 +226,42 @@ fn squashfs(kit: &Kit) -> Result<Part> {
     /// Bytes of a block, the default of the format's writers.
     const BLOCK: u64 = 128 << 10;
     let blocks = (kit.data.len / 6 / BLOCK).max(1);
-    let (len, image) = (blocks * BLOCK, kit.dir.join("image.squashfs"));
-    kit.data.pack(
-        &Writer::Squashfs(SquashfsOptions::default()),
-        &image,
-        len,
-        0,
-    )?;
-    let mut part = Part::new(
-        PartName::Squashfs,
-        format!(
-            "Reads a file of {}, which is {} compressed with gzip, to its end.",
-            size::human(len),
-            size::counted(blocks, "block of 128 KiB", "blocks of 128 KiB")
-        ),
-        "Legacy: pages of 4 KiB are asked for one by one, and no decoded block is kept.",
+    let len = blocks * BLOCK;
+    let what = format!(
+        "Reads a file of {}, which is {} compressed with gzip, to its end.",
+        size::human(len),
+        size::counted(blocks, "block of 128 KiB", "blocks of 128 KiB")
     );
-    let runner = Runner::of_file(&kit.dir, &image, "squashfs", FILE, len).map_err(failed)?;
-    // A cache whose part for decoded blocks is too small for one, and that has room for the metadata of one file.
-    let options = &["nolargeblocks", "readahead=0", "cache=160K"][..];
-    let legacy = ("each_page", "legacy: a decode for each page", options);
-    compare(
-        kit,
-        &mut part,
-        &runner,
-        BenchWork::CatCold,
-        ("once", "decodes"),
-        legacy,
-    )?;
-    let missing = Peer::Unsquashfs.missing(&runner.place());
-    let run = best(|| {
-        anyhow::ensure!(missing.is_none(), "{}", missing.clone().unwrap_or_default());
-        drop_caches(&image)?;
-        hashed(Command::new("unsquashfs").arg("-cat").arg(&image).arg(FILE))
+    let mut part = Part::new(PartName::Squashfs, what);
+    let writer = Writer::Squashfs(SquashfsOptions::default());
+    let runner = kit.packed("squashfs", &writer, len, 0)?;
+    compare(kit, &mut part, &runner, BenchWork::CatCold)?;
+    let expected = kit.expected(len)?;
+    part.add_peer(Peer::Unsquashfs, &runner.place(), || {
+        let mut cat = Command::new("unsquashfs");
+        cat.arg("-cat").arg(&runner.image).arg(FILE);
+        best(|| {
+            drop_caches(&runner.image)?;
+            same(hashed(&mut cat)?, &expected)
+        })
     });
-    match run {
-        Ok(run) => {
-            same(&run, &expected(kit, len)?, "unsquashfs")?;
-            part.rows.push(Row::peer(Peer::Unsquashfs, &run));
-        }
-        Err(error) => part.left_out.push(said(&error)),
-    }
     Ok(part)
 }
 
 fn composefs(kit: &Kit) -> Result<Part> {
     let files = ((kit.data.len >> 20) * 80).min(20_000);
-    let image = kit.dir.join("image.composefs");
-    write(
-        &Writer::Composefs(ComposefsOptions::default()),
-        &tree(files)?,
-        &image,
-    )?;
-    let mut part = Part::new(
-        PartName::Composefs,
-        format!(
-            "Lists a tree of {} as ls -lR.",
-            size::counted(files, "file", "files")
-        ),
-        "The legacy way reads blocks of 1 KiB one by one (forerun mount -o nolargeblocks). Contents are \
-               objects elsewhere, and none is looked up.",
+    let what = format!(
+        "Lists a tree of {} as ls -lR.",
+        size::counted(files, "file", "files")
     );
+    let mut part = Part::new(PartName::Composefs, what);
+    let image = kit.dir.join("image.composefs");
+    let writer = Writer::Composefs(ComposefsOptions::default());
+    write(&writer, &tree(files)?, &image)?;
     // Others find the metadata without the objects, of which there are none, and list 256 whiteouts more.
     let mut runner = Runner::of_file(&kit.dir, &image, "erofs", FILE, 0).map_err(failed)?;
     runner.objects = Some(kit.dir.clone());
-    let legacy = (
-        "as_needed",
-        "legacy: as it is needed",
-        &["nolargeblocks"][..],
-    );
-    compare(
-        kit,
-        &mut part,
-        &runner,
-        BenchWork::Ls,
-        ("ahead", "source_requests"),
-        legacy,
-    )?;
+    compare(kit, &mut part, &runner, BenchWork::Ls)?;
     Ok(part)
 }
 
@@ -298,65 +288,39 @@ fn tree(files: u64) -> Result<Tree> {
 }
 
 /// Has all that mount an image do a work: this program, the same with mount options that make it slow, and others.
-fn compare(
-    kit: &Kit,
-    part: &mut Part,
-    runner: &Runner,
-    work: BenchWork,
-    (id, counter): (&'static str, &str),
-    (legacy_id, legacy_what, legacy): (&'static str, &'static str, &'static [&'static str]),
-) -> Result<()> {
+fn compare(kit: &Kit, part: &mut Part, runner: &Runner, work: BenchWork) -> Result<()> {
     /// Bytes of a longer file that are read in the legacy way.
     const MOST: u64 = 32 << 20;
-    let (len, by) = (
-        runner.survey.largest_bytes,
-        match kit.no_mount {
-            None => Contender::Forerun,
-            Some(_) => Contender::Library,
-        },
-    );
-    let expected = expected(kit, len)?;
-    let measured = |by| -> anyhow::Result<Run> {
-        let run = best(|| runner.measure(work, by))?;
-        let found = match work {
-            BenchWork::CatCold => runner.digest(Contents::File, by)?,
-            _ => expected.clone(),
-        };
-        anyhow::ensure!(found == expected, "{by} read other contents");
-        Ok(run)
+    let len = runner.survey.largest_bytes;
+    let by = if kit.no_mount.is_none() {
+        Contender::Forerun
+    } else {
+        Contender::Library
     };
-    let run = measured(by).map_err(failed)?;
-    part.rows
-        .push(Row::new(id, Role::Ours, "forerun", &run, counter));
+    let expected = kit.expected(len)?;
+    let measured = |by| {
+        let run = best(|| runner.measure(work, by))?;
+        if work != BenchWork::CatCold {
+            return Ok(run);
+        }
+        let found = runner.digest(Contents::File, by)?;
+        same(Run { found, ..run }, &expected)
+    };
+    part.add_ours(&measured(by).map_err(failed)?);
     let mut slow = Runner {
-        legacy,
+        legacy: part.name.facts().options,
         ..runner.clone()
     };
     slow.survey.largest_bytes = len.min(MOST);
-    let slow = slow.measure(work, by).map_err(failed)?;
-    let row = Row::new(legacy_id, Role::Legacy, legacy_what, &slow, counter);
-    part.rows.push(row.extrapolated(len.min(MOST), len));
+    let run = slow.measure(work, by).map_err(failed)?;
+    part.add_legacy(&run, len.min(MOST), len);
     for &peer in Peer::of_format(&runner.survey.format) {
         let is_second = |row: &Row| peer == Peer::Squashfuse && row.id == "squashfuse_ll";
-        if !peer.mounts() || part.rows.iter().any(is_second) {
-            continue;
-        }
-        let other = match peer.missing(&runner.place()) {
-            Some(why) => Err(anyhow::anyhow!(why)),
-            None => measured(Contender::Peer(peer)),
-        };
-        match other {
-            Ok(other) => part.rows.push(Row::peer(peer, &other)),
-            // A container has no loop devices, say.
-            Err(error) => part.left_out.push(said(&error)),
+        if peer.mounts() && !part.rows.iter().any(is_second) {
+            part.add_peer(peer, &runner.place(), || measured(Contender::Peer(peer)));
         }
     }
     Ok(())
-}
-
-/// Returns the digest of the first bytes of the data.
-pub fn expected(kit: &Kit, len: u64) -> Result<String> {
-    Ok(of_file(&kit.data.path, len).map_err(failed)?.to_string())
 }
 
 /// Runs a program to its end, with the digest of what it prints.
@@ -366,11 +330,12 @@ pub fn hashed(command: &mut Command) -> anyhow::Result<Run> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
     let (seconds, found) = timed(|| {
-        let mut child = process::spawn(command).with_context(|| process::describe(command))?;
-        let found = of_stream(child.stdout.as_mut().context("no pipe")?, u64::MAX)?;
+        let mut child = spawn(command).with_context(|| process::describe(command))?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(child.stdout.as_mut().context("no pipe")?)?;
         let status = child.wait()?;
         anyhow::ensure!(status.success(), "{}: {status}", process::describe(command));
-        Ok(found.to_string())
+        Ok(hasher.finalize().to_string())
     })?;
     Ok(Run {
         seconds,
@@ -380,7 +345,7 @@ pub fn hashed(command: &mut Command) -> anyhow::Result<Run> {
 }
 
 /// Runs twice, and returns the faster run: a single hiccup of the disk would decide the comparison otherwise.
-pub fn best(run: impl Fn() -> anyhow::Result<Run>) -> anyhow::Result<Run> {
+fn best(mut run: impl FnMut() -> anyhow::Result<Run>) -> anyhow::Result<Run> {
     let (first, second) = (run()?, run()?);
     Ok(if first.seconds <= second.seconds {
         first
@@ -389,11 +354,9 @@ pub fn best(run: impl Fn() -> anyhow::Result<Run>) -> anyhow::Result<Run> {
     })
 }
 
-/// Fails where something else was read.
-pub fn same(run: &Run, expected: &str, by: &str) -> Result<()> {
-    if run.found == expected {
-        return Ok(());
-    }
-    let message = format!("{by} read {} instead of {expected}", run.found);
-    Err(Failure::new(Exit::Image, "mismatch", message))
+/// Returns a run. Fails where something else was read.
+pub fn same(run: Run, expected: &str) -> anyhow::Result<Run> {
+    let found = &run.found;
+    anyhow::ensure!(found == expected, "read {found} instead of {expected}");
+    Ok(run)
 }

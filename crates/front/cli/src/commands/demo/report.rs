@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
+use forerun_pictures::{html_page, markup};
 use indicatif::HumanCount;
 use serde_json::{Map, Value, json};
 
-use super::parts::PartName;
+use super::parts::{PartName, said};
 use crate::measure::machine::Machine;
-use crate::measure::peers::Peer;
-use crate::measure::run::Run;
+use crate::measure::peers::{Peer, Place};
+use crate::measure::run::{Run, drops_all};
 
 /// Columns that no line of the text exceeds, and those of a bar.
 const WIDTH: usize = 100;
@@ -21,6 +22,17 @@ pub enum Role {
     Ours,
     Legacy,
     Reference,
+}
+
+impl Role {
+    /// Returns the name in JSON, and the colour of its bar in a page.
+    const fn name_and_colour(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Ours => ("ours", "readahead"),
+            Self::Legacy => ("legacy", "write"),
+            Self::Reference => ("reference", "other"),
+        }
+    }
 }
 
 pub struct Row {
@@ -38,37 +50,6 @@ pub struct Row {
 }
 
 impl Row {
-    /// Makes a line of a run, which has a counter of that name perhaps.
-    pub fn new(id: &'static str, role: Role, what: &'static str, run: &Run, counter: &str) -> Self {
-        Self {
-            id,
-            role,
-            what,
-            seconds: run.seconds,
-            count: run.counters.get(counter).copied(),
-            is_extrapolated: false,
-        }
-    }
-
-    /// Makes a line of a run of another program.
-    pub fn peer(peer: Peer, run: &Run) -> Self {
-        let what = match peer {
-            Peer::Kernel => "Linux's own driver",
-            other => other.name(),
-        };
-        Self::new(peer.name(), Role::Reference, what, run, "")
-    }
-
-    /// Extrapolates from what was done to all of the work.
-    pub fn extrapolated(mut self, done: u64, all: u64) -> Self {
-        if done < all {
-            self.seconds *= ratio(all, done);
-            self.count = self.count.map(|count| count * all / done.max(1));
-            self.is_extrapolated = true;
-        }
-        self
-    }
-
     /// Returns time and count for people.
     fn figures(&self) -> [String; 2] {
         let mark = if self.is_extrapolated { " *" } else { "" };
@@ -90,20 +71,69 @@ pub struct Part {
     pub what: String,
     /// The lines: this program, the legacy way, others.
     pub rows: Vec<Row>,
-    /// A remark on the figures.
-    pub note: String,
     /// Work that this machine or user cannot do.
     pub left_out: Vec<String>,
 }
 
 impl Part {
-    pub fn new(name: PartName, what: String, note: &str) -> Self {
+    pub fn new(name: PartName, what: String) -> Self {
         Self {
             name,
             what,
             rows: Vec::new(),
-            note: note.to_string(),
             left_out: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, id: &'static str, role: Role, what: &'static str, run: &Run) {
+        self.rows.push(Row {
+            id,
+            role,
+            what,
+            seconds: run.seconds,
+            count: run.counters.get(self.name.facts().counter).copied(),
+            is_extrapolated: false,
+        });
+    }
+
+    pub fn add_ours(&mut self, run: &Run) {
+        self.add(self.name.facts().ours, Role::Ours, "forerun", run);
+    }
+
+    /// Adds a run of the legacy way, which did `done` of the work, and extrapolates to all of it.
+    pub fn add_legacy(&mut self, run: &Run, done: u64, all: u64) {
+        let facts = self.name.facts();
+        self.add(facts.legacy, Role::Legacy, facts.legacy_way, run);
+        if let Some(row) = self.rows.last_mut().filter(|_| done < all) {
+            row.seconds *= ratio(all, done);
+            row.count = row.count.map(|count| count * all / done.max(1));
+            row.is_extrapolated = true;
+        }
+    }
+
+    /// Adds a run of something else. Nothing is counted in other programs.
+    pub fn add_reference(&mut self, id: &'static str, what: &'static str, run: &Run) {
+        self.add(id, Role::Reference, what, run);
+    }
+
+    /// Adds the run of another program, or why there is none: a container has no loop devices, say.
+    pub fn add_peer(
+        &mut self,
+        peer: Peer,
+        place: &Place<'_>,
+        run: impl FnOnce() -> anyhow::Result<Run>,
+    ) {
+        let what = match peer {
+            Peer::Kernel => "Linux's own driver",
+            other => other.name(),
+        };
+        let run = match peer.missing(place) {
+            Some(why) => Err(anyhow::anyhow!(why)),
+            None => run(),
+        };
+        match run {
+            Ok(run) => self.add_reference(peer.name(), what, &run),
+            Err(error) => self.left_out.push(said(&error)),
         }
     }
 
@@ -112,7 +142,11 @@ impl Part {
         let (ours, others) = self.rows.split_first()?;
         let faster = others.iter().map(|other| {
             let times = other.seconds / ours.seconds.max(1e-9);
-            let digits = if times < 10.0 { 1 } else { 0 };
+            let digits = match times {
+                10.0.. => 0,
+                1.0.. => 1,
+                _ => 2,
+            };
             match other.role {
                 Role::Legacy => format!("{times:.digits$} times as fast as the legacy way"),
                 _ => format!("{times:.digits$} as {}", other.what),
@@ -130,7 +164,7 @@ impl Part {
     fn remarks(&self) -> Vec<String> {
         let mut remarks: Vec<String> = self.summary().into_iter().collect();
         remarks.push(format!("Linux: {}", self.name.facts().linux));
-        remarks.push(self.note.clone());
+        remarks.push(self.name.facts().note.to_string());
         if self.rows.iter().any(|row| row.is_extrapolated) {
             remarks.push("* extrapolated: a part of the work was measured".to_string());
         }
@@ -169,14 +203,14 @@ impl Part {
     fn json(&self) -> Value {
         let rows = self.rows.iter().map(|row| {
             json!({
-                "id": row.id, "role": role(row.role), "what": row.what, "seconds": row.seconds,
+                "id": row.id, "role": row.role.name_and_colour().0, "what": row.what, "seconds": row.seconds,
                 "count": row.count, "extrapolated": row.is_extrapolated,
             })
         });
         let facts = self.name.facts();
         json!({
             "id": facts.id, "title": facts.title, "what": self.what, "counts": facts.counts,
-            "rows": rows.collect::<Vec<_>>(), "linux": facts.linux, "note": self.note,
+            "rows": rows.collect::<Vec<_>>(), "linux": facts.linux, "note": facts.note,
             "left_out": self.left_out,
         })
     }
@@ -184,33 +218,32 @@ impl Part {
     fn page(&self) -> String {
         let facts = self.name.facts();
         let mut page = format!(
-            "<section id=\"{}\">\n<h2>{}</h2>\n<p class=\"what\">{}</p>\n<table>\n<thead><tr><td></td>\
-             <th colspan=\"2\">time</th><th>{}</th></tr></thead>\n<tbody>\n",
-            facts.id,
-            facts.title,
-            escape(&self.what),
-            facts.counts
+            "<h2>{}</h2>\n<p>{}</p>\n<table>\n<tr><th></th><th>time</th><th></th><th>{}</th></tr>\n",
+            markup(facts.title),
+            markup(&self.what),
+            markup(facts.counts)
         );
         for row in &self.rows {
-            let (role, percent) = (role(row.role), self.share(row) * 100.0);
+            let (percent, colour) = (self.share(row) * 100.0, row.role.name_and_colour().1);
             let [time, count] = row.figures();
             let _ = writeln!(
                 page,
-                "<tr class=\"{role}\"><th scope=\"row\">{}</th><td class=\"figure\">{time}</td><td class=\"bar\">\
-                 <div class=\"{role}\" style=\"min-width:2px;width:{percent:.2}%\"></div></td>\
-                 <td class=\"figure\">{count}</td></tr>",
-                escape(row.what)
+                "<tr><td>{}</td><td>{time}</td><td style=\"width:14rem\"><div style=\"min-width:2px;height:.9rem;\
+                 width:{percent:.2}%;background:var(--c-{colour})\"></div></td><td>{count}</td></tr>",
+                markup(row.what)
             );
         }
-        page += "</tbody>\n</table>\n";
+        page += "</table>\n";
         for remark in self.remarks() {
-            let _ = writeln!(page, "<p class=\"note\">{}</p>", escape(&remark));
+            let _ = writeln!(page, "<p class=\"note\">{}</p>", markup(&remark));
         }
-        page + "</section>\n"
+        page
     }
 }
 
 pub struct DemoReport {
+    /// When it was begun, in UTC.
+    pub date: String,
     /// The parts that were asked for.
     pub parts: Vec<Part>,
     /// The reason why nothing was mounted, where that is so.
@@ -220,9 +253,28 @@ pub struct DemoReport {
 }
 
 impl DemoReport {
+    /// Says when and where it is measured, with what, and what that does to the machine.
+    pub fn head(&self) -> String {
+        let programs = programs().map(|(name, version)| match version.as_str() {
+            Some(version) if version.contains(&name) => version.to_string(),
+            version => format!("{name} {}", version.unwrap_or_default()),
+        });
+        let programs = programs.collect::<Vec<_>>().join("; ");
+        let caches = if drops_all() {
+            "All caches of this machine are dropped before each measurement: other programs are slower meanwhile."
+        } else {
+            "The caches of the images are dropped before each measurement. Only root can drop all caches of the machine."
+        };
+        let machine = format!("{}: {}", self.date, Machine::look().text());
+        [&machine, programs.as_str(), caches]
+            .map(wrapped)
+            .join("\n")
+    }
+
     /// Returns the results for programs, as docs/json.md describes them.
     pub fn json(&self) -> Value {
         json!({
+            "date": self.date,
             "parts": self.parts.iter().map(Part::json).collect::<Vec<_>>(),
             "mount_error": self.no_mount,
             "dropped_all_caches": drops_all(),
@@ -234,36 +286,11 @@ impl DemoReport {
 
     /// Makes a page: no script, no font and no picture comes from elsewhere.
     pub fn page(&self) -> String {
-        let style = include_str!("style.css");
-        let parts: String = self.parts.iter().map(Part::page).collect();
-        // No end tag can be spelled in it.
-        let data = self.json().to_string().replace('<', "\\u003c");
-        format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>forerun demo</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n<h1>forerun demo</h1>\n\
-             <p class=\"lead\">{}</p>\n{parts}</main>\n\
-             <script type=\"application/json\" id=\"results\">{data}</script>\n</body>\n</html>\n",
-            escape(&head())
-        )
+        let head = format!("<p class=\"note\">{}</p>\n", markup(&self.head()));
+        let parts = self.parts.iter().map(Part::page);
+        let body: String = std::iter::once(head).chain(parts).collect();
+        html_page("forerun demo", &body, &self.json(), "")
     }
-}
-
-/// Says where it is measured, with what, and what that does to the machine.
-pub fn head() -> String {
-    let programs = programs().map(|(name, version)| match version.as_str() {
-        Some(version) if version.contains(&name) => version.to_string(),
-        version => format!("{name} {}", version.unwrap_or_default()),
-    });
-    let programs = programs.collect::<Vec<_>>().join("; ");
-    let caches = if drops_all() {
-        "All caches of this machine are dropped before each measurement: other programs are slower meanwhile."
-    } else {
-        "The caches of the images are dropped before each measurement. Only root can drop all caches of the machine."
-    };
-    [&Machine::look().text(), programs.as_str(), caches]
-        .map(wrapped)
-        .join("\n")
 }
 
 /// Lists the programs that may take part, with their versions.
@@ -272,19 +299,6 @@ fn programs() -> impl Iterator<Item = (String, Value)> {
     let peers = peers.filter_map(|peer| Some((peer.name().to_string(), peer.version()?.into())));
     let ours = ("forerun".to_string(), env!("CARGO_PKG_VERSION").into());
     std::iter::once(ours).chain(peers)
-}
-
-fn drops_all() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-/// Returns the name in JSON and in the classes of the page.
-fn role(role: Role) -> &'static str {
-    match role {
-        Role::Ours => "ours",
-        Role::Legacy => "legacy",
-        Role::Reference => "reference",
-    }
 }
 
 /// Breaks a text into indented lines of the width.
@@ -306,9 +320,4 @@ pub fn wrapped(text: &str) -> String {
 #[allow(clippy::as_conversions)] // For display; no integer of this size loses what is shown of it.
 pub fn ratio(a: u64, b: u64) -> f64 {
     a as f64 / b.max(1) as f64
-}
-
-fn escape(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('"', "&quot;");
-    text.replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -64,6 +64,13 @@ impl Becoming {
         })
     }
 
+    /// Waits until it needs no more files of the system: the dynamic loader looks for libraries below the root directory.
+    pub fn wait_until_loaded(&self) -> io::Result<()> {
+        // If it has ended, so has its socket, and `finish` finds that too.
+        let _loaded = self.channel.receive()?;
+        Ok(())
+    }
+
     /// Lets it become the command. Returns its number. If it fails, it says why itself, and its exit status is that of
     /// the run.
     pub fn finish(self, stdin: OwnedFd) -> io::Result<Pid> {
@@ -123,6 +130,7 @@ fn enter(channel: &Channel, plan: &RunPlan) -> Result<()> {
     let talking = |error: io::Error| failed("process 1", &error);
     // Found before the root directory changes: the command may have something else at /proc.
     let process = in_proc("self").map_err(talking)?;
+    channel.send(b"loaded", &[]).map_err(talking)?;
     let Some(received) = channel.receive().map_err(talking)? else {
         return Ok(());
     };

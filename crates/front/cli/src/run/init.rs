@@ -45,6 +45,7 @@ fn run(words: &[OsString]) -> Result {
     let socket = io::stdin().as_fd().try_clone_to_owned();
     let channel = Channel::from(socket.map_err(talking)?);
     leave_namespaces()?;
+    let starting = |error| failed("starting the command", &error);
     let becoming = Becoming::start(&plan)?;
     let place = root::prepare(&plan)?;
     let Some(received) = channel.receive().map_err(talking)? else {
@@ -53,11 +54,11 @@ fn run(words: &[OsString]) -> Result {
     };
     let [mount, stdin] = <[OwnedFd; 2]>::try_from(received.descriptors)
         .map_err(|_| talking(io::ErrorKind::InvalidData.into()))?;
+    becoming.wait_until_loaded().map_err(starting)?;
     root::enter(&plan, place, mount)?;
     let (children, notice) = UnixStream::pair().map_err(talking)?;
     signal_hook::low_level::pipe::register(SIGCHLD, notice).map_err(talking)?;
     children.set_nonblocking(true).map_err(talking)?;
-    let starting = |error| failed("starting the command", &error);
     let command = becoming.finish(stdin).map_err(starting)?;
     watch(command, &channel, children).map_err(talking)
 }

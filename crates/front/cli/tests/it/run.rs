@@ -116,6 +116,25 @@ impl Place {
 }
 
 #[test]
+fn forerun_needs_no_library_of_the_image() {
+    let (Some(busybox), Some(place)) = (require::program("busybox"), Place::new(true)) else {
+        return;
+    };
+    fs::copy(busybox, place.path("tree/busybox")).unwrap();
+    let packed = command(&["pack", "-q", "tree", "static.sqsh"])
+        .current_dir(place.dir.path())
+        .output();
+    ran(packed.unwrap()).ok();
+    // The loader looks into each of these directories first, and is at work when the root directory changes.
+    let slow: String = (0..3000).map(|number| format!("/{number}:")).collect();
+    let ran_there = command(&["run", "static.sqsh", "--", "/busybox", "true"])
+        .current_dir(place.dir.path())
+        .env("LD_LIBRARY_PATH", slow)
+        .output();
+    ran(ran_there.unwrap()).ok();
+}
+
+#[test]
 fn a_command_sees_the_image_and_what_every_command_expects() {
     for place in Place::of_each() {
         let script = "id -u; echo *; cat /data/file; echo $$; ls /dev/null /dev/pts/ptmx /proc/self/exe; \

@@ -107,8 +107,10 @@ fn follow(name: &str, port: &str, environment: &[(&str, &Path)]) {
         installed.join("bin").display(),
         std::env::var("PATH").unwrap()
     );
-    let mut shell = Command::new("bash");
-    shell.args(["-c", &script]).current_dir(&work);
+    // A page that waits for a server for ever fails.
+    let mut shell = Command::new("timeout");
+    shell.args(["120", "bash", "-c", &script]);
+    shell.current_dir(&work);
     shell.env("HOME", dir.path()).env("PATH", path);
     shell.env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
     shell
@@ -141,7 +143,7 @@ fn has(programs: &[&str]) -> bool {
 fn tools_on_a_cluster() {
     let runtime = Path::new(env!("CARGO_BIN_EXE_forerun")).with_file_name("forerun-runtime");
     if has(&["busybox", "siftool"])
-        && require::fuse()
+        && require::fuse_for_users()
         && require::kernel_filesystem("overlay")
         && require::that(
             runtime.exists(),

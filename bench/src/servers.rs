@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -47,25 +47,24 @@ pub fn measure(inputs: &Inputs, rounds: usize) -> Result<Vec<Row>> {
         text,
         rounds,
         || {
-            let mount = Mount::new(inputs, &name(fast, "big"), &[])?;
-            let mut cat = Command::new("cat");
-            let seconds = mount.seconds + timed(cat.arg(mount.dir.join("file")))?;
-            mount.finish(seconds)
+            mounted(inputs, &name(fast, "big"), &[], |dir| {
+                let mut cat = Command::new("cat");
+                cat.arg(dir.join("file"));
+                cat
+            })
         },
         || Ok(len / f64::from(u32::try_from(FAST)?)),
     )?;
     rows.push(Row::new(GROUP, text, "the speed of the link", seconds));
 
-    let python = python(inputs)?;
+    inputs.image("python", &["sh", "-euc", COPY_PYTHON, "{}", PROGRAM])?;
     let image = inputs.image(
         "python.erofs",
         &["mkfs.erofs", "--quiet", "-zlz4hc", "{}", "python"],
     )?;
     push(inputs, &image, &name(registry.address, "python"))?;
-    let start = |name: &str, options: &[&str], script| {
-        let mount = Mount::new(inputs, name, options)?;
-        let seconds = mount.seconds + timed(&mut interpreter(&mount.dir, script))?;
-        mount.finish(seconds)
+    let start = |name: &str, options: &[&str], script: &str| {
+        mounted(inputs, name, options, |dir| interpreter(dir, script))
     };
     let list = inputs.dir.join("python.list");
     remove(&list)?;
@@ -85,7 +84,10 @@ pub fn measure(inputs: &Inputs, rounds: usize) -> Result<Vec<Row>> {
     )?;
     rows.push(Row::new(GROUP, text, "without a recorded list", seconds));
 
-    layout(inputs, &python, &registry)?;
+    let container = name(registry.address, "container").replace("oci://", "docker://");
+    let mut make = Command::new("sh");
+    make.args(["-euc", MAKE_CONTAINER, &container]);
+    output(make.current_dir(&inputs.dir))?;
     let index = inputs.dir.join("container.index");
     let mut make = inputs.forerun(&["index", "--quiet", "--force", "--cache-dir"]);
     make.arg(inputs.dir.join("cache-index"))
@@ -211,45 +213,24 @@ fn carry(
     }
 }
 
-/// A mount of an image at a server, with a cache of its own. Unmounted when dropped.
-struct Mount {
-    dir: PathBuf,
-    /// Seconds that mounting took.
-    seconds: f64,
-    umount: Command,
-}
-
-impl Mount {
-    fn new(inputs: &Inputs, name: &str, options: &[&str]) -> Result<Self> {
-        let (dir, cache) = (inputs.dir.join("mnt"), inputs.dir.join("cache"));
-        fs::create_dir_all(&dir)?;
-        remove(&cache)?;
-        drop_caches()?;
-        // How the program gets into memory is not measured.
-        output(&mut inputs.forerun(&["--version"]))?;
-        let mut mount = inputs.forerun(&["mount", "--cache-dir"]);
-        let seconds = timed(mount.arg(cache).args(options).arg(name).arg(&dir))?;
-        Ok(Self {
-            dir,
-            seconds,
-            umount: inputs.forerun(&["umount"]),
-        })
-    }
-
-    /// Unmounts, and returns what was measured.
-    fn finish(mut self, seconds: f64) -> Result<f64> {
-        output(self.umount.arg(&self.dir))?;
-        Ok(seconds)
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _not_mounted = Command::new("umount")
-            .args(["--quiet", "--lazy"])
-            .arg(&self.dir)
-            .output();
-    }
+/// Mounts an image at a server, with a cache of its own, and returns the seconds that mounting and the work took.
+fn mounted(
+    inputs: &Inputs,
+    name: &str,
+    options: &[&str],
+    work: impl FnOnce(&Path) -> Command,
+) -> Result<f64> {
+    let (dir, cache) = (inputs.dir.join("mnt"), inputs.dir.join("cache"));
+    fs::create_dir_all(&dir)?;
+    remove(&cache)?;
+    drop_caches()?;
+    // How the program gets into memory is not measured.
+    output(&mut inputs.forerun(&["--version"]))?;
+    let mut mount = inputs.forerun(&["mount", "--cache-dir"]);
+    let seconds = timed(mount.arg(cache).args(options).arg(name).arg(&dir))?;
+    let done = timed(&mut work(&dir));
+    output(inputs.forerun(&["umount"]).arg(&dir))?;
+    Ok(seconds + done?)
 }
 
 /// Returns the name of an image in the registry at this address, or behind it.
@@ -261,40 +242,14 @@ fn push(inputs: &Inputs, image: &Path, name: &str) -> Result<()> {
     output(inputs.forerun(&["push", "--quiet"]).arg(image).arg(name)).map(drop)
 }
 
-/// Copies the interpreter of this machine and its library.
-fn python(inputs: &Inputs) -> Result<PathBuf> {
-    const QUESTION: &str = "import os, sys, sysconfig; print(os.path.realpath(sys.executable)); \
-                            print(sysconfig.get_path('stdlib'))";
-    let dir = inputs.dir.join("python");
-    if dir.exists() {
-        return Ok(dir);
-    }
-    let answer = output(Command::new("python3").args(["-c", QUESTION]))?;
-    let (program, library) = answer
-        .trim()
-        .split_once('\n')
-        .context("python3 said too little")?;
-    let part = inputs.dir.join("python.part");
-    remove(&part)?;
-    fs::create_dir_all(part.join("bin"))?;
-    fs::create_dir_all(part.join("lib"))?;
-    fs::copy(program, part.join("bin/python3"))?;
-    let mut copy = Command::new("cp");
-    output(
-        copy.args(["--archive", "--dereference", library])
-            .arg(part.join("lib")),
-    )?;
-    let mut clean = Command::new("sh");
-    clean.args([
-        "-c",
-        "rm -rf \"$0\"/lib/*/site-packages \"$0\"/lib/*/dist-packages \"$0\"/lib/*/test",
-    ]);
-    output(clean.arg(&part))?;
-    // Modules that were never loaded are compiled now, and not in a mount, each time anew.
-    output(&mut interpreter(&part, PROGRAM))?;
-    fs::rename(&part, &dir)?;
-    Ok(dir)
-}
+/// Copies the interpreter of this machine and its library into a directory. Modules that were never loaded are compiled
+/// then, and not in a mount, each time anew.
+const COPY_PYTHON: &str = r#"
+    mkdir -p "$0/bin" "$0/lib"
+    cp "$(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))')" "$0/bin/python3"
+    cp --archive --dereference "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" "$0/lib"
+    rm -rf "$0"/lib/*/site-packages "$0"/lib/*/dist-packages "$0"/lib/*/test
+    env -i PYTHONHOME="$0" "$0/bin/python3" -s -S -c "$1""#;
 
 /// Returns the command of the interpreter in `dir`, with nothing of this machine's.
 fn interpreter(dir: &Path, script: &str) -> Command {
@@ -304,32 +259,11 @@ fn interpreter(dir: &Path, script: &str) -> Command {
     command
 }
 
-/// Makes a container image of one layer, and has it in the registry.
-fn layout(inputs: &Inputs, tree: &Path, registry: &Registry) -> Result<()> {
-    let (layout, archive) = (inputs.dir.join("layout"), inputs.dir.join("layer.tar"));
-    remove(&layout)?;
-    output(
-        Command::new("tar")
-            .arg("-C")
-            .arg(tree)
-            .arg("-cf")
-            .arg(&archive)
-            .arg("."),
-    )?;
-    let image = format!("{}:v", layout.display());
-    output(
-        Command::new("umoci")
-            .args(["init", "--layout"])
-            .arg(&layout),
-    )?;
-    output(Command::new("umoci").args(["new", "--image", &image]))?;
-    output(
-        Command::new("umoci")
-            .args(["raw", "add-layer", "--image", &image])
-            .arg(&archive),
-    )?;
-    let mut copy = Command::new("skopeo");
-    copy.args(["copy", "--quiet", "--dest-tls-verify=false"]);
-    copy.arg(format!("oci:{image}"));
-    output(copy.arg(name(registry.address, "container").replace("oci://", "docker://"))).map(drop)
-}
+/// Makes a container image of one layer, and copies it to the registry.
+const MAKE_CONTAINER: &str = r#"
+    rm -rf layout
+    tar -C python -cf layer.tar .
+    umoci init --layout layout
+    umoci new --image layout:v
+    umoci raw add-layer --image layout:v layer.tar
+    skopeo copy --quiet --dest-tls-verify=false oci:layout:v "$0""#;

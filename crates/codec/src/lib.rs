@@ -87,7 +87,7 @@ pub enum Codec {
     Zstd,
 }
 
-/// Why a block could not be decoded.
+/// The reason why a block could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -141,9 +141,9 @@ impl Codec {
     }
 
     /// Decodes all of `input` into the front of `out` and returns the decoded length. A stream of
-    /// [`Codec::MicroLzma`] does not have its length: it must fill `out`. Nor has one of
-    /// [`Codec::LzmaBare`]: it ends with `input` or where `out` is full, and its last decoded bytes
-    /// may be garbage where `out` is longer than what was encoded.
+    /// [`Codec::MicroLzma`] does not store its length: it must fill `out`. A stream of
+    /// [`Codec::LzmaBare`] does not either: it ends with `input` or when `out` is full, and its
+    /// last decoded bytes may be garbage if `out` is longer than the encoded data.
     ///
     /// # Errors
     /// [`DecodeError::Damaged`], and [`DecodeError::Long`] if `out` is too small. `out` then holds
@@ -176,10 +176,10 @@ impl Codec {
         )
     }
 
-    /// Decodes as [`Codec::decode`] does. `history` is the end of the bytes that the stream decodes to before
-    /// `input`: 32 KiB of DEFLATE and 64 KiB of LZ4, or fewer at the start of the stream. Blocks of DEFLATE are
-    /// decoded until `out` is full, and what follows them in `input` is ignored. Blocks that do not refer back
-    /// ignore `history`.
+    /// Decodes as [`Codec::decode`] does. `history` has the end of the decoded bytes before
+    /// `input`: 32 KiB of DEFLATE and 64 KiB of LZ4, or fewer at the start of the stream. Blocks of
+    /// DEFLATE are decoded until `out` is full, and what follows them in `input` is ignored. Blocks
+    /// that do not refer back ignore `history`.
     ///
     /// # Errors
     /// The errors of [`Codec::decode`].
@@ -294,8 +294,8 @@ impl Codec {
         }
     }
 
-    /// Returns whether a stream that [`Codec::decode_first`] decodes may start with these bytes: a check of
-    /// the first few of them only.
+    /// Returns whether a stream that [`Codec::decode_first`] decodes may start with these bytes:
+    /// only the first few bytes are checked.
     #[must_use]
     pub fn may_start(self, input: &[u8]) -> bool {
         match self {

@@ -56,8 +56,8 @@ pub fn copies_nothing(input: &[u8], ends: Range<usize>) -> bool {
 }
 
 /// Returns the decoded length of a block, or `None` if the block is damaged. The library does not
-/// tell a block that is too long from a damaged one, so the lengths of its sequences are summed,
-/// but only after a failure.
+/// distinguish a block that is too long from a damaged one. So the lengths of its sequences are
+/// summed, but only after a failure.
 fn decoded_len(input: &[u8]) -> Option<usize> {
     let (mut rest, mut total) = (input, 0_usize);
     loop {

@@ -1,4 +1,4 @@
-//! The layers themselves: calls of one layer, with errors that name it.
+//! Calls of single layers, with errors that name the layer.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Layer {
     pub fs: Arc<dyn FileSystem>,
     /// The image: the blob that extents of the driver call [`BlobId::IMAGE`].
     pub image: Arc<dyn ReadAt>,
-    /// A note for reports, beside its format.
+    /// A note for reports, in addition to its format.
     pub note: Option<&'static str>,
 }
 
@@ -33,21 +33,21 @@ impl std::fmt::Debug for Layer {
     }
 }
 
-/// The effect of a node of one layer on those below it.
+/// The effect of a node on the layers below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Hides all entries of its name, and is not shown.
+    /// Hides all entries with its name, and is not shown.
     Hides,
-    /// Is merged with directories of its name.
+    /// Is merged with directories with its name.
     Merges,
-    /// Replaces all entries of its name.
+    /// Replaces all entries with its name.
     Replaces,
 }
 
 /// All layers, the lowest first.
 pub struct Stack {
     layers: Vec<Layer>,
-    /// Which of them may have extended attributes.
+    /// For each layer, whether it may have extended attributes.
     has_xattrs: Vec<bool>,
     has_objects: bool,
     count: u32,
@@ -133,7 +133,7 @@ impl Stack {
         self.call(at, |fs, node| fs.metadata(node))
     }
 
-    /// Returns the node of a name in a directory of one layer, whatever its effect.
+    /// Returns the node of a name in a directory of one layer, even if it is a marker.
     pub fn lookup(&self, dir: LayerNode, name: &[u8]) -> Result<Option<LayerNode>> {
         let layer = dir.layer;
         let found = self.call(dir, |fs, node| fs.lookup(node, name))?;
@@ -144,8 +144,8 @@ impl Stack {
         }))
     }
 
-    /// Visits the entries of a directory of one layer, markers included, each with its node: of a hard link to a lower
-    /// layer, the node there.
+    /// Visits the entries of a directory of one layer, including markers, each with its node. For a
+    /// hard link to a lower layer, that is the node in the lower layer.
     pub fn read_dir(
         &self,
         dir: LayerNode,
@@ -171,7 +171,7 @@ impl Stack {
         &self.links
     }
 
-    /// Returns the hard links to lower layers, to add one.
+    /// Returns the hard links to lower layers, for adding one.
     pub const fn links_mut(&mut self) -> &mut Links {
         &mut self.links
     }
@@ -192,12 +192,12 @@ impl Stack {
         self.has_xattrs.iter().skip(1).any(|&has| has)
     }
 
-    /// Returns what is known of files that have their contents.
+    /// Returns the record of files that have their contents.
     pub const fn own_contents(&self) -> &OwnContents {
         &self.own_contents
     }
 
-    /// Visits the extended attributes of a node of one layer, those of overlayfs included.
+    /// Visits the extended attributes of a node of one layer, including those of overlayfs.
     pub fn xattrs(&self, at: LayerNode, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
         if self.may_have_xattrs(at.layer) {
             self.call(at, |fs, node| fs.xattrs(node, visit))?;
@@ -215,7 +215,8 @@ impl Stack {
         })
     }
 
-    /// Returns whether an entry is to be shown. An entry that is damaged is: its reader gets the error.
+    /// Returns whether to show an entry. A damaged entry is shown, so that its reader gets the
+    /// error.
     pub fn is_shown(&self, at: LayerNode, name: &[u8], kind: FileType) -> Result<bool> {
         if whiteout::is_marker(name) {
             return Ok(false);
@@ -236,7 +237,7 @@ impl Stack {
         layer.is_some_and(|layer| layer.fs.root() == at.node)
     }
 
-    /// Returns whether a directory is only a part of paths in its layer.
+    /// Returns whether its layer has a directory only because paths name it.
     pub fn is_implied(&self, dir: LayerNode) -> bool {
         let layer = self.layer(dir.layer);
         layer.is_some_and(|layer| layer.fs.is_implied(dir.node))

@@ -4,10 +4,10 @@ use forerun_vfs::VolumeInfo;
 
 use crate::stack::Stack;
 
-/// Warnings that are kept of all layers together.
+/// Most warnings to keep from all layers together.
 const WARNINGS: usize = 64;
 
-/// Returns the properties of the merge: sums where they count, the uppermost layer's where they name.
+/// Returns the properties of the merge: sums of counts, and names from the uppermost layer.
 pub fn describe(stack: &Stack) -> VolumeInfo {
     let mut info = VolumeInfo::new("layers", 0, 1);
     let mut names = Vec::new();

@@ -11,8 +11,8 @@ pub fn is_marker(name: &[u8]) -> bool {
     name.starts_with(PREFIX)
 }
 
-/// Returns the name that a whiteout file hides; `None` if it is no whiteout, or hides what no entry
-/// can be named: it climbs, or has no name after the prefix.
+/// Returns the name that a whiteout file hides; `None` if it is not a whiteout, or if no entry can
+/// have the hidden name: the name is `.` or `..`, or empty.
 pub fn hidden(name: &[u8], limit: usize) -> Option<&[u8]> {
     let hidden = name.strip_prefix(PREFIX)?;
     (name != OPAQUE && check_name(hidden, limit).is_ok()).then_some(hidden)

@@ -64,7 +64,8 @@ impl<'a> Cutter<'a> {
         self.decoded
     }
 
-    /// Takes the bytes that the source decodes to up to `position`: counts them and gives them to the caller of the pass.
+    /// Takes the decoded bytes up to `position` of the source: counts them and passes them to the
+    /// caller of the pass.
     ///
     /// # Errors
     /// `Limit` if there are too many; the errors of the caller.

@@ -1,4 +1,4 @@
-//! The checks a stream can fail, one variant each.
+//! The checks that a stream can fail, with one variant for each.
 
 use forerun_vfs::{Corrupt, Error};
 

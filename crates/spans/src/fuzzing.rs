@@ -23,7 +23,7 @@ impl MakeSpool for Nowhere {
 /// Returns the errors.
 ///
 /// # Panics
-/// If a span does not decode to what the first pass gave.
+/// If a span does not decode to the bytes of the first pass.
 pub fn index_and_decode(bytes: &[u8]) -> Vec<Error> {
     let Some((&choice, stream)) = bytes.split_first() else {
         return Vec::new();

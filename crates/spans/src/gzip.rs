@@ -1,4 +1,5 @@
-//! gzip (RFC 1952): members one after the other, each a stream of DEFLATE. And such a stream alone.
+//! gzip (RFC 1952): members one after the other, each a stream of DEFLATE. Also a bare stream of
+//! DEFLATE.
 
 use forerun_codec::{Codec, StreamDecoder, StreamFormat, StreamPlace};
 use forerun_vfs::{Error, Result};
@@ -21,7 +22,7 @@ const FNAME: u8 = 8;
 const FCOMMENT: u8 = 16;
 const RESERVED: u8 = 0xe0;
 
-/// Reads all members. Returns the offset of the bytes after them, unless these are zeros.
+/// Reads all members. Returns the offset of other bytes after them, unless these are zeros.
 pub fn read<'a>(
     input: &mut Input<'a>,
     cutter: &mut Cutter<'a>,
@@ -98,7 +99,7 @@ impl<'p, 'a> Pass<'p, 'a> {
         restarted.map_err(|_| Failed::Stream(self.damaged(offset, offset)))
     }
 
-    /// Goes past the header of the member at `offset`.
+    /// Skips the header of the member at `offset`.
     fn header(&mut self, offset: u64) -> Result<(), Failed> {
         let cut = Failed::Stream(self.cut(offset));
         let &[_, _, method, flags, _, _, _, _, _, _, ..] = self.input.peek_at_least(HEADER)? else {
@@ -134,7 +135,7 @@ impl<'p, 'a> Pass<'p, 'a> {
         Ok(())
     }
 
-    /// Goes past a text and its NUL.
+    /// Skips a text and its NUL.
     fn skip_text(&mut self, offset: u64) -> Result<(), Failed> {
         loop {
             let bytes = self.input.peek()?;

@@ -1,4 +1,4 @@
-//! The first decoded bytes of a stream, for a search: it meets many streams and opens few.
+//! The first decoded bytes of a stream, for a search, which finds many streams and opens few.
 
 use std::io;
 
@@ -15,7 +15,8 @@ const STORED_MAX: u64 = 1 << 20;
 /// Bytes of one read.
 const CHUNK: usize = 16 << 10;
 
-/// Decodes the first `len` bytes of the stream at the start of `source`; fewer if it has not that many.
+/// Decodes the first `len` bytes of the stream at the start of `source`; fewer if the stream has
+/// fewer.
 ///
 /// # Errors
 /// The errors of [`index`], if the stream is damaged before them.

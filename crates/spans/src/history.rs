@@ -32,7 +32,7 @@ impl History {
     /// Returns the bytes.
     ///
     /// # Errors
-    /// [`DecodeError`] if a kept index has other bytes than those that were put into it.
+    /// [`DecodeError`] if the bytes of a kept index have changed.
     pub fn bytes(&self) -> Result<Vec<u8>, DecodeError> {
         match self {
             Self::Plain(bytes) => Ok(bytes.to_vec()),

@@ -83,7 +83,7 @@ def main():
     if subprocess.run(build).returncode != 0:
         sys.exit("zensical failed")
     (source / "site").rename(SITE)
-    print(SITE / "index.html")
+    print(f"{SITE}/index.html; with search: python3 -m http.server --directory {SITE}")
 
 
 if __name__ == "__main__":

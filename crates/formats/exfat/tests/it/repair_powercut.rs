@@ -7,9 +7,7 @@ use std::sync::{Arc, Mutex};
 use forerun_exfat::repair::{Answer, RepairOptions, repair};
 use forerun_io::{BlockDevice, ReadAt, UndoDevice, UndoLog};
 use forerun_testkit::exfat_judge::judge;
-use forerun_testkit::powercut::{
-    Bounds, CowDevice, Event, Recorder, Snapshot, Stage, Trace, crashes,
-};
+use forerun_testkit::powercut::{Bounds, CowDevice, Event, Recorder, Snapshot, Trace, crashes};
 
 use crate::repairing::{
     Files, Map, UndoBytes, files, filled, fsck, mend_with, put, seal_set, set_of, told, u32_of,
@@ -147,7 +145,7 @@ impl UndoLog for Log {
 
     fn sync(&mut self) -> io::Result<()> {
         self.durable.lock().unwrap().push(self.file.bytes());
-        self.volume.mark(0, Stage::Acknowledged);
+        self.volume.note(Event::Returned);
         Ok(())
     }
 }
@@ -176,13 +174,10 @@ fn an_undo_file_restores_every_byte_after_a_power_cut() {
         let start = Snapshot::new(before.clone());
         let (trace, files) = record_with_undo(&start);
         let (plain, _) = record(&start);
-        assert_eq!(trace.totals().2, plain.totals().2 + 1, "{what}: flushes");
+        let flushes = |trace: &[Event]| trace.iter().filter(|e| **e == Event::Flush).count();
+        assert_eq!(flushes(&trace), flushes(&plain) + 1, "{what}");
         crashes(&start, &trace, bounds, &mut |crash| {
-            let events = &trace.events[..crash.before];
-            let marks = events
-                .iter()
-                .filter(|event| matches!(event, Event::Mark(_)));
-            let after = match marks.count().checked_sub(1) {
+            let after = match crash.returned.checked_sub(1) {
                 Some(last) => undone(files[last].clone(), crash.state.bytes()),
                 None => crash.state.bytes(),
             };

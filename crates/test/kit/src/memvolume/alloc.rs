@@ -8,17 +8,12 @@ use forerun_vfs::{Error, Extent, Place, Result};
 /// All clusters of the volume.
 pub struct UsedClusters {
     used: Vec<bool>,
-    /// Whether freed clusters stay used until [`reuse_freed`](Self::reuse_freed).
-    pub delays_reuse: bool,
-    freed: Vec<u64>,
 }
 
 impl UsedClusters {
     pub fn new(count: u64) -> Self {
         Self {
             used: vec![false; usize_from(count)],
-            delays_reuse: false,
-            freed: Vec::new(),
         }
     }
 
@@ -46,22 +41,9 @@ impl UsedClusters {
 
     /// Frees what is behind the first `wanted` clusters.
     pub fn shrink(&mut self, list: &mut Vec<u64>, wanted: u64) {
-        self.freed
-            .extend(list.drain(usize_from(wanted).min(list.len())..));
-        if !self.delays_reuse {
-            self.reuse_freed();
-        }
-    }
-
-    pub fn reuse_freed(&mut self) {
-        for cluster in self.freed.drain(..) {
+        for cluster in list.drain(usize_from(wanted).min(list.len())..) {
             self.used[usize_from(cluster)] = false;
         }
-    }
-
-    /// Marks clusters as used.
-    pub fn take(&mut self, clusters: Range<u64>) {
-        self.used[usize_from(clusters.start)..usize_from(clusters.end)].fill(true);
     }
 }
 

@@ -10,7 +10,6 @@ use forerun_vfs::{
     Space, Timestamp, Usage, check_name,
 };
 
-use super::recorded::Mistake;
 use super::{MemNode, MemVolume, MemVolumeState, NAME_MAX, alloc};
 
 const SIZE_MAX: u64 = 1 << 40;
@@ -42,7 +41,7 @@ impl MemVolume {
         state.can_go(id, directory)?;
         state.node_mut(dir)?.entries.remove(&cookie);
         state.unlinked(id);
-        self.commit_name(&mut state)
+        Ok(())
     }
 }
 
@@ -128,7 +127,6 @@ impl FileSystemMut for MemVolume {
             .insert(id, MemNode::new(new.kind, mode, new.time));
         state.link(dir, name, id)?;
         state.node_mut(dir)?.metadata.mtime = new.time;
-        self.commit_name(&mut state)?;
         Ok(NodeId(id))
     }
 
@@ -163,18 +161,8 @@ impl FileSystemMut for MemVolume {
             state.node_mut(to.0)?.entries.remove(&old_cookie);
             state.unlinked(old);
         }
-        if self.makes(Mistake::RenameDoubles) {
-            state.link(to.0, to.1, id)?;
-            self.commit(&mut state)?;
-            state.node_mut(from.0)?.entries.remove(&cookie);
-            return self.commit_name(&mut state);
-        }
         state.node_mut(from.0)?.entries.remove(&cookie);
-        if self.makes(Mistake::RenameInTwoSteps) {
-            self.commit(&mut state)?;
-        }
-        state.link(to.0, to.1, id)?;
-        self.commit_name(&mut state)
+        state.link(to.0, to.1, id)
     }
 
     fn change(&self, node: NodeId, changes: &Changes) -> Result<Metadata> {
@@ -209,12 +197,7 @@ impl FileSystemMut for MemVolume {
         let mut state = self.changing()?;
         state.reserve(node, range.end, self.cluster)?;
         let file = state.file(node)?;
-        let start = if self.makes(Mistake::ForgetsGap) {
-            range.start
-        } else {
-            range.start.min(file.valid)
-        };
-        let all = start..range.end;
+        let all = range.start.min(file.valid)..range.end;
         let _whether_all_were_wanted = alloc::visit(&file.clusters, self.cluster, all, visit);
         Ok(())
     }
@@ -260,20 +243,15 @@ impl FileSystemMut for MemVolume {
     }
 
     fn sync(&self, node: NodeId) -> Result<()> {
-        let mut state = self.state();
-        state.node(node)?;
+        self.state().node(node)?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
-        if self.makes(Mistake::SyncDoesNothing) {
-            return Ok(());
-        }
-        self.commit(&mut state)
+        Ok(())
     }
 
     fn sync_all(&self) -> Result<()> {
-        let mut state = self.state();
-        state.dirty = false;
+        self.state().dirty = false;
         self.syncs.fetch_add(1, Ordering::Relaxed);
-        self.commit(&mut state)
+        Ok(())
     }
 
     fn finish(&self) -> Result<()> {

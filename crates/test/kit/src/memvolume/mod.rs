@@ -3,13 +3,11 @@
 //!
 //! Contents of files are on a device, in clusters given out from the lowest free one up, and a file
 //! has a length up to which it was written, so that what is behind it is foreign bytes unless the
-//! mover fills it with zeros as it must. Nothing is ever written but contents, except by a volume that
-//! is [recorded].
+//! mover fills it with zeros as it must. Nothing is ever written but contents.
 
 mod alloc;
 mod driver;
 mod driver_mut;
-pub mod recorded;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +17,6 @@ use forerun_io::{BlockDevice, MemoryDevice, Unpoisoned};
 use forerun_vfs::{Error, FileType, Metadata, NodeId, Result, Timestamp, VolumeInfo};
 
 use alloc::UsedClusters;
-use recorded::Keeping;
 
 const ROOT: u64 = 1;
 const NAME_MAX: usize = 255;
@@ -30,8 +27,6 @@ pub struct MemVolume {
     cluster: u64,
     info: VolumeInfo,
     syncs: AtomicU64,
-    /// `None` where the metadata is in memory only.
-    keeping: Option<Keeping>,
 }
 
 struct MemVolumeState {
@@ -42,8 +37,6 @@ struct MemVolumeState {
     dirty: bool,
     broken: bool,
     abandoned: bool,
-    /// Of the record that was written last.
-    generation: u64,
 }
 
 struct MemNode {
@@ -80,12 +73,10 @@ impl MemVolume {
                 dirty: false,
                 broken: false,
                 abandoned: false,
-                generation: 0,
             }),
             cluster,
             info,
             syncs: AtomicU64::new(0),
-            keeping: None,
         }
     }
 

@@ -1,18 +1,17 @@
 //! Many workloads, all their crash states, every judge, on all cores.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_io::{BlockDevice, Unpoisoned};
 use forerun_vfs::FileSystemMut;
 
 use super::workload::Open;
 use super::{
-    Bounds, Crash, Event, Found, Model, Operation, Place, Recorder, Scene, Snapshot, Stage, Trace,
-    Workload, crashes, run,
+    Bounds, Crash, Found, Model, Operation, Place, Recorder, Scene, Snapshot, Trace, Workload,
+    crashes, run,
 };
 
 /// When a volume is judged as it lies on the device.
@@ -39,12 +38,6 @@ pub struct Subject<'a> {
     pub check: &'a Check<'a>,
 }
 
-impl fmt::Debug for Subject<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Subject")
-    }
-}
-
 /// How much is done.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
@@ -52,47 +45,6 @@ pub struct Campaign {
     pub bounds: Bounds,
     /// On one state of so many, work goes on, and the power fails again meanwhile.
     pub recovery_one_in: u32,
-    /// Threads; 0 for as many as there are cores.
-    pub threads: usize,
-}
-
-impl Default for Campaign {
-    fn default() -> Self {
-        Self {
-            bounds: Bounds::default(),
-            recovery_one_in: 64,
-            threads: 0,
-        }
-    }
-}
-
-/// A state that should not be.
-#[derive(Clone, Debug)]
-pub struct Bad {
-    /// Name of the scene.
-    pub scene: String,
-    /// The operations before the crash.
-    pub workload: Workload,
-    /// The writes that reached the device.
-    pub crash: String,
-    /// The defect of this state.
-    pub reason: String,
-}
-
-impl fmt::Display for Bad {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let dirsync = if self.workload.dirsync {
-            ", dirsync"
-        } else {
-            ""
-        };
-        write!(f, "{}{dirsync}, ", self.scene)?;
-        write!(
-            f,
-            "{:?}, {}: {}",
-            self.workload.operations, self.crash, self.reason
-        )
-    }
 }
 
 /// The result of a campaign.
@@ -100,8 +52,6 @@ impl fmt::Display for Bad {
 pub struct Outcome {
     pub workloads: usize,
     pub built: u64,
-    /// Of those, the ones with an expectation of their own: compared with the model.
-    pub compared: u64,
     /// Different volumes among them: each judged by the check.
     pub states: u64,
     /// Of those, the ones in which a reader that knows nothing of the driver's ways misses a file.
@@ -110,62 +60,8 @@ pub struct Outcome {
     pub recoveries: u64,
     /// States of the second crash.
     pub recovery_states: u64,
-    /// Number of bad states.
-    pub bad_states: u64,
-    /// How many of each kind: reasons without names and numbers.
-    pub kinds: BTreeMap<String, u64>,
-    /// The first of them, at most [`Outcome::SHOWN`] of a kind for a workload.
-    pub bad: Vec<Bad>,
-}
-
-impl Outcome {
-    /// Bad states of one kind and workload that are described.
-    pub const SHOWN: u64 = 2;
-
-    /// Summarises the outcome in one line.
-    pub fn summary(&self) -> String {
-        format!(
-            "{} workloads, {} states built, {} compared with the model, {} different volumes \
-             checked, {} of them between two names, {} worked on, {} states of a second crash; {} bad",
-            self.workloads,
-            self.built,
-            self.compared,
-            self.states,
-            self.between,
-            self.recoveries,
-            self.recovery_states,
-            self.bad_states
-        )
-    }
-
-    /// Fails with the kinds of bad states and the first of each.
-    pub fn assert_good(&self) {
-        if self.bad_states == 0 {
-            return;
-        }
-        let mut text = self.summary();
-        for (of_kind, count) in &self.kinds {
-            let first = self.bad.iter().find(|bad| kind(&bad.reason) == *of_kind);
-            let first = first.map_or_else(String::new, ToString::to_string);
-            text += &format!("\n{count} x {of_kind}\n    {first}");
-        }
-        panic!("{text}");
-    }
-
-    fn add(&mut self, other: Self) {
-        self.workloads += other.workloads;
-        self.built += other.built;
-        self.compared += other.compared;
-        self.states += other.states;
-        self.between += other.between;
-        self.recoveries += other.recoveries;
-        self.recovery_states += other.recovery_states;
-        self.bad_states += other.bad_states;
-        for (kind, count) in other.kinds {
-            *self.kinds.entry(kind).or_default() += count;
-        }
-        self.bad.extend(other.bad);
-    }
+    /// By kind, how many bad states there are, and one of them.
+    pub bad: BTreeMap<String, (u64, String)>,
 }
 
 /// Removes from a reason what differs from state to state. Leaves what checkers start with, `Kind: `, or
@@ -184,46 +80,37 @@ fn kind(reason: &str) -> String {
 }
 
 impl Campaign {
-    /// Runs the workloads and judges every state. The outcome does not depend on the number of
-    /// threads, but for which workload an equal state is counted and judged with.
+    /// Runs the workloads on all cores and judges every state.
     pub fn run(&self, scenes: &[Scene], workloads: &[Workload], subject: Subject<'_>) -> Outcome {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = if self.threads == 0 {
-            cores
-        } else {
-            self.threads
-        };
         let next = AtomicUsize::new(0);
-        let outcomes = Mutex::new(Vec::new());
-        let seen = Mutex::default();
+        let (seen, outcome) = (Mutex::default(), Mutex::default());
         std::thread::scope(|scope| {
-            for _ in 0..threads {
+            for _ in 0..cores {
                 scope.spawn(|| {
                     loop {
                         let index = next.fetch_add(1, Ordering::Relaxed);
                         let Some(workload) = workloads.get(index) else {
                             return;
                         };
-                        let scene = &scenes[workload.scene];
-                        let mut judge = Judge::new(self, scene, workload, subject, &seen);
+                        let judge = Judge {
+                            campaign: self,
+                            scene: &scenes[workload.scene],
+                            workload,
+                            subject,
+                            seen: &seen,
+                            outcome: &outcome,
+                        };
                         judge.workload(index);
-                        let mut outcomes = lock(&outcomes);
-                        outcomes.push((index, judge.outcome));
                     }
                 });
             }
         });
-        let mut outcomes = std::mem::take(&mut *lock(&outcomes));
-        outcomes.sort_by_key(|(index, _)| *index);
-        let mut sum = Outcome::default();
-        outcomes
-            .into_iter()
-            .for_each(|(_, outcome)| sum.add(outcome));
-        sum
+        outcome.into_inner().unpoisoned()
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unpoisoned()
 }
 
@@ -234,63 +121,37 @@ struct Judge<'a> {
     workload: &'a Workload,
     subject: Subject<'a>,
     seen: &'a Mutex<HashSet<u128>>,
-    outcome: Outcome,
+    outcome: &'a Mutex<Outcome>,
 }
 
-impl<'a> Judge<'a> {
-    fn new(
-        campaign: &'a Campaign,
-        scene: &'a Scene,
-        workload: &'a Workload,
-        subject: Subject<'a>,
-        seen: &'a Mutex<HashSet<u128>>,
-    ) -> Self {
-        Self {
-            campaign,
-            scene,
-            workload,
-            subject,
-            seen,
-            outcome: Outcome {
-                workloads: 1,
-                ..Outcome::default()
-            },
-        }
+impl Judge<'_> {
+    fn bad(&self, crash: &str, reason: &str) {
+        let (scene, operations) = (&self.scene.name, &self.workload.operations);
+        let dirsync = self.workload.dirsync;
+        let first = || format!("{scene}, dirsync {dirsync}, {operations:?}, {crash}: {reason}");
+        let mut outcome = lock(self.outcome);
+        let of_kind = outcome.bad.entry(kind(reason));
+        of_kind.or_insert_with(|| (0, first())).0 += 1;
     }
 
-    fn bad(&mut self, crash: &str, reason: String) {
-        self.outcome.bad_states += 1;
-        let of_kind = self.outcome.kinds.entry(kind(&reason)).or_default();
-        *of_kind += 1;
-        if *of_kind <= Outcome::SHOWN {
-            self.outcome.bad.push(Bad {
-                scene: self.scene.name.clone(),
-                workload: self.workload.clone(),
-                crash: crash.to_owned(),
-                reason,
-            });
-        }
-    }
-
-    fn workload(&mut self, index: usize) {
+    fn workload(&self, index: usize) {
+        lock(self.outcome).workloads += 1;
         let mut model = self.scene.model.go_on(self.workload.dirsync);
         let (trace, result) = self.record(&mut model);
         if let Err(reason) = result {
-            self.bad("no crash", reason);
+            self.bad("no crash", &reason);
             return;
         }
         let bounds = Bounds {
             seed: self.campaign.bounds.seed ^ forerun_io::u64_from(index) << 20,
             ..self.campaign.bounds
         };
-        let steps = Steps::of(&trace);
-        let start = &self.scene.start;
-        self.outcome.built += crashes(start, &trace, &bounds, &mut |crash| {
-            self.outcome.compared += 1;
-            if let Err(reason) = self.state(&crash, &model, &steps) {
-                self.bad(&format!("{crash:?}"), reason);
+        let built = crashes(&self.scene.start, &trace, &bounds, &mut |crash| {
+            if let Err(reason) = self.state(&crash, &model) {
+                self.bad(&format!("{crash:?}"), &reason);
             }
         });
+        lock(self.outcome).built += built;
     }
 
     /// Runs the workload, and compares what is there after it, opened anew.
@@ -306,7 +167,7 @@ impl<'a> Judge<'a> {
         let trace = device.take();
         let result = result.and_then(|()| {
             let all = model.promises.len();
-            let found = self.read(&device.inner().snapshot())?;
+            let (found, _) = self.open(&device.inner().snapshot())?;
             model
                 .allows(&found, all, all)
                 .map_err(|reason| format!("opened again after all was synced: {reason}"))
@@ -320,10 +181,6 @@ impl<'a> Judge<'a> {
     ) -> forerun_vfs::Result<Arc<dyn FileSystemMut>> {
         let device: Arc<dyn BlockDevice> = Arc::<D>::clone(device);
         (self.subject.open)(device, self.workload.dirsync)
-    }
-
-    fn read(&self, state: &Snapshot) -> Result<Found, String> {
-        self.open(state).map(|(found, _)| found)
     }
 
     /// Opens a state, and returns what the driver shows and the volume after the driver has synced it.
@@ -340,19 +197,19 @@ impl<'a> Judge<'a> {
         Ok((found, device.snapshot()))
     }
 
-    fn state(&mut self, crash: &Crash, model: &Model, steps: &Steps) -> Result<(), String> {
+    fn state(&self, crash: &Crash, model: &Model) -> Result<(), String> {
         let new = lock(self.seen).insert(crash.state.hash());
-        let (begun, acknowledged) = steps.before(crash.before);
         if !new {
-            let found = self.read(&crash.state)?;
-            return model.allows(&found, begun, acknowledged);
+            let (found, _) = self.open(&crash.state)?;
+            return model.allows(&found, crash.begun, crash.returned);
         }
-        self.outcome.states += 1;
+        lock(self.outcome).states += 1;
         let raw = (self.subject.check)(&crash.state, Moment::Cut)?;
         let (found, after) = self.open(&crash.state)?;
-        model.allows(&found, begun, acknowledged)?;
+        model.allows(&found, crash.begun, crash.returned)?;
         if let Some(raw) = raw {
-            self.outcome.between += u64::from(self.less(&raw, &found)?);
+            let less = self.less(&raw, &found)?;
+            lock(self.outcome).between += u64::from(less);
             let raw = if after.hash() == crash.state.hash() {
                 Some(raw)
             } else {
@@ -397,8 +254,8 @@ impl<'a> Judge<'a> {
 
     /// Checks that the volume works: a file is made, written, synced and removed; and the power fails
     /// again at any moment of it.
-    fn recover(&mut self, crash: &Crash, found: &Found) -> Result<(), String> {
-        self.outcome.recoveries += 1;
+    fn recover(&self, crash: &Crash, found: &Found) -> Result<(), String> {
+        lock(self.outcome).recoveries += 1;
         let device = Arc::new(Recorder::new(crash.state.device()));
         let fs = self
             .open_on(&device)
@@ -418,7 +275,7 @@ impl<'a> Judge<'a> {
         ];
         run(&*fs, &device, &mut model, &operations).or_else(full)?;
         drop(fs);
-        let after = self.read(&device.inner().snapshot())?;
+        let (after, _) = self.open(&device.inner().snapshot())?;
         if after.sorted() != found.sorted() {
             return Err("work after the crash changed other files".to_owned());
         }
@@ -431,7 +288,7 @@ impl<'a> Judge<'a> {
         let trace = device.take();
         crashes(&crash.state, &trace, &bounds, &mut |second| {
             if result.is_ok() && lock(self.seen).insert(second.state.hash()) {
-                self.outcome.recovery_states += 1;
+                lock(self.outcome).recovery_states += 1;
                 result = self
                     .second(&second.state, found)
                     .map_err(|reason| format!("and then {second:?}: {reason}"));
@@ -468,28 +325,4 @@ fn full(answer: String) -> Result<(), String> {
         return Ok(());
     }
     Err(answer)
-}
-
-/// Which operations had begun and returned before each event.
-struct Steps(Vec<(usize, usize)>);
-
-impl Steps {
-    fn of(trace: &Trace) -> Self {
-        let mut steps = vec![(0, 0)];
-        let (mut begun, mut returned) = (0, 0);
-        for event in &trace.events {
-            if let Event::Mark(mark) = event {
-                match mark.stage {
-                    Stage::Begun => begun += 1,
-                    Stage::Acknowledged | Stage::Failed => returned += 1,
-                }
-            }
-            steps.push((begun, returned));
-        }
-        Self(steps)
-    }
-
-    fn before(&self, event: usize) -> (usize, usize) {
-        self.0[event]
-    }
 }

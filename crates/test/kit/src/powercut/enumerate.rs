@@ -10,18 +10,16 @@ use std::ops::Range;
 
 use forerun_io::u64_from;
 
-use super::{Event, SECTOR, Sector, Snapshot, Trace};
+use super::{Event, SECTOR, Sector, Snapshot};
 use crate::rng::Rng;
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Every subset of up to so many writes (and of up to so many sectors, where torn).
+    /// Every subset of up to so many writes, and of up to so many sectors.
     pub exhaustive: usize,
     /// Random subsets of more.
     pub samples: usize,
-    /// Whether writes are torn.
-    pub torn: bool,
     /// For the random subsets.
     pub seed: u64,
 }
@@ -31,7 +29,6 @@ impl Default for Bounds {
         Self {
             exhaustive: 12,
             samples: 512,
-            torn: true,
             seed: 1,
         }
     }
@@ -41,11 +38,12 @@ impl Default for Bounds {
 #[derive(Clone)]
 pub struct Crash {
     pub state: Snapshot,
+    /// Number of operations of which writes may show.
+    pub begun: usize,
+    /// Number of operations that had returned, at the latest moment at which the crash may have come.
+    pub returned: usize,
     /// Number of flushes before.
-    pub epoch: usize,
-    /// The crash may have come as late as just before this event; what was acknowledged before it
-    /// must hold, and what began before it may show.
-    pub before: usize,
+    epoch: usize,
     kept: Vec<bool>,
     atoms: Vec<(usize, u64)>,
 }
@@ -53,11 +51,8 @@ pub struct Crash {
 impl fmt::Debug for Crash {
     /// Shows which sectors of which writes since the last flush were kept.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "after flush {}, before event {}: kept",
-            self.epoch, self.before
-        )?;
+        write!(f, "after flush {}, ", self.epoch)?;
+        write!(f, "operation {} returned: kept", self.returned)?;
         let mut any = false;
         for ((event, sector), _) in self.atoms.iter().zip(&self.kept).filter(|(_, kept)| **kept) {
             any = true;
@@ -72,7 +67,7 @@ impl fmt::Debug for Crash {
 /// included.
 pub fn crashes(
     start: &Snapshot,
-    trace: &Trace,
+    trace: &[Event],
     bounds: &Bounds,
     visit: &mut dyn FnMut(Crash),
 ) -> u64 {
@@ -80,21 +75,24 @@ pub fn crashes(
     let mut seen = HashSet::new();
     let mut rng = Rng::new(bounds.seed);
     let mut built = 0;
-    let mut marks = 0;
+    let (mut begun, mut returned) = (0, 0);
     for (number, events) in epochs(trace).into_iter().enumerate() {
-        marks += count_marks(trace, events.clone());
-        let epoch = Epoch::new(trace, events.clone());
+        let count = |step: &Event| trace[events.clone()].iter().filter(|e| *e == step).count();
+        begun += count(&Event::Begun);
+        returned += count(&Event::Returned);
+        let epoch = Epoch::new(trace, events);
         epoch.choices(bounds, &mut rng, &mut |kept| {
             built += 1;
             let chosen = epoch.sectors(kept);
             let hash = chosen.iter().fold(durable.hash(), |hash, (&index, &atom)| {
                 hash ^ durable.hash_change(index, &epoch.atoms[atom].content)
             });
-            if seen.insert((hash, marks)) {
+            if seen.insert((hash, begun, returned)) {
                 visit(Crash {
                     state: durable.with(epoch.contents(&chosen)),
+                    begun,
+                    returned,
                     epoch: number,
-                    before: events.end,
                     kept: kept.to_vec(),
                     atoms: epoch.atoms.iter().map(|a| (a.event, a.sector)).collect(),
                 });
@@ -106,25 +104,17 @@ pub fn crashes(
     built
 }
 
-fn count_marks(trace: &Trace, events: Range<usize>) -> usize {
-    let events = &trace.events[events];
-    let marks = events
-        .iter()
-        .filter(|event| matches!(event, Event::Mark(_)));
-    marks.count()
-}
-
 /// Returns the events between flushes; the last range ends with the trace.
-fn epochs(trace: &Trace) -> Vec<Range<usize>> {
+fn epochs(trace: &[Event]) -> Vec<Range<usize>> {
     let mut epochs = Vec::new();
     let mut start = 0;
-    for (index, event) in trace.events.iter().enumerate() {
+    for (index, event) in trace.iter().enumerate() {
         if *event == Event::Flush {
             epochs.push(start..index);
             start = index + 1;
         }
     }
-    epochs.push(start..trace.events.len());
+    epochs.push(start..trace.len());
     epochs
 }
 
@@ -147,7 +137,7 @@ struct Epoch {
 }
 
 impl Epoch {
-    fn new(trace: &Trace, events: Range<usize>) -> Self {
+    fn new(trace: &[Event], events: Range<usize>) -> Self {
         let mut epoch = Self {
             atoms: Vec::new(),
             writes: Vec::new(),
@@ -158,7 +148,7 @@ impl Epoch {
                 data,
                 forced,
                 contents,
-            } = &trace.events[index]
+            } = &trace[index]
             else {
                 continue;
             };
@@ -182,17 +172,9 @@ impl Epoch {
 
     /// Returns the last kept atom of each sector.
     fn sectors(&self, kept: &[bool]) -> BTreeMap<u64, usize> {
-        let mut sectors = BTreeMap::new();
-        for (index, (atom, _)) in self
-            .atoms
-            .iter()
-            .zip(kept)
-            .enumerate()
-            .filter(|(_, (_, k))| **k)
-        {
-            sectors.insert(atom.sector, index);
-        }
-        sectors
+        let atoms = self.atoms.iter().enumerate();
+        let kept = atoms.filter(|(index, _)| kept[*index]);
+        kept.map(|(index, atom)| (atom.sector, index)).collect()
     }
 
     fn contents<'a>(
@@ -211,7 +193,7 @@ impl Epoch {
             }
         };
         self.prefixes(&mut offer);
-        if bounds.torn && self.atoms.len() <= bounds.exhaustive {
+        if self.atoms.len() <= bounds.exhaustive {
             subsets(self.atoms.len(), &mut offer);
             return;
         }
@@ -227,9 +209,7 @@ impl Epoch {
                 offer(&self.whole(&random(self.writes.len(), rng)));
             }
         }
-        if bounds.torn {
-            self.torn(bounds, rng, &mut offer);
-        }
+        self.torn(bounds, rng, &mut offer);
     }
 
     fn prefixes(&self, offer: &mut dyn FnMut(&[bool])) {
@@ -322,7 +302,6 @@ fn random(len: usize, rng: &mut Rng) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::powercut::{Mark, Stage};
 
     fn write(sector: u64, sectors: usize, byte: u8) -> Event {
         Event::Write {
@@ -337,7 +316,7 @@ mod tests {
     fn states(events: Vec<Event>, bounds: &Bounds) -> Vec<String> {
         let start = Snapshot::new(vec![b'.'; 4 * SECTOR]);
         let mut states = Vec::new();
-        crashes(&start, &Trace { events }, bounds, &mut |crash| {
+        crashes(&start, &events, bounds, &mut |crash| {
             let bytes = crash.state.bytes();
             let letters = bytes
                 .chunks_exact(SECTOR)
@@ -367,11 +346,6 @@ mod tests {
 
     #[test]
     fn a_write_of_two_sectors_is_torn_both_ways() {
-        let whole = Bounds {
-            torn: false,
-            ..Bounds::default()
-        };
-        assert_eq!(states(vec![write(0, 2, b'a')], &whole), ["....", "aa.."]);
         let torn = ["....", ".a..", "a...", "aa.."];
         assert_eq!(states(vec![write(0, 2, b'a')], &Bounds::default()), torn);
         let few = Bounds {
@@ -400,17 +374,11 @@ mod tests {
 
     #[test]
     fn an_acknowledgement_makes_equal_states_different() {
-        let mark = |stage| {
-            Event::Mark(Mark {
-                operation: 0,
-                stage,
-            })
-        };
         let events = vec![
-            mark(Stage::Begun),
+            Event::Begun,
             write(0, 1, b'a'),
             Event::Flush,
-            mark(Stage::Acknowledged),
+            Event::Returned,
         ];
         assert_eq!(states(events, &Bounds::default()), ["....", "a...", "a..."]);
     }

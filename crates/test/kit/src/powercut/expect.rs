@@ -200,3 +200,132 @@ impl Search<'_> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::powercut::operation::bytes;
+    use crate::powercut::{Operation, Place};
+
+    /// Runs the operations on a volume that durably has the file `A/one` of 10 bytes and the directory `B`, and asks
+    /// whether a crash may show these files. All operations had begun, and so many had returned.
+    fn allowed(
+        dirsync: bool,
+        operations: &[Operation],
+        returned: usize,
+        files: &[(&str, Vec<u8>)],
+    ) -> Result<(), String> {
+        let mut first = Model::new(false);
+        for operation in [
+            Operation::Mkdir("A".into()),
+            Operation::Mkdir("B".into()),
+            Operation::Create("A/one".into()),
+            write(0, 10),
+        ] {
+            first.apply(&operation).unwrap();
+        }
+        let mut model = first.go_on(dirsync);
+        for operation in operations {
+            model.apply(operation).unwrap();
+        }
+        let mut found = Found::default();
+        for dir in ["A", "B"] {
+            found.nodes.push(FoundNode {
+                parent: None,
+                name: dir.into(),
+                len: None,
+                content: Vec::new(),
+            });
+        }
+        for (path, content) in files {
+            let (dir, name) = path.split_once('/').unwrap();
+            found.nodes.push(FoundNode {
+                parent: Some(usize::from(dir == "B")),
+                name: name.into(),
+                len: Some(u64_from(content.len())),
+                content: content.clone(),
+            });
+        }
+        model.allows(&found, operations.len(), returned)
+    }
+
+    fn write(offset: u64, len: u64) -> Operation {
+        let file = Place::from("A/one");
+        Operation::Write { file, offset, len }
+    }
+
+    /// The bytes that the first write of all leaves.
+    fn old() -> Vec<u8> {
+        bytes(3, 0, 10)
+    }
+
+    #[test]
+    fn a_rename_shows_one_of_two_names() {
+        let rename = Operation::Rename {
+            from: "A/one".into(),
+            to: "B/two".into(),
+        };
+        let (from, to) = ([("A/one", old())], [("B/two", old())]);
+        let check = |dirsync, returned, files: &[_]| {
+            allowed(dirsync, std::slice::from_ref(&rename), returned, files)
+        };
+        for (dirsync, returned, files) in [
+            (false, 1, &from),
+            (false, 1, &to),
+            (true, 0, &from),
+            (true, 1, &to),
+        ] {
+            assert_eq!(check(dirsync, returned, files), Ok(()));
+        }
+        let both = [from.clone(), to].concat();
+        for (dirsync, returned, files, expected) in [
+            (false, 1, &[][..], "is gone, and nothing removed it"),
+            (false, 1, &both, "under another name"),
+            (true, 1, &from, "no such name"),
+        ] {
+            let error = check(dirsync, returned, files).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_nothing_wrote_and_synced_bytes_that_are_not_there_are_noticed() {
+        let append = [write(10, 5), Operation::Sync("A/one".into())];
+        let new = [old(), bytes(4, 10, 5)].concat();
+        let check = |returned, content: &[u8]| {
+            let files = [("A/one", content.to_vec())];
+            allowed(false, &append, returned, &files)
+        };
+        for content in [&old()[..], &new] {
+            assert_eq!(check(1, content), Ok(()));
+        }
+        assert_eq!(check(2, &new), Ok(()));
+        let error = check(2, &old()).unwrap_err();
+        assert!(error.contains("10 bytes long, not one of {15}"), "{error}");
+        for foreign in [0, 10, 14] {
+            let mut content = new.clone();
+            content[foreign] ^= 0x80;
+            let error = check(1, &content).unwrap_err();
+            assert!(error.contains("which never stood there"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_gap_behind_the_old_end_reads_as_zeros() {
+        let operations = [write(20, 5)];
+        let with_gap = |byte| [old(), vec![byte; 10], bytes(4, 20, 5)].concat();
+        let check = |byte| allowed(false, &operations, 1, &[("A/one", with_gap(byte))]);
+        assert_eq!(check(0), Ok(()));
+        assert!(check(0xf0).unwrap_err().contains("which never stood there"));
+    }
+
+    #[test]
+    fn a_removed_file_stays_removed_under_dirsync() {
+        let remove = [Operation::Unlink("A/one".into())];
+        for (dirsync, is_allowed) in [(false, true), (true, false)] {
+            let found = allowed(dirsync, &remove, 1, &[("A/one", old())]);
+            assert_eq!(found.is_ok(), is_allowed, "{found:?}");
+            assert_eq!(allowed(dirsync, &remove, 1, &[]), Ok(()));
+        }
+    }
+}

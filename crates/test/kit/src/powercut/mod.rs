@@ -4,8 +4,8 @@
 //! lose any part of what was not flushed, so [`crashes`] rebuilds from the trace what it may hold
 //! after the power failed: for each flush, prefixes and subsets of the writes before it, whole and
 //! torn. States are layers over shared bytes ([`Snapshot`]), so that one costs microseconds; equal
-//! ones come once. [`log_writes`] keeps traces in the format of `dm-log-writes`, so that those of
-//! the Linux drivers, which a virtual machine can record, are judged by the same code.
+//! ones come once. [`log_writes`] reads the traces that a virtual machine records, so that the Linux
+//! drivers are judged by the same code.
 //!
 //! [`Workload`]s are sequences of operations on a [`FileSystemMut`](forerun_vfs::FileSystemMut),
 //! drawn by bounded enumeration; a [`Model`] follows them and says which trees a crash may show.
@@ -24,11 +24,11 @@ mod snapshot;
 mod tree;
 mod workload;
 
-pub use campaign::{Bad, Campaign, Check, Moment, Outcome, Subject};
+pub use campaign::{Campaign, Check, Moment, Outcome, Subject};
 pub use enumerate::{Bounds, Crash, crashes};
 pub use model::Model;
 pub use operation::{Operation, Place};
-pub use recorder::{Event, Mark, Recorder, Stage, Trace};
+pub use recorder::{Event, Recorder, Trace};
 pub use run::run;
 pub use snapshot::{CowDevice, SECTOR, Sector, Snapshot};
 pub use tree::{Found, FoundNode};

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use forerun_io::usize_from;
+
 use super::operation::bytes;
 use super::{Operation, Place};
 
@@ -182,10 +184,6 @@ impl Model {
         state.insert(id, Arc::new(node));
         Ok(self.names(vec![id]))
     }
-}
-
-fn usize_from(number: u64) -> usize {
-    forerun_io::usize_from(number)
 }
 
 /// Finds the node of a path; 0 for the root.

@@ -1,6 +1,5 @@
 //! A device that records the writes to it, in order.
 
-use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,30 +9,10 @@ use forerun_io::{BlockDevice, ReadAt, Unpoisoned, u64_from, usize_from};
 use super::SECTOR;
 
 /// The byte that fills a discarded sector; no writer writes it.
-const DISCARDED: u8 = 0xDB;
+pub(super) const DISCARDED: u8 = 0xDB;
 
-/// Where in a workload a mark stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
-    /// The operation begins: its writes may come from here on.
-    Begun,
-    /// The operation has returned without error: whatever it promises holds from here on.
-    Acknowledged,
-    /// The operation has returned an error.
-    Failed,
-}
-
-/// A step of the workload among the writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mark {
-    /// Number of the operation in its workload.
-    pub operation: u32,
-    /// The stage that the operation has reached.
-    pub stage: Stage,
-}
-
-/// An entry of a trace: a request that reached the device, a mark or a remark.
-#[derive(Clone, PartialEq, Eq)]
+/// A request that reached the device, or a step of the workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Write {
         /// Offset in bytes, a multiple of [`SECTOR`].
@@ -47,56 +26,14 @@ pub enum Event {
     },
     /// Everything before is durable.
     Flush,
-    /// A step of the workload.
-    Mark(Mark),
-    /// A remark that others put into the log.
-    Note(Vec<u8>),
-}
-
-impl fmt::Debug for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Write {
-                offset,
-                data,
-                forced,
-                contents,
-            } => {
-                let kind = if *contents { "contents" } else { "write" };
-                let forced = if *forced { " fua" } else { "" };
-                write!(f, "{kind} {offset:#x}+{:#x}{forced}", data.len())
-            }
-            Self::Flush => f.write_str("flush"),
-            Self::Mark(mark) => write!(f, "operation {} {:?}", mark.operation, mark.stage),
-            Self::Note(note) => write!(f, "note {}", String::from_utf8_lossy(note)),
-        }
-    }
+    /// An operation begins: its writes may come from here on.
+    Begun,
+    /// The operation has returned: what it promised, unless it failed, holds from here on.
+    Returned,
 }
 
 /// Everything that reached a device, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trace {
-    /// Writes, flushes and marks.
-    pub events: Vec<Event>,
-}
-
-impl Trace {
-    /// Counts the writes, the bytes written and the flushes.
-    pub fn totals(&self) -> (u64, u64, u64) {
-        let mut totals = (0, 0, 0);
-        for event in &self.events {
-            match event {
-                Event::Write { data, .. } => {
-                    totals.0 += 1;
-                    totals.1 += u64_from(data.len());
-                }
-                Event::Flush => totals.2 += 1,
-                Event::Mark(_) | Event::Note(_) => {}
-            }
-        }
-        totals
-    }
-}
+pub type Trace = Vec<Event>;
 
 /// A device that passes all requests on and records them as a [`Trace`]. Writes that are not whole
 /// sectors are recorded as the sectors they change.
@@ -128,9 +65,8 @@ impl<D: BlockDevice> Recorder<D> {
     }
 
     /// Notes a step of the workload.
-    pub fn mark(&self, operation: u32, stage: Stage) {
-        let mark = Mark { operation, stage };
-        self.log().events.push(Event::Mark(mark));
+    pub fn note(&self, step: Event) {
+        self.log().events.push(step);
     }
 
     /// Writes contents of a file, which the recorder cannot tell from metadata by itself.
@@ -143,9 +79,7 @@ impl<D: BlockDevice> Recorder<D> {
 
     /// Takes the record so far; a new one begins.
     pub fn take(&self) -> Trace {
-        Trace {
-            events: std::mem::take(&mut self.log().events),
-        }
+        std::mem::take(&mut self.log().events)
     }
 
     fn log(&self) -> MutexGuard<'_, RecordedLog> {

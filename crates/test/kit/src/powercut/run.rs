@@ -9,9 +9,9 @@ use forerun_vfs::{
 };
 
 use super::operation::bytes;
-use super::{Model, Operation, Place, Recorder, Stage};
+use super::{Event, Model, Operation, Place, Recorder};
 
-/// Runs the operations on the volume and the model, and marks each in the record. A volume may report
+/// Runs the operations on the volume and the model, and notes each in the record. A volume may report
 /// that it has no room; every other answer must be that of the model.
 pub fn run<D: BlockDevice>(
     fs: &dyn FileSystemMut,
@@ -21,14 +21,9 @@ pub fn run<D: BlockDevice>(
 ) -> Result<(), String> {
     for operation in operations {
         let number = model.next_operation();
-        device.mark(number, Stage::Begun);
+        device.note(Event::Begun);
         let answer = perform(fs, &**device, operation, number);
-        let stage = if answer.is_ok() {
-            Stage::Acknowledged
-        } else {
-            Stage::Failed
-        };
-        device.mark(number, stage);
+        device.note(Event::Returned);
         let expected = model.apply(operation);
         let answer = answer.map_err(|error| (error.kind(), error.to_string()));
         match (answer, expected) {

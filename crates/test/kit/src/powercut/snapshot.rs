@@ -206,18 +206,10 @@ fn patch(layer: &Layer, offset: u64, out: &mut [u8]) {
 }
 
 /// A device over a [`Snapshot`], which it leaves as it is.
+#[derive(Debug)]
 pub struct CowDevice {
     below: Snapshot,
     upper: Mutex<Layer>,
-}
-
-impl fmt::Debug for CowDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CowDevice")
-            .field("below", &self.below)
-            .field("written_sectors", &self.upper().len())
-            .finish()
-    }
 }
 
 impl CowDevice {

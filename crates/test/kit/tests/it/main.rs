@@ -4,5 +4,4 @@
 mod exfat_judge;
 mod guest_exfat;
 mod guest_romfs;
-mod powercut;
 mod self_check;

@@ -2,14 +2,14 @@
 //! device.
 
 use std::io;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use forerun_engine::Volume;
-use forerun_io::{BlockDevice, Counter, MemoryDevice, Observer, ReadAt, u64_from};
-use forerun_testkit::{MemVolume, PanickingDevice};
+use forerun_io::{BlockDevice, Counter, Observer};
+use forerun_testkit::{MemVolume, Request, TestDevice};
 use forerun_vfs::{
     Changes, DirCursor, Error, FileSystem, FileSystemMut, FileType, NewNode, NodeId, Timestamp,
 };
@@ -20,57 +20,8 @@ const TIME: Timestamp = Timestamp {
     nanoseconds: 0,
 };
 
-/// A device that keeps the ranges of its requests.
-struct Recording {
-    memory: MemoryDevice,
-    requests: Mutex<Vec<(char, u64, u64)>>,
-    broken: AtomicBool,
-}
-
-impl Recording {
-    fn note(&self, what: char, offset: u64, len: usize) -> io::Result<()> {
-        let request = (what, offset, u64_from(len));
-        self.requests.lock().unwrap().push(request);
-        if self.broken.load(Ordering::Relaxed) {
-            return Err(io::Error::other("broken"));
-        }
-        Ok(())
-    }
-
-    fn take(&self) -> Vec<(char, u64, u64)> {
-        std::mem::take(&mut *self.requests.lock().unwrap())
-    }
-}
-
-impl ReadAt for Recording {
-    fn len(&self) -> u64 {
-        self.memory.len()
-    }
-
-    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.note('r', offset, out.len())?;
-        self.memory.read_exact_at(offset, out)
-    }
-
-    fn will_need(&self, range: Range<u64>) -> bool {
-        let len = usize::try_from(range.end - range.start).unwrap();
-        self.note('h', range.start, len).is_ok()
-    }
-}
-
-impl BlockDevice for Recording {
-    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.note('w', offset, data.len())?;
-        self.memory.write_all_at(offset, data)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 struct Test {
-    device: Arc<Recording>,
+    device: Arc<TestDevice>,
     fs: Arc<MemVolume>,
     volume: Volume,
 }
@@ -81,12 +32,8 @@ impl Test {
     }
 
     fn with_readahead(window: u64) -> Self {
-        let device = Arc::new(Recording {
-            memory: MemoryDevice::new(vec![0xee; 4 << 20]),
-            requests: Mutex::default(),
-            broken: AtomicBool::default(),
-        });
-        let below: Arc<dyn BlockDevice> = Arc::<Recording>::clone(&device);
+        let device = TestDevice::new(&vec![0xee; 4 << 20]);
+        let below: Arc<dyn BlockDevice> = Arc::<TestDevice>::clone(&device);
         let fs = Arc::new(MemVolume::new(Arc::clone(&below), CLUSTER));
         let driver: Arc<dyn FileSystemMut> = Arc::<MemVolume>::clone(&fs);
         let volume = Volume::new(driver, below, Arc::<Observer>::default());
@@ -111,7 +58,7 @@ impl Test {
             ControlFlow::Continue(())
         });
         listed.unwrap();
-        self.device.take();
+        self.device.take_log();
         files
     }
 
@@ -167,32 +114,37 @@ fn neighbours_are_one_request_both_ways() {
     let node = test.file("a");
     let data: Vec<u8> = (0..1 << 20).map(|n: u32| n.to_le_bytes()[1]).collect();
     test.write(node, 0, &data);
-    assert_eq!(test.device.take(), [('w', 0, 1 << 20)]);
+    assert_eq!(test.device.take_log(), [Request::Write(0..1 << 20)]);
     let mut out = vec![0; 1 << 20];
     assert_eq!(test.volume.read(node, 0, &mut out).unwrap(), 1 << 20);
     assert!(out == data);
-    assert_eq!(test.device.take(), [('r', 0, 1 << 20)]);
+    assert_eq!(test.device.take_log(), [Request::Read(0..1 << 20)]);
     // Two files that take turns: a request for each piece, and no more.
     let (one, two) = (test.file("1"), test.file("2"));
     for n in 0..4 {
         test.write(one, n * CLUSTER, &[1; 4096]);
         test.write(two, n * CLUSTER, &[2; 4096]);
     }
-    test.device.take();
+    test.device.take_log();
     assert_eq!(
         test.volume.read(one, 100, &mut out).unwrap(),
         4 * 4096 - 100
     );
-    assert_eq!(test.device.take().len(), 4);
+    assert_eq!(test.device.take_log().len(), 4);
     let stats = test.volume.observer().stats();
     assert_eq!(stats.get(Counter::Writes), 9);
     assert_eq!(stats.get(Counter::WrittenBytes), (1 << 20) + 8 * 4096);
 }
 
+fn is_hint(request: &Request) -> bool {
+    matches!(request, Request::Hint(_))
+}
+
 /// Returns the bytes that lie in requests of one kind.
-fn bytes_of(requests: &[(char, u64, u64)], kind: char) -> u64 {
-    let of_kind = requests.iter().filter(|request| request.0 == kind);
-    of_kind.map(|request| request.2).sum()
+fn bytes_of(requests: &[Request], of_kind: fn(&Request) -> bool) -> u64 {
+    let of_kind = requests.iter().filter(|request| of_kind(request));
+    let ranges = of_kind.map(Request::range);
+    ranges.map(|range| range.end - range.start).sum()
 }
 
 #[test]
@@ -203,14 +155,18 @@ fn the_device_is_told_of_the_files_that_a_reader_of_the_tree_wants_next() {
     let wanted = 58 * 5000;
     let start = std::time::Instant::now();
     let mut requests = Vec::new();
-    while bytes_of(&requests, 'h') < wanted {
+    while bytes_of(&requests, is_hint) < wanted {
         assert!(start.elapsed().as_secs() < 60, "{requests:?}");
         std::thread::sleep(std::time::Duration::from_millis(1));
-        requests.extend(test.device.take());
+        requests.extend(test.device.take_log());
     }
     // Only the reader reads; and neighbours are named together, up to their last clusters' ends.
-    assert_eq!(bytes_of(&requests, 'r'), 2 * 5000, "{requests:?}");
-    let hints = requests.iter().filter(|request| request.0 == 'h').count();
+    assert_eq!(
+        bytes_of(&requests, Request::is_read),
+        2 * 5000,
+        "{requests:?}"
+    );
+    let hints = requests.iter().filter(|request| is_hint(request)).count();
     assert!(hints <= 4, "{requests:?}");
     let hinted = test.volume.observer().stats().get(Counter::HintedBytes);
     assert!((wanted..=60 * 2 * CLUSTER).contains(&hinted), "{hinted}");
@@ -218,7 +174,7 @@ fn the_device_is_told_of_the_files_that_a_reader_of_the_tree_wants_next() {
     test.read_all(&files[2..]);
     let Test { device, volume, .. } = test;
     drop(volume);
-    assert_eq!(bytes_of(&device.take(), 'h'), 0);
+    assert_eq!(bytes_of(&device.take_log(), is_hint), 0);
 }
 
 #[test]
@@ -233,7 +189,7 @@ fn nothing_is_read_ahead_where_that_is_off_or_files_are_read_in_no_order() {
         let Test { device, volume, .. } = test;
         // Waits for the thread.
         drop(volume);
-        assert_eq!(bytes_of(&device.take(), 'h'), 0);
+        assert_eq!(bytes_of(&device.take_log(), is_hint), 0);
     }
 }
 
@@ -242,17 +198,20 @@ fn zeros_are_written_before_what_lies_behind_a_gap_and_nowhere_else() {
     let test = Test::new();
     let node = test.file("a");
     test.resize(node, 1 << 20);
-    assert!(test.device.take().is_empty(), "growing writes nothing");
+    assert!(test.device.take_log().is_empty(), "growing writes nothing");
     let mut out = vec![1; 5000];
     assert_eq!(test.volume.read(node, 10_000, &mut out).unwrap(), 5000);
     assert!(out.iter().all(|byte| *byte == 0));
-    assert!(test.device.take().is_empty(), "zeros are not read");
+    assert!(test.device.take_log().is_empty(), "zeros are not read");
     test.write(node, 9000, b"x");
-    assert_eq!(test.device.take(), [('w', 0, 9000), ('w', 9000, 1)]);
+    assert_eq!(
+        test.device.take_log(),
+        [Request::Write(0..9000), Request::Write(9000..9001)]
+    );
     test.write(node, 100, b"y");
-    assert_eq!(test.device.take(), [('w', 100, 1)]);
+    assert_eq!(test.device.take_log(), [Request::Write(100..101)]);
     test.write(node, 9001, b"z");
-    assert_eq!(test.device.take(), [('w', 9001, 1)]);
+    assert_eq!(test.device.take_log(), [Request::Write(9001..9002)]);
 }
 
 #[test]
@@ -280,12 +239,12 @@ fn a_device_that_fails_leaves_the_file_as_it_was() {
     let test = Test::new();
     let node = test.file("a");
     test.write(node, 0, b"before");
-    test.device.broken.store(true, Ordering::Relaxed);
+    test.device.hook(|_| Err(io::Error::other("broken")));
     let error = test.volume.write(node, 6, &[1; 10_000], TIME).unwrap_err();
     assert!(matches!(error, Error::Write { offset: 6, .. }), "{error}");
     let error = test.volume.read(node, 0, &mut [0; 6]).unwrap_err();
     assert!(matches!(error, Error::Io { offset: 0, .. }), "{error}");
-    test.device.broken.store(false, Ordering::Relaxed);
+    test.device.unhook();
     assert_eq!(test.fs.metadata(node).unwrap().size, 6);
     let mut out = [0; 10];
     assert_eq!(test.volume.read(node, 0, &mut out).unwrap(), 6);
@@ -341,8 +300,8 @@ fn writes_to_different_files_go_on_side_by_side() {
 
 #[test]
 fn after_a_panic_while_contents_are_written_nothing_is_written() {
-    let device = Arc::new(PanickingDevice::new(vec![0xee; 4 << 20]));
-    let below: Arc<dyn BlockDevice> = Arc::<PanickingDevice>::clone(&device);
+    let device = TestDevice::new(&vec![0xee; 4 << 20]);
+    let below: Arc<dyn BlockDevice> = Arc::<TestDevice>::clone(&device);
     let fs: Arc<dyn FileSystemMut> = Arc::new(MemVolume::new(Arc::clone(&below), CLUSTER));
     let volume = Volume::new(Arc::clone(&fs), below, Arc::<Observer>::default());
     let [one, other] = ["one", "other"].map(|name| {
@@ -355,17 +314,17 @@ fn after_a_panic_while_contents_are_written_nothing_is_written() {
         fs.create(fs.root(), name.as_bytes(), &new).unwrap()
     });
     volume.write(one, 0, b"before", TIME).unwrap();
-    device.arm(Some(0));
+    device.panic_after(0);
     let panicked = catch_unwind(AssertUnwindSafe(|| volume.write(one, 6, b"after", TIME)));
     assert!(panicked.is_err());
-    let changes = device.changes();
+    device.take_log();
     for node in [one, other] {
         let error = volume.write(node, 0, b"later", TIME).unwrap_err();
         assert!(error.to_string().contains("panicked"), "{error}");
         let error = volume.change(node, &Changes::default()).unwrap_err();
         assert!(error.to_string().contains("panicked"), "{error}");
     }
-    assert_eq!(device.changes(), changes);
+    assert_eq!(device.take_changes(), []);
     let mut out = [0; 10];
     assert_eq!(volume.read(one, 0, &mut out).unwrap(), 6);
     assert_eq!(&out[..6], b"before");

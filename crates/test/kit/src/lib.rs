@@ -20,7 +20,7 @@
 //! - [`packed`]: the files of a compressed archive that is kept in the repository;
 //! - [`require`]: what a test needs of the machine, failing in CI where it is missing;
 //! - [`readers`]: processes that read past the page cache, and wait;
-//! - [`panicking`]: a device that panics at a chosen request;
+//! - [`device`]: a device in memory with a log, which fails or panics at chosen requests;
 //! - [`powercut`]: every state that a crash may leave of a volume, and what it must show;
 //! - [`exfat_judge`]: a checker of exFAT volumes that shares nothing with the driver, and [`exfat_tools`], which
 //!   runs mkfs.exfat and fsck.exfat;
@@ -39,6 +39,7 @@
 pub mod children;
 pub mod conformance;
 mod described;
+pub mod device;
 pub mod everything;
 pub mod exfat_judge;
 pub mod exfat_tools;
@@ -57,7 +58,6 @@ mod mounts;
 pub mod mutate;
 pub mod opened;
 pub mod packed;
-pub mod panicking;
 mod piped;
 pub mod powercut;
 pub mod readers;
@@ -70,13 +70,13 @@ pub mod trees;
 pub mod ztoc;
 
 pub use described::{described, told};
+pub use device::{Request, TestDevice};
 pub use fault::{CountingSource, FaultSource, Gate};
 pub use generate::Shape;
 pub use genromfs::genromfs;
 pub use memfs::{MemFs, MemFsBuilder, MemImage, Piece};
 pub use memvolume::MemVolume;
 pub use mounts::{LoopDevice, Mounted, unmount};
-pub use panicking::PanickingDevice;
 pub use piped::piped;
 pub use readers::DirectReaders;
 pub use stalled::StalledSource;

@@ -5,7 +5,7 @@ use forerun_testkit::exfat_judge::{What, judge};
 use forerun_vfs::{Changes, Error, FileSystem, FileSystemMut, FileType};
 
 use crate::common::{
-    self, Recorder, assert_sound, create, list, mkdir, mkfs, open, open_mut, read, write,
+    self, TestDevice, assert_sound, create, list, mkdir, mkfs, open, open_mut, read, write,
 };
 
 #[test]
@@ -13,7 +13,7 @@ fn spellings_of_one_name_share_a_form_that_finds_it() {
     let Some(image) = mkfs(8 << 20, &[]) else {
         return;
     };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
     for (stored, spellings) in [
         ("Photo.jpg", &["photo.JPG", "PHOTO.jpg.."][..]),
@@ -34,7 +34,7 @@ fn files_and_directories_come_and_go() {
     let Some(image) = mkfs(8 << 20, &["-c", "4K", "-L", "label"]) else {
         return;
     };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
     let root = fs.root();
     assert_eq!(fs.volume().label, b"label");
@@ -96,7 +96,7 @@ fn lengths_go_up_and_down() {
     let Some(image) = mkfs(8 << 20, &["-c", "4K"]) else {
         return;
     };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |with| with.dirsync = true);
     let root = fs.root();
     let node = create(&fs, root, "f").unwrap();
@@ -110,13 +110,10 @@ fn lengths_go_up_and_down() {
     device.take_log();
     assert_eq!(resize(1 << 20).unwrap(), 1 << 20);
     // Bitmap and set: no data. VolumeDirty is set since the file was made.
-    let writes = device.take_log();
+    let writes = device.take_changes();
     let bytes: u64 = writes
         .iter()
-        .map(|request| match request {
-            common::Request::Write(range) => range.end - range.start,
-            common::Request::Flush => 0,
-        })
+        .map(|request| request.range().count() as u64)
         .sum();
     assert_eq!(bytes, 2 * 512, "{writes:?}");
     assert_eq!(read(&fs, &*device, node), vec![0; 1 << 20]);
@@ -144,7 +141,7 @@ fn attributes_and_times_are_kept() {
     let Some(image) = mkfs(8 << 20, &[]) else {
         return;
     };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |with| with.ownership.utc_offset = 330);
     let node = create(&fs, fs.root(), "f").unwrap();
     let time = |seconds| forerun_vfs::Timestamp {
@@ -183,7 +180,7 @@ fn files_without_a_name_stay_until_the_last_release() {
     let Some(image) = mkfs(8 << 20, &[]) else {
         return;
     };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |with| with.dirsync = true);
     let (root, before) = (fs.root(), fs.space().unwrap());
     let node = create(&fs, root, "f").unwrap();
@@ -212,7 +209,7 @@ fn names_are_renamed_in_case_moved_and_refused() {
     let Some(image) = mkfs(8 << 20, &["-c", "4K"]) else {
         return;
     };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
     let root = fs.root();
     let node = create(&fs, root, "readme").unwrap();
@@ -264,7 +261,7 @@ fn names_are_renamed_in_case_moved_and_refused() {
 /// Creates a volume that was not unmounted, with `kind` in the second sector behind the end of the
 /// directory `d`. Returns it with the offset of that entry.
 fn with_entry_behind_the_end(image: &[u8], kind: u8) -> (Vec<u8>, usize) {
-    let device = Recorder::new(image);
+    let device = TestDevice::new(image);
     let fs = open_mut(&device, |_| {});
     let dir = mkdir(&fs, fs.root(), "d").unwrap();
     create(&fs, dir, "f").unwrap();
@@ -287,7 +284,7 @@ fn parts_of_sets_behind_the_end_are_cleared_after_a_power_cut() {
         let (image, _) = with_entry_behind_the_end(&empty, kind);
         let found = judge(&MemorySource::new(image.clone())).unwrap();
         assert!(found.findings.iter().any(|f| f.what == What::BehindEnd));
-        let device = Recorder::new(&image);
+        let device = TestDevice::new(&image);
         let fs = open_mut(&device, |_| {});
         let dir = fs.lookup(fs.root(), b"d").unwrap().unwrap();
         assert_eq!(list(&fs, dir).len(), 1);
@@ -303,7 +300,7 @@ fn a_set_behind_the_end_is_left_to_a_repair() {
         return;
     };
     let (image, at) = with_entry_behind_the_end(&empty, 0x85);
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
     let dir = fs.lookup(fs.root(), b"d").unwrap().unwrap();
     assert_eq!(list(&fs, dir).len(), 1);
@@ -316,7 +313,7 @@ fn names_that_come_and_go_leave_the_access_time_of_their_directory() {
     let Some(image) = mkfs(8 << 20, &[]) else {
         return;
     };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
     let dir = mkdir(&fs, fs.root(), "d").unwrap();
     let before = fs.usage(dir).unwrap().accessed;

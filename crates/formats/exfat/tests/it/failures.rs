@@ -2,17 +2,17 @@
 //! damaged no further.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use forerun_exfat::Exfat;
 use forerun_io::{BlockDevice, MemorySource};
-use forerun_testkit::PanickingDevice;
+use forerun_testkit::device::Errno;
 use forerun_testkit::exfat_judge::{What, judge};
 use forerun_testkit::powercut::Snapshot;
-use forerun_vfs::{Changes, Error, FileSystem, FileSystemMut, NodeId, OpenMutWith};
+use forerun_vfs::{Changes, Error, FileSystem, FileSystemMut, NodeId};
 
 use crate::common::{
-    Recorder, Request, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, read, write,
+    Request, TestDevice, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, read, write,
 };
 
 /// Runs a workload with every kind of change. Returns the first error.
@@ -35,21 +35,20 @@ fn each_write_fails_once() {
     };
     for dirsync in [false, true] {
         for n in 0..60 {
-            let device = Recorder::new(&image);
+            let device = TestDevice::new(&image);
             let fs = open_mut(&device, |with| with.dirsync = dirsync);
             // Only metadata: the engine handles its own failures.
-            *device.fail_write.lock().unwrap() = None;
             let outcome = {
                 let root = fs.root();
                 let made = create(&fs, root, "first");
-                *device.fail_write.lock().unwrap() = Some(n);
+                device.fail_after(n, Request::is_change, Errno::IO);
                 made.and_then(|_| mkdir(&fs, root, "dir"))
                     .and_then(|dir| create(&fs, dir, "f").map(|f| (dir, f)))
                     .and_then(|(dir, f)| fs.allocate(f, 0..9000, false).map(|()| dir))
                     .and_then(|dir| fs.rename((root, b"first"), (dir, b"f"), true))
                     .and_then(|()| fs.sync_all())
             };
-            *device.fail_write.lock().unwrap() = None;
+            device.unhook();
             if outcome.is_ok() {
                 assert!(n > 4);
                 break;
@@ -60,7 +59,7 @@ fn each_write_fails_once() {
             assert!(matches!(again, Err(Error::ReadOnly(_))), "{again:?}");
             assert!(fs.sync_all().is_err());
             // Nothing was written after the failure.
-            assert_eq!(device.take_log(), []);
+            assert_eq!(device.take_changes(), []);
             open(&device.to_vec());
         }
     }
@@ -71,16 +70,16 @@ fn each_read_fails_once() {
     let Some(image) = mkfs(4 << 20, &["-c", "4K"]) else {
         return;
     };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
     work(&fs, &*device).unwrap();
     let image = device.to_vec();
     for n in 0..20 {
-        let device = Recorder::new(&image);
+        let device = TestDevice::new(&image);
         let fs = open_mut(&device, |with| with.cache = 0);
-        *device.fail_read.lock().unwrap() = Some(n);
+        device.fail_after(n, Request::is_read, Errno::IO);
         let outcome = work(&fs, &*device);
-        *device.fail_read.lock().unwrap() = None;
+        device.unhook();
         match outcome {
             Ok(()) => break,
             Err(Error::Io { .. }) => {
@@ -105,14 +104,17 @@ fn damage_stops_changes_unless_told_otherwise() {
     let mut image = fuzzing::image();
     // The chain of the file in pieces ends early.
     image[FAT + 32..FAT + 36].copy_from_slice(&u32::MAX.to_le_bytes());
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
     let outcome = fs.unlink(fs.root(), b"pieces");
     assert!(matches!(outcome, Err(Error::Corrupt(_))), "{outcome:?}");
     let outcome = fs.unlink(fs.root(), b"vendor");
     assert!(matches!(outcome, Err(Error::ReadOnly(_))), "{outcome:?}");
     // Only the mark of damage is written.
-    assert_eq!(device.take_log(), [Request::Write(0..512), Request::Flush]);
+    assert_eq!(
+        device.take_changes(),
+        [Request::Write(0..512), Request::Flush]
+    );
     assert_eq!(device.to_vec()[106] & 2, 2, "VolumeDirty");
 
     let fs = open_mut(&device, |with| with.continue_on_error = true);
@@ -132,16 +134,14 @@ fn volume_dirty_stays_where_it_was_set() {
         return;
     };
     image[106] |= 2;
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |with| with.dirsync = true);
     create(&fs, fs.root(), "a").unwrap();
     fs.sync_all().unwrap();
     assert_eq!(device.to_vec()[106] & 2, 2);
     // The directory only.
     let writes = device.take_log();
-    let writes = writes
-        .iter()
-        .filter(|request| matches!(request, Request::Write(_)));
+    let writes = writes.iter().filter(|request| request.is_write());
     assert_eq!(writes.count(), 1);
 }
 
@@ -183,7 +183,7 @@ fn a_full_disk_below_the_volume_loses_nothing_and_ends_nothing() {
     };
     for (dirsync, renames) in [(false, false), (false, true), (true, true)] {
         for n in 0.. {
-            let device = Recorder::new(&image);
+            let device = TestDevice::new(&image);
             let fs = open_mut(&device, |with| with.dirsync = dirsync);
             let root = fs.root();
             for name in ["first", "moved", "data"] {
@@ -191,8 +191,8 @@ fn a_full_disk_below_the_volume_loses_nothing_and_ends_nothing() {
                 write(&fs, &*device, file, 0, &[1; 3000]).unwrap();
             }
             fs.sync_all().unwrap();
-            *device.full_after.lock().unwrap() = Some(n);
-            let Err(error) = changes(&fs, &device.inner, renames) else {
+            device.fail_after(n, Request::is_write, Errno::NOSPC);
+            let Err(error) = changes(&fs, &device.memory, renames) else {
                 assert!(n > 4, "{n}");
                 break;
             };
@@ -203,7 +203,7 @@ fn a_full_disk_below_the_volume_loses_nothing_and_ends_nothing() {
             }
             // Clusters that become free in memory are still in use on the device after a power cut.
             let _in_memory = [b"moved", &b"new"[..]].map(|name| fs.unlink(root, name));
-            fill(&fs, &device.inner);
+            fill(&fs, &device.memory);
             let cut = device.to_vec();
             let then = open(&cut);
             let dir = then.lookup(then.root(), b"dir").unwrap();
@@ -216,7 +216,7 @@ fn a_full_disk_below_the_volume_loses_nothing_and_ends_nothing() {
                     assert!(!bytes.contains(&2), "{n}: bytes of another file");
                 }
             }
-            *device.full_after.lock().unwrap() = None;
+            device.unhook();
             fs.sync_all().unwrap();
             let _where_it_was_made = fs.unlink(root, b"other");
             create(&fs, root, "later").unwrap();
@@ -275,7 +275,7 @@ const TAKE_AND_GIVE: [(&str, TakeAndGive); 5] = [
 #[test]
 fn clusters_stay_marked_while_an_entry_on_the_device_names_them() {
     let image = forerun_exfat::fuzzing::image();
-    let sound = |device: &Recorder, what: &str| {
+    let sound = |device: &TestDevice, what: &str| {
         let report = judge(&Snapshot::new(device.to_vec())).unwrap();
         for finding in &report.findings {
             let harms = matches!(finding.what, What::UsedButFree | What::CrossLink);
@@ -284,16 +284,16 @@ fn clusters_stay_marked_while_an_entry_on_the_device_names_them() {
     };
     for (what, work) in TAKE_AND_GIVE {
         for n in 0.. {
-            let device = Recorder::new(&image);
+            let device = TestDevice::new(&image);
             let fs = open_mut(&device, |_| {});
             let first = create(&fs, fs.root(), "first").unwrap();
             fs.allocate(first, 0..1000, false).unwrap();
             let dir = mkdir(&fs, fs.root(), "sub").unwrap();
             fs.sync_all().unwrap();
             work(&fs, dir).unwrap();
-            *device.full_after.lock().unwrap() = Some(n);
+            device.fail_after(n, Request::is_write, Errno::NOSPC);
             let outcome = fs.sync_all();
-            *device.full_after.lock().unwrap() = None;
+            device.unhook();
             let what = format!("{what}, {n} writes");
             sound(&device, &what);
             if outcome.is_ok() {
@@ -328,15 +328,14 @@ fn after_a_panic_nothing_is_written_and_reads_go_on() {
     };
     let (mut panics, mut cleared) = (0, 0);
     for n in 0.. {
-        let device = Arc::new(PanickingDevice::new(image.clone()));
-        let below: Arc<dyn BlockDevice> = Arc::<PanickingDevice>::clone(&device);
-        let mut with = OpenMutWith::new(Arc::clone(&below));
-        with.dirsync = n % 2 == 0;
-        with.cache = 0;
-        let fs = Exfat::open_mut(with).unwrap();
+        let device = TestDevice::new(&image);
+        let fs = open_mut(&device, |with| {
+            with.dirsync = n % 2 == 0;
+            with.cache = 0;
+        });
         create(&fs, fs.root(), "kept").unwrap();
         fs.sync(fs.root()).unwrap();
-        device.arm(Some(n / 2));
+        let panicked = device.panic_after(n / 2);
         // The engine's part of a write is not under test: its requests panic too, in no session.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let root = fs.root();
@@ -347,12 +346,15 @@ fn after_a_panic_nothing_is_written_and_reads_go_on() {
             fs.sync_all()
         }));
         if outcome.is_ok() {
-            assert!(device.is_armed() && panics > 20, "{n}: {panics}");
+            assert!(
+                !panicked.load(Ordering::SeqCst) && panics > 20,
+                "{n}: {panics}"
+            );
             assert!(cleared <= 2, "{cleared}");
             break;
         }
         panics += 1;
-        let written = device.changes();
+        device.take_log();
         says_panicked(create(&fs, fs.root(), "more"));
         says_panicked(fs.unlink(fs.root(), b"kept"));
         says_panicked(fs.set_label(b"label"));
@@ -361,7 +363,7 @@ fn after_a_panic_nothing_is_written_and_reads_go_on() {
         says_panicked(fs.sync_all());
         fs.device_failed(&Error::write(0, 512, std::io::Error::other("later")));
         says_panicked(fs.finish());
-        assert_eq!(device.changes(), written, "{n}");
+        assert_eq!(device.take_changes(), [], "{n}");
         let _names_before_or_after = list(&fs, fs.root());
         let left = device.to_vec();
         // The last request is the flush behind the write that clears `VolumeDirty`.

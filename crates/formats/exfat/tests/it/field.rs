@@ -6,9 +6,10 @@ use forerun_build::{Content, NewNode, NodeKind, Tree};
 use forerun_exfat::repair::{Answer, Kind, RepairOptions};
 use forerun_exfat::write::ExfatOptions;
 use forerun_io::Observer;
+use forerun_testkit::device::Errno;
 use forerun_vfs::{Changes, FileSystem, FileSystemMut};
 
-use crate::common::{Recorder, create, list, mkdir, open, open_mut, read, write};
+use crate::common::{Request, TestDevice, create, list, mkdir, open, open_mut, read, write};
 use crate::repairing::{
     Files, Map, assert_clean, files, filled, kinds, mend, mend_with, packed, put, seal_set, set_of,
     told, u32_of, u64_of,
@@ -93,7 +94,7 @@ fn an_empty_file_that_names_a_cluster_is_written_and_removed() {
             .filter(|said| said.contains("no data, but clusters"));
         assert_eq!(named.count(), 2, "{said:?}");
         let free = free_of(&image);
-        let device = Recorder::new(&image);
+        let device = TestDevice::new(&image);
         let fs = open_mut(&device, |_| {});
         let root = fs.root();
         fs.unlink(root, b"clip").unwrap();
@@ -130,7 +131,7 @@ fn an_empty_file_that_names_a_cluster_is_written_and_removed() {
 }
 
 fn free_of(image: &[u8]) -> u64 {
-    let device = Recorder::new(image);
+    let device = TestDevice::new(image);
     open_mut(&device, |_| {}).space().unwrap().free
 }
 
@@ -303,7 +304,7 @@ fn directories_without_a_name_are_found_without_a_bitmap() {
 #[test]
 fn lost_clusters_on_a_full_volume_stay_and_the_reason_is_given() {
     let image = volume(4 << 10, &[("lost", 9000), ("ok", 3)]);
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
     let fill = create(&fs, fs.root(), "fill").unwrap();
     let free = fs.space().unwrap().free;
@@ -366,13 +367,13 @@ fn a_rename_that_was_cut_is_an_error_for_check() {
     let image = volume(512, &[("first", 900), ("second", 900)]);
     let mut found = 0;
     for n in 0.. {
-        let device = Recorder::new(&image);
+        let device = TestDevice::new(&image);
         let fs = open_mut(&device, |_| {});
         let dir = mkdir(&fs, fs.root(), "dir").unwrap();
         fs.sync_all().unwrap();
         fs.rename((fs.root(), b"first"), (dir, b"first"), true)
             .unwrap();
-        *device.full_after.lock().unwrap() = Some(n);
+        device.fail_after(n, Request::is_write, Errno::NOSPC);
         if fs.sync_all().is_ok() {
             break;
         }

@@ -4,7 +4,7 @@ use forerun_exfat::Exfat;
 use forerun_testkit::children;
 use forerun_vfs::{FileSystem, FileSystemMut, NodeId};
 
-use crate::common::{Recorder, assert_sound, create, list, mkdir, mkfs, open_mut, write};
+use crate::common::{TestDevice, assert_sound, create, list, mkdir, mkfs, open_mut, write};
 
 /// Returns the number of cycles; with `FORERUN_LONG`, enough to show a leak in the process's
 /// memory.
@@ -20,7 +20,7 @@ fn resident() -> u64 {
 }
 
 /// Creates, renames and removes files as a mount does, and returns the ids to forget.
-fn cycle(fs: &Exfat, device: &Recorder, dir: NodeId, n: u32) -> Vec<NodeId> {
+fn cycle(fs: &Exfat, device: &TestDevice, dir: NodeId, n: u32) -> Vec<NodeId> {
     let (one, two) = (format!("file {n}"), format!("other {n}"));
     let file = create(fs, dir, &one).unwrap();
     if n.is_multiple_of(16) {
@@ -47,7 +47,7 @@ fn ids_that_are_forgotten_are_given_out_again() {
     let Some(image) = mkfs(8 << 20, &["-c", "512"]) else {
         return;
     };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
     let dir = mkdir(&fs, fs.root(), "dir").unwrap();
     let mut first = None;
@@ -58,7 +58,6 @@ fn ids_that_are_forgotten_are_given_out_again() {
         }
         device.take_log();
         if n.is_multiple_of(64) {
-            device.reads.lock().unwrap().clear();
             fs.sync_all().unwrap();
             // Ids by place, not numbers that count up.
             let file = create(&fs, dir, "probe").unwrap();
@@ -81,7 +80,7 @@ fn what_is_there_is_found_again_after_its_id_was_forgotten() {
     let Some(image) = mkfs(8 << 20, &["-c", "512"]) else {
         return;
     };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
     let root = fs.root();
     let (a, b) = (

@@ -9,7 +9,7 @@ use forerun_testkit::rng::Rng;
 use forerun_vfs::{Changes, Error, FileSystem, FileSystemMut, FileType, NodeId};
 
 use crate::common::{
-    Recorder, assert_sound, create, list, mkdir, mkfs, open, open_mut, read, write,
+    TestDevice, assert_sound, create, list, mkdir, mkfs, open, open_mut, read, write,
 };
 
 /// A directory by its names, or a file by its bytes.
@@ -42,7 +42,7 @@ impl Model {
     }
 }
 
-fn actual(fs: &Exfat, device: &Recorder, node: NodeId) -> Model {
+fn actual(fs: &Exfat, device: &TestDevice, node: NodeId) -> Model {
     if fs.metadata(node).unwrap().kind == FileType::Regular {
         return Model::File(read(fs, device, node));
     }
@@ -56,7 +56,7 @@ fn actual(fs: &Exfat, device: &Recorder, node: NodeId) -> Model {
 
 struct Run {
     rng: Rng,
-    device: Arc<Recorder>,
+    device: Arc<TestDevice>,
     fs: Exfat,
     model: Model,
     full: u32,
@@ -219,7 +219,7 @@ fn run(seed: u64, steps: u32, args: &[&str], fill: u64, dirsync: bool) {
     let Some(image) = mkfs(4 << 20, args) else {
         return;
     };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |with| with.dirsync = dirsync);
     let mut run = Run {
         rng: Rng::new(seed),
@@ -251,7 +251,7 @@ fn run(seed: u64, steps: u32, args: &[&str], fill: u64, dirsync: bool) {
     let image = run.device.to_vec();
     assert_sound(&image);
     assert_eq!(image[106] & 2, 0, "VolumeDirty");
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     assert_eq!(actual(&open(&image), &device, root), run.model);
 }
 

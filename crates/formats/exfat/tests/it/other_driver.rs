@@ -9,7 +9,8 @@ use forerun_testkit::{Mounted, require, temp_dir};
 use forerun_vfs::{FileSystem, FileSystemMut, FileType, Limits, NodeId};
 
 use crate::common::{
-    Recorder, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, problems, read, write,
+    TestDevice, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, problems, read,
+    write,
 };
 
 /// Mounts an image with exfat-fuse while `run` uses it. Returns the image as it is afterwards, or
@@ -45,7 +46,7 @@ fn expected() -> BTreeMap<String, usize> {
 /// Returns all files below a directory, by path.
 fn found(
     fs: &dyn FileSystem,
-    image: &Recorder,
+    image: &TestDevice,
     dir: NodeId,
     at: &str,
 ) -> BTreeMap<String, Vec<u8>> {
@@ -82,7 +83,7 @@ fn it_fills_volumes_that_we_read_and_change() {
         check_filesystem(&volume, &Limits::default());
         let fatal: Vec<_> = problems(&volume);
         assert!(fatal.is_empty(), "{fatal:?}");
-        let seen = found(&volume, &Recorder::new(&filled), volume.root(), "");
+        let seen = found(&volume, &TestDevice::new(&filled), volume.root(), "");
         let expected = expected();
         assert!(seen.keys().eq(expected.keys()), "{:?}", seen.keys());
         assert!(
@@ -91,7 +92,7 @@ fn it_fills_volumes_that_we_read_and_change() {
         );
 
         // Its sets may lie across sectors: all of them are changed and removed.
-        let device = Recorder::new(&filled);
+        let device = TestDevice::new(&filled);
         let volume = open_mut(&device, |_| {});
         let many = volume.lookup(volume.root(), b"many").unwrap().unwrap();
         for (n, (name, node, _)) in list(&volume, many).into_iter().enumerate() {
@@ -119,7 +120,7 @@ fn it_reads_what_we_write() {
         let Some(image) = mkfs(32 << 20, &["-c", cluster]) else {
             return;
         };
-        let device = Recorder::new(&image);
+        let device = TestDevice::new(&image);
         let volume = open_mut(&device, |_| {});
         let root = volume.root();
         let many = mkdir(&volume, root, "many").unwrap();

@@ -3,17 +3,17 @@
 use forerun_vfs::{Changes, FileSystem, FileSystemMut, NodeId};
 
 use crate::common::{
-    Recorder, Request, assert_sound, create, list, mkdir, mkfs, open, open_mut, write,
+    Request, TestDevice, assert_sound, create, list, mkdir, mkfs, open, open_mut, write,
 };
 
 const ROOT: NodeId = NodeId(1);
 
 fn writes(log: &[Request]) -> Vec<(u64, u64)> {
-    let writes = log.iter().filter_map(|request| match request {
-        Request::Write(range) => Some((range.start, range.end - range.start)),
-        Request::Flush => None,
-    });
-    writes.collect()
+    let writes = log.iter().filter(|request| request.is_write());
+    let writes = writes.map(Request::range);
+    writes
+        .map(|range| (range.start, range.end - range.start))
+        .collect()
 }
 
 /// Creates a volume of 128 MiB with clusters of 512 bytes. A file of 16 MiB on it has as many
@@ -25,7 +25,7 @@ fn volume() -> Option<Vec<u8>> {
 #[test]
 fn a_long_contiguous_file_goes_in_four_writes() {
     let Some(image) = volume() else { return };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |with| with.dirsync = true);
     let node = create(&fs, fs.root(), "big").unwrap();
     fs.allocate(node, 0..32_768 * 512, false).unwrap();
@@ -33,23 +33,22 @@ fn a_long_contiguous_file_goes_in_four_writes() {
     drop(fs);
     let fs = open_mut(&device, |with| with.dirsync = true);
     device.take_log();
-    device.reads.lock().unwrap().clear();
     fs.unlink(fs.root(), b"big").unwrap();
     // The removal is durable already; only VolumeDirty and the freeing of space remain.
     assert!(list(&open(&device.to_vec()), ROOT).is_empty());
     fs.sync_all().unwrap();
-    let writes = writes(&device.take_log());
+    let log = device.take_log();
+    let writes = writes(&log);
     let bytes: u64 = writes.iter().map(|(_, len)| len).sum();
     assert!(writes.len() <= 4, "{writes:?}");
     assert!(bytes <= 6 << 10, "{bytes} bytes: {writes:?}");
     // The FAT was read only for the chains of root, bitmap and up-case table.
     let fat = u64::from(u32::from_le_bytes(image[80..84].try_into().unwrap())) * 512;
     let behind = fat + 4096..fat + (256 << 10);
-    let reads = device.reads.lock().unwrap().clone();
-    let read_fat = reads
+    let read_fat = log
         .iter()
-        .any(|r| r.start < behind.end && behind.start < r.end);
-    assert!(!read_fat, "{reads:?}");
+        .any(|request| request.is_read() && request.touches(&behind));
+    assert!(!read_fat, "{log:?}");
     drop(fs);
     assert_sound(&device.to_vec());
 }
@@ -60,7 +59,7 @@ fn a_chain_between_two_sectors_writes_each_once() {
     // A chain that alternates between clusters of the second and of the fourth bitmap sector.
     let boot = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize;
     let (fat, heap) = (boot(80) * 512, boot(88) * 512);
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
     let node = create(&fs, fs.root(), "zigzag").unwrap();
     fs.allocate(node, 0..512, false).unwrap();
@@ -88,7 +87,7 @@ fn a_chain_between_two_sectors_writes_each_once() {
     image[set + 2..set + 4].copy_from_slice(&sum.to_le_bytes());
     assert_sound(&image);
 
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |with| with.dirsync = true);
     fs.unlink(fs.root(), b"zigzag").unwrap();
     fs.sync_all().unwrap();
@@ -109,7 +108,7 @@ fn durable_operations_take_as_few_flushes_as_their_order_allows() {
     let Some(image) = mkfs(32 << 20, &["-c", "4K"]) else {
         return;
     };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |with| with.dirsync = true);
     let root = fs.root();
     let first = create(&fs, root, "first").unwrap();
@@ -174,7 +173,7 @@ fn many_changes_are_one_write_a_sector() {
     let Some(image) = mkfs(32 << 20, &["-c", "32K"]) else {
         return;
     };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
     let root = fs.root();
     for n in 0..100 {
@@ -191,7 +190,7 @@ fn many_changes_are_one_write_a_sector() {
     // VolumeDirty, bitmap, the directory in one run, VolumeDirty.
     assert_eq!(writes(&log).len(), 4, "{log:?}");
     fs.sync_all().unwrap();
-    assert_eq!(device.take_log(), []);
+    assert_eq!(device.take_changes(), []);
     assert_sound(&device.to_vec());
 }
 
@@ -200,7 +199,7 @@ fn a_directory_of_many_names() {
     let Some(image) = mkfs(128 << 20, &["-c", "32K"]) else {
         return;
     };
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
     let dir = mkdir(&fs, fs.root(), "dir").unwrap();
     let name = |n: u32| format!("IMG_{n:06}.jpg");
@@ -211,7 +210,7 @@ fn a_directory_of_many_names() {
     drop(fs);
     let fs = open_mut(&device, |with| with.limits.dir_index_bytes = 1 << 20);
     let dir = fs.lookup(fs.root(), b"DIR").unwrap().unwrap();
-    device.reads.lock().unwrap().clear();
+    device.take_log();
     for n in (0..130_000).step_by(7) {
         let name = name(n).to_lowercase();
         assert!(fs.lookup(dir, name.as_bytes()).unwrap().is_some(), "{name}");
@@ -222,7 +221,11 @@ fn a_directory_of_many_names() {
         );
     }
     // The directory was read once, in large requests: 12 MiB.
-    let reads = device.reads.lock().unwrap().len();
+    let reads = device
+        .take_log()
+        .iter()
+        .filter(|request| request.is_read())
+        .count();
     assert!(reads < 600, "{reads} reads");
     for n in (0..130_000).step_by(2) {
         fs.unlink(dir, name(n).as_bytes()).unwrap();

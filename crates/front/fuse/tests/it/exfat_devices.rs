@@ -1,21 +1,20 @@
 //! exFAT on devices that fail, that are full, and that go away; the label by ioctl.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{ErrorKind, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use forerun::unstable::VolumeMut;
 use forerun_fuse::{Mount, MountOptions, mount_volume};
-use forerun_io::{BlockDevice, MemoryDevice, ReadAt};
+use forerun_io::BlockDevice;
 use forerun_testkit::exfat_judge::judge;
 use forerun_testkit::exfat_tools::{self, assert_clean};
-use forerun_testkit::{PanickingDevice, require};
+use forerun_testkit::{Request, TestDevice, require};
 use rustix::io::Errno;
 
 use crate::common::{self, Place, can_mount, refused, run};
@@ -49,60 +48,18 @@ fn lost(mut mount: Mount) {
     assert!(error.contains("the last changes are lost"), "{error}");
 }
 
-/// A device that fails where it is told to.
-struct Faulty {
-    inner: MemoryDevice,
-    /// Bytes that cannot be read.
-    unreadable: Mutex<Option<Range<u64>>>,
-    /// Bytes that cannot be written.
-    unwritable: Mutex<Option<Range<u64>>>,
-    gone: AtomicBool,
-}
-
-impl Faulty {
-    fn check(&self, range: &Mutex<Option<Range<u64>>>, offset: u64, len: usize) -> io::Result<()> {
-        let bad = range.lock().unwrap();
-        let hit = |bad: &Range<u64>| bad.start < offset + len as u64 && offset < bad.end;
-        if self.gone.load(Ordering::SeqCst) {
-            return Err(Errno::NODEV.into());
+/// Fails requests of a kind that are about these bytes.
+fn fail(device: &TestDevice, of_kind: fn(&Request) -> bool, bytes: Range<u64>) {
+    device.hook(move |request| {
+        if of_kind(request) && request.touches(&bytes) {
+            return Err(Errno::IO.into());
         }
-        if bad.as_ref().is_some_and(hit) {
-            Err(Errno::IO.into())
-        } else {
-            Ok(())
-        }
-    }
-
-    fn volume_flags(&self) -> u8 {
-        self.inner.to_vec()[FLAGS_AT]
-    }
-}
-
-impl ReadAt for Faulty {
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-
-    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.check(&self.unreadable, offset, out.len())?;
-        self.inner.read_exact_at(offset, out)
-    }
-}
-
-impl BlockDevice for Faulty {
-    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.check(&self.unwritable, offset, data.len())?;
-        self.inner.write_all_at(offset, data)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.check(&Mutex::new(None), 0, 0)?;
-        self.inner.flush()
-    }
+        Ok(())
+    });
 }
 
 struct Test {
-    device: Arc<Faulty>,
+    device: Arc<TestDevice>,
     place: Place,
     mount: Option<Mount>,
 }
@@ -116,12 +73,7 @@ impl Test {
         if !mkfs(&image, 16, &["-c", "4K"]) {
             return None;
         }
-        let device = Arc::new(Faulty {
-            inner: MemoryDevice::new(fs::read(&image).unwrap()),
-            unreadable: Mutex::default(),
-            unwritable: Mutex::default(),
-            gone: AtomicBool::default(),
-        });
+        let device = TestDevice::new(&fs::read(&image).unwrap());
         let mut test = Self {
             device,
             place,
@@ -135,7 +87,7 @@ impl Test {
     }
 
     fn mount(&mut self, options: &str) {
-        let device = Arc::<Faulty>::clone(&self.device);
+        let device = Arc::<TestDevice>::clone(&self.device);
         self.mount = Some(mounted(device, &self.place.mnt(), options));
     }
 
@@ -147,9 +99,13 @@ impl Test {
         self.place.mnt().join(name)
     }
 
+    fn volume_flags(&self) -> u8 {
+        self.device.to_vec()[FLAGS_AT]
+    }
+
     /// Finds the data of `old`: where its first cluster is.
     fn data_of_old(&self) -> u64 {
-        let image = self.device.inner.to_vec();
+        let image = self.device.to_vec();
         let at = image.windows(4096).position(|bytes| bytes == [7; 4096]);
         at.unwrap() as u64
     }
@@ -157,7 +113,7 @@ impl Test {
     /// Checks that nothing is wrong but lost clusters, and these only under `VolumeDirty`.
     #[track_caller]
     fn judge(&self) {
-        let bytes = self.device.inner.to_vec();
+        let bytes = self.device.to_vec();
         let report = judge(&forerun_io::MemorySource::new(&bytes[..])).unwrap();
         report.after_crash().unwrap();
         let image = self.place.dir().join("after");
@@ -172,11 +128,11 @@ fn contents_that_cannot_be_read() {
         return;
     };
     let at = test.data_of_old();
-    *test.device.unreadable.lock().unwrap() = Some(at + 40_000..at + 40_001);
+    fail(&test.device, Request::is_read, at + 40_000..at + 40_001);
     let file = File::open(test.path("old")).unwrap();
     let mut page = [0; 4096];
     refused(file.read_exact_at(&mut page, 36_864), Errno::IO);
-    assert_eq!(test.device.volume_flags(), DIRTY | MEDIA_FAILURE);
+    assert_eq!(test.volume_flags(), DIRTY | MEDIA_FAILURE);
     // All else goes on.
     file.read_exact_at(&mut page, 8192).unwrap();
     drop(file);
@@ -184,7 +140,7 @@ fn contents_that_cannot_be_read() {
     fs::remove_file(test.path("old")).unwrap();
     test.unmount();
     assert_eq!(
-        test.device.volume_flags(),
+        test.volume_flags(),
         DIRTY | MEDIA_FAILURE,
         "nobody has checked it"
     );
@@ -197,16 +153,16 @@ fn contents_that_cannot_be_written() {
         return;
     };
     let end = test.data_of_old() + 102_400;
-    *test.device.unwritable.lock().unwrap() = Some(end..16 << 20);
+    fail(&test.device, Request::is_write, end..16 << 20);
     refused(fs::write(test.path("new"), [1; 30_000]), Errno::IO);
     assert_eq!(fs::read(test.path("new")).unwrap(), b"");
     let old = File::options().write(true).open(test.path("old")).unwrap();
     old.write_all_at(&[9; 5000], 0).unwrap();
     drop(old);
-    *test.device.unwritable.lock().unwrap() = None;
+    test.device.unhook();
     fs::write(test.path("new"), [1; 30_000]).unwrap();
     test.unmount();
-    assert_eq!(test.device.volume_flags(), DIRTY | MEDIA_FAILURE);
+    assert_eq!(test.volume_flags(), DIRTY | MEDIA_FAILURE);
     test.judge();
     test.mount("rw");
     assert_eq!(fs::read(test.path("new")).unwrap(), [1; 30_000]);
@@ -222,9 +178,9 @@ fn metadata_that_cannot_be_written() {
     };
     fs::write(test.path("before"), b"").unwrap();
     // Everything but the boot sector.
-    *test.device.unwritable.lock().unwrap() = Some(512..16 << 20);
+    fail(&test.device, Request::is_write, 512..16 << 20);
     refused(fs::create_dir(test.path("dir")), Errno::IO);
-    *test.device.unwritable.lock().unwrap() = None;
+    test.device.unhook();
     // What is on the device is not known any more: read-only from here on.
     refused(fs::create_dir(test.path("other")), Errno::ROFS);
     refused(fs::remove_file(test.path("old")), Errno::ROFS);
@@ -232,7 +188,7 @@ fn metadata_that_cannot_be_written() {
     let error = File::open(test.place.mnt()).unwrap().sync_all();
     assert!(error.is_err());
     lost(test.mount.take().unwrap());
-    assert_eq!(test.device.volume_flags(), DIRTY | MEDIA_FAILURE);
+    assert_eq!(test.volume_flags(), DIRTY | MEDIA_FAILURE);
     test.judge();
     test.mount("rw");
     let mut names: Vec<_> = fs::read_dir(test.place.mnt())
@@ -256,7 +212,7 @@ fn a_device_that_goes_away() {
     File::open(test.path("synced")).unwrap().sync_all().unwrap();
     fs::write(test.path("lost"), b"lost").unwrap();
     let mut file = File::open(test.path("old")).unwrap();
-    test.device.gone.store(true, Ordering::SeqCst);
+    test.device.hook(|_| Err(Errno::NODEV.into()));
     let mut bytes = Vec::new();
     refused(file.read_to_end(&mut bytes), Errno::IO);
     drop(file);
@@ -271,8 +227,8 @@ fn a_device_that_goes_away() {
     assert!(matches!(error.raw_os_error(), Some(5 | 30)), "{error}");
     // It ends as any other mount, with an error.
     lost(test.mount.take().unwrap());
-    test.device.gone.store(false, Ordering::SeqCst);
-    assert_eq!(test.device.volume_flags() & DIRTY, DIRTY);
+    test.device.unhook();
+    assert_eq!(test.volume_flags() & DIRTY, DIRTY);
     test.judge();
     test.mount("ro");
     assert_eq!(fs::read(test.path("synced")).unwrap(), b"synced");
@@ -293,7 +249,7 @@ fn a_full_device_is_no_failed_one() {
     fs::remove_file(test.path("zeros")).unwrap();
     fs::create_dir(test.path("dir")).unwrap();
     test.unmount();
-    assert_eq!(test.device.volume_flags(), 0);
+    assert_eq!(test.volume_flags(), 0);
     test.judge();
 }
 
@@ -345,7 +301,7 @@ fn errors_remount_ro_and_continue() {
             }
         }
         test.unmount();
-        let mut image = test.device.inner.to_vec();
+        let mut image = test.device.to_vec();
         let fat = u32::from_le_bytes(image[80..84].try_into().unwrap()) as usize * 512;
         let clusters = u32::from_le_bytes(image[92..96].try_into().unwrap()) as usize;
         // All chains end at once, but for the root's: the last that mkfs.exfat made.
@@ -356,7 +312,7 @@ fn errors_remount_ro_and_continue() {
                 image[at..at + 4].fill(0xFF);
             }
         }
-        test.device.inner.write_all_at(0, &image).unwrap();
+        test.device.memory.write_all_at(0, &image).unwrap();
         test.mount(options);
         let removed = fs::remove_file(&a);
         let then = fs::create_dir(test.path("dir"));
@@ -369,7 +325,7 @@ fn errors_remount_ro_and_continue() {
             assert_eq!(fs::read(test.path("old")).unwrap(), [7; 100_000]);
         }
         test.unmount();
-        assert_eq!(test.device.volume_flags() & DIRTY, DIRTY, "{options}");
+        assert_eq!(test.volume_flags() & DIRTY, DIRTY, "{options}");
     }
 }
 
@@ -379,25 +335,22 @@ fn a_driver_that_panics_writes_nothing_more() {
         return;
     };
     test.unmount();
-    let device = Arc::new(PanickingDevice::new(test.device.inner.to_vec()));
-    let below: Arc<dyn BlockDevice> = Arc::<PanickingDevice>::clone(&device);
-    test.mount = Some(mounted(below, &test.place.mnt(), "rw"));
+    test.mount("rw");
     fs::create_dir(test.path("kept")).unwrap();
     let synced = || File::open(test.path("kept")).unwrap().sync_all();
     synced().unwrap();
     fs::create_dir(test.path("lost")).unwrap();
     // The second write of the commit.
-    device.arm(Some(2));
+    test.device.panic_after(2);
     refused(synced(), Errno::IO);
-    let changes = device.changes();
+    test.device.take_log();
     refused(fs::create_dir(test.path("more")), Errno::ROFS);
     refused(fs::write(test.path("old"), b"more"), Errno::ROFS);
     refused(synced(), Errno::ROFS);
     assert_eq!(fs::read(test.path("old")).unwrap(), [7; 100_000]);
     lost(test.mount.take().unwrap());
-    assert_eq!(device.changes(), changes, "the end of the mount wrote");
-    assert_eq!(device.to_vec()[FLAGS_AT], DIRTY);
-    test.device.inner.write_all_at(0, &device.to_vec()).unwrap();
+    assert_eq!(test.device.take_changes(), [], "the end of the mount wrote");
+    assert_eq!(test.volume_flags(), DIRTY);
     test.judge();
 }
 

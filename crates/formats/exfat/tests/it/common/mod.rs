@@ -1,12 +1,12 @@
 //! Volumes for tests: made by mkfs.exfat, kept in memory, checked by fsck.exfat.
 
-use std::io;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use forerun_exfat::Exfat;
-use forerun_io::{BlockDevice, MemoryDevice, ReadAt};
+use forerun_io::{BlockDevice, ReadAt};
+pub use forerun_testkit::{Request, TestDevice};
 use forerun_testkit::{exfat_tools, temp_dir};
 use forerun_vfs::{
     DirCursor, Error, FileSystem, FileSystemMut, FileType, NewNode, NodeId, OpenMutWith, OpenWith,
@@ -154,90 +154,7 @@ pub fn mkdir(fs: &dyn FileSystemMut, dir: NodeId, name: &str) -> Result<NodeId, 
     fs.create(dir, name.as_bytes(), &new(FileType::Directory))
 }
 
-/// A write that reached the device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
-    Write(Range<u64>),
-    Flush,
-}
-
-/// A device that records its requests, and fails where it is told to.
-pub struct Recorder {
-    pub inner: MemoryDevice,
-    pub log: Mutex<Vec<Request>>,
-    pub reads: Mutex<Vec<Range<u64>>>,
-    /// Number of requests of the kind until one fails.
-    pub fail_read: Mutex<Option<u64>>,
-    pub fail_write: Mutex<Option<u64>>,
-    /// Number of writes until all fail for lack of space.
-    pub full_after: Mutex<Option<u64>>,
-}
-
-impl Recorder {
-    pub fn new(image: &[u8]) -> Arc<Self> {
-        Arc::new(Self {
-            inner: MemoryDevice::new(image.to_vec()),
-            log: Mutex::default(),
-            reads: Mutex::default(),
-            fail_read: Mutex::default(),
-            fail_write: Mutex::default(),
-            full_after: Mutex::default(),
-        })
-    }
-
-    pub fn take_log(&self) -> Vec<Request> {
-        std::mem::take(&mut self.log.lock().unwrap())
-    }
-
-    pub fn to_vec(&self) -> Vec<u8> {
-        self.inner.to_vec()
-    }
-
-    fn fails(countdown: &Mutex<Option<u64>>) -> io::Result<()> {
-        let mut left = countdown.lock().unwrap();
-        match left.as_mut() {
-            Some(0) => Err(io::Error::from_raw_os_error(5)),
-            Some(n) => {
-                *n -= 1;
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-impl ReadAt for Recorder {
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-
-    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        Self::fails(&self.fail_read)?;
-        self.reads
-            .lock()
-            .unwrap()
-            .push(offset..offset + out.len() as u64);
-        self.inner.read_exact_at(offset, out)
-    }
-}
-
-impl BlockDevice for Recorder {
-    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        Self::fails(&self.fail_write)?;
-        Self::fails(&self.full_after).map_err(|_| io::ErrorKind::StorageFull)?;
-        let range = offset..offset + data.len() as u64;
-        self.log.lock().unwrap().push(Request::Write(range));
-        self.inner.write_all_at(offset, data)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        Self::fails(&self.fail_write)?;
-        self.log.lock().unwrap().push(Request::Flush);
-        self.inner.flush()
-    }
-}
-
-pub fn open_mut(device: &Arc<Recorder>, change: impl FnOnce(&mut OpenMutWith)) -> Exfat {
+pub fn open_mut(device: &Arc<TestDevice>, change: impl FnOnce(&mut OpenMutWith)) -> Exfat {
     let mut with = OpenMutWith::new(Arc::clone(device) as Arc<dyn BlockDevice>);
     change(&mut with);
     Exfat::open_mut(with).unwrap()

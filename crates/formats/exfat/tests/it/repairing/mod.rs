@@ -20,7 +20,7 @@ use forerun_vfs::{
     exercise,
 };
 
-pub use crate::common::{Recorder, create, fsck, mkdir, mkfs, open, open_mut, write};
+pub use crate::common::{TestDevice, create, fsck, mkdir, mkfs, open, open_mut, write};
 
 /// Repairs with the same answer to all findings except those that lose data. Also returns the
 /// findings.
@@ -232,7 +232,7 @@ fn content(fs: &Exfat, source: &dyn ReadAt, node: NodeId) -> Result<Vec<u8>> {
 /// names of every relevant length, directories of several clusters and in pieces.
 pub fn filled(cluster: &str) -> Option<Vec<u8>> {
     let image = mkfs(4 << 20, &["-b", "4K", "-c", cluster, "-L", "label"])?;
-    let device = Recorder::new(&image);
+    let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
     let root = fs.root();
     let put = |dir, name: &str, bytes: &[u8]| {

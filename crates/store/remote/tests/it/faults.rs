@@ -38,7 +38,7 @@ fn faults() -> Vec<(Fault, Mends)> {
     let status = |code, retry_after| Fault::Status { code, retry_after };
     vec![
         (Fault::ResetBeforeHead, Mends::Yes),
-        (Fault::ResetAfterHead, Mends::Yes),
+        (Fault::ResetAt { after: 0 }, Mends::Yes),
         (Fault::ResetAt { after: 1000 }, Mends::Yes),
         (Fault::Truncate { after: 0 }, Mends::Yes),
         (Fault::Truncate { after: 70_000 }, Mends::Yes),

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use super::connection::{Reader, until_closed};
 use super::http::{Body, Framing, Head};
@@ -18,9 +17,6 @@ pub enum End {
     Close,
     Reset,
 }
-
-/// How often a dripping body gets its next drop.
-const DROP_EVERY: Duration = Duration::from_millis(20);
 
 /// An answer whose head is there.
 pub struct Answer<'a> {
@@ -93,7 +89,6 @@ impl Answer<'_> {
     /// Returns where the body ends before its end, and how.
     const fn stop(&self) -> Option<(u64, End)> {
         match self.request.fault {
-            Some(Fault::ResetAfterHead) => Some((0, End::Reset)),
             Some(Fault::ResetAt { after }) => Some((after, End::Reset)),
             Some(Fault::Truncate { after }) => Some((after, End::Close)),
             _ => None,
@@ -109,8 +104,7 @@ impl Answer<'_> {
         stop: Option<u64>,
     ) -> io::Result<u64> {
         let mut body = Body::new(framing);
-        let (slice, every) = self.slices();
-        let mut buffer = vec![0; slice];
+        let mut buffer = vec![0; SLICE];
         let mut sent = 0_u64;
         loop {
             let read = body.read(reader, &mut buffer)?;
@@ -124,7 +118,7 @@ impl Answer<'_> {
             let part = &mut buffer[..read.min(room)];
             self.spoil(part, sent);
             self.shared.lines.pass(&self.shared.lines.down, part.len());
-            if !self.shared.pause(every) || !self.shared.moves() {
+            if !self.shared.moves() {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             if !part.is_empty() {
@@ -148,24 +142,6 @@ impl Answer<'_> {
         match self.request.fault {
             Some(Fault::StallAt { after }) => Some(after),
             _ => None,
-        }
-    }
-
-    /// Returns how much is sent at once, and what time lies between.
-    fn slices(&self) -> (usize, Duration) {
-        match self.request.fault {
-            Some(Fault::Drip { bytes_per_second }) => {
-                let nanos = u64::try_from(DROP_EVERY.as_nanos()).unwrap_or(u64::MAX);
-                let slice = bytes_per_second.saturating_mul(nanos) / 1_000_000_000;
-                match usize::try_from(slice).unwrap_or(SLICE).min(SLICE) {
-                    0 => {
-                        let nanos = 1_000_000_000 / bytes_per_second.max(1);
-                        (1, Duration::from_nanos(nanos))
-                    }
-                    slice => (slice, DROP_EVERY),
-                }
-            }
-            _ => (SLICE, Duration::ZERO),
         }
     }
 

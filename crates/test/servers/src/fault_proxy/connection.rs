@@ -144,11 +144,7 @@ impl Asked<'_, '_> {
         let handshake = self
             .since
             .map_or(Duration::ZERO, |since| rtt.saturating_sub(since.elapsed()));
-        let delay = match self.exchange.fault {
-            Some(Fault::Delay { by }) => by,
-            _ => Duration::ZERO,
-        };
-        shared.pause(handshake + rtt + delay) && shared.moves()
+        shared.pause(handshake + rtt) && shared.moves()
     }
 
     /// Answers by the proxy alone; `None` where the server is to be asked.
@@ -160,9 +156,6 @@ impl Asked<'_, '_> {
                 let after = retry_after.map(|seconds| seconds.to_string());
                 let after = after.as_deref().map(|seconds| ("Retry-After", seconds));
                 self.refuse(shared, code, after)?
-            }
-            Some(Fault::Unauthorized { challenge }) => {
-                self.refuse(shared, 401, Some(("WWW-Authenticate", &challenge)))?
             }
             Some(Fault::Redirect { location }) => {
                 self.refuse(shared, 307, Some(("Location", &location)))?
@@ -176,20 +169,7 @@ impl Asked<'_, '_> {
                 until_closed(self.client);
                 End::Close
             }
-            Some(
-                Fault::ResetAfterHead
-                | Fault::ResetAt { .. }
-                | Fault::Truncate { .. }
-                | Fault::WrongBytes { .. }
-                | Fault::StallAt { .. }
-                | Fault::Delay { .. }
-                | Fault::Drip { .. }
-                | Fault::WrongContentRange
-                | Fault::WrongTotal
-                | Fault::Whole
-                | Fault::Short { .. },
-            )
-            | None => return Ok(None),
+            Some(_) | None => return Ok(None),
         }))
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::time::Duration;
 
 use super::Exchange;
 
@@ -11,9 +10,7 @@ use super::Exchange;
 pub enum Fault {
     /// The connection is reset, and nothing answered. The server never saw the request.
     ResetBeforeHead,
-    /// The connection is reset right after the answer's head.
-    ResetAfterHead,
-    /// The connection is reset in the body.
+    /// The connection is reset in the body, or right after the head.
     ResetAt {
         /// After so many bytes.
         after: u64,
@@ -36,11 +33,6 @@ pub enum Fault {
         /// Seconds, as `Retry-After`.
         retry_after: Option<u64>,
     },
-    /// 401: a token that has expired.
-    Unauthorized {
-        /// The value of `WWW-Authenticate`.
-        challenge: String,
-    },
     /// No answer until the client gives up.
     Stall,
     /// No more of the body until the client gives up.
@@ -48,10 +40,6 @@ pub enum Fault {
         /// After so many bytes.
         after: u64,
     },
-    /// The answer comes later than it would.
-    Delay { by: Duration },
-    /// The body comes in drops.
-    Drip { bytes_per_second: u64 },
     /// `Content-Range` says that the body begins one byte further on than it does.
     WrongContentRange,
     /// `Content-Range` says that the whole is one byte longer than it is.

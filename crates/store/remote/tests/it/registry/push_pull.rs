@@ -389,7 +389,7 @@ fn pushes_survive_faults() {
     let requests = proxy.log().requests();
     for fault in [
         Fault::ResetBeforeHead,
-        Fault::ResetAfterHead,
+        Fault::ResetAt { after: 0 },
         Fault::Status {
             code: 503,
             retry_after: None,

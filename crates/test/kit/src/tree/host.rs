@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use forerun_vfs::{Device, FileType, Timestamp};
 
-use super::{ContentHash, ModelNode, TreeModel};
+use super::{ModelNode, TreeModel, hash_all};
 
 impl TreeModel {
     /// Reads the tree below a directory of the host; nothing is followed out of it.
@@ -52,7 +52,8 @@ fn host_node(host: &Path, metadata: &fs::Metadata) -> io::Result<ModelNode> {
     };
     let (size, content) = match kind {
         FileType::Regular => {
-            let (size, hash) = hash_file(host)?;
+            // In a mount under test the length may differ from that of `stat`.
+            let (size, hash) = hash_all(File::open(host)?)?;
             (size, Some(hash))
         }
         _ => (0, None),
@@ -93,23 +94,5 @@ fn kind_of(kind: fs::FileType) -> FileType {
         FileType::Socket
     } else {
         FileType::Regular
-    }
-}
-
-/// Returns length and hash of what a file reads as. In a mount under test the length may differ from that
-/// of `stat`.
-fn hash_file(path: &Path) -> io::Result<(u64, u64)> {
-    let mut file = File::open(path)?;
-    let mut buffer = vec![0; 256 << 10];
-    let mut hash = ContentHash::default();
-    let mut size = 0;
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok((size, hash.finish())),
-            got => {
-                hash.update(&buffer[..got]);
-                size += forerun_io::u64_from(got);
-            }
-        }
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use forerun_vfs::{Device, FileType, Timestamp};
 use tar::{Archive, Entry, EntryType};
 
-use super::{ContentHash, ModelNode, TreeModel};
+use super::{ModelNode, TreeModel, hash_all};
 
 impl TreeModel {
     /// Reads the tree in a tar stream. A leading `./` is removed from the names.
@@ -100,17 +100,8 @@ fn tar_node(entry: &mut Entry<'_, impl Read>, target: Option<Vec<u8>>) -> io::Re
     match kind {
         FileType::Symlink => node.target = target,
         FileType::Regular => {
-            let mut hash = ContentHash::default();
-            let mut buffer = vec![0; 64 << 10];
-            loop {
-                let got = entry.read(&mut buffer)?;
-                if got == 0 {
-                    break;
-                }
-                hash.update(&buffer[..got]);
-                node.size += forerun_io::u64_from(got);
-            }
-            node.content = Some(hash.finish());
+            let (size, hash) = hash_all(entry)?;
+            (node.size, node.content) = (size, Some(hash));
         }
         _ => {}
     }

@@ -4,6 +4,7 @@
 //! where they begin is known without a decoder; tests of the driver have tables that SOCI itself made, with checkpoints
 //! at any bit.
 
+use flatbuffers::{FlatBufferBuilder, TableFinishedWIPOffset, UnionWIPOffset, WIPOffset};
 use forerun_io::u64_from;
 use forerun_vfs::{ProvenTable, TablePlace};
 use sha2::{Digest as _, Sha256};
@@ -135,158 +136,96 @@ fn metadata(bytes: &[u8]) -> Vec<ZtocFile> {
 
 impl Ztoc {
     pub fn encode(&self) -> Vec<u8> {
-        let mut flat = Flat(vec![0; 4]);
-        let (root, fields) = flat.table(&[
-            (0, FlatField::Reference),
-            (2, FlatField::I64(self.compressed_archive_size)),
-            (3, FlatField::I64(self.uncompressed_archive_size)),
-            (4, FlatField::Reference),
-            (5, FlatField::Reference),
-        ]);
-        flat.refer(0, root);
-        flat.text(fields[0], self.version.as_bytes());
-        let toc = flat.child(fields[1], &[(0, FlatField::Reference)]);
-        let entries = flat.list(toc[0], self.metadata.len());
-        for (entry, file) in entries.into_iter().zip(&self.metadata) {
-            file.encode(&mut flat, entry);
-        }
-        let info = flat.child(
-            fields[2],
-            &[
-                (0, FlatField::U8(self.compression_algorithm)),
-                (2, FlatField::Reference),
-                (3, FlatField::Reference),
-            ],
-        );
-        let digests = flat.list(info[0], self.span_digests.len());
-        for (place, digest) in digests.into_iter().zip(&self.span_digests) {
-            flat.text(place, digest.as_bytes());
-        }
-        flat.text(info[1], &self.checkpoints);
-        flat.0
+        let mut flat = FlatBufferBuilder::new();
+        let files = self.metadata.iter().map(|file| file.encode(&mut flat));
+        let files: Vec<_> = files.collect();
+        let files = flat.create_vector(&files);
+        let toc = table(&mut flat, &[(0, Field::at(files))]);
+        let digests = self.span_digests.iter();
+        let digests: Vec<_> = digests.map(|digest| flat.create_string(digest)).collect();
+        let digests = flat.create_vector(&digests);
+        let checkpoints = flat.create_vector(&self.checkpoints);
+        let info = [
+            (0, Field::Byte(self.compression_algorithm)),
+            (2, Field::at(digests)),
+            (3, Field::at(checkpoints)),
+        ];
+        let info = table(&mut flat, &info);
+        let version = flat.create_string(&self.version);
+        let fields = [
+            (0, Field::at(version)),
+            (2, Field::Signed(self.compressed_archive_size)),
+            (3, Field::Signed(self.uncompressed_archive_size)),
+            (4, Field::at(toc)),
+            (5, Field::at(info)),
+        ];
+        let root = table(&mut flat, &fields);
+        flat.finish_minimal(root);
+        flat.finished_data().to_vec()
     }
 }
 
 impl ZtocFile {
-    fn encode(&self, flat: &mut Flat, entry: usize) {
-        let fields = flat.child(
-            entry,
-            &[
-                (0, FlatField::Reference),
-                (1, FlatField::Reference),
-                (2, FlatField::I64(self.uncompressed_offset)),
-                (3, FlatField::I64(self.uncompressed_size)),
-                (4, FlatField::Reference),
-                (5, FlatField::I64(self.mode)),
-                (6, FlatField::U32(self.uid)),
-                (7, FlatField::U32(self.gid)),
-                (10, FlatField::Reference),
-                (11, FlatField::I64(self.devmajor)),
-                (12, FlatField::I64(self.devminor)),
-                (13, FlatField::Reference),
-            ],
-        );
+    fn encode(&self, flat: &mut FlatBufferBuilder<'_>) -> Table {
+        let mut xattrs = Vec::new();
+        for (key, value) in &self.xattrs {
+            let pair = [key, value].map(|text| Field::at(flat.create_byte_string(text)));
+            let [key, value] = pair;
+            xattrs.push(table(flat, &[(0, key), (1, value)]));
+        }
         let texts = [
             &self.name[..],
             self.kind.as_bytes(),
             &self.linkname,
             self.mod_time.as_bytes(),
         ];
-        for (place, text) in fields.iter().zip(texts) {
-            flat.text(*place, text);
-        }
-        let xattrs = flat.list(fields[4], self.xattrs.len());
-        for (place, (key, value)) in xattrs.into_iter().zip(&self.xattrs) {
-            let fields = flat.child(
-                place,
-                &[(0, FlatField::Reference), (1, FlatField::Reference)],
-            );
-            flat.text(fields[0], key);
-            flat.text(fields[1], value);
-        }
+        let [name, kind, linkname, mod_time] =
+            texts.map(|text| Field::at(flat.create_byte_string(text)));
+        let fields = [
+            (0, name),
+            (1, kind),
+            (2, Field::Signed(self.uncompressed_offset)),
+            (3, Field::Signed(self.uncompressed_size)),
+            (4, linkname),
+            (5, Field::Signed(self.mode)),
+            (6, Field::Unsigned(self.uid)),
+            (7, Field::Unsigned(self.gid)),
+            (10, mod_time),
+            (11, Field::Signed(self.devmajor)),
+            (12, Field::Signed(self.devminor)),
+            (13, Field::at(flat.create_vector(&xattrs))),
+        ];
+        table(flat, &fields)
     }
 }
 
-/// A field of a table: a number, or an offset to something that is written later.
-enum FlatField {
-    U8(u8),
-    U32(u32),
-    I64(i64),
-    Reference,
+type Table = WIPOffset<TableFinishedWIPOffset>;
+
+#[derive(Clone, Copy)]
+enum Field {
+    Byte(u8),
+    Unsigned(u32),
+    Signed(i64),
+    At(WIPOffset<UnionWIPOffset>),
 }
 
-/// A FlatBuffer that is written from its start: what refers comes before what it refers to.
-struct Flat(Vec<u8>);
-
-impl Flat {
-    fn align(&mut self, to: usize) {
-        self.0.resize(self.0.len().next_multiple_of(to), 0);
+impl Field {
+    fn at<T>(offset: WIPOffset<T>) -> Self {
+        Self::At(offset.as_union_value())
     }
+}
 
-    /// Writes a table with these fields, by number. Returns its place, and those of its references.
-    fn table(&mut self, fields: &[(usize, FlatField)]) -> (usize, Vec<usize>) {
-        // Each field has eight bytes, the first after the offset to the list of fields.
-        let count = fields.last().map_or(0, |(number, _)| number + 1);
-        let mut offsets = vec![0_u16; count];
-        for ((number, _), offset) in fields.iter().zip((8_u16..).step_by(8)) {
-            offsets[*number] = offset;
+/// Writes a table with these fields, by number.
+fn table(flat: &mut FlatBufferBuilder<'_>, fields: &[(u16, Field)]) -> Table {
+    let start = flat.start_table();
+    for (number, field) in fields {
+        let slot = 4 + 2 * number;
+        match *field {
+            Field::Byte(number) => flat.push_slot_always(slot, number),
+            Field::Unsigned(number) => flat.push_slot_always(slot, number),
+            Field::Signed(number) => flat.push_slot_always(slot, number),
+            Field::At(offset) => flat.push_slot_always(slot, offset),
         }
-        let (list_len, len) = (4 + 2 * count, 8 + 8 * fields.len());
-        self.align(8);
-        let list = self.0.len();
-        for number in [list_len, len] {
-            self.0.extend(u16::try_from(number).unwrap().to_le_bytes());
-        }
-        self.0
-            .extend(offsets.iter().flat_map(|at| at.to_le_bytes()));
-        self.align(8);
-        let at = self.0.len();
-        let back = i32::try_from(at - list).unwrap();
-        self.0.extend(back.to_le_bytes());
-        self.0.extend([0; 4]);
-        let mut references = Vec::new();
-        for (_, field) in fields {
-            let mut bytes = [0; 8];
-            match field {
-                FlatField::U8(number) => bytes[0] = *number,
-                FlatField::U32(number) => bytes[..4].copy_from_slice(&number.to_le_bytes()),
-                FlatField::I64(number) => bytes = number.to_le_bytes(),
-                FlatField::Reference => references.push(self.0.len()),
-            }
-            self.0.extend(bytes);
-        }
-        (at, references)
     }
-
-    /// Has the reference at `from` lead to `to`.
-    fn refer(&mut self, from: usize, to: usize) {
-        let offset = u32::try_from(to - from).unwrap().to_le_bytes();
-        self.0[from..from + 4].copy_from_slice(&offset);
-    }
-
-    /// Writes a table that the reference at `from` leads to. Returns the places of its references.
-    fn child(&mut self, from: usize, fields: &[(usize, FlatField)]) -> Vec<usize> {
-        let (at, references) = self.table(fields);
-        self.refer(from, at);
-        references
-    }
-
-    fn text(&mut self, from: usize, bytes: &[u8]) {
-        self.align(4);
-        self.refer(from, self.0.len());
-        self.0
-            .extend(u32::try_from(bytes.len()).unwrap().to_le_bytes());
-        self.0.extend(bytes);
-        self.0.push(0);
-    }
-
-    /// Writes a list of references. Returns their places.
-    fn list(&mut self, from: usize, count: usize) -> Vec<usize> {
-        self.align(4);
-        self.refer(from, self.0.len());
-        self.0.extend(u32::try_from(count).unwrap().to_le_bytes());
-        let first = self.0.len();
-        self.0.resize(first + 4 * count, 0);
-        (first..).step_by(4).take(count).collect()
-    }
+    flat.end_table(start)
 }

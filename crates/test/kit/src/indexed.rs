@@ -1,19 +1,26 @@
-//! Makes archives with a table of contents, as container layers have them: eStargz and zstd:chunked.
+//! Archives with a table of contents, as container layers have them: eStargz and zstd:chunked. Some were made by other
+//! programs, and are kept in the repository; others are made here.
 //!
 //! Written from the specifications, and shares nothing with the driver. The input is any archive that the crate `tar`
 //! reads and that has no sparse files.
+
+use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use forerun_io::u64_from;
 use forerun_vfs::{ProvenTable, TablePlace};
 use jiff::Timestamp;
-use libdeflater::{CompressionLvl, Compressor};
+use libdeflater::{CompressionLvl, Compressor, Decompressor};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use tar::EntryType;
 
+use crate::packed::packed_file;
+
 const ESTARGZ_DIGEST: &str = "containerd.io/snapshot/stargz/toc.digest";
+const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+const ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
 const CHUNKED: &str = "io.github.containers.zstd-chunked";
 
 /// The options of an archive.
@@ -21,21 +28,15 @@ const CHUNKED: &str = "io.github.containers.zstd-chunked";
 pub struct IndexedOptions {
     /// Bytes of a chunk at the most.
     pub chunk_len: usize,
-    /// Bytes before a chunk begins a member of gzip of its own.
-    pub member_len: usize,
     /// The first file that is not to be read ahead.
     pub landmark: Option<String>,
-    /// Makes zstd:chunked as the programs of eStargz do: with its landmarks, and without the ends of stored bytes.
-    pub is_stargz: bool,
 }
 
 impl Default for IndexedOptions {
     fn default() -> Self {
         Self {
             chunk_len: 64 << 10,
-            member_len: 0,
             landmark: None,
-            is_stargz: false,
         }
     }
 }
@@ -56,6 +57,79 @@ pub struct IndexedArchive {
     pub media_type: &'static str,
 }
 
+/// One layer, and archives of it that real tools made: `tools/layer-fixtures` makes this file.
+const FIXTURES: &str = "crates/formats/tar/tests/it/data/indexed.tar.zst";
+/// Bytes of the footer of eStargz.
+const FOOTER: usize = 51;
+
+/// Returns the layer that the [`fixtures`] are of.
+pub fn fixture_layer() -> Vec<u8> {
+    packed_file(FIXTURES, "layer.tar")
+}
+
+/// Returns archives that the libraries of stargz-snapshotter and of containers/storage made: eStargz with members of one
+/// chunk, of several, with short chunks and the first file before the landmark; zstd:chunked of both libraries.
+pub fn fixtures() -> [IndexedArchive; 5] {
+    ["estargz", "merged", "landmark", "stargz-zstd", "chunked"].map(fixture)
+}
+
+/// Returns one of the [`fixtures`].
+pub fn fixture(name: &str) -> IndexedArchive {
+    let annotations = packed_file(FIXTURES, &format!("{name}.json"));
+    let annotations: BTreeMap<String, String> = serde_json::from_slice(&annotations).unwrap();
+    let annotation = |end: &str| {
+        let mut all = annotations.iter();
+        let found = all.find(|(name, _)| name.ends_with(end));
+        found.map(|(_, value)| value.clone())
+    };
+    let blob = packed_file(FIXTURES, name);
+    let Some(position) = annotation("manifest-position") else {
+        let footer = blob.len() - FOOTER;
+        let offset = std::str::from_utf8(&blob[footer + 16..footer + 32]).unwrap();
+        let offset = usize::from_str_radix(offset, 16).unwrap();
+        let mut archive = vec![0; 1 << 20];
+        let len = Decompressor::new().gzip_decompress(&blob[offset..footer], &mut archive);
+        archive.truncate(len.unwrap());
+        let json = parts(&archive).0[0].data.to_vec();
+        assert_eq!(annotation("toc.digest"), Some(sha256(&json)));
+        return IndexedArchive {
+            annotations: annotations.into_iter().collect(),
+            table: ProvenTable {
+                digest: Sha256::digest(&json).into(),
+                place: TablePlace::Footer,
+            },
+            data_len: offset,
+            json: String::from_utf8(json).unwrap(),
+            media_type: GZIP,
+            blob,
+        };
+    };
+    let numbers: Vec<usize> = position.split(':').map(|n| n.parse().unwrap()).collect();
+    let [at, len, decoded_len, _] = numbers[..] else {
+        panic!("{position}");
+    };
+    let stored = &blob[at..at + len];
+    assert_eq!(annotation("manifest-checksum"), Some(sha256(stored)));
+    let mut json = vec![0; decoded_len];
+    zstd_safe::decompress(&mut json[..], stored).unwrap();
+    IndexedArchive {
+        annotations: annotations.into_iter().collect(),
+        table: ProvenTable {
+            digest: Sha256::digest(stored).into(),
+            place: TablePlace::At {
+                offset: u64_from(at),
+                len: u64_from(len),
+                decoded_len: u64_from(decoded_len),
+            },
+        },
+        // The header of a skippable frame.
+        data_len: at - 8,
+        json: String::from_utf8(json).unwrap(),
+        media_type: ZSTD,
+        blob,
+    }
+}
+
 /// A member of the archive that is the input: the bytes before its data, its data, the bytes that pad it, and its entry.
 struct Part<'a> {
     headers: &'a [u8],
@@ -73,16 +147,33 @@ fn table(entries: &[Entry]) -> String {
 
 /// Makes an eStargz archive of a plain one.
 pub fn estargz(archive: &[u8], options: &IndexedOptions) -> IndexedArchive {
-    let mut made = Members::default();
-    let mut entries = Vec::new();
+    let (mut blob, mut entries) = (Vec::new(), Vec::new());
     let (parts, _end) = parts(archive);
     let mark = mark(landmark(options));
     let (mark, _) = self::parts(&mark);
+    let mut between = Vec::new();
     for part in with_mark(&parts, &mark, options) {
-        entries.extend(made.add(part, options));
+        between.extend(part.headers);
+        for (at, chunk) in chunks(part.data, options.chunk_len) {
+            if !between.is_empty() {
+                blob.extend(gzip(&between));
+                between.clear();
+            }
+            let mut entry = chunk_entry(part, at, chunk);
+            entry.insert("offset".into(), blob.len().into());
+            if at + chunk.len() == part.data.len() {
+                entry.remove("chunkSize");
+            }
+            blob.extend(gzip(chunk));
+            entries.push(entry);
+        }
+        between.extend(part.padding);
+        if part.data.is_empty() {
+            entries.push(part.entry.clone());
+        }
     }
-    made.flush();
-    estargz_of(made.blob, &table(&entries))
+    blob.extend(gzip(&between));
+    estargz_of(blob, &table(&entries))
 }
 
 /// Returns the name of the landmark.
@@ -130,7 +221,7 @@ pub fn estargz_of(mut blob: Vec<u8>, json: &str) -> IndexedArchive {
         },
         data_len: offset,
         json: json.to_string(),
-        media_type: "application/vnd.oci.image.layer.v1.tar+gzip",
+        media_type: GZIP,
     }
 }
 
@@ -139,24 +230,13 @@ pub fn zstd_chunked(archive: &[u8], options: &IndexedOptions) -> IndexedArchive 
     let mut blob = Vec::new();
     let mut entries = Vec::new();
     let (parts, end) = parts(archive);
-    let mark = mark(landmark(options));
-    let (mark, _) = self::parts(&mark);
-    let parts = if options.is_stargz {
-        with_mark(&parts, &mark, options)
-    } else {
-        parts.iter().collect()
-    };
-    for part in parts {
+    for part in &parts {
         blob.extend(zstd(part.headers));
         let first = entries.len();
         for (at, chunk) in chunks(part.data, options.chunk_len) {
             let mut entry = chunk_entry(part, at, chunk);
             entry.insert("offset".into(), blob.len().into());
-            if options.is_stargz {
-                if at + chunk.len() == part.data.len() {
-                    entry.remove("chunkSize");
-                }
-            } else if chunk.len() >= 1024 && chunk.iter().all(|&byte| byte == 0) {
+            if chunk.len() >= 1024 && chunk.iter().all(|&byte| byte == 0) {
                 entry.insert("chunkType".into(), "zeros".into());
             }
             blob.extend(zstd(chunk));
@@ -165,10 +245,9 @@ pub fn zstd_chunked(archive: &[u8], options: &IndexedOptions) -> IndexedArchive 
         let end = blob.len();
         blob.extend(zstd(part.padding));
         match entries.get_mut(first) {
-            Some(entry) if !options.is_stargz => {
+            Some(entry) => {
                 entry.insert("endOffset".into(), end.into());
             }
-            Some(_) => (),
             None => entries.push(part.entry.clone()),
         }
     }
@@ -218,50 +297,7 @@ pub fn zstd_chunked_of(mut blob: Vec<u8>, json: &str) -> IndexedArchive {
         },
         data_len,
         json: json.to_string(),
-        media_type: "application/vnd.oci.image.layer.v1.tar+zstd",
-    }
-}
-
-/// The members of gzip that an archive consists of.
-#[derive(Default)]
-struct Members {
-    blob: Vec<u8>,
-    /// The decoded bytes of the member that is being made.
-    open: Vec<u8>,
-}
-
-impl Members {
-    /// Adds a member of the input. Returns its entries.
-    fn add(&mut self, part: &Part<'_>, options: &IndexedOptions) -> Vec<Entry> {
-        self.open.extend(part.headers);
-        let mut entries = Vec::new();
-        for (at, chunk) in chunks(part.data, options.chunk_len) {
-            if self.open.len() >= options.member_len {
-                self.flush();
-            }
-            let mut entry = chunk_entry(part, at, chunk);
-            entry.insert("offset".into(), self.blob.len().into());
-            if !self.open.is_empty() {
-                entry.insert("innerOffset".into(), self.open.len().into());
-            }
-            if at + chunk.len() == part.data.len() {
-                entry.remove("chunkSize");
-            }
-            self.open.extend(chunk);
-            entries.push(entry);
-        }
-        self.open.extend(part.padding);
-        if entries.is_empty() {
-            entries.push(part.entry.clone());
-        }
-        entries
-    }
-
-    fn flush(&mut self) {
-        if !self.open.is_empty() {
-            self.blob.extend(gzip(&self.open));
-            self.open.clear();
-        }
+        media_type: ZSTD,
     }
 }
 

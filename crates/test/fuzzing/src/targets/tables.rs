@@ -1,6 +1,6 @@
 //! Tables of contents of archives: eStargz, zstd:chunked and SOCI.
 
-use forerun_testkit::indexed::{IndexedArchive, IndexedOptions, estargz, zstd_chunked};
+use forerun_testkit::indexed::{IndexedArchive, fixture};
 use forerun_testkit::ztoc::SociLayer;
 use tar::{Builder, EntryType, Header};
 
@@ -12,31 +12,16 @@ pub fn table(bytes: &[u8]) {
 }
 
 pub fn seeds() -> Made {
-    let plain = archive()?;
-    let options = IndexedOptions {
-        chunk_len: 1500,
-        member_len: 0,
-        landmark: Some("dir/file".to_string()),
-        is_stargz: false,
-    };
-    let merged = IndexedOptions {
-        member_len: 100_000,
-        ..options.clone()
-    };
-    let (gzip, members) = (estargz(&plain, &options), estargz(&plain, &merged));
-    let zstd = zstd_chunked(&plain, &options);
-    let is_stargz = true;
-    let without_ends = IndexedOptions {
-        is_stargz,
-        ..options.clone()
-    };
-    let without_ends = zstd_chunked(&plain, &without_ends);
+    let archive = [&[0], &fixture("estargz").blob[..]].concat();
     Ok(vec![
-        ("archive".to_string(), [&[0], &gzip.blob[..]].concat()),
-        ("gzip".to_string(), parts(1, &gzip)),
-        ("members".to_string(), parts(1, &members)),
-        ("zstd".to_string(), parts(2, &zstd)),
-        ("without-ends".to_string(), parts(2, &without_ends)),
+        ("archive".to_string(), archive),
+        ("gzip".to_string(), parts(1, &fixture("estargz"))),
+        ("members".to_string(), parts(1, &fixture("merged"))),
+        ("zstd".to_string(), parts(2, &fixture("chunked"))),
+        (
+            "without-ends".to_string(),
+            parts(2, &fixture("stargz-zstd")),
+        ),
     ])
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forerun_io::{Limits, MemorySource};
 use forerun_tar::Tar;
 use forerun_testkit::indexed::{
-    IndexedArchive, IndexedOptions, estargz, estargz_of, zstd_chunked, zstd_chunked_of,
+    IndexedArchive, IndexedOptions, estargz, estargz_of, fixture, zstd_chunked, zstd_chunked_of,
 };
 use forerun_testkit::mutate;
 use forerun_vfs::{OpenWith, ProvenTable, TablePlace};
@@ -193,7 +193,7 @@ fn pieces_that_overlap_or_lie_elsewhere_are_refused() {
         entry(json, "./etc/passwd")["innerOffset"] = json!(1_u64 << 40)
     });
     assert!(error.contains("exceeds the limit"), "{error}");
-    let error = altered(&gzip, |json| {
+    let error = altered(&fixture("merged"), |json| {
         entry(json, "./etc/passwd")["innerOffset"] = json!(1)
     });
     assert!(error.contains("digest"), "{error}");
@@ -299,7 +299,6 @@ fn mutations_of_tables_bring_errors_and_nothing_else() {
     let options = IndexedOptions {
         chunk_len: 900,
         landmark: Some("dir/link".to_string()),
-        ..IndexedOptions::default()
     };
     let (gzip, zstd) = (estargz(&plain, &options), zstd_chunked(&plain, &options));
     let input = |choice: u8, form: &IndexedArchive| {

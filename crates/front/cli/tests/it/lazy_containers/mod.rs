@@ -149,30 +149,13 @@ fn annotations_of(layer: &IndexedArchive) -> Value {
 type Make = fn(&[u8]) -> IndexedArchive;
 
 /// Makes archives in both forms.
-fn forms() -> [(&'static str, Make); 4] {
+fn forms() -> [(&'static str, Make); 2] {
     [
         ("estargz", |plain| {
             estargz(plain, &IndexedOptions::default())
         }),
-        ("merged", |plain| {
-            let member_len = 50_000;
-            let options = IndexedOptions {
-                member_len,
-                ..IndexedOptions::default()
-            };
-            estargz(plain, &options)
-        }),
         ("chunked", |plain| {
             zstd_chunked(plain, &IndexedOptions::default())
-        }),
-        // As `ctr-remote images convert --zstdchunked` makes them.
-        ("stargz", |plain| {
-            let is_stargz = true;
-            let options = IndexedOptions {
-                is_stargz,
-                ..IndexedOptions::default()
-            };
-            zstd_chunked(plain, &options)
         }),
     ]
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use forerun::{EngineOptions, Image, Limits, MemorySource, OpenOptions, vfs::FileType};
+use forerun::vfs::{FileType, exercise};
+use forerun::{EngineOptions, Image, MemorySource, OpenOptions};
 
 /// Bytes read of a file at the most: holes can be as long as an inode says.
 const MOST: u64 = 1 << 20;
@@ -12,7 +13,7 @@ const MOST: u64 = 1 << 20;
 ///
 /// # Panics
 /// Where a read returns fewer or more bytes than the file has.
-pub fn read_all(format: &str, bytes: &[u8], limits: Limits) {
+pub fn read_all(format: &str, bytes: &[u8]) {
     let options = OpenOptions {
         format: Some(format.to_string()),
         engine: EngineOptions {
@@ -20,7 +21,7 @@ pub fn read_all(format: &str, bytes: &[u8], limits: Limits) {
             cache: 1 << 20,
             ..EngineOptions::default()
         },
-        limits,
+        limits: exercise::limits(),
         ..OpenOptions::default()
     };
     let Ok(image) = Image::from_source(Arc::new(MemorySource::new(bytes)), &options) else {

@@ -2,20 +2,12 @@
 
 use forerun_exfat::fuzzing::{self, cluster, mend};
 
-use super::{Made, assert_located, one};
-use crate::images::read_all;
+use super::{Made, one};
 
 /// Bytes of a directory entry.
 const ENTRY: usize = 32;
 
 pub use fuzzing::parts;
-
-/// Exercises the whole driver on a volume, with the checksums of its boot regions corrected, then reads
-/// the volume as a user does.
-pub fn walk(bytes: &[u8]) {
-    assert_located(&fuzzing::walk(bytes));
-    read_all("exfat", bytes, fuzzing::limits());
-}
 
 /// Repairs a volume. The first eight bytes are the answers, bit by bit.
 ///

@@ -43,8 +43,8 @@ pub fn run(bytes: &[u8]) {
 pub fn seeds() -> Made {
     let mut seeds = Vec::new();
     for (format, made) in [
-        ("romfs", super::romfs::images()?),
-        ("squashfs", super::squashfs::images()?),
+        ("romfs", named(forerun_romfs::fuzzing::seeds()?)),
+        ("squashfs", super::squashfs_images()?),
         ("exfat", super::exfat::images()?),
     ] {
         for (name, image) in made

@@ -2,17 +2,9 @@
 
 use std::io;
 
-use forerun_tar::fuzzing;
 use tar::{Builder, EntryType, Header};
 
-use super::{Made, assert_located, tar_tree};
-use crate::images::read_all;
-
-/// Exercises the whole driver on an archive, then reads the archive as a user does.
-pub fn run(bytes: &[u8]) {
-    assert_located(&fuzzing::walk(bytes));
-    read_all("tar", bytes, fuzzing::limits());
-}
+use super::{Made, tar_tree};
 
 pub fn seeds() -> Made {
     let mut seeds = tar_tree::seeds()?;

@@ -18,7 +18,9 @@ use crate::superblock::{self, Superblock};
 use crate::write::{Compression, ErofsOptions, write};
 
 pub use forerun_vfs::exercise::limits;
-pub use parts::{DATA, LEN, META, at, image, nid, with_inodes, with_root, with_xattrs};
+pub use parts::{
+    DATA, LEN, META, at, image, nid, with_inodes, with_root, with_split_chunk, with_xattrs,
+};
 
 /// Parts of [`image`]: its inodes except the root, the root's entries, the xattrs of an inode.
 pub const PIECES: (Range<usize>, Range<usize>, Range<usize>) = (
@@ -91,7 +93,11 @@ pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     sound.splice(1024 + 8..1024 + 12, 0x13_u32.to_le_bytes());
     let sum = superblock::checksum(sound.get(1024..1536).unwrap_or_default());
     sound.splice(1024 + 4..1024 + 8, sum.to_le_bytes());
-    let mut seeds = vec![("parts", image()), ("checksum", sound)];
+    let mut seeds = vec![
+        ("parts", image()),
+        ("checksum", sound),
+        ("split", with_split_chunk(2, 3)),
+    ];
     for (name, options) in written() {
         let mut image = Vec::new();
         let observer = Arc::new(Observer::default());

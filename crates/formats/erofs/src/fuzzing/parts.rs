@@ -290,3 +290,19 @@ pub fn with_xattrs(bytes: &[u8]) -> Vec<u8> {
     put(&mut image, at(nid::XATTRS) + 32, bytes);
     image
 }
+
+/// Creates the image with one chunk of 512 bytes shifted by `bits` as the file `blocks`, behind all else. A device that
+/// does not say how long it is begins `split` blocks into the chunk.
+#[must_use]
+pub fn with_split_chunk(bits: u32, split: u32) -> Vec<u8> {
+    let mut image = image();
+    let (node, len, block) = (at(nid::BLOCKS), 512_u32 << bits, 8_u32);
+    put(&mut image, node + 8, &len.to_le_bytes());
+    put(&mut image, node + 16, &bits.to_le_bytes());
+    put(&mut image, node + 32, &block.to_le_bytes());
+    put(&mut image, 1152 + 64, &[0; 4]);
+    put(&mut image, 1152 + 68, &(block + split).to_le_bytes());
+    let bytes = (0..len).map(|at| u8::try_from(at / 512 % 251).unwrap_or(0));
+    image.extend(bytes);
+    image
+}

@@ -2,13 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
+use forerun_erofs::fuzzing::{nid, walk, with_split_chunk};
 use forerun_io::{BlobId, Limits};
 use forerun_testkit::conformance::{check_filesystem, check_names};
-use forerun_testkit::{Keeps, LoopDevice, Mounted, TreeModel, require};
-use forerun_vfs::{Error, FollowLast, Place, resolve};
+use forerun_testkit::{Keeps, LoopDevice, Mounted, TreeModel, require, temp_dir};
+use forerun_vfs::{Error, Extent, FollowLast, NodeId, Place, resolve};
 
 use crate::common::*;
 
@@ -257,4 +258,42 @@ fn twenty_thousand_entries() {
     let fs = reader.fs();
     let dir = fs.lookup(fs.root(), b"many").unwrap().unwrap();
     check_names(fs, dir, (0..count).map(names).collect());
+}
+
+/// Extents of a chunk that go on where a device without a length begins: those before and behind the range that was asked for
+/// are not visited, or a plan would read and decode them again.
+#[test]
+fn a_chunk_that_goes_on_where_a_device_begins_is_mapped_and_read_in_parts() {
+    const MIB: u64 = 1 << 20;
+    let dir = temp_dir("erofs-split");
+    let path = dir.path().join("image");
+    // 8 MiB, split at 5 MiB.
+    let bytes = with_split_chunk(14, 5 * 2048);
+    fs::write(&path, &bytes).unwrap();
+    let reader = reader(&path, &[]);
+    let node = NodeId(nid::BLOCKS);
+    let parts = |range: Range<u64>| {
+        let mut parts = Vec::new();
+        let mut visit = |extent: Extent| {
+            let at = extent.logical.start;
+            let (blob, offset) = (BlobId::IMAGE, 4096 + at);
+            assert_eq!(extent.place, Place::Stored { blob, offset });
+            parts.push(extent.logical);
+            ControlFlow::Continue(())
+        };
+        reader.fs().map(node, range, &mut visit).unwrap();
+        parts
+    };
+    let both = [0..5 * MIB, 5 * MIB..8 * MIB];
+    assert_eq!(parts(0..8 * MIB), both);
+    assert_eq!(parts(MIB..2 * MIB), both[..1]);
+    assert_eq!(parts(5 * MIB - 1..5 * MIB), both[..1]);
+    assert_eq!(parts(5 * MIB - 1..5 * MIB + 1), both);
+    assert_eq!(parts(5 * MIB..6 * MIB), both[1..]);
+    for at in (0..8 * MIB).step_by(128 << 10) {
+        let start = usize::try_from(4096 + at).unwrap();
+        let read = reader.read(node, at, 128 << 10).unwrap();
+        assert!(read[..] == bytes[start..start + (128 << 10)], "{at}");
+    }
+    assert!(walk(&with_split_chunk(2, 3)).is_empty());
 }

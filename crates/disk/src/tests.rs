@@ -64,6 +64,26 @@ fn a_scan_passes_over_holes() {
     assert_eq!(pieces, 1);
 }
 
+/// A damaged dump of flash looks like the start of one at each of its erase blocks.
+#[test]
+fn a_scan_opens_no_disk_behind_64_damaged_ones() {
+    for (damaged, is_found) in [(63, true), (64, false), (400, false)] {
+        let mut block = flash()[..1024].to_vec();
+        // Of another flash than the sound one, and without a volume header.
+        block[27] = 9;
+        sum_headers(&mut block);
+        block[64..128].fill(0);
+        let bytes = [vec![0; 512], block.repeat(damaged), flash()].concat();
+        let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(bytes));
+        let observer = Arc::default();
+        let options = ScanOptions::default();
+        let scanned = scan(&source, &[], options, &observer, &mut |_| {}).unwrap();
+        let found: Vec<_> = scanned.findings.iter().map(|it| it.offset).collect();
+        let expected = is_found.then_some(u64_from(512 + damaged * 1024));
+        assert_eq!(found, Vec::from_iter(expected), "{damaged} damaged blocks");
+    }
+}
+
 fn contents(bytes: &[u8]) -> Vec<u8> {
     let disk = open(bytes).unwrap().unwrap();
     let mut all = vec![0; usize::try_from(disk.disk_len()).unwrap()];

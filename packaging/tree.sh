@@ -36,12 +36,12 @@ for link in "$dir/all/usr/bin"/* "$dir/all/usr/sbin"/*; do
 	*/mount.fuse.forerun | */umount.fuse.forerun) ;;
 	*/sbin/*)
 		ln -s ../bin/forerun "$root/usr/sbin/$name"
-		ln -s ../man1/forerun.1.gz "$root/usr/share/man/man8/$name.8.gz"
+		ln -s ../man1/forerun-compat.1.gz "$root/usr/share/man/man8/$name.8.gz"
 		;;
 	*)
 		if [ -L "$link" ]; then
 			ln -s forerun "$root/usr/bin/$name"
-			ln -s forerun.1.gz "$root/usr/share/man/man1/$name.1.gz"
+			ln -s forerun-compat.1.gz "$root/usr/share/man/man1/$name.1.gz"
 		fi
 		;;
 	esac

@@ -30,7 +30,7 @@ use forerun_console::{
     progress, secrets, shifted, size, source, stdin, target, values,
 };
 
-use args::{Global, LimitArgs};
+use args::{Global, Limit, LimitArgs};
 use context::Context;
 use error::{Failure, reason};
 use exit::Exit;
@@ -59,8 +59,7 @@ fn archive_limits() -> Limits {
 /// Returns the bounds on an image: these programs have none on the bytes of files, and no option for one.
 fn image_limits() -> LimitArgs {
     LimitArgs {
-        max_total_bytes: Some(u64::MAX - 1),
-        ..LimitArgs::default()
+        limits: vec![Limit::TotalBytes(u64::MAX - 1)],
     }
 }
 
@@ -94,6 +93,31 @@ pub fn run(program: Program, argv: &[OsString], commands: &Commands) -> u8 {
         Program::DumpErofs => erofs::dump::run(name, words),
         Program::Sqfstar => mksquashfs::run(name, words, Tool::Sqfstar),
     }
+}
+
+/// Returns the name of each program with its usage, for the man page.
+pub fn usages() -> Vec<(&'static str, String)> {
+    use erofs::usage::{DUMP, FSCK, FUSE, MKFS};
+    vec![
+        ("composefs-info", composefs::info::USAGE.to_string()),
+        ("dump.erofs", DUMP.to_string()),
+        ("erofsfuse", FUSE.to_string()),
+        ("exfatlabel", exfat::label::USAGE.to_string()),
+        ("fsck.erofs", FSCK.to_string()),
+        ("fsck.exfat", exfat::fsck::USAGE.to_string()),
+        ("mkcomposefs", composefs::mkfs::USAGE.to_string()),
+        ("mkfs.erofs", MKFS.to_string()),
+        ("mkfs.exfat", exfat::mkfs::USAGE.to_string()),
+        (
+            "mksquashfs",
+            mksquashfs::usage::text(Tool::Mksquashfs, "mksquashfs"),
+        ),
+        ("mount.composefs", composefs::mount::USAGE.to_string()),
+        ("mount.exfat", exfat::mount::usage("mount.exfat")),
+        ("sqfstar", mksquashfs::usage::text(Tool::Sqfstar, "sqfstar")),
+        ("squashfuse", squashfuse::usage_text("squashfuse")),
+        ("unsquashfs", unsquashfs::usage::text("unsquashfs")),
+    ]
 }
 
 /// Begins a run that prints nothing of its own.

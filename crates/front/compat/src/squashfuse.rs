@@ -150,32 +150,41 @@ const fn status(exit: Exit, level: Level) -> u8 {
     }
 }
 
-fn usage(name: &OsStr) -> u8 {
-    let forerun = env!("CARGO_PKG_VERSION");
-    let name = name.to_string_lossy();
-    let text = format!(
-        "squashfuse {VERSION} (forerun {forerun})
-
-Usage: {name} [options] ARCHIVE MOUNTPOINT
-
-{name} options:
-    -o offset=N            ARCHIVE begins N bytes into the file
-    -o timeout=N           unmount after N seconds without use
-    -o uid=N               show user N as the owner of all files
-    -o gid=N               show group N as the group of all files
-"
-    );
-    let general = "\
+const GENERAL: &str = "\
 FUSE options:
     -h   --help            print this text
     -V   --version         print this text
     -d   -o debug          stay in the foreground, and log
     -f                     stay in the foreground
     -s                     accepted without effect
-    -o opt,...             mount options, as ro, allow_other or nosuid
+    -o opt,...             mount options, such as ro, allow_other or nosuid
 ";
+
+/// Returns the whole usage.
+pub fn usage_text(name: &str) -> String {
+    format!("{}{GENERAL}", own_usage(name))
+}
+
+fn own_usage(name: &str) -> String {
+    format!(
+        "\
+Usage: {name} [options] ARCHIVE MOUNTPOINT
+
+{name} options:
+    -o offset=N            offset of ARCHIVE in the file, in bytes
+    -o timeout=N           unmount after N seconds without use
+    -o uid=N               show user N as the owner of all files
+    -o gid=N               show group N as the group of all files
+"
+    )
+}
+
+fn usage(name: &OsStr) -> u8 {
+    let forerun = env!("CARGO_PKG_VERSION");
+    let own = own_usage(&name.to_string_lossy());
+    let text = format!("squashfuse {VERSION} (forerun {forerun})\n\n{own}");
     // Without standard output or standard error nothing can be told.
     let _ = io::stderr().write_all(text.as_bytes());
-    let _ = io::stdout().write_all(general.as_bytes());
+    let _ = io::stdout().write_all(GENERAL.as_bytes());
     USAGE
 }

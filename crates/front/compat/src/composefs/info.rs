@@ -20,14 +20,14 @@ use crate::output::Output;
 
 const PROGRAM: &str = "composefs-info";
 
-const USAGE: &str = "\
+pub const USAGE: &str = "\
 Usage: composefs-info [--basedir=PATH] COMMAND FILE...
 
   ls IMAGE...               list the files of images
   objects IMAGE...          list the objects that images refer to
-  missing-objects IMAGE...  list those that are not in the store; needs --basedir
+  missing-objects IMAGE...  list objects that the store lacks; needs --basedir
   measure-file FILE...      print the fs-verity digests of files
-  --basedir=PATH            the object store
+  --basedir=PATH            object store
   --help, --version
 ";
 

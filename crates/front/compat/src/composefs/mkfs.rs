@@ -27,19 +27,20 @@ use crate::target::Target;
 
 const PROGRAM: &str = "mkcomposefs";
 
-const USAGE: &str = "\
+pub const USAGE: &str = "\
 Usage: mkcomposefs [OPTIONS] SOURCE IMAGE
 
-Makes the composefs image IMAGE of the directory SOURCE; - for standard output.
-  --digest-store=PATH     store the contents of files there, by their digests
+Makes the composefs image IMAGE from the directory SOURCE; - for standard
+output.
+  --digest-store=PATH     object store for file contents
   --print-digest          print the digest of the image
-  --print-digest-only     print it, and make no image
-  --use-epoch             date all files 1970
-  --skip-devices          leave devices out
-  --skip-xattrs           leave extended attributes out
-  --user-xattrs           keep only those of users
+  --print-digest-only     print the digest, and make no image
+  --use-epoch             set all times to 1970
+  --skip-devices          leave out devices
+  --skip-xattrs           leave out extended attributes
+  --user-xattrs           keep only user.* attributes
   --min-version=N, --max-version=N   versions of the format, 0 or 1
-  --threads=N             threads that read
+  --threads=N             number of threads that read
   --help, --version
 ";
 

@@ -10,13 +10,13 @@ use crate::{MountCall, Start, mount};
 
 const PROGRAM: &str = "mount.composefs";
 
-const USAGE: &str = "\
+pub const USAGE: &str = "\
 Usage: mount.composefs [-o OPTIONS] IMAGE MOUNTPOINT
 
 Mounts the composefs image IMAGE.
-  -o basedir=DIR       the object store
-  -o digest=DIGEST     the image must have this digest
-  -o verity            objects must have the digests that the image names
+  -o basedir=DIR       object store
+  -o digest=DIGEST     required digest of the image
+  -o verity            check objects against their digests in the image
   -o noverity, ro, noexec, nodev, nosuid, ...   as for forerun mount
   -t TYPE, -n, -v, -s  accepted without effect
   -h, --help, --version

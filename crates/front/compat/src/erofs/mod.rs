@@ -6,7 +6,7 @@ pub mod fuse;
 pub mod mkfs;
 mod mkfs_options;
 mod stats;
-mod usage;
+pub mod usage;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -22,13 +22,13 @@ const LEFT: u8 = 4;
 const FAILED: u8 = 8;
 const MISTAKE: u8 = 16;
 
-const USAGE: &str = "\
+pub const USAGE: &str = "\
 Usage: fsck.exfat [OPTIONS] DEVICE
-\t-n | --repair-no     check, and write nothing; done without one of the others
+\t-n | --repair-no     check, and write nothing [default]
 \t-r | --repair        ask before each kind of repair
-\t-y | --repair-yes    repair all that can be without loss
+\t-y | --repair-yes    make all repairs that lose no data
 \t-p | --repair-auto, -a   the same
-\t-s | --rescue        keep clusters that belong to nothing as files
+\t-s | --rescue        save lost clusters as files
 \t-V | --version, -v | --verbose, -h | --help
 ";
 

@@ -21,7 +21,7 @@ const FAILED: u8 = 255;
 /// The longest label, in units of UTF-16.
 const LABEL_MAX: usize = 11;
 
-const USAGE: &str = "\
+pub const USAGE: &str = "\
 Usage: exfatlabel [-i] DEVICE [LABEL]
 \t-i | --volume-serial   show the serial number
 \t-V | --version, -h | --help

@@ -17,12 +17,12 @@ const FAILED: u8 = 255;
 /// The longest label, in units of UTF-16.
 const LABEL_MAX: usize = 11;
 
-const USAGE: &str = "\
+pub const USAGE: &str = "\
 Usage: mkfs.exfat [OPTIONS] DEVICE
-\t-L | --volume-label=label          the label
-\t-c | --cluster-size=size           bytes of a cluster; K or M may follow
-\t-b | --boundary-align=size         the FAT and the clusters begin at multiples of this
-\t-f | --full-format                 write zeros, too; only of a file
+\t-L | --volume-label=label          volume label
+\t-c | --cluster-size=size           cluster size in bytes; takes K, M
+\t-b | --boundary-align=size         alignment of FAT and clusters
+\t-f | --full-format                 also write zeros (files only)
 \t-V | --version, -v | --verbose, -h | --help
 ";
 

@@ -57,6 +57,10 @@ fn parse(name: &str, words: &[OsString]) -> Parsed<ExfatMount> {
     }
 }
 
+pub fn usage(name: &str) -> String {
+    format!("Usage: {name} [-d] [-o options] [-V] <device> <dir>\n")
+}
+
 /// Mounts. Returns the exit status.
 pub fn run(start: &Start<'_>) -> u8 {
     let name = start.name.to_string_lossy();
@@ -68,10 +72,7 @@ pub fn run(start: &Start<'_>) -> u8 {
     let call = match parsed {
         Ok(call) => call,
         Err(Refusal::Version) => return DONE,
-        Err(refusal) => {
-            let text = format!("Usage: {name} [-d] [-o options] [-V] <device> <dir>\n");
-            return answer(refusal, &text, FAILED);
-        }
+        Err(refusal) => return answer(refusal, &usage(&name), FAILED),
     };
     let mut options = vec!["subtype=exfat".to_string()];
     if rustix::process::geteuid().is_root() {

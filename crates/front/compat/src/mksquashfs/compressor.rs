@@ -13,7 +13,7 @@ pub const COMPRESSORS: &[(&str, &str)] = &[
         "gzip",
         "\t  -Xcompression-level N      1 to 9 [9]
 \t  -Xwindow-size N            8 to 15 [15]
-\t  -Xstrategy NAME,...        keep the shortest of default, filtered, huffman_only,
+\t  -Xstrategy NAME,...        use the best of default, filtered, huffman_only,
 \t                             run_length_encoded, fixed
 ",
     ),
@@ -25,11 +25,12 @@ pub const COMPRESSORS: &[(&str, &str)] = &[
     ),
     (
         "lz4",
-        "\t  -Xhc                       compress slowly and well\n",
+        "\t  -Xhc                       compress better and more slowly\n",
     ),
     (
         "xz",
-        "\t  -Xbcj NAME,...             keep the shortest of x86, arm, armthumb, powerpc, sparc
+        "\t  -Xbcj NAME,...             use the best of x86, arm, armthumb,
+\t                             powerpc, sparc
 \t  -Xdict-size BYTES|PERCENT  8192 to the block size [the block size]
 ",
     ),

@@ -10,7 +10,7 @@ mod options;
 mod sort;
 mod sources;
 mod summary;
-mod usage;
+pub mod usage;
 mod write;
 
 use std::ffi::{OsStr, OsString};

@@ -5,51 +5,58 @@ use super::options::Tool;
 
 const OPTIONS: &str = "\
 Contents
-    -comp NAME              the compressor [gzip]; its options are below
-    -b BYTES                bytes of a block, 4096 to 1M [128K]
+    -comp NAME              compressor [gzip]; its options are below
+    -b BYTES                block size, 4096 to 1M [128K]
     -no-exports, -exports   without or with the table that NFS servers need
     -no-sparse              store blocks of zeros
     -no-xattrs, -xattrs     without or with extended attributes
-    -noI, -noId, -noD, -noF, -noX   do not compress inodes, owners, data, fragments, attributes;
-                            also -noInodeCompression, -noIdTableCompression, -noDataCompression,
+    -noI, -noId, -noD, -noF, -noX
+                            do not compress inodes, owners, data, fragments,
+                            attributes; also -noInodeCompression,
+                            -noIdTableCompression, -noDataCompression,
                             -noFragmentCompression, -noXattrCompression
-    -no-fragments           give every file blocks of its own; -no-tailends: only large files
+    -no-fragments           store every file in blocks of its own
+    -no-tailends            store only large files in blocks of their own
     -no-duplicates          store equal files more than once
     -no-hardlinks           store hard links as files
     -nopad                  do not pad the image to 4 KiB
-    -o, -offset BYTES       begin there in the file; K, M and G may follow
+    -o, -offset BYTES       offset of the image in the file; takes K, M, G
 
 Owners and times
     -all-root, -root-owned  give everything to root
-    -force-uid USER, -force-gid GROUP   give everything to them
-    -root-mode MODE, -root-uid N, -root-gid N, -root-time SECONDS   of the root directory
-    -mkfs-time, -fstime SECONDS     the time of the image [now]
-    -all-time SECONDS       the time of everything
+    -force-uid USER, -force-gid GROUP   give everything to this user or group
+    -root-mode MODE, -root-uid N, -root-gid N, -root-time SECONDS
+                            mode, owner, group, time of the root directory
+    -mkfs-time, -fstime SECONDS     time of the image [now]
+    -all-time SECONDS       time of everything
 
 Selection
-    -ef FILE                leave out the paths in FILE, one on a line
-    -regex                  paths to leave out are regular expressions
+    -ef FILE                leave out the paths in FILE, one on each line
+    -regex                  treat paths to leave out as regular expressions
 
 Work
     -processors N           use N threads
-    -mem BYTES              keep at most a quarter of this in memory of what is read
-    -exit-on-error          end where a file cannot be read
-    -quiet, -info, -no-progress, -progress   what is told
+    -mem BYTES              use at most a quarter of this for data in memory
+    -exit-on-error          stop if a file cannot be read
+    -quiet, -info, -no-progress, -progress
+                            print less or more
     -version, -help, -h, -Xhelp
-    -reproducible, -not-reproducible, -throttle N, -limit N   accepted without effect
+    -reproducible, -not-reproducible, -throttle N, -limit N
+                            accepted without effect
 ";
 
 const MKSQUASHFS: &str = "\
 Of mksquashfs
-    -noappend               replace FILESYSTEM; without it, one that is there is refused
+    -noappend               replace FILESYSTEM; an existing one is refused
+                            without this option
     -tar                    read a tar archive from standard input; the source is -
-    -e PATH...              leave these out; the last option
-    -wildcards              paths to leave out are patterns of a shell
-    -keep-as-directory      take a single directory with its name
-    -one-file-system        take directories on which others are mounted without what is in them
-    -always-use-fragments, -tailends   pack the ends of large files together, too
-    -p LINE, -pf FILE       make or change entries; no commands are run
-    -sort FILE              put files together by their priorities
+    -e PATH...              leave out these paths; must be the last option
+    -wildcards              treat paths to leave out as shell patterns
+    -keep-as-directory      keep the name of a single source directory
+    -one-file-system        keep mount points as empty directories
+    -always-use-fragments, -tailends   also pack the tails of large files together
+    -p LINE, -pf FILE       add or change entries; no commands are run
+    -sort FILE              order files by their priorities in FILE
     -no-recovery, -recovery-path DIR   accepted without effect
 ";
 

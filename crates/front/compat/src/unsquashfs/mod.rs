@@ -8,7 +8,7 @@ mod follow;
 mod listing;
 mod options;
 mod superblock;
-mod usage;
+pub mod usage;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,7 @@
 //! The usage of `unsquashfs`, in forerun's own words.
 
 const OPTIONS: &str = "\
-Work (without one of these: extract)
+Action [default: extract]
     -l, -ls                 list paths
     -ll, -lls               list with attributes; -lln, -llnumeric: with numeric owners
     -lc, -llc               list only files and empty directories, without or with attributes
@@ -12,30 +12,32 @@ Work (without one of these: extract)
     -h, -help               print this text
 
 What to extract or list
-    -o, -offset BYTES       the image begins there; K, M and G may follow
-    -max, -max-depth N      descend N directories at most
-    -e, -ef, -extract-file FILE      take the paths in FILE, one on a line
+    -o, -offset BYTES       offset of the image in the file; takes K, M, G
+    -max, -max-depth N      descend at most N directories
+    -e, -ef, -extract-file FILE      extract the paths in FILE, one on each line
     -exc, -excf, -exclude-file FILE  leave out the paths in FILE
     -ex, -exclude-list PATH... \\;    leave out these paths
-    -excludes               leave out the paths behind FILESYSTEM
-    -no-wild, -no-wildcards paths are names, not patterns
-    -r, -regex              paths are regular expressions
-    -L, -follow, -follow-symlinks    take what symbolic links lead to as well
-    -missing, -missing-symlinks      stop where one leads nowhere
+    -excludes               leave out the paths after FILESYSTEM
+    -no-wild, -no-wildcards treat paths as names, not as patterns
+    -r, -regex              treat paths as regular expressions
+    -L, -follow, -follow-symlinks    also extract the targets of symbolic links
+    -missing, -missing-symlinks      stop if a target does not exist
 
 How to extract
     -d, -dest DIR           extract to DIR [squashfs-root]
-    -f, -force              fill directories that are there already
-    -no, -no-xattrs         leave extended attributes out; -x, -xattrs: keep them
-    -u, -user-xattrs        keep only those of users
+    -f, -force              extract to existing directories
+    -no, -no-xattrs         leave out extended attributes
+    -x, -xattrs             keep extended attributes
+    -u, -user-xattrs        keep only user.* attributes
     -p, -processors N       use N threads
     -i, -info               print each path; -li, -linfo: with attributes
-    -q, -quiet              print nothing else
+    -q, -quiet              print nothing
     -n, -no-progress        show no progress
-    -st, -strict-errors     exit with 1 after errors that do not end the work
-    -no-exit, -no-exit-code exit with 0 after these
+    -st, -strict-errors     exit with 1 after an error that is not fatal
+    -no-exit, -no-exit-code exit with 0 after an error that is not fatal
     -UTC                    show times in UTC
-    -ig, -ignore-errors, -da, -data-queue N, -fr, -frag-queue N   accepted without effect
+    -ig, -ignore-errors, -da, -data-queue N, -fr, -frag-queue N
+                            accepted without effect
 ";
 
 pub fn text(name: &str) -> String {

@@ -23,7 +23,7 @@ const FLAGS: &[(&str, &str)] = &[
 
 const STATUS: &[(&str, &str)] = &[
     ("0", "The image is mounted."),
-    ("1", "The command line cannot be meant."),
+    ("1", "The command line is wrong."),
     ("32", "The image could not be mounted."),
 ];
 

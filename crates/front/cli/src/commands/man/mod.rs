@@ -3,6 +3,7 @@
 //! Made from the definitions of the command line. The usage line and the examples are put in here,
 //! since the generator orders operands by definition and fills examples like prose.
 
+mod compat;
 mod environment;
 mod helper;
 
@@ -48,18 +49,29 @@ pub fn run(_: &Context, args: &ManArgs, mut main: Command) -> Result {
     let failed = |error: io::Error| Failure::output(&error).of(args.dir.display());
     let dir = &args.dir;
     fs::create_dir_all(dir).map_err(failed)?;
+    main = in_full(main);
     main.build();
     for page in pages(&main) {
         let text = render(page, &main).map_err(failed)?;
         fs::write(dir.join(format!("{}.1", name(page))), text).map_err(failed)?;
     }
-    let mut text = Vec::new();
     let version = main.get_version().unwrap_or_default();
+    let mut text = Vec::new();
+    compat::render(version, &mut text).map_err(failed)?;
+    fs::write(dir.join(format!("{}.1", compat::NAME)), text).map_err(failed)?;
+    let mut text = Vec::new();
     helper::render(version, &mut text).map_err(failed)?;
     let dir = of_administrators(dir);
     fs::create_dir_all(&dir).map_err(failed)?;
     fs::write(dir.join(format!("{}.8", helper::NAME)), text).map_err(failed)?;
     Ok(Exit::Ok)
+}
+
+/// Shows the text of every option: the generator leaves out the text of an option that the short help hides.
+fn in_full(command: Command) -> Command {
+    command
+        .mut_args(|arg| arg.hide_short_help(false))
+        .mut_subcommands(in_full)
 }
 
 /// Returns the directory of section 8 for that of section 1.
@@ -211,6 +223,9 @@ fn see_also(page: &Command, main: &Command, roff: &mut Roff) {
     };
     let names = names.iter().filter(|name| **name != own);
     let mut names: Vec<_> = names.map(|name| format!("{name}(1)")).collect();
+    if own == name(main) {
+        names.push(format!("{}(1)", compat::NAME));
+    }
     if own.ends_with("-mount") || own == name(main) {
         names.push(format!("{}(8)", helper::NAME));
     }

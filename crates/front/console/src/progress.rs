@@ -12,7 +12,7 @@ use crate::context::Context;
 /// Nothing is shown of work that is over before this.
 const FIRST_SHOWN: Duration = Duration::from_secs(1);
 const TEMPLATE: &str =
-    "{msg} {bar:28} {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
+    "{msg} {bar:12} {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
 /// The same for work whose length is not known before its end.
 const WITHOUT_TOTAL: &str = "{msg} {spinner} {binary_bytes}  {binary_bytes_per_sec}";
 
@@ -127,7 +127,10 @@ impl<W: ImageOutput> ImageOutput for Watched<'_, W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Arc, Mutex};
+
     use forerun_export::Progress as _;
+    use indicatif::TermLike;
 
     fn progress(total: u64) -> Progress {
         Progress {
@@ -147,6 +150,63 @@ mod tests {
         unknown.begin(4000, 2);
         assert_eq!((bar.length(), bar.position()), (Some(4000), 1000));
         assert_eq!(progress(70).bar.as_ref().unwrap().length(), Some(70));
+    }
+
+    /// A screen that keeps what is written.
+    #[derive(Clone, Debug, Default)]
+    struct Screen(Arc<Mutex<String>>);
+
+    impl TermLike for Screen {
+        fn width(&self) -> u16 {
+            200
+        }
+
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_bar_has_at_most_80_columns() {
+        for total in [0, (1 << 50) - 1] {
+            let screen = Screen::default();
+            let bar = bar("fetching layers", total);
+            bar.set_draw_target(ProgressDrawTarget::term_like(Box::new(screen.clone())));
+            bar.inc((1 << 40) - 1);
+            bar.force_draw();
+            let shown = screen.0.lock().unwrap().trim_end().to_string();
+            let columns = shown.chars().count();
+            assert!((20..=80).contains(&columns), "{columns}: {shown}");
+        }
     }
 
     #[test]

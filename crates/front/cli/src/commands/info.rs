@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::{json, size};
 
-/// Show what an image is: format, volume name, sizes, and what its format can keep
+/// Show format, label and sizes of an image
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -110,7 +110,8 @@ fn print(
         lines.push(("container", container.to_string()));
     }
     if image.offset() > 0 {
-        lines.push(("offset", size::exact(image.offset())));
+        let offset = image.offset();
+        lines.push(("offset", format!("{offset} ({offset:#x})")));
     }
     lines.push(("format", volume.format.to_string()));
     if !volume.label.is_empty() {

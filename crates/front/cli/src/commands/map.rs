@@ -16,26 +16,26 @@ use crate::layers;
 use crate::output::Output;
 use crate::size::{counted, human};
 
-/// Show what each part of an image holds: metadata, data, free space, and what directories take
+/// Show what takes the space in an image: metadata, data, free space, directories
 ///
-/// Only metadata is read. Of a block with pieces of several files each file has its share. The part "other" is what
-/// the format's driver does not name: padding, mostly, and what upper layers hide of lower ones. Shared is what several
-/// files have in the same place. Of an image at a server the chunks with metadata are fetched, and no others unless --fetch-ahead
-/// says so; layers of a container image that have neither a table of contents nor an index come as a whole.
+/// Only metadata is read. A block with pieces of several files counts for each in proportion. "shared" is data
+/// that several files have in common. "other" is mostly padding, and in layers the files that upper layers hide.
+/// Of an image at a server only the chunks with metadata are fetched, unless --fetch-ahead is given; layers of a
+/// container image without a table of contents or an index are fetched completely.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   forerun map firmware.img
-  forerun map --html map.html firmware.img     a page to zoom and to look around in
+  forerun map --html map.html firmware.img     a page to zoom and search in
   forerun map --svg map.svg firmware.img       one picture, for a document
   forerun map --json card.img | jq .free")]
 pub struct MapArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// Write a page with the map, which loads nothing; - for standard output
+    /// Write the map to FILE as a self-contained HTML page; - for standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
-    /// Write a picture of the map as SVG; - for standard output
+    /// Write the map to FILE as an SVG picture; - for standard output
     #[arg(long, value_name = "FILE", conflicts_with = "html", value_hint = ValueHint::FilePath)]
     pub svg: Option<PathBuf>,
     /// Replace FILE if it exists
@@ -142,8 +142,10 @@ fn text(map: &ImageMap) -> String {
     if !map.is_exact() {
         line("the image has too many parts to keep apart: sums are close, not exact".into());
     }
-    text += "\n";
-    text += &trimmed(&directories(map));
+    if total.files > 0 {
+        text += "\n";
+        text += &trimmed(&directories(map));
+    }
     let most = map.fragmented();
     if !most.is_empty() {
         text += "\n";

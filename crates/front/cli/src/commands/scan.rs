@@ -20,44 +20,41 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::{json, size};
 
-/// Find images in a file of unknown contents: firmware, a copy of a disk or card, an executable
+/// Find images in a file of unknown contents: firmware, a disk image, an executable
 ///
-/// Looks at every byte for images of all formats and for headers of firmware (uImage, TRX), and at the start for a
-/// partition table (MBR, GPT), an AppImage and SIF. Superblocks and checksums are validated. What was found is shown
-/// with the command that opens it. tar archives are found at multiples of 512, compressed ones anywhere. Images are not searched for further images, unless --all.
+/// Finds images of all formats and firmware headers (uImage, TRX) at any byte, tar archives at multiples
+/// of 512, and partition tables (MBR, GPT), AppImages and SIF at the start. Superblocks and checksums are
+/// verified. Each result is shown with the command that opens it.
 ///
-/// Exit status 0 if anything was found, 1 if not.
+/// Exit status 0 means that something was found, 1 that nothing was.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  forerun scan firmware.bin                  offsets of the images in it
-  forerun scan /dev/sdb                      partitions, and what they hold
-  forerun ls --partition 2 disk.img          use one of them
+  forerun scan firmware.bin                  images, and how to open them
+  forerun scan /dev/sdb                      partitions and their contents
+  forerun ls --partition 2 disk.img          open one of them
   forerun scan --json firmware.bin           for programs")]
 pub struct ScanArgs {
     #[cfg_attr(
         feature = "network",
-        doc = "File or block device to search; - for standard input; or where it can be fetched from: https://, s3:// or oci:// and a name"
+        doc = "File, device, https://, s3:// or oci:// name; - for standard input"
     )]
-    #[cfg_attr(
-        not(feature = "network"),
-        doc = "File or block device to search; - for standard input"
-    )]
+    #[cfg_attr(not(feature = "network"), doc = "File or device; - for standard input")]
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Search images for further images
+    /// Also search inside the images that are found
     #[arg(short, long)]
     pub all: bool,
-    /// Search from here on
+    /// Byte offset to start at, such as 1M or 0x100000 [default: 0]
     #[arg(long, value_name = "BYTES", value_parser = size::parse, default_value = "0", hide_default_value = true)]
     pub offset: u64,
-    /// Search this many bytes [default: to the end of the file]
+    /// Number of bytes to search [default: to the end of the file]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     pub size: Option<u64>,
-    /// Search this partition only
+    /// Search only this partition
     #[arg(long, value_name = "N", conflicts_with_all = ["offset", "size"])]
     pub partition: Option<u32>,
-    /// Take no lock, and search a volume although another process or the kernel writes to it
+    /// Read without a lock, even if another process or the kernel writes to the file
     #[arg(long)]
     pub no_lock: bool,
     #[command(flatten)]
@@ -179,8 +176,8 @@ impl ShownImage<'_> {
     fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        table.set_header(["offset", "size", "found", "about", "open with"]);
-        for column in table.column_iter_mut().take(2) {
+        table.set_header(["offset", "hex", "size", "found", "about"]);
+        for column in table.column_iter_mut().take(3) {
             column.set_cell_alignment(CellAlignment::Right);
         }
         for finding in &self.scanned.findings {
@@ -191,14 +188,23 @@ impl ShownImage<'_> {
             };
             table.add_row([
                 finding.offset.to_string(),
+                format!("{:#x}", finding.offset),
                 finding.len.map_or_else(|| "?".to_string(), size::human),
                 format!("{indent}{found}"),
                 about(finding),
-                self.command(finding).unwrap_or_default(),
             ]);
         }
-        let lines = table.lines().map(|line| format!("{}\n", line.trim_end()));
-        lines.collect()
+        // A command has a line of its own, which a terminal does not cut.
+        let commands = self.scanned.findings.iter().map(|it| self.command(it));
+        let mut text = String::new();
+        for (line, command) in table.lines().zip([None].into_iter().chain(commands)) {
+            text += line.trim_end();
+            text += "\n";
+            if let Some(command) = command {
+                text += &format!("    {command}\n");
+            }
+        }
+        text
     }
 
     fn json(&self) -> Value {

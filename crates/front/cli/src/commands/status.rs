@@ -20,30 +20,29 @@ use crate::umount::dead_mounts;
 
 use super::watch;
 
-/// Show the mounts that are served by processes of yours, and how they are doing
+/// Show the mounts of forerun and their state
 ///
 #[cfg_attr(
     feature = "network",
-    doc = "Of images at servers: how much is here, how fast the rest comes, what is waited for, what failed.",
-    doc = "Mounts by the kernel are among them for as long as a process fetches for them; those that need none",
-    doc = "are only counted."
+    doc = "Shows the mounts whose processes belong to the caller. For images at servers it shows how much is",
+    doc = "cached, the transfer rate, pending requests and errors. Mounts that the kernel serves alone are only counted."
 )]
 #[cfg_attr(
     not(feature = "network"),
-    doc = "Mounts by the kernel need no process, and are only counted."
+    doc = "Shows the mounts whose processes belong to the caller. Mounts that the kernel serves alone are only counted."
 )]
 #[derive(Args, Debug)]
 #[command(after_help = concat!("\
 Examples:
   forerun status
-  forerun status --watch              rates, drawn anew every second, until Ctrl-C
+  forerun status --watch              rates, every second, until Ctrl-C
   forerun status --watch 10 >> log    a line every ten seconds
   forerun status --json | jq '.[]", at_server!(".remote.local_bytes", ".cached_bytes"), "'"))]
 pub struct StatusArgs {
-    /// Show rates and how full the caches are, again every SECONDS, until Ctrl-C
+    /// Show rates and cache use every SECONDS [default: 1] until Ctrl-C
     ///
-    /// A terminal is drawn anew. Elsewhere there is a line for each interval, and with --json an object on
-    /// a line.
+    /// On a terminal the display is updated in place. Otherwise each interval prints a line, with --json an
+    /// object on a line.
     #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
         value_parser = watch::parse_interval)]
     pub watch: Option<Duration>,
@@ -101,7 +100,33 @@ pub fn report(mounts: &mut [Value], verbose: bool) -> Vec<String> {
     mounts
         .iter()
         .flat_map(|mount| lines(mount, verbose))
+        .flat_map(|line| folded(&line))
         .collect()
+}
+
+/// Columns of a line.
+const WIDTH: usize = 80;
+
+/// Cuts a line between words, and indents what follows.
+fn folded(line: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in line.split_inclusive(' ') {
+        let last = lines.last_mut();
+        let Some(last) = last.filter(|last| fits(last, word)) else {
+            lines.push(format!("    {word}"));
+            continue;
+        };
+        last.push_str(word);
+    }
+    lines
+        .iter()
+        .map(|line| line.trim_end().to_string())
+        .collect()
+}
+
+/// Returns whether a word has room in a line. The first word of a line always has.
+fn fits(line: &str, word: &str) -> bool {
+    line.trim().is_empty() || line.chars().count() + word.trim_end().chars().count() <= WIDTH
 }
 
 fn is(value: &Value, name: &str) -> bool {
@@ -252,6 +277,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn lines_are_cut_between_words() {
+        let line = format!(
+            "/mnt/{}  /srv/{}  pid 12  3.0 MiB",
+            "a".repeat(30),
+            "b".repeat(30)
+        );
+        let lines = folded(&line);
+        assert!(lines.iter().all(|line| line.len() <= WIDTH), "{lines:?}");
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        let long = format!("/mnt  {}  pid 12", "b".repeat(100));
+        assert_eq!(
+            folded(&long),
+            ["/mnt", &format!("    {}", "b".repeat(100)), "    pid 12"]
+        );
+        assert_eq!(folded("  last error: no"), ["  last error: no"]);
+    }
+
+    #[test]
     fn numbers_that_a_process_makes_up_are_shown_and_end_nothing() {
         let mount = json!({
             "dir": "/mnt", "memory_bytes": u64::MAX, "cache_bytes": u64::MAX,
@@ -261,7 +304,9 @@ mod tests {
             },
         });
         let mut mounts = [mount.clone(), mount];
-        assert_eq!(report(&mut mounts, true).len(), 6);
+        let lines = report(&mut mounts, true);
+        let indented = lines.iter().filter(|line| line.starts_with("    "));
+        assert_eq!(lines.len() - indented.count(), 6, "{lines:?}");
         assert!(total(&mounts).starts_with("2 mounts, "));
     }
 }

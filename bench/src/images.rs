@@ -132,7 +132,7 @@ fn benched(inputs: &Inputs, image: &Image, path: &Path, rounds: usize) -> Result
     };
     let mut bench = inputs.forerun(&["bench", "--json", "--rounds", &rounds.to_string()]);
     bench.args(["--only", &list(|row| row.0), "--with", &list(|row| row.1)]);
-    bench.arg("--dir").arg(&inputs.dir).arg(path);
+    bench.arg("--directory").arg(&inputs.dir).arg(path);
     if image.name.ends_with(".composefs") {
         bench.arg("--objects").arg(inputs.dir.join("objects"));
     }

@@ -54,7 +54,7 @@ fn make_volume(context: &Context, call: &VolumeCall) -> Result {
         label: call.label.clone(),
         force: true,
         cluster_size: call.cluster,
-        volume: VolumeArgs::with_boundary(call.boundary),
+        volume: VolumeArgs::with_align(call.boundary),
     };
     mkfs::run(context, &args)
 }
@@ -68,8 +68,7 @@ fn repair(context: &Context, call: RepairCall) -> Result {
         yes: call.yes,
         dry_run: false,
         lost_found: call.lost_found,
-        undo_file: None,
-        no_undo_file: true,
+        undo_file: Some("none".into()),
         undo: None,
         force: false,
         break_lock: false,

@@ -1,7 +1,7 @@
 //! Suggestions for words that the user has misspelled.
 //!
-//! The suggestions of clap go by the letters that two words share, so `--badopt` had `--max-depth`
-//! suggested. Here a suggestion is at most a third of its letters away.
+//! The suggestions of clap go by the letters that two words share, so it suggests words that are far apart.
+//! Here a suggestion is at most a third of its letters away.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};

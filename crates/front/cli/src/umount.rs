@@ -13,26 +13,26 @@ use crate::json;
 use crate::patience::until_unused;
 use crate::socket::{ANSWER_TIMEOUT, Silent, ask_all};
 
-/// Unmount what forerun mounted, also where the serving process was killed
+/// Unmount images, even if the serving process was killed
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
   forerun umount /mnt
   forerun umount --lazy /mnt          a program still uses it
-  forerun umount --dead               all mounts whose process was killed")]
+  forerun umount --dead               all mounts whose process is gone")]
 pub struct UmountArgs {
-    /// If it is in use, hide it now and end it when the last user is gone
+    /// If the mount is in use, detach it now and end it when it is no longer used
     #[arg(short, long)]
     pub lazy: bool,
-    /// Unmount even if it is not one of forerun's mounts, or has other mounts inside
+    /// Unmount even if the mount is not forerun's or has other mounts inside
     ///
-    /// If it is in use, what its users wait for fails, and so does all that they read from then on.
+    /// If the mount is in use, pending and later requests of its users fail.
     #[arg(long)]
     pub force: bool,
-    /// Unmount all mounts that no process serves any more
+    /// Unmount all mounts whose serving process is gone
     #[arg(long, conflicts_with = "dirs")]
     pub dead: bool,
-    /// Where it is mounted
+    /// Mount point
     #[arg(required_unless_present = "dead", value_hint = ValueHint::DirPath)]
     pub dirs: Vec<PathBuf>,
 }

@@ -18,7 +18,7 @@ impl From<Error> for Failure {
             let message = without_errno(&failed.to_string());
             let failure = Self::new(Exit::Output, "undo_file", message);
             return failure
-                .hint("--undo-file FILE makes it elsewhere, --no-undo-file does without it");
+                .hint("--undo-file FILE makes it elsewhere, --undo-file none makes none");
         }
         let (exit, hint) = advice(&error);
         let message = match &error {
@@ -109,7 +109,8 @@ impl From<ExportError> for Failure {
             ExportError::Limit { count, limit, .. } => {
                 let message = format!("{count} bytes to be written exceed the limit of {limit}");
                 let failure = Self::new(Exit::Image, "limit", message);
-                failure.hint("if you trust the image, raise --max-total-bytes")
+                failure
+                    .hint("if you trust the image, raise the limit with --limit total-bytes=BYTES")
             }
             // The enum may grow; what it says is all that is known of a new kind.
             error => Self::new(Exit::Partial, "export", without_errno(&error.to_string())),
@@ -213,11 +214,17 @@ fn advice(error: &Error) -> (Exit, Option<&'static str>) {
 /// Returns the advice to raise a bound, if an option does.
 const fn raised(bound: Bound) -> Option<&'static str> {
     Some(match bound {
-        Bound::WalkMemory => "if you trust the image, raise --max-walk-memory",
-        Bound::TotalBytes => "if you trust the image, raise --max-total-bytes",
-        Bound::Depth => "if you trust the image, raise --max-depth",
-        Bound::Entries => "if you trust the image, raise --max-entries",
-        Bound::StreamBytes => "if you trust the archive, raise --max-decoded",
+        Bound::WalkMemory => {
+            "if you trust the image, raise the limit with --limit walk-memory=BYTES"
+        }
+        Bound::TotalBytes => {
+            "if you trust the image, raise the limit with --limit total-bytes=BYTES"
+        }
+        Bound::Depth => "if you trust the image, raise the limit with --limit depth=N",
+        Bound::Entries => "if you trust the image, raise the limit with --limit entries=N",
+        Bound::StreamBytes => {
+            "if you trust the archive, raise the limit with --limit decoded=BYTES"
+        }
         _ => return None,
     })
 }

@@ -33,34 +33,33 @@ pub enum Exit {
 impl Exit {
     /// The meaning of each code, for the man pages.
     pub const MEANINGS: &'static [(Self, &'static str)] = &[
-        (Self::Ok, "Everything was done."),
+        (Self::Ok, "Success."),
         (
             Self::Image,
-            "Something in the image stood in the way: no such path, damage, a limit. \
-             From check: problems were found. From scan: nothing was found. From diff: there are differences. \
-             From bench: a run failed, or a driver read something else.",
+            "An error in the image: no such path, damage, a limit. check: errors were found. scan: nothing was \
+             found. diff: there are differences. bench: a run failed, or a driver read other data.",
         ),
-        (Self::Usage, "The command line cannot be meant."),
+        (Self::Usage, "The command line is wrong."),
         (
             Self::Format,
-            "Not an image of a known format, or not one that the format can hold.",
+            "The image has no known format, or the format cannot hold the contents.",
         ),
         (
             Self::Source,
-            "The image, or what an image is to be made of, could not be read.",
+            "The image or the input of a new image could not be read.",
         ),
         (
             Self::Output,
-            "The output could not be written, or exists already.",
+            "The output could not be written, or it exists.",
         ),
         (
             Self::Partial,
-            "Done, but for the entries that were listed. From diff: not everything could be compared.",
+            "Done in part: the entries that failed were listed. diff: not everything could be compared.",
         ),
         (Self::Mount, "The image could not be mounted or unmounted."),
         (
             Self::Repaired,
-            "From check --repair: problems were found, and all of them were repaired.",
+            "check --repair: errors were found, and all were repaired.",
         ),
         (
             Self::Interrupted,

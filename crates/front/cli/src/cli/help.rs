@@ -1,8 +1,8 @@
 //! The help of the command line: what `--help` shows of it.
 //!
-//! `-h` and `--help` fit on a screen: they show the options of the command itself. `--help-all` shows
-//! each option. An option belongs to `--help-all` if it has a heading that is not in [`SHORT`]: those
-//! are about caches, servers, limits, messages, or one format only.
+//! `-h` and `--help` fit on a screen: they show what most users need. `--help-all` shows each option. An
+//! option belongs to `--help-all` if its definition hides it, or has a heading that is not in [`SHORT`]:
+//! those are about caches, servers, limits, messages, or one format only.
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
@@ -10,7 +10,13 @@ use super::Cli;
 use crate::args::LAYERS;
 
 /// Headings of options that the short help shows.
-const SHORT: [&str; 2] = ["Selection", "Repair"];
+const SHORT: [&str; 5] = [
+    "Selection",
+    "Compression",
+    "Owners, times and attributes",
+    "Volume",
+    "Repair",
+];
 
 /// Returns the definition of the command line, with the options of the help.
 pub fn command() -> Command {
@@ -82,5 +88,66 @@ mod tests {
         for name in ["pull", "push", "cache", "index", "snapshotter"] {
             assert!(command().find_subcommand(name).is_none(), "{name}");
         }
+    }
+}
+
+#[cfg(test)]
+mod definitions {
+    use std::ffi::OsString;
+
+    use super::*;
+
+    fn check_texts(command: &Command) {
+        assert!(command.get_about().is_some(), "{}", command.get_name());
+        for arg in command.get_arguments() {
+            let help = arg.get_help().map(ToString::to_string);
+            let values = arg.get_possible_values();
+            assert!(help.is_some_and(|help| help.len() > 5), "{arg}");
+            let is_closed = values.iter().all(|value| value.get_help().is_none());
+            let are_told = values.iter().all(|value| value.get_help().is_some());
+            assert!(is_closed || are_told, "{arg}: some values have a text");
+        }
+        command.get_subcommands().for_each(check_texts);
+    }
+
+    #[test]
+    fn every_option_has_a_text() {
+        let main = command();
+        main.get_subcommands()
+            .filter(|command| !command.is_hide_set())
+            .for_each(check_texts);
+    }
+
+    /// Returns the calls of forerun in a line of examples. A comment is behind three blanks.
+    fn calls(line: &str) -> Vec<Vec<OsString>> {
+        let line = line.trim_start().split("   ").next().unwrap_or_default();
+        let parts = line.split(['|', ';', '>', '<', '(', ')']).map(str::trim);
+        let calls = parts.filter(|part| part.starts_with("forerun "));
+        let words = |call: &str| {
+            let words = call.split(' ').filter(|word| !word.is_empty());
+            words.map(|word| word.trim_matches('\'').into()).collect()
+        };
+        calls.map(words).collect()
+    }
+
+    fn check_examples(command: &Command) -> usize {
+        let texts = [command.get_after_help(), command.get_after_long_help()];
+        let texts: Vec<_> = texts.iter().flatten().map(ToString::to_string).collect();
+        for line in texts.iter().flat_map(|text| text.lines()) {
+            assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+        }
+        let mut checked = 0;
+        for call in texts.iter().flat_map(|text| text.lines()).flat_map(calls) {
+            let line = crate::layers::with_image(&call, crate::knows_layers);
+            let parsed = super::command().try_get_matches_from(line);
+            assert!(parsed.is_ok(), "{call:?}: {:?}", parsed.err());
+            checked += 1;
+        }
+        checked + command.get_subcommands().map(check_examples).sum::<usize>()
+    }
+
+    #[test]
+    fn the_words_of_examples_are_options() {
+        assert!(check_examples(&command()) > 70);
     }
 }

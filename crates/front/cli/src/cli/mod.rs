@@ -45,23 +45,22 @@ const VERSION: &str = if cfg!(feature = "network") {
 
 const EXAMPLES: &str = "\
 Examples:
-  forerun ls -lR firmware.img                what is in it?
+  forerun ls -lR firmware.img                list everything in it
   forerun cat firmware.img /etc/passwd       one file to standard output
-  forerun extract -C out firmware.img        everything, to disk
-  forerun mount firmware.img /mnt            browse it; forerun umount /mnt when done
-  forerun pack --format romfs dir new.img    make one
+  forerun extract -C out firmware.img        everything to disk
+  forerun mount firmware.img /mnt            browse it; then forerun umount /mnt
+  forerun pack --format romfs dir new.img    make an image
 
-Exit status: 0 done; 1 the image stood in the way (no such path, damage, a limit);
-2 usage; 3 not an image of a known format; 4 the source could not be read; 5 the output
-could not be written; 6 done in part; 7 not mounted; 8 all that was wrong was repaired.";
+Exit status: 0 success; 1 error in the image (no such path, damage, a limit);
+2 usage; 3 no known image format; 4 source not readable; 5 output not writable;
+6 done in part; 7 not mounted; 8 all errors were repaired.";
 
-/// Open filesystem images without the kernel's drivers and without root: list, read, extract,
-/// mount, make and check them
+/// List, read, extract, mount, make and check filesystem images, without root
 ///
-/// The format of an image is found by its content, never by its name. An image can be a file, a
-/// block device, or - for standard input.
+/// The format of an image is detected by its content, not by its name. An image is a file, a block device,
+/// or - for standard input.
 #[derive(Debug, Parser)]
-#[command(name = "forerun", version = VERSION, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "forerun", version = VERSION, after_help = EXAMPLES, max_term_width = 80)]
 #[command(disable_help_subcommand = true)]
 pub struct Cli {
     #[command(flatten)]

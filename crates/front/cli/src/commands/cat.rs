@@ -25,12 +25,11 @@ const CHUNK: usize = 1 << 20;
 /// Finest step to find where a damaged place begins.
 const FINEST: usize = 512;
 
-/// Write files of an image to standard output, one after the other
+/// Write files of an image to standard output
 ///
-/// Symbolic links are followed inside the image. A file that is damaged is written up to the damage.
-///
-/// With --salvage it is written as far as it can be read, with zeros for what is lost, and the exit status is
-/// 6. Nothing is written of a file of which nothing can be read.
+/// Symbolic links are followed inside the image. A damaged file is written up to the damage. With
+/// --salvage it is written with zeros in place of the lost bytes, and the exit status is 6; a file of
+/// which nothing can be read is left out.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -41,13 +40,11 @@ Examples:
 pub struct CatArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// Files in the image
-    ///
-    /// A path that is not there may be a pattern: '/etc/*.conf', quoted for the shell.
+    /// Paths in the image, or patterns such as '/etc/*.conf'
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<OsString>,
     /// Replace the file of --report if it exists
-    #[arg(long, requires = "report")]
+    #[arg(help_heading = "Image", long, requires = "report")]
     pub force: bool,
     #[command(flatten)]
     pub salvage: ReportArgs,

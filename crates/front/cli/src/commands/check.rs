@@ -19,37 +19,37 @@ use crate::size::{self, counted};
 use crate::target::{Target, is_same_file};
 use crate::{json, layers, partition};
 
-/// Read everything in an image, and say what is wrong with it
+/// Read everything in an image and report damage; repair exFAT volumes
 ///
-/// Objects of a composefs image are compared with their digests, but with --verity off.
+/// Exit status 1 means errors. Deviations from the format that lose nothing are shown as warnings and
+/// do not change the status. Objects of a composefs image are compared with their digests, unless
+/// --verity is off.
 ///
-/// Exit status 1 if anything cannot be read as it should be. Deviations from the format that lose
-/// nothing are shown as warnings and do not change the status.
+/// --repair repairs an exFAT volume in place; the volume must not be mounted. On a terminal it asks
+/// before each kind of repair. With --yes it makes all repairs that lose no data. Without a terminal
+/// and without --yes it writes nothing. Exit status 8 means that all errors were repaired, 1 that
+/// errors are left.
 ///
-/// With --repair an exFAT volume is repaired in place: on a terminal each kind of problem is asked
-/// about, --yes repairs all but what would lose data, and without either nothing is written. It
-/// must not be mounted. Exit status 8 if all that was wrong was repaired, 1 if errors are left.
-///
-/// A repair first saves what it overwrites in an undo file: IMAGE.forerun-undo beside an image file;
-/// for a block device in $XDG_STATE_HOME/forerun or ~/.local/state/forerun. If that name is taken, a
-/// number is added. `check --undo FILE IMAGE` takes the repair back: IMAGE is then byte for byte what
-/// it was. Do so before the volume is written again; changes elsewhere on the volume are not noticed.
+/// Before a repair writes, it saves the old bytes in an undo file: IMAGE.forerun-undo beside an image
+/// file, or in $XDG_STATE_HOME/forerun or ~/.local/state/forerun for a block device. If the name is
+/// taken, a number is appended. `check --undo FILE IMAGE` restores the old bytes. Do this before the
+/// volume is written again: changes elsewhere on the volume are not noticed.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
   forerun check firmware.img
   forerun check --repair card.img               ask before each kind of repair
-  forerun check --repair --yes /dev/sdb1        repair all that can be without loss
-  forerun check --repair --dry-run card.img     say what would be done
+  forerun check --repair --yes /dev/sdb1        repair without asking
+  forerun check --repair --dry-run card.img     show what would be repaired
   forerun check --undo card.img.forerun-undo card.img
-                                                take a repair back")]
+                                                undo a repair")]
 pub struct CheckArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// Look at headers and directories only; do not read the files
+    /// Check headers and directories only; do not read files
     #[arg(long)]
     pub quick: bool,
-    /// Also write what was found to FILE as JSON, as --json prints it
+    /// Also write the result to FILE, in the format of --json
     #[arg(
         long,
         value_name = "FILE",
@@ -59,10 +59,10 @@ pub struct CheckArgs {
         hide_short_help = true
     )]
     pub report: Option<PathBuf>,
-    /// Repair what is wrong, in place (exFAT only); metadata only, files are not read
+    /// Repair the metadata of an exFAT volume in place
     #[arg(help_heading = "Repair", long, group = "change")]
     pub repair: bool,
-    /// Repair without asking, but for what would lose data
+    /// Make all repairs that lose no data, without asking
     #[arg(
         help_heading = "Repair",
         short,
@@ -71,27 +71,27 @@ pub struct CheckArgs {
         conflicts_with = "dry_run"
     )]
     pub yes: bool,
-    /// Say what would be repaired, and write nothing
+    /// Show what would be repaired, and write nothing
     #[arg(help_heading = "Repair", short = 'n', long, requires = "repair")]
     pub dry_run: bool,
-    /// Keep clusters that belong to nothing as files in a new directory FORERUN.LOST, instead of
-    /// freeing them; done anyway where data had to be given up
+    /// Save lost clusters as files in FORERUN.LOST
+    ///
+    /// Without this option they are freed, unless a repair gives up data.
     #[arg(help_heading = "Repair", long, requires = "repair")]
     pub lost_found: bool,
-    /// Save what the repair overwrites in FILE, which must not exist
+    /// Save overwritten bytes in the new file FILE, or not at all
+    ///
+    /// The default is IMAGE.forerun-undo, see above. With none, the repair cannot be undone.
     #[arg(
         help_heading = "Repair",
         long,
-        value_name = "FILE",
+        value_name = "FILE|none",
         value_hint = ValueHint::FilePath,
         requires = "repair",
-        conflicts_with_all = ["no_undo_file", "dry_run"]
+        conflicts_with = "dry_run"
     )]
     pub undo_file: Option<PathBuf>,
-    /// Make no undo file: the repair cannot be taken back
-    #[arg(help_heading = "Repair", long, requires = "repair")]
-    pub no_undo_file: bool,
-    /// Take a repair back: restore the bytes that are in its undo file
+    /// Undo a repair: restore the bytes in its undo file
     #[arg(
         help_heading = "Repair",
         long,
@@ -101,10 +101,15 @@ pub struct CheckArgs {
         conflicts_with = "quick"
     )]
     pub undo: Option<PathBuf>,
-    /// Take a repair back although the volume has changed since; with --report, replace FILE if it exists
+    /// Undo even if the volume has changed; replace the report
+    ///
+    /// With --undo, restore sectors even if they have changed since the repair. With --report, replace FILE if it
+    /// exists.
     #[arg(help_heading = "Repair", long, requires = "forced")]
     pub force: bool,
-    /// Repair or take back although other processes read the volume; they may read inconsistent data
+    /// Write even if other processes read the volume
+    ///
+    /// They may read inconsistent data.
     #[arg(
         help_heading = "Repair",
         long,

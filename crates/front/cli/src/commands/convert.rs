@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueHint};
-use forerun::build::{ImageOptions, Priorities, from_damaged_image, from_image};
+use forerun::build::{ImageOptions, from_damaged_image, from_image};
 use forerun_sys::memory_limit::MemoryLimit;
 
 use super::pack::{ChangeArgs, ExcludeArgs, FormatArgs, OutputArgs, Skipped, make};
@@ -14,35 +14,35 @@ use crate::error::{Failure, Result};
 use crate::target::{Target, is_same_file};
 use crate::{interrupt, size};
 
-/// Make an image of another format from an image
+/// Convert an image to another format
 ///
-/// Everything that the new format can hold is kept: owners, times, extended attributes, devices,
-/// hard links. Contents go from image to image without lying on disk in between, and no root is
-/// needed. A damaged image is not converted; the message says where it is damaged. With --salvage, what is
-/// whole in it is converted, and the rest is listed; the exit status is 6.
+/// Everything that the new format can hold is kept: owners, times, extended attributes, devices, hard
+/// links. Root is not needed, and nothing is written to disk but the new image. A damaged image is
+/// refused with a message that says where the damage is. With --salvage, the undamaged files are
+/// converted, the others are listed, and the exit status is 6.
 #[derive(Args, Debug)]
 #[command(override_usage = "forerun convert [OPTIONS] <IMAGE> <OUTPUT>")]
 #[command(group = ArgGroup::new("target").required(true).args(["output", "output_option"]))]
 #[command(after_help = concat!("\
 Examples:
   forerun convert old.romfs new.sqsh
-  forerun convert --format composefs --objects store ", at_server!("oci://registry.example/app:1.0", "oci-layout:app"), " app.cfs
-  forerun convert --format squashfs --compressor zstd --exclude /boot gzip.img zstd.img"))]
+  forerun convert --objects store ", at_server!("oci://registry.example/app:1.0", "oci-layout:app"), " app.cfs
+  forerun convert --compressor zstd --exclude /boot gzip.img zstd.sqsh"))]
 pub struct ConvertArgs {
     #[command(flatten)]
     pub format: FormatArgs,
-    /// File or block device with the image to read; - for standard input
+    #[cfg_attr(
+        feature = "network",
+        doc = "File, device, https://, s3:// or oci:// name; - for standard input"
+    )]
+    #[cfg_attr(not(feature = "network"), doc = "File or device; - for standard input")]
     #[arg(value_name = "IMAGE", value_hint = ValueHint::FilePath)]
     pub image: PathBuf,
-    /// The image to make; - for standard output
+    /// Image to make; - for standard output
     #[arg(value_name = "OUTPUT", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub to: OutputArgs,
-    /// Put files together by the priorities that FILE lists, "PATH NUMBER" a line, the highest
-    /// first; may be given more than once
-    #[arg(help_heading = "SquashFS", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub sort: Vec<PathBuf>,
     #[command(flatten)]
     pub exclude: ExcludeArgs,
     #[command(flatten)]
@@ -56,39 +56,38 @@ pub struct ConvertArgs {
 /// How the image is read: what other commands take under the same names, but for `--format`.
 #[derive(Args, Debug)]
 pub struct FromArgs {
-    /// Open IMAGE as this format, whatever it looks like
+    /// Open IMAGE as this format instead of detecting it
     #[arg(help_heading = "Image", long, value_name = "NAME")]
     pub from: Option<String>,
-    /// A file or block device with data that IMAGE keeps outside itself; again for the next one of
-    /// its device table
+    /// File or block device with data of IMAGE (EROFS); repeat for each, in the order of its device table
     #[arg(help_heading = "Image", long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub device: Vec<PathBuf>,
-    /// The object store of IMAGE, where that is composefs
+    /// Object store of IMAGE, if that is composefs
     #[arg(help_heading = "Image", long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub from_objects: Option<PathBuf>,
-    /// Check objects of IMAGE against their digests before they are used
+    /// Check objects of IMAGE against their digests before use [default: off]
     #[arg(help_heading = "Image", long, value_name = "MODE")]
     pub verity: Option<VerityMode>,
-    /// IMAGE starts this far into the file
+    /// Byte offset of IMAGE in the file, such as 1M or 0x100000 [default: 0]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse, default_value = "0", hide_default_value = true)]
     pub offset: u64,
-    /// IMAGE is this long [default: to the end of the file]
+    /// Length of IMAGE in the file [default: to the end of the file]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub size: Option<u64>,
-    /// IMAGE is this partition of the file, numbered as `forerun scan` numbers them
+    /// Partition of the file that holds IMAGE; forerun scan shows the numbers
     #[arg(help_heading = "Image", long, value_name = "N", conflicts_with_all = ["offset", "size"])]
     pub partition: Option<u32>,
-    /// Read this far ahead of a sequential reader; 0 turns it off [default: 8M]
+    /// Read up to this many bytes ahead of sequential readers; 0 turns it off [default: 8M]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub readahead: Option<u64>,
-    /// Memory that cached blocks may take [default: 256M, or a sixteenth of what the process may use]
+    /// Memory for cached blocks [default: 256M, at most a sixteenth of what the process may use]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub cache: Option<u64>,
-    /// Take no lock, and read IMAGE although another process or the kernel writes to it: what is read
-    /// may be inconsistent
+    /// Read without a lock, even if another process or the kernel writes to IMAGE; the data may be
+    /// inconsistent
     #[arg(help_heading = "Image", long)]
     pub no_lock: bool,
-    /// Read what can be read of an IMAGE that is cut or damaged, and leave out files that are not whole
+    /// Convert what is undamaged in a truncated or damaged IMAGE
     #[arg(help_heading = "Image", long)]
     pub salvage: bool,
     #[command(flatten)]
@@ -104,10 +103,7 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
     }
     let format = args.format.chosen(output)?;
     let changes = args.changes.changes(format.keeps(), false)?;
-    let priorities = Priorities::from_files(&args.sort)?;
-    let mut writer = args
-        .format
-        .writer(format, priorities, changes.want_xattrs(), output)?;
+    let mut writer = args.format.writer(format, changes.want_xattrs(), output)?;
     let exclude = args.exclude.patterns()?;
     let image_args = args.image_args();
     interrupt::defer();

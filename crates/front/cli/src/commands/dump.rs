@@ -17,17 +17,17 @@ use crate::exit::Exit;
 use crate::json;
 use crate::output::{JsonArray, Output};
 
-/// Print the on-disk fields of an image and of everything in it
+/// Print the on-disk fields of an image and of its files
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  forerun dump firmware.img | less
+  forerun dump firmware.img > fields.txt
   forerun dump firmware.img /etc/passwd
   diff <(forerun dump old.img) <(forerun dump new.img)")]
 pub struct DumpArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// Only this and what is below it
+    /// Print only this file or directory and everything below it
     #[arg(value_name = "PATH")]
     pub path: Option<OsString>,
 }

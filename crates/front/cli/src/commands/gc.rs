@@ -20,31 +20,31 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::size::{count_of, counted};
 
-/// List or remove the objects of a store that no composefs image refers to
+/// List or remove unused objects of a composefs store
 ///
-/// Name every image whose objects are in the store: whatever none of them refers to is listed, and with
-/// --delete removed. Nothing is removed if an image cannot be read, refers to an object in a way that is
-/// not understood, or has no object in the store. A repository of composefs-rs or bootc is refused. No
-/// image may be made into the store meanwhile.
+/// Name all images that use the store: objects that none of them refers to are listed, and removed with
+/// --delete. Nothing is removed if an image cannot be read, refers to an object in an unknown way, or has
+/// no object in the store. A repository of composefs-rs or bootc is refused. Do not write images to the
+/// store at the same time.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  forerun gc --objects store *.cfs              what would be removed?
-  forerun gc --delete --objects store *.cfs     remove it")]
+  forerun gc --objects store *.cfs              show what would be removed
+  forerun gc --delete --objects store *.cfs     remove the unused objects")]
 pub struct GcArgs {
-    /// The object store
+    /// Object store
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub objects: PathBuf,
-    /// Remove what no image needs
+    /// Remove the objects that no image refers to
     #[arg(long)]
     pub delete: bool,
-    /// Only print what would be removed; done without --delete anyway
+    /// Show what would be removed [default, without --delete]
     #[arg(short = 'n', long, conflicts_with = "delete")]
     pub dry_run: bool,
-    /// Everything is to go: no image is left
+    /// There are no images left: remove all objects
     #[arg(long, conflicts_with = "images")]
     pub all: bool,
-    /// All images with objects in the store
+    /// All composefs images that use the store
     #[arg(value_name = "IMAGE", value_hint = ValueHint::FilePath, required_unless_present = "all")]
     pub images: Vec<PathBuf>,
     #[command(flatten)]

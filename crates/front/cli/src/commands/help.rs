@@ -9,7 +9,7 @@ Examples:
   forerun help ls
   forerun help cache gc")]
 pub struct HelpArgs {
-    /// The command, and the command of that
+    /// Command, and its subcommand
     #[arg(value_name = "COMMAND")]
     pub command: Vec<String>,
 }

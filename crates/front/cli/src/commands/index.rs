@@ -18,14 +18,15 @@ use crate::size::{self, count_of, counted};
 use crate::target::Target;
 use crate::{fetch, interrupt, remote};
 
-/// Write the indexes of the layers of a container image to a file, or store them beside it
+/// Index the layers of a container image, so that other machines can read parts of them
 ///
-/// With them, another machine opens the image before its layers are there, and fetches the parts that are read:
-/// by --layer-index FILE, or by --referrers if --push has stored them in the registry. Layers are fetched and verified first, unless the cache has their indexes. Those with a table of
-/// contents need none, and there is none of a layer that is one long frame of Zstandard.
+/// Other machines use the indexes with --layer-index FILE, or with --referrers if --push has stored them in
+/// the registry. They then fetch only the parts of the layers that are read. To make an index, a layer is
+/// fetched and verified, unless the cache has its index. A layer with a table of contents needs no index. A
+/// layer that is one long Zstandard frame cannot have one.
 ///
-/// With --prefetch LIST, what the list names is fetched ahead wherever the index is used. --push stores a list also where
-/// no layer needs an index.
+/// With --prefetch LIST, the list becomes part of the index, and its chunks are fetched first wherever the
+/// index is used. --push stores a list even if no layer needs an index.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -36,13 +37,13 @@ Examples:
 pub struct IndexArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// The file to write
+    /// File to write
     #[arg(value_hint = ValueHint::FilePath, required_unless_present = "push")]
     pub output: Option<PathBuf>,
-    /// Store the indexes in the registry, beside the image
+    /// Store the indexes in the registry, next to the image
     #[arg(long)]
     pub push: bool,
-    /// Replace the file if there is one
+    /// Replace OUTPUT if it exists
     #[arg(short, long)]
     pub force: bool,
 }

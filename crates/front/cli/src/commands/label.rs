@@ -19,7 +19,7 @@ use crate::{json, layers};
 
 /// Show the volume label of an image, or change it in place
 ///
-/// Formats that are only read, once made, keep theirs.
+/// Only the label of an exFAT volume can be changed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -29,10 +29,10 @@ Examples:
 pub struct LabelArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// The new label; an empty one takes it away
+    /// New label; an empty one removes the label
     #[arg(value_name = "LABEL")]
     pub label: Option<String>,
-    /// Write although other processes read the volume; they may read inconsistent data
+    /// Write even if other processes read the volume; they may read inconsistent data
     #[arg(long, requires = "label", conflicts_with = "no_lock")]
     pub break_lock: bool,
 }

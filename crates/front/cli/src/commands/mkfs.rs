@@ -28,9 +28,9 @@ use crate::target::Target;
 
 /// Make an empty volume on a device or in a file
 ///
-/// The volume fills the device, or the file that is there. Where there is no file, --size makes one. A
-/// device or file that holds something is refused without --force. Free space of a device is not
-/// written: what lies there stays until files take its place.
+/// The volume fills the device or existing file; --size creates a new file. A device or file that is not
+/// empty is refused without --force. Free space of a device is not written: old data stays there until
+/// files replace it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -40,21 +40,20 @@ pub struct MkfsArgs {
     /// Format of the volume
     #[arg(value_name = "FORMAT")]
     pub format: VolumeFormat,
-    /// The block device or file
+    /// Block device or file
     #[arg(value_name = "DEVICE|FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
-    /// Length of the volume [default: that of the device or file]
+    /// Size of the volume [default: that of the device or file]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     pub size: Option<u64>,
-    /// Name of the volume, at most 11 characters
+    /// Volume label, at most 11 characters
     #[arg(short = 'L', long, value_name = "NAME")]
     pub label: Option<String>,
-    /// Overwrite what is there
+    /// Overwrite a device or file that is not empty
     #[arg(long)]
     pub force: bool,
-    /// Bytes of a cluster, a power of two from a sector to 32M
-    ///
-    /// The default is 4K for volumes up to 256M, 32K up to 32G, 128K above.
+    /// Allocation unit, a power of two from a sector to 32M [default: 4K for volumes up to 256M, 32K up to
+    /// 32G, 128K above]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     pub cluster_size: Option<u64>,
     #[command(flatten)]

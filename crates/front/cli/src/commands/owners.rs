@@ -1,4 +1,6 @@
-//! New owners for files on the way out: the same arguments for `extract` and `tar`.
+//! New owners for files: the same arguments for `extract`, `tar`, `pack` and `convert`.
+
+use std::path::Path;
 
 use clap::Args;
 use forerun_export::IdMap;
@@ -8,19 +10,21 @@ use crate::error::{Failure, Result};
 /// Changes of user and group ids.
 #[derive(Args, Debug)]
 pub struct OwnerMapArgs {
-    /// Change users FROM and up, COUNT of them (1 where not given), to TO and up; may be given more
-    /// than once. The others stay
+    /// Change user FROM to TO, and COUNT-1 users after it likewise; repeat for more. @FILE reads lines of
+    /// "FROM TO COUNT", as in /proc/PID/uid_map
     #[arg(
-        help_heading = "Owners and permissions",
+        help_heading = "Owners, times and attributes",
         long,
-        value_name = "FROM:TO[:COUNT]"
+        value_name = "FROM:TO[:COUNT]|@FILE",
+        hide_short_help = true
     )]
     pub uid_map: Vec<String>,
-    /// The same for groups
+    /// Change groups, as --uid-map does users
     #[arg(
-        help_heading = "Owners and permissions",
+        help_heading = "Owners, times and attributes",
         long,
-        value_name = "FROM:TO[:COUNT]"
+        value_name = "FROM:TO[:COUNT]|@FILE",
+        hide_short_help = true
     )]
     pub gid_map: Vec<String>,
 }
@@ -38,6 +42,10 @@ impl OwnerMapArgs {
 fn map(option: &str, ranges: &[String]) -> Result<IdMap> {
     let mut map = IdMap::default();
     for range in ranges {
+        if let Some(file) = range.strip_prefix('@') {
+            map.add_file(Path::new(file))?;
+            continue;
+        }
         let added = map.add(range);
         added.map_err(|error| Failure::usage(format!("{option}: {error}")))?;
     }

@@ -14,27 +14,27 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::{remote, size};
 
-/// Fetch a whole image from a registry, object store or web server into a file
+/// Download an image from a registry, object store or web server
 ///
-/// A container image is fetched into a directory, an OCI image layout: open it as oci-layout:DIR. Layers that are there are
-/// not fetched again, and other images in the layout stay.
+/// A container image is downloaded to a directory, an OCI image layout: open it as oci-layout:DIR. Layers
+/// that exist there are not downloaded again, and other images in the layout stay.
 ///
-/// The file gets its name when all of it is there and, where there is a digest, has been verified. What
-/// an interrupted pull has fetched is kept in OUTPUT.part, and the next one goes on from there.
+/// The file appears under its name when it is complete and, if it has a digest, verified. An interrupted
+/// download is kept in OUTPUT.part, and the next one continues from there.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   forerun pull oci://registry.example/app:1.0 app.erofs
-  forerun pull oci://docker.io/python:3.13 images     a container image; forerun ls oci-layout:images:3.13
+  forerun pull oci://docker.io/python:3.13 images   open as oci-layout:images
   forerun pull https://example.org/data.squashfs data.squashfs")]
 pub struct PullArgs {
-    /// The image: oci://, s3:// or https:// and a name
+    /// Image: an oci://, s3:// or https:// name
     #[arg(value_name = "NAME")]
     pub name: PathBuf,
-    /// The file to write; of a container image, the directory with its layout
+    /// File to write; for a container image, a directory
     #[arg(value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
-    /// Replace the file if there is one
+    /// Replace OUTPUT if it exists
     #[arg(short, long)]
     pub force: bool,
     /// Refuse images that come without a digest

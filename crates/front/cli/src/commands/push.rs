@@ -25,39 +25,38 @@ use crate::progress::Progress;
 use crate::remote;
 use crate::size::{self, counted};
 
-/// Store an image in a registry, so that it can be mounted from there
+/// Upload an image to a registry, so that it can be mounted from there
 ///
-/// The image is cut into parts, and a second version of it sends only the parts that changed. A table
-/// of digests goes along: readers of the image verify each chunk before they use it.
+/// The image is cut into parts, and a new version uploads only the parts that changed. A table of digests
+/// is uploaded too, so that readers can verify each chunk before they use it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   forerun push app.erofs oci://registry.example/app:1.0
   forerun mount oci://registry.example/app:1.0 /mnt
 
-Passwords are those of docker login and podman login.")]
+The passwords of docker login and podman login are used.")]
 pub struct PushArgs {
-    /// The image: a file or block device
+    /// Image to upload: a file or block device
     #[arg(value_hint = ValueHint::FilePath)]
     pub image: PathBuf,
-    /// Where to: oci://HOST/NAME:TAG
+    /// Name in the registry: oci://HOST/NAME:TAG
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Length of a part; doubled for images of more than 4,096 parts [default: 4M]
+    /// Size of a part; doubled for images of more than 4,096 parts [default: 4M]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     pub part_size: Option<u64>,
-    /// Bytes that are fetched and verified together at the least: a power of two from 4K to 1M
-    /// [default: 64K]
+    /// Smallest unit that readers fetch and verify, a power of two from 4K to 1M [default: 64K]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     pub chunk_size: Option<u64>,
-    /// An annotation of the manifest; again for more
+    /// Add an annotation to the manifest; repeat for more
     #[arg(long, value_name = "KEY=VALUE", value_parser = annotation)]
     pub annotation: Vec<(String, String)>,
-    /// Send a composefs image without the objects that its files are: each mount needs the store
+    /// Upload a composefs image without its objects; each mount then needs the object store
     #[arg(long)]
     pub metadata_only: bool,
-    /// Take no lock, and read IMAGE although another process or the kernel writes to it: what is stored
-    /// may be inconsistent
+    /// Read without a lock, even if another process or the kernel writes to IMAGE; the upload may be
+    /// inconsistent
     #[arg(long)]
     pub no_lock: bool,
     #[command(flatten)]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forerun::Observer;
@@ -104,10 +104,11 @@ fn mend(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<Summ
         ..RepairOptions::default()
     };
     let path = &args.image.image;
-    let place = match (&args.undo_file, args.no_undo_file || how.dry_run) {
-        (_, true) => None,
-        (Some(file), false) => Some(UndoPlace::exactly(file)),
-        (None, false) => Some(UndoPlace::default_for(path)?),
+    let place = match &args.undo_file {
+        _ if how.dry_run => None,
+        Some(file) if file == Path::new("none") => None,
+        Some(file) => Some(UndoPlace::exactly(file)),
+        None => Some(UndoPlace::default_for(path)?),
     };
     let place = place.map(Arc::new);
     interrupt::defer();

@@ -19,18 +19,18 @@ const RESTART_TIMEOUT: Duration = Duration::from_secs(150);
 /// The text that the new process writes once it serves the mount.
 const DONE: &str = ".";
 
-/// Have a mount served by a new process, without unmounting it
+/// Replace the process that serves a mount, without unmounting it
 ///
-/// The new process is the program that is installed now, with the options of the mount. Programs
-/// that use the mount go on: open files stay open, and what they wait for they get. If the new
-/// process cannot serve the mount, the old one goes on. Takes Linux 6.9 or later.
+/// The new process runs the program that is installed now, with the options of the mount. Programs that
+/// use the mount keep running: open files stay open, and pending requests are answered. If the new
+/// process cannot serve the mount, the old one continues. Needs Linux 6.9 or later.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   forerun restart /mnt                after an upgrade of forerun
-  forerun status                      which process serves which mount")]
+  forerun status                      show which process serves which mount")]
 pub struct RestartArgs {
-    /// Where it is mounted
+    /// Mount point
     #[arg(required = true, value_hint = ValueHint::DirPath)]
     pub dirs: Vec<PathBuf>,
 }

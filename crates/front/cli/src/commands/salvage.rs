@@ -22,8 +22,7 @@ const NAMED: usize = 100;
 /// The arguments of a salvage besides `--salvage`.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// With --salvage, write to FILE as JSON which files are whole, which ranges of the others are lost,
-    /// and what could not be read at all
+    /// With --salvage, write a JSON report to FILE: undamaged files, lost ranges of others, unreadable files
     #[arg(
         help_heading = "Image",
         long,

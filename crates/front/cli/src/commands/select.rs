@@ -11,23 +11,20 @@ use crate::error::Result;
 /// Which entries.
 #[derive(Args, Debug)]
 pub struct SelectArgs {
-    /// Paths in the image, each with everything below it [default: /]
-    ///
-    /// A path that is not there may be a pattern: '/etc/*.conf', quoted for the shell.
+    /// Paths in the image, or patterns such as '/etc/*.conf' [default: /]
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
-    /// Only what matches, with everything below it
+    /// Take only what matches; repeat for more
     ///
-    /// May be given more than once. A GLOB with a slash is held against the whole path, one without
-    /// against the name.
+    /// A directory is taken with everything below it. A GLOB with a slash is matched against the whole path, one without against the name.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub include: Vec<String>,
-    /// Not what matches, nor anything below it
+    /// Leave out what matches; repeat for more
     ///
-    /// May be given more than once.
+    /// A directory is left out with everything below it.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub exclude: Vec<String>,
-    /// Cut this many leading directories off each path
+    /// Remove N leading directories from each path
     #[arg(
         help_heading = "Selection",
         long,

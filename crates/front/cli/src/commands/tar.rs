@@ -16,14 +16,13 @@ use crate::interrupt;
 use crate::progress::Progress;
 use crate::target::{Target, is_same_file};
 
-/// Write an image as a tar archive
+/// Write the files of an image as a tar archive
 ///
-/// To standard output, or to FILE, which appears only when it is complete. Times later than
-/// SOURCE_DATE_EPOCH are set to it. Holes are left out, in GNU's sparse format.
+/// FILE appears when it is complete. Times later than SOURCE_DATE_EPOCH are set to it. Holes are stored
+/// in GNU's sparse format.
 ///
-/// With --salvage, files of a damaged image are written as far as they can be read, with zeros for what is
-/// lost; the PAX record FORERUN.lost of such a file has the ranges, and the exit status is 6. Every file is
-/// read twice.
+/// With --salvage, damaged files are written with zeros in place of the lost bytes. The PAX record
+/// FORERUN.lost of such a file lists the lost ranges, and the exit status is 6. Each file is read twice.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -34,17 +33,17 @@ Examples:
 pub struct TarArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// The archive to write; - for standard output
+    /// Archive to write [default: standard output]
     #[arg(short, long, value_name = "FILE", default_value = "-", hide_default_value = true, value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
-    /// Replace FILE if it exists, and the file of --report
+    /// Replace existing files: FILE and that of --report
     #[arg(long)]
     pub force: bool,
-    /// Write holes as zeros, for programs that know no sparse files
+    /// Write holes as zeros, for programs that cannot read sparse files
     #[arg(long)]
     pub no_sparse: bool,
-    /// Leave extended attributes out
-    #[arg(help_heading = "Owners and permissions", long)]
+    /// Leave out extended attributes
+    #[arg(help_heading = "Owners, times and attributes", long)]
     pub no_xattrs: bool,
     #[command(flatten)]
     pub owners: OwnerMapArgs,

@@ -20,24 +20,24 @@ use crate::size;
 use crate::target::is_same_file;
 
 const HELP: &str = "\
-Columns: requests; their bytes; sectors that went along with another in one request; bytes that
-had been moved before by a request of that kind; requests that failed.
+Columns: requests; their bytes; sectors that shared a request with others;
+bytes that an earlier request of that kind had moved; failed requests.
 
 Examples:
-  forerun mount --trace t.txt card.img /mnt; cp -r photos /mnt; forerun umount /mnt
+  forerun mount --trace t.txt card.img /mnt -- cp -r photos /mnt
   forerun trace t.txt
-  forerun trace --html t.html t.txt           a page that shows what was read where and when";
+  forerun trace --html t.html t.txt           a page that draws the requests";
 
-/// Sum up the requests that a mount made, recorded with mount --trace
+/// Summarize the requests of a mount, recorded with mount --trace
 ///
-/// Counts, bytes, merges and flushes, by kind of request and by what on the volume it was for.
+/// Shows counts, bytes, merges and flushes by kind of request and by part of the volume.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub struct TraceArgs {
-    /// The file that mount --trace wrote
+    /// File that mount --trace wrote
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Write a page that draws the trace, and loads nothing; - for standard output
+    /// Write the trace to OUT as a self-contained HTML page; - for standard output
     #[arg(long, value_name = "OUT", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
     /// Replace OUT if it exists

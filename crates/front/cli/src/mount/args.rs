@@ -9,57 +9,59 @@ use clap::{Args, ValueHint};
 use super::{Via, help};
 use crate::args::{LAYERS, RemoteArgs};
 
-/// Show an image as a directory
+/// Mount an image on a directory
 ///
-/// Returns when the mount answers; a process in the background serves it until it is unmounted.
-/// Works as root, without root (through fusermount3), and in a user namespace.
+/// Returns when the image is mounted. A background process serves the mount until it is unmounted. Works
+/// as root, without root through fusermount3, and in a user namespace.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = help::EXAMPLES, after_long_help = help::long_help())]
 pub struct MountArgs {
     /// Stay in the foreground, and log to standard error
     #[arg(short, long)]
     pub foreground: bool,
-    /// Mount options, separated by commas; may be given more than once
+    /// Mount options, separated by commas; forerun mount --help-all lists them
     #[arg(short, long, value_name = "OPTIONS")]
     pub options: Vec<String>,
-    /// Serve the mount by a process of forerun, or by the kernel's own driver
+    /// Serve the mount with forerun (fuse) or with the kernel's driver [default: fuse]
     #[arg(long, value_name = "HOW")]
     pub via: Option<Via>,
-    /// Record each request to the image or device in this file; forerun trace sums it up
+    /// Record each request to the image in FILE, for forerun trace
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
-    /// Serve counters for Prometheus at this address, such as 127.0.0.1:9000
+    /// Serve Prometheus metrics at this address, such as 127.0.0.1:9000
     #[cfg_attr(feature = "network", arg(long, value_name = "ADDR"))]
     #[cfg_attr(not(feature = "network"), arg(skip))]
     pub metrics: Option<String>,
-    /// Append what the serving process has to say to this file
+    /// Append messages of the serving process to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
-    /// Open the image as this format, whatever it looks like
+    /// Open the image as this format instead of detecting it
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
-    /// The image is this partition of the file, numbered as `forerun scan` numbers them
+    /// Partition of the file that holds the image; forerun scan shows the numbers
     #[arg(long, value_name = "N")]
     pub partition: Option<u32>,
-    /// Show several images as one tree, the lowest first, in place of IMAGE
+    /// Mount several images as one tree; repeat for each
+    ///
+    /// The images are stacked like the layers of a container, the lowest first. IMAGE is left out.
     #[arg(id = LAYERS, long = "layer", value_name = "IMAGE", value_hint = ValueHint::FilePath, conflicts_with_all = ["format", "partition"])]
     pub layers: Vec<PathBuf>,
     #[command(flatten)]
     pub remote: RemoteArgs,
     #[cfg_attr(
         feature = "network",
-        doc = "File or block device with the image, or where it can be fetched from: https://, s3:// or oci:// and a name"
+        doc = "File, device, https://, s3:// or oci:// name"
     )]
-    #[cfg_attr(not(feature = "network"), doc = "File or block device with the image")]
+    #[cfg_attr(not(feature = "network"), doc = "File or device")]
     #[arg(value_hint = ValueHint::FilePath)]
     pub image: PathBuf,
-    /// The directory to show it on
+    /// Mount point
     #[arg(value_hint = ValueHint::DirPath)]
     pub dir: PathBuf,
-    /// Run this command while the image is mounted, and unmount it when the command ends
+    /// Run this command, and unmount the image when the command ends
     ///
-    /// The exit status is that of the command, or 128 and the number of the signal that ended it; 127 if
-    /// it is not there. SIGINT, SIGTERM and SIGHUP are passed on to it.
+    /// The exit status is that of the command, 128 plus the number of the signal that ended it, or 127 if
+    /// the command does not exist. SIGINT, SIGTERM and SIGHUP are passed on to it.
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments, conflicts_with = "foreground")]
     pub command: Vec<OsString>,
     /// How mount(8) called, if it did.

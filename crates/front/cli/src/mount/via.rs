@@ -26,12 +26,12 @@ const WITHOUT: &str = "--via fuse does without the kernel's driver";
 /// The server of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Via {
-    /// The kernel where it may and can, else FUSE; says which
+    /// The kernel if possible, else forerun; prints which
     Auto,
-    /// A process of forerun, for every format, with or without root (default)
+    /// A process of forerun: every format, with or without root
     #[default]
     Fuse,
-    /// The kernel's own driver, as root, for images on this machine; no process stays
+    /// The kernel's driver: local images only, needs root, no process stays
     Kernel,
 }
 

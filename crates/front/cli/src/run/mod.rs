@@ -47,39 +47,38 @@ pub use command::become_command;
 pub use ids::run_map_writer;
 pub use init::run_init;
 
-/// Run a command whose root directory is an image
+/// Run a command with an image as its root directory
 ///
-/// The command sees the files of the image and none of the system's, but for /proc, /dev, /sys, an empty /tmp and what
-/// --bind names. It runs in namespaces of its own, as root of a user namespace, and needs no privilege outside.
-/// When it ends, all that it left running ends too, and nothing stays mounted.
+/// The command sees the files of the image, /proc, /dev, /sys, an empty /tmp, and what --bind adds. It runs as
+/// root of a user namespace and needs no privilege outside. When it ends, all processes that it started end
+/// too, and nothing stays mounted.
 ///
-/// IMAGE:IMAGE and so on are several images as one tree, the lowest first, like --layer. Names of images that are no
-/// files have colons of their own, so a list cannot have one: --layer can.
+/// IMAGE:IMAGE shows several image files as one tree, the lowest first. For images at servers, whose names
+/// contain colons, use --layer.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = concat!("\
 Examples:
-  forerun run alpine.sqsh -- sh                              look around; nothing can be changed
-  forerun run --overlay tmpfs ", at_server!("oci://docker.io/debian:13", "oci-layout:debian"), " -- sh
-                                                             changes are forgotten at the end
-  forerun run --overlay work base.sif:tools.sqsh -- make     changes are kept in the directory work
-  forerun run --bind ~/data:/data:ro tool.sif -- tool /data  files of yours, for reading
+  forerun run alpine.sqsh -- sh   look around, read-only
+  forerun run --overlay tmpfs ", at_server!("oci://docker.io/debian:13", "oci-layout:debian"), " -- sh   discard changes
+  forerun run --overlay work base.sif:tools.sqsh -- make   keep changes in work
+  forerun run --bind ~/data:/data:ro tool.sif -- tool /data
 
-Exit status: that of the command, or 128 and the number of the signal that ended it; 127 if
-it is not there, 126 if it cannot be run; 7 if the namespaces or mounts could not be made."))]
+Exit status: that of the command, or 128 plus the number of the signal that
+ended it; 127 if it does not exist, 126 if it cannot be run; 7 if the
+namespaces or mounts could not be made."))]
 pub struct RunArgs {
-    /// Let the command change files, and keep the changes in this directory, or in memory for as long as it runs
-    /// (tmpfs)
+    /// Let the command change files; keep the changes in DIR, or discard them at the end (tmpfs)
     #[arg(long, value_name = "DIR|tmpfs", value_hint = ValueHint::DirPath)]
     pub overlay: Option<PathBuf>,
-    /// Show this file or directory of the system at this path; with :ro for reading only; again for the next
+    /// Show the file or directory FROM of the system at the path TO, with :ro read-only; repeat for more
     #[arg(long = "bind", value_name = "FROM[:TO[:ro]]", value_hint = ValueHint::AnyPath)]
     pub binds: Vec<OsString>,
-    /// Start the command in this directory
+    /// Working directory of the command
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub chdir: PathBuf,
     #[command(flatten)]
     pub image: ImageArgs,
-    /// The command, and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
 }

@@ -146,11 +146,15 @@ fn an_archive_that_decodes_to_too_much_is_refused_with_advice() {
     place
         .host("tar", &["-czf", "bomb.tar.gz", "zeros"])
         .unwrap();
-    let ran = place.run(&["ls", "--max-decoded", "1M", "bomb.tar.gz"]);
+    let ran = place.run(&["ls", "--limit", "decoded=1M", "bomb.tar.gz"]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("raise --max-decoded"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("--limit decoded=BYTES"),
+        "{}",
+        ran.stderr
+    );
     place
-        .run(&["ls", "--max-decoded", "100M", "bomb.tar.gz"])
+        .run(&["ls", "--limit", "decoded=100M", "bomb.tar.gz"])
         .ok();
 }
 

@@ -39,7 +39,7 @@ impl Place {
         } else {
             &["--rounds", "1"]
         };
-        let all = [&["bench", "--dir", "home"][..], rounds, args].concat();
+        let all = [&["bench", "--directory", "home"][..], rounds, args].concat();
         self.0.command(&all)
     }
 
@@ -279,7 +279,7 @@ fn a_user_without_privileges_measures_without_the_kernel() {
     fs::set_permissions(place.path("home"), Permissions::from_mode(0o777)).unwrap();
     let program = command(&["--version"]);
     let mut bench = as_nobody(program.get_program());
-    bench.args(["bench", "--dir", "home", "--rounds", "1", "--json"]);
+    bench.args(["bench", "--directory", "home", "--rounds", "1", "--json"]);
     bench.args(["--only", "cat-cold,tree", "a.squashfs"]);
     let output = bench.current_dir(place.0.dir.path()).output().unwrap();
     let report = ran(output).ok().json();

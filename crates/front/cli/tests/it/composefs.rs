@@ -573,7 +573,8 @@ fn a_file_of_absurd_size_ends_every_command_at_once() {
         "pack",
         "--format",
         "erofs",
-        "--no-inline",
+        "--inline",
+        "none",
         "tree",
         "absurd.erofs",
     ];

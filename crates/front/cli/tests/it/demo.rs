@@ -13,12 +13,12 @@ use crate::common::{Ran, command, ran};
 
 const PARTS: [&str; 5] = ["romfs", "squashfs", "exfat", "link", "composefs"];
 /// MiB of the largest file.
-const SIZE: &str = "3";
+const SIZE: &str = "3M";
 
 /// Runs it in a directory that must be empty afterwards.
 fn demo(dir: &Path, options: &[&str], locale: &str) -> Ran {
     let here = dir.to_str().unwrap();
-    let mut args = vec!["demo", "--size-mb", SIZE, "--dir", here];
+    let mut args = vec!["demo", "--size", SIZE, "--directory", here];
     args.extend(options);
     let mut command = command(&args);
     let done = ran(command.env("LC_ALL", locale).output().unwrap());
@@ -238,7 +238,15 @@ fn an_interrupt_leaves_nothing() {
     let dir = temp_dir("demo");
     let here = dir.path().to_str().unwrap();
     // The legacy mount lasts for seconds.
-    let args = ["demo", "--only", "romfs", "--size-mb", "60", "--dir", here];
+    let args = [
+        "demo",
+        "--only",
+        "romfs",
+        "--size",
+        "60M",
+        "--directory",
+        here,
+    ];
     let mut child = command(&args).stdout(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
     let is_there = || {
@@ -266,7 +274,7 @@ fn without_fuse_and_root_the_parts_say_what_they_leave_out() {
     let dir = temp_dir("demo");
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
     let here = dir.path().to_str().unwrap();
-    let demo = command(&["demo", "--json", "--size-mb", SIZE, "--dir", here]);
+    let demo = command(&["demo", "--json", "--size", SIZE, "--directory", here]);
     let script = "mount --bind /dev/null /dev/fuse && exec setpriv --reuid=65534 --regid=65534 \
                   --clear-groups -- \"$@\"";
     let mut without = Command::new("unshare");

@@ -113,7 +113,7 @@ fn what_is_extracted_under_fakeroot_and_pseudo_is_seen_there() {
 mksquashfs plant a.sqsh -quiet -no-progress
 unsquashfs -quiet -no-progress -dest other a.sqsh
 bin/unsquashfs -quiet -no-progress -dest named a.sqsh
-\"$0\" extract -q --devices --special-bits -C own a.sqsh
+\"$0\" extract -q --keep devices,special-bits -C own a.sqsh
 for name in plant other named own; do
     (cd $name; ls -lnAR --time-style=+ .) > $name.list
 done

@@ -13,12 +13,22 @@ const PACK: [&str; 3] = ["pack", "--format", "erofs"];
 /// Every compressor, with every home for the ends of files.
 const OPTIONS: [(&str, &[&str]); 6] = [
     ("plain", &[]),
-    ("lz4", &["--compressor", "lz4", "--inline-compressed"]),
+    ("lz4", &["--compressor", "lz4", "--inline", "all"]),
     ("lz4hc", &["--compressor", "lz4hc", "--cluster-size", "64K"]),
-    ("deflate", &["--compressor", "deflate", "--fragments"]),
+    (
+        "deflate",
+        &["--compressor", "deflate", "--fragments", "tails"],
+    ),
     (
         "zstd",
-        &["--compressor", "zstd", "--fragments=all", "--share-extents"],
+        &[
+            "--compressor",
+            "zstd",
+            "--fragments",
+            "all",
+            "--dedupe",
+            "extents",
+        ],
     ),
     ("lzma", &["--compressor", "lzma", "--full-indexes"]),
 ];
@@ -139,11 +149,20 @@ bin/tool x user.note=0x6869
 fn fragments_need_a_compressor_and_no_other_home() {
     let fixture = Fixture::tree();
     let pack = |args: &[&str]| fixture.run(&[&PACK[..], args, &["tree", "new.img"]].concat());
-    pack(&["--fragments"]).fails(2, "forerun: --fragments means nothing without a compressor");
-    let both = pack(&["--compressor", "lz4", "--fragments", "--inline-compressed"]);
+    pack(&["--fragments", "tails"])
+        .fails(2, "forerun: --fragments means nothing without a compressor");
+    let both = pack(&[
+        "--compressor",
+        "lz4",
+        "--fragments",
+        "tails",
+        "--inline",
+        "all",
+    ]);
     assert_eq!(both.code, Some(2));
     assert!(
-        both.stderr.contains("cannot be used with"),
+        both.stderr
+            .contains("both behind their inodes and in the packed inode"),
         "{}",
         both.stderr
     );

@@ -143,8 +143,8 @@ fn options_of_others_and_out_of_range_are_refused() {
     let dir = tree();
     for (options, message) in [
         (
-            ["--all-root"].as_slice(),
-            "--all-root means nothing here: exfat keeps no owners",
+            ["--owner", "0:0"].as_slice(),
+            "--owner means nothing here: exfat keeps no owners",
         ),
         (
             &["--compressor", "zstd"],

@@ -51,7 +51,7 @@ fn archive(fixture: &Fixture, form: &str, name: &str) {
 
 /// Extracts an image, and checks the bytes of its files.
 fn judge(fixture: &Fixture, image: &str) {
-    let args = ["extract", "--max-total-bytes", "4T", "-C", "out", image];
+    let args = ["extract", "--limit", "total-bytes=4T", "-C", "out", image];
     let extracted = run(fixture, &args, None);
     assert_eq!(extracted.code, Some(0), "{image}: {}", extracted.stderr);
     for (name, text) in [("one", b"one"), ("two", b"two")] {
@@ -93,7 +93,7 @@ fn holes_of_directories_and_archives_cost_nothing() {
             ("-", Some("gnu.tar")),
             ("-", Some("posix.tar")),
         ] {
-            let rest = ["--force", "--max-total-bytes", "4T", input, "a.img"];
+            let rest = ["--force", "--limit", "total-bytes=4T", input, "a.img"];
             let args = [&["pack"], options, &rest].concat();
             let packed = run(&fixture, &args, stdin);
             assert_eq!(packed.code, Some(0), "{args:?}: {}", packed.stderr);
@@ -120,7 +120,7 @@ fn holes_of_an_image_become_holes_of_another() {
         (&["--block-size", "1M"], "b.sqsh"),
     ] {
         let args = [
-            &["convert", "--max-total-bytes", "4T"],
+            &["convert", "--limit", "total-bytes=4T"],
             options,
             &["a.sqsh", image],
         ]
@@ -128,7 +128,7 @@ fn holes_of_an_image_become_holes_of_another() {
         run(&fixture, &args, None).ok();
         let len = fixture.path(image).metadata().unwrap().len();
         assert!(len < 20 << 20, "{args:?}: {len}");
-        let quick = ["check", "--max-total-bytes", "4T", image];
+        let quick = ["check", "--limit", "total-bytes=4T", image];
         run(&fixture, &quick, None).ok();
         judge(&fixture, image);
         if image.ends_with(".erofs") && require::program("fsck.erofs").is_some() {
@@ -155,7 +155,7 @@ fn files_longer_than_the_image_has_a_right_to_are_refused() {
     ] {
         let refused = fixture.run(args);
         assert_eq!(refused.code, Some(1), "{args:?}: {}", refused.stderr);
-        for told in ["raise --max-total-bytes", &(64_u64 << 30).to_string()] {
+        for told in ["--limit total-bytes=BYTES", &(64_u64 << 30).to_string()] {
             assert!(
                 refused.stderr.contains(told),
                 "{args:?}: {}",
@@ -163,6 +163,12 @@ fn files_longer_than_the_image_has_a_right_to_are_refused() {
             );
         }
     }
-    let raised = ["convert", "--max-total-bytes", "100G", "a.sqsh", "x.erofs"];
+    let raised = [
+        "convert",
+        "--limit",
+        "total-bytes=100G",
+        "a.sqsh",
+        "x.erofs",
+    ];
     fixture.run(&raised).ok();
 }

@@ -328,8 +328,8 @@ fn bombs_of_holes_and_of_compressed_bytes() {
             "extract",
             "-C",
             "jail/target",
-            "--max-total-bytes",
-            "100M",
+            "--limit",
+            "total-bytes=100M",
             "image",
         ];
         let refused = watch(&mut place.command(&bounded), "a bounded bomb");

@@ -43,26 +43,26 @@ const IN_THE_IMAGE: &[Mistake<'_>] = &[
             "extract",
             "-C",
             "out",
-            "--max-total-bytes",
-            "10",
+            "--limit",
+            "total-bytes=10",
             "a.img",
             "big",
         ],
         1,
         "forerun: a.img: 3000000 bytes to be written exceed the limit of 10\n  hint: if you \
-         trust the image, raise --max-total-bytes",
+         trust the image, raise the limit with --limit total-bytes=BYTES",
     ),
     (
-        &["ls", "-R", "--max-entries", "2", "a.img"],
+        &["ls", "-R", "--limit", "entries=2", "a.img"],
         1,
         "forerun: a.img: /: number of entries of all directories exceeds the limit of 2\n  \
-         hint: if you trust the image, raise --max-entries",
+         hint: if you trust the image, raise the limit with --limit entries=N",
     ),
     (
-        &["tar", "--max-walk-memory", "10", "-o", "x", "a.img"],
+        &["tar", "--limit", "walk-memory=10", "-o", "x", "a.img"],
         1,
         "forerun: a.img: /etc/passwd: memory for the walk, in bytes, exceeds the limit of 10\n  \
-         hint: if you trust the image, raise --max-walk-memory",
+         hint: if you trust the image, raise the limit with --limit walk-memory=BYTES",
     ),
     (
         &["extract", "-C", "out", "--include", "[", "a.img"],

@@ -75,8 +75,9 @@ fn owners_and_times_are_changed_on_the_way() {
     fs::write(fixture.path("list"), "a i 600 0 5\nb i 600 7 6\n").unwrap();
     fs::write(fixture.path("uids"), "# users\n0 100000 5\n").unwrap();
     for (args, expected) in [
-        (&["--all-root"][..], [(0, 0, 0), (0, 0, 0)]),
-        (&["--force-uid", "3"], [(3, 5, 0), (3, 6, 0)]),
+        (&["--owner", "0:0"][..], [(0, 0, 0), (0, 0, 0)]),
+        (&["--owner", "3"], [(3, 5, 0), (3, 6, 0)]),
+        (&["--owner", ":4"], [(0, 4, 0), (7, 4, 0)]),
         (
             &[
                 "--uid-map",
@@ -88,7 +89,7 @@ fn owners_and_times_are_changed_on_the_way() {
             ],
             [(0, 50, 86400), (70, 51, 86400)],
         ),
-        (&["--uid-map-from", "uids"], [(100_000, 5, 0), (7, 6, 0)]),
+        (&["--uid-map", "@uids"], [(100_000, 5, 0), (7, 6, 0)]),
     ] {
         let args = [&PACK[..], args, &["--force", "--manifest", "list", "a.img"]].concat();
         fixture.run(&args).ok();
@@ -143,29 +144,42 @@ fn every_option_of_squashfs_gives_an_image_that_unsquashfs_reads() {
     let fixture = Fixture::tree();
     for (n, args) in [
         &[][..],
-        &["--compressor", "gzip", "--level", "1", "--window", "9"],
-        &["--strategy", "filtered,huffman_only", "--block-size", "4K"],
+        &[
+            "--compressor",
+            "gzip",
+            "--level",
+            "1",
+            "--compressor-options",
+            "window=9",
+        ],
+        &[
+            "--compressor-options",
+            "strategy=filtered+huffman_only",
+            "--block-size",
+            "4K",
+        ],
         &["--compressor", "lzo"],
-        &["--compressor", "lz4", "--lz4-hc"],
+        &["--compressor", "lz4hc"],
         &[
             "--compressor",
             "xz",
-            "--dict-size",
-            "50%",
-            "--bcj",
-            "x86,arm",
+            "--compressor-options",
+            "dict-size=50%,bcj=x86+arm",
         ],
         &["--compressor", "lzma"],
         &["--compressor", "zstd", "--level", "3", "--block-size", "1M"],
         &[
-            "--no-fragments",
-            "--no-duplicates",
+            "--fragments",
+            "none",
+            "--dedupe",
+            "none",
             "--no-sparse",
             "--no-exports",
             "--no-pad",
         ],
         &[
-            "--always-fragments",
+            "--fragments",
+            "tails",
             "--no-compress",
             "inodes,data,ids",
             "--mkfs-time",
@@ -246,7 +260,7 @@ fn erofs_images_are_made_and_read() {
     fs::write(fixture.path("order"), "/hard\n").unwrap();
     let pack = ["pack", "--format", "erofs"];
     for (name, args) in [
-        ("plain.img", &["--no-inline", "--label", "name"][..]),
+        ("plain.img", &["--inline", "none", "--label", "name"][..]),
         (
             "lz4hc.img",
             &[
@@ -263,7 +277,8 @@ fn erofs_images_are_made_and_read() {
             &[
                 "--compressor",
                 "zstd",
-                "--inline-compressed",
+                "--inline",
+                "all",
                 "--order",
                 "order",
             ],
@@ -271,7 +286,7 @@ fn erofs_images_are_made_and_read() {
         ("lzma.img", &["--compressor", "lzma", "--full-indexes"]),
         (
             "deflate.img",
-            &["--compressor", "deflate", "--share-extents"],
+            &["--compressor", "deflate", "--dedupe", "extents"],
         ),
         ("chunks.img", &["--chunk-size", "4K"]),
     ] {

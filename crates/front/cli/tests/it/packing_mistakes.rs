@@ -21,7 +21,7 @@ const UNFIT_OPTIONS: &[Mistake] = &[
         &PACK,
         &["--align", "4K", "tree", "x"],
         2,
-        "forerun: --align is an option of romfs; the image is to be squashfs",
+        "forerun: --align is an option of romfs and exfat; the image is to be squashfs",
     ),
     (
         &["pack", "--format", "romfs"],
@@ -39,7 +39,7 @@ const UNFIT_OPTIONS: &[Mistake] = &[
         &PACK,
         &["--cluster-size", "64K", "tree", "x"],
         2,
-        "forerun: --cluster-size is an option of erofs; the image is to be squashfs",
+        "forerun: --cluster-size is an option of erofs and exfat; the image is to be squashfs",
     ),
     (
         &PACK,
@@ -68,15 +68,45 @@ const UNFIT_OPTIONS: &[Mistake] = &[
     ),
     (
         &["pack", "--format", "romfs"],
-        &["--bcj", "x86", "tree", "x"],
+        &["--compressor-options", "bcj=x86", "tree", "x"],
         2,
-        "forerun: --bcj is an option of squashfs; the image is to be romfs",
+        "forerun: --compressor-options is an option of squashfs; the image is to be romfs",
+    ),
+    (
+        &PACK,
+        &["--dedupe", "extents", "tree", "x"],
+        2,
+        "forerun: --dedupe takes none or files for squashfs",
+    ),
+    (
+        &PACK,
+        &["--fragments", "all", "tree", "x"],
+        2,
+        "forerun: --fragments takes none, small or tails for squashfs",
+    ),
+    (
+        &["pack", "--format", "erofs"],
+        &["--inline", "64", "tree", "x"],
+        2,
+        "forerun: --inline takes none, plain or all for erofs; bytes are for composefs",
     ),
     (
         &["pack", "--format", "romfs"],
-        &["--all-root", "tree", "x"],
+        &["--align", "100", "tree", "x"],
         2,
-        "forerun: --all-root means nothing here: romfs keeps no owners and times",
+        "forerun: --align 100: not a power of two from 16 to 64K",
+    ),
+    (
+        &PACK,
+        &["--owner", "3", "--uid-map", "0:1", "tree", "x"],
+        2,
+        "forerun: --uid-map means nothing here: --owner gives everything to one owner",
+    ),
+    (
+        &["pack", "--format", "romfs"],
+        &["--owner", "0:0", "tree", "x"],
+        2,
+        "forerun: --owner means nothing here: romfs keeps no owners and times",
     ),
     (
         &["pack", "--format", "romfs"],
@@ -86,9 +116,16 @@ const UNFIT_OPTIONS: &[Mistake] = &[
     ),
     (
         &PACK,
-        &["--compressor", "zstd", "--window", "9", "tree", "x"],
+        &[
+            "--compressor",
+            "zstd",
+            "--compressor-options",
+            "window=9",
+            "tree",
+            "x",
+        ],
         2,
-        "forerun: --window is an option of gzip; the compressor is zstd",
+        "forerun: --compressor-options window is an option of gzip; the compressor is zstd",
     ),
     (
         &PACK,
@@ -127,7 +164,7 @@ const UNFIT_INPUTS: &[Mistake] = &[
     ),
     (
         &PACK,
-        &["--uid-map-from", "ids", "tree", "x"],
+        &["--uid-map", "@ids", "tree", "x"],
         4,
         "forerun: ids:2: \"1 1 1\" begins in a range that is mapped already",
     ),
@@ -140,7 +177,7 @@ const UNFIT_INPUTS: &[Mistake] = &[
     ),
     (
         &PACK,
-        &["--sort", "order", "tree", "x"],
+        &["--order", "order", "tree", "x"],
         4,
         "forerun: order:2: priority \"high\" is not a number from -32768 to 32767",
     ),
@@ -184,16 +221,16 @@ const UNFIT_INPUTS: &[Mistake] = &[
     ),
     (
         &CONVERT,
-        &["--max-depth", "1", "--exclude", "/bin", "a.img", "x"],
+        &["--limit", "depth=1", "--exclude", "/bin", "a.img", "x"],
         1,
         "forerun: a.img: /etc: depth of the directory tree exceeds the limit of 1\n  hint: if \
-         you trust the image, raise --max-depth",
+         you trust the image, raise the limit with --limit depth=N",
     ),
     (
         &CONVERT,
         &[
-            "--max-total-bytes",
-            "9",
+            "--limit",
+            "total-bytes=9",
             "--exclude",
             "big",
             "--exclude",
@@ -206,7 +243,7 @@ const UNFIT_INPUTS: &[Mistake] = &[
             "x",
         ],
         1,
-        "forerun: a.img: /bin/tool: bytes of all files exceeds the limit of 9\n  hint: if you trust the image, raise --max-total-bytes",
+        "forerun: a.img: /bin/tool: bytes of all files exceeds the limit of 9\n  hint: if you trust the image, raise the limit with --limit total-bytes=BYTES",
     ),
 ];
 
@@ -235,15 +272,7 @@ fn options_that_exclude_each_other_are_usage_errors() {
     let fixture = Fixture::tree();
     for (args, message) in [
         (
-            &["--all-root", "--force-uid", "3"][..],
-            "cannot be used with '--force-uid <UID>'",
-        ),
-        (
-            &["--no-fragments", "--always-fragments"],
-            "cannot be used with '--always-fragments'",
-        ),
-        (
-            &["--no-xattrs", "--xattrs-include", "a"],
+            &["--no-xattrs", "--xattrs-include", "a"][..],
             "cannot be used with",
         ),
         (
@@ -251,18 +280,20 @@ fn options_that_exclude_each_other_are_usage_errors() {
             "not a power of two from 512 to 1M",
         ),
         (
-            &["--dict-size", "200%"],
+            &["--compressor-options", "dict-size=200%"],
             "not a part of a block such as 75% or 37.5%",
         ),
         (
             &["--mtime", "soon"],
             "not seconds since 1970 nor a time as in 2026-01-31",
         ),
+        (&["--owner", "4294967295"], "not a number below 4294967295"),
         (
-            &["--force-uid", "4294967295"],
-            "not a number below 4294967295",
+            &["--compressor-options", "window=7"],
+            "window is a number from 8 to 15",
         ),
-        (&["--window", "7"], "7 is not in 8..=15"),
+        (&["--limit", "depth"], "not NAME=VALUE"),
+        (&["--limit", "width=3"], "there are total-bytes, entries"),
         (
             &["--no-compress", "all,words"],
             "[possible values: inodes, data, fragments, xattrs, ids, all]",

@@ -192,7 +192,7 @@ fn an_undo_file_is_left_only_where_something_was_repaired() {
     forerun(at, &["check", "--repair", "image"]);
     forerun(at, &["check", "--repair", "--dry-run", "image"]);
     assert_eq!(names(at), ["image", "tree"]);
-    let without = forerun(at, &[REPAIR, &["--no-undo-file"]].concat());
+    let without = forerun(at, &[REPAIR, &["--undo-file", "none"]].concat());
     assert_eq!((without.code, &*without.stderr), (Some(8), ""));
     assert_eq!(names(at), ["image", "tree"]);
 }
@@ -217,7 +217,7 @@ fn an_undo_file_never_replaces_another_file() {
     assert_eq!(value["written"], 512);
     assert!(image(at) == before);
     let mut args = [REPAIR, &["--undo-file", "image.forerun-undo"]].concat();
-    let hint = "--undo-file FILE makes it elsewhere, --no-undo-file does without it";
+    let hint = "--undo-file FILE makes it elsewhere, --undo-file none makes none";
     let refused =
         format!("forerun: image: undo file image.forerun-undo: exists already\n  hint: {hint}");
     forerun(at, &args).fails(5, &refused);

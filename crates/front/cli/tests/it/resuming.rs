@@ -83,7 +83,7 @@ fn an_extraction_that_filled_the_disk_says_what_is_missing_and_is_resumed() {
     fs::create_dir(at("disk")).unwrap();
     let disk = at("disk");
     let tmpfs = Small::on(&disk);
-    let extract = ["extract", "-C", "disk/out", "--no-same-owner", "image"];
+    let extract = ["extract", "-C", "disk/out", "--owner", "caller", "image"];
     let full = in_dir(dir.path(), forerun(&extract));
     assert_eq!(full.code, Some(6), "{}", full.stderr);
     let missing = ENTRIES - entries(&at("disk/out"));

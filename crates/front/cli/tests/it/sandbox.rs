@@ -393,7 +393,15 @@ fn a_successor_is_confined_and_a_name_that_changes_case_is_renamed() {
     std::os::unix::fs::chown(&theirs, Some(65534), Some(65534)).unwrap();
     fs::set_permissions(&theirs, Permissions::from_mode(0o700)).unwrap();
     let volume = "theirs/free.exfat";
-    let words = ["pack", "-q", "--format", "exfat", "--free", "4M", "tree"];
+    let words = [
+        "pack",
+        "-q",
+        "--format",
+        "exfat",
+        "--volume-size",
+        "+4M",
+        "tree",
+    ];
     fixture.run(&[&words[..], &[volume]].concat()).ok();
     for image in ["a.sqsh", volume] {
         let mounted = Mounted::new(&fixture, image, &[]);

@@ -84,7 +84,14 @@ fn nothing_found_is_exit_status_1() {
 /// Writes a copy of a disk with an MBR: an exFAT volume in partition 2, and the rest in partition 5.
 fn disk(fixture: &Fixture) {
     let args = [
-        "-q", "pack", "--format", "exfat", "--free", "1M", "tree/etc", "exfat",
+        "-q",
+        "pack",
+        "--format",
+        "exfat",
+        "--volume-size",
+        "+1M",
+        "tree/etc",
+        "exfat",
     ];
     assert_eq!(fixture.run(&args).code, Some(0));
     let image = fs::read(fixture.path("exfat")).unwrap();

@@ -60,10 +60,10 @@ fn all_that_is_possible_is_done_and_the_rest_is_listed() {
     let told = as_nobody(dir.path(), &["extract", "-C", "out", "a.sqsh"]);
     told.fails(
         6,
-        "forerun: a.sqsh: 1 device node not made: /null\n  hint: --devices makes them (as root), \
+        "forerun: a.sqsh: 1 device node not made: /null\n  hint: --keep devices makes them (as root), \
          --exclude leaves them out silently\nforerun: a.sqsh: 5 owners not kept: /, /one, /sub, \
-         /sub/three, /two (only root can; --no-same-owner leaves this note out)\nforerun: a.sqsh: 1 \
-         entry without its set-id or sticky bit: /two (--special-bits keeps them)",
+         /sub/three, /two (only root can; --owner caller leaves this note out)\nforerun: a.sqsh: 1 \
+         entry without its set-id or sticky bit: /two (--keep special-bits keeps them)",
     );
     assert_eq!((at("out/one").uid(), at("out/sub").uid()), (65534, 65534));
     assert_eq!(at("out/sub").mode() & 0o7777, 0o555);
@@ -76,7 +76,8 @@ fn all_that_is_possible_is_done_and_the_rest_is_listed() {
         "extract",
         "-C",
         "quiet",
-        "--no-same-owner",
+        "--owner",
+        "caller",
         "--exclude",
         "null",
         "a.sqsh",
@@ -85,13 +86,7 @@ fn all_that_is_possible_is_done_and_the_rest_is_listed() {
     as_nobody(dir.path(), &args).ok();
 
     let args = [
-        "extract",
-        "-C",
-        "all",
-        "--devices",
-        "--same-owner",
-        "--json",
-        "a.sqsh",
+        "extract", "-C", "all", "--keep", "devices", "--owner", "image", "--json", "a.sqsh",
     ];
     let report = as_nobody(dir.path(), &args);
     assert_eq!((report.code, report.stderr.as_str()), (Some(6), ""));

@@ -486,7 +486,7 @@ fn a_repair_writes_nothing_where_the_disk_of_the_undo_file_is_full() {
     let said = format!("undo file {}: No space left on device", file.display());
     assert!(refused.stderr.contains(&said), "{}", refused.stderr);
     assert!(
-        refused.stderr.contains("--no-undo-file"),
+        refused.stderr.contains("--undo-file none"),
         "{}",
         refused.stderr
     );
@@ -555,7 +555,7 @@ fn names_that_a_mounted_volume_folds_are_left_out_and_told() {
     assert_eq!(ran(command(&args).output().unwrap()).code, Some(0));
     volume.mount(&[]).ok();
     for force in [&[][..], &["--force"]] {
-        let mut all = command(&["extract", "--no-same-owner"]);
+        let mut all = command(&["extract", "--owner", "caller"]);
         all.args(force).arg("-C").arg(volume.mnt()).arg(&image);
         let ran = ran(all.output().unwrap());
         assert_eq!(ran.code, Some(6), "{}", ran.stderr);

@@ -187,14 +187,7 @@ fn tar_is_read_by_tar() {
 fn pack_makes_what_the_other_commands_read() {
     let fixture = Fixture::tree();
     let args = [
-        "pack",
-        "-q",
-        "--format",
-        "romfs",
-        "--align",
-        "4096",
-        "--volume-name",
-        "mine",
+        "pack", "-q", "--format", "romfs", "--align", "4096", "--label", "mine",
     ];
     let made = fixture
         .run(&[&args[..], &["--json", "tree", "a.img"]].concat())

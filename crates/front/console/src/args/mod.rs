@@ -8,6 +8,7 @@ mod without_network;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::{ArgAction, Args};
 use forerun::unstable::locks::Locking;
@@ -24,20 +25,20 @@ pub use without_network::LocalArgs as RemoteArgs;
 /// Options that every command understands.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Global {
-    /// Print errors only: no progress bar, no notes
+    /// Print errors only, no progress bar and no notes
     #[arg(help_heading = "Output", short, long, global = true)]
     pub quiet: bool,
-    /// Print JSON, for programs: data to standard output, errors to standard error
+    /// Print JSON: data to standard output, errors to standard error
     #[arg(help_heading = "Output", long, global = true)]
     pub json: bool,
-    /// At the end, print to standard error what crossed each boundary: requests, bytes, cache hits
+    /// Print counters at the end: requests, bytes, cache hits
     #[arg(help_heading = "Output", long, global = true)]
     pub stats: bool,
-    /// Log what is done to standard error; twice for more
+    /// Log to standard error; twice logs more
     #[arg(help_heading = "Output", short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
-    /// Keep all rights while an image is read. Without this option a process gives up what it does not
-    /// need once its files are open
+    /// Do not sandbox the process. By default it gives up all rights that it does not need once its files
+    /// are open
     #[arg(help_heading = "Output", long, global = true)]
     pub no_sandbox: bool,
 }
@@ -52,8 +53,9 @@ pub struct ImageArgs {
     #[cfg_attr(not(feature = "network"), doc = "File or device; - for standard input")]
     #[arg(value_name = "IMAGE", value_hint = clap::ValueHint::FilePath)]
     pub image: PathBuf,
-    /// Read several images as one tree, as containers stack layers: again for each, the lowest first. There is no
-    /// IMAGE then
+    /// Read several images as one tree; repeat for each
+    ///
+    /// The images are stacked like the layers of a container, the lowest first. IMAGE is left out.
     #[arg(help_heading = "Image", id = LAYERS, long = "layer", value_name = "IMAGE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["offset", "size", "partition", "format", "image_devices"])]
     pub layers: Vec<PathBuf>,
     #[command(flatten)]
@@ -68,40 +70,40 @@ pub const LAYERS: &str = "image_layers";
 /// How an image is read.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SourceArgs {
-    /// Open the image as this format, whatever it looks like
+    /// Open the image as this format instead of detecting it
     #[arg(help_heading = "Image", long, value_name = "NAME")]
     pub format: Option<String>,
-    /// The image starts this far into the file
+    /// Byte offset of the image in the file, such as 1M or 0x100000 [default: 0]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse, default_value = "0", hide_default_value = true)]
     pub offset: u64,
-    /// The image is this long [default: to the end of the file]
+    /// Length of the image in the file [default: to the end of the file]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub size: Option<u64>,
-    /// The image is this partition of the file, numbered as `forerun scan` numbers them
+    /// Partition of the file that holds the image; forerun scan shows the numbers
     #[arg(help_heading = "Image", long, value_name = "N", conflicts_with_all = ["offset", "size"])]
     pub partition: Option<u32>,
-    /// A file or block device with data that the image keeps outside itself; again for the next
-    /// one of its device table
+    /// File or block device with data of the image (EROFS); repeat for each, in the order of its device
+    /// table
     #[arg(help_heading = "Image", id = "image_devices", long = "device", value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
     pub device: Vec<PathBuf>,
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Read this far ahead of a sequential reader; 0 turns it off [default: 8M]
+    /// Read up to this many bytes ahead of sequential readers; 0 turns it off [default: 8M]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub readahead: Option<u64>,
-    /// Memory that cached blocks may take [default: 256M, or an eighth of what the process may use]
+    /// Memory for cached blocks [default: 256M, at most an eighth of what the process may use]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub cache: Option<u64>,
-    /// Threads that read and decode ahead; 0 for one per CPU, or fewer where memory is scarce [default: 0]
+    /// Threads that read and decode ahead; 0 for one per CPU, fewer if memory is scarce [default: 0]
     #[arg(help_heading = "Image", long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
     pub threads: Option<u16>,
-    /// Take no lock, and read a volume although another process or the kernel writes to it: what is
-    /// read may be inconsistent
+    /// Read without a lock, even if another process or the kernel writes to the image; the data may be
+    /// inconsistent
     #[arg(help_heading = "Image", long)]
     pub no_lock: bool,
     #[command(flatten)]
     pub remote: RemoteArgs,
-    /// Read what can be read of an image that is cut or damaged; what has no name is in lost+found
+    /// Read what can be read of a truncated or damaged image; files without a name are in lost+found
     #[arg(help_heading = "Image", long = "salvage")]
     pub rescue: bool,
     /// Attributes that the format lacks. Only mounts have options for them.
@@ -115,10 +117,10 @@ pub struct SourceArgs {
 /// The objects of a composefs image.
 #[derive(Args, Clone, Debug, Default)]
 pub struct StoreArgs {
-    /// The object store of a composefs image; an EROFS image is opened as composefs with it
+    /// Object store of a composefs image
     #[arg(help_heading = "Image", long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub objects: Option<PathBuf>,
-    /// Check objects against their digests before they are used
+    /// Check objects of a composefs image against their digests before use [default: off]
     #[arg(help_heading = "Image", long, value_name = "MODE")]
     pub verity: Option<VerityMode>,
     /// Refuse another digest of the image: the mount option `digest=`
@@ -129,11 +131,11 @@ pub struct StoreArgs {
 /// A use of the digests of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum VerityMode {
-    /// Nothing (default)
+    /// No check
     Off,
-    /// Refuse an object with another digest than the image says
+    /// Refuse objects whose digest differs from the one in the image
     On,
-    /// Also refuse objects of which the image has no digest
+    /// Also refuse objects without a digest in the image
     Require,
 }
 
@@ -160,30 +162,45 @@ impl From<Verity> for VerityMode {
 /// Bounds on what an image may ask for.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LimitArgs {
-    /// Bytes of files, holes included, that may be written, or read by check [default: 64G, or 1000
-    /// times the length of the image]
-    #[arg(help_heading = "Limits on what the image may ask for", long, value_name = "BYTES", value_parser = size::parse)]
-    pub max_total_bytes: Option<u64>,
-    /// Entries of all directories together [default: 64 million]
-    #[arg(
-        help_heading = "Limits on what the image may ask for",
-        long,
-        value_name = "N"
-    )]
-    pub max_entries: Option<u64>,
-    /// Depth of the directory tree [default: 1024]
-    #[arg(
-        help_heading = "Limits on what the image may ask for",
-        long,
-        value_name = "N"
-    )]
-    pub max_depth: Option<usize>,
-    /// Bytes that a walk or a listing may hold in memory [default: 128M]
-    #[arg(help_heading = "Limits on what the image may ask for", long, value_name = "BYTES", value_parser = size::parse)]
-    pub max_walk_memory: Option<u64>,
-    /// Bytes that a compressed file may decode to [default: 2G, and 50 times what was read of it]
-    #[arg(help_heading = "Limits on what the image may ask for", long, value_name = "BYTES", value_parser = size::parse)]
-    pub max_decoded: Option<u64>,
+    /// Change a limit that protects against hostile images; repeat for more
+    #[arg(help_heading = "Limits", long = "limit", value_name = "NAME=VALUE", long_help = LIMITS)]
+    pub limits: Vec<Limit>,
+}
+
+const LIMITS: &str = "\
+Change a limit that protects against hostile images; repeat for more
+
+- total-bytes: bytes of files, with holes, to write or to check [default: 64G, or 1000 times the image]
+- entries: entries of all directories together [default: 64 million]
+- depth: depth of the directory tree [default: 1024]
+- walk-memory: memory for a walk or a listing [default: 128M]
+- decoded: bytes that a compressed file decodes to [default: 2G, and 50 times the bytes read]";
+
+/// A bound, and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    TotalBytes(u64),
+    Entries(u64),
+    Depth(usize),
+    WalkMemory(u64),
+    Decoded(u64),
+}
+
+impl FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').ok_or("not NAME=VALUE")?;
+        let count = |_| format!("{name} takes a number");
+        match name {
+            "total-bytes" => size::parse(value).map(Self::TotalBytes),
+            "entries" => value.parse().map(Self::Entries).map_err(count),
+            "depth" => value.parse().map(Self::Depth).map_err(count),
+            "walk-memory" => size::parse(value).map(Self::WalkMemory),
+            "decoded" => size::parse(value).map(Self::Decoded),
+            _ => Err("there are total-bytes, entries, depth, walk-memory and decoded".to_string()),
+        }
+    }
 }
 
 impl ImageArgs {
@@ -246,20 +263,14 @@ impl ImageArgs {
 impl LimitArgs {
     pub fn limits(&self) -> Limits {
         let mut limits = Limits::default();
-        if let Some(bytes) = self.max_total_bytes {
-            limits.total_bytes = bytes;
-        }
-        if let Some(entries) = self.max_entries {
-            limits.tree_entries = entries;
-        }
-        if let Some(depth) = self.max_depth {
-            limits.depth = depth;
-        }
-        if let Some(bytes) = self.max_walk_memory {
-            limits.walk_bytes = bytes;
-        }
-        if let Some(bytes) = self.max_decoded {
-            limits.stream_bytes = bytes;
+        for limit in &self.limits {
+            match *limit {
+                Limit::TotalBytes(bytes) => limits.total_bytes = bytes,
+                Limit::Entries(entries) => limits.tree_entries = entries,
+                Limit::Depth(depth) => limits.depth = depth,
+                Limit::WalkMemory(bytes) => limits.walk_bytes = bytes,
+                Limit::Decoded(bytes) => limits.stream_bytes = bytes,
+            }
         }
         limits
     }

@@ -20,39 +20,40 @@ pub struct RemoteArgs {
     pub cache: CacheArgs,
     #[command(flatten)]
     pub server: ServerArgs,
-    /// Ask no server: what is in the cache is opened as its server had it last, and nothing else is
-    /// to be had
+    /// Use the cache only; never contact a server
     #[arg(help_heading = "Images at servers", long)]
     pub offline: bool,
-    /// Refuse images whose bytes cannot be verified before they are used: chunk by chunk, or each layer of
-    /// a container image as a whole
+    /// Refuse images that come without digests, whose data could not be verified before use
     #[arg(help_heading = "Images at servers", long)]
     pub require_verified: bool,
-    /// The container image for this platform, OS/ARCHITECTURE[/VARIANT], where there are several
-    /// [default: the one for this machine]
-    #[arg(help_heading = "Images at servers", long, value_name = "PLATFORM")]
+    /// Platform of a container image, as in linux/arm64/v8 [default: that of this machine]
+    #[arg(
+        help_heading = "Images at servers",
+        long,
+        value_name = "OS/ARCH[/VARIANT]"
+    )]
     pub platform: Option<Platform>,
-    /// Of a container image, take the lowest N layers only
+    /// Use only the lowest N layers of a container image
     #[arg(help_heading = "Images at servers", long, value_name = "N")]
     pub first_layers: Option<NonZeroUsize>,
-    /// Use what the cache has without verifying it again at its first use
+    /// Do not verify cached data again at its first use
     #[arg(help_heading = "Images at servers", long)]
     pub trust_cache: bool,
-    /// Fetch ahead of readers: async does (default), off fetches what they need and no more
+    /// Fetch data ahead of readers [default: async]
     #[arg(help_heading = "Images at servers", long, value_name = "MODE")]
     pub fetch_ahead: Option<FetchAhead>,
-    /// Fetch before the first read: none (default), all, or what the access list in a file says
+    /// Fetch before the first read: nothing, everything, or the access list in FILE [default: none]
     #[arg(help_heading = "Images at servers", long, value_name = "none|all|FILE")]
     pub prefetch: Option<PathBuf>,
-    /// Read layers of a container image that the cache has no index of by those in this file, which forerun index
-    /// made. They are trusted: name no file that others could have changed
+    /// Use the layer indexes in FILE, made by forerun index, to open a container image without fetching its
+    /// layers first. They are trusted: use only a file that nobody else can change
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "require_verified")]
     pub layer_index: Option<PathBuf>,
-    /// Use the indexes and access lists that forerun index --push, or soci push, has stored beside a container image. They
-    /// are trusted: every account that may push to the repository, and every mirror, can put others there
+    /// Use the layer indexes and access lists that forerun index --push or soci push stored in the registry.
+    /// They are trusted: everyone who can push to the repository, and every mirror, can replace them
     #[arg(help_heading = "Images at servers", long)]
     pub referrers: bool,
-    /// Write to this file which chunks are used, in the order of their first use, for --prefetch
+    /// Record in FILE which chunks are used, in order of first use, for --prefetch
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<PathBuf>,
 }
@@ -60,11 +61,11 @@ pub struct RemoteArgs {
 /// Where chunks are kept.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CacheArgs {
-    /// Keep what was fetched here [default: forerun in $XDG_CACHE_HOME or ~/.cache]
+    /// Cache directory [default: $XDG_CACHE_HOME/forerun or ~/.cache/forerun]
     #[arg(help_heading = "Images at servers", long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub cache_dir: Option<PathBuf>,
-    /// Bytes that may be kept, of all images together, or none for no limit; what is in use stays
-    /// [default: a tenth of the filesystem, less where a twentieth would not stay free]
+    /// Size limit of the cache, or none; data in use is kept [default: a tenth of the filesystem, less if
+    /// under a twentieth would stay free]
     #[arg(help_heading = "Images at servers", long, value_name = "BYTES", value_parser = limit)]
     pub cache_limit: Option<u64>,
 }
@@ -72,42 +73,40 @@ pub struct CacheArgs {
 /// How servers are spoken to.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ServerArgs {
-    /// Another address of the same image, tried when the first one fails; for oci:// a registry that
-    /// mirrors it, asked first. Again for more; @FILE names a file with one on each line, which is
-    /// read again on SIGHUP
+    /// Another address of the image, used if the first one fails; for oci:// a mirror registry, asked
+    /// first. Repeat for more; @FILE lists one on each line and is read again on SIGHUP
     #[arg(
         help_heading = "Images at servers",
         long = "mirror",
-        value_name = "URL", value_parser = Mirrors::parse)]
+        value_name = "URL|@FILE", value_parser = Mirrors::parse)]
     pub mirrors: Vec<Mirrors>,
-    /// Wait at most this long for bytes that are needed [default: 30]
+    /// Seconds to wait for data before a read fails [default: 30]
     #[arg(help_heading = "Images at servers", long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: Option<u64>,
-    /// Make a request again so many times before giving up on it [default: 5]
+    /// How often a failed request is repeated [default: 5]
     #[arg(help_heading = "Images at servers", long, value_name = "N")]
     pub retries: Option<u32>,
-    /// Take users and passwords of web servers from this file: https://USER:PASSWORD@HOST on each line,
-    /// as git credential-store has it. Other users must not be able to read it
+    /// Passwords of web servers: lines of https://USER:PASSWORD@HOST, as git credential-store writes them.
+    /// Other users must not be able to read FILE
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_parser = file, value_hint = ValueHint::FilePath)]
     pub credentials_file: Option<PathBuf>,
-    /// Take users and passwords of web servers from this netrc file [default: ~/.netrc]
+    /// Passwords of web servers in netrc format [default: ~/.netrc]
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_parser = file, value_hint = ValueHint::FilePath)]
     pub netrc_file: Option<PathBuf>,
-    /// Trust the certificates in this PEM file too
+    /// Also trust the certificates in this PEM file
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_parser = file, value_hint = ValueHint::FilePath)]
     pub ca_file: Option<PathBuf>,
-    /// Allow plain HTTP to this server (HOST or HOST:PORT); registries are then spoken to that way.
-    /// Servers on this machine need no leave
-    #[arg(help_heading = "Images at servers", long, value_name = "HOST")]
+    /// Use plain HTTP for this server; repeat for more. Loopback is always allowed
+    #[arg(help_heading = "Images at servers", long, value_name = "HOST[:PORT]")]
     pub plain_http: Vec<String>,
 }
 
 /// How to fetch ahead of readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum FetchAhead {
-    /// Windows that no reader waits for
+    /// In the background, in growing windows
     Async,
-    /// Nothing
+    /// Only what readers need
     Off,
 }
 

@@ -9,18 +9,17 @@ use forerun::unstable::remote::{Platform, RemoteOptions};
 /// How a container image is read.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LocalArgs {
-    /// Keep indexes of compressed archives here [default: forerun in $XDG_CACHE_HOME or ~/.cache]
+    /// Directory for indexes of compressed archives [default: $XDG_CACHE_HOME/forerun or ~/.cache/forerun]
     #[arg(help_heading = "Archives and container images", long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub cache_dir: Option<PathBuf>,
-    /// The container image for this platform, OS/ARCHITECTURE[/VARIANT], where there are several
-    /// [default: the one for this machine]
+    /// Platform of a container image, as in linux/arm64/v8 [default: that of this machine]
     #[arg(
         help_heading = "Archives and container images",
         long,
-        value_name = "PLATFORM"
+        value_name = "OS/ARCH[/VARIANT]"
     )]
     pub platform: Option<Platform>,
-    /// Of a container image, take the lowest N layers only
+    /// Use only the lowest N layers of a container image
     #[arg(help_heading = "Archives and container images", long, value_name = "N")]
     pub first_layers: Option<NonZeroUsize>,
 }

@@ -137,7 +137,7 @@ fn runtimes_and_arguments_that_do_not_fit_are_refused() {
         (
             &["--runtime", RUNTIME, "--align", "4K", "tree", "o"],
             2,
-            "--align is an option of romfs",
+            "--align is an option of romfs and exfat",
         ),
     ] {
         let made = pack(&fixture, arguments);

@@ -124,8 +124,8 @@ fn linux_reads_what_forerun_packs_and_forerun_what_linux_wrote() {
             "pack",
             "--format",
             "exfat",
-            "--free",
-            "8M",
+            "--volume-size",
+            "+8M",
             "--cluster-size",
             cluster,
         ];

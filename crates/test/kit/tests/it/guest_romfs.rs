@@ -260,7 +260,7 @@ fn linux_reads_what_forerun_packs() {
         let case = case(&dir, tree, format!("{shape}-{number}"));
         let output = Command::new(forerun_binary())
             .args(["pack", "--format", "romfs", "--align", &align.to_string()])
-            .arg("--volume-name")
+            .arg("--label")
             .arg(String::from_utf8_lossy(volume_name).as_ref())
             .arg(&case.tree)
             .arg(&case.image)

@@ -29,14 +29,15 @@ use plan::{BenchWork, Choice, Contender, Plan, Survey, missing_here, plan};
 use report::{BenchReport, Checked, MeasuredSeries};
 use runner::Runner;
 
-/// Measure an image, and compare with other drivers and programs that read it
+/// Measure an image, and compare forerun with other drivers and programs
 ///
-/// Reads the largest file cold and cached, reads at random places of it, lists and reads the tree, and extracts
-/// it: through a mount of forerun, with the kernel's driver (as root), and with whatever of squashfuse_ll, erofsfuse,
-/// exfat-fuse, unsquashfs and fsck.erofs is installed. They take turns; medians and their spread are shown, and no
-/// verdict where the spread is larger than the difference. What they read is compared too.
+/// Reads the largest file cold and cached, reads at random places of it, lists and reads the tree, and
+/// extracts it. Contenders are a mount of forerun, the kernel's driver (as root), and each of
+/// squashfuse_ll, erofsfuse, exfat-fuse, unsquashfs and fsck.erofs that is installed. They take turns.
+/// The medians and their spread are shown; there is no verdict if the spread is larger than the
+/// difference. The data that they read is compared too.
 ///
-/// Exit status 1 if one of them failed or read something else.
+/// Exit status 1 means that a contender failed or read other data.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -44,43 +45,44 @@ Examples:
   sudo forerun bench --rounds 9 --only cat-cold,ls system.sqsh
   forerun bench --without kernel --json system.erofs")]
 pub struct BenchArgs {
-    /// File or block device
+    /// Image: a file or block device
     #[arg(value_name = "IMAGE", value_hint = ValueHint::FilePath)]
     pub image: PathBuf,
-    /// Rounds; each measures everything once
+    /// Number of rounds; each measures everything once
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Measure only these, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WORK")]
     pub only: Vec<BenchWork>,
-    /// Compare with these: kernel, squashfuse_ll, unsquashfs, ...; library is forerun without a mount
+    /// Compare with these, separated by commas: kernel, library (forerun without a mount), or a program such as
+    /// squashfuse_ll [default: all there are]
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = Contender::parse)]
     pub with: Vec<Contender>,
-    /// Leave these out
+    /// Do not compare with these, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = Contender::parse)]
     pub without: Vec<Contender>,
-    /// Processes of tree-n
+    /// Number of processes in tree-n
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub processes: u32,
-    /// Where to mount and extract meanwhile [default: TMPDIR or /tmp; /var/tmp where that is in memory]
+    /// Directory for mounts and temporary files [default: TMPDIR or /tmp; /var/tmp if that is in memory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub dir: Option<PathBuf>,
-    /// The image starts this far into the file
+    pub directory: Option<PathBuf>,
+    /// Byte offset of the image in the file, such as 1M or 0x100000 [default: 0]
     #[arg(long, value_name = "BYTES", value_parser = size::parse, default_value = "0", hide_default_value = true)]
     pub offset: u64,
-    /// The image is this long [default: to the end of the file]
+    /// Length of the image in the file [default: to the end of the file]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     pub size: Option<u64>,
-    /// The image is this partition of the file, numbered as `forerun scan` numbers them
+    /// Partition of the file that holds the image; forerun scan shows the numbers
     #[arg(long, value_name = "N", conflicts_with_all = ["offset", "size"])]
     pub partition: Option<u32>,
-    /// The object store of a composefs image
+    /// Object store of a composefs image
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub objects: Option<PathBuf>,
 }
 
 pub fn run(context: &Context, args: &BenchArgs) -> Result {
-    let home = Home::new(args.dir.as_deref())?;
+    let home = Home::new(args.directory.as_deref())?;
     let runner = runner(args, home.path())?;
     let choice = Choice {
         only: args.only.clone(),

@@ -218,7 +218,7 @@ impl Runner {
                 let mut command = self.ours(&["extract", "--quiet", "--stats"]);
                 if is_root {
                     // As other programs do for root without being asked.
-                    command.args(["--special-bits", "--devices"]);
+                    command.args(["--keep", "special-bits,devices"]);
                 }
                 command.arg("-C").arg(&out).arg(&self.image);
                 command

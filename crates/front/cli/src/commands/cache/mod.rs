@@ -15,12 +15,12 @@ use crate::output::Output;
 use crate::remote;
 use crate::size::{self, count_of, counted};
 
-/// Look after what was fetched of images at servers
+/// Manage the cache of images at servers
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   forerun cache ls
-  forerun cache prefetch oci://registry.example/app:1.0     then it mounts without a network
+  forerun cache prefetch oci://registry.example/app:1.0   then it works offline
   forerun cache gc --to 10G
   forerun cache verify")]
 pub struct CacheCommandArgs {
@@ -31,13 +31,13 @@ pub struct CacheCommandArgs {
 /// The commands on a cache.
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
-    /// List the images, the one used last first
+    /// List the cached images, most recently used first
     Ls(PlaceArgs),
-    /// Remove images that are not in use, those unused for longest first
+    /// Remove images that are not in use, least recently used first
     Gc(CacheGcArgs),
-    /// Read everything again, and drop what is not what it should be
+    /// Verify all cached data, and drop what is damaged
     Verify(PlaceArgs),
-    /// Fetch all of an image, or what an access list names
+    /// Fetch a whole image, or the chunks of an access list
     Prefetch(Box<prefetch::PrefetchArgs>),
 }
 
@@ -61,7 +61,7 @@ Examples:
 pub struct CacheGcArgs {
     #[command(flatten)]
     pub cache: CacheArgs,
-    /// Remove until no more than this is left [default: --cache-limit, else everything]
+    /// Remove images until the cache is at most this large [default: --cache-limit, else 0]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     pub to: Option<u64>,
 }

@@ -29,7 +29,7 @@ Examples:
   forerun cache prefetch --prefetch used.txt oci://registry.example/app:1.0
   forerun cache prefetch https://example.org/data.squashfs")]
 pub struct PrefetchArgs {
-    /// The image: oci://, s3:// or https:// and a name
+    /// Image: an oci://, s3:// or https:// name
     #[arg(value_name = "NAME")]
     pub name: PathBuf,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::mount;
 use crate::output::Output;
 
-/// Print the completions for a shell
+/// Print shell completions
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -22,7 +22,7 @@ Examples:
   forerun completions zsh  > ~/.zfunc/_forerun       (a directory in $fpath)
   forerun completions fish > ~/.config/fish/completions/forerun.fish")]
 pub struct CompletionsArgs {
-    /// Which shell
+    /// Shell to print completions for
     #[arg(value_name = "SHELL")]
     pub shell: Shell,
 }

@@ -27,30 +27,30 @@ use crate::output::Output;
 use crate::size;
 use crate::target::Target;
 
-/// Show five systems on files made here: forerun, the legacy way and the usual programs, side by side
+/// Compare forerun with the usual tools on five kinds of generated images
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   forerun demo
   forerun demo --only romfs,exfat
   forerun demo --html demo.html
-  forerun demo --size-mb 1000 --dir /var/tmp")]
+  forerun demo --size 1000M --directory /var/tmp")]
 pub struct DemoArgs {
-    /// Show these parts only, separated by commas
+    /// Run only these parts, separated by commas
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',')]
     pub only: Vec<PartName>,
-    /// Write the results to a page for a browser too
+    /// Also write the results to FILE as an HTML page
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
     /// Replace FILE if it exists
     #[arg(long, requires = "html")]
     pub force: bool,
-    /// Where to put the files meanwhile [default: TMPDIR or /tmp; /var/tmp where that is in memory]
+    /// Directory for temporary files [default: TMPDIR or /tmp; /var/tmp if that is in memory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub dir: Option<PathBuf>,
-    /// Size of the largest file, in MiB; the others get smaller with it
-    #[arg(long, value_name = "N", default_value = "250", value_parser = clap::value_parser!(u16).range(1..=4000))]
-    pub size_mb: u16,
+    pub directory: Option<PathBuf>,
+    /// Size of the largest file, from 1M to 4000M; the others are in proportion
+    #[arg(long, value_name = "BYTES", default_value = "250M", value_parser = parse_size)]
+    pub size: u64,
 }
 
 /// Room for what is small: volumes and images of metadata.
@@ -67,8 +67,8 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result {
         }
         Ok(())
     };
-    let home = Home::new(args.dir.as_deref())?;
-    let size = u64::from(args.size_mb) << 20;
+    let home = Home::new(args.directory.as_deref())?;
+    let size = args.size;
     // The file, and at the most as much for the images of a part.
     check_space(&home, size.saturating_mul(2) + SLACK)?;
     let date = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC");
@@ -133,7 +133,7 @@ fn check_space(home: &Home, needed: u64) -> Result<()> {
     }
     let message = format!("{} free, {} needed", size::human(free), size::human(needed));
     let failure = Failure::new(Exit::Output, "output", message).of(dir.display());
-    Err(failure.hint("choose another place with --dir, or smaller files with --size-mb"))
+    Err(failure.hint("choose another place with --directory, or smaller files with --size"))
 }
 
 /// Returns whether the terminal shows more than ASCII.
@@ -143,4 +143,12 @@ fn shows_unicode() -> bool {
     let locale = set.find(|value| !value.is_empty()).unwrap_or_default();
     let locale = locale.to_ascii_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
+}
+
+/// Parses the size of the largest file, rounded down to MiB.
+fn parse_size(text: &str) -> std::result::Result<u64, String> {
+    match size::parse(text)? >> 20 {
+        mib @ 1..=4000 => Ok(mib << 20),
+        _ => Err("not a size from 1M to 4000M".to_string()),
+    }
 }

@@ -30,15 +30,15 @@ use crate::size;
 /// A part of the demo, named for the format that it shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PartName {
-    /// Requests of 1 KiB against large ones
+    /// Requests of 1 KiB or large ones
     Romfs,
-    /// Blocks decoded again for each page against once
+    /// Blocks decoded for each page or once
     Squashfs,
-    /// A large file removed: a write for each cluster against one for each sector
+    /// Removing a large file: a write for each cluster or for each sector
     Exfat,
-    /// An image behind a link: fetched whole against on demand
+    /// An image at a server: downloaded or read on demand
     Link,
-    /// A tree listed without and with its metadata read ahead
+    /// A listing without and with metadata read ahead
     Composefs,
 }
 

@@ -20,11 +20,11 @@ use crate::source;
 
 /// Compare two images, or an image and a directory
 ///
-/// Names, types, permissions, owners, times, links, devices, extended attributes and contents, byte
-/// for byte. Each difference is a line: added (in B only), removed (in A only), or changed and how.
-/// What one of the two cannot keep is not compared: romfs has no owners and times.
+/// Compares names, types, permissions, owners, times, links, devices, extended attributes and contents.
+/// Each difference is a line: added (only in B), removed (only in A), or changed and how. Properties
+/// that one of the two formats cannot store are not compared: romfs has no owners and times.
 ///
-/// Exit status: 0 no difference, 1 differences, 2 and above not everything could be compared.
+/// Exit status 0 means no differences, 1 differences, 2 and above that not everything could be compared.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -35,24 +35,23 @@ pub struct DiffArgs {
     /// Image or directory
     #[arg(value_name = "A", value_hint = ValueHint::AnyPath)]
     pub left: PathBuf,
-    /// Image or directory that A is held against
+    /// Image or directory to compare with A
     #[arg(value_name = "B", value_hint = ValueHint::AnyPath)]
     pub right: PathBuf,
-    /// Properties to leave out of the comparison, separated by commas
+    /// Do not compare these properties, separated by commas
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub ignore: Vec<Ignored>,
-    /// One line for each path that differs, without saying how
+    /// List the paths that differ, without details
     #[arg(long)]
     pub brief: bool,
-    /// Only what matches, with everything below it
+    /// Compare only what matches; repeat for more
     ///
-    /// May be given more than once. A GLOB with a slash is held against the whole path, one without
-    /// against the name.
+    /// A directory is compared with everything below it. A GLOB with a slash is matched against the whole path, one without against the name.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub include: Vec<String>,
-    /// Not what matches, nor anything below it
+    /// Leave out what matches; repeat for more
     ///
-    /// May be given more than once.
+    /// A directory is left out with everything below it.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub exclude: Vec<String>,
     #[command(flatten)]
@@ -64,7 +63,7 @@ pub struct DiffArgs {
 /// Differences that a comparison can leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Ignored {
-    /// Times of modification
+    /// Modification times
     Mtime,
     /// Owners and groups
     Owner,
@@ -72,7 +71,7 @@ pub enum Ignored {
     Mode,
     /// Extended attributes
     Xattrs,
-    /// Which names are one file
+    /// Hard links
     Links,
 }
 

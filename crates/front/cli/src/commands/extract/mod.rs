@@ -5,7 +5,7 @@ mod report;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use forerun::Image;
 use forerun_export::{ExportError, ExtractOptions, Owners, Selection, extract, write_contents};
 
@@ -48,8 +48,7 @@ Examples:
   forerun extract -C out firmware.img
   forerun extract -C out firmware.img /etc /usr/bin
   forerun extract -C out --include '*.conf' --exclude '/etc/ssl' firmware.img
-  forerun extract -C rootfs --devices --special-bits --privileged-xattrs system.sqsh
-                                                                all of it, as root
+  forerun extract -C rootfs --keep all system.sqsh          everything, as root
   forerun extract --salvage --report report.json -C out cut.sqsh
                                                                 what is left of a damaged image
   forerun extract --to-stdout --include '*.log' system.sqsh | grep error"
@@ -57,79 +56,99 @@ Examples:
 pub struct ExtractArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// Where to; made if it is missing
+    /// Extract into DIR, creating it if needed
     #[arg(short = 'C', long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
-    /// Write contents to standard output, nothing to disk
+    /// Write file contents to standard output
     ///
     /// The files follow one another.
     #[arg(
         short = 'O',
         long,
-        conflicts_with_all = ["directory", "force", "devices", "special_bits", "same_owner",
-            "no_same_owner", "no_same_permissions", "no_xattrs", "privileged_xattrs", "uid_map",
+        conflicts_with_all = ["directory", "force", "keep", "owner",
+            "no_same_permissions", "no_xattrs", "uid_map",
             "gid_map", "check_case_collisions", "skip_existing", "sync", "report"]
     )]
     pub to_stdout: bool,
-    /// Replace what is there already, and the file of --report
+    /// Replace existing files, also that of --report
     #[arg(long)]
     pub force: bool,
-    /// Go on after an extraction that ended early: skip files that are there with the size and time of
-    /// the image, and write partly written files anew
+    /// Resume an extraction: skip files that exist
+    ///
+    /// A file is skipped if it has the size and time of the file in the image. An incomplete file is replaced.
     #[arg(long)]
     pub skip_existing: bool,
-    /// Have all of it on disk at the end
+    /// Flush to disk before exiting
     ///
-    /// Writing begins while files are made, so that it takes less time than sync(1) afterwards, and what the disk
-    /// does not take is an error.
+    /// Takes less time than sync(1) afterwards, and a disk that fails is an error.
     #[arg(long)]
     pub sync: bool,
-    /// Make device nodes too (root only)
-    #[arg(long)]
-    pub devices: bool,
     /// List names that differ only in case
     ///
-    /// Where DIR takes them for one name, they are listed in any case, and only the first of them is
-    /// made.
+    /// If DIR does not tell such names apart, they are listed anyway, and only the first is extracted.
     #[arg(long)]
     pub check_case_collisions: bool,
-    /// Keep set-user-id, set-group-id and sticky bits
-    #[arg(help_heading = "Owners and permissions", long)]
-    pub special_bits: bool,
-    /// Keep owners; what cannot be given away is listed [default: as root]
+    /// Owner of the files
+    ///
+    /// The default is image for root and caller for other users.
     #[arg(
-        help_heading = "Owners and permissions",
+        help_heading = "Owners, times and attributes",
         long,
-        alias = "owners",
-        overrides_with = "no_same_owner"
+        value_name = "WHOSE"
     )]
-    pub same_owner: bool,
-    /// Do not keep owners: everything becomes the caller's
+    pub owner: Option<Owner>,
+    /// Also keep these, separated by commas
     #[arg(
-        help_heading = "Owners and permissions",
+        help_heading = "Owners, times and attributes",
         long,
-        overrides_with = "same_owner"
+        value_name = "WHAT",
+        value_delimiter = ','
     )]
-    pub no_same_owner: bool,
+    pub keep: Vec<Kept>,
     /// Apply the umask to permissions, as to any new file
-    #[arg(help_heading = "Owners and permissions", long)]
-    pub no_same_permissions: bool,
-    /// Leave extended attributes out
-    #[arg(help_heading = "Owners and permissions", long)]
-    pub no_xattrs: bool,
-    /// Keep extended attributes of security. (file capabilities, labels) and trusted. (root only)
     #[arg(
-        help_heading = "Owners and permissions",
+        help_heading = "Owners, times and attributes",
         long,
-        conflicts_with = "no_xattrs"
+        hide_short_help = true
     )]
-    pub privileged_xattrs: bool,
+    pub no_same_permissions: bool,
+    /// Leave out extended attributes
+    #[arg(help_heading = "Owners, times and attributes", long)]
+    pub no_xattrs: bool,
     #[command(flatten)]
     pub owners: OwnerMapArgs,
     #[command(flatten)]
     pub select: SelectArgs,
     #[command(flatten)]
     pub salvage: ReportArgs,
+}
+
+/// The owner of the files that are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Owner {
+    /// As in the image; files that cannot be given away are listed
+    Image,
+    /// The user who extracts
+    Caller,
+}
+
+/// A property or kind of file that is not kept unless that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kept {
+    /// Device nodes (root only)
+    Devices,
+    /// Set-user-id, set-group-id and sticky bits
+    SpecialBits,
+    /// Extended attributes security.* (file capabilities, labels) and trusted.* (root only)
+    PrivilegedXattrs,
+    /// All of these
+    All,
+}
+
+impl ExtractArgs {
+    fn keeps(&self, what: Kept) -> bool {
+        self.keep.contains(&what) || self.keep.contains(&Kept::All)
+    }
 }
 
 pub fn run(context: &Context, args: &ExtractArgs) -> Result {
@@ -195,18 +214,18 @@ fn options(args: &ExtractArgs) -> Result<ExtractOptions> {
     Ok(ExtractOptions {
         force: args.force,
         skip_existing: args.skip_existing,
-        devices: args.devices,
-        special_bits: args.special_bits,
-        owners: match (args.same_owner, args.no_same_owner) {
-            (_, true) => Owners::Caller,
-            (true, _) => Owners::Image,
-            (false, false) => Owners::AsRoot,
+        devices: args.keeps(Kept::Devices),
+        special_bits: args.keeps(Kept::SpecialBits),
+        owners: match args.owner {
+            Some(Owner::Caller) => Owners::Caller,
+            Some(Owner::Image) => Owners::Image,
+            None => Owners::AsRoot,
         },
         umask: args.no_same_permissions,
         uids,
         gids,
         no_xattrs: args.no_xattrs,
-        privileged_xattrs: args.privileged_xattrs,
+        privileged_xattrs: args.keeps(Kept::PrivilegedXattrs) && !args.no_xattrs,
         case_collisions: args.check_case_collisions,
         threads: args.image.source.threads.map_or(0, usize::from),
         sync: args.sync,

@@ -156,12 +156,12 @@ fn told(examples: &[Vec<u8>]) -> u64 {
 const fn hint(lost: &Shortfall) -> Option<&'static str> {
     match (lost.loss, lost.error.is_some()) {
         (Loss::Device, false) => {
-            Some("--devices makes them (as root), --exclude leaves them out silently")
+            Some("--keep devices makes them (as root), --exclude leaves them out silently")
         }
-        (Loss::Owner, false) => Some("only root can; --no-same-owner leaves this note out"),
-        (Loss::Owner, true) => Some("--no-same-owner keeps the caller's"),
-        (Loss::SpecialBits, false) => Some("--special-bits keeps them"),
-        (Loss::PrivilegedXattr, false) => Some("--privileged-xattrs keeps them, as root"),
+        (Loss::Owner, false) => Some("only root can; --owner caller leaves this note out"),
+        (Loss::Owner, true) => Some("--owner caller avoids this"),
+        (Loss::SpecialBits, false) => Some("--keep special-bits keeps them"),
+        (Loss::PrivilegedXattr, false) => Some("--keep privileged-xattrs keeps them, as root"),
         (Loss::Xattr, true) => Some("--no-xattrs leaves them out"),
         (Loss::Device, true) => Some("only root makes device nodes"),
         (Loss::Mode | Loss::SpecialBits | Loss::Xattr | Loss::PrivilegedXattr | Loss::Time, _) => {

@@ -21,9 +21,9 @@ use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use view::View;
 
-/// List what is in an image
+/// List files in an image
 ///
-/// Without PATH, the root directory. Directories are listed, everything else is shown as it is.
+/// Lists the contents of directories, and other files by their names.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -36,31 +36,31 @@ pub struct LsArgs {
     /// Paths in the image [default: /]
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
-    /// Mode, links, owner, group, size, time and link target
+    /// Show mode, links, owner, group, size, time and link target
     ///
     /// Owner and group are numbers. Devices have their numbers in place of a size.
     #[arg(short, long)]
     pub long: bool,
-    /// List what is below each directory too
+    /// List directories recursively
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// Show directories themselves instead of what is in them
+    /// List directories themselves, not their contents
     #[arg(short, long)]
     pub directory: bool,
-    /// One name on a line, as into a pipe
-    #[arg(short = '1', long = "one")]
+    /// List one name on each line
+    #[arg(short = '1')]
     pub one: bool,
-    /// With -l, sizes as 1.5 MiB
+    /// With -l, show sizes as 1.5 MiB
     #[arg(short = 'h', long)]
     pub human: bool,
-    /// Only what matches
+    /// List only what matches; repeat for more
     ///
-    /// May be given more than once. A GLOB with a slash is held against the whole path, one without
-    /// against the name. A match of a directory covers what is in it.
+    /// A GLOB with a slash is matched against the whole path, one without against the name. If a directory
+    /// matches, everything in it does.
     #[arg(long, value_name = "GLOB")]
     pub include: Vec<String>,
-    /// Accepted for habit: names that start with a dot are always shown
-    #[arg(short, long, hide_short_help = true)]
+    /// Has no effect: names that start with a dot are always listed
+    #[arg(short, hide_short_help = true)]
     pub all: bool,
 }
 

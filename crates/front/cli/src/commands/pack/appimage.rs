@@ -20,17 +20,17 @@ const MAX_RUNTIME: u64 = 128 << 20;
 /// Options of AppImages.
 #[derive(Args, Debug)]
 pub struct AppImageArgs {
-    /// Make an AppImage of the application directory INPUT: a program that runs itself
+    /// Make an AppImage from the application directory INPUT
     ///
-    /// INPUT needs AppRun, which can be run, one .desktop file, and the icon that it names. The image is
-    /// SquashFS, with zstd unless --compressor says otherwise, and everything in it belongs to root.
+    /// INPUT needs an executable AppRun, one .desktop file, and the icon that it names. The image is SquashFS
+    /// with zstd, unless --compressor is given, and everything in it belongs to root.
     #[arg(
         help_heading = "AppImage",
         long,
         conflicts_with_all = ["manifest", "empty", "blobdev", "objects"]
     )]
     pub appimage: bool,
-    /// The program in front of the image [default: ../lib/forerun/runtime-ARCH beside forerun]
+    /// Runtime of the AppImage [default: ../lib/forerun/runtime-ARCH beside forerun]
     #[arg(help_heading = "AppImage", long, value_name = "FILE", requires = "appimage", value_hint = ValueHint::FilePath)]
     pub runtime: Option<PathBuf>,
 }

@@ -1,13 +1,14 @@
 //! The options of EROFS, most of them as `mkfs.erofs` has them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::str::FromStr;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueHint};
 use forerun::build::{Compression, ErofsFragments, ErofsOptions, FillEncoding, Order};
 
 use super::exfat::ClusterArgs;
-use super::format::first;
-use super::shared::{Compressor, SharedArgs};
+use super::format::{Given, NewFormat, first};
+use super::shared::{Compressor, Dedupe, PackedTogether, SharedArgs};
 use crate::error::{Failure, Result};
 use crate::size;
 use crate::values::parse_uuid;
@@ -20,51 +21,60 @@ const DICTIONARY: (u32, std::ops::RangeInclusive<u32>) = (8, 32 << 10..=8 << 20)
 pub struct ErofsArgs {
     #[command(flatten)]
     pub clusters: ClusterArgs,
-    /// Put compressed ends of files behind their inodes; Linux 5.17 reads that
-    #[arg(help_heading = "EROFS", long)]
-    inline_compressed: bool,
-    /// Compress what does not fill a cluster, the tails of files and small files, together with those
-    /// of other files, or all data so: smaller, and slower to read. Linux 6.1 reads that
-    #[arg(help_heading = "EROFS", long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "tails", conflicts_with = "inline_compressed")]
-    fragments: Option<Packed>,
-    /// Store equal compressed extents once, in whatever files they are; Linux 6.1 reads that
-    #[arg(help_heading = "EROFS", long)]
-    share_extents: bool,
-    /// Write indexes of compressed files as the oldest readers need them
+    /// Store small pieces of data beside inodes. EROFS: which file tails [default: plain]. composefs: files
+    /// up to this many bytes, at most 4095 [default: 64]; the digest depends on it
+    #[arg(
+        help_heading = "EROFS and composefs",
+        long,
+        value_name = "none|plain|all|BYTES"
+    )]
+    pub inline: Option<Inline>,
+    /// Write the indexes of compressed files in the format of Linux 5.4; the default format needs 5.5
     #[arg(help_heading = "EROFS", long)]
     full_indexes: bool,
-    /// Give the end of every file blocks of its own, in place of room behind its inode
-    #[arg(help_heading = "EROFS", long)]
-    no_inline: bool,
-    /// Store files in chunks of this size, a power of two: equal ones once, zeros not at all
+    /// Store files in chunks of this size, a power of two: equal chunks once, zeros not at all
     #[arg(help_heading = "EROFS", long, value_name = "BYTES", value_parser = size::parse)]
     chunk_size: Option<u64>,
-    /// Put the chunks into this file, not into the image; mount both with device=FILE
+    /// Write the chunks to this file instead of the image; mount both with -o device=FILE
     #[arg(help_heading = "EROFS", long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "chunk_size")]
     pub blobdev: Option<PathBuf>,
-    /// Put data in the order of the paths that FILE lists, one a line: of those that are read first,
-    /// for instance. A directory stands for all below it
-    #[arg(help_heading = "EROFS", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    order: Option<PathBuf>,
-    /// Store names of extended attributes that start with this in short; may be given more than
-    /// once. Linux 6.4 reads that
+    /// Shorten names of extended attributes that start with PREFIX; repeat for more (Linux 6.4 and later)
     #[arg(help_heading = "EROFS", long, value_name = "PREFIX")]
     xattr_prefix: Vec<String>,
-    /// Store extended attributes that are in more than this many inodes once for all [default: 2]
+    /// Store an extended attribute once if more than N inodes have it [default: 2]
     #[arg(help_heading = "EROFS", long, value_name = "N")]
     share_xattrs: Option<u32>,
-    /// UUID of the image [default: one made from its contents]
+    /// UUID of the image [default: derived from its contents]
     #[arg(help_heading = "EROFS", long, value_name = "UUID", value_parser = parse_uuid)]
     uuid: Option<[u8; 16]>,
 }
 
-/// Data that is compressed together with the data of other files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Packed {
-    /// Tails of files
-    Tails,
-    /// All data
+/// Data that is stored beside inodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inline {
+    /// No tails of files.
+    None,
+    /// Tails of files that are not compressed.
+    Plain,
+    /// Compressed tails too.
     All,
+    /// Files up to so many bytes.
+    Bytes(u64),
+}
+
+impl FromStr for Inline {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "plain" => Ok(Self::Plain),
+            "all" => Ok(Self::All),
+            bytes => size::parse(bytes)
+                .map(Self::Bytes)
+                .map_err(|_| "not none, plain, all or a number of bytes".to_string()),
+        }
+    }
 }
 
 impl ErofsArgs {
@@ -79,8 +89,8 @@ impl ErofsArgs {
                 .chunk_size
                 .map(|size| bytes("--chunk-size", size))
                 .transpose()?,
-            inline_tails: !self.no_inline,
-            duplicates: !shared.no_duplicates,
+            inline_tails: self.inline()? != Inline::None,
+            duplicates: shared.dedupe != Some(Dedupe::None),
             share_xattrs_above: self.share_xattrs.unwrap_or(defaults.share_xattrs_above),
             xattr_prefixes: self
                 .xattr_prefix
@@ -90,39 +100,50 @@ impl ErofsArgs {
             mkfs_time: shared.image_time()?,
             uuid: self.uuid,
             label: self.clusters.label.clone().unwrap_or_default().into_bytes(),
-            order: match &self.order {
-                Some(file) => Order::from_file(Path::new(file))?,
+            order: match &shared.order {
+                Some(file) => Order::from_file(file)?,
                 None => Order::default(),
             },
             ..defaults
         })
     }
 
-    /// Returns the first option that was given and that only EROFS has.
-    pub fn first_given(&self) -> Option<&'static str> {
-        let [_cluster_size, of_compressed @ ..] = self.of_compressed();
-        first(&of_compressed).or_else(|| {
-            first(&[
-                (self.no_inline, "--no-inline"),
-                (self.chunk_size.is_some(), "--chunk-size"),
-                (self.blobdev.is_some(), "--blobdev"),
-                (self.order.is_some(), "--order"),
-                (!self.xattr_prefix.is_empty(), "--xattr-prefix"),
-                (self.share_xattrs.is_some(), "--share-xattrs"),
-                (self.uuid.is_some(), "--uuid"),
-            ])
-        })
+    /// Lists the options that not all formats have.
+    pub const fn given(&self) -> [Given; 7] {
+        use NewFormat::{Composefs, Erofs};
+        [
+            (self.inline.is_some(), "--inline", &[Erofs, Composefs]),
+            (self.full_indexes, "--full-indexes", &[Erofs]),
+            (self.chunk_size.is_some(), "--chunk-size", &[Erofs]),
+            (self.blobdev.is_some(), "--blobdev", &[Erofs]),
+            (!self.xattr_prefix.is_empty(), "--xattr-prefix", &[Erofs]),
+            (self.share_xattrs.is_some(), "--share-xattrs", &[Erofs]),
+            (self.uuid.is_some(), "--uuid", &[Erofs]),
+        ]
     }
 
     /// Lists the options that have no meaning without a compressor.
-    const fn of_compressed(&self) -> [(bool, &'static str); 5] {
+    fn of_compressed(&self, shared: &SharedArgs) -> [(bool, &'static str); 6] {
+        let together = shared.fragments.unwrap_or(PackedTogether::None);
         [
             (self.clusters.cluster_size.is_some(), "--cluster-size"),
-            (self.inline_compressed, "--inline-compressed"),
-            (self.fragments.is_some(), "--fragments"),
-            (self.share_extents, "--share-extents"),
+            (self.inline == Some(Inline::All), "--inline all"),
+            (together != PackedTogether::None, "--fragments"),
+            (shared.dedupe == Some(Dedupe::Extents), "--dedupe extents"),
             (self.full_indexes, "--full-indexes"),
+            (shared.level.is_some(), "--level"),
         ]
+    }
+
+    fn inline(&self) -> Result<Inline> {
+        match self.inline.unwrap_or(Inline::Plain) {
+            Inline::Bytes(_) => {
+                let message =
+                    "--inline takes none, plain or all for erofs; bytes are for composefs";
+                Err(Failure::usage(message))
+            }
+            inline => Ok(inline),
+        }
     }
 
     fn compression(&self, shared: &SharedArgs, block_size: u32) -> Result<Option<Compression>> {
@@ -134,9 +155,7 @@ impl ErofsArgs {
         let encoding = match encoding(shared, compressor, cluster_size)? {
             Some(encoding) => encoding,
             None => {
-                let given = first(&self.of_compressed());
-                let given = given.or_else(|| shared.level.map(|_| "--level"));
-                return match given {
+                return match first(&self.of_compressed(shared)) {
                     Some(flag) => {
                         let message = format!("{flag} means nothing without a compressor");
                         Err(Failure::usage(message))
@@ -147,13 +166,17 @@ impl ErofsArgs {
         };
         Ok(Some(Compression {
             cluster_size,
-            inline_tails: self.inline_compressed,
+            inline_tails: self.inline == Some(Inline::All),
             full_indexes: self.full_indexes,
-            share_extents: self.share_extents,
-            fragments: match self.fragments {
-                None => ErofsFragments::None,
-                Some(Packed::Tails) => ErofsFragments::Tails,
-                Some(Packed::All) => ErofsFragments::All,
+            share_extents: shared.dedupe == Some(Dedupe::Extents),
+            fragments: match shared.fragments {
+                None | Some(PackedTogether::None) => ErofsFragments::None,
+                Some(PackedTogether::Tails) => ErofsFragments::Tails,
+                Some(PackedTogether::All) => ErofsFragments::All,
+                Some(PackedTogether::Small) => {
+                    let message = "--fragments takes none, tails or all for erofs";
+                    return Err(Failure::usage(message));
+                }
             },
             ..Compression::new(encoding)
         }))

@@ -2,69 +2,94 @@
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::str::FromStr;
 
 use clap::Args;
 use forerun::build::ExfatOptions;
 
-use super::format::first;
+use super::format::{Given, NewFormat};
 use crate::error::{Failure, Result};
 use crate::size;
 use crate::values::parse_uuid;
 
-/// Options that EROFS and exFAT have under the same names.
+/// Options of several formats that name an image and cut it into pieces.
 #[derive(Args, Debug)]
 pub struct ClusterArgs {
-    /// Bytes of a cluster, a power of two. EROFS: what compressed data are cut into, from a block to
-    /// 1M [default: a block]. exFAT: what space is given out in, from a sector to 32M [default: 4K
-    /// for volumes up to 256M, 32K up to 32G, 128K above]
-    #[arg(help_heading = "EROFS and exFAT", long, value_name = "BYTES", value_parser = size::parse)]
+    /// Cluster size, a power of two. EROFS: compressed size of a piece, from a block to 1M [default: a
+    /// block]. exFAT: allocation unit, from a sector to 32M [default: 4K for volumes up to 256M, 32K up to 32G,
+    /// 128K above]
+    #[arg(help_heading = "Volume", long, value_name = "BYTES", value_parser = size::parse, hide_short_help = true)]
     pub cluster_size: Option<u64>,
-    /// Name of the image: at most 16 bytes in EROFS, 11 characters in exFAT
-    #[arg(help_heading = "EROFS and exFAT", long, value_name = "NAME")]
+    /// Volume label (romfs, EROFS, exFAT)
+    ///
+    /// At most 16 bytes in EROFS and 11 characters in exFAT. The default of romfs is rom.
+    #[arg(help_heading = "Volume", long, value_name = "NAME")]
     pub label: Option<String>,
 }
 
 impl ClusterArgs {
-    /// Returns the first option that was given.
-    pub fn first_given(&self) -> Option<&'static str> {
-        first(&[
-            (self.cluster_size.is_some(), "--cluster-size"),
-            (self.label.is_some(), "--label"),
-        ])
+    /// Lists the options.
+    pub const fn given(&self) -> [Given; 2] {
+        use NewFormat::{Erofs, Exfat, Romfs};
+        [
+            (
+                self.cluster_size.is_some(),
+                "--cluster-size",
+                &[Erofs, Exfat],
+            ),
+            (self.label.is_some(), "--label", &[Romfs, Erofs, Exfat]),
+        ]
     }
 }
 
 /// Options of exFAT.
 #[derive(Args, Debug)]
 pub struct ExfatArgs {
-    /// Length of the volume [default: what its contents take]
-    #[arg(help_heading = "exFAT", long, value_name = "BYTES", value_parser = size::parse, conflicts_with = "free")]
-    volume_size: Option<u64>,
-    /// Leave so much free
-    #[arg(help_heading = "exFAT", long, value_name = "BYTES", value_parser = size::parse)]
-    free: Option<u64>,
+    /// Size of an exFAT volume, or +SIZE for the size of its free space
+    ///
+    /// The default is the size that the contents need.
+    #[arg(help_heading = "Volume", long, value_name = "SIZE")]
+    volume_size: Option<VolumeSize>,
     #[command(flatten)]
-    volume: VolumeArgs,
-    /// Take names that end with dots, which Linux finds with keep_last_dots only
+    pub volume: VolumeArgs,
+    /// Accept names that end with dots; Linux shows them only with the mount option keep_last_dots
     #[arg(help_heading = "exFAT", long)]
     keep_last_dots: bool,
-    /// Say of zeros at the end of a file that they were never written, so that a copy of the volume
-    /// need not write them. Linux before 6.8 shows such files without them
+    /// Mark zeros at the end of files as never written, so that copies of the volume can leave them out.
+    /// Linux before 6.8 shows such files too short
     #[arg(help_heading = "exFAT", long)]
     sparse_tails: bool,
+}
+
+/// The size of a volume: all of it, or its free space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum VolumeSize {
+    Total(u64),
+    Free(u64),
+}
+
+impl FromStr for VolumeSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text.strip_prefix('+') {
+            Some(free) => size::parse(free).map(Self::Free),
+            None => size::parse(text).map(Self::Total),
+        }
+    }
 }
 
 /// Options of a volume, whatever it will hold.
 #[derive(Args, Debug)]
 pub struct VolumeArgs {
-    /// Bytes of a sector: 512, 1024, 2048 or 4096 [default: that of the device, 512 in a file]
+    /// Sector size: 512, 1024, 2048 or 4096 [default: that of the device, 512 in a file]
     #[arg(help_heading = "exFAT", long, value_name = "BYTES", value_parser = size::parse)]
     sector_size: Option<u64>,
-    /// Start the FAT and the clusters at multiples of this, a power of two [default: 1M for volumes
-    /// of 64M and more, else a cluster]
-    #[arg(help_heading = "exFAT", long, value_name = "BYTES", value_parser = size::parse)]
-    boundary: Option<u64>,
-    /// Serial number of the volume, as in 1234-ABCD [default: one made from its contents]
+    /// Start data at multiples of this, a power of two. exFAT: the FAT and the clusters [default: 1M for
+    /// volumes of 64M and more, else a cluster]. romfs: each file, 16 to 64K [default: 16]
+    #[arg(help_heading = "Volume", long, value_name = "BYTES", value_parser = size::parse, hide_short_help = true)]
+    pub align: Option<u64>,
+    /// Serial number of the volume, such as 1234-ABCD [default: derived from its contents]
     #[arg(help_heading = "exFAT", long, value_name = "HEX", value_parser = parse_serial)]
     serial: Option<u32>,
     /// GUID of the volume [default: none]
@@ -75,36 +100,42 @@ pub struct VolumeArgs {
 impl ExfatArgs {
     /// Converts the arguments into the library's options.
     pub fn options(&self, cluster: &ClusterArgs, output: &Path) -> Result<ExfatOptions> {
+        let (size, free) = match self.volume_size {
+            None => (None, 0),
+            Some(VolumeSize::Total(size)) => (Some(size), 0),
+            Some(VolumeSize::Free(free)) => (None, free),
+        };
         Ok(ExfatOptions {
-            size: self.volume_size,
-            free: self.free.unwrap_or(0),
+            size,
+            free,
             keep_last_dots: self.keep_last_dots,
             sparse_tails: self.sparse_tails,
             ..self.volume.options(cluster, sector_of(output)?)?
         })
     }
 
-    /// Returns the first option that was given.
-    pub fn first_given(&self) -> Option<&'static str> {
-        first(&[
-            (self.volume_size.is_some(), "--volume-size"),
-            (self.free.is_some(), "--free"),
-            (self.volume.sector_size.is_some(), "--sector-size"),
-            (self.volume.boundary.is_some(), "--boundary"),
-            (self.volume.serial.is_some(), "--serial"),
-            (self.volume.guid.is_some(), "--guid"),
-            (self.keep_last_dots, "--keep-last-dots"),
-            (self.sparse_tails, "--sparse-tails"),
-        ])
+    /// Lists the options.
+    pub const fn given(&self) -> [Given; 7] {
+        use NewFormat::{Exfat, Romfs};
+        let volume = &self.volume;
+        [
+            (self.volume_size.is_some(), "--volume-size", &[Exfat]),
+            (volume.sector_size.is_some(), "--sector-size", &[Exfat]),
+            (volume.align.is_some(), "--align", &[Romfs, Exfat]),
+            (volume.serial.is_some(), "--serial", &[Exfat]),
+            (volume.guid.is_some(), "--guid", &[Exfat]),
+            (self.keep_last_dots, "--keep-last-dots", &[Exfat]),
+            (self.sparse_tails, "--sparse-tails", &[Exfat]),
+        ]
     }
 }
 
 impl VolumeArgs {
-    /// Returns the defaults with this boundary.
-    pub const fn with_boundary(boundary: Option<u64>) -> Self {
+    /// Returns the defaults with this alignment.
+    pub const fn with_align(align: Option<u64>) -> Self {
         Self {
             sector_size: None,
-            boundary,
+            align,
             serial: None,
             guid: None,
         }
@@ -129,7 +160,7 @@ impl VolumeArgs {
         Ok(ExfatOptions {
             cluster_size: short("--cluster-size", cluster.cluster_size)?,
             sector_size,
-            align: short("--boundary", self.boundary)?,
+            align: short("--align", self.align)?,
             label: cluster.label.clone().unwrap_or_default().into_bytes(),
             serial: self.serial,
             guid: self.guid.map(on_volume),

@@ -17,21 +17,20 @@ use super::squashfs::SquashfsArgs;
 use super::suffix::format_of;
 use crate::confine::NAMES;
 use crate::error::{Failure, Result};
-use crate::size;
 use crate::target::Target;
 
 /// The formats that can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum NewFormat {
-    /// Small and simple, read by Linux; keeps no owners, permissions or times
+    /// Small and simple; no owners, permissions or times
     Romfs,
-    /// Compressed, read by Linux; keeps everything
+    /// Compressed; keeps everything
     Squashfs,
-    /// Laid out for fast access, read by Linux; keeps everything
+    /// Fast to read, compressed or not; keeps everything
     Erofs,
-    /// Metadata only; files go to a store that images share. Keeps everything
+    /// Metadata only, files go to an object store that images share; keeps everything
     Composefs,
-    /// Read and written by cameras, cars, Windows, macOS and Linux; keeps times, no owners or links
+    /// Writable volume for cameras, cars, Windows, macOS and Linux; no owners or links
     Exfat,
 }
 
@@ -50,13 +49,11 @@ pub struct FormatArgs {
     /// Format of the image [default: by the suffix of OUTPUT]
     #[arg(long, value_name = "NAME")]
     format: Option<NewFormat>,
-    /// Threads that read and compress; 0 for one per CPU [default: 0]
+    /// Number of threads [default: 0, one for each CPU]
     ///
-    /// Fewer work where memory is scarce. The image does not depend on it.
+    /// If memory is scarce, fewer are used. The image does not depend on the number.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
     pub threads: Option<u16>,
-    #[command(flatten)]
-    romfs: RomfsArgs,
     #[command(flatten)]
     shared: SharedArgs,
     #[command(flatten)]
@@ -67,18 +64,6 @@ pub struct FormatArgs {
     composefs: ComposefsArgs,
     #[command(flatten)]
     exfat: ExfatArgs,
-}
-
-/// Options of romfs.
-#[derive(Args, Debug)]
-struct RomfsArgs {
-    /// Start the data of each file at a multiple of this: a power of two from 16 to 64K. With 4096,
-    /// reads of pages go straight through [default: 16]
-    #[arg(help_heading = "romfs", long, value_name = "BYTES", value_parser = parse_align)]
-    align: Option<u32>,
-    /// Volume name [default: rom]
-    #[arg(help_heading = "romfs", long, value_name = "NAME")]
-    volume_name: Option<String>,
 }
 
 impl NewFormat {
@@ -100,42 +85,19 @@ impl NewFormat {
     }
 }
 
-/// Options that the same formats take.
-struct Group {
-    /// The first option of the group that was given.
-    given: Option<&'static str>,
-    /// The format that messages name as the one of these options.
-    of: &'static str,
-    /// The formats that take them.
-    taken_by: &'static [NewFormat],
-}
+/// Whether an option was given, its name, and the formats that take it.
+pub type Given = (bool, &'static str, &'static [NewFormat]);
 
 impl FormatArgs {
-    /// Lists the options that not all formats take. `is_sorted` if `--sort` was given, which is elsewhere on
-    /// the command line.
-    fn groups(&self, is_sorted: bool) -> [Group; 8] {
-        use NewFormat::{Composefs, Erofs, Exfat, Romfs, Squashfs};
-        let group = |given, of, taken_by| Group {
-            given,
-            of,
-            taken_by,
-        };
-        let clusters = self.erofs.clusters.first_given();
-        let sort = is_sorted.then_some("--sort");
-        [
-            group(self.romfs.first_given(), "romfs", &[Romfs]),
-            group(
-                self.shared.first_given(),
-                "squashfs and erofs",
-                &[Squashfs, Erofs],
-            ),
-            group(self.squashfs.first_given(), "squashfs", &[Squashfs]),
-            group(clusters, "erofs", &[Erofs, Exfat]),
-            group(self.erofs.first_given(), "erofs", &[Erofs]),
-            group(self.composefs.first_given(), "composefs", &[Composefs]),
-            group(self.exfat.first_given(), "exfat", &[Exfat]),
-            group(sort, "squashfs", &[Squashfs]),
-        ]
+    /// Lists the options that not all formats take.
+    fn given(&self) -> impl Iterator<Item = Given> {
+        let clusters = self.erofs.clusters.given().into_iter();
+        clusters
+            .chain(self.exfat.given())
+            .chain(self.shared.given())
+            .chain(self.squashfs.given())
+            .chain(self.erofs.given())
+            .chain(self.composefs.given())
     }
 
     /// Returns the format of the image: what was asked for, or what the suffix of `output` stands for.
@@ -157,19 +119,16 @@ impl FormatArgs {
     }
 
     /// Creates the writer of the image in an AppImage, as [`writer`](Self::writer) does.
-    pub fn appimage_writer(&self, priorities: Priorities, xattrs: bool) -> Result<Writer> {
-        self.refuse_others(NewFormat::Squashfs, !priorities.is_empty())?;
-        self.squashfs_writer(Compressor::Zstd, priorities, xattrs)
+    pub fn appimage_writer(&self, xattrs: bool) -> Result<Writer> {
+        self.refuse_others(NewFormat::Squashfs)?;
+        self.squashfs_writer(Compressor::Zstd, xattrs)
     }
 
-    fn squashfs_writer(
-        &self,
-        default: Compressor,
-        priorities: Priorities,
-        xattrs: bool,
-    ) -> Result<Writer> {
+    fn squashfs_writer(&self, default: Compressor, xattrs: bool) -> Result<Writer> {
         let mut options = self.squashfs.options(&self.shared, default)?;
-        options.priorities = priorities;
+        if let Some(order) = &self.shared.order {
+            options.priorities = Priorities::from_files(&[order])?;
+        }
         options.xattrs = xattrs;
         options.threads = self.threads.map_or(0, usize::from);
         options.validate().map_err(unfit)?;
@@ -177,13 +136,13 @@ impl FormatArgs {
     }
 
     /// Refuses the first option that the chosen format does not take.
-    fn refuse_others(&self, chosen: NewFormat, is_sorted: bool) -> Result<()> {
-        let format = chosen.keeps().format;
-        for group in self.groups(is_sorted) {
-            if let Some(flag) = group.given
-                && !group.taken_by.contains(&chosen)
-            {
-                let of = group.of;
+    fn refuse_others(&self, chosen: NewFormat) -> Result<()> {
+        for (given, flag, taken_by) in self.given() {
+            if given && !taken_by.contains(&chosen) {
+                let formats = taken_by.iter().map(|format| format.keeps().format);
+                let formats: Vec<_> = formats.collect();
+                let of = formats.join(" and ");
+                let format = chosen.keeps().format;
                 let message = format!("{flag} is an option of {of}; the image is to be {format}");
                 return Err(Failure::usage(message));
             }
@@ -191,20 +150,14 @@ impl FormatArgs {
         Ok(())
     }
 
-    /// Creates the writer of a format, after a check of all options. `priorities` and `xattrs` come from
-    /// elsewhere on the command line.
-    pub fn writer(
-        &self,
-        chosen: NewFormat,
-        priorities: Priorities,
-        xattrs: bool,
-        output: &Path,
-    ) -> Result<Writer> {
-        self.refuse_others(chosen, !priorities.is_empty())?;
+    /// Creates the writer of a format, after a check of all options. `xattrs` comes from elsewhere on the
+    /// command line.
+    pub fn writer(&self, chosen: NewFormat, xattrs: bool, output: &Path) -> Result<Writer> {
+        self.refuse_others(chosen)?;
         let threads = self.threads.map_or(0, usize::from);
         match chosen {
-            NewFormat::Romfs => Ok(Writer::Romfs(self.romfs.options())),
-            NewFormat::Squashfs => self.squashfs_writer(Compressor::Gzip, priorities, xattrs),
+            NewFormat::Romfs => Ok(Writer::Romfs(self.romfs_options()?)),
+            NewFormat::Squashfs => self.squashfs_writer(Compressor::Gzip, xattrs),
             NewFormat::Erofs => {
                 let mut options = self.erofs.options(&self.shared)?;
                 options.xattrs = xattrs;
@@ -213,7 +166,7 @@ impl FormatArgs {
                 Ok(Writer::Erofs(options))
             }
             NewFormat::Composefs => {
-                let mut options = self.composefs.options()?;
+                let mut options = self.composefs.options(self.erofs.inline)?;
                 options.threads = threads;
                 options.validate().map_err(unfit)?;
                 Ok(Writer::Composefs(options))
@@ -228,6 +181,23 @@ impl FormatArgs {
 }
 
 impl FormatArgs {
+    fn romfs_options(&self) -> Result<RomfsOptions> {
+        let mut options = RomfsOptions::default();
+        if let Some(align) = self.exfat.volume.align {
+            options.align = match u32::try_from(align) {
+                Ok(align) if align.is_power_of_two() && (16..=65536).contains(&align) => align,
+                _ => {
+                    let message = format!("--align {align}: not a power of two from 16 to 64K");
+                    return Err(Failure::usage(message));
+                }
+            };
+        }
+        if let Some(label) = &self.erofs.clusters.label {
+            options.volume_name = label.clone().into_bytes();
+        }
+        Ok(options)
+    }
+
     /// Creates the file for data outside the image, which must be given its name at the end.
     pub fn blob(&self, writer: &mut Writer, force: bool) -> Result<Option<Target>> {
         let (Writer::Erofs(options), Some(path)) = (writer, &self.erofs.blobdev) else {
@@ -260,26 +230,6 @@ impl FormatArgs {
     }
 }
 
-impl RomfsArgs {
-    fn options(&self) -> RomfsOptions {
-        let mut options = RomfsOptions::default();
-        if let Some(align) = self.align {
-            options.align = align;
-        }
-        if let Some(name) = &self.volume_name {
-            options.volume_name = name.clone().into_bytes();
-        }
-        options
-    }
-
-    fn first_given(&self) -> Option<&'static str> {
-        first(&[
-            (self.align.is_some(), "--align"),
-            (self.volume_name.is_some(), "--volume-name"),
-        ])
-    }
-}
-
 /// Returns the first option that was given.
 pub fn first(flags: &[(bool, &'static str)]) -> Option<&'static str> {
     let mut given = flags.iter().filter(|(given, _)| *given);
@@ -291,13 +241,5 @@ pub fn unfit(error: BuildError) -> Failure {
     match error {
         BuildError::Format { reason, .. } => Failure::usage(reason),
         other => other.into(),
-    }
-}
-
-fn parse_align(text: &str) -> std::result::Result<u32, String> {
-    let bytes = size::parse(text)?;
-    match u32::try_from(bytes) {
-        Ok(align) if align.is_power_of_two() && (16..=65536).contains(&align) => Ok(align),
-        _ => Err("not a power of two from 16 to 64K".to_string()),
     }
 }

@@ -24,8 +24,8 @@ use crate::target::Target;
 /// Where the image goes, besides the operand `output`.
 #[derive(Args, Debug)]
 pub struct OutputArgs {
-    /// The image to make, as an option
-    #[arg(short, long = "output", id = "output_option", value_name = "OUTPUT", value_hint = ValueHint::FilePath, conflicts_with = "output")]
+    /// Image to make, in place of the argument OUTPUT
+    #[arg(short, long = "output", hide_short_help = true, id = "output_option", value_name = "OUTPUT", value_hint = ValueHint::FilePath, conflicts_with = "output")]
     pub output_option: Option<PathBuf>,
     /// Replace OUTPUT if it exists
     #[arg(long)]

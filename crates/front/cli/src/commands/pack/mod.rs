@@ -18,7 +18,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use forerun::build::Priorities;
 use forerun_sandbox::Sandbox;
 
 use crate::args::{LimitArgs, is_stdin};
@@ -39,8 +38,8 @@ pub use select::{ChangeArgs, ExcludeArgs};
 
 /// Make an image from a directory, a tar archive or a manifest
 ///
-/// The image appears under its name only when it is complete. The same input gives the same image,
-/// byte for byte; times later than SOURCE_DATE_EPOCH are set to it where the format keeps times.
+/// OUTPUT appears when it is complete. The same input gives the same image, byte for byte. Times later
+/// than SOURCE_DATE_EPOCH are set to it.
 #[derive(Args, Debug)]
 #[command(override_usage = "forerun pack [OPTIONS] <INPUT> <OUTPUT>\n       \
                             forerun pack [OPTIONS] --manifest <FILE> [INPUT] <OUTPUT>")]
@@ -54,7 +53,7 @@ Examples:
 Examples:
   forerun pack --compressor zstd dir new.sqsh
   forerun pack --compressor lz4hc --cluster-size 64K dir new.erofs
-  forerun pack --format squashfs --all-root --manifest devices.txt rootfs new.img
+  forerun pack --owner 0:0 --manifest devices.txt rootfs new.sqsh
   tar -c dir | forerun pack - new.romfs
   forerun pack --label CARD --volume-size 32G dir new.exfat
   forerun pack --appimage App.AppDir App-x86_64.AppImage
@@ -63,27 +62,30 @@ Examples:
 pub struct PackArgs {
     #[command(flatten)]
     pub format: FormatArgs,
-    /// Directory or tar archive; - for an archive on standard input
+    /// Directory or tar archive; - for a tar archive on standard input
     #[arg(value_name = "INPUT", value_hint = ValueHint::AnyPath, required_unless_present_any = ["manifest", "empty"])]
     pub input: Option<PathBuf>,
-    /// The image to make; - for standard output
+    /// Image to make; - for standard output
     #[arg(value_name = "OUTPUT", value_hint = ValueHint::FilePath, required_unless_present_any = ["output_option", "manifest", "empty"])]
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub to: OutputArgs,
-    /// Make the entries that FILE lists, in INPUT or alone
+    /// Add the entries that FILE lists; repeat for more
     ///
-    /// Directories, devices, links, files with contents from elsewhere, in the lines of mksquashfs -pf. May
-    /// be given more than once.
+    /// FILE lists directories, devices, links and files in the format of mksquashfs -pf. INPUT can be left out.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub manifest: Vec<PathBuf>,
-    /// Take directories on which other filesystems are mounted without what is in them
+    /// Do not descend into other filesystems
+    ///
+    /// Mount points below INPUT are kept as empty directories.
     #[arg(help_heading = "Selection", long)]
     pub one_file_system: bool,
-    /// Put nothing in: OUTPUT is the only name. mkfs does so for exFAT volumes
-    #[arg(long, conflicts_with = "manifest")]
+    /// Make an empty image; there is no INPUT then
+    #[arg(long, hide_short_help = true, conflicts_with = "manifest")]
     pub empty: bool,
-    /// Leave out files and directories of INPUT that cannot be read, and list them; the exit status is 6
+    /// Skip files that cannot be read, and list them
+    ///
+    /// The exit status is 6 if there are any.
     #[arg(help_heading = "Selection", long)]
     pub skip_unreadable: bool,
     #[command(flatten)]
@@ -92,10 +94,6 @@ pub struct PackArgs {
     pub changes: ChangeArgs,
     #[command(flatten)]
     pub appimage: AppImageArgs,
-    /// Put files together by the priorities that FILE lists, "PATH NUMBER" a line, the highest
-    /// first; may be given more than once
-    #[arg(help_heading = "SquashFS", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub sort: Vec<PathBuf>,
     #[command(flatten)]
     pub limits: LimitArgs,
 }
@@ -110,11 +108,10 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
         None => args.format.chosen(output)?,
     };
     let changes = args.changes.changes(format.keeps(), app.is_some())?;
-    let priorities = Priorities::from_files(&args.sort)?;
     let xattrs = changes.want_xattrs();
     let mut writer = match app {
-        Some(_) => args.format.appimage_writer(priorities, xattrs)?,
-        None => args.format.writer(format, priorities, xattrs, output)?,
+        Some(_) => args.format.appimage_writer(xattrs)?,
+        None => args.format.writer(format, xattrs, output)?,
     };
     let exclude = args.exclude.patterns()?;
     interrupt::defer();

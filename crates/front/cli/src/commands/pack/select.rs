@@ -2,27 +2,26 @@
 //! extended attributes.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use forerun::build::{IdMap, LineError, Owners, Patterns, Times, Tree, XattrFilter, parse_time};
+use forerun::build::{Owners, Patterns, Times, Tree, XattrFilter, parse_time};
 use forerun::vfs::Timestamp;
 
 use super::format::Keeps;
+use crate::commands::owners::OwnerMapArgs;
 use crate::error::{Failure, Result};
 use crate::values::source_date_epoch;
 
 /// Entries to leave out.
 #[derive(Args, Debug)]
 pub struct ExcludeArgs {
-    /// Leave out what matches, with everything below it
+    /// Leave out what matches; repeat for more
     ///
-    /// May be given more than once.
+    /// A directory is left out with everything below it.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub exclude: Vec<String>,
-    /// Leave out what matches a line of FILE
-    ///
-    /// May be given more than once.
+    /// Leave out what matches a line of FILE; repeat for more
     #[arg(help_heading = "Selection", long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub exclude_from: Vec<PathBuf>,
 }
@@ -51,51 +50,47 @@ impl ExcludeArgs {
 /// Changes of owners, times and attributes.
 #[derive(Args, Debug)]
 pub struct ChangeArgs {
-    /// Give everything to user 0 and group 0
-    #[arg(help_heading = "Owners and times", long, conflicts_with_all = ["force_uid", "force_gid", "uid_map", "uid_map_from", "gid_map", "gid_map_from"])]
-    pub all_root: bool,
-    /// Give everything to this user
-    #[arg(help_heading = "Owners and times", long, value_name = "UID", value_parser = parse_id, conflicts_with_all = ["uid_map", "uid_map_from"])]
-    pub force_uid: Option<u32>,
-    /// Give everything to this group
-    #[arg(help_heading = "Owners and times", long, value_name = "GID", value_parser = parse_id, conflicts_with_all = ["gid_map", "gid_map_from"])]
-    pub force_gid: Option<u32>,
-    /// Change users FROM and up, COUNT of them (1 where not given), to TO and up; may be given more
-    /// than once. The others stay
-    #[arg(
-        help_heading = "Owners and times",
-        long,
-        value_name = "FROM:TO[:COUNT]"
-    )]
-    pub uid_map: Vec<String>,
-    /// The same for groups
-    #[arg(
-        help_heading = "Owners and times",
-        long,
-        value_name = "FROM:TO[:COUNT]"
-    )]
-    pub gid_map: Vec<String>,
-    /// Change users by the lines of FILE, as in /proc/PID/uid_map
-    #[arg(help_heading = "Owners and times", long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub uid_map_from: Vec<PathBuf>,
-    /// The same for groups
-    #[arg(help_heading = "Owners and times", long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub gid_map_from: Vec<PathBuf>,
-    /// Date everything so: seconds since 1970, or as in 2026-01-31 or "2026-01-31 12:00:00", in UTC
-    #[arg(help_heading = "Owners and times", long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
+    /// Give everything to this user and group
+    ///
+    /// UID:GID, UID to keep groups, or :GID to keep users. Both are numbers.
+    #[arg(help_heading = "Owners, times and attributes", long, value_name = "UID[:GID]", value_parser = parse_owner)]
+    pub owner: Option<Owner>,
+    #[command(flatten)]
+    pub maps: OwnerMapArgs,
+    /// Set all modification times
+    ///
+    /// Seconds since 1970, or as in 2026-01-31 or "2026-01-31 12:00:00", in UTC.
+    #[arg(help_heading = "Owners, times and attributes", long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub mtime: Option<Timestamp>,
-    /// Date so what is later [default: SOURCE_DATE_EPOCH, where it is set and --mtime is not]
-    #[arg(help_heading = "Owners and times", long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, conflicts_with = "mtime")]
+    /// Set modification times that are later to this [default: SOURCE_DATE_EPOCH, if set and --mtime is not]
+    #[arg(help_heading = "Owners, times and attributes", long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, conflicts_with = "mtime", hide_short_help = true)]
     pub mtime_clamp: Option<Timestamp>,
-    /// Keep no extended attributes
-    #[arg(help_heading = "Extended attributes", long, conflicts_with_all = ["xattrs_include", "xattrs_exclude"])]
+    /// Leave out extended attributes
+    #[arg(help_heading = "Owners, times and attributes", long, conflicts_with_all = ["xattrs_include", "xattrs_exclude"])]
     pub no_xattrs: bool,
-    /// Keep only attributes whose names match, as in '^user\.'
-    #[arg(help_heading = "Extended attributes", long, value_name = "REGEX")]
+    /// Keep only extended attributes whose names match, such as '^user\.'
+    #[arg(
+        help_heading = "Owners, times and attributes",
+        long,
+        value_name = "REGEX",
+        hide_short_help = true
+    )]
     pub xattrs_include: Option<String>,
-    /// Leave out attributes whose names match
-    #[arg(help_heading = "Extended attributes", long, value_name = "REGEX")]
+    /// Leave out extended attributes whose names match
+    #[arg(
+        help_heading = "Owners, times and attributes",
+        long,
+        value_name = "REGEX",
+        hide_short_help = true
+    )]
     pub xattrs_exclude: Option<String>,
+}
+
+/// The owner of all entries, as far as it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    uid: Option<u32>,
+    gid: Option<u32>,
 }
 
 /// The changes that were asked for.
@@ -123,13 +118,23 @@ impl ChangeArgs {
         if let Some(flag) = self.first_of_xattrs().filter(|_| !keeps.xattrs) {
             return Err(useless(flag, keeps.format, "extended attributes"));
         }
-        let of_root = of_root && self.first_of_owners().is_none();
-        let root = (self.all_root || of_root).then_some(0);
+        let owner = match self.owner {
+            None if of_root && self.first_of_owners().is_none() => Owner {
+                uid: Some(0),
+                gid: Some(0),
+            },
+            owner => owner.unwrap_or(Owner {
+                uid: None,
+                gid: None,
+            }),
+        };
+        self.refuse_forced(owner)?;
+        let (uids, gids) = self.maps.maps()?;
         let owners = Owners {
-            uid: self.force_uid.or(root),
-            gid: self.force_gid.or(root),
-            uids: map("--uid-map", &self.uid_map, &self.uid_map_from)?,
-            gids: map("--gid-map", &self.gid_map, &self.gid_map_from)?,
+            uid: owner.uid,
+            gid: owner.gid,
+            uids,
+            gids,
         };
         let latest = match (self.mtime_clamp, self.mtime) {
             (Some(time), _) => Some(time),
@@ -162,15 +167,24 @@ impl ChangeArgs {
             .find_map(|(given, flag)| given.then_some(flag))
     }
 
+    /// Refuses to change ids that are all set to one.
+    fn refuse_forced(&self, owner: Owner) -> Result<()> {
+        let uid = owner.uid.is_some() && !self.maps.uid_map.is_empty();
+        let gid = owner.gid.is_some() && !self.maps.gid_map.is_empty();
+        let flag = match (uid, gid) {
+            (true, _) => "--uid-map",
+            (false, true) => "--gid-map",
+            (false, false) => return Ok(()),
+        };
+        let message = format!("{flag} means nothing here: --owner gives everything to one owner");
+        Err(Failure::usage(message))
+    }
+
     fn first_of_owners(&self) -> Option<&'static str> {
         let flags = [
-            (self.all_root, "--all-root"),
-            (self.force_uid.is_some(), "--force-uid"),
-            (self.force_gid.is_some(), "--force-gid"),
-            (!self.uid_map.is_empty(), "--uid-map"),
-            (!self.gid_map.is_empty(), "--gid-map"),
-            (!self.uid_map_from.is_empty(), "--uid-map-from"),
-            (!self.gid_map_from.is_empty(), "--gid-map-from"),
+            (self.owner.is_some(), "--owner"),
+            (!self.maps.uid_map.is_empty(), "--uid-map"),
+            (!self.maps.gid_map.is_empty(), "--gid-map"),
         ];
         flags
             .into_iter()
@@ -208,25 +222,30 @@ fn useless(flag: &str, format: &str, what: &str) -> Failure {
     ))
 }
 
-fn map(flag: &str, ranges: &[String], files: &[PathBuf]) -> Result<IdMap> {
-    let mut map = IdMap::default();
-    for range in ranges {
-        let added = map.add(range);
-        added.map_err(|error: LineError| Failure::usage(format!("{flag}: {error}")))?;
-    }
-    for file in files {
-        map.add_file(Path::new(file))?;
-    }
-    Ok(map)
-}
-
 /// Parses a time of an option.
 pub fn time(text: &str) -> std::result::Result<Timestamp, String> {
     let expected = "not seconds since 1970 nor a time as in 2026-01-31 or \"2026-01-31 12:00:00\"";
     parse_time(text).ok_or_else(|| expected.to_string())
 }
 
-fn parse_id(text: &str) -> std::result::Result<u32, String> {
-    let id = text.parse().ok().filter(|&id| id < u32::MAX);
-    id.ok_or_else(|| "not a number below 4294967295".to_string())
+fn parse_owner(text: &str) -> std::result::Result<Owner, String> {
+    let (uid, gid) = text.split_once(':').unwrap_or((text, ""));
+    if uid.is_empty() && gid.is_empty() {
+        return Err("neither a user nor a group".to_string());
+    }
+    Ok(Owner {
+        uid: parse_id(uid)?,
+        gid: parse_id(gid)?,
+    })
+}
+
+/// Parses a user or group; an empty one is not set.
+fn parse_id(text: &str) -> std::result::Result<Option<u32>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match text.parse() {
+        Ok(id) if id < u32::MAX => Ok(Some(id)),
+        _ => Err(format!("{text:?} is not a number below 4294967295")),
+    }
 }

@@ -1,9 +1,11 @@
 //! Options that SquashFS and EROFS both have.
 
-use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
 use forerun::vfs::Timestamp;
 
-use super::format::first;
+use super::format::{Given, NewFormat};
 use super::select::time;
 use crate::error::{Failure, Result};
 use crate::size;
@@ -11,46 +13,92 @@ use crate::size;
 /// Options that both formats have under the same names.
 #[derive(Args, Debug)]
 pub struct SharedArgs {
-    /// Compressor of the image [default: gzip for SquashFS, none for EROFS]
-    #[arg(help_heading = "SquashFS and EROFS", long, value_name = "NAME")]
+    /// Compressor of SquashFS and EROFS
+    ///
+    /// The default is gzip for SquashFS and none for EROFS.
+    #[arg(help_heading = "Compression", long, value_name = "NAME")]
     pub compressor: Option<Compressor>,
-    /// Effort: 1 to 9 for gzip [default: 9], 1 to 12 for lz4hc [default: 9] and deflate [default:
-    /// 6], 0 to 9 for lzma [default: 6], 1 to 22 for zstd [default: 15 for SquashFS, 3 for EROFS]
-    #[arg(help_heading = "SquashFS and EROFS", long, value_name = "N")]
+    /// Compression level; higher is smaller and slower
+    ///
+    /// gzip has levels 1 to 9 [default: 9], lz4hc 1 to 12 [default: 9], deflate 1 to 12 [default: 6], lzma 0 to
+    /// 9 [default: 6], zstd 1 to 22 [default: 15 for SquashFS, 3 for EROFS].
+    #[arg(help_heading = "Compression", long, value_name = "N")]
     pub level: Option<u8>,
-    /// Bytes of a block, a power of two: of SquashFS data from 4K to 1M [default: 128K], of EROFS
-    /// from 512 to 64K [default: 4K]
-    #[arg(help_heading = "SquashFS and EROFS", long, value_name = "BYTES", value_parser = parse_block_size)]
+    /// Block size [default: 128K for SquashFS, 4K for EROFS]
+    ///
+    /// A power of two: from 4K to 1M for SquashFS, from 512 to 64K for EROFS.
+    #[arg(help_heading = "Compression", long, value_name = "BYTES", value_parser = parse_block_size)]
     pub block_size: Option<u32>,
-    /// Store files of the same contents each by itself
-    #[arg(help_heading = "SquashFS and EROFS", long)]
-    pub no_duplicates: bool,
-    /// Date of the image itself [default: SOURCE_DATE_EPOCH, else the latest time of a file in it
-    /// for SquashFS, the most frequent one for EROFS]
+    /// Store equal data once: equal files [default], in EROFS also equal compressed extents of different files
+    #[arg(
+        help_heading = "SquashFS and EROFS",
+        long,
+        value_name = "WHAT",
+        hide_short_help = true
+    )]
+    pub dedupe: Option<Dedupe>,
+    /// Compress file tails and small files together with those of other files
+    #[arg(
+        help_heading = "SquashFS and EROFS",
+        long,
+        value_name = "WHICH",
+        hide_short_help = true
+    )]
+    pub fragments: Option<PackedTogether>,
+    /// Creation time of the image [default: SOURCE_DATE_EPOCH, else the latest file time for SquashFS and
+    /// the most frequent one for EROFS]
     #[arg(help_heading = "SquashFS and EROFS", long, value_name = "TIME", value_parser = time)]
     pub mkfs_time: Option<Timestamp>,
+    /// Order the data of files by this list: for SquashFS lines of "PATH PRIORITY", the highest first; for
+    /// EROFS lines of "PATH", the first first, a directory for all below it
+    #[arg(help_heading = "SquashFS and EROFS", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub order: Option<PathBuf>,
+}
+
+/// Equal data that is stored once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Dedupe {
+    /// Nothing: each file has its own data
+    None,
+    /// Equal files
+    Files,
+    /// EROFS: equal files and equal compressed extents (Linux 6.1 and later)
+    Extents,
+}
+
+/// Data that is compressed together with the data of other files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PackedTogether {
+    /// Nothing: each file has its own blocks (default of EROFS)
+    None,
+    /// SquashFS: small files (default of SquashFS)
+    Small,
+    /// Small files and the tails of all files (EROFS: Linux 6.1 and later)
+    Tails,
+    /// EROFS: all data; smaller, and slower to read (Linux 6.1 and later)
+    All,
 }
 
 /// The compressors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Compressor {
-    /// SquashFS: DEFLATE, read everywhere
+    /// SquashFS: read by every kernel
     Gzip,
     /// SquashFS: fast to read
     Lzo,
     /// Fastest to read
     Lz4,
-    /// As lz4, made slowly and smaller
+    /// As lz4, but smaller and slower to make
     Lz4hc,
     /// SquashFS: smallest
     Xz,
-    /// EROFS: smallest. SquashFS: old; Linux does not read it
+    /// EROFS: smallest. SquashFS: obsolete, not read by Linux
     Lzma,
     /// EROFS: as small as gzip
     Deflate,
     /// Small and fast to read
     Zstd,
-    /// EROFS: stored as it is
+    /// EROFS: no compression
     None,
 }
 
@@ -76,15 +124,18 @@ impl Compressor {
 }
 
 impl SharedArgs {
-    /// Returns the first option that was given.
-    pub fn first_given(&self) -> Option<&'static str> {
-        first(&[
-            (self.compressor.is_some(), "--compressor"),
-            (self.level.is_some(), "--level"),
-            (self.block_size.is_some(), "--block-size"),
-            (self.no_duplicates, "--no-duplicates"),
-            (self.mkfs_time.is_some(), "--mkfs-time"),
-        ])
+    /// Lists the options.
+    pub const fn given(&self) -> [Given; 7] {
+        const BOTH: &[NewFormat] = &[NewFormat::Squashfs, NewFormat::Erofs];
+        [
+            (self.compressor.is_some(), "--compressor", BOTH),
+            (self.level.is_some(), "--level", BOTH),
+            (self.block_size.is_some(), "--block-size", BOTH),
+            (self.dedupe.is_some(), "--dedupe", BOTH),
+            (self.fragments.is_some(), "--fragments", BOTH),
+            (self.mkfs_time.is_some(), "--mkfs-time", BOTH),
+            (self.order.is_some(), "--order", BOTH),
+        ]
     }
 
     /// Returns the time of the image, where it was given.

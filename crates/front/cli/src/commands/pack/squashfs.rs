@@ -1,13 +1,15 @@
 //! The options of SquashFS, as `mksquashfs` has them.
 
+use std::str::FromStr;
+
 use clap::{Args, ValueEnum};
 use forerun::build::{
     Bcj, BcjSet, Compress, Encoding, Fragments, LzoAlgorithm, SquashfsOptions, ZlibStrategies,
     ZlibStrategy,
 };
 
-use super::format::first;
-use super::shared::{Compressor, SharedArgs};
+use super::format::{Given, NewFormat};
+use super::shared::{Compressor, Dedupe, PackedTogether, SharedArgs};
 use crate::error::{Failure, Result};
 use crate::size;
 
@@ -19,19 +21,16 @@ const LZO_LEVEL: u8 = 8;
 /// Options of SquashFS.
 #[derive(Args, Debug)]
 pub struct SquashfsArgs {
-    /// Give every file blocks of its own
-    #[arg(help_heading = "SquashFS", long, conflicts_with = "always_fragments")]
-    no_fragments: bool,
-    /// Pack the ends of large files together too, not only small files
-    #[arg(help_heading = "SquashFS", long)]
-    always_fragments: bool,
-    /// Store blocks of zeros
+    /// Options of the compressor, separated by commas
+    #[arg(help_heading = "SquashFS", long = "compressor-options", value_name = "KEY=VALUE", value_delimiter = ',', long_help = TUNING)]
+    tuning: Vec<Tuning>,
+    /// Store blocks of zeros instead of holes
     #[arg(help_heading = "SquashFS", long)]
     no_sparse: bool,
     /// Leave out the table that NFS servers need
     #[arg(help_heading = "SquashFS", long)]
     no_exports: bool,
-    /// Do not compress these
+    /// Store these parts uncompressed, separated by commas
     #[arg(
         help_heading = "SquashFS",
         long,
@@ -39,35 +38,20 @@ pub struct SquashfsArgs {
         value_delimiter = ','
     )]
     no_compress: Vec<Part>,
-    /// Do not pad the image to a multiple of 4 KiB; loop devices need that
+    /// Do not pad the image to a multiple of 4 KiB, which loop devices need
     #[arg(help_heading = "SquashFS", long)]
     no_pad: bool,
-    /// gzip: log2 of the window, 8 to 15 [default: 15]
-    #[arg(help_heading = "SquashFS", long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(8..=15))]
-    window: Option<u8>,
-    /// gzip: try each of these on every block, and keep the shortest
-    #[arg(
-        help_heading = "SquashFS",
-        long,
-        value_name = "NAME",
-        value_delimiter = ','
-    )]
-    strategy: Vec<Strategy>,
-    /// lz4: compress slowly and well
-    #[arg(help_heading = "SquashFS", long)]
-    lz4_hc: bool,
-    /// xz: size of the dictionary, in bytes or as in 75% of a block [default: a block]
-    #[arg(help_heading = "SquashFS", long, value_name = "BYTES", value_parser = parse_dictionary)]
-    dict_size: Option<Dictionary>,
-    /// xz: try the filters for the code of these machines on every block, and keep the shortest
-    #[arg(
-        help_heading = "SquashFS",
-        long,
-        value_name = "MACHINE",
-        value_delimiter = ','
-    )]
-    bcj: Vec<Machine>,
 }
+
+const TUNING: &str = "\
+Options of the compressor, separated by commas
+
+- gzip: window=BITS, log2 of the window size, 8 to 15 [default: 15]
+- gzip: strategy=NAME+NAME, of default, filtered, huffman_only, run_length_encoded, fixed
+- xz: dict-size=BYTES, or a part of a block such as 75% [default: a block]
+- xz: bcj=NAME+NAME, of x86, powerpc, arm, armthumb, sparc
+
+Of several names, each block uses the one that makes it smallest.";
 
 /// Parts of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -76,7 +60,7 @@ enum Part {
     Inodes,
     /// Data blocks
     Data,
-    /// Blocks that several files share
+    /// Blocks that small files and tails share
     Fragments,
     /// Extended attributes
     Xattrs,
@@ -86,30 +70,74 @@ enum Part {
     All,
 }
 
-/// Strategies of zlib.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum Strategy {
-    Default,
-    Filtered,
-    HuffmanOnly,
-    RunLengthEncoded,
-    Fixed,
+/// An option of one compressor.
+#[derive(Clone, Debug, PartialEq)]
+enum Tuning {
+    Window(u8),
+    Strategy(Vec<ZlibStrategy>),
+    Dictionary(Dictionary),
+    Bcj(Vec<Bcj>),
 }
 
-/// Machines that there are BCJ filters for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Machine {
-    X86,
-    #[value(name = "powerpc")]
-    PowerPc,
-    /// Refused by the writer, which says why.
-    #[value(hide = true)]
-    Ia64,
-    Arm,
-    #[value(name = "armthumb")]
-    ArmThumb,
-    Sparc,
+const STRATEGIES: [(&str, ZlibStrategy); 5] = [
+    ("default", ZlibStrategy::Default),
+    ("filtered", ZlibStrategy::Filtered),
+    ("huffman_only", ZlibStrategy::HuffmanOnly),
+    ("run_length_encoded", ZlibStrategy::RunLengthEncoded),
+    ("fixed", ZlibStrategy::Fixed),
+];
+
+/// The writer refuses ia64, and says why.
+const MACHINES: [(&str, Bcj); 6] = [
+    ("x86", Bcj::X86),
+    ("powerpc", Bcj::PowerPc),
+    ("ia64", Bcj::Ia64),
+    ("arm", Bcj::Arm),
+    ("armthumb", Bcj::ArmThumb),
+    ("sparc", Bcj::Sparc),
+];
+
+impl FromStr for Tuning {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        match key {
+            "window" => match value.parse() {
+                Ok(bits @ 8..=15) => Ok(Self::Window(bits)),
+                _ => Err("window is a number from 8 to 15".to_string()),
+            },
+            "strategy" => named(value, &STRATEGIES).map(Self::Strategy),
+            "dict-size" => parse_dictionary(value).map(Self::Dictionary),
+            "bcj" => named(value, &MACHINES).map(Self::Bcj),
+            _ => Err("there are window, strategy, dict-size and bcj".to_string()),
+        }
+    }
+}
+
+impl Tuning {
+    /// Returns the name, and the compressor that has the option.
+    const fn of(&self) -> (&'static str, Compressor) {
+        match self {
+            Self::Window(_) => ("window", Compressor::Gzip),
+            Self::Strategy(_) => ("strategy", Compressor::Gzip),
+            Self::Dictionary(_) => ("dict-size", Compressor::Xz),
+            Self::Bcj(_) => ("bcj", Compressor::Xz),
+        }
+    }
+}
+
+/// Parses names that are separated by `+`.
+fn named<T: Copy>(text: &str, names: &[(&str, T)]) -> std::result::Result<Vec<T>, String> {
+    let find = |word: &str| {
+        let found = names.iter().find(|(name, _)| *name == word);
+        found.map(|(_, value)| *value)
+    };
+    let values: Option<Vec<T>> = text.split('+').map(find).collect();
+    values.ok_or_else(|| {
+        let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
+        format!("not of {}", names.join(", "))
+    })
 }
 
 /// A size of the dictionary.
@@ -132,12 +160,23 @@ impl SquashfsArgs {
         Ok(SquashfsOptions {
             encoding: self.encoding(shared, compressor, block_size)?,
             block_size,
-            fragments: match (self.no_fragments, self.always_fragments) {
-                (true, _) => Fragments::No,
-                (false, true) => Fragments::Always,
-                (false, false) => Fragments::Yes,
+            fragments: match shared.fragments {
+                Some(PackedTogether::None) => Fragments::No,
+                None | Some(PackedTogether::Small) => Fragments::Yes,
+                Some(PackedTogether::Tails) => Fragments::Always,
+                Some(PackedTogether::All) => {
+                    let message = "--fragments takes none, small or tails for squashfs";
+                    return Err(Failure::usage(message));
+                }
             },
-            duplicates: !shared.no_duplicates,
+            duplicates: match shared.dedupe {
+                Some(Dedupe::None) => false,
+                None | Some(Dedupe::Files) => true,
+                Some(Dedupe::Extents) => {
+                    let message = "--dedupe takes none or files for squashfs";
+                    return Err(Failure::usage(message));
+                }
+            },
             sparse: !self.no_sparse,
             exportable: !self.no_exports,
             compress: Compress {
@@ -153,36 +192,15 @@ impl SquashfsArgs {
         })
     }
 
-    /// Returns the first option that was given.
-    pub fn first_given(&self) -> Option<&'static str> {
-        let own = first(&[
-            (self.no_fragments, "--no-fragments"),
-            (self.always_fragments, "--always-fragments"),
-            (self.no_sparse, "--no-sparse"),
-            (self.no_exports, "--no-exports"),
-            (!self.no_compress.is_empty(), "--no-compress"),
-            (self.no_pad, "--no-pad"),
-        ]);
-        let of_codecs = || {
-            self.of_compressors(false)
-                .map(|(given, flag, _)| (given, flag))
-        };
-        own.or_else(|| first(&of_codecs()))
-    }
-
-    /// Lists the options that only some compressors have.
-    const fn of_compressors(
-        &self,
-        level: bool,
-    ) -> [(bool, &'static str, &'static [Compressor]); 6] {
-        use Compressor::{Gzip, Lz4, Xz, Zstd};
+    /// Lists the options.
+    pub const fn given(&self) -> [Given; 5] {
+        const OWN: &[NewFormat] = &[NewFormat::Squashfs];
         [
-            (level, "--level", &[Gzip, Zstd]),
-            (self.window.is_some(), "--window", &[Gzip]),
-            (!self.strategy.is_empty(), "--strategy", &[Gzip]),
-            (self.lz4_hc, "--lz4-hc", &[Lz4]),
-            (self.dict_size.is_some(), "--dict-size", &[Xz]),
-            (!self.bcj.is_empty(), "--bcj", &[Xz]),
+            (!self.tuning.is_empty(), "--compressor-options", OWN),
+            (self.no_sparse, "--no-sparse", OWN),
+            (self.no_exports, "--no-exports", OWN),
+            (!self.no_compress.is_empty(), "--no-compress", OWN),
+            (self.no_pad, "--no-pad", OWN),
         ]
     }
 
@@ -192,30 +210,45 @@ impl SquashfsArgs {
         compressor: Compressor,
         block_size: u32,
     ) -> Result<Encoding> {
-        for (given, flag, of) in self.of_compressors(shared.level.is_some()) {
-            if given && !of.contains(&compressor) {
-                let name = compressor.name();
-                let of: Vec<_> = of.iter().map(|compressor| compressor.name()).collect();
-                let of = of.join(", ");
-                let message = format!("{flag} is an option of {of}; the compressor is {name}");
-                return Err(Failure::usage(message));
+        let refused = |option: &str, of: &str| {
+            let name = compressor.name();
+            let message = format!("{option} is an option of {of}; the compressor is {name}");
+            Failure::usage(message)
+        };
+        let has_levels = matches!(compressor, Compressor::Gzip | Compressor::Zstd);
+        if shared.level.is_some() && !has_levels {
+            return Err(refused("--level", "gzip, zstd"));
+        }
+        let (mut window_bits, mut strategies) = (15, ZlibStrategies::default());
+        let (mut dictionary, mut filters) = (None, BcjSet::default());
+        for tuning in &self.tuning {
+            let (name, of) = tuning.of();
+            if of != compressor {
+                let option = format!("--compressor-options {name}");
+                return Err(refused(&option, of.name()));
+            }
+            match tuning {
+                Tuning::Window(bits) => window_bits = *bits,
+                Tuning::Strategy(names) => strategies = names.iter().copied().collect(),
+                Tuning::Dictionary(size) => dictionary = Some(size.bytes(block_size)),
+                Tuning::Bcj(machines) => filters = machines.iter().copied().collect(),
             }
         }
         Ok(match compressor {
             Compressor::Gzip => Encoding::Zlib {
                 level: shared.level("squashfs", compressor)?,
-                window_bits: self.window.unwrap_or(15),
-                strategies: self.strategies(),
+                window_bits,
+                strategies,
             },
             Compressor::Lzo => Encoding::Lzo {
                 algorithm: LzoAlgorithm::default(),
                 level: LZO_LEVEL,
             },
-            Compressor::Lz4 => Encoding::Lz4 { high: self.lz4_hc },
+            Compressor::Lz4 => Encoding::Lz4 { high: false },
             Compressor::Lz4hc => Encoding::Lz4 { high: true },
             Compressor::Xz => Encoding::Xz {
-                dictionary: self.dictionary(block_size),
-                filters: self.filters(),
+                dictionary,
+                filters,
             },
             Compressor::Lzma => Encoding::Lzma,
             Compressor::Deflate | Compressor::None => return Err(compressor.not_in("squashfs")),
@@ -224,38 +257,17 @@ impl SquashfsArgs {
             },
         })
     }
+}
 
-    fn strategies(&self) -> ZlibStrategies {
-        let strategies = self.strategy.iter().map(|strategy| match strategy {
-            Strategy::Default => ZlibStrategy::Default,
-            Strategy::Filtered => ZlibStrategy::Filtered,
-            Strategy::HuffmanOnly => ZlibStrategy::HuffmanOnly,
-            Strategy::RunLengthEncoded => ZlibStrategy::RunLengthEncoded,
-            Strategy::Fixed => ZlibStrategy::Fixed,
-        });
-        strategies.collect()
-    }
-
-    fn filters(&self) -> BcjSet {
-        let filters = self.bcj.iter().map(|machine| match machine {
-            Machine::X86 => Bcj::X86,
-            Machine::PowerPc => Bcj::PowerPc,
-            Machine::Ia64 => Bcj::Ia64,
-            Machine::Arm => Bcj::Arm,
-            Machine::ArmThumb => Bcj::ArmThumb,
-            Machine::Sparc => Bcj::Sparc,
-        });
-        filters.collect()
-    }
-
-    fn dictionary(&self, block_size: u32) -> Option<u32> {
-        self.dict_size.map(|size| match size {
-            Dictionary::Bytes(bytes) => bytes,
-            Dictionary::PerMille(part) => {
+impl Dictionary {
+    fn bytes(self, block_size: u32) -> u32 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::PerMille(part) => {
                 let bytes = u64::from(block_size) * u64::from(part) / 1000;
                 u32::try_from(bytes).unwrap_or(block_size)
             }
-        })
+        }
     }
 }
 

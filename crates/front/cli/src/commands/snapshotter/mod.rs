@@ -20,11 +20,11 @@ use crate::exit::Exit;
 use images::MountedImages;
 use socket::Socket;
 
-/// Serve snapshots to containerd, which starts containers before their layers are here
+/// Serve snapshots to containerd, so that containers start before their layers are fetched
 ///
-/// Layers of eStargz, zstd:chunked and SOCI images are not unpacked: a mount shows them, and what a container reads is
-/// fetched then. Other images are unpacked by containerd as usual. Stopping this command, or killing it, stops no container. docs/containerd.md has the configuration of containerd and a unit for
-/// systemd.
+/// Layers of eStargz, zstd:chunked and SOCI images are mounted instead of unpacked, and data is fetched when
+/// a container reads it. containerd unpacks other images as usual. Containers keep running when this command
+/// ends. docs/containerd.md has the configuration of containerd and a systemd unit.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -32,18 +32,17 @@ Examples:
   ctr-remote images rpull --snapshotter forerun registry.example/app:1.0
   ctr run --snapshotter forerun registry.example/app:1.0 name")]
 pub struct SnapshotterArgs {
-    /// Listen on this socket, which containerd's configuration names
+    /// Socket to listen on, as named in the configuration of containerd
     #[arg(long, value_name = "SOCKET", value_hint = ValueHint::FilePath)]
     pub address: PathBuf,
-    /// Keep snapshots here
+    /// Directory for snapshots
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "/var/lib/forerun-snapshotter")]
     pub root: PathBuf,
-    /// Also do not unpack images beside which forerun index --push, or soci push, has stored indexes. These are trusted:
-    /// every account that may push to a repository, and every mirror, can put others there
+    /// Also mount layers whose indexes forerun index --push or soci push stored in the registry. They are
+    /// trusted: everyone who can push to the repository, and every mirror, can replace them
     #[arg(long)]
     pub referrers: bool,
-    /// Take the names of images from the labels of this client only. Without it, a layer whose labels name two images is
-    /// unpacked
+    /// Client whose labels name the images. Without it, a layer is unpacked if its labels name two images
     #[arg(long, value_name = "CLIENT")]
     pub labels: Option<Labels>,
     #[command(flatten)]

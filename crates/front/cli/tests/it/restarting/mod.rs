@@ -72,7 +72,7 @@ impl Scene {
     /// Makes the image of the tree.
     pub fn pack(&self, format: &str) {
         let more: &[&str] = match format {
-            "exfat" => &["--free", "64M"],
+            "exfat" => &["--volume-size", "+64M"],
             "composefs" => &["--objects", "store"],
             _ => &[],
         };

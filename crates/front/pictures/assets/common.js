@@ -6,7 +6,12 @@ function bytes(n) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
   let unit = 0;
   while (n >= 1024 && unit < units.length - 1) { n /= 1024; unit += 1; }
-  return (unit === 0 ? String(n) : n.toFixed(n < 10 ? 2 : 1)) + " " + units[unit];
+  return (unit === 0 ? String(n) : n.toFixed(1)) + " " + units[unit];
+}
+
+// A share as the terminal shows it: the last digit is not rounded up.
+function percent(part, whole) {
+  return whole > 0 ? (Math.floor(part * 1000 / whole) / 10).toFixed(1) + " %" : "";
 }
 
 function time(micros) {

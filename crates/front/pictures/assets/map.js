@@ -129,9 +129,13 @@ function lay(dir, x, y, width, height, level) {
 }
 
 function drawTree() {
-  const { pen, width, height } = surface(byId("tree"));
+  const canvas = byId("tree");
+  canvas.hidden = false;
+  const { pen, width, height } = surface(canvas);
   tiles = [];
   lay(place, 1, 1, width - 2, height - 2, 0);
+  canvas.hidden = tiles.length === 0;
+  byId("empty").hidden = tiles.length > 0;
   const back = colour("back"), fore = colour("fore");
   tiles.forEach(({ index, dir, box: [x, y, wide, high] }) => {
     const node = data.nodes[index], rest = data.nodes[dir][REST];
@@ -179,11 +183,11 @@ function path(index) {
 function tileText({ index, dir }) {
   if (index < 0) {
     const [size, stored, files] = data.nodes[dir][REST];
-    return path(dir) + "\n" + count(files) + " smaller files: " + bytes(size) + ", " + bytes(stored) + " in the image";
+    return path(dir) + "\n" + count(files) + " smaller files: " + bytes(size) + ", " + bytes(stored) + " stored";
   }
   const node = data.nodes[index], length = node[SIZE] - node[HOLES];
-  const ratio = length > 0 ? " (" + (node[STORED] / length * 100).toFixed(1) + " %)" : "";
-  return path(index) + "\n" + bytes(node[SIZE]) + ", " + bytes(node[STORED]) + " in the image" + ratio +
+  const ratio = length > 0 ? " (" + percent(node[STORED], length) + ")" : "";
+  return path(index) + "\n" + bytes(node[SIZE]) + ", " + bytes(node[STORED]) + " stored" + ratio +
     (node[HOLES] > 0 ? "\n" + bytes(node[HOLES]) + " of holes" : "") + (node[DIR] ? "\n" + count(node[FILES]) + " files" : "");
 }
 
@@ -278,7 +282,7 @@ function listenToTree(canvas) {
   }
 }
 
-const share = (n) => end > 0 ? (n / end * 100).toFixed(1) + " %" : "";
+const share = (n) => percent(n, end);
 
 function tables() {
   // The sums of what is drawn.
@@ -295,23 +299,24 @@ function tables() {
   row(table, "shared", ["shared by several files", shared, share(shared)]);
   const total = figures.total, sums = head(byId("sums"), ["all files", ""]);
   for (const [key, text] of [["files", "files"], ["others", "links, devices, further names"], ["bytes", "bytes"],
-    ["stored_bytes", "bytes in the image"], ["hole_bytes", "bytes of holes"], ["shared_bytes", "bytes saved by sharing"],
+    ["in_image_bytes", "bytes in the image"], ["stored_bytes", "bytes stored, shared ones each time"], ["hole_bytes", "bytes of holes"], ["shared_bytes", "bytes saved by sharing"],
     ["inline_bytes", "bytes among metadata"], ["outside_bytes", "bytes outside the image"], ["runs", "pieces"],
     ["fragmented_files", "files of several pieces"]]) row(sums, key, [text, total[key]]);
-  const dirs = head(byId("directories"), ["directory", "files", "bytes", "in the image", "of them", "holes", "saved by sharing", "pieces"]);
+  const dirs = head(byId("directories"), ["directory", "files", "bytes", "stored", "of them", "holes", "saved by sharing", "pieces"]);
   const elsewhere = figures.elsewhere.files > 0 ? [{ path: "elsewhere", ...figures.elsewhere }] : [];
   for (const dir of [...figures.directories, ...elsewhere]) {
     const length = dir.bytes - dir.hole_bytes;
     row(dirs, dir.path, [dir.path, dir.files, dir.bytes, dir.stored_bytes,
-      length > 0 ? (dir.stored_bytes / length * 100).toFixed(1) + " %" : "", dir.hole_bytes, dir.shared_bytes, dir.runs]);
+      percent(dir.stored_bytes, length), dir.hole_bytes, dir.shared_bytes, dir.runs]);
   }
+  byId("directories-part").hidden = total.files === 0;
   if (figures.most_fragmented.length) {
     byId("pieces-part").hidden = false;
     const pieces = head(byId("pieces"), ["file", "pieces", "bytes"]);
     for (const file of figures.most_fragmented) row(pieces, file.path, [file.path, file.runs, file.bytes]);
   }
   byId("summary").textContent = figures.format + ", " + bytes(end) + ": " + count(total.files) + " files of " + bytes(total.bytes) +
-    ", " + bytes(total.stored_bytes) + " in the image." + (figures.free ? " " + count(figures.free.runs) +
+    ", " + bytes(total.in_image_bytes) + " in the image." + (figures.free ? " " + count(figures.free.runs) +
     " free runs, the longest of " + bytes(figures.free.longest_bytes) + "." : "") +
     (figures.exact ? "" : " The image has too many parts to keep apart: sums are close, not exact.");
   for (const ratio of [0, 0.25, 0.5, 0.75, 1]) {

@@ -1,5 +1,6 @@
 const figures = data.figures;
-const LEFT = 132, BOTTOM = 20, TOP = 6, RIGHT = 8, ROW = 20;
+// Wide enough for paths, where there is room.
+const LEFT = window.innerWidth >= 900 ? 280 : 150, BOTTOM = 20, TOP = 6, RIGHT = 8, ROW = 20;
 const shown = new Set(data.drawn.map((part) => part.class));
 const whole = extent();
 const view = { ...whole };
@@ -166,13 +167,19 @@ function drawWaterfall() {
   pen.fillStyle = colour("dim");
   pen.textAlign = "right";
   data.files.forEach((file, index) => {
-    let name = named(file).split("/").pop();
-    if (pen.measureText(name).width > LEFT - 10) {
-      while (name && pen.measureText(name + "\u2026").width > LEFT - 10) name = name.slice(0, -1);
-      name += "\u2026";
-    }
-    pen.fillText(name, LEFT - 6, TOP + index * ROW + 13);
+    pen.fillText(fitted(pen, named(file), "  " + millis(file.micros)), LEFT - 6, TOP + index * ROW + 13);
   });
+}
+
+const millis = (micros) => (micros / 1e3).toFixed(2) + " ms";
+
+// A path and its time, with so much of the end of the path as fits beside the graph.
+function fitted(pen, path, time) {
+  const room = LEFT - 10;
+  if (pen.measureText(path + time).width <= room) return path + time;
+  path = path.slice(-100);
+  while (path && pen.measureText("\u2026" + path + time).width > room) path = path.slice(1);
+  return "\u2026" + path + time;
 }
 
 function drawSizes() {
@@ -208,7 +215,8 @@ function drawSizes() {
 }
 
 function draw() {
-  drawSeek(); drawFlight(); drawCache(); drawWaterfall(); drawSizes();
+  drawSeek(); drawFlight(); drawCache(); drawSizes();
+  if (data.files.length > 0) drawWaterfall();
   document.documentElement.dataset.view = JSON.stringify(view);
 }
 
@@ -362,8 +370,9 @@ function tables() {
   }
   const slow = head(byId("slowest"), ["file", "reads", "writes", "bytes", "time", "slowest"]);
   for (const file of data.files) {
-    row(slow, String(file.node), [named(file), file.reads, file.writes, file.bytes, time(file.micros), time(file.slowest_micros)]);
+    row(slow, String(file.node), [named(file), file.reads, file.writes, file.bytes, millis(file.micros), millis(file.slowest_micros)]);
   }
+  byId("files-part").hidden = byId("slowest-part").hidden = data.files.length === 0;
   const less = data.drawn.filter((part) => part.every > 1).map((part) => "1 of " + count(part.every) + " " + part.class);
   byId("thinned").textContent = less.length ? "The trace is long. Drawn are " + less.join(", ") + "; all figures count every request." : "";
   byId("left").textContent = figures.files_left_out ? "There were too many files to keep: times of quicker ones are not in the sums below." : "";

@@ -110,8 +110,8 @@ fn text(map: &ImageMap) -> String {
         "{} of {}, {} in the image{}",
         counted(total.files, "file", "files"),
         human(total.size),
-        human(total.stored),
-        percent(&total).map_or(String::new(), |p| format!(" ({p})")),
+        human(total.in_image()),
+        percent(&total, total.in_image()).map_or(String::new(), |p| format!(" ({p})")),
     ));
     for (bytes, what) in [
         (total.holes, "of holes"),
@@ -142,9 +142,9 @@ fn text(map: &ImageMap) -> String {
     if !map.is_exact() {
         line("the image has too many parts to keep apart: sums are close, not exact".into());
     }
-    if total.files > 0 {
+    if let Some(directories) = directories(map) {
         text += "\n";
-        text += &trimmed(&directories(map));
+        text += &trimmed(&directories);
     }
     let most = map.fragmented();
     if !most.is_empty() {
@@ -203,14 +203,20 @@ fn kinds(map: &ImageMap) -> Table {
     table
 }
 
-/// Returns the table of the directories in the root.
-fn directories(map: &ImageMap) -> Table {
+/// Returns the table of the directories in the root, if there is anything in them.
+fn directories(map: &ImageMap) -> Option<Table> {
+    if map.total().files == 0 {
+        return None;
+    }
     let header = ["directory", "files", "bytes", "stored", "of them", "pieces"];
     let mut table = table(&header, &[1, 2, 3, 4, 5]);
     let (dirs, rest) = map.directories();
     let mut add = |name: String, sums: &Sums| {
         let numbers = [sums.files, sums.size, sums.stored].map(|n| n.to_string());
-        let last = [percent(sums).unwrap_or_default(), sums.runs.to_string()];
+        let last = [
+            percent(sums, sums.stored).unwrap_or_default(),
+            sums.runs.to_string(),
+        ];
         table.add_row([name].into_iter().chain(numbers).chain(last));
     };
     for (name, sums) in &dirs {
@@ -219,13 +225,13 @@ fn directories(map: &ImageMap) -> Table {
     if rest.files > 0 {
         add("elsewhere".into(), &rest);
     }
-    table
+    Some(table)
 }
 
-/// Returns which part of the bytes of files, holes aside, they take in the image.
-fn percent(sums: &Sums) -> Option<String> {
+/// Returns `bytes` as a share of the bytes of files, holes aside.
+fn percent(sums: &Sums, bytes: u64) -> Option<String> {
     let len = sums.size.saturating_sub(sums.holes);
-    (len > 0).then(|| share(sums.stored, len))
+    (len > 0).then(|| share(bytes, len))
 }
 
 /// Returns a share of the whole with one decimal.

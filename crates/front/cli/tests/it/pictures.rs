@@ -194,10 +194,36 @@ fn twins_are_shared_and_holes_are_none() {
         .ok();
     let map = tree.run(&["map", "--json", "a.img"]).ok().json();
     assert_eq!(map["total"]["hole_bytes"], 1 << 20);
+    let bytes = |value: &Value| value.as_u64().unwrap();
+    assert!(bytes(&map["total"]["in_image_bytes"]) <= bytes(&map["image_bytes"]));
     let shared = map["shared_bytes"].as_u64().unwrap();
     assert!((2_900_000..=3_000_000).contains(&shared), "{shared}");
     let ratio = map["total"]["stored_bytes"].as_u64().unwrap();
     assert!(ratio < 6_300_000, "{ratio}");
+}
+
+#[test]
+fn a_map_of_an_empty_volume_has_no_blank_box() {
+    let Some(browser) = Browser::new() else {
+        return;
+    };
+    let tree = Tree::new();
+    tree.run(&["mkfs", "exfat", "--size", "8M", "empty.img"])
+        .ok();
+    tree.run(&["map", "--html", "map.html", "empty.img"]).ok();
+    let told = browser.run(
+        &tree.path("map.html"),
+        r#"return { tree: byId("tree").hidden, words: byId("empty").hidden, directories: byId("directories-part").hidden };"#,
+    );
+    assert_eq!(
+        told,
+        json!({ "tree": true, "words": false, "directories": true })
+    );
+    let text = tree.run(&["map", "empty.img"]).ok();
+    assert!(!text.text().contains("directory"), "{}", text.text());
+    tree.run(&["map", "--svg", "map.svg", "empty.img"]).ok();
+    let svg = fs::read_to_string(tree.path("map.svg")).unwrap();
+    assert!(svg.contains("No file takes any room"), "{svg}");
 }
 
 /// Uses a page with a map: zooms, moves, points, goes into a directory and out of it.

@@ -32,6 +32,9 @@ const TRACE_SCRIPT: &str = r##"
         const [start, , offset, len] = sorted[1].point, x = scaleX(box.width)(start), y = scaleY(400)(offset + len / 2);
         point("seek", x / box.width, y / box.height); told.tip = tipText();
         point("waterfall", 0.5, 0.1); told.file = tipText();
+        const pen = surface(document.getElementById("waterfall")).pen;
+        told.labels = ["/sub/other", "/very/deep".repeat(50) + "/end"].map((path) => fitted(pen, path, "  " + millis(1500)));
+        told.fits = told.labels.every((label) => pen.measureText(label).width <= LEFT - 10);
         point("flight", 0.5, 0.5); told.flight = tipText();
         point("cache", 0.5, 0.5); told.cache = tipText();
         const boxes = document.querySelectorAll("#classes input"); boxes.forEach((box) => { box.checked = false;
@@ -105,7 +108,16 @@ fn assert_files(told: &Value, picture: &Value) {
             (&row[0], &row[1], &row[3]),
             (&file["path"], &file["reads"], &file["bytes"])
         );
+        let times = [&row[4], &row[5]].map(|time| time.as_str().unwrap());
+        assert!(times.iter().all(|time| time.ends_with(" ms")), "{row}");
     }
+    assert_eq!(told["labels"][0], "/sub/other  1.50 ms");
+    let deep = told["labels"][1].as_str().unwrap();
+    assert!(
+        deep.starts_with('\u{2026}') && deep.ends_with("/end  1.50 ms"),
+        "{deep}"
+    );
+    assert_eq!(told["fits"], true);
 }
 
 /// Asserts that the page did what the script did.

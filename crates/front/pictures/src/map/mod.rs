@@ -222,6 +222,7 @@ fn put(object: &mut Value, sums: &Sums) {
         ("others", sums.others),
         ("bytes", sums.size),
         ("stored_bytes", sums.stored),
+        ("in_image_bytes", sums.in_image()),
         ("hole_bytes", sums.holes),
         ("shared_bytes", sums.shared),
         ("inline_bytes", sums.inline),

@@ -30,20 +30,26 @@ const LEVELS: usize = 4;
 const LINE: f64 = 14.0;
 
 pub fn draw(map: &ImageMap, title: &str) -> String {
+    let is_empty = map.total().size == 0;
+    let height = if is_empty {
+        210.0
+    } else {
+        MAP.y + MAP.height + 30.0
+    };
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} 870\" font-family=\"sans-serif\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
          font-size=\"12\">\n<title>{0}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
          <text x=\"20\" y=\"30\" font-size=\"18\">{0}</text>\n",
         markup(&format!("Map of {title}"))
     );
     legend(&mut out, map);
     bar(&mut out, &map.layout.bins);
-    label(
-        &mut out,
-        20.0,
-        190.0,
-        "Files by length; blue-green: well compressed, red: not at all",
-    );
+    let words = if is_empty {
+        "No file takes any room"
+    } else {
+        "Files by length; blue-green: well compressed, red: not at all"
+    };
+    label(&mut out, 20.0, 190.0, words);
     let mut drawing = Drawing {
         out: &mut out,
         children: children(&map.tree.nodes),

@@ -33,6 +33,13 @@ pub struct Sums {
 }
 
 impl Sums {
+    /// Returns the bytes of the image that the files take. Those that several files have in common count once.
+    #[must_use]
+    pub const fn in_image(&self) -> u64 {
+        // The sums of files that lie about their length end at the maximum.
+        self.stored.saturating_sub(self.shared)
+    }
+
     fn add(&mut self, other: &Self) {
         self.each(other, u64::saturating_add);
     }

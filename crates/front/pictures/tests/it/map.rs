@@ -53,6 +53,7 @@ fn files_are_where_they_are() {
     assert_eq!((total.holes, total.inline), (3000, 10));
     assert_eq!(total.stored, 5010 + 1000 + 1000 + 20);
     assert_eq!((total.shared, total.fragmented), (1020, 1));
+    assert_eq!(total.in_image(), 5010 + 1000, "shared bytes count once");
     assert_eq!(map.shared(), 1000);
     let data = map
         .kinds()

@@ -41,12 +41,20 @@ const LEN: u64 = 0x1_0048;
 /// # Errors
 /// [`Error::Io`] if the source cannot be read.
 pub fn contents(source: &dyn ReadAt) -> Result<Option<&'static str>> {
+    match format_of(source, &OpenOptions::default()) {
+        Some(format) => Ok(Some(format.name)),
+        None => foreign(source),
+    }
+}
+
+/// Returns the name of contents that forerun does not open, as [`contents`] does.
+///
+/// # Errors
+/// [`Error::Io`] if the source cannot be read.
+pub fn foreign(source: &dyn ReadAt) -> Result<Option<&'static str>> {
     let mut head = vec![0; usize_from(source.len().min(LEN))];
     let read = source.read_exact_at(0, &mut head);
     read.map_err(|error| Error::io(0, head.len(), error))?;
-    if let Some(format) = format_of(source, &OpenOptions::default()) {
-        return Ok(Some(format.name));
-    }
     let has = |ContentSign(offset, magic, _): &&ContentSign| {
         head.get(*offset..)
             .is_some_and(|head| head.starts_with(magic))

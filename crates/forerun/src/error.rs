@@ -321,7 +321,7 @@ mod tests {
             (E::Unsupported("x".into()), Kind::Unsupported),
             (
                 E::UnknownFormat {
-                    expected: "x".into(),
+                    expected: Some("x".into()),
                     found: "y".into(),
                 },
                 Kind::InvalidData,
@@ -350,13 +350,14 @@ mod tests {
                 RemoteError::Denied {
                     place: place(),
                     status: 403,
+                    has_credentials: false,
                 },
                 Kind::PermissionDenied,
             ),
             (
                 RemoteError::Timeout {
                     place: place(),
-                    seconds: 1,
+                    seconds: 1.0,
                 },
                 Kind::TimedOut,
             ),

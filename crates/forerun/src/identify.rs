@@ -4,8 +4,8 @@ use forerun_disk::{Container, Foreign};
 use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Error, Format};
 
+use crate::OpenOptions;
 use crate::registry::{formats, object_formats};
-use crate::{OpenOptions, format_names};
 
 /// Returns the number of bytes from the start that any format needs for its probe.
 pub fn probe_len() -> usize {
@@ -93,13 +93,21 @@ pub fn unknown(
         found += advice;
     }
     Error::UnknownFormat {
-        expected: expected(wanted),
+        expected: wanted.map(str::to_string),
         found,
     }
 }
 
-fn expected(wanted: Option<&str>) -> String {
-    wanted.map_or_else(|| format_names().join(" or "), str::to_string)
+/// Creates the error for contents that are known by name, and are no image that forerun opens.
+pub fn unknown_contents(wanted: Option<&str>, name: &str, offset: u64) -> Error {
+    let found = match offset {
+        0 => name.to_string(),
+        _ => format!("{name} at offset {offset}"),
+    };
+    Error::UnknownFormat {
+        expected: wanted.map(str::to_string),
+        found,
+    }
 }
 
 /// The advice for disks of virtual machines.

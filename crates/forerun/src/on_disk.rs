@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forerun_cache::Digest;
-use forerun_io::{FileSource, ReadAt};
+use forerun_io::{FileSource, ReadAt, usize_from};
 use forerun_remote::LayerContents;
 use forerun_remote::{
     LayerFile, OnDiskError, Platform, blob_path, layers_of_docker_archive, layers_of_layout,
 };
+use forerun_spans::Compression;
 use forerun_vfs::{ProvenTable, TablePlace};
 
 use crate::error::{Cause, Error, Result};
@@ -138,6 +139,10 @@ impl DiskImage {
             StoreKind::DockerArchive => layers_of_docker_archive(name, &mut read),
         };
         let found = found.map_err(|error| match error {
+            // Most errors of reading have the path.
+            OnDiskError::Read { path, source } if source.to_string().contains(&path) => {
+                failed(source.kind(), &source)
+            }
             OnDiskError::Read { ref source, .. } => failed(source.kind(), &error),
             OnDiskError::Refused { .. } => failed(io::ErrorKind::InvalidData, &error),
         })?;
@@ -245,6 +250,18 @@ impl DiskLayer {
         }
     }
 
+    /// Returns the compression of a layer of an archive of `docker save`, whose documents have digests of layers without
+    /// compression.
+    fn compression(&self) -> io::Result<Option<Compression>> {
+        if self.file.len.is_some() {
+            return Ok(None);
+        }
+        let mut head = [0; 16];
+        let len = head.len().min(usize_from(self.source.len()));
+        self.source.read_exact_at(0, &mut head[..len])?;
+        Ok(Compression::of(&head[..len]))
+    }
+
     /// Compares the bytes with what a document says of them, unless the cache knows that they were compared.
     fn verify(&self) -> io::Result<()> {
         let digest = self.file.digest;
@@ -258,7 +275,14 @@ impl DiskLayer {
         let hash = || Digest::of_source(&*self.source);
         match has_digest(digest, &self.place, self.cache.as_deref(), hash)? {
             Ok(()) => Ok(()),
-            Err(found) => Err(invalid(format!("layer {digest} has the digest {found}"))),
+            Err(found) => Err(invalid(match self.compression()? {
+                Some(compression) => format!(
+                    "layer {digest} is compressed with {}, and the digest is that of a layer that \
+                     is not; if docker saved it, oci-archive:FILE reads it",
+                    compression.name()
+                ),
+                None => format!("layer {digest} is damaged: its digest is {found}"),
+            })),
         }
     }
 }
@@ -274,7 +298,7 @@ fn bytes_of(
         return Err(format!("{path} has {} bytes, not {len}", source.len()));
     }
     // A longer one is in no index.
-    let mut bytes = vec![0; forerun_io::usize_from(len)];
+    let mut bytes = vec![0; usize_from(len)];
     let read = source.read_exact_at(0, &mut bytes);
     read.map_err(|error| format!("{path}: {error}"))?;
     Ok(bytes)

@@ -8,11 +8,12 @@ use forerun_engine::{MetadataSource, Reader};
 use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, u64_from, usize_from};
 use forerun_vfs::{Blobs, Error, FileSystem, Format, OpenArchive, OpenBlobs, OpenWith, Result};
 
+use crate::contents;
 use crate::devices::{self, Devices};
 use crate::digest;
 use crate::expanded;
 use crate::identify::{
-    find_by_tail, find_format, named, probe_len, tail_len, unknown, with_objects,
+    find_by_tail, find_format, named, probe_len, tail_len, unknown, unknown_contents, with_objects,
 };
 use crate::image::Image;
 use crate::options::OpenOptions;
@@ -255,7 +256,11 @@ fn look_at(
                 (None, Some(format), Ok(_)) => (format, None, whole),
                 (None, _, Err(error)) => return Err(error),
                 (None, None, Ok(_)) => {
-                    return Err(unknown(wanted, &head, None, options.offset));
+                    let foreign = contents::foreign(&*whole.metadata);
+                    return Err(match foreign.ok().flatten() {
+                        Some(name) => unknown_contents(wanted, name, options.offset),
+                        None => unknown(wanted, &head, None, options.offset),
+                    });
                 }
             },
         },
@@ -354,7 +359,10 @@ fn find_payload(
     }
     for payload in payload::find(&*whole.metadata)? {
         let Payload {
-            container, offset, ..
+            container,
+            offset,
+            has_overlay,
+            ..
         } = payload;
         // To the end of the part of the source that the options name.
         let rest = options.size.map(|size| size.saturating_sub(offset));
@@ -364,6 +372,12 @@ fn find_payload(
         // A format that is recognised by its end has offsets from either start, and its driver knows which.
         let format = find_format(&head, wanted).filter(|format| format.tail.is_none());
         if let Some(format) = format {
+            if has_overlay {
+                tracing::warn!(
+                    "{container}: its overlay partition is not read, so what the container changed is \
+                     missing"
+                );
+            }
             return Ok(Some((format, container, part)));
         }
         error.get_or_insert_with(|| unknown(wanted, &head, Some(container), offset));

@@ -11,6 +11,7 @@
 
 mod aligned;
 mod cache;
+mod causes;
 mod counted_device;
 mod device;
 mod direct;
@@ -37,6 +38,7 @@ mod write_back;
 
 pub use aligned::{ALIGNMENT, AlignedBuffer};
 pub use cache::{BlockCache, BlockKey, Lookup};
+pub use causes::causes;
 pub use counted_device::CountedDevice;
 pub use device::BlockDevice;
 pub use direct::LEAST as LEAST_DIRECT;

@@ -96,10 +96,10 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// No driver knows these bytes, or the requested driver does not.
-    #[error("not {} {expected} image: {found}", article(expected))]
+    #[error("not {}: {found}", described(expected.as_deref()))]
     UnknownFormat {
-        /// The format that was expected.
-        expected: String,
+        /// The format that was expected, if it was one.
+        expected: Option<String>,
         /// A description of the bytes that are there instead.
         found: String,
     },
@@ -130,11 +130,11 @@ pub enum Error {
     },
 }
 
-/// Returns the article of a format's name.
-fn article(name: &str) -> &'static str {
-    match name.as_bytes().first() {
-        Some(b'a' | b'e' | b'i' | b'o') => "an",
-        _ => "a",
+fn described(format: Option<&str>) -> String {
+    match format {
+        None => "an image of a known format".to_string(),
+        Some(name) if name.starts_with(['a', 'e', 'i', 'o']) => format!("an {name} image"),
+        Some(name) => format!("a {name} image"),
     }
 }
 

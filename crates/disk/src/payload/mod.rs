@@ -23,6 +23,8 @@ pub struct Payload {
     pub offset: u64,
     /// `None`: to the end of the file.
     pub size: Option<u64>,
+    /// Whether the container has changes of the image in an overlay partition, which is not read.
+    pub has_overlay: bool,
 }
 
 /// Bytes of a file that identify a container.

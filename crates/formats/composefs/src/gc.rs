@@ -54,7 +54,7 @@ impl Needed {
         referenced(with, &mut objects)?;
         if objects.is_empty() && !ondisk::is_composefs(&head) {
             return Err(Error::UnknownFormat {
-                expected: "composefs".into(),
+                expected: Some("composefs".into()),
                 found: "an EROFS image that refers to no object".into(),
             });
         }

@@ -62,7 +62,7 @@ fn measure_image(source: &dyn ReadAt) -> Result<Measured> {
         return (forerun_erofs::FORMAT.measure)(source);
     }
     Err(Error::UnknownFormat {
-        expected: FORMAT.name.into(),
+        expected: Some(FORMAT.name.into()),
         found: "no header of composefs".into(),
     })
 }

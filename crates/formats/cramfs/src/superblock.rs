@@ -159,7 +159,7 @@ pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
     let superblock = Superblock::parse(&head, source.len())?;
     if !superblock.has_signature() {
         return Err(Error::UnknownFormat {
-            expected: "cramfs".into(),
+            expected: Some("cramfs".into()),
             found: "no signature of cramfs".into(),
         });
     }

@@ -86,7 +86,7 @@ impl Superblock {
         };
         if raw.magic.get() != MAGIC {
             return Err(Error::UnknownFormat {
-                expected: "erofs".into(),
+                expected: Some("erofs".into()),
                 found: format!("magic {:#010x} at 1024", raw.magic.get()),
             });
         }

@@ -55,7 +55,7 @@ impl Boot {
         };
         if &raw.file_system_name != b"EXFAT   " {
             return Err(Error::UnknownFormat {
-                expected: "exfat".into(),
+                expected: Some("exfat".into()),
                 found: "no EXFAT in the boot sector".into(),
             });
         }

@@ -75,7 +75,7 @@ fn run(pass: &mut Pass, source: &dyn ReadAt, head: &[u8], recorder: &mut Recorde
 /// Creates the error of a file whose zeros stand before something else.
 fn no_archive() -> Error {
     Error::UnknownFormat {
-        expected: "tar".to_string(),
+        expected: Some("tar".to_string()),
         found: "zeros, and other data behind them".to_string(),
     }
 }

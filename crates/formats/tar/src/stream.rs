@@ -219,7 +219,7 @@ impl Feed {
     fn no_archive(&self) -> Error {
         let name = self.compression.name();
         Error::UnknownFormat {
-            expected: "tar".to_string(),
+            expected: Some("tar".to_string()),
             found: format!("a {name} file that holds no archive; decompress it first"),
         }
     }

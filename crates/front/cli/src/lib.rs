@@ -28,7 +28,7 @@ use clap::{FromArgMatches, Subcommand};
 use forerun_compat as compat;
 use forerun_console::{
     advice, args, columns, confine, context, error, escape, exit, interrupt, json, layers, log,
-    losses, output, partition, patience, place, progress, remote, role, secrets, size, source,
+    losses, names, output, partition, patience, place, progress, remote, role, secrets, size, source,
     stdin, target, values,
 };
 #[cfg(feature = "network")]

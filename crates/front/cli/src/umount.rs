@@ -103,7 +103,7 @@ pub fn unmount(dir: &Path, args: &UmountArgs) -> Result<()> {
         let is_busy = |error: &UmountError| matches!(error, UmountError::Busy { .. });
         until_unused(unmount, is_busy).map_err(|error| {
             let message = without_errno(&error.to_string());
-            Failure::new(Exit::Mount, "umount", message)
+            Failure::new(Exit::Mount, "umount", message).maybe_hint(error.hint().as_deref())
         })
     })
 }
@@ -135,6 +135,13 @@ fn kernel_failure(error: &forerun_kernel::Error) -> Failure {
             if source.kind() == std::io::ErrorKind::PermissionDenied =>
         {
             failure.hint("it was mounted by root: use sudo")
+        }
+        forerun_kernel::Error::Busy { .. } => {
+            failure.hint("--lazy detaches it now, and ends it when its last user is gone")
+        }
+        forerun_kernel::Error::HoldsMount { inner: above, .. }
+        | forerun_kernel::Error::Covered { path: above } => {
+            failure.hint(format!("unmount that first: umount {}", above.display()))
         }
         _ => failure,
     }

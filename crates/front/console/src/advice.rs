@@ -4,13 +4,17 @@ use std::io;
 
 use forerun::build::BuildError;
 use forerun::unstable::locks::InUse;
+use forerun::unstable::remote::RemoteError;
 use forerun::unstable::repair::{UndoError, UndoFailed};
 use forerun::vfs::{BlobName, Bound, Error};
 use forerun_export::ExportError;
+use forerun_io::causes;
+use rustix::io::Errno;
 
 use crate::error::{Failure, without_errno};
 use crate::escape::escape;
 use crate::exit::Exit;
+use crate::remote;
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
@@ -177,10 +181,7 @@ fn advice(error: &Error) -> (Exit, Option<&'static str>) {
             Some("set TMPDIR to a directory with room for the whole archive, decompressed"),
         ),
         Error::Unsupported(_) => (Exit::Format, None),
-        Error::UnknownFormat { .. } => (
-            Exit::Format,
-            Some("if the image starts further in, say where with --offset"),
-        ),
+        Error::UnknownFormat { .. } => (Exit::Format, None),
         Error::Blob {
             name: BlobName::Device { .. },
             source,
@@ -196,19 +197,42 @@ fn advice(error: &Error) -> (Exit, Option<&'static str>) {
             Some("name the directory that has the objects: --objects DIR"),
         ),
         Error::Blob { .. } => (Exit::Source, None),
-        Error::Io { source, .. } if source.kind() == io::ErrorKind::UnexpectedEof => (
-            Exit::Source,
-            Some("the image is shorter than it says: copy it again"),
-        ),
         // Nothing was read: it could not be opened, or is in use.
-        Error::Io { len: 0, .. } => (Exit::Source, InUse::of(error).and_then(InUse::hint)),
-        Error::Io { .. } => (
+        Error::Io { len: 0, .. } => (
             Exit::Source,
-            Some("the device or file is failing there; what lies elsewhere can still be read"),
+            match InUse::of(error) {
+                Some(in_use) => in_use.hint(),
+                None => RemoteError::within(error).and_then(remote::hint),
+            },
         ),
+        Error::Io { source, .. } => (Exit::Source, of_read(error, source)),
         // The enum may grow; a new kind is about the image until it is listed here.
         _ => (Exit::Image, None),
     }
+}
+
+/// Returns advice on a failed read: of a server, or of a file or device.
+fn of_read(error: &Error, source: &io::Error) -> Option<&'static str> {
+    if source.kind() == io::ErrorKind::TimedOut {
+        return Some(remote::SLOW);
+    }
+    if let Some(error) = RemoteError::within(error) {
+        return remote::hint(error);
+    }
+    if source.kind() == io::ErrorKind::UnexpectedEof {
+        return Some("the image is shorter than it says: copy it again");
+    }
+    let causes = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
+    let mut numbers = causes.filter_map(Errno::from_io_error);
+    let is_failing = |errno: Errno| {
+        matches!(
+            errno,
+            Errno::IO | Errno::NODATA | Errno::REMOTEIO | Errno::ILSEQ
+        )
+    };
+    numbers
+        .any(is_failing)
+        .then_some("the file or device is failing there; what lies elsewhere can still be read")
 }
 
 /// Returns the advice to raise a bound, if an option does.
@@ -232,6 +256,42 @@ const fn raised(bound: Bound) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_an_error_of_the_device_is_said_to_be_one() {
+        let failing =
+            Some("the file or device is failing there; what lies elsewhere can still be read");
+        let at_server = |error: RemoteError| io::Error::other(error);
+        let place = || "https://h/x".to_string();
+        let device = || io::Error::from_raw_os_error(5);
+        for (source, expected) in [
+            (device(), failing),
+            (io::Error::other(device()), failing),
+            (io::Error::other(std::sync::Arc::new(device())), failing),
+            (io::Error::other("a window of 2 GiB"), None),
+            (io::ErrorKind::TimedOut.into(), Some(remote::SLOW)),
+            (
+                at_server(RemoteError::Timeout {
+                    place: place(),
+                    seconds: 30.0,
+                }),
+                Some(remote::SLOW),
+            ),
+            (
+                at_server(RemoteError::Cache {
+                    reason: "No space left on device".into(),
+                    is_full: true,
+                }),
+                Some(
+                    "make room: forerun cache gc --to BYTES; or keep it elsewhere: --cache-dir DIR",
+                ),
+            ),
+        ] {
+            let text = source.to_string();
+            let failure = Failure::from(Error::io(512, 100, source));
+            assert_eq!(failure.hint.as_deref(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn a_failed_source_is_told_from_a_damaged_image() {

@@ -19,6 +19,7 @@ pub mod layer_count;
 pub mod layers;
 pub mod log;
 pub mod losses;
+pub mod names;
 pub mod output;
 pub mod partition;
 pub mod patience;

@@ -66,7 +66,7 @@ pub fn find(source: &dyn ReadAt, number: u32) -> Result<TablePartition> {
 }
 
 /// Lists the partitions, as in `1 (Linux, 4.0 MiB at 1048576)`.
-fn listed(table: &PartitionTable) -> String {
+pub fn listed(table: &PartitionTable) -> String {
     const SHOWN: usize = 32;
     let shown = table.partitions.iter().take(SHOWN).map(|partition| {
         let size = size::human(partition.len);

@@ -16,7 +16,7 @@ use forerun::unstable::remote::{Reference, RemoteError, RemoteImage, RemoteStatu
 use serde_json::{Value, json};
 
 use crate::args::RemoteArgs;
-use crate::error::{Failure, Result};
+use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
 
 /// Returns whether a name on the command line is that of something at a server.
@@ -66,28 +66,64 @@ pub fn access_list(path: &Path) -> Result<AccessList> {
 
 /// Returns the failure for an error of a server, with a hint.
 pub fn failure(error: &RemoteError) -> Failure {
-    let failure = Failure::new(Exit::Source, "remote", error.to_string());
+    let failure = Failure::new(Exit::Source, "remote", without_errno(&error.to_string()));
+    let failure = failure.maybe_hint(hint(error));
     match error {
-        RemoteError::Denied { .. } => failure.hint(
-            "log in first: docker login or podman login for registries, AWS_* variables for s3://, \
-             ~/.netrc or --credentials-file elsewhere",
-        ),
-        RemoteError::NoRanges { .. } => {
-            failure.hint("fetch the whole file with another program, or ask for ranges there")
-        }
-        RemoteError::TooLong { .. } | RemoteError::TooMuch { .. } => failure.hint(
-            "--cache-limit BYTES lets the cache take more; forerun pull fetches it into a file",
-        ),
-        RemoteError::Untrusted { .. } => failure
-            .hint("--ca-file or SSL_CERT_FILE names a file of certificates that are to be trusted"),
-        RemoteError::Offline { .. } => failure
-            .hint("without --offline it is fetched; `forerun cache prefetch` fetches all of it"),
         RemoteError::Reference { .. } => Failure {
             exit: Exit::Usage,
             ..failure
         },
         _ => failure,
     }
+}
+
+/// Returns the failure for a name that is not that of an image at a server.
+#[cfg(feature = "network")]
+pub fn not_at_server(name: &Path) -> Failure {
+    let hint = crate::names::advice(name)
+        .unwrap_or_else(|| "oci://HOST/NAME:TAG, s3://BUCKET/KEY or https://HOST/PATH".to_string());
+    Failure::usage("not the address of an image at a server")
+        .hint(hint)
+        .of(name.display())
+}
+
+/// Advice for servers that are slow.
+pub const SLOW: &str = "--timeout SECONDS waits longer for a slow server";
+
+/// Returns advice on an error of a server.
+pub fn hint(error: &RemoteError) -> Option<&'static str> {
+    Some(match error {
+        RemoteError::Denied {
+            has_credentials: false,
+            ..
+        } => {
+            "log in first: docker login or podman login for registries, AWS_* variables for s3://, \
+             ~/.netrc or --credentials-file elsewhere"
+        }
+        RemoteError::Denied { status: 403, .. } => {
+            "the account that was used lacks the permission: use another one, or ask for access"
+        }
+        RemoteError::Denied { .. } => {
+            "the server does not accept the user or password that it got: log in again, or correct them"
+        }
+        RemoteError::Timeout { .. } => SLOW,
+        RemoteError::NoRanges { .. } => {
+            "fetch the whole file with another program, or ask for ranges there"
+        }
+        RemoteError::TooLong { .. } | RemoteError::TooMuch { .. } => {
+            "--cache-limit BYTES lets the cache take more; forerun pull fetches it into a file"
+        }
+        RemoteError::Cache { is_full: true, .. } => {
+            "make room: forerun cache gc --to BYTES; or keep it elsewhere: --cache-dir DIR"
+        }
+        RemoteError::Untrusted { .. } => {
+            "--ca-file or SSL_CERT_FILE names a file of certificates that are to be trusted"
+        }
+        RemoteError::Offline { .. } => {
+            "leave --offline out, or fetch all of it before: forerun cache prefetch IMAGE"
+        }
+        _ => return None,
+    })
 }
 
 /// Prints to standard error what fetching has cost.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use forerun::unstable::disk::partitions::partition_table;
 use forerun::unstable::locks::{self, Held};
 use forerun::unstable::remote::RemoteError;
 #[cfg(feature = "network")]
@@ -25,7 +26,7 @@ use crate::patience::patiently;
 use crate::size::{count_of, counted};
 #[cfg(feature = "network")]
 use crate::target::refuse_filled;
-use crate::{confine, layer_count, partition, remote, size, spool, stdin};
+use crate::{confine, layer_count, names, partition, remote, size, spool, stdin};
 
 /// Returns the command that repairs a volume at this place of its file.
 fn repair_command(options: &OpenOptions) -> String {
@@ -268,12 +269,8 @@ impl PreparedImage {
         opened.map_err(|error| {
             let is_unknown = matches!(error, forerun::vfs::Error::UnknownFormat { .. });
             let failure = from_open(error, &options);
-            let failure = if is_unknown && forerun::unstable::repair::recognises(&source, &options)
-            {
-                failure.hint(format!(
-                    "its boot sector was overwritten, and the backup is sound: {} mends it",
-                    repair_command(&options)
-                ))
+            let failure = if is_unknown {
+                unknown(failure, &source, &options)
             } else {
                 failure
             };
@@ -413,12 +410,14 @@ fn open_file(path: &Path) -> Result<FileSource> {
     FileSource::from_file(file).map_err(|error| Failure::source(&error))
 }
 
-fn cannot_open(path: &Path, error: &io::Error) -> Failure {
+/// Returns the failure for a file that cannot be opened.
+pub fn cannot_open(path: &Path, error: &io::Error) -> Failure {
     let failure = Failure::source(error);
     match error.kind() {
         io::ErrorKind::NotFound if path.is_symlink() => {
             failure.hint("it is a symbolic link that leads nowhere")
         }
+        io::ErrorKind::NotFound => failure.maybe_hint(names::advice(path).as_deref()),
         io::ErrorKind::PermissionDenied => failure.hint("ask for read permission, or use sudo"),
         _ => failure,
     }
@@ -440,6 +439,28 @@ fn check_range(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
     };
     let len = size::exact(len);
     Err(Failure::usage(format!("{what} past the end at {len}")))
+}
+
+/// Adds advice to the failure of a file that is no image.
+fn unknown(failure: Failure, source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Failure {
+    if forerun::unstable::repair::recognises(source, options) {
+        return failure.hint(format!(
+            "its boot sector was overwritten, and the backup is sound: {} mends it",
+            repair_command(options)
+        ));
+    }
+    let is_whole = options.offset == 0 && options.size.is_none();
+    if failure.hint.is_some() || !is_whole || source.is_empty() {
+        return failure;
+    }
+    match partition_table(&**source) {
+        Ok(Some(table)) if !table.partitions.is_empty() => failure.hint(format!(
+            "--partition N opens one of its partitions: {}",
+            partition::listed(&table)
+        )),
+        // A damaged table has no partition to open.
+        Ok(_) | Err(_) => failure.hint("forerun scan IMAGE looks for images inside it"),
+    }
 }
 
 /// Returns the failure for an image that cannot be opened: nothing can be listed or checked then.

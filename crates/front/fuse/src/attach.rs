@@ -119,13 +119,18 @@ pub struct Detached {
 /// `/dev/fd/N`, and ends with the last descriptor or namespace that has it.
 ///
 /// # Errors
-/// The errors of opening `/dev/fuse`, and of fsopen(2) and the calls that follow it.
-pub fn detached(source: &OsStr, options: &MountOptions) -> io::Result<Detached> {
-    make(source, options, false)
+/// [`MountError::Device`], and [`MountError::Detached`] for errors of fsopen(2) and the calls that follow it.
+pub fn detached(source: &OsStr, options: &MountOptions) -> Result<Detached, MountError> {
+    let device = open_device().map_err(|source| MountError::Device { source })?;
+    make(device, source, options, false).map_err(MountError::Detached)
 }
 
-fn make(source: &OsStr, options: &MountOptions, writable: bool) -> io::Result<Detached> {
-    let device = open_device()?;
+fn make(
+    device: File,
+    source: &OsStr,
+    options: &MountOptions,
+    writable: bool,
+) -> io::Result<Detached> {
     let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "source", source)?;
     if !options.subtype.is_empty() {
@@ -157,7 +162,7 @@ fn by_mount_api(
     options: &MountOptions,
     writable: bool,
 ) -> io::Result<Attached> {
-    let Detached { connection, mount } = make(source, options, writable)?;
+    let Detached { connection, mount } = make(open_device()?, source, options, writable)?;
     place.attach(&mount)?;
     let entry = mount_of(&mount).inspect_err(|_| {
         let path = format!("/proc/self/fd/{}", mount.as_raw_fd());

@@ -255,7 +255,7 @@ mod tests {
             ),
             (
                 Error::UnknownFormat {
-                    expected: "romfs".into(),
+                    expected: Some("romfs".into()),
                     found: "nothing".into(),
                 },
                 "unknown_format",

@@ -24,7 +24,7 @@ use crate::liveness::{Liveness, liveness_of};
 use crate::mountpoint::prepare;
 use crate::namespace::{forget, within};
 use crate::outside::packet::{self, Packet};
-use crate::outside::{parse_place, place, word};
+use crate::outside::{HINT, parse_place, place, word};
 use crate::place::answers;
 use crate::umount::take_down;
 use crate::unmounter::Unmounter;
@@ -109,7 +109,10 @@ impl ServedMounts<'_> {
         if self.mount.is_some() {
             return Err("mounted already".to_string());
         }
-        let text = |error: MountError| error.to_string();
+        let text = |error: MountError| match error.hint() {
+            Some(hint) => format!("{error}{HINT}{hint}"),
+            None => error.to_string(),
+        };
         let source = self.options.fsname.clone();
         let source = OsString::from(source.unwrap_or_else(|| "forerun".into()));
         let namespace = self.options.namespace.as_ref();

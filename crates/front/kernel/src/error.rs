@@ -82,15 +82,15 @@ pub enum Error {
     Attach { path: PathBuf, source: io::Error },
     /// The mount is in use.
     #[error(
-        "{} is in use: a file is open or a process has its working directory there; --lazy detaches it now and ends it when the last user is gone",
+        "{} is in use: a file is open or a process has its working directory there",
         path.display()
     )]
     Busy { path: PathBuf },
     /// Another mount is on top.
-    #[error("{} is covered by another mount; unmount that first", path.display())]
+    #[error("{} is covered by another mount", path.display())]
     Covered { path: PathBuf },
     /// Another mount is inside it.
-    #[error("{} is mounted inside {}; unmount that first", inner.display(), path.display())]
+    #[error("{} is mounted inside {}", inner.display(), path.display())]
     HoldsMount { path: PathBuf, inner: PathBuf },
     /// The mount could not be taken down.
     #[error("unmounting {}: {source}", path.display())]

@@ -1,5 +1,6 @@
 //! Errors on the way to a server and back.
 
+use std::io;
 use std::ops::Range;
 
 use forerun_cache::{CacheError, Digest};
@@ -27,6 +28,8 @@ pub enum RemoteError {
         place: String,
         /// HTTP status: 401, 403 or 407.
         status: u16,
+        /// Whether the request had credentials, which the server does not accept.
+        has_credentials: bool,
     },
     /// A wrong answer, or a setting or file that cannot be used; a retry does not help.
     #[error("{place}: {reason}")]
@@ -51,7 +54,7 @@ pub enum RemoteError {
     Timeout {
         place: String,
         /// The time limit, in seconds.
-        seconds: u64,
+        seconds: f32,
     },
     /// The server does not send parts of the blob.
     #[error("{place}: the server does not answer range requests")]
@@ -112,28 +115,31 @@ pub enum RemoteError {
     Closed { place: String },
     /// The fetched bytes cannot be kept.
     #[error("the cache cannot be used: {reason}")]
-    Cache { reason: String },
+    Cache {
+        reason: String,
+        /// Whether the filesystem of the cache has no room.
+        is_full: bool,
+    },
 }
 
 impl RemoteError {
     /// Returns the error of a server that is the cause of another error.
     #[must_use]
     pub fn within<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e Self> {
-        let mut source = Some(error);
-        while let Some(cause) = source {
-            if let Some(remote) = cause.downcast_ref() {
-                return Some(remote);
-            }
-            // `source` of an I/O error skips the error that it wraps.
-            let inner = cause
-                .downcast_ref::<std::io::Error>()
-                .and_then(std::io::Error::get_ref);
-            source = match inner {
-                Some(inner) => Some(inner),
-                None => cause.source(),
-            };
+        forerun_io::causes(error).find_map(|cause| cause.downcast_ref())
+    }
+
+    /// Says whether the request that was refused had credentials.
+    #[must_use]
+    pub fn with_credentials(self, has_credentials: bool) -> Self {
+        match self {
+            Self::Denied { place, status, .. } => Self::Denied {
+                place,
+                status,
+                has_credentials,
+            },
+            other => other,
         }
-        None
     }
 
     /// Returns whether no server has answered: no connection, no answer in time, or a server that is
@@ -168,5 +174,12 @@ pub fn cache_error(error: &CacheError) -> RemoteError {
     if let Some(cause) = std::error::Error::source(error) {
         reason = format!("{reason}: {cause}");
     }
-    RemoteError::Cache { reason }
+    let kinds = forerun_io::causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
+    let is_full = kinds.map(io::Error::kind).any(|kind| {
+        matches!(
+            kind,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        )
+    });
+    RemoteError::Cache { reason, is_full }
 }

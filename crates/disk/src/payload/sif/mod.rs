@@ -29,6 +29,8 @@ const MAX_DESCRIPTORS: u64 = 65_536;
 const PARTITION: u32 = 0x4004;
 /// Type of the partition with the root filesystem.
 const PRIMARY_SYSTEM: u32 = 2;
+/// Type of a partition with changes of the root filesystem.
+const OVERLAY: u32 = 4;
 
 /// Checks the magic only.
 pub fn is_sif(head: &[u8]) -> bool {
@@ -41,7 +43,7 @@ pub fn find(file: &dyn ReadAt, head: &[u8]) -> Result<Payload> {
     let len = file.len();
     let table = DescriptorTable::parse(head, len)?;
     let (mut primary, mut all) = (Found::default(), Found::default());
-    let mut at = 0;
+    let (mut at, mut has_overlay) = (0, false);
     while at < table.count {
         let count = STEP.min(table.count - at);
         // No overflow: the table lies in the file.
@@ -56,6 +58,7 @@ pub fn find(file: &dyn ReadAt, head: &[u8]) -> Result<Payload> {
                 continue;
             };
             all.add(index, partition);
+            has_overlay |= partition.kind == OVERLAY;
             if partition.kind == PRIMARY_SYSTEM {
                 primary.add(index, partition);
             }
@@ -65,7 +68,13 @@ pub fn find(file: &dyn ReadAt, head: &[u8]) -> Result<Payload> {
     let found = if primary.count > 0 { &primary } else { &all };
     let (index, partition) = found.only(primary.count > 0)?;
     let at = table.offset + index * u64_from(DESCRIPTOR);
-    partition.payload(len, at)
+    let payload = partition.payload(len, at)?;
+    // The only partition may be one: then it is read.
+    let has_overlay = has_overlay && partition.kind != OVERLAY;
+    Ok(Payload {
+        has_overlay,
+        ..payload
+    })
 }
 
 /// The place of the descriptors, which lie in the file.
@@ -142,6 +151,7 @@ impl Partition {
                 container: Container::Sif,
                 offset: self.offset,
                 size: Some(self.size),
+                has_overlay: false,
             }),
             2 => refuse("ext3"),
             3 => refuse("an archive of an immutable object"),

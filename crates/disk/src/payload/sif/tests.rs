@@ -70,6 +70,20 @@ fn the_partition_with_the_root_filesystem() {
 }
 
 #[test]
+fn an_overlay_beside_the_root_filesystem_is_reported() {
+    for (objects, expected) in [
+        (&[SYSTEM][..], false),
+        (&[SYSTEM, RECIPE], false),
+        (&[OVERLAY, SYSTEM], true),
+        (&[SYSTEM, OVERLAY], true),
+        (&[(PARTITION, 1, 4, 61_440, 4096)], false),
+    ] {
+        let found = payload::find(&MemorySource::new(sif(objects))).unwrap();
+        assert_eq!(found[0].has_overlay, expected, "{objects:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_opened_is_named() {
     let with = |filesystem| (PARTITION, filesystem, PRIMARY_SYSTEM, 40_960, 20_480);
     for (objects, expected) in [

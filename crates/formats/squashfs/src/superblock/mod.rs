@@ -104,7 +104,7 @@ impl Superblock {
         let fail = |check: Check| Err(check.at(None, 0));
         if !variant::is_any(head) {
             return Err(Error::UnknownFormat {
-                expected: "squashfs".into(),
+                expected: Some("squashfs".into()),
                 found: format!("magic {:#010x}", raw.s_magic.get()),
             });
         }

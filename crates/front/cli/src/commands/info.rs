@@ -34,7 +34,7 @@ pub fn run(context: &Context, args: &InfoArgs) -> Result {
         }
         out.json(&facts.into())?;
     } else {
-        print(context, &mut out, &name, &image, digest)?;
+        print(context, &mut out, args, &name, &image, digest)?;
     }
     out.finish()?;
     Ok(Exit::Ok)
@@ -99,6 +99,7 @@ fn to_json(name: &str, image: &Image, digest: Option<String>) -> Map<String, Val
 fn print(
     context: &Context,
     out: &mut Output,
+    args: &InfoArgs,
     name: &str,
     image: &Image,
     digest: Option<String>,
@@ -125,7 +126,8 @@ fn print(
             size::exact(source_len),
             size::exact(rest)
         );
-        lines.push(("file size", text));
+        let is_whole = image.offset() == 0 && args.image.source.size.is_none();
+        lines.push((if is_whole { "file size" } else { "room" }, text));
     }
     lines.push(("block size", size::exact(volume.block_size.into())));
     if let Some(inodes) = volume.inodes {

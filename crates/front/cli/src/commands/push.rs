@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueHint};
-use forerun::unstable::locks;
+use forerun::unstable::DiskImage;
+use forerun::unstable::locks::{self, InUse};
 use forerun::unstable::remote::push::PushOptions;
 use forerun::vfs::Error;
 use forerun::{Image, OpenOptions, ReadAt};
@@ -18,12 +19,14 @@ use crate::confine::for_server;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::names;
 use crate::objects::needs_store;
 use crate::output::Output;
 use crate::patience::patiently;
 use crate::progress::Progress;
 use crate::remote;
 use crate::size::{self, counted};
+use crate::source::cannot_open;
 
 /// Upload an image to a registry, so that it can be mounted from there
 ///
@@ -73,9 +76,12 @@ fn annotation(text: &str) -> std::result::Result<(String, String), String> {
 pub fn run(context: &Context, args: &PushArgs) -> Result {
     let reference = remote::reference(PathBuf::from(&args.name).as_path())?;
     let reference = reference.ok_or_else(|| {
-        Failure::usage(format!("{}: not a name in a registry", args.name))
-            .hint("oci://HOST/NAME:TAG")
+        let hint = names::advice(Path::new(&args.name));
+        Failure::usage("not a name in a registry")
+            .hint(hint.unwrap_or_else(|| "oci://HOST/NAME:TAG".to_string()))
+            .of(&args.name)
     })?;
+    refuse_containers(args)?;
     let of_image = |failure: Failure| failure.of(args.image.display());
     let options = OpenOptions {
         locking: locking(args.no_lock),
@@ -85,7 +91,13 @@ pub fn run(context: &Context, args: &PushArgs) -> Result {
         let file = FileSource::open(&args.image).map_err(|error| Error::io(0, 0, error))?;
         locks::source(file, &options)
     });
-    let source = Arc::new(source.map_err(|error| of_image(Failure::from(error)))?);
+    let source = source.map_err(|error| match &error {
+        Error::Io { len: 0, source, .. } if InUse::of(&error).is_none() => {
+            of_image(cannot_open(&args.image, source))
+        }
+        _ => of_image(Failure::from(error)),
+    });
+    let source = Arc::new(source?);
     let server = args.server.options();
     context.confine(&for_server(Path::new(&args.name), &server, Sandbox::new()));
     // An image that cannot be read is not stored.
@@ -139,6 +151,24 @@ pub fn run(context: &Context, args: &PushArgs) -> Result {
         ),
     });
     Ok(Exit::Ok)
+}
+
+/// Refuses a container image, whose layers other programs copy.
+fn refuse_containers(args: &PushArgs) -> Result<()> {
+    let name = args.image.to_string_lossy();
+    let from = if DiskImage::parse(&args.image).is_some() {
+        name.replacen("oci-layout:", "oci:", 1)
+    } else if let Some(rest) = name.strip_prefix("oci://") {
+        format!("docker://{rest}")
+    } else {
+        return Ok(());
+    };
+    let to = args.name.replacen("oci://", "docker://", 1);
+    let message = "push stores one image; this names a container image";
+    let hint = format!("skopeo copy {from} {to} copies a container image");
+    Err(Failure::usage(message)
+        .hint(hint)
+        .of(remote::shown(&args.image)))
 }
 
 /// Refuses an image whose files are objects of a store: a mount of what is pushed would have none of them.

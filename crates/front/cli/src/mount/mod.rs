@@ -342,13 +342,10 @@ fn mount_failure(error: &MountError, args: &MountArgs) -> Failure {
         crate::error::without_errno(&error.to_string()),
     );
     match error {
-        MountError::Mountpoint { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-            failure.hint(format!("make it first: mkdir {}", args.dir.display()))
-        }
         MountError::Root(error) => Failure::from(error.clone())
             .of(args.image.display())
             .at(b"/"),
-        _ => failure,
+        error => failure.maybe_hint(error.hint().as_deref()),
     }
 }
 

@@ -25,7 +25,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use forerun_fuse::{Detached, Mount, MountOptions};
+use forerun_fuse::{Detached, Mount, MountError, MountOptions};
 use forerun_sandbox::{Capabilities, Sandbox, Sockets};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -36,7 +36,7 @@ use crate::confine::for_images;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
-use crate::{objects, remote};
+use crate::{names, objects, remote};
 
 use changes::OverlayDir;
 use child::Child;
@@ -107,7 +107,10 @@ pub fn run(context: &Context, args: &RunArgs) -> Result {
         options.fsname.as_deref().unwrap_or_default().as_ref(),
         &options,
     )
-    .map_err(|error| namespace_failure("mounting the image", &error))?;
+    .map_err(|error| match error {
+        MountError::Detached(error) => namespace_failure("mounting the image", &error),
+        error => mount_failure(&error),
+    })?;
     let abort = connections.and_then(|connections| connections.abort_of_mount(&mount).ok());
     let mut child = Child::start(&plan)?;
     context.confine(&prepared.with_index(sandbox(&image, changes.as_ref())));
@@ -120,10 +123,7 @@ pub fn run(context: &Context, args: &RunArgs) -> Result {
     }
     let dir = PathBuf::from(format!("/dev/fd/{}", connection.as_raw_fd()));
     let served = forerun_fuse::mount(&opened, &dir, &options);
-    let served = served.map_err(|error| {
-        let message = crate::error::without_errno(&error.to_string());
-        Failure::new(Exit::Mount, "mount", message)
-    })?;
+    let served = served.map_err(|error| mount_failure(&error))?;
     drop(connection);
     child.begin(mount.as_fd())?;
     child.watch_over(abort)?;
@@ -184,6 +184,12 @@ fn split(list: &Path) -> Result<Vec<PathBuf>> {
         let hint = "--layer names images one by one, those at servers too";
         return Err(Failure::usage(message).hint(hint).of(list.display()));
     }
+    if !parts.iter().any(|part| part.exists())
+        && let Some(hint) = names::in_registry(&text)
+    {
+        let message = "there is no such image, and no file of this list";
+        return Err(Failure::usage(message).hint(hint).of(list.display()));
+    }
     Ok(parts)
 }
 
@@ -206,6 +212,11 @@ fn sandbox(image: &ImageArgs, changes: Option<&OverlayDir>) -> Sandbox {
         Some(changes) => changes.sandbox(sandbox),
         None => sandbox,
     }
+}
+
+fn mount_failure(error: &MountError) -> Failure {
+    let message = crate::error::without_errno(&error.to_string());
+    Failure::new(Exit::Mount, "mount", message).maybe_hint(error.hint().as_deref())
 }
 
 /// Creates the failure that the system refused something that a run needs.

@@ -293,6 +293,20 @@ fn mistakes_with_container_images_on_disk_are_told() {
     let (code, text) = told("docker-archive:layout.tar");
     assert_eq!(code, Some(4), "{text}");
     assert!(text.contains("manifest.json"), "{text}");
+    // As docker saves images since version 25: a layout with compressed layers, and a manifest.json.
+    let docker = "import json, os; o = os.path; m = json.load(open('layout/index.json'))['manifests'][0]['digest'][7:]; \
+        b = 'blobs/sha256/'; l = json.load(open('layout/' + b + m))['layers']; \
+        open('layout/manifest.json', 'w').write(json.dumps([{'Config': 'config.json', 'RepoTags': ['app:1'], \
+        'Layers': [b + e['digest'][7:] for e in l]}])); \
+        open('layout/config.json', 'wb').write(open('saved/config.json', 'rb').read())";
+    assert!(run("python3", &["-c", docker], &place.path(".")));
+    let archive = ["-cf", "docker.tar", "-C", "layout", "."];
+    assert!(run("tar", &archive, &place.path(".")));
+    let (code, text) = told("docker-archive:docker.tar");
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("is compressed with gzip"), "{text}");
+    assert!(text.contains("oci-archive:"), "{text}");
+    assert_eq!(told("oci-archive:docker.tar").0, Some(0));
     // Each blob in turn: nothing of other bytes than the documents name is read.
     for blob in fs::read_dir(place.path("layout/blobs/sha256")).unwrap() {
         let blob = blob.unwrap().path();

@@ -23,6 +23,7 @@ mod documentation;
 mod emulated_root;
 mod erofs;
 mod exfat;
+mod hints;
 mod holes;
 mod hostile;
 mod interrupted;

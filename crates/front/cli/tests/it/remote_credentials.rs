@@ -27,7 +27,19 @@ fn credentials_are_used_and_never_shown() {
     let refused = place.run(&["ls", &plain]);
     assert_eq!(refused.code, Some(4));
     assert!(
-        refused.stderr.contains("access denied (401)"),
+        refused
+            .stderr
+            .contains("access denied (401)\n  hint: log in first"),
+        "{}",
+        refused.stderr
+    );
+    let wrong = plain.replace("http://", &format!("http://{USER}:guess@"));
+    let refused = place.run(&["ls", &wrong]);
+    assert_eq!(refused.code, Some(4));
+    assert!(
+        refused
+            .stderr
+            .contains("the server does not accept the user or password"),
         "{}",
         refused.stderr
     );

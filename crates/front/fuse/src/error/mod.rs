@@ -1,4 +1,4 @@
-//! Errors of a mount as a whole, with advice on what to do.
+//! Errors of a mount as a whole, and advice on what to do.
 
 mod handover;
 
@@ -18,20 +18,14 @@ pub enum MountError {
     #[error("mountpoint {} is not a directory", path.display())]
     NotADirectory { path: PathBuf },
     /// An image is mounted there already, and its server is alive.
-    #[error(
-        "{} is already mounted on {}; unmount it first: forerun umount {}",
-        image.display(), path.display(), path.display()
-    )]
+    #[error("{} is already mounted on {}", image.display(), path.display())]
     AlreadyMounted {
         path: PathBuf,
         /// The image that is mounted there.
         image: PathBuf,
     },
     /// The server of what is mounted there has died.
-    #[error(
-        "{} holds a dead {fstype} mount, whose process is gone; remove it with: {command} {}",
-        path.display(), path.display()
-    )]
+    #[error("{} holds a dead {fstype} mount, whose process is gone", path.display())]
     DeadMount {
         path: PathBuf,
         /// Type of the mount.
@@ -43,8 +37,11 @@ pub enum MountError {
     #[error("mount option {option} needs root")]
     NeedsRoot { option: &'static str },
     /// `/dev/fuse` cannot be opened.
-    #[error("/dev/fuse: {source}{}", device_advice(source))]
+    #[error("opening /dev/fuse: {source}")]
     Device { source: io::Error },
+    /// The kernel refused a mount that is attached nowhere.
+    #[error("mounting: {0}")]
+    Detached(#[source] io::Error),
     /// mount(2) refused.
     #[error("mounting on {}: {source}", path.display())]
     System { path: PathBuf, source: io::Error },
@@ -56,9 +53,7 @@ pub enum MountError {
         source: io::Error,
     },
     /// Without the privilege to mount, and without the program that has it.
-    #[error(
-        "mounting without root needs the program fusermount3, which is not installed (Debian package fuse3)"
-    )]
+    #[error("mounting without root needs the program fusermount3, which is not installed")]
     NoHelper,
     /// No other process is there to unmount when this one dies.
     #[error("auto_unmount takes a process outside, which mounts and unmounts")]
@@ -92,8 +87,11 @@ pub enum MountError {
     #[error(transparent)]
     Umount(#[from] UmountError),
     /// The process outside of the sandbox, which mounts for this one, reports this.
-    #[error("{0}")]
-    Outside(String),
+    #[error("{message}")]
+    Outside {
+        message: String,
+        hint: Option<String>,
+    },
     /// The mount could not be taken over from the process that served it.
     #[error(transparent)]
     Handover(#[from] HandoverError),
@@ -110,45 +108,37 @@ pub enum UmountError {
     #[error("nothing is mounted on {}", path.display())]
     NotMounted { path: PathBuf },
     /// Something else is mounted there.
-    #[error(
-        "{} is a mount of type {fstype}, not one of forerun's; use umount(8), or --force to unmount it all the same",
-        path.display()
-    )]
+    #[error("{} is a mount of type {fstype}, not one of forerun's", path.display())]
     NotOurs { path: PathBuf, fstype: String },
     /// A file is open, or a process has its working directory there.
     #[error(
-        "{} is in use: a file is open or a process has its working directory there; --lazy detaches it now and ends it when the last user is gone",
+        "{} is in use: a file is open or a process has its working directory there",
         path.display()
     )]
     Busy { path: PathBuf },
     /// The last changes cannot be written, so it stays mounted.
-    #[error(
-        "{} stays mounted: its last changes cannot be written: {source}; --force unmounts it and loses them",
-        path.display()
-    )]
+    #[error("{} stays mounted: its last changes cannot be written: {source}", path.display())]
     NotWritten { path: PathBuf, source: io::Error },
     /// It was unmounted although the last changes could not be written.
     #[error("{} is unmounted, and its last changes are lost: {source}", path.display())]
     ChangesLost { path: PathBuf, source: io::Error },
     /// Programs use it, and its server does not answer.
     #[error(
-        "{} is in use, and no process serves it: its process was killed, or is stopped; --force fails what its users wait for, and unmounts it",
+        "{} is in use, and no process serves it: its process was killed, or is stopped",
         path.display()
     )]
     Unserved { path: PathBuf },
     /// Another mount is inside it.
-    #[error("{} is mounted inside {}; unmount that first", inner.display(), path.display())]
+    #[error("{} is mounted inside {}", inner.display(), path.display())]
     HoldsMount { path: PathBuf, inner: PathBuf },
     /// Something else was mounted on top.
-    #[error("{} is covered by another mount; unmount that first", path.display())]
+    #[error("{} is covered by another mount", path.display())]
     Covered { path: PathBuf },
     /// umount(2) refused.
     #[error("unmounting {}: {source}", path.display())]
     System { path: PathBuf, source: io::Error },
     /// Without the privilege, and without the program that has it.
-    #[error(
-        "unmounting without root needs the program fusermount3, which is not installed (Debian package fuse3)"
-    )]
+    #[error("unmounting without root needs the program fusermount3, which is not installed")]
     NoHelper,
     /// The program that unmounts for users refused.
     #[error("{}: {}", program.display(), message.trim())]
@@ -161,12 +151,65 @@ pub enum UmountError {
     Outside(String),
 }
 
-fn device_advice(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            "; this kernel has FUSE not loaded (try: modprobe fuse), or this container is not given the device"
-        }
-        io::ErrorKind::PermissionDenied => "; this user or container may not use FUSE",
-        _ => "",
+/// The program that mounts for users.
+const INSTALL_HELPER: &str = "install it: it is in the package fuse3";
+
+impl MountError {
+    /// Returns advice for the user of a command line.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Mountpoint { path, source } if source.kind() == io::ErrorKind::NotFound => {
+                format!("make it first: mkdir {}", path.display())
+            }
+            Self::AlreadyMounted { path, .. } => {
+                format!("unmount it first: forerun umount {}", path.display())
+            }
+            Self::DeadMount { path, command, .. } => {
+                format!("remove it: {command} {}", path.display())
+            }
+            Self::Device { source } => match source.kind() {
+                io::ErrorKind::NotFound => "load FUSE: modprobe fuse; a container has to be given the \
+                    device: docker run --device /dev/fuse"
+                    .to_string(),
+                io::ErrorKind::PermissionDenied => {
+                    "this user or container may not use FUSE: chmod 666 /dev/fuse permits it to every user".to_string()
+                }
+                _ => return None,
+            },
+            Self::NoHelper => INSTALL_HELPER.to_string(),
+            Self::Umount(error) => return error.hint(),
+            Self::Outside { hint, .. } => return hint.clone(),
+            _ => return None,
+        })
+    }
+}
+
+impl UmountError {
+    /// Returns advice for the user of a command line.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::NotOurs { path, .. } => {
+                format!("umount {} unmounts it; so does --force", path.display())
+            }
+            Self::Busy { .. } => {
+                "--lazy detaches it now, and ends it when its last user is gone".to_string()
+            }
+            Self::NotWritten { .. } => {
+                "--force unmounts it, and these changes are lost".to_string()
+            }
+            Self::Unserved { .. } => {
+                "--force unmounts it, and what its users wait for fails".to_string()
+            }
+            Self::HoldsMount { inner, .. } => {
+                format!("unmount that first: umount {}", inner.display())
+            }
+            Self::Covered { path } => {
+                format!("unmount that first: umount {}", path.display())
+            }
+            Self::NoHelper => INSTALL_HELPER.to_string(),
+            _ => return None,
+        })
     }
 }

@@ -63,6 +63,9 @@ impl PartialEq for Outside {
 
 impl Eq for Outside {}
 
+/// Separates the text of an error from its hint.
+pub const HINT: char = '\0';
+
 /// A mount that was just made.
 pub struct MountedOutside {
     pub connection: OwnedFd,
@@ -89,7 +92,14 @@ impl Outside {
     pub(crate) fn attach(&self, writable: bool) -> Result<MountedOutside, MountError> {
         let how = if writable { "rw" } else { "ro" };
         let request = format!("{} {how}", word::ATTACH);
-        let failed = |error: io::Error| MountError::Outside(error.to_string());
+        let failed = |error: io::Error| {
+            let text = error.to_string();
+            let (message, hint) = match text.split_once(HINT) {
+                Some((message, hint)) => (message.to_string(), Some(hint.to_string())),
+                None => (text, None),
+            };
+            MountError::Outside { message, hint }
+        };
         let answer = self.done(request.as_bytes(), &[]).map_err(failed)?;
         let place = parse_place(&answer.bytes);
         let mut descriptors = answer.descriptors.into_iter();

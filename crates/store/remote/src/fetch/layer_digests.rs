@@ -10,6 +10,7 @@ use std::sync::Arc;
 use forerun_cache::{ChunkTable, Digest, Geometry, IndexSlot, VerifiedTable};
 use forerun_io::MemorySource;
 
+use crate::error::cache_error;
 use crate::{RemoteError, Result};
 
 /// The place of the chunk digests of one layer.
@@ -23,9 +24,7 @@ impl LayerTable {
     pub fn open(cache: &Path, digest: Digest, geometry: Geometry) -> Result<Self> {
         let (len, size) = (geometry.len(), geometry.chunk_size());
         let identity = format!("chunks of {size} of {len} with digest {digest}");
-        let slot = IndexSlot::open(cache, &identity).map_err(|error| RemoteError::Cache {
-            reason: error.to_string(),
-        })?;
+        let slot = IndexSlot::open(cache, &identity).map_err(|error| cache_error(&error))?;
         Ok(Self { slot, geometry })
     }
 

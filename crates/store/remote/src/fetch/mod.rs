@@ -400,7 +400,7 @@ fn place(part: &Part, index: usize) -> String {
 fn late(part: &Part, index: usize, time: Duration) -> RemoteError {
     RemoteError::Timeout {
         place: place(part, index),
-        seconds: (time + Duration::from_millis(999)).as_secs(),
+        seconds: time.as_secs_f32().ceil(),
     }
 }
 

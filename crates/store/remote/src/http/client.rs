@@ -130,26 +130,25 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
 /// Formats an error of the client with all causes, but without the address, which may contain credentials.
 #[must_use]
 pub fn describe(error: &reqwest::Error) -> String {
-    use std::error::Error as _;
-    let mut text = String::new();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        if !text.is_empty() {
-            text.push_str(": ");
-        }
-        text.push_str(&cause.to_string());
-        source = cause.source();
+    let first = std::error::Error::source(error);
+    let causes = std::iter::successors(first, |cause| cause.source());
+    let causes = causes.map(ToString::to_string);
+    // Layers of the client: their names mean nothing to a user.
+    let is_layer =
+        |text: &String| text.starts_with("client error (") || text == "tcp connect error";
+    let mut texts: Vec<_> = causes.filter(|text| !is_layer(text)).collect();
+    if error.is_connect() {
+        texts.insert(0, "cannot connect".to_owned());
     }
-    if text.is_empty() {
-        text = match () {
+    if texts.is_empty() {
+        let text = match () {
             () if error.is_timeout() => "timeout",
-            () if error.is_connect() => "cannot connect",
             () if error.is_body() || error.is_decode() => "the answer broke off",
             () => "the request failed",
-        }
-        .to_owned();
+        };
+        texts.push(text.to_owned());
     }
-    text
+    texts.join(": ")
 }
 
 /// Returns the error for the failure of a request or body.
@@ -175,23 +174,11 @@ fn leads_inward(error: &reqwest::Error) -> bool {
 
 /// Returns the defect of the server's certificate, if that was the cause.
 fn untrusted(error: &reqwest::Error) -> Option<String> {
-    use std::error::Error;
-    let mut next = error.source();
-    while let Some(cause) = next {
-        if let Some(rustls::Error::InvalidCertificate(wrong)) = cause.downcast_ref() {
-            return Some(match wrong {
-                CertificateError::UnknownIssuer => "its issuer is not known".to_owned(),
-                wrong => wrong.to_string(),
-            });
+    forerun_io::causes(error).find_map(|cause| match cause.downcast_ref()? {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            Some("its issuer is not known".to_owned())
         }
-        // `source` of an I/O error skips the error that it wraps.
-        let inner = cause
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref);
-        next = match inner {
-            Some(inner) => Some(inner),
-            None => cause.source(),
-        };
-    }
-    None
+        rustls::Error::InvalidCertificate(wrong) => Some(wrong.to_string()),
+        _ => None,
+    })
 }

@@ -75,6 +75,7 @@ pub fn refusal(place: &str, status: StatusCode, headers: &HeaderMap) -> RemoteEr
         code @ (401 | 403 | 407) => RemoteError::Denied {
             place,
             status: code,
+            has_credentials: false,
         },
         412 | 416 => RemoteError::Changed { place },
         code @ (408 | 421 | 425 | 429 | 500..=599) => RemoteError::Busy {

@@ -306,13 +306,15 @@ impl RemoteImage {
     /// Returns the error of a reader that waited in vain, with the last error of the fetches.
     fn late(&self) -> io::Error {
         let seconds = self.patience.timeout.as_secs_f32();
-        let place = &self.place;
-        let last = self.status().last_error;
-        let text = match last {
-            Some(last) => format!("{place}: nothing came for {seconds} s; last error: {last}"),
-            None => format!("{place}: nothing came for {seconds} s"),
+        let place = self.place.clone();
+        let error = match self.status().last_error {
+            Some(last) => RemoteError::Network {
+                place,
+                reason: format!("nothing came for {seconds} s; last error: {last}"),
+            },
+            None => RemoteError::Timeout { place, seconds },
         };
-        io::Error::new(io::ErrorKind::TimedOut, text)
+        io::Error::new(io::ErrorKind::TimedOut, error)
     }
 }
 

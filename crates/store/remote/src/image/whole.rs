@@ -57,7 +57,7 @@ impl RemoteImage {
             if since.elapsed() > self.patience.timeout {
                 return Err(RemoteError::Timeout {
                     place: self.place.clone(),
-                    seconds: self.patience.timeout.as_secs(),
+                    seconds: self.patience.timeout.as_secs_f32(),
                 });
             }
             // Starts a failed fetch again.

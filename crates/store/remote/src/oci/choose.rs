@@ -22,7 +22,7 @@ pub fn choose<'e>(entries: &'e [Entry], platform: Option<&Platform>) -> Result<&
         });
         return match *named.collect::<Vec<_>>() {
             [only] => Ok(only),
-            _ => Err(reason(entries, &platform.to_string())),
+            ref fitting => Err(reason(entries, fitting, &platform.to_string())),
         };
     }
     let ours: Vec<&Entry> = images()
@@ -46,7 +46,7 @@ pub fn choose<'e>(entries: &'e [Entry], platform: Option<&Platform>) -> Result<&
         .collect();
     match *here {
         [only] => Ok(only),
-        _ => Err(reason(entries, "this machine")),
+        ref fitting => Err(reason(entries, fitting, "this machine")),
     }
 }
 
@@ -60,11 +60,16 @@ const fn architecture() -> &'static str {
     }
 }
 
-fn reason(entries: &[Entry], wanted: &str) -> String {
+/// Explains why none of `entries` was chosen: several are `fitting`, or none is.
+fn reason(entries: &[Entry], fitting: &[&Entry], wanted: &str) -> String {
     if entries.is_empty() {
         return "this is an index without manifests".to_string();
     }
-    let named: Vec<String> = entries
+    let (count, listed) = match fitting.len() {
+        0 => ("none".to_string(), entries.iter().collect()),
+        count => (count.to_string(), fitting.to_vec()),
+    };
+    let named: Vec<String> = listed
         .iter()
         .take(MAX_NAMED)
         .map(|entry| {
@@ -76,14 +81,14 @@ fn reason(entries: &[Entry], wanted: &str) -> String {
             format!("{kind} {}", entry.descriptor.digest)
         })
         .collect();
-    let more = if entries.len() > MAX_NAMED {
+    let more = if listed.len() > MAX_NAMED {
         ", ..."
     } else {
         ""
     };
     format!(
-        "this is an index of {} manifests, none of which is the one meant for {wanted}; name \
-         one by its digest: {}{more}",
+        "this is an index of {} manifests, {count} of which for {wanted}; name one by its digest: \
+         {}{more}",
         entries.len(),
         named.join(", ")
     )

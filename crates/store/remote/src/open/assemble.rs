@@ -184,6 +184,7 @@ fn data_file(blob: &CachedBlob) -> Result<FileSource> {
     let file = blob.data_file().try_clone().and_then(FileSource::from_file);
     file.map_err(|error| RemoteError::Cache {
         reason: error.to_string(),
+        is_full: false,
     })
 }
 

@@ -54,7 +54,7 @@ pub fn download(
             if waited.map_err(|error| failed(&error))? == Waited::TimedOut {
                 return Err(RemoteError::Timeout {
                     place: format!("{}, from another process", layout.place),
-                    seconds: options.timeout.as_secs(),
+                    seconds: options.timeout.as_secs_f32(),
                 });
             }
             options.download.call(&layout.place, progress(blob));
@@ -99,6 +99,7 @@ fn fetch(
                 Ok(Err(error)) => ChunkOutcome::Failed(cache_error(&error)),
                 Err(_panicked) => ChunkOutcome::Failed(RemoteError::Cache {
                     reason: "storing a chunk broke off".to_owned(),
+                    is_full: false,
                 }),
             };
             options.download.call(&layout.place, progress(&blob));

@@ -174,6 +174,11 @@ impl HttpOrigin {
 }
 
 impl HttpOrigin {
+    /// Adds to an error whether the request had credentials.
+    fn of_request<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| error.with_credentials(self.authorization.is_some()))
+    }
+
     /// Sends a request for a version of the file. Refuses an answer with another version.
     async fn of_version(&self, request: RequestBuilder, known: Option<&str>) -> Result<Response> {
         let request = match known.map(|known| (known, known.strip_prefix(MODIFIED))) {
@@ -200,17 +205,21 @@ impl Origin for HttpOrigin {
     }
 
     fn describe(&self) -> BoxFuture<'_, Result<Description>> {
-        self.ask().boxed()
+        async move { self.of_request(self.ask().await) }.boxed()
     }
 
     fn fetch(&self, range: Range<u64>, description: &Description) -> BoxFuture<'_, Result<Body>> {
         let description = description.clone();
-        async move { self.part(range, &description).await }.boxed()
+        async move { self.of_request(self.part(range, &description).await) }.boxed()
     }
 
     fn fetch_whole<'a>(&'a self, version: Option<&'a str>) -> BoxFuture<'a, Result<Body>> {
         let request = self.request(Method::GET);
-        async move { endless(&self.place, self.of_version(request, version).await?) }.boxed()
+        async move {
+            let answer = self.of_version(request, version).await?;
+            self.of_request(endless(&self.place, answer))
+        }
+        .boxed()
     }
 }
 

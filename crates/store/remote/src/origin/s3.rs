@@ -225,6 +225,7 @@ fn meaning(place: &str, error: &object_store::Error) -> RemoteError {
     let denied = |status| RemoteError::Denied {
         place: place.clone(),
         status,
+        has_credentials: true,
     };
     match error {
         Error::NotFound { .. } => RemoteError::NotFound { place },

@@ -10,8 +10,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, LOCATION, WWW_AUTHENTICATE};
 use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
-use crate::http::redirect;
 use crate::http::site::Site;
+use crate::http::{redirect, response};
 use crate::registry::auth::Access;
 use crate::registry::endpoint::Endpoint;
 use crate::registry::{Registry, wire};
@@ -35,7 +35,7 @@ pub struct Call<'a> {
     pub patience: Duration,
 }
 
-/// An answer. Its status is neither 401 nor a redirect that was followed.
+/// An answer. Its status is neither 401, 403 or 407 nor a redirect that was followed.
 #[derive(Debug)]
 pub struct Answer {
     pub response: Response,
@@ -104,6 +104,13 @@ impl Registry {
                 redirects += 1;
                 url = target(&url, &response, redirects)?;
                 continue;
+            }
+            if matches!(status.as_u16(), 401 | 403 | 407) {
+                let auth = self.auth();
+                let has_credentials =
+                    at_home && auth.has_credentials(call.endpoint, call.access).await;
+                let refusal = response::refusal(&place, status, response.headers());
+                return Err(refusal.with_credentials(has_credentials));
             }
             return Ok(Answer {
                 response,

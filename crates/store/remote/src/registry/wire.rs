@@ -56,7 +56,7 @@ pub async fn collect(
 fn timeout(place: &str, patience: Duration) -> RemoteError {
     RemoteError::Timeout {
         place: place.to_string(),
-        seconds: patience.as_secs(),
+        seconds: patience.as_secs_f32(),
     }
 }
 

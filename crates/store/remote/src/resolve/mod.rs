@@ -134,7 +134,7 @@ pub fn within_time<T>(
         asked.await.unwrap_or_else(|_elapsed| {
             Err(RemoteError::Timeout {
                 place: reference.place(),
-                seconds: options.timeout.as_secs(),
+                seconds: options.timeout.as_secs_f32(),
             })
         })
     })
@@ -361,6 +361,6 @@ pub async fn patient<T>(
     let waited = tokio::time::timeout(patience, work).await;
     waited.map_err(|_elapsed| RemoteError::Timeout {
         place: origin.place().to_owned(),
-        seconds: patience.as_secs().max(1),
+        seconds: patience.as_secs_f32(),
     })
 }

@@ -327,6 +327,7 @@ fn layout(
 fn contradiction(reference: &Reference) -> RemoteError {
     RemoteError::Cache {
         reason: format!("what is remembered of {} cannot be", reference.place()),
+        is_full: false,
     }
 }
 

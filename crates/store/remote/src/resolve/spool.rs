@@ -202,7 +202,10 @@ async fn piece(file: Arc<File>, range: Range<u64>) -> Result<Bytes> {
         file.read_exact_at(&mut out, range.start)?;
         Ok::<_, std::io::Error>(Bytes::from(out))
     });
-    let failed = |reason: String| RemoteError::Cache { reason };
+    let failed = |reason: String| RemoteError::Cache {
+        reason,
+        is_full: false,
+    };
     match read.await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) => Err(failed(error.to_string())),

@@ -276,5 +276,6 @@ impl Shared {
 fn lost() -> RemoteError {
     RemoteError::Cache {
         reason: "a task of ours failed".to_owned(),
+        is_full: false,
     }
 }

@@ -58,6 +58,8 @@ pub struct Granted {
     /// Time from which the header is renewed before it is sent. Without a time, it is renewed only after a
     /// refusal.
     pub until: Option<Instant>,
+    /// Whether it stands for an account. A token may stand for every user.
+    pub by_credentials: bool,
 }
 
 impl Granted {
@@ -114,8 +116,17 @@ impl Auth {
         if let Some(granted) = renewed {
             return Ok(granted.header.clone());
         }
-        let challenge = challenge::parse(&asked.join(", ")).ok_or_else(|| denied(endpoint))?;
+        let challenge =
+            challenge::parse(&asked.join(", ")).ok_or_else(|| denied(endpoint, false))?;
         self.obtain(&mut slot, challenge, endpoint, access).await
+    }
+
+    /// Returns whether requests to `endpoint` are made for an account of the user.
+    pub async fn has_credentials(&self, endpoint: &Endpoint, access: Access) -> bool {
+        let slot = self.slot(endpoint, access);
+        let slot = slot.lock().await;
+        let granted = slot.granted.as_ref();
+        granted.is_some_and(|granted| granted.by_credentials)
     }
 
     fn slot(&self, endpoint: &Endpoint, access: Access) -> Arc<tokio::sync::Mutex<AuthSlot>> {
@@ -136,14 +147,16 @@ impl Auth {
         let credentials = self.credentials(endpoint).await;
         let granted = match (challenge, credentials) {
             (_, Some(Credentials::Bearer(token))) => Granted {
-                header: bearer(&token.0).ok_or_else(|| denied(endpoint))?,
+                header: bearer(&token.0).ok_or_else(|| denied(endpoint, true))?,
                 until: None,
+                by_credentials: true,
             },
             (Challenge::Basic, Some(Credentials::Password { user, password })) => Granted {
-                header: basic(&user, &password.0).ok_or_else(|| denied(endpoint))?,
+                header: basic(&user, &password.0).ok_or_else(|| denied(endpoint, true))?,
                 until: None,
+                by_credentials: true,
             },
-            (Challenge::Basic, _) => return Err(denied(endpoint)),
+            (Challenge::Basic, _) => return Err(denied(endpoint, false)),
             (Challenge::Bearer { realm, service, .. }, credentials) => {
                 let wanted = token::Wanted {
                     endpoint,
@@ -185,10 +198,11 @@ fn scope(endpoint: &Endpoint, access: Access) -> String {
     format!("repository:{}:{actions}", endpoint.repository)
 }
 
-fn denied(endpoint: &Endpoint) -> RemoteError {
+fn denied(endpoint: &Endpoint, has_credentials: bool) -> RemoteError {
     RemoteError::Denied {
         place: format!("{}/{}", endpoint.site, endpoint.repository),
         status: 401,
+        has_credentials,
     }
 }
 

@@ -68,14 +68,19 @@ pub async fn fetch(
                     .to_string(),
             }
         } else {
-            RemoteError::Denied { place, status }
+            RemoteError::Denied {
+                place,
+                status,
+                has_credentials: credentials.is_some(),
+            }
         });
     }
     if status != 200 {
         return Err(wire::failure(response, &place, options.timeout).await);
     }
     let answer = wire::collect(response, &place, MAX_ANSWER, options.timeout).await?;
-    granted(&answer, asked_at).ok_or_else(|| RemoteError::Refused {
+    let by_credentials = credentials.is_some();
+    granted(&answer, asked_at, by_credentials).ok_or_else(|| RemoteError::Refused {
         place,
         reason: "the token server's answer holds no token".to_string(),
     })
@@ -144,7 +149,7 @@ fn request(
     }
 }
 
-fn granted(answer: &[u8], asked_at: Instant) -> Option<Granted> {
+fn granted(answer: &[u8], asked_at: Instant, by_credentials: bool) -> Option<Granted> {
     let answer: TokenAnswer = serde_json::from_slice(answer).ok()?;
     let token = answer
         .token
@@ -157,6 +162,7 @@ fn granted(answer: &[u8], asked_at: Instant) -> Option<Granted> {
     Some(Granted {
         header: bearer(&token)?,
         until: asked_at.checked_add(life),
+        by_credentials,
     })
 }
 
@@ -169,7 +175,7 @@ mod tests {
     fn answers_of_token_servers() {
         let now = Instant::now();
         let life = |text: &str| {
-            granted(text.as_bytes(), now).map(|granted| {
+            granted(text.as_bytes(), now, true).map(|granted| {
                 let header = granted.header.to_str().unwrap().to_string();
                 (header, (granted.until.unwrap() - now).as_secs())
             })

@@ -346,8 +346,8 @@ impl Sink {
     /// Converts an error of the file or of the table, which often could not be fetched.
     fn failure(&self, error: &CacheError) -> RemoteError {
         match (cache_error(error), error) {
-            (RemoteError::Cache { reason }, CacheError::Io { .. }) => self.unwritable(&reason),
-            (RemoteError::Cache { reason }, _) => RemoteError::Refused {
+            (RemoteError::Cache { reason, .. }, CacheError::Io { .. }) => self.unwritable(&reason),
+            (RemoteError::Cache { reason, .. }, _) => RemoteError::Refused {
                 place: self.source.clone(),
                 reason,
             },

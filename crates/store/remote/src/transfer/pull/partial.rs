@@ -44,7 +44,7 @@ impl Partial {
         name.push(".part");
         let dir = PathBuf::from(name);
         let failed = |error: CacheError| match cache_error(&error) {
-            RemoteError::Cache { reason } => unwritable(&dir, &reason),
+            RemoteError::Cache { reason, .. } => unwritable(&dir, &reason),
             error => error,
         };
         let (cache, lock) = locked(&dir)

@@ -225,6 +225,7 @@ fn contents(
         let read = layer.read_exact_at(0, &mut bytes);
         read.map_err(|error| RemoteError::Cache {
             reason: error.to_string(),
+            is_full: false,
         })?;
         Ok(bytes)
     });

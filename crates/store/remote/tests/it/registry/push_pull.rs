@@ -268,15 +268,15 @@ fn passwords_are_sent_where_they_belong() {
     let tag = name(&server.authority(), "a:v1");
     let image = image(3 * PART as usize);
     let wrong = auth_file(dir.path(), &server.authority(), "guess");
-    for files in [vec![], vec![wrong]] {
+    for (files, sent) in [(vec![], false), (vec![wrong], true)] {
         let options = forerun_remote::RegistryOptions {
             auth_files: Some(files),
             ..options()
         };
         let error = push_as(&registry(options), &image, &tag).unwrap_err();
         assert!(
-            matches!(error, RemoteError::Denied { status: 401, .. }),
-            "{error}"
+            matches!(error, RemoteError::Denied { status: 401, has_credentials, .. } if has_credentials == sent),
+            "{error:?}"
         );
         assert!(!error.to_string().contains("guess"), "{error}");
     }

@@ -20,6 +20,7 @@ mod objects;
 mod run;
 mod socket;
 mod umount;
+mod usage;
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
@@ -28,8 +29,8 @@ use clap::{FromArgMatches, Subcommand};
 use forerun_compat as compat;
 use forerun_console::{
     advice, args, columns, confine, context, error, escape, exit, interrupt, json, layers, log,
-    losses, names, output, partition, patience, place, progress, remote, role, secrets, size, source,
-    stdin, target, values,
+    losses, names, output, partition, patience, place, progress, remote, role, secrets, size,
+    source, stdin, target, values,
 };
 #[cfg(feature = "network")]
 use forerun_console::{fetch, layer_count};
@@ -68,14 +69,14 @@ pub fn main() -> ExitCode {
     };
     let (context, result) = match (call, umount) {
         (_, Some(call)) => {
-            log::init(0, false, false);
+            log::init(0, false);
             let context = Context::new(Global::default());
             let result = call.and_then(|args| umount::run(&context, &args));
             (context, result)
         }
         (Some(call), None) => {
             let verbose = call.as_ref().is_ok_and(|(_, verbose)| *verbose);
-            log::init(verbose.into(), false, mount::is_in_background());
+            log::init(verbose.into(), false);
             secrets::warn();
             let context = Context::new(Global::default());
             let result = call.and_then(|(args, _)| mount::run(&context, &args));
@@ -84,7 +85,7 @@ pub fn main() -> ExitCode {
         (None, None) => {
             let cli = parse(argv);
             let to_file = matches!(&cli.command, Command::Mount(args) if args.log.is_some());
-            log::init(cli.global.verbose, to_file, mount::is_in_background());
+            log::init(cli.global.verbose, to_file);
             secrets::warn();
             let context = Context::new(cli.global);
             let result = cli.command.run(&context);
@@ -103,14 +104,8 @@ fn parse(argv: &[OsString]) -> Cli {
     let matches = cli::without_help().try_get_matches_from(argv);
     // The whole definition knows the help, and what to suggest.
     let matches = matches.or_else(|_| cli::help::command().try_get_matches_from(argv));
-    let matches = matches.unwrap_or_else(|error| {
-        let words: Vec<_> = argv
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
-        nearest::suggest(error, cli::help::command(), &words).exit()
-    });
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let matches = matches.unwrap_or_else(|error| refuse(&error, argv));
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error, argv));
     match &cli.command {
         Command::Help(args) => {
             let line = args.command_line();
@@ -119,6 +114,25 @@ fn parse(argv: &[OsString]) -> Cli {
         }
         _ => cli,
     }
+}
+
+/// Prints the help that was asked for, or the mistake in the command line, and ends the process.
+fn refuse(error: &clap::Error, argv: &[OsString]) -> ! {
+    if usage::is_help(error) {
+        error.exit();
+    }
+    let words = argv.iter().map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<_> = words.collect();
+    let context = Context::new(Global {
+        json: words
+            .iter()
+            .take_while(|word| *word != "--")
+            .any(|word| word == "--json"),
+        ..Global::default()
+    });
+    let failure = usage::failure(error, cli::help::command(), &words);
+    let exit = context.report(&failure);
+    std::process::exit(i32::from(exit.code()))
 }
 
 fn is_command(word: &OsStr) -> bool {

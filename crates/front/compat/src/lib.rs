@@ -122,7 +122,7 @@ pub fn usages() -> Vec<(&'static str, String)> {
 
 /// Begins a run that prints nothing of its own.
 fn begin() -> Context {
-    log::init(0, false, false);
+    log::init(0, false);
     secrets::warn();
     quiet()
 }
@@ -143,7 +143,7 @@ fn mount(
     status: impl FnOnce(Exit) -> u8,
 ) -> u8 {
     let is_in_background = (commands.is_in_background)();
-    log::init(debug.into(), false, is_in_background);
+    log::init(debug.into(), false);
     secrets::warn();
     let context = quiet();
     let ended = (commands.mount)(&context, call);

@@ -5,7 +5,6 @@
 //! written as C writes them, as `ls -b` does; where a program reads, they stay as they are.
 
 use std::fmt::Write as _;
-use std::io;
 
 use forerun::unstable::remote::is_plain;
 
@@ -51,32 +50,6 @@ fn octal(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Standard error for the log, each line of which is escaped: texts in it come from images and servers.
-pub struct LogOutput;
-
-impl io::Write for LogOutput {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        io::stderr().write_all(log(bytes).as_bytes())?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
-    }
-}
-
-/// Escapes what is not plain text, but the ends of lines, tabs and the log's own colours.
-fn log(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for char in String::from_utf8_lossy(bytes).chars() {
-        match char {
-            '\n' | '\t' | '\u{1b}' => text.push(char),
-            char => push(&mut text, char),
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,7 +67,6 @@ mod tests {
         ] {
             assert_eq!(escape(name), expected, "{name:?}");
         }
-        assert_eq!(log("a\u{202e}b\n".as_bytes()), "a\\342\\200\\256b\n");
         for (message, expected) in [
             ("a \\ b\u{7}", "a \\ b\\007"),
             ("/a\nb: damaged\r", "/a\\nb: damaged\\r"),

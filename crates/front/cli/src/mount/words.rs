@@ -31,11 +31,11 @@ pub fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOption
                 context.note(&format!("unknown mount options are ignored: {unknown}"));
             }
             Some(word) if !sloppy => {
-                let name = word.clone();
-                let error = forerun_fuse::OptionError::Unknown { name };
-                let failure = Failure::usage(format!("{error}, {}", OWN.join(", ")));
-                let meant = option_meant(word).map(|meant| format!("did you mean {meant}?"));
-                return Err(failure.maybe_hint(meant.as_deref()));
+                let failure = Failure::usage(format!("unknown mount option {word:?}"));
+                return Err(failure.hint(match option_meant(word) {
+                    Some(meant) => format!("did you mean {meant}?"),
+                    None => "forerun mount --help-all lists the mount options".to_string(),
+                }));
             }
             _ => {}
         }

@@ -291,7 +291,11 @@ fn help_of_a_command_is_that_of_its_option() {
     }
     let unknown = run(&["help", "lss"]);
     assert_eq!(unknown.code, Some(2));
-    assert!(unknown.stderr.contains("'ls'"), "{}", unknown.stderr);
+    assert!(
+        unknown.stderr.contains("did you mean ls?"),
+        "{}",
+        unknown.stderr
+    );
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn what_is_in_the_cache_is_opened_without_its_server() {
     assert_eq!((cached.code, &cached.stdout), (Some(0), &listing));
     let year = |text: &str| text.contains("is opened from the cache, as it was on 20");
     assert!(year(&cached.stderr), "{}", cached.stderr);
-    assert!(cached.stderr.contains("WARN"), "{}", cached.stderr);
+    assert!(cached.stderr.contains("forerun: warning: "), "{}", cached.stderr);
     let asked = place.run(&offline);
     assert_eq!(asked.code, Some(0));
     assert!(

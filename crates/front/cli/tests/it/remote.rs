@@ -477,7 +477,11 @@ fn mistakes_are_told() {
             2,
             "power of two",
         ),
-        (&["pull", "image", "copy"], 2, "image is not at a server"),
+        (
+            &["pull", "image", "copy"],
+            2,
+            "image: not the address of an image at a server",
+        ),
         (&["ls", "oci://UPPER/Case"], 2, "UPPER/Case: "),
         (
             &[
@@ -494,7 +498,7 @@ fn mistakes_are_told() {
         (
             &["cache", "prefetch", "image"],
             2,
-            "image is not at a server",
+            "image: not the address of an image at a server",
         ),
         (
             &["mount", "--metrics", "nowhere", "image", "mnt"],

@@ -83,7 +83,7 @@ pub fn run(name: &OsStr, words: &[OsString], tool: Tool) -> u8 {
             return manual.answer(refusal);
         }
     };
-    log::init(0, false, false);
+    log::init(0, false);
     secrets::warn();
     let context = Context::new(Global {
         quiet: call.quiet || !call.progress,

@@ -73,7 +73,7 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
         Ok(call) => call,
         Err(refusal) => return manual.answer(refusal),
     };
-    log::init(0, false, false);
+    log::init(0, false);
     secrets::warn();
     let context = Context::new(Global {
         quiet: call.no_progress || call.quiet,

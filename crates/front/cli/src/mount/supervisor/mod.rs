@@ -85,7 +85,7 @@ pub fn run_supervisor() -> ExitCode {
     let Some(args) = SupervisorArgs::of_this_process() else {
         return ExitCode::from(Exit::Usage.code());
     };
-    crate::log::init(args.verbose, args.log.is_some(), true);
+    crate::log::init(args.verbose, args.log.is_some());
     run(&args).unwrap_or_else(|failure| {
         // Without a standard error nothing can be reported.
         let _ = writeln!(io::stderr(), "{failure}");

@@ -22,10 +22,10 @@ pub enum LineError {
     #[error("{0} is missing")]
     Missing(&'static str),
     /// A word too many.
-    #[error("nothing should follow, but {0:?} does")]
+    #[error("unexpected {0:?} at the end")]
     Extra(String),
     /// An unknown letter for the kind.
-    #[error("{0:?} is no kind of entry: one of d, m, b, c, s, i, l, h, x is, or the upper case")]
+    #[error("{0:?} is not a kind of entry: d, m, b, c, s, i, l, h, x, or the upper case")]
     Kind(String),
     /// Contents by a command.
     #[error(
@@ -46,7 +46,7 @@ pub enum LineError {
         word: String,
         max: u64,
     },
-    #[error("{0:?} is no time: seconds since 1970, or as in \"2026-01-31 12:00:00\", UTC")]
+    #[error("{0:?} is not a time: seconds since 1970, or as in \"2026-01-31 12:00:00\", UTC")]
     Time(String),
     #[error("priority {0:?} is not a number from -32768 to 32767")]
     Priority(String),
@@ -89,7 +89,7 @@ pub enum LineError {
         source: io::Error,
     },
     /// Contents in a manifest that has none.
-    #[error("no data follows the entries of this manifest, which must be a regular file for that")]
+    #[error("this manifest has no data: only that of a regular file can follow the entries")]
     NoData,
     /// Contents behind the end of the manifest.
     #[error("its {len} bytes at {offset} reach past the end of the data")]
@@ -99,7 +99,7 @@ pub enum LineError {
         len: u64,
     },
     /// Not a range of a map.
-    #[error("{0:?} is not as in FROM:TO or FROM:TO:COUNT, with numbers below 4294967295")]
+    #[error("{0:?} is not FROM:TO or FROM:TO:COUNT, with numbers below 4294967295")]
     Range(String),
     /// Two ranges of a map.
     #[error("{0:?} begins in a range that is mapped already")]

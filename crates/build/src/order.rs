@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn mistakes_are_told() {
         for (line, message) in [
-            ("a b", "nothing should follow, but \"b\" does"),
+            ("a b", "unexpected \"b\" at the end"),
             ("../a", "path \"../a\": name is . or .."),
         ] {
             let error = Order::default().add_line(line.as_bytes()).unwrap_err();

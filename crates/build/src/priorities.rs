@@ -144,7 +144,7 @@ mod tests {
                 "a 32768",
                 "priority \"32768\" is not a number from -32768 to 32767",
             ),
-            ("a 1 2", "nothing should follow, but \"2\" does"),
+            ("a 1 2", "unexpected \"2\" at the end"),
             ("../a 1", "path \"../a\": name is . or .."),
         ] {
             let error = Priorities::default().add_line(line.as_bytes()).unwrap_err();

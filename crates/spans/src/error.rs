@@ -15,9 +15,7 @@ pub enum Check {
         "the header of the gzip member has the compression method {method} or the flags {flags:#04x}"
     )]
     Header { method: u8, flags: u8 },
-    #[error(
-        "the stream decodes to other bytes than its checksum {stored:#010x} is of ({found:#010x})"
-    )]
+    #[error("the checksum of the decoded stream is {found:#010x}, not {stored:#010x}")]
     Checksum { stored: u32, found: u32 },
     #[error("the stream decodes to {found} bytes, modulo 2^32; it declares {stored}")]
     Length { stored: u32, found: u32 },
@@ -29,7 +27,7 @@ pub enum Check {
     Content { stored: u64, decoded: u64 },
     #[error("the bytes before the block cannot be decoded")]
     History,
-    #[error("the {len} bytes of checkpoints are not as many as they say")]
+    #[error("the checkpoints are {len} bytes long, and say otherwise")]
     Checkpoints { len: u64 },
     #[error(
         "checkpoint {number}, before which there are {decoded} decoded bytes, cannot be in this file, or not behind the one before it"

@@ -197,11 +197,11 @@ mod tests {
             ("a", "the kind of entry is missing"),
             (
                 "a q 1",
-                "\"q\" is no kind of entry: one of d, m, b, c, s, i, l, h, x is, or the upper case",
+                "\"q\" is not a kind of entry: d, m, b, c, s, i, l, h, x, or the upper case",
             ),
             (
                 "a dd 755 0 0",
-                "\"dd\" is no kind of entry: one of d, m, b, c, s, i, l, h, x is, or the upper case",
+                "\"dd\" is not a kind of entry: d, m, b, c, s, i, l, h, x, or the upper case",
             ),
             ("a f 644 0 0", "the command is missing"),
             ("a d", "the mode is missing"),
@@ -226,11 +226,11 @@ mod tests {
                 "\"nosuchgroup!\" is neither a number nor a name in /etc/group",
             ),
             ("a d 755 0", "the gid is missing"),
-            ("a d 755 0 0 x", "nothing should follow, but \"x\" does"),
+            ("a d 755 0 0 x", "unexpected \"x\" at the end"),
             ("a D 755 0 0", "the gid is missing"),
             (
                 "a D never 755 0 0",
-                "\"never\" is no time: seconds since 1970, or as in \"2026-01-31 12:00:00\", UTC",
+                "\"never\" is not a time: seconds since 1970, or as in \"2026-01-31 12:00:00\", UTC",
             ),
             ("a c 644 0 0 5", "the minor number is missing"),
             (

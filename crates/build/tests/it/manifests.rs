@@ -168,7 +168,7 @@ const MISTAKES: &[(&str, usize, &str)] = &[
     (
         "a R 5 644 0 0 4 0",
         1,
-        "no data follows the entries of this manifest, which must be a regular file for that",
+        "this manifest has no data: only that of a regular file can follow the entries",
     ),
     (
         "a R 5 644 0 0 4 3\n# START OF DATA - DO NOT MODIFY\n#\nsix...",

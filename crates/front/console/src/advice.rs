@@ -49,7 +49,9 @@ impl From<BuildError> for Failure {
             BuildError::Tar { .. } => (
                 Exit::Source,
                 "input",
-                Some("INPUT is a directory or a tar archive that is not compressed"),
+                Some(
+                    "INPUT is a directory or a tar archive that is not compressed; forerun convert takes an image",
+                ),
             ),
             BuildError::Format { .. } => (
                 Exit::Format,
@@ -79,7 +81,7 @@ impl From<ExportError> for Failure {
             },
             ExportError::Sync { path, source } => {
                 let failure = Self::output(&source).of(path.display());
-                let message = format!("not all of it is on disk: {}", failure.message);
+                let message = format!("it may not all be on disk: {}", failure.message);
                 Self { message, ..failure }
             }
             ExportError::Entry {
@@ -133,8 +135,7 @@ impl From<UndoError> for Failure {
             _ => (Exit::Image, "undo_file"),
         };
         let hint = error.is_of_volume().then_some(
-            "nothing was written; --force restores what the undo file has all the same, and later changes \
-             are lost there",
+            "nothing was written; --force restores the undo file anyway, and overwrites later changes",
         );
         Self::new(exit, kind, without_errno(&error.to_string())).maybe_hint(hint)
     }

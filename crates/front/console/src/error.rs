@@ -60,7 +60,7 @@ impl Failure {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 Some("choose a place where you may write")
             }
-            io::ErrorKind::NotFound => Some("the directory it is to be in must exist"),
+            io::ErrorKind::NotFound => Some("its directory must exist: make it first"),
             _ => None,
         };
         Self::new(Exit::Output, "output", reason(error)).maybe_hint(hint)
@@ -112,7 +112,11 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("forerun: ")?;
         if let Some(subject) = &self.subject {
-            write!(f, "{}: ", printable(subject))?;
+            // Messages of servers begin with the address.
+            let prefix = format!("{subject}: ");
+            if self.path.is_some() || !self.message.starts_with(&prefix) {
+                f.write_str(&printable(&prefix))?;
+            }
         }
         if let Some(path) = &self.path {
             write!(f, "{}: ", escape(path))?;
@@ -167,6 +171,13 @@ mod tests {
         ] {
             assert_eq!(without_errno(message), expected);
         }
+    }
+
+    #[test]
+    fn an_address_is_said_once() {
+        let failure = Failure::new(Exit::Source, "remote", "https://h/x: not found");
+        let text = failure.of("https://h/x").to_string();
+        assert_eq!(text, "forerun: https://h/x: not found");
     }
 
     #[test]

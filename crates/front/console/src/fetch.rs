@@ -85,8 +85,7 @@ fn downloads(context: &Context) -> DownloadReport {
                     total => human(total),
                 };
                 note(&format!(
-                    "{place}: the server does not answer range requests: all of it is downloaded \
-                     first ({size})"
+                    "{place}: the server does not answer range requests, so the whole file is downloaded first ({size})"
                 ));
                 bar.begin(progress.total, 0);
             }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::error::Failure;
 use crate::remote;
 
 /// Returns advice on a name that is of no file, if it may be that of an image elsewhere.
@@ -27,6 +28,15 @@ pub fn advice(name: &Path) -> Option<String> {
     let (host, _) = text.split_once('/')?;
     let is_host = is_host(host) && !Path::new(host).exists();
     is_host.then(|| in_registry(text)).flatten()
+}
+
+/// Returns the failure for a name that is not that of an image at a server.
+pub fn not_at_server(name: &Path) -> Failure {
+    let hint = advice(name)
+        .unwrap_or_else(|| "oci://HOST/NAME:TAG, s3://BUCKET/KEY or https://HOST/PATH".to_string());
+    Failure::usage("not the address of an image at a server")
+        .hint(hint)
+        .of(name.display())
 }
 
 /// Returns the name that an image has in a registry, which is Docker's if none is named.

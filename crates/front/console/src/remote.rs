@@ -77,16 +77,6 @@ pub fn failure(error: &RemoteError) -> Failure {
     }
 }
 
-/// Returns the failure for a name that is not that of an image at a server.
-#[cfg(feature = "network")]
-pub fn not_at_server(name: &Path) -> Failure {
-    let hint = crate::names::advice(name)
-        .unwrap_or_else(|| "oci://HOST/NAME:TAG, s3://BUCKET/KEY or https://HOST/PATH".to_string());
-    Failure::usage("not the address of an image at a server")
-        .hint(hint)
-        .of(name.display())
-}
-
 /// Advice for servers that are slow.
 pub const SLOW: &str = "--timeout SECONDS waits longer for a slow server";
 

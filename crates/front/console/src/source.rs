@@ -330,7 +330,7 @@ impl PreparedImage {
             }
             #[cfg(not(feature = "network"))]
             (None, Some(reference)) => match (reference, context) {},
-            (None, None) => Err(Failure::usage("no image was named")),
+            (None, None) => Err(Failure::usage("missing IMAGE")),
         }
     }
 }
@@ -445,23 +445,34 @@ fn check_range(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
 fn unknown(failure: Failure, source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Failure {
     if forerun::unstable::repair::recognises(source, options) {
         return failure.hint(format!(
-            "its boot sector was overwritten, and the backup is sound: {} mends it",
+            "its boot sector was overwritten, and the backup is sound: {} repairs it",
             repair_command(options)
         ));
     }
     let is_whole = options.offset == 0 && options.size.is_none();
-    if failure.hint.is_some() || !is_whole || source.is_empty() {
+    if failure.hint.is_some() || !is_whole || source.len() < SMALLEST {
         return failure;
     }
-    match partition_table(&**source) {
-        Ok(Some(table)) if !table.partitions.is_empty() => failure.hint(format!(
-            "--partition N opens one of its partitions: {}",
-            partition::listed(&table)
-        )),
-        // A damaged table has no partition to open.
-        Ok(_) | Err(_) => failure.hint("forerun scan IMAGE looks for images inside it"),
+    // A table that is damaged has no partition to open.
+    let table = partition_table(&**source).ok().flatten();
+    if let Some(table) = table.filter(|table| !table.partitions.is_empty()) {
+        let partitions = partition::listed(&table);
+        return failure.hint(format!(
+            "--partition N opens one of its partitions: {partitions}"
+        ));
+    }
+    if options.format.is_some() {
+        return failure.hint("leave --format out to have the format found by content");
+    }
+    match forerun::unstable::contents(&**source) {
+        // Another filesystem, which the message names.
+        Ok(Some(_)) => failure,
+        Ok(None) | Err(_) => failure.hint("forerun scan IMAGE looks for images inside it"),
     }
 }
+
+/// Bytes that a file has at the least if there is an image inside.
+const SMALLEST: u64 = 512;
 
 /// Returns the failure for an image that cannot be opened: nothing can be listed or checked then.
 pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
@@ -493,7 +504,7 @@ pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
         forerun::vfs::Error::Corrupt(check) if forerun::unstable::repair::is_possible(check.format()) => {
             let repair = repair_command(options);
             failure.hint(format!(
-                "{repair} --dry-run says what it would mend; forerun mount -o rescue shows what the volume still has"
+                "{repair} --dry-run lists the repairs; forerun mount -o rescue shows what can still be read"
             ))
         }
         forerun::vfs::Error::Corrupt(_) => failure.hint(if options.rescue {"it may be an incomplete copy: compare its size, or copy it again"} else {

@@ -38,7 +38,7 @@ pub fn open(context: &Context) -> Result<FileSource> {
 fn copied(context: &Context, mut pipe: File) -> Result<FileSource> {
     let failed = |error: io::Error| {
         let message = format!(
-            "standard input has no random access, and copying it to {} failed: {}",
+            "standard input is not seekable, and copying it to {} failed: {}",
             spool_dir().display(),
             reason(&error)
         );
@@ -48,7 +48,7 @@ fn copied(context: &Context, mut pipe: File) -> Result<FileSource> {
     let mut copy = spool_file().map_err(failed)?;
     let len = io::copy(&mut pipe, &mut copy).map_err(failed)?;
     context.note(&format!(
-        "standard input has no random access: copied {} to a temporary file",
+        "standard input is not seekable: copied {} to a temporary file",
         size::human(len)
     ));
     FileSource::from_file(copy).map_err(failed)

@@ -170,7 +170,7 @@ impl Target {
                 if metadata.file_type().is_block_device() && !force {
                     let message = "is a block device; what is on it would be lost";
                     let failure = Failure::new(Exit::Output, "exists", message);
-                    return Err(failure.hint("--force writes it all the same"));
+                    return Err(failure.hint("--force overwrites it"));
                 }
                 let file = File::options().write(true).open(path).map_err(failed)?;
                 Ok((file, Kind::Direct))

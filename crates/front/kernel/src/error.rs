@@ -45,7 +45,7 @@ pub enum Error {
     #[error("{}", attempts(.0))]
     Refused(Vec<Refusal>),
     /// The kernel reads no such image from a file, and the options allow no other way.
-    #[error("{}: only EROFS from its first byte on is mounted from a file itself", path.display())]
+    #[error("{}: the kernel mounts a file without a loop device only if it is an EROFS image from its first byte on", path.display())]
     NotFromFile { path: PathBuf },
     /// The image does not lie in the file as it is.
     #[error("{}: the kernel cannot read an image in this kind of file: {container}", path.display())]
@@ -66,7 +66,7 @@ pub enum Error {
         image: u64,
     },
     /// A composefs image without its objects.
-    #[error("a composefs image is mounted by the kernel with its objects only: objects=DIR")]
+    #[error("the kernel mounts a composefs image only with its objects: objects=DIR")]
     NoObjects,
     /// Digests were to be checked, which the kernel only does with fs-verity.
     #[error(

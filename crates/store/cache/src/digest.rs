@@ -15,7 +15,7 @@ pub struct Digest(pub [u8; 32]);
 
 /// A text that is no digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no digest: sha256: and 64 hexadecimal digits are needed")]
+#[error("{text:?} is not a digest: sha256: and 64 hexadecimal digits")]
 pub struct NoDigest {
     text: String,
 }

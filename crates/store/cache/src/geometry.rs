@@ -22,7 +22,7 @@ pub const MAX_CHUNKS: u64 = 1 << 28;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadGeometry {
     /// The chunk size is not a power of two, or out of bounds.
-    #[error("{0} is no chunk size: a power of two from {MIN_CHUNK} to {MAX_CHUNK} is needed")]
+    #[error("{0} is not a chunk size: a power of two from {MIN_CHUNK} to {MAX_CHUNK}")]
     ChunkSize(u32),
     /// More chunks than [`MAX_CHUNKS`].
     #[error("{len} bytes in chunks of {chunk_size} are more than {MAX_CHUNKS} chunks")]

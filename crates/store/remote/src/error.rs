@@ -50,7 +50,7 @@ pub enum RemoteError {
     #[error("{place}: {reason}")]
     Network { place: String, reason: String },
     /// No byte came within the time limit.
-    #[error("{place}: nothing came for {seconds} s")]
+    #[error("{place}: the server sent nothing for {seconds} s")]
     Timeout {
         place: String,
         /// The time limit, in seconds.
@@ -61,8 +61,7 @@ pub enum RemoteError {
     NoRanges { place: String },
     /// The server does not send parts of the blob, and the cache may not take the whole.
     #[error(
-        "{place}: the server does not answer range requests, so all {len} bytes have to be kept, \
-         but the cache may take {capacity}"
+        "{place}: the server does not answer range requests, so all {len} bytes have to be kept, and the cache may keep {capacity}"
     )]
     TooLong {
         place: String,
@@ -72,7 +71,7 @@ pub enum RemoteError {
         capacity: u64,
     },
     /// The server sends the file whole, and does not say how long it is.
-    #[error("{place}: the server does not answer range requests, nor say how long the file is")]
+    #[error("{place}: the server neither answers range requests nor says how long the file is")]
     NoLength {
         place: String,
         /// The server's name for the version, where it has one.
@@ -80,8 +79,7 @@ pub enum RemoteError {
     },
     /// A file whose length the server does not say is longer than may be kept.
     #[error(
-        "{place}: the server does not say how long the file is, and it is longer than the {capacity} \
-         bytes that may be kept"
+        "{place}: the server does not say how long the file is, and the cache may keep no more than {capacity} bytes of it"
     )]
     TooMuch {
         place: String,
@@ -92,7 +90,7 @@ pub enum RemoteError {
     #[error("{place}: the blob has changed since it was opened")]
     Changed { place: String },
     /// Bytes that do not have the digest they were requested by.
-    #[error("{place}: bytes {}..{} are not those of {expected}", range.start, range.end)]
+    #[error("{place}: bytes {}..{} are wrong: their digest is not {expected}", range.start, range.end)]
     WrongDigest {
         place: String,
         /// Where in the blob, in bytes.
@@ -108,7 +106,7 @@ pub enum RemoteError {
         reason: String,
     },
     /// The image is not in the cache, and no server may be asked.
-    #[error("{place}: not in the cache, and servers are not asked")]
+    #[error("{place}: not in the cache, and no server may be contacted")]
     Offline { place: String },
     /// The image was closed before the bytes were here.
     #[error("{place}: the image was closed")]

@@ -96,7 +96,7 @@ pub struct FromArgs {
 
 pub fn run(context: &Context, args: &ConvertArgs) -> Result {
     let output = args.output.as_ref().or(args.to.output_option.as_ref());
-    let output = output.ok_or_else(|| Failure::usage("no OUTPUT was named"))?;
+    let output = output.ok_or_else(|| Failure::usage("missing OUTPUT"))?;
     if is_same_file(&args.image, output) {
         let failure = Failure::usage("input and output are the same file");
         return Err(failure.of(output.display()));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum, ValueHint};
-use forerun::build::{ExfatOptions, ImageOutput, Tree};
+use forerun::build::{BuildError, ExfatOptions, ImageOutput, Tree};
 use forerun::unstable::locks::Locking;
 use forerun::unstable::{contents, locks};
 use forerun::{Observer, ReadAt, Writer};
@@ -115,7 +115,7 @@ fn in_file(context: &Context, args: &MkfsArgs, len: Option<u64>) -> Result {
     let size = match args.size.or(len.filter(|&len| len > 0)) {
         Some(size) => size,
         None => {
-            let failure = Failure::usage("how long is the volume to be?").of(args.output.display());
+            let failure = Failure::usage("missing --size").of(args.output.display());
             return Err(failure.hint("--size BYTES, as in --size 32G"));
         }
     };
@@ -177,8 +177,11 @@ fn serial_of_now() -> Option<u32> {
 fn write(context: &Context, writer: &Writer, out: &mut dyn ImageOutput) -> Result<()> {
     let observer = Arc::new(Observer::default());
     context.observe(&observer);
-    writer.write(&Tree::default(), out, &observer)?;
-    Ok(())
+    let written = writer.write(&Tree::default(), out, &observer);
+    written.map(drop).map_err(|error| match error {
+        BuildError::Format { .. } => Failure::from(error).hint("--size BYTES makes it larger"),
+        error => error.into(),
+    })
 }
 
 /// A device that gets a volume. Zeros at the end of the volume are free space, of which only the part is

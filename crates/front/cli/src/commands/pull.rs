@@ -12,7 +12,7 @@ use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::{remote, size};
+use crate::{names, remote, size};
 
 /// Download an image from a registry, object store or web server
 ///
@@ -46,10 +46,7 @@ pub struct PullArgs {
 
 pub fn run(context: &Context, args: &PullArgs) -> Result {
     let reference = remote::reference(&args.name)?;
-    let reference = reference.ok_or_else(|| {
-        Failure::usage(format!("{} is not at a server", args.name.display()))
-            .hint("oci://HOST/NAME:TAG, s3://BUCKET/KEY or https://HOST/PATH")
-    })?;
+    let reference = reference.ok_or_else(|| names::not_at_server(&args.name))?;
     let there = args.output.symlink_metadata();
     if !args.force && there.is_ok_and(|there| !there.is_dir()) {
         let failure = Failure::new(Exit::Output, "output", "exists already");
@@ -99,7 +96,7 @@ fn failure(error: &RemoteError, args: &PullArgs) -> Failure {
     let part = Path::new(&part);
     match failure.hint {
         None if part.is_dir() => failure.hint(format!(
-            "what has come is kept in {}; the same command goes on from there",
+            "the part that was fetched is kept in {}; the same command continues from there",
             part.display()
         )),
         _ => failure,

@@ -367,12 +367,12 @@ impl Desk<'_> {
         }
         if self.mode == RepairMode::NotAsked && summary.remains() > 0 {
             context.note(
-                "nothing was repaired: there is no terminal to ask on; --yes repairs, --dry-run says what",
+                "nothing was repaired, since there is no terminal to ask on: --yes repairs, --dry-run lists the repairs",
             );
         }
         if let Some(kept) = &summary.kept_in {
             context.note(&format!(
-                "clusters that belonged to nothing are files in {} now",
+                "clusters that belonged to no file are files in {} now",
                 escape(&absolute(kept))
             ));
         }

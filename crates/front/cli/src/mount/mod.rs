@@ -408,7 +408,7 @@ fn end_if_stuck(ending: Ending, succession: Arc<Succession>) {
         }
     });
     if let Err(error) = waiting {
-        tracing::warn!("another signal ends what hangs: {error}");
+        tracing::warn!("waiting for what hangs: {error}");
     }
 }
 

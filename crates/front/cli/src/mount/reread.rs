@@ -27,13 +27,15 @@ impl Rereading {
         let weak: Vec<_> = images.iter().map(Arc::downgrade).collect();
         let reread = move || {
             if let Err(error) = args.reread() {
-                tracing::error!("mirrors and credentials stay: {error}");
+                tracing::error!("mirrors and credentials stay as they are: {error}");
                 return;
             }
             for image in weak.iter().filter_map(Weak::upgrade) {
                 match image.reopen(&args.options()) {
                     Ok(()) => tracing::info!("mirrors and credentials were read again"),
-                    Err(error) => tracing::error!("mirrors and credentials stay: {error}"),
+                    Err(error) => {
+                        tracing::error!("mirrors and credentials stay as they are: {error}")
+                    }
                 }
             }
         };
@@ -57,7 +59,9 @@ impl Rereading {
             // What is asked for already begins later than now.
             Some(Ok(()) | Err(TrySendError::Full(()))) => {}
             Some(Err(TrySendError::Disconnected(()))) | None => {
-                tracing::error!("mirrors and credentials stay: there is no thread to read them");
+                tracing::error!(
+                    "mirrors and credentials stay as they are: there is no thread to read them"
+                );
             }
         }
     }

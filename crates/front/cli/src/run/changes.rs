@@ -97,8 +97,7 @@ fn open_checked(dir: &Path) -> Result<OwnedFd> {
     let opened = opened.map_err(|error| Failure::output(&error.into()).of(dir.display()))?;
     let mode = check_owner(&opened, dir)?;
     if mode & OF_OTHERS != 0 {
-        let message =
-            "other users may enter it: set-user-ID files made in it would give them your rights";
+        let message = "other users may enter it, and run set-user-ID files in it with your rights";
         let hint = format!("close it: chmod 700 {}", dir.display());
         return Err(refusal(message).hint(hint).of(dir.display()));
     }

@@ -156,13 +156,16 @@ fn images(args: &ImageArgs) -> Result<ImageArgs> {
             (!args.source.device.is_empty(), "--device"),
         ];
         if let Some((_, option)) = single.iter().find(|(is_given, _)| *is_given) {
-            let message = format!("{option} says something of one image, and there are several");
+            let message = format!("{option} is for one image, and there are several");
             return Err(Failure::usage(message));
         }
     }
     if args.images().iter().any(|image| is_stdin(image)) {
         let hint = "save it to a file first; a file of that name is ./-";
-        return Err(Failure::usage("standard input is the command's, not an image").hint(hint));
+        return Err(Failure::usage(
+            "standard input belongs to the command, so it cannot be the image",
+        )
+        .hint(hint));
     }
     Ok(args)
 }
@@ -180,14 +183,14 @@ fn split(list: &Path) -> Result<Vec<PathBuf>> {
     let parts: Vec<_> = parts.into_iter().map(PathBuf::from).collect();
     let text = list.to_string_lossy();
     if parts.iter().any(|part| part.as_os_str().is_empty()) || text.contains("://") {
-        let message = "there is no such image, and it is no list of files".to_string();
+        let message = "no such file, and not a list of files".to_string();
         let hint = "--layer names images one by one, those at servers too";
         return Err(Failure::usage(message).hint(hint).of(list.display()));
     }
     if !parts.iter().any(|part| part.exists())
         && let Some(hint) = names::in_registry(&text)
     {
-        let message = "there is no such image, and no file of this list";
+        let message = "no such file, and no file of this list";
         return Err(Failure::usage(message).hint(hint).of(list.display()));
     }
     Ok(parts)

@@ -25,7 +25,7 @@ fn what_is_in_the_cache_is_opened_without_its_server() {
     let offline = ["ls", "--offline", &url];
     let unknown = place.run(&offline);
     assert_eq!(unknown.code, Some(4));
-    let told = "not in the cache, and servers are not asked";
+    let told = "not in the cache, and no server may be contacted";
     assert!(unknown.stderr.contains(told), "{}", unknown.stderr);
     assert_eq!(proxy.log().requests(), 0);
 
@@ -36,7 +36,11 @@ fn what_is_in_the_cache_is_opened_without_its_server() {
     assert_eq!((cached.code, &cached.stdout), (Some(0), &listing));
     let year = |text: &str| text.contains("is opened from the cache, as it was on 20");
     assert!(year(&cached.stderr), "{}", cached.stderr);
-    assert!(cached.stderr.contains("forerun: warning: "), "{}", cached.stderr);
+    assert!(
+        cached.stderr.contains("forerun: warning: "),
+        "{}",
+        cached.stderr
+    );
     let asked = place.run(&offline);
     assert_eq!(asked.code, Some(0));
     assert!(
@@ -217,7 +221,11 @@ fn a_list_that_was_not_fetched_to_its_end_is_told() {
         });
         let cut = prefetch(with);
         assert_eq!(cut.code, Some(4), "{with}: {}", cut.stderr);
-        assert!(cut.stderr.contains(" did not come: "), "{}", cut.stderr);
+        assert!(
+            cut.stderr.contains(" could not be fetched: "),
+            "{}",
+            cut.stderr
+        );
         proxy.clear_faults();
         assert_eq!(prefetch(with).code, Some(0));
         proxy.set_network(Network::Refused);

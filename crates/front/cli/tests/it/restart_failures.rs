@@ -189,7 +189,7 @@ fn a_volume_with_open_files_that_were_removed_is_not_handed_over() {
     let mut file = File::create(scene.path("mnt/new")).unwrap();
     fs::rename(scene.path("mnt/new"), scene.path("mnt/other")).unwrap();
     fs::remove_file(scene.path("mnt/other")).unwrap();
-    scene.refused("1 files are open that were removed");
+    scene.refused("1 removed files are still open");
     file.write_all(b"it goes on").unwrap();
     drop(file);
     assert_eq!(scene.server(), old);

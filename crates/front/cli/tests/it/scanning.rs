@@ -201,7 +201,7 @@ fn a_volume_without_its_boot_sector_is_said_to_be_repairable() {
     fs::write(fixture.path("zeroed"), volume).unwrap();
     for args in [&["check", "zeroed"][..], &["ls", "zeroed"]] {
         let ran = fixture.run(args);
-        let hint = "hint: its boot sector was overwritten, and the backup is sound: forerun check --repair zeroed mends it";
+        let hint = "hint: its boot sector was overwritten, and the backup is sound: forerun check --repair zeroed repairs it";
         assert!(ran.stderr.contains(hint), "{}", ran.stderr);
         assert_eq!(ran.code, Some(3));
     }
@@ -228,7 +228,7 @@ fn the_hint_at_a_repair_says_where_the_volume_is() {
         (&["--partition", "2"], &place),
     ] {
         let told = fixture.run(&[&["ls"], asked, &["zeroed"]].concat());
-        let hint = format!("forerun check --repair {place} zeroed mends it");
+        let hint = format!("forerun check --repair {place} zeroed repairs it");
         assert!(told.stderr.contains(&hint), "{}", told.stderr);
     }
     let repair = [

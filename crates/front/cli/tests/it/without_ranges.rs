@@ -35,7 +35,7 @@ fn an_image_is_downloaded_once_with_a_note_and_used_by_every_command() {
     let listing = place.run(&["ls", &url]);
     assert_eq!(listing.stdout, place.run(&["ls", "image"]).ok().stdout);
     let note = format!(
-        "forerun: {url}: the server does not answer range requests: all of it is downloaded first ("
+        "forerun: {url}: the server does not answer range requests, so the whole file is downloaded first ("
     );
     assert!(listing.stderr.starts_with(&note), "{}", listing.stderr);
     assert_eq!(downloads(&proxy), 1);
@@ -68,7 +68,7 @@ fn an_image_longer_than_the_cache_may_be_is_refused() {
     assert_eq!(refused.code, Some(4), "{}", refused.stderr);
     let len = fs::metadata(place.path("image")).unwrap().len();
     let text = format!(
-        "so all {len} bytes have to be kept, but the cache may take 1048576\n  hint: --cache-limit "
+        "so all {len} bytes have to be kept, and the cache may keep 1048576\n  hint: --cache-limit "
     );
     assert!(refused.stderr.contains(&text), "{}", refused.stderr);
     assert_eq!(downloads(&proxy), 0);
@@ -83,7 +83,7 @@ fn an_image_of_unknown_length_is_downloaded_once_with_a_note() {
     let listing = place.run(&["ls", &url]);
     assert_eq!(listing.stdout, place.run(&["ls", "image"]).ok().stdout);
     let note = format!(
-        "forerun: {url}: the server does not answer range requests: all of it is downloaded first (the \
+        "forerun: {url}: the server does not answer range requests, so the whole file is downloaded first (the \
          server does not say how long it is)\n"
     );
     assert_eq!(listing.stderr, note);
@@ -98,7 +98,7 @@ fn an_image_of_unknown_length_is_downloaded_once_with_a_note() {
     let small = ["ls", "--cache-dir", "small", "--cache-limit", "1M", &url];
     let refused = place.run(&small);
     assert_eq!(refused.code, Some(4), "{}", refused.stderr);
-    let text = "it is longer than the 1048576 bytes that may be kept\n  hint: --cache-limit ";
+    let text = "the cache may keep no more than 1048576 bytes of it\n  hint: --cache-limit ";
     assert!(refused.stderr.contains(text), "{}", refused.stderr);
     server.end_with(Ending::Cut);
     let cut = place.run(&["pull", "-q", &url, "cut"]);

@@ -56,7 +56,7 @@ pub enum MountError {
     #[error("mounting without root needs the program fusermount3, which is not installed")]
     NoHelper,
     /// No other process is there to unmount when this one dies.
-    #[error("auto_unmount takes a process outside, which mounts and unmounts")]
+    #[error("auto_unmount needs the process that mounts and unmounts, which was not started")]
     Watchdog,
     /// The program that mounts for users refused.
     #[error("{}: {}", program.display(), message.trim())]

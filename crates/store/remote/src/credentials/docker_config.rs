@@ -105,7 +105,7 @@ fn read(file: &Path) -> Option<Config> {
     serde_json::from_slice(&text)
         .map_err(|error| {
             let (line, column) = (error.line(), error.column());
-            tracing::warn!(file = %file.display(), line, column, "credentials are not understood");
+            tracing::warn!(file = %file.display(), line, column, "the credentials file has unexpected JSON");
         })
         .ok()
 }

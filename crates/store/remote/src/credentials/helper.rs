@@ -32,14 +32,14 @@ struct HelperAnswer {
 pub fn ask(name: &str, server: &str) -> Option<Credentials> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if name.is_empty() || !name.bytes().all(plain) {
-        tracing::warn!("the name of a credential helper is none");
+        tracing::warn!("the configuration names a credential helper that cannot be one");
         return None;
     }
     let program = format!("docker-credential-{name}");
     match run(&program, server, HELPER_TIMEOUT) {
         Ok(answer) => understand(&answer),
         Err(error) => {
-            tracing::warn!(program, %error, "the credential helper gave nothing");
+            tracing::warn!(program, %error, "the credential helper returned no credentials");
             None
         }
     }

@@ -52,7 +52,7 @@ pub fn is_inward(address: IpAddr) -> bool {
 
 /// The error for a name that another machine gave and that leads inward.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{0} is an address of this machine, to which another machine has led")]
+#[error("another machine redirects to {0}, an address of this machine")]
 pub struct LeadsInward(String);
 
 /// Returns the addresses that may be connected to.

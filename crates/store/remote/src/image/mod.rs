@@ -310,7 +310,7 @@ impl RemoteImage {
         let error = match self.status().last_error {
             Some(last) => RemoteError::Network {
                 place,
-                reason: format!("nothing came for {seconds} s; last error: {last}"),
+                reason: format!("the server sent nothing for {seconds} s; last error: {last}"),
             },
             None => RemoteError::Timeout { place, seconds },
         };

@@ -37,7 +37,7 @@ pub struct ImageConfig {
 pub enum BadArtifact {
     #[error("its configuration: {0}")]
     Config(#[from] BadDocument),
-    #[error("imageLength {0} is not of an image")]
+    #[error("imageLength {0} is not a possible length")]
     Length(u64),
     #[error("its chunks: {0}")]
     Chunks(#[from] BadGeometry),
@@ -45,15 +45,15 @@ pub enum BadArtifact {
     PartLength(u64),
     #[error("verityRoot {0} is not a SHA-256 digest")]
     Root(String),
-    #[error("layer {index} is {found} where {expected} belongs")]
+    #[error("layer {index} is {found}, not {expected}")]
     LayerType {
         index: usize,
         found: String,
         expected: &'static str,
     },
-    #[error("it has {found} layers, {expected} belong to an image of this length")]
+    #[error("it has {found} layers; an image of this length has {expected}")]
     LayerCount { found: usize, expected: u64 },
-    #[error("layer {index} has {found} bytes, not the {expected} that belong there")]
+    #[error("layer {index} has {found} bytes, not {expected}")]
     LayerLength {
         index: usize,
         found: u64,

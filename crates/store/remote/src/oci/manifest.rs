@@ -21,21 +21,21 @@ const MAX_ENTRIES: usize = 8192;
 /// The defects of a manifest or configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDocument {
-    #[error("this is no JSON of the expected shape, at line {line}, column {column}")]
+    #[error("unexpected JSON at line {line}, column {column}")]
     Json { line: usize, column: usize },
     #[error("schemaVersion is {0}, not 2")]
     Schema(u32),
-    #[error("the server calls it {told}, the document itself {own}")]
+    #[error("its media type is {told} for the server and {own} in the document")]
     TypeMismatch { told: String, own: String },
-    #[error("documents of type {0} are not understood")]
+    #[error("documents of type {0} are not supported")]
     Type(String),
     #[error("it is both a manifest and an index")]
     Ambiguous,
     #[error("it has neither layers nor manifests")]
     Empty,
-    #[error("it has {0} entries, more than are taken")]
+    #[error("it has {0} entries, more than are allowed")]
     TooMany(usize),
-    #[error("digest {0} is not of SHA-256")]
+    #[error("digest {0} is not a SHA-256 digest")]
     Digest(String),
 }
 

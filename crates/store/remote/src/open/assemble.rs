@@ -43,7 +43,7 @@ pub fn start_using(
 /// in use: images in use are not evicted.
 pub fn tidy(cache: &Cache) {
     if let Err(error) = cache.tidy() {
-        tracing::warn!(%error, "the cache could not be looked after");
+        tracing::warn!(%error, "the cache could not be cleaned");
     }
 }
 

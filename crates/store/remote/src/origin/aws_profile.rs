@@ -123,7 +123,7 @@ fn read(path: &Path) -> Option<String> {
     let mut text = Vec::new();
     let file = File::open(path).ok()?;
     if let Err(error) = file.take(LIMIT).read_to_end(&mut text) {
-        tracing::warn!(%error, path = %path.display(), "a file of profiles cannot be read");
+        tracing::warn!(%error, path = %path.display(), "the file cannot be read");
         return None;
     }
     Some(String::from_utf8_lossy(&text).into_owned())

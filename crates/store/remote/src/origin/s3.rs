@@ -189,7 +189,11 @@ impl Origin for S3Origin {
             Ok(store) => {
                 *self.store.write().unpoisoned() = Arc::new(store);
             }
-            Err(reason) => tracing::warn!(reason, place = self.place, "credentials stay"),
+            Err(reason) => tracing::warn!(
+                reason,
+                place = self.place,
+                "the new credentials are not used"
+            ),
         }
     }
 }

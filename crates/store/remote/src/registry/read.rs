@@ -180,7 +180,7 @@ where
     let mut failed = None;
     for endpoint in endpoints {
         if let Some(error) = failed.take() {
-            tracing::warn!(%error, "a mirror gave nothing, the next one is asked");
+            tracing::warn!(%error, "a mirror failed, and the next one is tried");
         }
         match ask(endpoint).await {
             Ok(found) => return Ok(found),

@@ -283,7 +283,7 @@ async fn plain(
             Ok(description) => description,
             Err(error) => {
                 if several {
-                    tracing::warn!(%error, "this address of the image is left out");
+                    tracing::warn!(%error, "an address of the image is not used");
                 }
                 // A file of unknown length is fetched only if no server gives a length.
                 let is_first = failed.is_none();

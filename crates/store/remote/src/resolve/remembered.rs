@@ -140,7 +140,7 @@ pub(crate) fn recall(
     let facts = match Facts::decode(&known.facts) {
         Ok(facts) => facts,
         Err(error) => {
-            tracing::warn!(%error, place = reference.place(), "what is remembered is not used");
+            tracing::warn!(%error, place = reference.place(), "what the cache knows of it is not used");
             return Ok(None);
         }
     };

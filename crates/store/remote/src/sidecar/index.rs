@@ -52,13 +52,13 @@ struct RawLayer<'b> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadIndex {
     /// Not a file of indexes, or one of another version.
-    #[error("this is no file of indexes that this version of forerun makes")]
+    #[error("it is not an index file of this version of forerun")]
     Head,
     /// The file is cut or damaged.
     #[error("it is damaged")]
     Damaged,
     /// The file has more layers than an image may have.
-    #[error("it has {0} layers, more than the {MAX_LAYERS} that are taken")]
+    #[error("it has {0} layers, more than the {MAX_LAYERS} that are allowed")]
     TooMany(usize),
     /// The number of chunk digests does not fit the layer.
     #[error("the digests of the chunks of layer {0} are not one for each")]

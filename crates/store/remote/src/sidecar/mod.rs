@@ -43,7 +43,7 @@ pub fn find(
     };
     let subject = Digest::of(&container.manifest);
     let recalled = |error: &RemoteError| {
-        tracing::warn!(%error, "what was found beside the image before is used");
+        tracing::warn!(%error, "the server cannot be asked, so indexes from the cache are used");
         let sidecar = remembered::recall(cache, reference, options);
         FoundSidecar {
             sidecar,

@@ -82,7 +82,8 @@ fn open(args: &CacheArgs) -> Result<Cache> {
     };
     let dir = options.cache_dir();
     let dir = dir.ok_or_else(|| {
-        Failure::usage("there is no home directory with a cache").hint("name one: --cache-dir DIR")
+        Failure::usage("there is no home directory to find the cache in")
+            .hint("name one: --cache-dir DIR")
     })?;
     let settings = args
         .cache_limit
@@ -165,7 +166,7 @@ fn collect(context: &Context, args: &CacheGcArgs) -> Result {
     }
     out.finish()?;
     if report.busy {
-        context.note("another process is at it already: nothing was removed");
+        context.note("another process is removing chunks already: nothing was removed");
         return Ok(Exit::Partial);
     }
     context.note(&format!(
@@ -207,7 +208,7 @@ fn verify(context: &Context, cache: &Cache) -> Result {
         for run in &report.wrong {
             let (first, last) = (run.start, run.end.saturating_sub(1));
             say(format!(
-                "{label}: chunks {first} to {last} were wrong and are dropped"
+                "{label}: chunks {first} to {last} were wrong, and were removed"
             ));
         }
         if report.wrong.is_empty() {
@@ -215,8 +216,7 @@ fn verify(context: &Context, cache: &Cache) -> Result {
             say(match report.unverified {
                 0 => format!("{label}: {verified} chunks are right"),
                 recorded => format!(
-                    "{label}: {verified} chunks are right, {recorded} are as they came: no digest \
-                     of the image's tells more"
+                    "{label}: {verified} chunks are right, {recorded} are as they were fetched: the image has no digests of them"
                 ),
             });
         }

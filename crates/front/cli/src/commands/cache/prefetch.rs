@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::progress::Progress;
-use crate::{fetch, remote, size};
+use crate::{fetch, names, remote, size};
 
 /// Time between two looks at what is here.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -45,8 +45,7 @@ struct ToFetch {
 
 pub fn run(context: &Context, args: &PrefetchArgs) -> Result {
     let reference = remote::reference(&args.name)?;
-    let reference = reference
-        .ok_or_else(|| Failure::usage(format!("{} is not at a server", args.name.display())))?;
+    let reference = reference.ok_or_else(|| names::not_at_server(&args.name))?;
     crate::layer_count::allow_open_files();
     let list = match args.remote.options().prefetch {
         Prefetch::List(path) => Some(path),
@@ -132,14 +131,14 @@ fn report(context: &Context, wanted: &[ToFetch]) -> Result {
             .last_error
             .map_or_else(String::new, |last| format!(": {last}"));
         let reason = format!(
-            "{} of {} did not come{reason}",
+            "{} of {} could not be fetched{reason}",
             size::human(missed),
             size::human(all)
         );
         return Err(Failure::new(Exit::Source, "remote", reason));
     }
     context.note(&format!(
-        "{} of {} are here; {} fetched",
+        "{} of {} are in the cache; {} fetched",
         size::human(status.local_bytes),
         size::human(status.len),
         size::human(status.fetched_bytes),

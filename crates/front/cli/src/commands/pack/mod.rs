@@ -177,7 +177,7 @@ fn names(args: &PackArgs) -> Result<(Option<&Path>, &Path)> {
         Some(output) => Ok((input, output)),
         None => match input {
             Some(only) => Ok((None, only)),
-            None => Err(Failure::usage("no OUTPUT was named")),
+            None => Err(Failure::usage("missing OUTPUT")),
         },
     }?;
     match names {

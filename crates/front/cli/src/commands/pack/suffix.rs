@@ -38,7 +38,7 @@ pub fn format_of(output: &Path) -> Result<NewFormat> {
         )
     } else {
         (
-            Failure::usage("its name says no format"),
+            Failure::usage("its suffix names no format"),
             Some(output.display()),
         )
     };
@@ -47,7 +47,7 @@ pub fn format_of(output: &Path) -> Result<NewFormat> {
         .map(|(name, _)| format!(".{name}"))
         .collect();
     let hint = format!(
-        "--format NAME says it, or one of the suffixes {}",
+        "--format NAME names it; so do the suffixes {}",
         names.join(", ")
     );
     let failure = failure.hint(hint);

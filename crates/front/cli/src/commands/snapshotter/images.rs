@@ -67,7 +67,7 @@ fn output(mut process: Command) -> Result<Vec<u8>, String> {
     let text = text.split("\n  hint: ").next().unwrap_or_default();
     let text = text.trim().trim_start_matches("forerun: ").to_owned();
     Err(if text.is_empty() {
-        format!("the process that was to open it failed: {}", output.status)
+        format!("the process that opens it failed: {}", output.status)
     } else {
         text
     })

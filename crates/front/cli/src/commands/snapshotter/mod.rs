@@ -72,7 +72,7 @@ impl From<Labels> for LabelFamily {
 /// Runs it. Returns when a signal has ended it.
 pub fn run(context: &Context, args: &SnapshotterArgs) -> Result {
     if !rustix::process::geteuid().is_root() {
-        let message = "containerd's mounts take root, and so does this";
+        let message = "this needs root, as the mounts of containerd do";
         return Err(Failure::new(Exit::Usage, "usage", message));
     }
     let mut cache = args.cache.clone();
@@ -92,7 +92,7 @@ pub fn run(context: &Context, args: &SnapshotterArgs) -> Result {
     let watching = watching.spawn(move || wait(signals, stopper));
     watching.map_err(|error| Failure::usage(reason(&error)))?;
     if let Err(error) = forerun_snapshotter::tell_ready() {
-        tracing::warn!("the service manager was not told: {}", reason(&error));
+        tracing::warn!("notifying the service manager: {}", reason(&error));
     }
     context.note(&format!("serving snapshots at {}", shown(&args.address)));
     let listener = socket.listener().map_err(|error| Failure::source(&error))?;

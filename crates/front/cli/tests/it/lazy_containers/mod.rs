@@ -350,7 +350,11 @@ fn layers_are_prefetched_and_then_used_without_a_server() {
         fs::write(place.path("list"), list).unwrap();
         let listed = place.run(&["cache", "prefetch", "--prefetch", "list", &name]);
         assert_eq!(listed.code, Some(0), "{}", listed.stderr);
-        assert!(listed.stderr.contains("are here"), "{}", listed.stderr);
+        assert!(
+            listed.stderr.contains("are in the cache"),
+            "{}",
+            listed.stderr
+        );
         let here = |place: &Place| -> u64 {
             let entries = place.run(&["cache", "ls", "--json"]).ok().json();
             let entries = entries.as_array().unwrap().iter();

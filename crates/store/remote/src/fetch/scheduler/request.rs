@@ -218,7 +218,10 @@ async fn elsewhere(mut flight: Flight) {
                 continue;
             }
             Ok(Ok(Waited::TimedOut)) => {
-                tracing::warn!(place = shared.place, "another process stopped in mid-fetch");
+                tracing::warn!(
+                    place = shared.place,
+                    "another process stopped while it fetched; its chunks are fetched again"
+                );
                 let Some(fetcher) = shared.fetcher() else {
                     return;
                 };

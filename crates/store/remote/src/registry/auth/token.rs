@@ -104,7 +104,10 @@ fn checked(
         Trust::Anonymous => {
             if credentials.is_some() {
                 let realm = place_of(&realm);
-                tracing::warn!(realm, "a foreign token server is asked without credentials");
+                tracing::warn!(
+                    realm,
+                    "a token server of another domain gets no credentials"
+                );
             }
             Ok((realm, None, credentials.is_some()))
         }

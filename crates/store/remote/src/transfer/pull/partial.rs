@@ -121,7 +121,7 @@ impl Partial {
             return self.remove();
         }
         if let Err(error) = self.blob.flush() {
-            tracing::warn!(%error, "what has come may not all be kept");
+            tracing::warn!(%error, "the download may have to start again");
         }
     }
 

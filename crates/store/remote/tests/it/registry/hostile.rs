@@ -26,10 +26,7 @@ type Change = fn(&mut Value);
 const CONFIGS: &[(Change, &str)] = &[
     (|_| (), "opened: 196613 bytes"),
     (|c| c["imageLength"] = json!(0), "imageLength 0"),
-    (
-        |c| c["imageLength"] = json!(196_614),
-        "has 5 bytes, not the 6",
-    ),
+    (|c| c["imageLength"] = json!(196_614), "has 5 bytes, not 6"),
     (
         |c| c["imageLength"] = json!(u64::MAX),
         "imageLength 18446744073709551615",
@@ -38,17 +35,14 @@ const CONFIGS: &[(Change, &str)] = &[
         |c| c["imageLength"] = json!(1_u64 << 50),
         "more than 268435456 chunks",
     ),
-    (
-        |c| c["imageLength"] = json!(-1),
-        "no JSON of the expected shape",
-    ),
-    (|c| c["chunkSize"] = json!(0), "0 is no chunk size"),
-    (|c| c["chunkSize"] = json!(8192), "has 8192 bytes, not the"),
+    (|c| c["imageLength"] = json!(-1), "unexpected JSON"),
+    (|c| c["chunkSize"] = json!(0), "0 is not a chunk size"),
+    (|c| c["chunkSize"] = json!(8192), "has 8192 bytes, not"),
     (|c| c["partLength"] = json!(0), "partLength 0"),
     (|c| c["partLength"] = json!(4097), "partLength 4097"),
     (|c| c["partLength"] = json!(4096), "50 belong"),
     (|c| c["verityRoot"] = json!("sha1:00"), "verityRoot sha1:00"),
-    (|c| *c = json!([]), "no JSON of the expected shape"),
+    (|c| *c = json!([]), "unexpected JSON"),
 ];
 
 /// Changes of the manifest, and the expected errors.
@@ -65,7 +59,7 @@ const MANIFESTS: &[(Change, &str)] = &[
     ),
     (
         |m| m["layers"][1]["size"] = json!(1),
-        "layer 1 has 1 bytes, not the 65536",
+        "layer 1 has 1 bytes, not 65536",
     ),
     (
         |m| m["layers"][0]["size"] = json!(1_u64 << 60),
@@ -79,13 +73,13 @@ const MANIFESTS: &[(Change, &str)] = &[
         |m| m["manifests"] = json!([]),
         "both a manifest and an index",
     ),
-    (|m| m["mediaType"] = json!(OCI_INDEX), "the server calls it"),
-    (|m| m["mediaType"] = json!("text/x"), "the server calls it"),
+    (|m| m["mediaType"] = json!(OCI_INDEX), "its media type is"),
+    (|m| m["mediaType"] = json!("text/x"), "its media type is"),
     (
         |m| m["config"]["digest"] = json!(Digest::of(b"else").to_string()),
         "not found",
     ),
-    (|m| *m = json!("text"), "no JSON of the expected shape"),
+    (|m| *m = json!("text"), "unexpected JSON"),
 ];
 
 #[test]

@@ -33,6 +33,7 @@ mod layers;
 mod lazy_containers;
 mod losses;
 mod memory;
+mod messages;
 mod mistakes;
 mod mkfs;
 mod mount_command;

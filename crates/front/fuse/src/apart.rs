@@ -19,6 +19,8 @@ use std::sync::mpsc::{Sender, channel};
 use forerun_sys::threads;
 use nix::sys::signal::SigSet;
 
+use crate::connection::notification;
+
 /// Number of the message.
 const NOTIFY_INVAL_ENTRY: u32 = 3;
 
@@ -102,17 +104,12 @@ fn go_apart(held: &OwnedFd) -> io::Result<OwnedFd> {
 
 /// Builds the message that has the kernel drop a name of a directory.
 fn message(dir: u64, name: &[u8]) -> Option<Vec<u8>> {
-    let name_len = u32::try_from(name.len()).ok()?;
-    let len = name_len.checked_add(16 + 16 + 1)?;
-    let mut message = [len, NOTIFY_INVAL_ENTRY].map(u32::to_ne_bytes).concat();
-    // No request has this number: the message is a notification.
-    message.extend_from_slice(&0_u64.to_ne_bytes());
-    message.extend_from_slice(&dir.to_ne_bytes());
-    message.extend_from_slice(&name_len.to_ne_bytes());
-    message.extend_from_slice(&0_u32.to_ne_bytes());
-    message.extend_from_slice(name);
-    message.push(0);
-    Some(message)
+    let len = u32::try_from(name.len()).ok()?;
+    let mut body = dir.to_ne_bytes().to_vec();
+    body.extend([len, 0].map(u32::to_ne_bytes).as_flattened());
+    body.extend_from_slice(name);
+    body.push(0);
+    notification(NOTIFY_INVAL_ENTRY, &body, &[]).ok()
 }
 
 #[cfg(test)]

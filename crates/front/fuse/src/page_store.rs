@@ -18,7 +18,7 @@ use std::thread;
 use rustix::io::{Errno, writev};
 
 use crate::apart::Apart;
-use crate::connection::has_requests;
+use crate::connection::{has_requests, notification};
 use crate::tuning::{PATIENT_ATTEMPTS, STORE_LEN, STORE_PAUSE};
 use crate::under_way::UnderWay;
 
@@ -84,17 +84,9 @@ fn store(
 fn header(file: u64, at: u64, data: &[u8]) -> io::Result<Vec<u8>> {
     let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
     let size = u32::try_from(data.len()).map_err(too_long)?;
-    let mut message = [16 + 24 + size, NOTIFY_STORE]
-        .map(u32::to_ne_bytes)
-        .concat();
-    // No request has this number: the message is a notification.
-    for word in [0, file, at] {
-        message.extend_from_slice(&u64::to_ne_bytes(word));
-    }
-    for word in [size, 0] {
-        message.extend_from_slice(&u32::to_ne_bytes(word));
-    }
-    Ok(message)
+    let mut body = [file, at].map(u64::to_ne_bytes).concat();
+    body.extend([size, 0].map(u32::to_ne_bytes).as_flattened());
+    notification(NOTIFY_STORE, &body, data)
 }
 
 /// Waits a moment until no READ that is known or queued can have locked the pages. Returns whether that came about.

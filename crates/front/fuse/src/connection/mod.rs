@@ -2,6 +2,7 @@
 //! are sent again, and a session on a connection that another process began.
 
 mod init;
+mod notification;
 mod resend;
 
 use std::fs::File;
@@ -13,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 #[cfg(feature = "fuzzing")]
 pub use init::request as init_request;
 pub use init::{Negotiated, session};
+pub use notification::notification;
 pub use resend::{RESENT, resend};
 
 /// Opens a second file of a connection. When the first one is closed, the kernel fails the requests that were read from that.

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use super::notification;
+
 /// Number of the notification (FUSE_NOTIFY_RESEND, Linux 6.9).
 const NOTIFY_RESEND: u32 = 7;
 
@@ -17,12 +19,6 @@ pub const RESENT: u64 = 1 << 63;
 /// # Errors
 /// The errors of write(2); ENODEV where the mount has ended.
 pub fn resend(connection: impl AsFd) -> io::Result<()> {
-    let len: u32 = 16;
-    let mut message = Vec::with_capacity(16);
-    message.extend_from_slice(&len.to_ne_bytes());
-    message.extend_from_slice(&NOTIFY_RESEND.to_ne_bytes());
-    // No request has this number: the message is a notification.
-    message.extend_from_slice(&0_u64.to_ne_bytes());
-    rustix::io::write(connection, &message)?;
+    rustix::io::write(connection, &notification(NOTIFY_RESEND, &[], &[])?)?;
     Ok(())
 }

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::abort::{Abort, abort};
 use crate::attach::{Attached, attach};
 use crate::connection::second;
-use crate::liveness::{Liveness, liveness_of};
+use crate::liveness::{Liveness, is_fuse, liveness_of};
 use crate::mountpoint::prepare;
 use crate::namespace::{forget, within};
 use crate::outside::packet::{self, Packet};
@@ -34,7 +34,9 @@ use crate::{MountError, MountOptions, UmountError, UmountOptions, Unmounted, bdi
 struct ServedMounts<'s> {
     dir: PathBuf,
     options: &'s MountOptions,
-    /// Set once, when the mount is made or taken over.
+    /// Whether the mount was made or taken over.
+    has_begun: bool,
+    /// Nothing where the mount that was taken over was detached before.
     mount: Option<MountEntry>,
     /// Aborts the connection of the mount; nothing where this process may not.
     abort: Option<Abort>,
@@ -53,14 +55,7 @@ type OutsideAnswer = Result<(&'static str, Vec<u8>, Vec<OwnedFd>), String>;
 /// # Errors
 /// The errors of the socket.
 pub fn serve_outside(socket: &OwnedFd, dir: &Path, options: &MountOptions) -> io::Result<()> {
-    let mut serving = ServedMounts {
-        dir: dir.to_path_buf(),
-        options,
-        mount: None,
-        abort: None,
-        lifeline: None,
-        watchdog: None,
-    };
+    let mut serving = ServedMounts::new(dir, options);
     // The server may die while it waits for an answer: its mount is watched all the same.
     let served = serving.serve(socket);
     serving.watch_processes();
@@ -71,7 +66,19 @@ fn done(text: impl Into<Vec<u8>>) -> OutsideAnswer {
     Ok((word::DONE, text.into(), Vec::new()))
 }
 
-impl ServedMounts<'_> {
+impl<'s> ServedMounts<'s> {
+    fn new(dir: &Path, options: &'s MountOptions) -> Self {
+        Self {
+            dir: dir.to_path_buf(),
+            options,
+            has_begun: false,
+            mount: None,
+            abort: None,
+            lifeline: None,
+            watchdog: None,
+        }
+    }
+
     fn serve(&mut self, socket: &OwnedFd) -> io::Result<()> {
         loop {
             if self.waits_in_vain(socket)? {
@@ -106,7 +113,7 @@ impl ServedMounts<'_> {
     }
 
     fn attach(&mut self, writable: bool) -> OutsideAnswer {
-        if self.mount.is_some() {
+        if self.has_begun {
             return Err("mounted already".to_string());
         }
         let text = |error: MountError| match error.hint() {
@@ -139,10 +146,12 @@ impl ServedMounts<'_> {
 
     /// Records the mount of another server that this one takes over.
     fn adopt(&mut self, place: &[u8]) -> OutsideAnswer {
-        let (None, Some((device, path))) = (&self.mount, parse_place(place)) else {
+        let (false, Some((device, path))) = (self.has_begun, parse_place(place)) else {
             return Err("not a mount that can be taken over".to_string());
         };
-        let is_it = |entry: &MountEntry| entry.device == device && entry.mount_point == path;
+        let is_it = |entry: &MountEntry| {
+            is_fuse(entry) && entry.device == device && entry.mount_point == path
+        };
         let all = within(self.options.namespace.as_ref(), mounts);
         let all = all.flatten().map_err(|error| error.to_string())?;
         // One that was detached lazily is in no table, and need not be unmounted.
@@ -151,6 +160,7 @@ impl ServedMounts<'_> {
     }
 
     fn look_after(&mut self, mount: Option<MountEntry>) {
+        self.has_begun = true;
         let opened = mount.as_ref().map(|mount| Abort::of(mount.device));
         self.abort = opened.and_then(|opened| {
             let told = opened.inspect_err(|error| tracing::debug!("no file to abort: {error}"));
@@ -288,6 +298,21 @@ mod tests {
 
     use super::*;
     use crate::connection::is_connected;
+
+    #[test]
+    fn one_mount_is_adopted_and_only_one_of_fuse() {
+        let all = mounts().unwrap();
+        let proc = all.iter().find(|entry| entry.fstype == "proc").unwrap();
+        let request = place(proc.device, &proc.mount_point);
+        let options = MountOptions::default();
+        let mut serving = ServedMounts::new(Path::new("/nowhere"), &options);
+        serving.adopt(&request).unwrap();
+        assert!(serving.mount.is_none());
+        let refused = serving.adopt(&request).unwrap_err();
+        assert_eq!(refused, "not a mount that can be taken over");
+        let refused = serving.attach(true).unwrap_err();
+        assert_eq!(refused, "mounted already");
+    }
 
     /// A killed server whose thread waits for an answer keeps its socket open, as this test does.
     #[test]

@@ -1,8 +1,7 @@
 //! Requests as operations on the volume: no kernel, no replies.
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forerun_engine::Volume;
@@ -38,15 +37,13 @@ pub struct CoreMut {
     pub info: VolumeInfo,
     pub counts: Counts,
     /// The nodes that the kernel knows.
-    pub known: Known,
+    pub known: Arc<Known>,
     /// Makes things durable by and by.
     pub flusher: Flusher,
     /// Tells the kernel to drop names, once it can be told.
     pub stale: OnceLock<Stale>,
     /// Threads that may be renaming a name to another case of it.
     pub case_renames: CaseRenames,
-    /// Directories that have still to report that a server has died.
-    pub unreported: Mutex<HashSet<u64>>,
     /// The version and capabilities agreed with the kernel, once that has happened.
     pub negotiated: OnceLock<Negotiated>,
     /// Held shared while a request is answered; taken exclusively by a server that makes way for
@@ -80,11 +77,11 @@ impl CoreMut {
     /// Creates the core for `volume`.
     pub fn new(volume: Arc<Volume>, options: &MountOptions, state: Option<VolumeState>) -> Self {
         let info = volume.fs().volume().clone();
+        let known = Arc::new(Known::new(volume.fs().root(), state));
         Self {
-            known: Known::new(volume.fs().root(), state),
-            unreported: Mutex::default(),
             owners: Ownership::new(options, &info),
-            flusher: Flusher::new(Arc::clone(&volume)),
+            flusher: Flusher::new(Arc::clone(&volume), Arc::clone(&known)),
+            known,
             negotiated: OnceLock::new(),
             gate: RwLock::default(),
             durable: (

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use forerun_io::{AlignedBuffer, Unpoisoned};
+use forerun_io::AlignedBuffer;
 use fuser::{
     Errno, FileHandle, InitFlags, KernelConfig, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen,
 };
@@ -78,7 +78,11 @@ pub fn release(core: &CoreMut, number: u64) -> forerun_vfs::Result<()> {
     if node == LOST {
         return Ok(());
     }
-    let released = core.fs().release(node);
+    let released = if core.known.close_uncounted(node) {
+        Ok(())
+    } else {
+        core.fs().release(node)
+    };
     core.known.closed(node);
     core.drop_aliases(node);
     released
@@ -124,7 +128,9 @@ pub fn fsyncdir(core: &CoreMut, number: u64) -> Result<(), Errno> {
         core.fs().sync(node)
     };
     core.noted(Operation::Fsync, number, synced)?;
-    if core.unreported.lock().unpoisoned().remove(&number) {
+    if core.known.reports.report(node) {
+        // The kernel may have forgotten it and asked for it again since.
+        core.forget(number, 0);
         return Err(Errno::EIO);
     }
     Ok(())

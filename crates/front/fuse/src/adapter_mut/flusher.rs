@@ -14,12 +14,15 @@ use forerun_io::Unpoisoned;
 use forerun_sys::threads;
 use forerun_vfs::Error;
 
+use super::known::Known;
+
 /// How long a change may wait.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The writeback thread and its state.
 pub struct Flusher {
     volume: Arc<Volume>,
+    known: Arc<Known>,
     shared: Arc<FlusherShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Why the last commit failed, until the mount reports it.
@@ -48,9 +51,10 @@ impl FlusherShared {
 
 impl Flusher {
     /// Starts with the first change.
-    pub fn new(volume: Arc<Volume>) -> Self {
+    pub fn new(volume: Arc<Volume>, known: Arc<Known>) -> Self {
         Self {
             volume,
+            known,
             shared: Arc::default(),
             thread: Mutex::default(),
             unwritten: Mutex::default(),
@@ -68,8 +72,9 @@ impl Flusher {
         self.shared.told.notify_one();
         let mut thread = self.thread.lock().unpoisoned();
         if thread.is_none() {
-            let (volume, shared) = (Arc::clone(&self.volume), Arc::clone(&self.shared));
-            let body = move || flush_until_ended(&volume, &shared);
+            let (volume, known) = (Arc::clone(&self.volume), Arc::clone(&self.known));
+            let shared = Arc::clone(&self.shared);
+            let body = move || flush_until_ended(&volume, &known, &shared);
             match threads::spawn("forerun-flush", body) {
                 Ok(started) => *thread = Some(started),
                 Err(error) => tracing::warn!("changes wait for fsync and unmount: {error}"),
@@ -99,7 +104,17 @@ impl Flusher {
     }
 }
 
-fn flush_until_ended(volume: &Volume, shared: &FlusherShared) {
+/// Makes everything durable. Directories that were kept only until then are forgotten.
+pub fn commit(volume: &Volume, known: &Known) -> Result<(), Error> {
+    let commit = known.reports.begin_commit();
+    volume.fs().sync_all()?;
+    for dir in known.reports.written(commit) {
+        known.forgotten(dir, 0, |gone| volume.fs().forget(gone));
+    }
+    Ok(())
+}
+
+fn flush_until_ended(volume: &Volume, known: &Known, shared: &FlusherShared) {
     let mut was_full = false;
     let mut state = shared.state();
     loop {
@@ -117,7 +132,7 @@ fn flush_until_ended(volume: &Volume, shared: &FlusherShared) {
                 }
                 *state = FlusherState::Clean;
                 drop(state);
-                let synced = volume.fs().sync_all();
+                let synced = commit(volume, known);
                 let is_full = matches!(&synced, Err(error) if error.is_full());
                 if let Err(error) = synced
                     && !(is_full && was_full)

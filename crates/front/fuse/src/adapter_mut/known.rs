@@ -18,8 +18,8 @@
 //!
 //! What the next server needs of it is written to the [state table](crate::state_table) before an answer is sent.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,6 +32,7 @@ use fuser::FileAttr;
 
 use super::numbers::{Numbers, ROOT};
 use super::orphans::Orphans;
+use super::reports::Reports;
 use crate::state_table::{KnownInode, VolumeState};
 
 /// Aliases of one file that the kernel may keep. Beyond that it is told to drop them.
@@ -54,6 +55,8 @@ pub struct Known {
     dropped: Condvar,
     /// Files that have no name left.
     pub orphans: Orphans,
+    /// What directories have to report.
+    pub reports: Reports,
 }
 
 /// When a directory was created, in nanoseconds. A name that leads to another directory after a death has another time:
@@ -83,8 +86,12 @@ struct Told {
     aliases: Vec<OtherSpelling>,
     /// How often it is open.
     opens: u64,
+    /// Openings of an earlier server, apart from the one that the driver counts for all of them.
+    uncounted: u64,
     changed: Option<Box<Changed>>,
     removed: Option<Box<FileAttr>>,
+    /// Whether it is kept although the kernel has forgotten it.
+    is_kept: bool,
 }
 
 impl Told {
@@ -154,6 +161,7 @@ impl Known {
             dropping: AtomicUsize::default(),
             dropped: Condvar::default(),
             orphans: Orphans::default(),
+            reports: Reports::default(),
         }
     }
 
@@ -168,24 +176,21 @@ impl Known {
         Some(state.lock().unpoisoned().share())
     }
 
-    /// Writes all that the kernel knows for the next server, while no request is answered.
+    /// Writes all that the kernel knows for the next server, while no request is answered. Leaves out files to which
+    /// their name does not lead, as `is_named` says.
     ///
     /// # Errors
     /// The errors of the state.
-    pub fn leave(&self, unreported: &HashSet<u64>) -> io::Result<()> {
+    pub fn leave(&self, is_named: impl Fn(NodeId, &Name) -> bool) -> io::Result<()> {
         let Some(state) = &self.state else {
             return Ok(());
         };
         let nodes = self.nodes();
-        let inodes = nodes.iter();
-        let inodes = inodes.filter_map(|(node, told)| {
-            let inode = self.inode(*node, told)?;
-            Some(KnownInode {
-                is_unreported: unreported.contains(&inode.number),
-                ..inode
-            })
+        let found = nodes.iter().filter(|(node, told)| {
+            told.is_directory || told.name.as_ref().is_some_and(|it| is_named(**node, it))
         });
-        let of_root = unreported.contains(&ROOT);
+        let inodes = found.filter_map(|(node, told)| self.inode(*node, told));
+        let of_root = self.reports.is_unreported(self.numbers.node(ROOT));
         state.lock().unpoisoned().leave(inodes, of_root)
     }
 
@@ -204,7 +209,7 @@ impl Known {
             name: name.name.to_vec(),
             is_directory: told.is_directory,
             created: told.created,
-            is_unreported: false,
+            is_unreported: self.reports.is_unreported(node),
             times: told.times,
             opens: told.opens,
         })
@@ -236,6 +241,7 @@ impl Known {
         let mut nodes = self.nodes();
         let told = nodes.entry(node).or_default();
         let is_directory = directory.is_some();
+        self.no_longer_kept(told);
         told.times += 1;
         told.is_directory = is_directory;
         told.created = directory.map_or(0, |created| created.0);
@@ -256,21 +262,33 @@ impl Known {
     /// Records what another server has told the kernel of `node`.
     pub fn inherit(&self, node: NodeId, name: Name, inode: &KnownInode) {
         self.numbers.inherit(inode.number, node);
+        let is_kept = inode.times == 0;
+        if is_kept {
+            self.reports.keep_in(name.dir);
+        }
         let told = Told {
             times: inode.times,
             is_directory: inode.is_directory,
             created: inode.created,
             name: Some(name),
             opens: inode.opens,
+            uncounted: inode.opens.saturating_sub(1),
+            is_kept,
             ..Told::default()
         };
         self.nodes().insert(node, told);
     }
 
-    /// Returns the number of open files that have no name any more.
-    pub fn nameless(&self) -> usize {
+    /// Returns the number of open files to which no name leads, as `is_named` says. The name that is remembered of a file may
+    /// be in a directory that the kernel has forgotten, where the kernel keeps the file by another name.
+    pub fn nameless(&self, is_named: impl Fn(NodeId, &Name) -> bool) -> usize {
         let nodes = self.nodes();
-        nodes.values().filter(|told| told.is_nameless()).count()
+        let open = nodes.iter().filter(|(_, told)| told.opens > 0);
+        let nameless = open.filter(|(node, told)| {
+            let name = told.name.as_ref();
+            !name.is_some_and(|name| is_named(**node, name))
+        });
+        nameless.count()
     }
 
     /// Returns whether [`told`](Self::told) would return `true` for a file by this name.
@@ -302,6 +320,17 @@ impl Known {
             for alias in &mut told.aliases {
                 alias.is_opened = true;
             }
+        }
+    }
+
+    /// Returns whether the driver has not counted an opening that ends now.
+    pub fn close_uncounted(&self, node: NodeId) -> bool {
+        match self.nodes().get_mut(&node) {
+            Some(told) if told.uncounted > 0 => {
+                told.uncounted -= 1;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -402,25 +431,57 @@ impl Known {
     }
 
     /// Subtracts `times` from the references of the kernel to `node`. After the last one, calls
-    /// `forget` while no lookup can find the node.
-    pub fn forgotten(&self, node: NodeId, times: u64, forget: impl FnOnce()) {
-        if self.count_down(node, times) {
-            let _no_lookup = self.turnstile.write().unpoisoned();
-            // It may have been told again meanwhile.
-            let mut nodes = self.nodes();
-            if let Entry::Occupied(told) = nodes.entry(node)
-                && told.get().times == 0
-            {
-                // Without a name it is recorded as gone.
-                let told = Told {
-                    name: None,
-                    ..told.remove()
-                };
-                self.record(node, &told);
-                drop(nodes);
-                forget();
-            }
+    /// `forget` while no lookup can find the node. A directory that has something to report is kept, with those it is in.
+    pub fn forgotten(&self, node: NodeId, times: u64, forget: impl Fn(NodeId)) {
+        let mut next = self.count_down(node, times).then_some(node);
+        while let Some(node) = next {
+            next = self.drop_unless_kept(node, &forget);
         }
+    }
+
+    /// Drops a node that the kernel has forgotten. Returns the directory that was kept because this node was.
+    fn drop_unless_kept(&self, node: NodeId, forget: impl Fn(NodeId)) -> Option<NodeId> {
+        let _no_lookup = self.turnstile.write().unpoisoned();
+        let mut nodes = self.nodes();
+        let Entry::Occupied(mut entry) = nodes.entry(node) else {
+            return None;
+        };
+        let told = entry.get_mut();
+        // It may have been told again meanwhile.
+        if told.times > 0 {
+            return None;
+        }
+        if let Some(name) = &told.name
+            && self.reports.is_kept(node)
+        {
+            if !told.is_kept {
+                self.reports.keep_in(name.dir);
+            }
+            told.is_kept = true;
+            self.record(node, told);
+            return None;
+        }
+        let number = self.numbers.number(node);
+        let mut told = entry.remove();
+        self.reports.remove(node);
+        let kept_in = self.no_longer_kept(&mut told);
+        // Without a name it is recorded as gone.
+        told.name = None;
+        self.record(node, &told);
+        drop(nodes);
+        forget(node);
+        if let Some(number) = number {
+            self.numbers.forget(number);
+        }
+        kept_in
+    }
+
+    /// Ends that a directory is kept, if it is. Returns the directory that it is in.
+    fn no_longer_kept(&self, told: &mut Told) -> Option<NodeId> {
+        let was_kept = std::mem::take(&mut told.is_kept);
+        let dir = told.name.as_ref().filter(|_| was_kept)?.dir;
+        self.reports.leave(dir);
+        Some(dir)
     }
 
     /// Subtracts `times` from the count of a node. Returns whether it is 0 then.
@@ -430,7 +491,7 @@ impl Known {
             return false;
         };
         told.times = told.times.saturating_sub(times);
-        if told.times > 0 {
+        if told.times > 0 && times > 0 {
             self.record(node, told);
         }
         told.times == 0
@@ -470,11 +531,11 @@ mod tests {
         for _ in 0..3 {
             known.told(NodeId(7), name("a"), None);
         }
-        known.forgotten(NodeId(7), 2, || {});
+        known.forgotten(NodeId(7), 2, |_| {});
         assert_eq!(known.nodes().len(), 1);
-        known.forgotten(NodeId(7), 1, || {});
+        known.forgotten(NodeId(7), 1, |_| {});
         assert!(known.nodes().is_empty());
-        known.forgotten(NodeId(7), 1, || {});
+        known.forgotten(NodeId(7), 1, |_| {});
     }
 
     #[test]
@@ -492,7 +553,7 @@ mod tests {
             known.changed(NodeId(7), at(5), at(modified));
             assert_eq!(known.change_time(NodeId(7), at(then)), at(expected));
         }
-        known.forgotten(NodeId(7), 1, || {});
+        known.forgotten(NodeId(7), 1, |_| {});
         known.told(NodeId(7), name("a"), None);
         assert_eq!(known.change_time(NodeId(7), at(3)), at(3));
     }

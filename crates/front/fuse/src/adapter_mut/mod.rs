@@ -22,8 +22,11 @@ mod numbers;
 mod orphans;
 mod recover;
 mod refused;
+mod reports;
 mod setattr;
 mod stale;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsStr;
 use std::io;
@@ -49,6 +52,7 @@ use entries::{GENERATION, make, new_node, reply_empty};
 use files::HANDLE;
 use ioctl::Ioctl;
 use names::is_resent;
+pub use numbers::MOST_SERVERS;
 use refused::refuse_for_volumes;
 use setattr::{Wanted, setattr};
 pub use stale::Stale;

@@ -8,7 +8,6 @@ use std::io;
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
-use forerun_io::Unpoisoned;
 use forerun_vfs::{DirCursor, Error, FileType, NewNode, NodeId, Result};
 use fuser::{FileAttr, Request};
 
@@ -38,6 +37,7 @@ impl CoreMut {
             Err(Error::Exists) if resent => self.create_again(dir, name, new)?,
             created => created?,
         };
+        self.names_changed(dir);
         if open {
             self.fs().open(node)?;
         }
@@ -102,6 +102,7 @@ impl CoreMut {
             Err(Error::NotFound) if resent => return Ok(()),
             removed => removed?,
         }
+        self.names_changed(dir);
         self.removed(node, last);
         self.moved(node, (dir, name), None);
         Ok(())
@@ -121,6 +122,8 @@ impl CoreMut {
         let replaced = replaced.filter(|_| replaced != node);
         let last = self.last_look(replaced);
         self.fs().rename(from, to, replace)?;
+        self.names_changed(from.0);
+        self.names_changed(to.0);
         if replaced.is_some() {
             self.removed(replaced, last);
             self.moved(replaced, to, None);
@@ -130,6 +133,18 @@ impl CoreMut {
         }
         self.moved(node, from, Some(to));
         Ok(())
+    }
+
+    /// Records that names in a directory have changed, which may be lost if this process dies.
+    fn names_changed(&self, dir: NodeId) {
+        if self.known.is_kept() && !self.durable.0 {
+            self.known.reports.changed(dir);
+        }
+    }
+
+    /// Returns whether a name leads to a node.
+    pub fn is_named(&self, node: NodeId, name: &Name) -> bool {
+        self.named(name.dir, &name.name) == Some(node)
     }
 
     /// Returns the node of a name, if the lookup succeeds.
@@ -171,10 +186,7 @@ impl CoreMut {
     /// Takes back `times` of the references that the kernel holds to an inode.
     pub fn forget(&self, number: u64, times: u64) {
         let node = self.node(number);
-        self.known.forgotten(node, times, || {
-            self.unreported.lock().unpoisoned().remove(&number);
-            self.fs().forget(node);
-            self.known.numbers.forget(number);
-        });
+        let forget = |gone| self.fs().forget(gone);
+        self.known.forgotten(node, times, forget);
     }
 }

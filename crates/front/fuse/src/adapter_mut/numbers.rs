@@ -20,6 +20,8 @@ pub const ROOT: u64 = 1;
 /// enough for 9 PB of directory entries of 32 bytes.
 const SERVER_SHIFT: u32 = 48;
 const SERVER_MASK: u64 = 0x3fff;
+/// The highest number of servers that a mount may have had before the one that serves it.
+pub const MOST_SERVERS: u64 = SERVER_MASK;
 
 /// The mapping of one volume.
 #[derive(Debug)]
@@ -38,14 +40,20 @@ struct InheritedNumbers {
 }
 
 impl Numbers {
-    /// Creates the numbers for a volume with this root, and for a mount that had `server` servers before.
+    /// Creates the numbers for a volume with this root, and for a mount that had `server` servers before, which are at most
+    /// [`MOST_SERVERS`].
     pub fn new(root: NodeId, server: u64) -> Self {
         Self {
             own: Inodes::new(root),
             root,
-            server: (server & SERVER_MASK) << SERVER_SHIFT,
+            server: server << SERVER_SHIFT,
             inherited: RwLock::default(),
         }
+    }
+
+    /// Returns whether the next server would get the numbers of the first one.
+    pub const fn are_used_up(&self) -> bool {
+        self.server == MOST_SERVERS << SERVER_SHIFT
     }
 
     /// Records the number that an earlier server has given a node.

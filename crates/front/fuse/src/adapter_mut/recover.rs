@@ -8,7 +8,9 @@
 //! short time only ([`CoreMut::name_ttl`]).
 //!
 //! The server knows of no openings of directories. So that no fsync(2) of a directory succeeds after a change
-//! of names was lost, the first one fails, of each directory that the kernel knew.
+//! of names was lost, the first one fails, of each directory that the kernel knew or that [`Reports`] has kept.
+//!
+//! [`Reports`]: super::reports::Reports
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -17,15 +19,17 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use forerun_engine::Volume;
-use forerun_io::Unpoisoned;
 use forerun_vfs::{FileSystemMut, FileType, NodeId};
 use fuser::{INodeNo, Notifier};
 
 use super::core::CoreMut;
+use super::flusher::commit;
 use super::known::Name;
-use super::numbers::ROOT;
+use super::numbers::{MOST_SERVERS, ROOT};
 use crate::MountOptions;
 use crate::attr::system_time;
+use crate::connection::notification;
+use crate::error::HandoverError;
 use crate::state_table::{KnownInode, VolumeState};
 
 /// Number of the notification after which the kernel looks up every name again.
@@ -42,11 +46,9 @@ impl Outdated {
             // An error says that the kernel had dropped it already.
             let _gone = notifier.inval_inode(INodeNo(number), 0, 0);
         }
-        let len: u32 = 16;
-        let mut message = [len, NOTIFY_INC_EPOCH].map(u32::to_ne_bytes).concat();
-        // No request has this number: the message is a notification.
-        message.extend_from_slice(&0_u64.to_ne_bytes());
-        if let Err(error) = rustix::io::write(connection, &message) {
+        let message = notification(NOTIFY_INC_EPOCH, &[], &[]);
+        let told = message.and_then(|message| Ok(rustix::io::write(connection, &message)?));
+        if let Err(error) = told {
             tracing::debug!("names are looked up again by and by: {error}");
         }
     }
@@ -64,6 +66,11 @@ impl CoreMut {
         state: OwnedFd,
     ) -> io::Result<(Self, Option<Outdated>)> {
         let (state, inherited) = VolumeState::inherit(state)?;
+        if state.server() > MOST_SERVERS {
+            return Err(io::Error::other(
+                "inode numbers have no room for another process",
+            ));
+        }
         let root = volume.fs().root();
         let inodes = inherited.inodes.into_iter();
         let inodes: HashMap<u64, KnownInode> = inodes.map(|inode| (inode.number, inode)).collect();
@@ -80,6 +87,14 @@ impl CoreMut {
                 core.known.lost(*number);
                 continue;
             };
+            // The driver counts one opening for all.
+            if inode.opens > 0
+                && let Err(error) = core.fs().open(*node)
+            {
+                tracing::error!(node = node.0, "a file that is open is lost: {error}");
+                core.known.lost(*number);
+                continue;
+            }
             if inode.is_directory {
                 directories.push(*number);
             }
@@ -91,14 +106,15 @@ impl CoreMut {
             "the kernel's inodes were looked up again"
         );
         if !core.durable.0 {
-            let mut unreported = core.unreported.lock().unpoisoned();
-            let has_report = |number: &u64| {
-                let of_root = *number == ROOT && inherited.is_unreported;
-                inherited.has_died
-                    || of_root
-                    || inodes.get(number).is_some_and(|it| it.is_unreported)
-            };
-            unreported.extend(directories.iter().filter(|number| has_report(number)));
+            for number in &directories {
+                let is_unreported = match inodes.get(number) {
+                    Some(inode) => inode.is_unreported,
+                    None => inherited.is_unreported,
+                };
+                if inherited.has_died || is_unreported {
+                    core.known.reports.await_report(core.node(*number));
+                }
+            }
         }
         let outdated = inherited.has_died.then_some(Outdated(directories));
         Ok((core, outdated))
@@ -110,12 +126,16 @@ impl CoreMut {
             name: inode.name.clone().into(),
         };
         self.known.inherit(node, name, inode);
-        for _ in 0..inode.opens {
-            if let Err(error) = self.fs().open(node) {
-                tracing::error!(node = node.0, "opening a file again: {error}");
-                break;
-            }
-        }
+    }
+
+    /// Makes everything durable, and writes for the next server what the kernel knows, while no request is answered.
+    ///
+    /// # Errors
+    /// Why the next server could not take over.
+    pub fn leave(&self) -> Result<(), HandoverError> {
+        commit(&self.volume, &self.known).map_err(HandoverError::Sync)?;
+        let left = self.known.leave(|node, name| self.is_named(node, name));
+        left.map_err(HandoverError::State)
     }
 }
 

@@ -24,6 +24,7 @@ pub struct Wanted {
 
 /// Makes the changes that are asked for, and returns the attributes after them.
 pub fn setattr(core: &CoreMut, number: u64, wanted: &Wanted) -> Result<FileAttr, Errno> {
+    // For fchmod(2) the kernel gives no handle along. A lost node is ESTALE then, for which the kernel looks up the path of chmod(2) again.
     let node = core.node(number);
     if !core.info.has_owners && (wanted.uid.is_some() || wanted.gid.is_some()) {
         let is = core.noted(Operation::Write, number, core.attr(node))?;

@@ -13,6 +13,12 @@ pub enum HandoverError {
     /// Files that are open have no name by which another process could find them.
     #[error("{count} removed files are still open; try again when they are closed")]
     Nameless { count: usize },
+    /// The number of this server is the last one that inode numbers have room for.
+    #[error(
+        "{count} processes have served the mount before this one, and inode numbers have no room for \
+         another; unmount it and mount it again"
+    )]
+    Numbers { count: u64 },
     /// The changes cannot be made durable.
     #[error("the last changes cannot be written: {0}")]
     Sync(#[source] forerun_vfs::Error),

@@ -8,7 +8,7 @@ use forerun_io::Unpoisoned;
 
 use super::message::{Descriptors, Kind};
 use super::{FromServer, Offer};
-use crate::adapter_mut::CoreMut;
+use crate::adapter_mut::{CoreMut, MOST_SERVERS};
 use crate::channel::Channel;
 use crate::connection::Negotiated;
 use crate::core::Core;
@@ -65,6 +65,10 @@ impl Giver {
                 return Err(HandoverError::OpenFiles);
             }
             Served::Volume(core) if !core.known.is_kept() => return Err(HandoverError::Volume),
+            Served::Volume(core) if core.known.numbers.are_used_up() => {
+                let count = MOST_SERVERS;
+                return Err(HandoverError::Numbers { count });
+            }
             Served::Image(_) | Served::Volume(_) => {}
         }
         if negotiated(&served).is_some_and(Negotiated::resends) {
@@ -154,11 +158,7 @@ impl Giver {
                     drop(gate);
                     wait_for_release(until).ok_or(error)?;
                 };
-                core.fs().sync_all().map_err(HandoverError::Sync)?;
-                let unreported = core.unreported.lock().unpoisoned();
-                core.known
-                    .leave(&unreported)
-                    .map_err(HandoverError::State)?;
+                core.leave()?;
                 end();
             }
         }
@@ -173,7 +173,7 @@ fn wait_for_release(until: Instant) -> Option<()> {
 }
 
 fn has_names(core: &CoreMut) -> Result<(), HandoverError> {
-    match core.known.nameless() {
+    match core.known.nameless(|node, name| core.is_named(node, name)) {
         0 => Ok(()),
         count => Err(HandoverError::Nameless { count }),
     }

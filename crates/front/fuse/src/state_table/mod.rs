@@ -144,6 +144,14 @@ fn len(file: &OwnedFd) -> io::Result<u64> {
     u64::try_from(rustix::fs::fstat(file)?.st_size).map_err(io::Error::other)
 }
 
+/// Returns how many bytes of memory a file takes.
+fn allocated(file: &OwnedFd) -> io::Result<u64> {
+    let blocks = u64::try_from(rustix::fs::fstat(file)?.st_blocks).map_err(io::Error::other)?;
+    blocks
+        .checked_mul(512)
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 fn unframed(slot: &[u8]) -> Option<&[u8]> {
     let (sum, rest) = slot.split_first_chunk::<8>()?;
     let (len, rest) = rest.split_first_chunk::<8>()?;

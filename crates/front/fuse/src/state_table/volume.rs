@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 
 use forerun_io::{u64_from, usize_from};
 
-use super::{Slots, StateFile, head, len, numbers, read, write_all};
+use super::{Slots, StateFile, allocated, head, len, numbers, read, write_all};
 
 /// Bytes of a slot: a name of 255 characters takes 765 of them.
 const SLOT: usize = 1024;
@@ -93,7 +93,8 @@ impl VolumeState {
         let end = if has_died { u64::MAX } else { start };
         let mut inodes = Vec::new();
         if !has_died {
-            if start.checked_add(left) != Some(len(&file)?) {
+            // The file may have holes, and say that it is longer than the memory of this machine.
+            if start.checked_add(left) != Some(len(&file)?) || left > allocated(&file)? {
                 return Err(invalid());
             }
             let mut bytes = vec![0; usize_from(left)];
@@ -109,7 +110,8 @@ impl VolumeState {
                 }
             }
         })?;
-        let this = Self::begin(slots, places, head.server.wrapping_add(1))?;
+        let server = head.server.checked_add(1).ok_or_else(invalid)?;
+        let this = Self::begin(slots, places, server)?;
         let inherited = InheritedInodes {
             inodes,
             has_died,
@@ -335,6 +337,20 @@ mod tests {
         let (_, left) = inherited(&last);
         assert!(!left.has_died && !left.is_unreported);
         assert_eq!(left.inodes, all[..1]);
+    }
+
+    #[test]
+    fn a_list_that_says_it_is_longer_than_its_memory_is_refused() {
+        let state = VolumeState::new(&StateFile::new().unwrap()).unwrap();
+        let left = std::iter::once(inode(2, false));
+        state.leave(left, false).unwrap();
+        let file = state.share().unwrap();
+        let start = state.slots.end * u64_from(SLOT);
+        let absurd = 1 << 60;
+        rustix::fs::ftruncate(&file, start + absurd).unwrap();
+        state.write_head((start, absurd), false).unwrap();
+        let refused = VolumeState::inherit(file).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]

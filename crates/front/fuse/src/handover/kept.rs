@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use super::message::Descriptors;
+use super::message::{Descriptors, Kind};
 use super::{FromSupervisor, Offer};
 use crate::MountNamespace;
 use crate::channel::Channel;
@@ -62,12 +62,17 @@ impl Kept {
             .map_err(HandoverError::Socket)
     }
 
-    /// Has the kernel send again what a process that has ended took and did not answer.
+    /// Has the kernel send again what a process that has ended took and did not answer. If the mount `is_served` again, what
+    /// the new process is answering comes to it twice. That process does this itself for a volume, when all of the old one has
+    /// ended.
     ///
     /// # Errors
     /// The errors of write(2); ENODEV where the mount has ended.
-    pub fn resend(&self) -> io::Result<()> {
-        resend(&self.descriptors.connection)
+    pub fn resend(&self, is_served: bool) -> io::Result<()> {
+        match self.offer.kind {
+            Kind::Volume { .. } if is_served => Ok(()),
+            Kind::Volume { .. } | Kind::Image { .. } => resend(&self.descriptors.connection),
+        }
     }
 
     /// Returns where the mount is.
@@ -96,5 +101,41 @@ impl Kept {
     /// [`UmountError`].
     pub fn unmount(&self) -> Result<Unmounted, UmountError> {
         self.unmounter.unmount()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, fstat, memfd_create};
+
+    use super::*;
+    use crate::connection::Negotiated;
+
+    /// Returns whether the kernel is told to send requests again.
+    fn is_resent(kind: Kind, is_served: bool) -> bool {
+        let memory = || memfd_create("connection", MemfdFlags::CLOEXEC).unwrap();
+        let (connection, state) = (memory(), memory());
+        let offer = Offer {
+            path: "/nowhere".into(),
+            device: (0, 77),
+            kind,
+            negotiated: Negotiated { abi: 45, flags: 5 },
+            volume: Vec::new(),
+            identity: Vec::new(),
+        };
+        let descriptors = vec![connection.try_clone().unwrap(), state];
+        let message = offer.encode(b"keep");
+        let kept = Kept::new(&message[5..], descriptors).unwrap();
+        kept.resend(is_served).unwrap();
+        fstat(connection).unwrap().st_size > 0
+    }
+
+    #[test]
+    fn the_live_server_of_a_volume_gets_no_request_twice() {
+        let image = Kind::Image { has_state: true };
+        let volume = Kind::Volume { was_clean: true };
+        assert!(is_resent(image, true) && is_resent(image, false));
+        assert!(is_resent(volume, false));
+        assert!(!is_resent(volume, true));
     }
 }

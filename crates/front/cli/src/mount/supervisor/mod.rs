@@ -459,7 +459,7 @@ impl Supervisor {
     }
 
     fn resend(&self) {
-        if let Err(error) = self.kept.resend() {
+        if let Err(error) = self.kept.resend(self.server.is_some()) {
             tracing::error!("requests under way are not sent again: {error}");
         }
     }

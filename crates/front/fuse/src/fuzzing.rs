@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
 
@@ -27,7 +28,7 @@ use crate::apart::Apart;
 use crate::channel::Channel;
 use crate::connection::{Negotiated, init_request};
 use crate::core::Core;
-use crate::handover::{FromServer, FromSupervisor};
+use crate::handover::{FromServer, FromSupervisor, Kind, Offer};
 use crate::outside;
 use crate::request_threads::RequestThreads;
 use crate::state_table::{KnownInode, StateFile, VolumeState};
@@ -160,8 +161,16 @@ pub fn state_seeds() -> Vec<Vec<u8>> {
 /// Returns messages for [`messages`] to start from: number of descriptors, and the text.
 #[must_use]
 pub fn message_seeds() -> Vec<Vec<u8>> {
-    let take = b"\x01take\nforerun handover 2\n0 77 45 5 1\nromfs 32 1024\nid\n/mnt/a";
-    let keep = [b"\x02keep".as_slice(), &take[5..]].concat();
+    let offer = Offer {
+        path: PathBuf::from("/mnt/a"),
+        device: (0, 77),
+        kind: Kind::Volume { was_clean: true },
+        negotiated: Negotiated { abi: 45, flags: 5 },
+        volume: b"exfat 1024 512".to_vec(),
+        identity: b"id".to_vec(),
+    };
+    let offered = |word: &[u8]| [&b"\x02"[..], &offer.encode(word)].concat();
+    let offers = [FromSupervisor::TAKE, FromServer::KEEP].map(offered);
     let words = [
         &b"\x01thread"[..],
         b"\x01restart",
@@ -176,7 +185,7 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
         b"\0lift 131072",
     ];
     let all = words.into_iter().chain(outside).map(<[u8]>::to_vec);
-    all.chain([take.to_vec(), keep]).collect()
+    all.chain(offers).collect()
 }
 
 fn serve<F: Filesystem + 'static>(adapter: F, ready: impl FnOnce(BorrowedFd<'_>), bytes: &[u8]) {

@@ -32,5 +32,6 @@ mod message;
 pub use inherited::{Inherited, Turn};
 pub use kept::Kept;
 pub use leave::Giver;
-use message::Offer;
-pub use message::{FromServer, FromSupervisor};
+#[cfg(feature = "fuzzing")]
+pub use message::Kind;
+pub use message::{FromServer, FromSupervisor, Offer};

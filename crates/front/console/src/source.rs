@@ -25,7 +25,7 @@ use crate::fetch;
 use crate::patience::patiently;
 use crate::size::{count_of, counted};
 #[cfg(feature = "network")]
-use crate::target::refuse_filled;
+use crate::target::refuse_filled_later;
 use crate::{confine, layer_count, names, partition, remote, size, spool, stdin};
 
 /// Returns the command that repairs a volume at this place of its file.
@@ -88,7 +88,7 @@ pub struct PreparedImage {
 pub fn prepare(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
     #[cfg(feature = "network")]
     if let Some(record) = &args.source.remote.record {
-        refuse_filled(record)?;
+        refuse_filled_later(record)?;
     }
     if args.layers.is_empty() {
         return prepare_one(context, args);

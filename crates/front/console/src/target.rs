@@ -8,6 +8,7 @@ use std::io::{self, Seek, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use forerun_io::OutputFile;
 use forerun_sandbox::Sandbox;
 use tempfile::TempPath;
 
@@ -219,18 +220,30 @@ impl Target {
     }
 }
 
-/// Refuses a file that holds something, for an output that is written as it comes.
-pub fn refuse_filled(path: &Path) -> Result<()> {
+/// Opens a file for an output that is written as it comes. Refuses a file that holds something.
+pub fn open_empty(path: &Path) -> Result<File> {
+    let failed = |error: io::Error| Failure::output(&error).of(path.display());
+    let file = OutputFile::Append.open(path).map_err(failed)?;
+    refuse_filled(path, &file.metadata().map_err(failed)?)?;
+    Ok(file)
+}
+
+/// Refuses a file that holds something, for an output that is written at the end.
+pub fn refuse_filled_later(path: &Path) -> Result<()> {
     match path.metadata() {
-        Ok(metadata) if metadata.is_file() && metadata.len() > 0 => {
-            let failure = Failure::new(Exit::Output, "exists", "exists already");
-            Err(failure
-                .hint("remove it first, or name another file")
-                .of(path.display()))
-        }
+        Ok(metadata) => refuse_filled(path, &metadata),
         // What else stands in the way is reported when it is opened.
-        _ => Ok(()),
+        Err(_) => Ok(()),
     }
+}
+
+fn refuse_filled(path: &Path, metadata: &Metadata) -> Result<()> {
+    if metadata.is_file() && metadata.len() > 0 {
+        let failure = Failure::new(Exit::Output, "exists", "exists already");
+        let failure = failure.hint("remove it first, or name another file");
+        return Err(failure.of(path.display()));
+    }
+    Ok(())
 }
 
 fn exists() -> Failure {

@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::patience::{after_the_end, patiently};
 use crate::source;
-use crate::target::refuse_filled;
+use crate::target::open_empty;
 
 /// A volume that is open for reading and writing, and of which nothing has been parsed.
 pub struct PreparedVolume {
@@ -171,8 +171,7 @@ fn is_protected(error: &io::Error) -> bool {
 }
 
 pub fn trace(path: &Path) -> Result<Arc<TraceWriter>> {
-    refuse_filled(path)?;
-    let writer = TraceWriter::create(path);
+    let writer = TraceWriter::begin(open_empty(path)?);
     let writer = writer.map_err(|error| Failure::output(&error).of(path.display()))?;
     Ok(Arc::new(writer))
 }

@@ -12,11 +12,10 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use forerun_io::{BlobId, Event, EventKind, EventSink, OutputFile, Purpose, Structure, Unpoisoned};
+use forerun_io::{BlobId, Event, EventKind, EventSink, Purpose, Structure, Unpoisoned};
 
 /// The first line of a trace.
 const HEAD: &str =
@@ -64,12 +63,12 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Creates a trace in a file, and drops its old contents.
+    /// Begins a trace in an empty file.
     ///
     /// # Errors
-    /// The errors of [`OutputFile::open`] and of writing.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        let mut out = BufWriter::with_capacity(1 << 16, OutputFile::Replace.open(path)?);
+    /// The errors of writing.
+    pub fn begin(file: File) -> io::Result<Self> {
+        let mut out = BufWriter::with_capacity(1 << 16, file);
         writeln!(out, "{HEAD}")?;
         out.flush()?;
         let out = Mutex::new(Some(out));
@@ -308,7 +307,7 @@ mod tests {
     fn a_name_is_written_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trace");
-        let writer = TraceWriter::create(&path).unwrap();
+        let writer = TraceWriter::begin(File::create(&path).unwrap()).unwrap();
         for name in [&b"a"[..], b"a", b"b"] {
             writer.name(5, 4, name);
         }
@@ -321,7 +320,7 @@ mod tests {
     fn a_file_of_events() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trace");
-        let writer = TraceWriter::create(&path).unwrap();
+        let writer = TraceWriter::begin(File::create(&path).unwrap()).unwrap();
         let event = Event {
             at: Duration::from_micros(1),
             took: Duration::ZERO,

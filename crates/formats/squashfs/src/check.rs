@@ -63,14 +63,16 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
         }
         let listings = image.superblock.directory_table;
         let listed = dir::check_entries(image, node, &mut |check| {
-            problem(true, check.at(Some(node), listings));
+            // Linux lists an entry of type 0, and stops at other unknown types.
+            let is_fatal = !matches!(check, Check::EntryType { found: 0 });
+            problem(is_fatal, check.at(Some(node), listings));
         });
         listed.or_else(left_to_the_reader)?;
     }
     Ok(())
 }
 
-/// Checks that every id and every fragment can be found.
+/// Checks that every id and every fragment can be found, and reports the first set of xattrs whose size is wrong.
 pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let root = NodeId(image.superblock.root.raw());
     let mut problem = |result: Result<()>| match result {
@@ -93,6 +95,29 @@ pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     for index in 0..image.superblock.fragments {
         if !problem(image.fragment(index, root).map(|_| ()))? {
             break;
+        }
+    }
+    xattr_sizes(image, report)
+}
+
+/// A program that counts the size in its own way does so in each set, so the first one is enough.
+fn xattr_sizes(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
+    let Some(xattrs) = &image.xattrs else {
+        return Ok(());
+    };
+    for index in 0..forerun_io::u32_from(xattrs.count()) {
+        let limit = image.limits.xattr_bytes;
+        match xattrs.wrong_size(&image.blocks, index, limit) {
+            Ok(None) => {}
+            Ok(Some(error)) => {
+                report(Problem {
+                    node: None,
+                    fatal: false,
+                    error,
+                });
+                return Ok(());
+            }
+            Err(error) => left_to_the_reader(error)?,
         }
     }
     Ok(())

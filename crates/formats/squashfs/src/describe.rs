@@ -118,7 +118,7 @@ fn body(image: &Image, node: NodeId, inode: &Inode, fields: &mut Fields) -> Resu
             fields.push(("fragment", fragment));
             let mut cursor = image.inodes_at(file.sizes, node)?;
             for _ in 0..file.blocks {
-                let size = image.block_word(&mut cursor)?;
+                let size = image.block_word(&mut cursor, node, file)?;
                 fields.push(("block", block(size)));
             }
         }

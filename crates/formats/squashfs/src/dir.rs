@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use forerun_vfs::{DirCursor, DirEntry, NodeId, Result, check_name};
+use forerun_vfs::{
+    DirCursor, DirEntry, Error, FileType, NameError, NodeId, PassedOver, Result, check_name,
+};
 
 use crate::cursor::Cursor;
 use crate::error::Check;
@@ -21,22 +23,38 @@ const MARK_EVERY: u64 = 8192;
 /// Bytes of a listing that a lookup searches from its start.
 const SHORT: u32 = 1024;
 
-/// Visits the entries after `from`. The cursor holds the offset in the listing of the run's header,
-/// and the number of entries of the run before the entry, plus one.
+/// Visits the entries after `from`, but for bad ones, the first of which is the error at the end. The cursor holds
+/// the offset in the listing of the run's header, and the number of entries of the run before the entry, plus one.
 pub fn read(
     image: &Image,
     node: NodeId,
     from: DirCursor,
     visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
+    each(image, node, from, &mut |entry, _| visit(entry))
+}
+
+/// Visits the entries as [`read`] does, each with its type if it is unknown.
+fn each(
+    image: &Image,
+    node: NodeId,
+    from: DirCursor,
+    visit: &mut dyn FnMut(DirEntry<'_>, Option<u16>) -> ControlFlow<()>,
+) -> Result<()> {
     let dir = image.dir(node)?;
     let (run, done) = (from.0 >> 9, from.0 & 0x1ff);
     let mut listing = ListingReader::open(image, node, &dir, run)?;
-    let mut skip = done;
+    let mut bad = PassedOver::default();
     while listing.next_run()? {
-        while let Some(entry) = listing.next_entry()? {
-            if skip > 0 {
-                skip -= 1;
+        while let Some(listed) = listing.next_entry()? {
+            let entry = match listed {
+                Listed::Entry(entry) => entry,
+                Listed::Bad { error, .. } => {
+                    bad.add(error)?;
+                    continue;
+                }
+            };
+            if listing.run == run && listing.done <= done {
                 continue;
             }
             let shown = DirEntry {
@@ -45,12 +63,12 @@ pub fn read(
                 kind: entry.kind,
                 next: DirCursor(listing.run << 9 | listing.done),
             };
-            if visit(shown).is_break() {
+            if visit(shown, entry.unknown_type).is_break() {
                 return Ok(());
             }
         }
     }
-    Ok(())
+    bad.end()
 }
 
 /// Returns the node with that name. The indexes of a long directory lead near it, and names that lookups
@@ -92,7 +110,7 @@ fn remembered(image: &Image, node: NodeId, dir: &Dir) -> Remembered {
     match landmarks(image, node, dir) {
         Ok(Some(landmarks)) => Remembered::Landmarks(Arc::new(landmarks)),
         // It may be readable the next time.
-        Err(forerun_vfs::Error::Io { .. }) => Remembered::Passed(0),
+        Err(Error::Io { .. }) => Remembered::Passed(0),
         Ok(None) | Err(_) => Remembered::Unfit,
     }
 }
@@ -104,8 +122,10 @@ fn landmarks(image: &Image, node: NodeId, dir: &Dir) -> Result<Option<Landmarks>
     while listing.next_run()? {
         loop {
             let place = listing.place();
-            if listing.next_entry()?.is_none() {
-                break;
+            match listing.next_entry()? {
+                None => break,
+                Some(Listed::Bad { .. }) => continue,
+                Some(Listed::Entry(_)) => {}
             }
             if entries.is_multiple_of(landmarks::EVERY) {
                 landmarks.push(listing.name(), place);
@@ -124,7 +144,7 @@ pub fn check_indexes(image: &Image, node: NodeId, dir: &Dir) -> Result<()> {
     let mut indexes = Indexes::new(image, node, dir)?;
     while let Some(at) = indexes.next()? {
         let (mut listing, index) = (at.listing(image, node, dir)?, indexes.done - 1);
-        let found = listing.next_run()? && listing.next_entry()?.is_some();
+        let found = listing.next_run()? && matches!(listing.next_entry()?, Some(Listed::Entry(_)));
         if !found || listing.name() != indexes.name() {
             let check = Check::DirIndex {
                 index,
@@ -137,10 +157,13 @@ pub fn check_indexes(image: &Image, node: NodeId, dir: &Dir) -> Result<()> {
     Ok(())
 }
 
-/// Reports entries that lead out of the inode table, or to an inode of another type than their own,
-/// for `check`. Unreadable entries are left to the reader.
+/// Reports entries of unknown type, that lead out of the inode table, or to an inode of another type than their
+/// own, for `check`. Unreadable entries are left to the reader.
 pub fn check_entries(image: &Image, node: NodeId, report: &mut dyn FnMut(Check)) -> Result<()> {
-    read(image, node, DirCursor::START, &mut |entry| {
+    each(image, node, DirCursor::START, &mut |entry, unknown_type| {
+        if let Some(found) = unknown_type {
+            report(Check::EntryType { found });
+        }
         let name = || text(entry.name);
         match image.inode(entry.node) {
             Ok(inode) if inode.file_type != entry.kind => report(Check::EntryKind {
@@ -148,7 +171,7 @@ pub fn check_entries(image: &Image, node: NodeId, report: &mut dyn FnMut(Check))
                 says: entry.kind.name(),
                 found: inode.file_type.name(),
             }),
-            Err(forerun_vfs::Error::StaleNode(node)) => report(Check::EntryReference {
+            Err(Error::StaleNode(node)) => report(Check::EntryReference {
                 name: name(),
                 reference: Reference::from_raw(node.0),
                 len: image.inodes.len(),
@@ -162,7 +185,18 @@ pub fn check_entries(image: &Image, node: NodeId, report: &mut dyn FnMut(Check))
 /// An entry without its name.
 struct ParsedEntry {
     node: NodeId,
-    kind: forerun_vfs::FileType,
+    kind: FileType,
+    /// Its type, if that is unknown: the kind is that of the inode then.
+    unknown_type: Option<u16>,
+}
+
+enum Listed {
+    Entry(ParsedEntry),
+    Bad {
+        error: Error,
+        /// Its name is one that a lookup can ask for.
+        has_name: bool,
+    },
 }
 
 /// A position in a listing.
@@ -278,18 +312,29 @@ impl<'i> ListingReader<'i> {
 
     /// Returns the node with that name, from here on.
     fn find(&mut self, wanted: &[u8]) -> Result<Option<NodeId>> {
+        // The name may be that of a bad entry.
+        let mut missing = Ok(None);
         loop {
-            while let Some(entry) = self.next_entry()? {
+            while let Some(listed) = self.next_entry()? {
+                let entry = match listed {
+                    Listed::Entry(entry) => entry,
+                    Listed::Bad { error, has_name } => {
+                        if has_name && missing.is_ok() {
+                            missing = Err(error);
+                        }
+                        continue;
+                    }
+                };
                 match self.name().cmp(wanted) {
                     std::cmp::Ordering::Less => {}
                     std::cmp::Ordering::Equal => return Ok(Some(entry.node)),
                     // Names are in order, which is checked on the way here.
-                    std::cmp::Ordering::Greater if self.image.is_sorted() => return Ok(None),
+                    std::cmp::Ordering::Greater if self.image.is_sorted() => return missing,
                     std::cmp::Ordering::Greater => {}
                 }
             }
             if !self.next_run()? {
-                return Ok(None);
+                return missing;
             }
         }
     }
@@ -340,8 +385,8 @@ impl<'i> ListingReader<'i> {
         Ok(true)
     }
 
-    /// Reads the next entry of the run. Its name is then in [`name`](Self::name).
-    fn next_entry(&mut self) -> Result<Option<ParsedEntry>> {
+    /// Reads the next entry of the run. The name of one that is not bad is then in [`name`](Self::name).
+    fn next_entry(&mut self) -> Result<Option<Listed>> {
         if self.done >= self.count {
             return Ok(None);
         }
@@ -349,28 +394,44 @@ impl<'i> ListingReader<'i> {
         let raw = self.image.dir_entry(&mut self.cursor)?;
         let len = usize::from(raw.size.get()) + 1;
         self.take(len)?;
-        self.read_name(len)?;
-        let found = raw.kind.get();
-        let Some(kind) = inode::file_type(found) else {
-            return self.fail(Check::EntryType { found });
-        };
         self.done += 1;
-        let reference = Reference::new(self.block, raw.offset.get());
-        Ok(Some(ParsedEntry {
-            node: NodeId(reference.raw()),
+        if let Some(check) = self.read_name(len)? {
+            return Ok(Some(Listed::Bad {
+                has_name: !matches!(check, Check::Name { .. }),
+                error: check.at(Some(self.node), self.cursor.offset()),
+            }));
+        }
+        let node = NodeId(Reference::new(self.block, raw.offset.get()).raw());
+        let found = raw.kind.get();
+        let (kind, unknown_type) = match inode::file_type(found) {
+            Some(kind) => (kind, None),
+            None => match self.image.inode(node) {
+                Ok(inode) => (inode.file_type, Some(found)),
+                Err(error @ Error::Io { .. }) => return Err(error),
+                Err(_) => {
+                    let check = Check::EntryType { found };
+                    return Ok(Some(Listed::Bad {
+                        error: check.at(Some(self.node), self.cursor.offset()),
+                        has_name: true,
+                    }));
+                }
+            },
+        };
+        Ok(Some(Listed::Entry(ParsedEntry {
+            node,
             kind,
-        }))
+            unknown_type,
+        })))
     }
 
-    /// Reads the name of an entry, which comes after that of the entry before where names are in order.
-    fn read_name(&mut self, len: usize) -> Result<()> {
+    /// Reads the name of an entry, which comes after that of the entry before where names are in order. Returns
+    /// the check that it fails.
+    fn read_name(&mut self, len: usize) -> Result<Option<Check>> {
         let (limit, is_sorted) = (self.image.limits.name_len, self.image.is_sorted());
-        let Some(spare) = self.spare.get_mut(..len).filter(|_| len <= limit) else {
-            let (name, source) = (
-                String::new(),
-                forerun_vfs::NameError::TooLong { len, limit },
-            );
-            return self.fail(Check::Name { name, source });
+        let Some(spare) = self.spare.get_mut(..len) else {
+            self.cursor.skip(forerun_io::u64_from(len))?;
+            let (name, source) = (String::new(), NameError::TooLong { len, limit });
+            return Ok(Some(Check::Name { name, source }));
         };
         let name = self.cursor.bytes(spare)?;
         let before = self.name.get(..self.name_len).unwrap_or_default();
@@ -385,15 +446,15 @@ impl<'i> ListingReader<'i> {
             }),
             Ok(()) => None,
         };
-        if let Some(check) = check {
-            return self.fail(check);
+        if check.is_some() {
+            return Ok(check);
         }
         // As long as `spare`, which is as long as `self.name`.
         if let Some(kept) = self.name.get_mut(..len) {
             kept.copy_from_slice(name);
         }
         self.name_len = len;
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -15,6 +15,10 @@ pub enum Check {
     ShortOldSuperblock { len: u64, need: usize },
     #[error("byte {found:#04x} instead of 0xff behind the header of a metadata block")]
     Marker { found: u8 },
+    #[error(
+        "a streamed image has its superblock in its last 96 bytes, here {found:02x?}; it may be cut, or padded"
+    )]
+    Streamed { found: [u8; 4] },
     #[error("block size {block_size} with log {log}; it must be 2^log, from 4096 to 1048576")]
     BlockSize { block_size: u32, log: u16 },
     #[error("the superblock says {bytes_used} bytes, the source has {source_len}")]
@@ -118,7 +122,7 @@ pub enum Check {
     ListingCut { left: u64 },
     #[error("{count} entries behind one directory header; 256 are the most")]
     RunLen { count: u64 },
-    #[error("entry of unknown type {found}")]
+    #[error("entry of unknown type {found}; its inode has the type")]
     EntryType { found: u16 },
     #[error("entry {name:?} says {says}, its inode is a {found}")]
     EntryKind {
@@ -140,8 +144,15 @@ pub enum Check {
     DirIndex { index: u16, at: u32, size: u32 },
     #[error("xattr of unknown prefix {kind:#06x}, which readers pass over")]
     XattrPrefix { kind: u16 },
-    #[error("xattrs number {index} are {count} in {size} bytes, which they do not fit")]
-    XattrSize { index: u32, count: u32, size: u32 },
+    #[error(
+        "set {index} of {count} xattrs says {size} bytes, it has {found}; readers ignore the size"
+    )]
+    XattrSize {
+        index: u32,
+        count: u32,
+        size: u32,
+        found: u64,
+    },
     #[error("xattr value of {len} bytes; {limit} are the most")]
     XattrValue { len: u32, limit: u32 },
     #[error("{source} as the name of an xattr: {name:?}")]

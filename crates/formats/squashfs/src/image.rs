@@ -1,9 +1,9 @@
 //! One open image: superblock, tables, and caches.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use forerun_io::{Limits, u64_from};
+use forerun_io::{Limits, Unpoisoned, u64_from};
 use forerun_vfs::{Error, NodeId, OpenWith, OwnContents, Result};
 use zerocopy::little_endian::{U32, U64};
 
@@ -14,7 +14,9 @@ use crate::ids::IdTable;
 use crate::inode::{Dir, File, Inode, InodeBody};
 use crate::landmarks::Directories;
 use crate::legacy::InodePlace;
-use crate::ondisk::{DirEntry, DirHeader, DirIndex, FragmentEntry, METADATA_BLOCK};
+use crate::ondisk::{
+    BLOCK_STORED, DirEntry, DirHeader, DirIndex, FragmentEntry, METADATA_BLOCK, WRONG_HOLE,
+};
 use crate::positions::Positions;
 use crate::reference::Reference;
 use crate::superblock::{Legacy, Superblock};
@@ -48,6 +50,8 @@ pub struct Substitutes {
     pub gid: u32,
     /// Fragments whose blocks were found without their table.
     pub fragments: HashMap<u32, FragmentEntry>,
+    /// The last file that was asked for, and whether its wrong holes are holes.
+    pub holes: Mutex<Option<(NodeId, bool)>>,
 }
 
 impl Image {
@@ -252,13 +256,52 @@ impl Image {
         }
     }
 
-    /// Reads the size of a data block.
-    pub fn block_word(&self, cursor: &mut Cursor<'_>) -> Result<u32> {
+    /// Reads the size of the next data block of a file. In a salvage, wrong holes are holes unless the file's count
+    /// of bytes in holes says otherwise.
+    pub fn block_word(&self, cursor: &mut Cursor<'_>, node: NodeId, file: &File) -> Result<u32> {
+        let word = self.stored_word(cursor)?;
+        match &self.salvage {
+            Some(salvage)
+                if is_wrong_hole(word) && self.has_wrong_holes(salvage, node, file)? =>
+            {
+                Ok(0)
+            }
+            _ => Ok(word),
+        }
+    }
+
+    fn has_wrong_holes(&self, salvage: &Substitutes, node: NodeId, file: &File) -> Result<bool> {
+        let known = *salvage.holes.lock().unpoisoned();
+        if let Some((last, has_them)) = known
+            && last == node
+        {
+            return Ok(has_them);
+        }
+        let block_size = u64::from(self.superblock.block_size);
+        let mut cursor = self.inodes_at(file.sizes, node)?;
+        let mut bytes = 0;
+        for index in 0..file.blocks {
+            let word = self.stored_word(&mut cursor)?;
+            if word == 0 || is_wrong_hole(word) {
+                bytes += block_size.min(file.size - index * block_size);
+            }
+        }
+        // A basic inode says nothing. A file of holes alone says one byte less than it has.
+        let has_them = file.sparse == 0 || file.sparse == bytes.min(file.size - 1);
+        *salvage.holes.lock().unpoisoned() = Some((node, has_them));
+        Ok(has_them)
+    }
+
+    fn stored_word(&self, cursor: &mut Cursor<'_>) -> Result<u32> {
         match &self.superblock.legacy {
             None => cursor.read().map(U32::get),
             Some(legacy) => legacy.block_word(cursor),
         }
     }
+}
+
+const fn is_wrong_hole(word: u32) -> bool {
+    word | BLOCK_STORED == WRONG_HOLE
 }
 
 /// Returns a table that could be opened.

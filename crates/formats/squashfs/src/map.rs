@@ -78,7 +78,7 @@ fn blocks(
                 },
             );
         }
-        let size = image.block_word(&mut cursor)?;
+        let size = image.block_word(&mut cursor, node, file)?;
         let logical = index * block_size..file.size.min((index + 1) * block_size);
         let len = u32_from(logical.end - logical.start);
         let block = DataBlock { index, offset, len };

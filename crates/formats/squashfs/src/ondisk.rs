@@ -20,6 +20,8 @@ pub const METADATA_BLOCK: usize = 8192;
 pub const METADATA_STORED: u16 = 0x8000;
 /// Flag in the size of a data or fragment block: it is stored as it is.
 pub const BLOCK_STORED: u32 = 1 << 24;
+/// A hole as mksquashfs 4.7.3 and 4.7.4 store some of them, in place of 0, with or without [`BLOCK_STORED`].
+pub const WRONG_HOLE: u32 = u32::MAX;
 /// In place of a table's offset, a fragment's or an xattr's number: there is none.
 pub const NONE_64: u64 = u64::MAX;
 /// As [`NONE_64`], in 32 bits.

@@ -1,8 +1,9 @@
 //! From the source of an image to an open one: the superblock, what it does not say, the tables and the root.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 
-use forerun_vfs::{Error, NodeId, OpenWith, Result, read_head};
+use forerun_vfs::{Error, NodeId, OpenWith, Result};
 
 use crate::choose;
 use crate::error::Check;
@@ -17,7 +18,7 @@ impl Image {
     /// `UnknownFormat`, `Unsupported`, `Corrupt` if superblock, tables or root fail a check, `Io`
     /// if they cannot be read.
     pub fn open(with: OpenWith) -> Result<Self> {
-        let head = read_head(&*with.metadata, superblock::LONGEST)?;
+        let head = superblock::read(&*with.metadata)?;
         let mut superblock = Superblock::parse(&head, with.metadata.len())?;
         superblock.headers = choose::headers(&with, &superblock)?;
         superblock.codec = choose::codec(&with, &superblock, &head)?;
@@ -51,7 +52,7 @@ impl Image {
     /// # Errors
     /// `UnknownFormat`, `Unsupported`, `Corrupt` if the superblock makes no sense, `Io` if it cannot be read.
     pub fn open_damaged(with: OpenWith, pass_over: &mut dyn FnMut(Error)) -> Result<Self> {
-        let head = read_head(&*with.metadata, superblock::LONGEST)?;
+        let head = superblock::read(&*with.metadata)?;
         let mut superblock = Superblock::parse_damaged(&head, with.metadata.len())?;
         superblock.headers = choose::headers(&with, &superblock)?;
         superblock.codec = choose::codec(&with, &superblock, &head)?;
@@ -59,6 +60,7 @@ impl Image {
             uid: with.ownership.uid,
             gid: with.ownership.gid,
             fragments: HashMap::new(),
+            holes: Mutex::default(),
         };
         let mut image = Self::assemble(with, superblock, &mut |error| {
             pass_over(error);

@@ -2,9 +2,12 @@
 
 use forerun_vfs::{ByteOrder, Magic};
 
+/// What a streamed image has in place of a superblock.
+pub const STREAMED: [u8; 4] = *b"HSQS";
+
 /// The magics that a SquashFS image may start with. The byte order that a vendor's magic suggests is
 /// not reliable; the version's is.
-pub const MAGICS: [Magic; 8] = [
+pub const MAGICS: [Magic; 9] = [
     magic(b"hsqs"),
     magic(b"sqsh"),
     magic(b"shsq"),
@@ -13,6 +16,7 @@ pub const MAGICS: [Magic; 8] = [
     magic(b"tqsh"),
     magic(b"sqlz"),
     magic(b"zlqs"),
+    magic(&STREAMED),
 ];
 
 const fn magic(bytes: &'static [u8; 4]) -> Magic {

@@ -67,33 +67,56 @@ impl XattrTables {
         limit: u64,
         visit: &mut dyn FnMut(Found<'_>),
     ) -> Result<()> {
-        let set: XattrId = self.sets.get(blocks, u64::from(index), Some(node))?;
+        self.pairs(blocks, index, node, limit, visit).map(|_| ())
+    }
+
+    /// Returns the check that the declared size of a set fails. Writers count it in different ways, and readers
+    /// do not need it.
+    pub fn wrong_size(&self, blocks: &Blocks, index: u32, limit: u64) -> Result<Option<Error>> {
+        let mut is_known = true;
+        let visit = &mut |found: Found<'_>| is_known &= matches!(found, Found::Pair(..));
+        let (set, found) = self.pairs(blocks, index, NodeId(0), limit, visit)?;
         let (count, size) = (set.count.get(), set.size.get());
+        let check = Check::XattrSize {
+            index,
+            count,
+            size,
+            found,
+        };
+        // The length of an unknown prefix is not known.
+        let is_wrong = is_known && u64::from(size) != found;
+        Ok(is_wrong.then(|| check.at(None, self.pairs.start)))
+    }
+
+    /// Visits set `index`. Returns its entry in the table, and its size.
+    fn pairs(
+        &self,
+        blocks: &Blocks,
+        index: u32,
+        node: NodeId,
+        limit: u64,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<(XattrId, u64)> {
+        let set: XattrId = self.sets.get(blocks, u64::from(index), Some(node))?;
         let at = Reference::from_raw(set.xattr.get());
         let mut cursor = Cursor::new(blocks, self.pairs, at, Some(node))?;
-        let mut left = u64::from(size);
-        // Many pairs may share one long value, so a small image can claim gigabytes.
-        if left > limit {
-            let what = format!("xattrs of node {node}, {size} bytes");
-            return Err(Error::limit(Bound::Other, what, limit));
-        }
+        let mut size = 0;
         let (mut name, mut value) = (Vec::new(), Vec::new());
-        for _ in 0..count {
+        for _ in 0..set.count.get() {
             let unknown = self.pair(blocks, &mut cursor, node, &mut name, &mut value)?;
-            // A pair counts for its name with prefix and NUL, and its value; a set longer than it
-            // declares would let a small table produce endless output.
-            let here = forerun_io::u64_from(name.len() + 1 + value.len());
-            let Some(rest) = left.checked_sub(here) else {
-                let check = Check::XattrSize { index, count, size };
-                return Err(check.at(Some(node), cursor.offset()));
-            };
-            left = rest;
+            // A pair counts for its name with prefix and NUL, and its value.
+            size += forerun_io::u64_from(name.len() + 1 + value.len());
+            // Many pairs may share one long value, so a small image can hold gigabytes.
+            if size > limit {
+                let what = format!("bytes of xattrs of node {node}");
+                return Err(Error::limit(Bound::Other, what, limit));
+            }
             visit(match unknown {
                 Some(error) => Found::Unknown(error),
                 None => Found::Pair(&name, &value),
             });
         }
-        Ok(())
+        Ok((set, size))
     }
 
     /// Reads a name and a value. Returns the failed check if the name's prefix is unknown.

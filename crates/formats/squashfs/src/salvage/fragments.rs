@@ -11,10 +11,8 @@ use std::ops::Range;
 use forerun_io::u64_from;
 use forerun_vfs::NodeId;
 use zerocopy::FromBytes;
-use zerocopy::little_endian::U32;
 
 use super::search::FoundBlock;
-use crate::cursor::Cursor;
 use crate::image::Image;
 use crate::inode::File;
 use crate::ondisk::{BLOCK_STORED, FragmentEntry, METADATA_BLOCK};
@@ -54,8 +52,7 @@ impl Usage {
             let len = self.lens.entry(fragment.index).or_default();
             *len = (*len).max(end);
         }
-        let cursor = image.inodes_at(file.sizes, node);
-        let stored = cursor.ok().and_then(|mut cursor| stored(&mut cursor, file));
+        let stored = stored(image, node, file);
         let end = stored.and_then(|stored| file.start.checked_add(stored));
         if let Some(end) = end.filter(|&end| end > file.start) {
             self.ranges.push(file.start..end);
@@ -81,11 +78,12 @@ impl Usage {
 }
 
 /// Returns the bytes that the blocks of a file take in the image.
-fn stored(cursor: &mut Cursor<'_>, file: &File) -> Option<u64> {
+fn stored(image: &Image, node: NodeId, file: &File) -> Option<u64> {
+    let mut cursor = image.inodes_at(file.sizes, node).ok()?;
     let mut total = 0_u64;
     for _ in 0..file.blocks {
-        let word: U32 = cursor.read().ok()?;
-        let size = word.get() & !BLOCK_STORED;
+        let word = image.block_word(&mut cursor, node, file).ok()?;
+        let size = word & !BLOCK_STORED;
         total = total.checked_add(u64::from(size))?;
     }
     Some(total)

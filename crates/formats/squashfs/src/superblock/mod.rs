@@ -50,6 +50,29 @@ pub struct Superblock {
     pub legacy: Option<Legacy>,
 }
 
+/// Reads the first bytes of an image. A streamed one, which `mksquashfs -stream` makes, has its superblock in its
+/// last bytes.
+///
+/// # Errors
+/// `Io`, `Corrupt` if a streamed image does not end with a superblock.
+pub fn read(source: &dyn ReadAt) -> Result<Vec<u8>> {
+    let head = read_head(source, LONGEST)?;
+    if !head.starts_with(&variant::STREAMED) {
+        return Ok(head);
+    }
+    let at = source.len().saturating_sub(HEAD);
+    let mut tail = [0; LEN];
+    let read = source.read_exact_at(at, &mut tail);
+    read.map_err(|error| Error::io(at, LEN, error))?;
+    match tail {
+        [b'h', b's', b'q', b's', ..] => Ok(tail.to_vec()),
+        [a, b, c, d, ..] => Err(Check::Streamed {
+            found: [a, b, c, d],
+        }
+        .at(None, at)),
+    }
+}
+
 impl Superblock {
     /// Parses the first bytes of an image in a source of `source_len` bytes.
     ///
@@ -231,9 +254,16 @@ impl Superblock {
 /// # Errors
 /// The errors of [`Superblock::parse`], `Io`.
 pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
-    let superblock = Superblock::parse(&read_head(source, LONGEST)?, source.len())?;
+    let head = read(source)?;
+    let superblock = Superblock::parse(&head, source.len())?;
+    let is_streamed = read_head(source, 4)? == variant::STREAMED;
+    let len = if is_streamed {
+        source.len()
+    } else {
+        superblock.bytes_used
+    };
     Ok(Measured {
-        len: Some(superblock.bytes_used),
+        len: Some(len),
         label: Vec::new(),
     })
 }

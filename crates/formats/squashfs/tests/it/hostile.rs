@@ -284,6 +284,102 @@ fn an_xattr_of_unknown_prefix_is_passed_over() {
 }
 
 #[test]
+fn the_size_of_a_set_of_xattrs_is_a_hint() {
+    let node = NodeId((TAIL - INODES) as u64);
+    let names = |fs: &dyn FileSystem| {
+        let mut names = Vec::new();
+        fs.xattrs(node, &mut |name, _| names.push(name.to_vec()))
+            .unwrap();
+        names
+    };
+    let sound = names(&open(sample()).unwrap());
+    for size in [0, 1, 26, 28, u32::MAX] {
+        let image = with_u32(SETS + 12, size);
+        let fs = open(image.clone()).unwrap();
+        assert_eq!(names(&fs), sound, "{size}");
+        let mut problems = Vec::new();
+        fs.check(None, &mut |problem| problems.push(problem))
+            .unwrap();
+        assert!(
+            matches!(&problems[..], [problem] if !problem.fatal && problem.error.to_string().contains("readers ignore")),
+            "{size}: {problems:?}"
+        );
+    }
+}
+
+/// Returns an image whose root lists these names, in this order.
+fn listing_of(names: &[&[u8]]) -> Vec<u8> {
+    let mut parts = Parts::default();
+    let mut listing = vec![(names.len() - 1) as u8];
+    listing.resize(12, 0);
+    for name in names {
+        let len = ((name.len() - 1) as u16).to_le_bytes();
+        listing.extend_from_slice(&[32 + 8, 0, 2, 0, 6, 0, len[0], len[1]]);
+        listing.extend_from_slice(name);
+    }
+    parts.inodes = fuzzing::inode::root(listing.len() as u32);
+    parts
+        .inodes
+        .extend(fuzzing::inode::fifo_with_xattrs(u32::MAX));
+    parts.export = vec![0, 40];
+    parts.listings = listing;
+    parts.image()
+}
+
+#[test]
+fn a_bad_entry_hides_no_other_one() {
+    let (long, longer) = ([b'm'; 256], [b'm'; 9000]);
+    for bad in [&long[..], &longer, b"b/c", b"..", b"n\0", b"a", b"aa"] {
+        let fs = open(listing_of(&[b"aa", bad, b"y", b"zz"])).unwrap();
+        let mut next = forerun_vfs::DirCursor::START;
+        let mut shown = Vec::new();
+        let mut step = |visit: &mut dyn FnMut(&[u8])| {
+            let from = next;
+            fs.read_dir(fs.root(), from, &mut |entry| {
+                visit(entry.name);
+                next = entry.next;
+                std::ops::ControlFlow::Break(())
+            })
+        };
+        for _ in 0..3 {
+            step(&mut |name| shown.push(name.to_vec())).unwrap();
+        }
+        assert_eq!(shown, [&b"aa"[..], b"y", b"zz"], "{bad:?}");
+        let end = step(&mut |name| panic!("{name:?}"));
+        assert!(matches!(end, Err(Error::Corrupt(_))), "{bad:?}: {end:?}");
+        for name in shown {
+            assert!(fs.lookup(fs.root(), &name).unwrap().is_some());
+        }
+        if bad.len() > 2 {
+            assert_eq!(fs.lookup(fs.root(), b"missing").unwrap(), None);
+        }
+    }
+}
+
+#[test]
+fn a_streamed_image_has_its_superblock_at_its_end() {
+    let sound = sample();
+    let mut image = sound.clone();
+    image[..96].fill(0);
+    image[..4].copy_from_slice(b"HSQS");
+    image.resize(4096, 0);
+    let unfinished = image.clone();
+    image.extend_from_slice(&sound[..96]);
+    assert!((FORMAT.probe)(&image));
+    assert!(fuzzing::walk(&image).is_empty());
+    let fs = open(image.clone()).unwrap();
+    assert!(fs.lookup(fs.root(), b"data").unwrap().is_some());
+    let measured = (FORMAT.measure)(&forerun_io::MemorySource::new(image)).unwrap();
+    assert_eq!(measured.len, Some(4096 + 96));
+    let error = open(unfinished).err().unwrap().to_string();
+    assert!(error.contains("it may be cut"), "{error}");
+    assert!(matches!(
+        open(b"HSQS".to_vec()),
+        Err(Error::Corrupt(_) | Error::Io { .. })
+    ));
+}
+
+#[test]
 fn a_link_count_of_0_is_shown_and_reported() {
     let image = with_u32(TAIL + 40, 0);
     let fs = open(image.clone()).unwrap();

@@ -222,3 +222,39 @@ fn three_hundred_entries() {
 fn twenty_thousand_entries() {
     long_directory(20_000);
 }
+
+#[test]
+fn images_of_squashfs_tools_ng_keep_their_privileged_xattrs() {
+    if !require::root() || require::program("tar2sqfs").is_none() {
+        return;
+    }
+    let dir = memory_dir("squashfs-tools-ng", 1 << 26);
+    let tree = dir.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("f"), "hi").unwrap();
+    let names = ["security.selinux", "trusted.overlay.opaque", "user.a"];
+    for name in names {
+        let file = tree.join("f");
+        run(Command::new("setfattr")
+            .args(["-n", name, "-v", "value"])
+            .arg(file));
+    }
+    let (archive, image) = (dir.path().join("tar"), dir.path().join("image"));
+    let mut tar = Command::new("tar");
+    tar.args(["--xattrs", "--xattrs-include=*", "-C"])
+        .arg(&tree);
+    run(tar.arg("-cf").arg(&archive).arg("."));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "tar2sqfs -q \"$0\" <\"$1\""]);
+    run(shell.arg(&image).arg(&archive));
+    let (fs, _) = open(&image);
+    let node = fs.lookup(fs.root(), b"f").unwrap().unwrap();
+    let mut found = Vec::new();
+    fs.xattrs(node, &mut |name, value| {
+        assert_eq!(value, b"value");
+        found.push(String::from_utf8(name.to_vec()).unwrap());
+    })
+    .unwrap();
+    found.sort();
+    assert_eq!(found, names);
+}

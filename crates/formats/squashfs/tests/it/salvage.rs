@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -325,4 +326,69 @@ fn hostile_images_end_the_search() {
             fuzzing::salvage(&damaged);
         }
     }
+}
+
+#[test]
+fn wrong_holes_are_salvaged_unless_the_inode_says_otherwise() {
+    if require::program("mksquashfs").is_none() {
+        return;
+    }
+    let dir = temp_dir("squashfs-holes");
+    let tree = dir.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    let (start, end) = (text(1, 16384), text(2, 16384));
+    let file = fs::File::create(tree.join("file")).unwrap();
+    file.write_all_at(&start, 0).unwrap();
+    file.write_all_at(&end, 3 * 16384).unwrap();
+    let holes = fs::File::create(tree.join("holes")).unwrap();
+    holes.set_len(20_000).unwrap();
+    let image = dir.path().join("image");
+    let mut command = Command::new("mksquashfs");
+    run(command.arg(&tree).arg(&image).args([
+        "-noappend",
+        "-no-progress",
+        "-quiet",
+        "-noI",
+        "-no-fragments",
+        "-b",
+        "16384",
+    ]));
+    let mut image = fs::read(image).unwrap();
+    // Sizes of blocks are the only words of 0 in a row of words.
+    let (inodes, listings) = (table(&image, INODES), table(&image, LISTINGS));
+    let file = common::find_extended_file(&image[inodes..listings], 4 * 16384);
+    for index in [1, 2] {
+        let at = inodes + file + 56 + index * 4;
+        assert_eq!(image[at..at + 4], [0; 4]);
+        image[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    }
+    let holes = common::find_extended_file(&image[inodes..listings], 20_000);
+    for index in [0, 1] {
+        let at = inodes + holes + 56 + index * 4;
+        image[at..at + 4].copy_from_slice(&0xfeff_ffff_u32.to_le_bytes());
+    }
+    let read = |image: &[u8]| {
+        let mut with = OpenWith::new(Arc::new(MemorySource::new(image.to_vec())));
+        with.rescue = true;
+        let fs = (FORMAT.open)(with).unwrap();
+        let mut holes = Vec::new();
+        for name in [&b"file"[..], b"holes"] {
+            let node = fs.lookup(fs.root(), name).unwrap().unwrap();
+            let mapped = fs.map(node, 0..u64::MAX, &mut |extent| {
+                if matches!(extent.place, Place::Zero) {
+                    holes.push(extent.logical);
+                }
+                std::ops::ControlFlow::Continue(())
+            });
+            if mapped.is_err() {
+                return Err(holes);
+            }
+        }
+        Ok(holes)
+    };
+    let found = read(&image).unwrap();
+    assert_eq!(found, [16384..32768, 32768..49152, 0..16384, 16384..20_000]);
+    // The count of bytes in holes says otherwise.
+    image[inodes + file + 32] ^= 1;
+    assert!(read(&image).is_err());
 }

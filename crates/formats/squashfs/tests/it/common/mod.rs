@@ -81,3 +81,10 @@ pub fn with_u64(at: usize, value: u64) -> Vec<u8> {
 pub fn open(image: Vec<u8>) -> Result<Squashfs> {
     Squashfs::open(OpenWith::new(Arc::new(MemorySource::new(image))))
 }
+
+/// Returns the place of the extended inode of a file of `size` bytes, in inodes that are stored as they are.
+pub fn find_extended_file(inodes: &[u8], size: usize) -> usize {
+    let size = (size as u64).to_le_bytes();
+    let is_it = |at: &usize| inodes[*at..].starts_with(&[9, 0]) && inodes[at + 24..][..8] == size;
+    (0..inodes.len() - 64).find(is_it).unwrap()
+}

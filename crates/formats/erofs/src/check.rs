@@ -11,6 +11,7 @@ use crate::address::{Address, Space};
 use crate::dir::{self, Dir};
 use crate::error::Check;
 use crate::image::Image;
+use crate::inode::MOST_NANOSECONDS;
 use crate::ondisk::{DEVICE_SLOT, DeviceSlot, SUPERBLOCK_AT, Superblock, compat, incompat};
 use crate::xattr;
 
@@ -30,6 +31,7 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
             error: check.at(Some(node), inode.at.offset),
         });
     };
+    nanoseconds(inode.stored_nanoseconds, &mut problem);
     for &(field, value) in &inode.reserved {
         problem(false, Check::Reserved { field, value });
     }
@@ -142,10 +144,19 @@ pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
             problem(false, SUPERBLOCK_AT, Check::Reserved { field, value });
         }
     }
+    nanoseconds(image.superblock.nanoseconds, &mut |fatal, check| {
+        problem(fatal, SUPERBLOCK_AT, check);
+    });
     named(image, &raw, &mut |fatal, check| {
         problem(fatal, SUPERBLOCK_AT, check);
     });
     devices(image, &mut |at, check| problem(false, at, check))
+}
+
+fn nanoseconds(nanoseconds: u32, problem: &mut dyn FnMut(bool, Check)) {
+    if nanoseconds > MOST_NANOSECONDS {
+        problem(false, Check::Nanoseconds { nanoseconds });
+    }
 }
 
 /// Checks the structures that the superblock names and that no file may need.

@@ -29,6 +29,12 @@ pub struct Devices {
 impl Devices {
     /// Reads the device table.
     pub fn read(source: &dyn ReadAt, superblock: &Superblock) -> Result<Self> {
+        if superblock.devices == 0 {
+            return Ok(Self {
+                block_bits: superblock.block_bits,
+                ..Self::default()
+            });
+        }
         let start = u64::from(superblock.device_slot) * DEVICE_SLOT;
         let len = u64::from(superblock.devices) * DEVICE_SLOT;
         let (end, image) = (start + len, source.len());

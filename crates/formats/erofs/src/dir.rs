@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use forerun_io::{u64_from, usize_from};
-use forerun_vfs::{DirCursor, DirEntry, Error, FileType, NodeId, Result, check_name};
+use forerun_vfs::{DirCursor, DirEntry, Error, FileType, NodeId, PassedOver, Result, check_name};
 use zerocopy::FromBytes;
 
 use crate::error::Check;
@@ -67,7 +67,7 @@ pub fn lookup(image: &Image, node: NodeId, name: &[u8]) -> Result<Option<NodeId>
     }
 }
 
-/// Visits the entries after `from`.
+/// Visits the entries after `from`, but for bad ones, the first of which is the error at the end.
 pub fn read(
     image: &Image,
     node: NodeId,
@@ -95,7 +95,8 @@ pub fn read(
 }
 
 /// Visits the entries after `from` as they are stored, including those for the directory itself and
-/// its parent, and checks them against the rules.
+/// its parent, and checks them against the rules. A bad entry or block is passed over, as is one that `visit`
+/// finds bad; the first is the error at the end.
 pub fn each(
     dir: &Dir<'_>,
     from: DirCursor,
@@ -104,26 +105,37 @@ pub fn each(
     let mut index = from.0 >> CURSOR_BITS;
     let mut first = usize_from(from.0 & ((1 << CURSOR_BITS) - 1));
     let mut before = Vec::new();
+    let mut bad = PassedOver::default();
     while index < dir.blocks() {
-        let block = dir.block(index)?;
-        for position in first..block.count {
-            let entry = block.entry(position)?;
-            if position > 0 {
-                let before = block.raw(position - 1)?.name;
-                block.in_order(before, entry.name)?;
-            } else if index > 0 && !before.is_empty() {
-                block.in_order(&before, entry.name)?;
+        let block = match dir.block(index) {
+            Ok(block) => block,
+            Err(error) => {
+                bad.add(error)?;
+                (index, first) = (index + 1, 0);
+                continue;
             }
+        };
+        // Those before `first` are known, but for their names.
+        for position in 0..block.count {
             let next = DirCursor(index << CURSOR_BITS | u64_from(position + 1));
-            if visit(entry, next)?.is_break() {
-                return Ok(());
+            let visited = block.entry(position).and_then(|entry| {
+                block.in_order(&before, entry.name)?;
+                before.clear();
+                before.extend_from_slice(entry.name);
+                if position < first {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                visit(entry, next)
+            });
+            match visited {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => return Ok(()),
+                Err(error) => bad.add(error)?,
             }
         }
-        before.clear();
-        before.extend_from_slice(block.raw(block.count - 1)?.name);
         (index, first) = (index + 1, 0);
     }
-    Ok(())
+    bad.end()
 }
 
 impl<'i> Dir<'i> {
@@ -238,7 +250,7 @@ impl Block<'_> {
     }
 
     fn in_order(&self, before: &[u8], name: &[u8]) -> Result<()> {
-        if before < name {
+        if before.is_empty() || before < name {
             return Ok(());
         }
         let (name, before) = (text(name), text(before));

@@ -40,9 +40,14 @@ pub struct Inode {
     pub high: u16,
     /// Whether block numbers of this inode have 48 bits.
     pub is_48: bool,
+    /// Nanoseconds as stored; `mtime` has at most 999,999,999.
+    pub stored_nanoseconds: u32,
     /// Reserved bits that are set.
     pub reserved: Vec<(&'static str, u64)>,
 }
+
+/// Most nanoseconds of a time.
+pub const MOST_NANOSECONDS: u32 = 999_999_999;
 
 /// The ways in which an inode stores its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +153,7 @@ impl Inode {
             size: 0,
             nlink: 1,
             mtime: Timestamp::default(),
+            stored_nanoseconds: 0,
             number: raw.i_ino.get(),
             xattr_len: match u64::from(raw.i_xattr_icount.get()) {
                 0 => 0,
@@ -162,7 +168,7 @@ impl Inode {
             let Ok((raw, _)) = InodeExtended::read_from_prefix(bytes) else {
                 return Err(need(64));
             };
-            inode.extended(&raw, is_48)?;
+            inode.extended(&raw, is_48);
         } else {
             inode.compact(&raw, is_48, is_flagged && !is_dir, superblock);
         }
@@ -191,7 +197,7 @@ impl Inode {
         let later = if is_48 { raw.i_mtime.get() } else { 0 };
         self.mtime = Timestamp {
             seconds: superblock.epoch + i64::from(later),
-            nanoseconds: superblock.nanoseconds,
+            nanoseconds: superblock.nanoseconds.min(MOST_NANOSECONDS),
         };
         self.keep_reserved("i_reserved", u64::from(raw.i_reserved.get()));
         if !is_48 {
@@ -199,7 +205,7 @@ impl Inode {
         }
     }
 
-    fn extended(&mut self, raw: &InodeExtended, is_48: bool) -> Result<()> {
+    fn extended(&mut self, raw: &InodeExtended, is_48: bool) {
         self.uid = raw.i_uid.get();
         self.gid = raw.i_gid.get();
         self.size = raw.i_size.get();
@@ -210,17 +216,13 @@ impl Inode {
         } else {
             self.keep_reserved("i_nb", u64::from(raw.i_nb.get()));
         }
-        let nanoseconds = raw.i_mtime_nsec.get();
-        if nanoseconds >= 1_000_000_000 {
-            return Err(Check::Nanoseconds { nanoseconds }.at(Some(self.node), self.at.offset));
-        }
+        self.stored_nanoseconds = raw.i_mtime_nsec.get();
         self.mtime = Timestamp {
             seconds: raw.i_mtime.get().cast_signed(),
-            nanoseconds,
+            nanoseconds: self.stored_nanoseconds.min(MOST_NANOSECONDS),
         };
         let set = raw.i_reserved2.iter().find(|&&byte| byte != 0);
         self.keep_reserved("i_reserved2", set.copied().map_or(0, u64::from));
-        Ok(())
     }
 
     fn keep_reserved(&mut self, field: &'static str, value: u64) {

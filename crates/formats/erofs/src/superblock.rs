@@ -243,10 +243,6 @@ fn check_ranges(raw: &ondisk::Superblock, source_len: u64) -> Result<()> {
     if end > source_len {
         return Err(short(source_len, end));
     }
-    let nanoseconds = raw.fixed_nsec.get();
-    if nanoseconds >= 1_000_000_000 {
-        return Err(Check::Nanoseconds { nanoseconds }.at(None, SUPERBLOCK_AT));
-    }
     // Times are added to it, in 32 bits.
     let epoch = raw.epoch.get().cast_signed();
     if epoch > i64::MAX - i64::from(u32::MAX) {

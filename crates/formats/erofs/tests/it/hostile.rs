@@ -280,6 +280,41 @@ fn listings_that_lie() {
 }
 
 #[test]
+fn a_bad_entry_hides_no_other_one() {
+    let root = at(nid::ROOT) + 64;
+    let names = root + 132;
+    let listed = |image: Vec<u8>| {
+        let fs = open(image).unwrap();
+        let (mut shown, mut next) = (Vec::new(), forerun_vfs::DirCursor::START);
+        loop {
+            let before = shown.len();
+            let read = fs.read_dir(fs.root(), next, &mut |entry| {
+                shown.push(entry.name.to_vec());
+                next = entry.next;
+                std::ops::ControlFlow::Break(())
+            });
+            if shown.len() == before {
+                return (shown, read);
+            }
+        }
+    };
+    let (sound, _) = listed(fuzzing::image());
+    assert_eq!(sound.len(), 9);
+    for (what, image, gone) in [
+        ("slash in a name", with(names + 4, b"/"), 0),
+        ("unknown type", with(root + 3 * 12 + 10, &[8]), 1),
+        ("node outside", with_u64(root + 3 * 12, 1 << 40), 1),
+        ("name before the names", with_u16(root + 3 * 12 + 8, 12), 1),
+    ] {
+        let (shown, end) = listed(image);
+        assert!(matches!(end, Err(Error::Corrupt(_))), "{what}: {end:?}");
+        assert!(shown.len() >= sound.len() - 2, "{what}: {shown:?}");
+        assert!(!shown.contains(&sound[gone]), "{what}");
+        assert_eq!(shown.last(), sound.last(), "{what}");
+    }
+}
+
+#[test]
 fn xattrs_that_lie() {
     let xattrs = at(nid::XATTRS) + 32;
     let own = xattrs + 20;

@@ -262,6 +262,7 @@ fn shortfall(lost: &Shortfall, dest: &Path) -> String {
     let first = first.unwrap_or_default();
     let what = match lost.loss {
         Loss::Device => "could not create device",
+        Loss::HardLink => "could not make the hard link",
         Loss::Owner => "could not change the owner of",
         Loss::Mode | Loss::SpecialBits => "could not change the mode of",
         Loss::Xattr | Loss::PrivilegedXattr => "could not write an extended attribute of",

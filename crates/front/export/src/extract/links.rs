@@ -84,43 +84,89 @@ fn link_open(file: &OwnedFd, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     }
 }
 
+/// Returns whether the system can link this file to no further name: FAT and exFAT have no hard links, others have
+/// a maximum, or none between directories of different quotas.
+fn makes_no_link(error: &std::io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| {
+        [
+            Errno::PERM,
+            Errno::MLINK,
+            Errno::XDEV,
+            Errno::OPNOTSUPP,
+            Errno::NOSYS,
+        ]
+        .contains(&errno)
+    })
+}
+
 impl ExtractJob<'_> {
+    /// Makes the further names of files. Where the filesystem makes no hard link, the name gets a copy.
+    pub(super) fn links(&self, links: &[(Item<'_>, Item<'_>)], report: &mut ExtractReport) {
+        let mut copies = Vec::new();
+        for (first, item) in links {
+            match self.link(first, item, report) {
+                Ok(()) => {}
+                Err(ExportError::Entry { source, .. }) if makes_no_link(&source) => {
+                    report.lose(Loss::HardLink, item.entry.name(), None);
+                    copies.push(*item);
+                }
+                Err(error) => {
+                    self.progress.advance(0, 1);
+                    self.fail(report, error);
+                }
+            }
+        }
+        let is_file = |item: &Item<'_>| item.entry.metadata.kind == FileType::Regular;
+        let (files, others): (Vec<_>, Vec<_>) = copies.into_iter().partition(is_file);
+        for item in &others {
+            self.other(item, report);
+        }
+        if !files.is_empty() {
+            self.files(&files, report);
+        }
+    }
+
     /// Links a file that this run made under one more name.
-    pub(super) fn link(&self, first: &Item<'_>, item: &Item<'_>, report: &mut ExtractReport) {
+    fn link(
+        &self,
+        first: &Item<'_>,
+        item: &Item<'_>,
+        report: &mut ExtractReport,
+    ) -> Result<(), ExportError> {
         let is_device = matches!(
             item.entry.metadata.kind,
             FileType::BlockDevice | FileType::CharDevice
         );
         if is_device && !self.options.devices {
-            return report.lose(Loss::Device, item.entry.name(), None);
+            report.lose(Loss::Device, item.entry.name(), None);
+            return Ok(());
         }
         if self.is_stopped() {
-            return;
+            return Ok(());
         }
-        self.progress.advance(0, 1);
         if self.options.skip_existing && self.is_linked(first, item) {
+            self.progress.advance(0, 1);
             report.skipped += 1;
-            return;
+            return Ok(());
         }
-        let linked = self.open_made(first, item).and_then(|file| {
-            let dir = self.directory_of(item)?;
-            if self.options.skip_existing
-                && matches!(
-                    self.present(item, &dir),
-                    Present::Finished | Present::Unfinished
-                )
-            {
-                // The name shows a file that was made anew under its first name.
-                let _ = rustix::fs::unlinkat(&dir, item.name, AtFlags::empty());
-            }
-            let make = || link_open(&file, &dir, item.name);
-            let made = self.directories.exclusively(&dir, item.name, make);
-            made.map_err(entry_error(item, "make the hard link"))
-        });
-        match linked {
-            Ok(()) => report.hard_links += 1,
-            Err(error) => self.fail(report, error),
+        let file = self.open_made(first, item)?;
+        let dir = self.directory_of(item)?;
+        if self.options.skip_existing
+            && matches!(
+                self.present(item, &dir),
+                Present::Finished | Present::Unfinished
+            )
+        {
+            // The name shows a file that was made anew under its first name.
+            let _ = rustix::fs::unlinkat(&dir, item.name, AtFlags::empty());
         }
+        let make = || link_open(&file, &dir, item.name);
+        let made = self.directories.exclusively(&dir, item.name, make);
+        made.map_err(entry_error(item, "make the hard link"))?;
+        self.progress.advance(0, 1);
+        report.hard_links += 1;
+        Ok(())
     }
 
     /// Returns whether a further name shows the inode of the first one already.

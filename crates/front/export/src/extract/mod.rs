@@ -189,9 +189,7 @@ impl ExtractJob<'_> {
             self.other(item, report);
         }
         self.files(&plan.files, report);
-        for (first, item) in &plan.links {
-            self.link(first, item, report);
-        }
+        self.links(&plan.links, report);
         report.interrupted = self.options.stop.load(Ordering::Relaxed);
         report.stopped = self.stop.load(Ordering::Relaxed);
         report.missing = u64_from(planned).saturating_sub(report.done());

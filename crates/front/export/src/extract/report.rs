@@ -17,6 +17,8 @@ const EXAMPLES: usize = 5;
 pub enum Loss {
     /// A device node that was not made.
     Device,
+    /// A further name of a file that is a copy, because the filesystem makes no hard link.
+    HardLink,
     /// The owner or the group.
     Owner,
     Mode,
@@ -36,6 +38,7 @@ impl Loss {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Device => "device",
+            Self::HardLink => "hard_link",
             Self::Owner => "owner",
             Self::Mode => "mode",
             Self::SpecialBits => "special_bits",
@@ -55,7 +58,7 @@ pub struct Shortfall {
     pub count: u64,
     pub examples: Vec<Vec<u8>>,
     /// The first error of the system; nothing where it was not tried, because the options do
-    /// not ask for it or because only root can.
+    /// not ask for it or because only root can, and for copies in place of hard links.
     pub error: Option<io::Error>,
 }
 

@@ -3,13 +3,16 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use forerun_export::{
     ExtractOptions, ExtractReport, Filter, Loss, NoProgress, Patterns, Selection, extract,
 };
 use forerun_io::{Limits, MemorySource};
-use forerun_testkit::{FaultSource, Keeps, MemFsBuilder, MemImage, Piece, TreeModel, temp_dir};
+use forerun_testkit::{
+    FaultSource, Keeps, MemFsBuilder, MemImage, Piece, TreeModel, memory_dir, require, temp_dir,
+};
 use forerun_vfs::{Device, FileType};
 
 use crate::common::{each_shape, reader, reader_on, romfs};
@@ -472,4 +475,44 @@ fn losses(report: &ExtractReport) -> Vec<Lost<'_>> {
         (lost.loss, lost.count, examples.collect(), refused)
     })
     .collect()
+}
+
+#[test]
+fn a_name_that_cannot_be_a_hard_link_is_a_copy() {
+    if !require::root() {
+        return;
+    }
+    let mut builder = MemFsBuilder::new();
+    let file = builder.file("dir/first", [Piece::Stored(vec![7; 5000])]);
+    builder.hard_link("dir/second", file);
+    builder.hard_link("third", file);
+    let pipe = builder.special("dir/pipe", FileType::Fifo, Device::default());
+    builder.hard_link("other-pipe", pipe);
+    let image = builder.build();
+    // Links between filesystems fail with EXDEV.
+    let inner = memory_dir("extract-links", 1 << 20);
+    let dir = temp_dir("extract");
+    fs::create_dir(dir.path().join("dir")).unwrap();
+    let mounted = dir.path().join("dir");
+    let run = |program: &str, args: &[&Path]| {
+        let done = Command::new(program).args(args).output().unwrap();
+        assert!(done.status.success(), "{program}: {done:?}");
+    };
+    run("mount", &[Path::new("--bind"), inner.path(), &mounted]);
+    let report = all(&reader(&image), dir.path(), &ExtractOptions::default());
+    let contents = ["dir/first", "dir/second", "third"].map(|name| fs::read(dir.path().join(name)));
+    run("umount", &[&mounted]);
+    for contents in contents {
+        assert_eq!(contents.unwrap(), [7; 5000]);
+    }
+    assert!(report.failures.is_empty(), "{:?}", failures(&report));
+    assert_eq!((report.files, report.hard_links), (2, 1));
+    assert_eq!((report.specials, report.missing), (2, 0));
+    assert!(report.is_complete());
+    let copies: Vec<_> = losses(&report)
+        .into_iter()
+        .filter(|lost| lost.0 == Loss::HardLink)
+        .collect();
+    let names = vec!["other-pipe", "third"];
+    assert_eq!(copies, [(Loss::HardLink, 2, names, false)]);
 }

@@ -121,6 +121,8 @@ fn message(lost: &Shortfall) -> String {
     let what = match (lost.loss, lost.count) {
         (Loss::Device, 1) => "device node not made",
         (Loss::Device, _) => "device nodes not made",
+        (Loss::HardLink, 1) => "hard link is a copy, the target has no such link",
+        (Loss::HardLink, _) => "hard links are copies, the target has no such links",
         (Loss::Owner, 1) => "owner not kept",
         (Loss::Owner, _) => "owners not kept",
         (Loss::Mode, 1) => "mode not set",
@@ -164,9 +166,15 @@ const fn hint(lost: &Shortfall) -> Option<&'static str> {
         (Loss::PrivilegedXattr, false) => Some("--keep privileged-xattrs keeps them, as root"),
         (Loss::Xattr, true) => Some("--no-xattrs leaves them out"),
         (Loss::Device, true) => Some("only root makes device nodes"),
-        (Loss::Mode | Loss::SpecialBits | Loss::Xattr | Loss::PrivilegedXattr | Loss::Time, _) => {
-            None
-        }
+        (
+            Loss::HardLink
+            | Loss::Mode
+            | Loss::SpecialBits
+            | Loss::Xattr
+            | Loss::PrivilegedXattr
+            | Loss::Time,
+            _,
+        ) => None,
     }
 }
 

@@ -21,7 +21,7 @@ pub fn place(args: &ImageArgs, source: &dyn ReadAt) -> Result<ImageArgs> {
     crate::layer_count::refuse_first(&args.source.remote)?;
     let mut args = args.clone();
     if let Some(number) = args.source.partition.take() {
-        let partition = find(source, number)?;
+        let partition = find(source, number, args.source.rescue)?;
         args.source.offset = partition.offset;
         args.source.size = Some(partition.len);
     }
@@ -38,26 +38,30 @@ pub fn placed(args: &ImageArgs) -> Result<ImageArgs> {
     place(args, &source).map_err(named)
 }
 
-fn is_inside(partition: &TablePartition, disk_len: u64) -> bool {
+/// Returns whether the copy of a disk has a partition: all of it, or its start if that is enough.
+fn is_inside(partition: &TablePartition, disk_len: u64, is_start_enough: bool) -> bool {
     let end = partition.offset.checked_add(partition.len);
-    end.is_some_and(|end| end <= disk_len)
+    end.is_some_and(|end| end <= disk_len || is_start_enough && partition.offset < disk_len)
 }
 
-/// Finds a partition by its number.
-pub fn find(source: &dyn ReadAt, number: u32) -> Result<TablePartition> {
+/// Finds a partition by its number. A rescue takes what an incomplete copy of the disk has of it.
+pub fn find(source: &dyn ReadAt, number: u32, is_rescue: bool) -> Result<TablePartition> {
     let Some(table) = partition_table(source)? else {
         let failure = Failure::new(Exit::Format, "no_partitions", "has no partition table");
         return Err(failure.hint("forerun scan IMAGE shows the offsets of images in it"));
     };
     let mut partitions = table.partitions.iter();
     match partitions.find(|partition| partition.number == number) {
-        Some(partition) if !is_inside(partition, table.disk_len) => {
+        Some(partition) if !is_inside(partition, table.disk_len, is_rescue) => {
             let end = size::exact(table.disk_len);
             let message = format!("partition {number} reaches past the end at {end}");
             Err(Failure::new(Exit::Image, "partition", message)
-                .hint("it may be an incomplete copy: compare its size, or copy it again"))
+                .hint("it may be an incomplete copy: copy it again, or read what is there with --salvage (a mount: -o rescue)"))
         }
-        Some(partition) => Ok(partition.clone()),
+        Some(partition) => Ok(TablePartition {
+            len: partition.len.min(table.disk_len - partition.offset),
+            ..partition.clone()
+        }),
         None => {
             let message = format!("has no partition {number}; there are {}", listed(&table));
             Err(Failure::new(Exit::Image, "partition", message))

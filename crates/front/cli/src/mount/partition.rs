@@ -40,7 +40,7 @@ pub fn set(args: &MountArgs, options: &mut MountOptions, number: u32) -> Result<
             Arc::new(source.map_err(|error| named(Failure::source(&error)))?)
         }
     };
-    let found = partition::find(&*source, number).map_err(named)?;
+    let found = partition::find(&*source, number, options.rescue).map_err(named)?;
     options.offset = found.offset;
     options.size = Some(found.len);
     Ok(())

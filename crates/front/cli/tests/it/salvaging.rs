@@ -363,3 +363,31 @@ fn cat_takes_no_report_without_a_salvage_nor_to_standard_output() {
         assert_eq!(refused.stdout, b"");
     }
 }
+
+#[test]
+fn a_partition_of_a_cut_disk_is_salvaged_as_its_offset_is() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let image = fs::read(fixture.path("a.img")).unwrap();
+    let sectors = u32::try_from(image.len().div_ceil(512)).unwrap();
+    let mut disk = vec![0; 4096];
+    disk[446..462].copy_from_slice(
+        &[
+            &[0, 0, 0, 0, 0x83, 0, 0, 0][..],
+            &8_u32.to_le_bytes(),
+            &sectors.to_le_bytes(),
+        ]
+        .concat(),
+    );
+    disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    disk.extend_from_slice(&image[..image.len() / 2]);
+    fs::write(fixture.path("disk.img"), disk).unwrap();
+    let refused = run(&fixture, &["ls", "--partition=1", "disk.img"]);
+    assert!(refused.stderr.contains("--salvage"), "{}", refused.stderr);
+    let by_offset = run(&fixture, &["ls", "--salvage", "--offset=4096", "disk.img"]);
+    let by_number = run(&fixture, &["ls", "--salvage", "--partition=1", "disk.img"]);
+    assert!(!by_number.stdout.is_empty());
+    assert_eq!(by_number.stdout, by_offset.stdout);
+    assert_eq!(by_number.code, by_offset.code);
+}

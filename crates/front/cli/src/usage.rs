@@ -40,22 +40,22 @@ pub fn is_help(error: &Error) -> bool {
 pub fn failure(error: &Error, command: Command, argv: &[String]) -> Failure {
     let invalid = || strings(error, ContextKind::InvalidArg).join(" ");
     let value = || strings(error, ContextKind::InvalidValue).join(" ");
+    let mut current = current(command, argv);
     match error.kind() {
-        ErrorKind::InvalidSubcommand => unknown_command(error, command, argv),
+        ErrorKind::InvalidSubcommand => unknown_command(error, &current),
         ErrorKind::UnknownArgument => {
             let given = invalid();
-            let hint = suggested(&given, command, argv).or_else(|| usage(error));
+            let hint = suggested(&given, &current).unwrap_or_else(|| usage(&mut current));
             let what = if given.starts_with('-') {
                 "unknown option"
             } else {
                 "unexpected argument"
             };
-            Failure::usage(format!("{what} {given}")).maybe_hint(hint.as_deref())
+            Failure::usage(format!("{what} {given}")).hint(hint)
         }
         ErrorKind::MissingRequiredArgument => {
             let missing = strings(error, ContextKind::InvalidArg).join(", ");
-            let failure = Failure::usage(format!("missing {missing}"));
-            failure.maybe_hint(usage(error).as_deref())
+            Failure::usage(format!("missing {missing}")).hint(usage(&mut current))
         }
         ErrorKind::InvalidValue if value().is_empty() => {
             Failure::usage(format!("{} needs a value", invalid()))
@@ -87,17 +87,16 @@ pub fn failure(error: &Error, command: Command, argv: &[String]) -> Failure {
             };
             Failure::usage(message)
         }
-        _ => other(error),
+        _ => other(error, &mut current),
     }
 }
 
-fn unknown_command(error: &Error, command: Command, argv: &[String]) -> Failure {
+fn unknown_command(error: &Error, current: &Command) -> Failure {
     let name = strings(error, ContextKind::InvalidSubcommand).join(" ");
     if LEFT_OUT.contains(&name.as_str()) {
         let failure = Failure::usage(format!("this program was built without the command {name}"));
         return failure.hint("the full forerun has it");
     }
-    let current = current(command, argv);
     let commands = current.get_subcommands().filter(|it| !it.is_hide_set());
     let hint = match nearest(&name, commands.map(Command::get_name)) {
         Some(close) => format!("did you mean {close}?"),
@@ -107,12 +106,12 @@ fn unknown_command(error: &Error, command: Command, argv: &[String]) -> Failure 
 }
 
 /// Returns the failure of another kind: the first lines of what the parser would print.
-fn other(error: &Error) -> Failure {
+fn other(error: &Error, current: &mut Command) -> Failure {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let lines = text.lines().take_while(|line| !line.is_empty());
     let message = lines.map(str::trim).collect::<Vec<_>>().join(" ");
-    Failure::usage(message).maybe_hint(usage(error).as_deref())
+    Failure::usage(message).hint(usage(current))
 }
 
 /// Returns an option with its value, as the user gave them.
@@ -134,14 +133,12 @@ fn name_of(argument: &str) -> &str {
     }
 }
 
-/// Returns the line that shows how the command is used.
-fn usage(error: &Error) -> Option<String> {
-    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else {
-        return None;
-    };
-    let usage = usage.to_string();
-    let line = usage.lines().next()?;
-    Some(line.replacen("Usage:", "usage:", 1))
+/// Returns the line that shows how a command is used. The parser's own names the options that were given, and those that
+/// have a value from the environment.
+fn usage(current: &mut Command) -> String {
+    let usage = current.render_usage().to_string();
+    let line = usage.lines().next().unwrap_or_default();
+    line.replacen("Usage:", "usage:", 1)
 }
 
 fn strings(error: &Error, kind: ContextKind) -> Vec<String> {
@@ -152,11 +149,10 @@ fn strings(error: &Error, kind: ContextKind) -> Vec<String> {
     }
 }
 
-/// Returns advice on an option that is not known: the one that was probably meant. The parser's own suggestions go by
-/// the letters that two words share, so `--badopt` would have `--max-depth` suggested.
-fn suggested(given: &str, command: Command, argv: &[String]) -> Option<String> {
+/// Returns advice on an option that is not known: the one that was probably meant. The parser suggests by the letters that
+/// two words share, which leads to options that nobody meant.
+fn suggested(given: &str, current: &Command) -> Option<String> {
     let word = given.strip_prefix("--")?;
-    let current = current(command, argv);
     let options = current.get_arguments().filter(|arg| !arg.is_hide_set());
     let names: Vec<_> = options.filter_map(clap::Arg::get_long).collect();
     let found = nearest(word, names.into_iter())?;

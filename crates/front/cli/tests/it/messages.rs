@@ -63,9 +63,9 @@ const MISTAKES: &[(&str, &[&str])] = &[
             "cat a.img /etc",
             "ls a.img /etc/passwd/x",
             "extract -C out a.img /nope",
-            "ls -R --max-entries 2 a.img",
+            "ls -R --limit entries=2 a.img",
             "extract -C out --include [ a.img",
-            "extract -C out --max-total-bytes 10 a.img big",
+            "extract -C out --limit total-bytes=10 a.img big",
         ],
     ),
     (

@@ -324,7 +324,7 @@ fn errors_name_the_layer() {
     let unknown = Image::from_layers(layers(vec![0xAA; 4096]), &OpenOptions::new());
     let error = unknown.unwrap_err().to_string();
     assert!(
-        error.contains("image: top.img: data that starts with aa aa"),
+        error.contains("a known format: top.img: data that starts with aa aa"),
         "{error}"
     );
     for options in [

@@ -39,7 +39,11 @@ fn mistakes_are_told_by_the_caller_s_process() {
         return;
     };
     for (words, expected, status) in [
-        (&["mount", "image.romfs", "nowhere"][..], "mkdir nowhere", 7),
+        (
+            &["mount", "image.romfs", "nowhere"][..],
+            "hint: make it first: mkdir /",
+            7,
+        ),
         (&["mount", "nowhere", "mnt"], "nowhere: No such file", 4),
         (
             &["mount", "tree/big", "mnt"],
@@ -306,10 +310,10 @@ fn logs_and_traces_behind_links_of_other_users_are_refused() {
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
     fs::write(&victim, "victim").unwrap();
     std::os::unix::fs::symlink(&victim, shared.join("log")).unwrap();
-    for (option, reason) in [("--log", "symbolic link"), ("--trace", "exists already")] {
+    for option in ["--log", "--trace"] {
         let words = ["mount", option, "shared/log", "image.romfs", "mnt"];
         let (ok, text) = run(&mut scene.forerun(&words));
-        assert!(!ok && text.contains(reason), "{option}: {text}");
+        assert!(!ok && text.contains("symbolic link"), "{option}: {text}");
         assert!(!is_mounted(&scene.mnt()));
         assert_eq!(fs::read(&victim).unwrap(), b"victim");
     }

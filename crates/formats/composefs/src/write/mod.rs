@@ -8,6 +8,7 @@
 
 mod contents;
 mod data;
+mod dump;
 mod flat;
 mod homes;
 mod layout;
@@ -22,6 +23,7 @@ use forerun_build::{BuildError, ImageOutput, KeptProperties, Tree};
 use forerun_io::Observer;
 
 pub use data::{FileData, Files};
+pub use dump::{DumpError, DumpLineError, read_dump};
 
 use self::layout::Image;
 use self::output::Output;

@@ -6,10 +6,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use forerun_build::{BuildError, Content, HostFile, NewNode, NodeKind, ScanOptions, Tree, scan};
-use forerun_composefs::write::{ComposefsOptions, FileData, Files, write, write_metadata};
+use forerun_composefs::write::{
+    ComposefsOptions, DumpError, FileData, Files, read_dump, write, write_metadata,
+};
 use forerun_composefs::{ObjectStore, Stored, digest_of, measure};
 
-use crate::common::{self, dump};
+use crate::common;
 
 /// Creates contents that nearly fill blocks, in files and in links.
 fn borders() -> String {
@@ -77,7 +79,7 @@ fn digests_are_those_of_the_reference() {
             "whiteouts" => include_str!("golden/whiteouts.dump").to_string(),
             other => panic!("no tree of the name {other}"),
         };
-        let (tree, files) = dump::parse(text.as_bytes());
+        let (tree, files) = read_dump(text.as_bytes()).unwrap();
         let mut options = ComposefsOptions::default();
         options.min_version = min.parse().unwrap();
         options.max_version = max.parse().unwrap();
@@ -207,4 +209,88 @@ fn a_file_that_changed_since_it_was_scanned_is_told() {
         );
         assert!(common::objects(&dir.path().join("store")).is_empty());
     }
+}
+
+/// Checks that each line is refused, with its number and a reason.
+#[test]
+fn wrong_lines_of_a_dump_are_refused() {
+    let check = |lines: &str, expected: &str| {
+        let error = read_dump(lines.as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), expected, "{lines}");
+    };
+    assert!(matches!(read_dump(&b""[..]), Err(DumpError::NoRoot)));
+    let root = "the first line must be that of the root, and no other";
+    check("/a 0 40755 2 0 0 0 0.0 - - -", &format!("line 1: {root}"));
+    check("/ 0 100644 1 0 0 0 0.0 - - -", &format!("line 1: {root}"));
+    for (line, expected) in [
+        ("/ 0 40755 2 0 0 0 0.0 - - -", root),
+        ("/a 0 40755 2 0 0 0 0.0 -", "the field content is missing"),
+        ("", "the field size is missing"),
+        (
+            "/a/b 0 100644 1 0 0 0 0.0 - - -",
+            "the directory \"/a\" has no line before this one",
+        ),
+        (
+            "/a x 100644 1 0 0 0 0.0 - - -",
+            "size \"x\" is not a number that fits",
+        ),
+        (
+            "/a 0 1100644 1 0 0 0 0.0 - - -",
+            "mode \"1100644\" is not a number that fits",
+        ),
+        (
+            "/a 0 644 1 0 0 0 0.0 - - -",
+            "mode 644 has no known file type",
+        ),
+        (
+            "/a 0 100644 1 0 0 0 5 - - -",
+            "mtime \"5\" is not a number that fits",
+        ),
+        (
+            "/a 0 100644 1 0 0 0 5.1000000000 - - -",
+            "mtime \"5.1000000000\" is not a number that fits",
+        ),
+        (
+            "/a 0 100644 1 0 4294967296 0 5.0 - - -",
+            "gid \"4294967296\" is not a number that fits",
+        ),
+        (
+            "/a\\q 0 100644 1 0 0 0 0.0 - - -",
+            "path has an unknown escape",
+        ),
+        (
+            "/a\\x0 0 100644 1 0 0 0 0.0 - - -",
+            "path has an unknown escape",
+        ),
+        (
+            "/a\\x00 0 100644 1 0 0 0 0.0 - - -",
+            "path contains a NUL byte",
+        ),
+        (
+            "/a 3 120777 1 0 0 0 0.0 - - -",
+            "the symbolic link has no target",
+        ),
+        (
+            "/a 3 100644 1 0 0 0 0.0 - ab -",
+            "the content has 2 bytes; the size is 3, and 5000 are the limit",
+        ),
+        (
+            "/a 3 100644 1 0 0 0 0.0 x - 12",
+            "the digest is not 64 hexadecimal digits",
+        ),
+        (
+            "/a 0 100644 1 0 0 0 0.0 - - - user.a",
+            "an attribute is not NAME=VALUE",
+        ),
+        (
+            "/a 0 @100644 1 0 0 0 0.0 /b - -",
+            "\"/b\", to which a hard link points, does not exist",
+        ),
+        ("/.. 0 100644 1 0 0 0 0.0 - - -", "..: name is . or .."),
+    ] {
+        let lines = format!("/ 0 40755 2 0 0 0 0.0 - - -\n{line}\n");
+        check(&lines, &format!("line 2: {expected}"));
+    }
+    let long = format!("/ 0 40755 2 0 0 0 0.0 - - - user.a={}", "x".repeat(600_000));
+    check(&long, "line 1: longer than 524288 bytes");
 }

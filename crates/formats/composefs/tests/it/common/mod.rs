@@ -1,7 +1,5 @@
 //! Helpers that several of these tests share.
 
-pub mod dump;
-
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use forerun::Image;
@@ -21,13 +22,14 @@ use crate::output::Output;
 const PROGRAM: &str = "composefs-info";
 
 pub const USAGE: &str = "\
-Usage: composefs-info [--basedir=PATH] COMMAND FILE...
+Usage: composefs-info [--basedir=PATH] [--filter=NAME]... COMMAND FILE...
 
   ls IMAGE...               list the files of images
   objects IMAGE...          list the objects that images refer to
   missing-objects IMAGE...  list objects that the store lacks; needs --basedir
   measure-file FILE...      print the fs-verity digests of files
   --basedir=PATH            object store
+  --filter=NAME             only this entry of the root, and what is below it
   --help, --version
 ";
 
@@ -37,11 +39,34 @@ const MANUAL: Manual<'_> = Manual {
     mistake: FAILED,
 };
 
-pub const TABLE: &[Opt<Option<PathBuf>>] = options! {
+pub const TABLE: &[Opt<Choices>] = options! {
     "-h" | "--help" => Help;
     "--version" => Version;
-    "--basedir" => Value("", |basedir, value| value.set(basedir));
+    "--basedir" => Value("", |choices, value| value.set(&mut choices.basedir));
+    "--filter" => Value("", |choices, value| {
+        let name = value.given.as_bytes();
+        if name.contains(&b'/') {
+            return mistake(&format!("Filter must be a single name: {}", value.text()));
+        }
+        choices.filter.push(name.to_vec());
+        Ok(())
+    });
 };
+
+/// The options of a command line.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Choices {
+    basedir: Option<PathBuf>,
+    /// Entries of the root that are looked at; all where there is none.
+    filter: Vec<Vec<u8>>,
+}
+
+impl Choices {
+    fn takes(&self, path: &[u8]) -> bool {
+        let top = path.split(|&byte| byte == b'/').next();
+        self.filter.is_empty() || top.is_some_and(|top| self.filter.iter().any(|name| name == top))
+    }
+}
 
 /// The work that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +89,7 @@ const COMMANDS: &[(&str, InfoWork)] = &[
 #[derive(Debug, PartialEq, Eq)]
 struct ComposefsInfo {
     work: InfoWork,
-    basedir: Option<PathBuf>,
+    choices: Choices,
     files: Vec<OsString>,
 }
 
@@ -73,8 +98,8 @@ fn mistake<T>(message: &str) -> Parsed<T> {
 }
 
 fn parse(words: &[OsString]) -> Parsed<ComposefsInfo> {
-    let mut basedir = None;
-    let mut operands = getopt(PROGRAM, TABLE, words, &mut basedir)?.into_iter();
+    let mut choices = Choices::default();
+    let mut operands = getopt(PROGRAM, TABLE, words, &mut choices)?.into_iter();
     let Some(command) = operands.next() else {
         return mistake("No command specified");
     };
@@ -86,12 +111,12 @@ fn parse(words: &[OsString]) -> Parsed<ComposefsInfo> {
     if files.is_empty() {
         return mistake("No image path specified");
     }
-    if *work == InfoWork::Missing && basedir.is_none() {
+    if *work == InfoWork::Missing && choices.basedir.is_none() {
         return mistake("missing-objects needs --basedir");
     }
     Ok(ComposefsInfo {
         work: *work,
-        basedir,
+        choices,
         files,
     })
 }
@@ -124,6 +149,14 @@ fn look(context: &Context, call: &ComposefsInfo) -> Result<()> {
         }
         return out.finish();
     }
+    let basedir = call.choices.basedir.as_deref();
+    if let Some(dir) = basedir {
+        // Without this check, all objects would be listed as missing.
+        let failed = |error: std::io::Error| Failure::source(&error).of(dir.display());
+        if !dir.metadata().map_err(failed)?.is_dir() {
+            return Err(failed(std::io::ErrorKind::NotADirectory.into()));
+        }
+    }
     let prepared = call.files.iter().map(|image| {
         let args = ImageArgs {
             image: PathBuf::from(image),
@@ -139,7 +172,7 @@ fn look(context: &Context, call: &ComposefsInfo) -> Result<()> {
     let sandbox = prepared.iter().fold(Sandbox::new(), |sandbox, (_, image)| {
         sandbox.and(image.sandbox())
     });
-    context.confine(&match &call.basedir {
+    context.confine(&match basedir {
         Some(dir) => sandbox.read(dir),
         None => sandbox,
     });
@@ -148,12 +181,12 @@ fn look(context: &Context, call: &ComposefsInfo) -> Result<()> {
         let image = context.open_prepared(image, None)?;
         let named = |failure: Failure| failure.of(Path::new(name).display());
         match call.work {
-            InfoWork::List => list(&image, &mut out).map_err(named)?,
-            _ => collect(&image, &mut objects).map_err(named)?,
+            InfoWork::List => list(&image, &call.choices, &mut out).map_err(named)?,
+            _ => collect(&image, &call.choices, &mut objects).map_err(named)?,
         }
     }
     for object in objects {
-        if let (Some(dir), InfoWork::Missing) = (&call.basedir, call.work) {
+        if let (Some(dir), InfoWork::Missing) = (basedir, call.work) {
             let path = dir.join(&object);
             let found = path.try_exists();
             if found.map_err(|error| Failure::source(&error).of(path.display()))? {
@@ -173,14 +206,18 @@ fn object_of(image: &Image, node: forerun::vfs::NodeId) -> Result<Option<String>
 }
 
 /// Prints the files, with a tab and the object or the target behind the names.
-fn list(image: &Image, out: &mut Output) -> Result<()> {
+fn list(image: &Image, choices: &Choices, out: &mut Output) -> Result<()> {
     let fs = image.reader().fs();
     for entry in image.reader().walk(fs.root()) {
         let entry = entry.map_err(|failed| Failure::from(failed.error).at(&failed.path))?;
+        if entry.path.is_empty() || !choices.takes(&entry.path) {
+            continue;
+        }
         let metadata = entry
             .metadata
             .map_err(|error| Failure::from(error).at(&entry.path))?;
-        out.name(&[b"/", entry.path.as_slice()].concat())?;
+        let path = [b"/", entry.path.as_slice()].concat();
+        out.text(escaped(&path, Blank::Kept))?;
         match metadata.kind {
             FileType::Regular => {
                 if let Some(object) =
@@ -191,9 +228,9 @@ fn list(image: &Image, out: &mut Output) -> Result<()> {
             }
             FileType::Symlink => {
                 out.text("\t-> ")?;
-                out.name(&fs.read_link(entry.node)?)?;
+                out.text(escaped(&fs.read_link(entry.node)?, Blank::Escaped))?;
             }
-            FileType::Directory if !entry.path.is_empty() => out.text("/")?,
+            FileType::Directory => out.text("/\t")?,
             _ => {}
         }
         out.text("\n")?;
@@ -201,10 +238,39 @@ fn list(image: &Image, out: &mut Output) -> Result<()> {
     Ok(())
 }
 
-fn collect(image: &Image, objects: &mut BTreeSet<String>) -> Result<()> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blank {
+    Kept,
+    Escaped,
+}
+
+/// Escapes a text as the program of composefs does.
+fn escaped(text: &[u8], blank: Blank) -> String {
+    let mut out = String::with_capacity(text.len());
+    for &byte in text {
+        match byte {
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            b' ' if blank == Blank::Kept => out.push(' '),
+            b'!'..=b'~' => out.push(char::from(byte)),
+            _ => {
+                let hex = format!("\\x{byte:02x}");
+                out.push_str(&hex);
+            }
+        }
+    }
+    out
+}
+
+fn collect(image: &Image, choices: &Choices, objects: &mut BTreeSet<String>) -> Result<()> {
     let mut held = Held::new(image.reader().limits());
     for entry in image.reader().walk(image.reader().fs().root()) {
         let entry = entry.map_err(|failed| Failure::from(failed.error).at(&failed.path))?;
+        if entry.path.is_empty() || !choices.takes(&entry.path) {
+            continue;
+        }
         let metadata = entry
             .metadata
             .map_err(|error| Failure::from(error).at(&entry.path))?;
@@ -235,7 +301,7 @@ mod tests {
             &["ls"],
             &["dump", "a"],
             &["missing-objects", "a"],
-            &["--filter=x", "ls", "a"],
+            &["--filter=x/y", "ls", "a"],
         ] {
             assert!(parse(&words(line)).is_err(), "{line:?}");
         }

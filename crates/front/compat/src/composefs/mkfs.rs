@@ -1,13 +1,17 @@
-//! `mkcomposefs`: makes composefs images of directories.
+//! `mkcomposefs`: makes composefs images of directories and dumps.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forerun::build::{
-    ComposefsOptions, ImageOutput, NodeKind, ScanOptions, Times, Tree, Written, XattrFilter, scan,
+    ComposefsOptions, ImageOutput, NodeKind, ScanOptions, Times, Tree, XattrFilter, scan,
 };
+use forerun::unstable::composefs::Digest;
+use forerun::unstable::composefs::write::{DumpError, Files, read_dump, write_metadata};
 use forerun::vfs::Timestamp;
 use forerun::{Observer, Writer};
 use forerun_sandbox::Sandbox;
@@ -23,6 +27,7 @@ use crate::losses::lost_properties;
 use crate::options::Effect::{Help, Set, Value, Version};
 use crate::options::{self, Manual, Opt, Parsed, Refusal, getopt, options};
 use crate::output::Output;
+use crate::stdin::input_name;
 use crate::target::Target;
 
 const PROGRAM: &str = "mkcomposefs";
@@ -32,11 +37,13 @@ Usage: mkcomposefs [OPTIONS] SOURCE IMAGE
 
 Makes the composefs image IMAGE from the directory SOURCE; - for standard
 output.
+  --from-file             SOURCE is a list of nodes, as composefs-info dump
+                          prints it; - for standard input
   --digest-store=PATH     object store for file contents
   --print-digest          print the digest of the image
   --print-digest-only     print the digest, and make no image
   --use-epoch             set all times to 1970
-  --skip-devices          leave out devices
+  --skip-devices          leave out devices and whiteouts
   --skip-xattrs           leave out extended attributes
   --user-xattrs           keep only user.* attributes
   --min-version=N, --max-version=N   versions of the format, 0 or 1
@@ -58,6 +65,7 @@ pub const TABLE: &[Opt<MkComposefs>] = options! {
     "-h" | "--help" => Help;
     "--version" => Version;
     "--digest-store" => Value("", |call, value| value.set(&mut call.options.objects));
+    "--from-file" => Set(|call| call.from_file = true);
     "--print-digest" => Set(|call| call.print_digest = true);
     "--print-digest-only" => Set(|call| (call.print_digest, call.only) = (true, true));
     "--use-epoch" => Set(|call| call.use_epoch = true);
@@ -92,6 +100,8 @@ pub struct MkComposefs {
     source: PathBuf,
     /// Nothing where only the digest is wanted.
     image: Option<PathBuf>,
+    /// The source is a dump, in which objects and attributes are as they shall be.
+    from_file: bool,
     print_digest: bool,
     only: bool,
     use_epoch: bool,
@@ -121,6 +131,9 @@ fn parse(words: &[OsString]) -> Parsed<MkComposefs> {
     if operands.next().is_some() {
         return mistake("too many arguments");
     }
+    if call.from_file {
+        call.options.objects = None;
+    }
     match call.options.validate() {
         Ok(()) => Ok(call),
         Err(error) => mistake(error),
@@ -145,12 +158,12 @@ pub fn run(words: &[OsString]) -> u8 {
 
 fn build(context: &Context, call: &MkComposefs) -> Result {
     check_emulator()?;
-    let source = &call.source;
-    let metadata = source.metadata();
-    let metadata = metadata.map_err(|error| Failure::source(&error).of(source.display()))?;
-    if !metadata.is_dir() {
-        let message = "is not a directory";
-        return Err(Failure::new(Exit::Source, "io", message).of(source.display()));
+    let dump = call
+        .from_file
+        .then(|| open_dump(&call.source))
+        .transpose()?;
+    if dump.is_none() {
+        check_directory(&call.source)?;
     }
     interrupt::defer();
     let image = call.image.as_deref();
@@ -168,8 +181,11 @@ fn build(context: &Context, call: &MkComposefs) -> Result {
     };
     let sandbox = Sandbox::new()
         .write_below(forerun::build::spool_dir())
-        .read(source)
         .keep(TREES);
+    let sandbox = match dump {
+        Some(_) => sandbox,
+        None => sandbox.read(&call.source),
+    };
     let sandbox = match &call.options.objects {
         Some(store) => {
             // A rule needs a directory. If it cannot be made, the writer reports that.
@@ -182,27 +198,25 @@ fn build(context: &Context, call: &MkComposefs) -> Result {
         .iter()
         .fold(sandbox, |sandbox, target| target.sandbox(sandbox));
     context.confine(&sandbox);
-    let options = ScanOptions {
-        xattrs: !call.skip_xattrs,
-        skip: ids,
-        ..ScanOptions::default()
+    let (tree, files) = match dump {
+        Some(dump) => {
+            let name = input_name(&call.source);
+            let read = read_dump(dump).map_err(|error| dump_failure(&error).of(name));
+            read.map(|(tree, files)| (tree, Some(files)))?
+        }
+        None => (tree_of(call, ids)?, None),
     };
-    let mut tree = scan(source, &options)?;
-    change(call, &mut tree)?;
     let writer = Writer::Composefs(call.options.clone());
     if let Some(lost) = lost_properties(&writer, &tree) {
         context.note(&lost);
     }
-    let observer = Arc::new(Observer::default());
-    let written = match &mut target {
-        Some(target) => {
-            let written = write(&writer, &tree, target.file(), &observer);
-            written.map_err(|failure| failure.of(&target.name))?
-        }
-        None => write(&writer, &tree, &mut Discarded, &observer)?,
+    let write = |out: &mut dyn ImageOutput| write(&writer, call, &tree, files.as_ref(), out);
+    let digest = match &mut target {
+        Some(target) => write(target.file()).map_err(|failure| failure.of(&target.name))?,
+        None => write(&mut Discarded)?,
     };
     target.map_or(Ok(()), Target::commit)?;
-    if let (true, Some(digest)) = (call.print_digest, written.digest) {
+    if let (true, Some(digest)) = (call.print_digest, digest) {
         let mut out = Output::stdout()?;
         out.line(digest.to_string())?;
         out.finish()?;
@@ -210,13 +224,57 @@ fn build(context: &Context, call: &MkComposefs) -> Result {
     Ok(Exit::Ok)
 }
 
+fn open_dump(path: &Path) -> Result<Box<dyn BufRead>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(std::io::stdin().lock()));
+    }
+    let file = File::open(path);
+    let file = file.map_err(|error| Failure::source(&error).of(path.display()))?;
+    Ok(Box::new(BufReader::new(file)))
+}
+
+fn dump_failure(error: &DumpError) -> Failure {
+    match error {
+        DumpError::Io(error) => Failure::source(error),
+        wrong => Failure::new(Exit::Source, "dump", wrong.to_string()),
+    }
+}
+
+fn check_directory(path: &Path) -> Result<()> {
+    let metadata = path.metadata();
+    let metadata = metadata.map_err(|error| Failure::source(&error).of(path.display()))?;
+    if !metadata.is_dir() {
+        let message = "is not a directory";
+        return Err(Failure::new(Exit::Source, "io", message).of(path.display()));
+    }
+    Ok(())
+}
+
+/// Reads the tree of a directory, and changes it as the options say.
+fn tree_of(call: &MkComposefs, skip: Vec<(u64, u64)>) -> Result<Tree> {
+    let options = ScanOptions {
+        xattrs: !call.skip_xattrs,
+        skip,
+        ..ScanOptions::default()
+    };
+    let mut tree = scan(&call.source, &options)?;
+    change(call, &mut tree)?;
+    Ok(tree)
+}
+
+/// Writes the image of a tree, whose contents a dump has placed already where `files` is given.
 fn write(
     writer: &Writer,
+    call: &MkComposefs,
     tree: &Tree,
+    files: Option<&Files>,
     out: &mut dyn ImageOutput,
-    observer: &Arc<Observer>,
-) -> Result<Written> {
-    Ok(writer.write(tree, out, observer)?)
+) -> Result<Option<Digest>> {
+    let observer = Arc::new(Observer::default());
+    Ok(match files {
+        Some(files) => Some(write_metadata(tree, files, &call.options, out, &observer)?.digest),
+        None => writer.write(tree, out, &observer)?.digest,
+    })
 }
 
 /// An output of which only the digest is wanted.
@@ -260,7 +318,7 @@ fn change(call: &MkComposefs, tree: &mut Tree) -> Result<()> {
     Ok(())
 }
 
-/// Removes devices, but for whiteouts, which are character devices 0:0.
+/// Removes devices. Whiteouts are devices too.
 fn skip_devices(tree: &mut Tree) {
     let mut dirs = vec![Tree::ROOT];
     while let Some(dir) = dirs.pop() {
@@ -268,7 +326,6 @@ fn skip_devices(tree: &mut Tree) {
         for (name, node) in tree.children(dir) {
             match &tree.node(node).kind {
                 NodeKind::Directory(_) => dirs.push(node),
-                NodeKind::CharDevice(device) if (device.major, device.minor) == (0, 0) => {}
                 NodeKind::CharDevice(_) | NodeKind::BlockDevice(_) => devices.push(name.to_vec()),
                 _ => {}
             }
@@ -294,7 +351,6 @@ mod tests {
             &[],
             &["d", "i", "x"],
             &["--print-digest-only", "d", "i"],
-            &["--from-file", "d", "i"],
             &["--min-version=2", "d", "i"],
             &["--threads=x", "d", "i"],
         ] {

@@ -15,7 +15,7 @@ Usage: mount.composefs [-o OPTIONS] IMAGE MOUNTPOINT
 
 Mounts the composefs image IMAGE.
   -o basedir=DIR       object store
-  -o digest=DIGEST     required digest of the image
+  -o digest=DIGEST     required digest of the image; implies verity
   -o verity            check objects against their digests in the image
   -o noverity, ro, noexec, nodev, nosuid, ...   as for forerun mount
   -t TYPE, -n, -v, -s  accepted without effect
@@ -46,6 +46,12 @@ pub const TABLE: &[Opt<ComposefsMount>] = options! {
 pub const WORDS: &[Opt<ComposefsMount>] = options! {
     "noverity" | "tryverity" | "rw" => Nothing;
     "verity" => Set(|call| call.options.push("verity=require".to_string()));
+    // An image whose digest is known vouches for its objects.
+    "digest=" => Value("", |call, value| {
+        call.options.push(format!("digest={}", value.text()));
+        call.options.push("verity=require".to_string());
+        Ok(())
+    });
     "basedir=" => Value("", |call, value| {
         let dir = value.text();
         if dir.contains(':') {
@@ -76,6 +82,9 @@ fn parse(words: &[OsString]) -> Parsed<ComposefsMount> {
     let operands = getopt(PROGRAM, TABLE, words, &mut call)?;
     match <[OsString; 2]>::try_from(operands) {
         Ok([image, dir]) => {
+            if !call.options.iter().any(|word| word.starts_with("objects=")) {
+                return mistake("No object dirs specified");
+            }
             (call.image, call.dir) = (image, dir);
             Ok(call)
         }
@@ -127,18 +136,25 @@ mod tests {
             "d",
             "-n",
             "-o",
-            "basedir=/s,verity,digest=ab,ro,noverity",
+            "basedir=/s\\,t,verity,digest=ab,ro,noverity",
             "-t",
             "composefs",
         ];
         let call = parse(&words(&line)).unwrap();
         assert_eq!(
             call.options,
-            ["objects=/s", "verity=require", "digest=ab", "ro"]
+            [
+                "objects=/s\\,t",
+                "verity=require",
+                "digest=ab",
+                "verity=require",
+                "ro"
+            ]
         );
         for line in [
             &["i"][..],
             &["i", "d", "x"],
+            &["i", "d"],
             &["-o", "upperdir=/u", "i", "d"],
             &["-o", "basedir=/a:/b", "i", "d"],
             &["-q", "i", "d"],

@@ -2,6 +2,7 @@
 //! expected, and digests of mkcomposefs 1.0.8 are compared in the tests of the format.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
 use forerun_testkit::require;
@@ -56,7 +57,7 @@ fn images_are_made_and_listed() {
     assert_eq!(run(&names, missing).text(), "");
     let listed = run(&names, "composefs-info ls a.cfs");
     for line in [
-        "/etc/",
+        "/etc/\t",
         "/etc/passwd",
         "/AppRun\t-> usr/bin/tool",
         &format!("/usr/bin/tool\t@ {object}"),
@@ -83,6 +84,132 @@ fn images_are_made_and_listed() {
     assert!(
         entries.clone().count() > 5 && entries.clone().all(|line| line.contains(" 1970-01-01 "))
     );
+}
+
+/// Checks that the image of a dump is that of the reference implementation.
+#[test]
+fn images_are_made_of_dumps() {
+    let Some(names) = names() else {
+        return;
+    };
+    let golden = include_str!("../../../../../formats/composefs/tests/it/golden/digests.txt");
+    let digest = golden
+        .lines()
+        .find_map(|line| line.strip_prefix("every_kind 0 1 "));
+    let dump = include_str!("../../../../../formats/composefs/tests/it/golden/every_kind.dump");
+    fs::write(names.path("a.dump"), dump).unwrap();
+    // Options about directories have no effect.
+    for line in [
+        "mkcomposefs --from-file --print-digest a.dump d.cfs",
+        "mkcomposefs --from-file --print-digest --skip-devices --digest-store=no a.dump e.cfs",
+    ] {
+        let made = run(&names, line);
+        assert_eq!((made.code, made.stderr.as_str()), (Some(0), ""));
+        assert_eq!(Some(made.text().trim()), digest);
+    }
+    assert!(!names.path("no").exists());
+    let only = run(&names, "mkcomposefs --from-file --print-digest-only a.dump");
+    assert_eq!(Some(only.text().trim()), digest);
+
+    fs::write(names.path("b.dump"), format!("{dump}/x 0 100644")).unwrap();
+    fs::write(names.path("d.cfs"), "before").unwrap();
+    let refused = run(&names, "mkcomposefs --from-file b.dump d.cfs");
+    let line = dump.lines().count() + 1;
+    let expected = format!("mkcomposefs: b.dump: line {line}: the field nlink is missing\n");
+    assert_eq!((refused.code, refused.stderr), (Some(1), expected));
+    assert_eq!(fs::read(names.path("d.cfs")).unwrap(), b"before");
+}
+
+#[test]
+fn skipped_devices_include_whiteouts() {
+    let Some(names) = names().filter(|_| require::root()) else {
+        return;
+    };
+    fs::create_dir(names.path("devices")).unwrap();
+    for (name, minor) in [("gone", 0), ("null", 3)] {
+        let path = names.path("devices").join(name);
+        let major = u32::from(minor > 0);
+        let device = rustix::fs::makedev(major, minor);
+        let mode = rustix::fs::Mode::from_raw_mode(0o644);
+        let kind = rustix::fs::FileType::CharacterDevice;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, device).unwrap();
+    }
+    let listed = |options: &str| {
+        let made = run(&names, &format!("mkcomposefs {options}devices w.cfs"));
+        assert_eq!((made.code, made.stderr.as_str()), (Some(0), ""));
+        run(&names, "composefs-info ls w.cfs").text().to_string()
+    };
+    assert_eq!(listed(""), "/gone\n/null\n");
+    assert_eq!(listed("--skip-devices "), "");
+}
+
+/// The expected text is that of composefs-info of composefs' sources for the same tree.
+#[test]
+fn listed_names_are_escaped() {
+    let Some(names) = names() else {
+        return;
+    };
+    let dir = names.path("names");
+    fs::create_dir_all(dir.join("a b")).unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"new\nline\\\xff=\x1b");
+    fs::write(dir.join("a b").join(name), "x").unwrap();
+    symlink("to where", dir.join("l")).unwrap();
+    run(&names, "mkcomposefs names n.cfs").ok();
+    let below = "/a b/\t\n/a b/new\\nline\\\\\\xff=\\x1b\n";
+    let listed = run(&names, "composefs-info ls n.cfs");
+    assert_eq!(listed.text(), format!("{below}/l\t-> to\\x20where\n"));
+    let words = ["composefs-info", "--filter=a b", "ls", "n.cfs"];
+    assert_eq!(names.run(By::Forerun, ".", &words).text(), below);
+}
+
+#[test]
+fn a_store_that_is_not_there_is_no_empty_store() {
+    let Some(names) = names() else {
+        return;
+    };
+    run(&names, "mkcomposefs --digest-store=store tree a.cfs").ok();
+    for (store, reason) in [
+        ("none", "No such file or directory"),
+        ("a.cfs", "not a directory"),
+    ] {
+        let line = format!("composefs-info --basedir={store} missing-objects a.cfs");
+        let refused = run(&names, &line);
+        assert_eq!((refused.code, refused.text()), (Some(1), ""));
+        let expected = format!("composefs-info: {store}: {reason}\n");
+        assert_eq!(refused.stderr, expected);
+    }
+}
+
+/// Checks paths with commas, and that a digest makes the program check the objects too.
+#[test]
+fn a_digest_vouches_for_the_objects() {
+    let Some(names) = names() else {
+        return;
+    };
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let made = run(
+        &names,
+        "mkcomposefs --digest-store=s,t --print-digest tree a.cfs",
+    );
+    let digest = made.text().trim().to_string();
+    fs::create_dir(names.path("mnt")).unwrap();
+    let line = format!("mount.composefs -o basedir=s\\,t,digest={digest} a.cfs mnt");
+    let read = || {
+        let mounted = run(&names, &line);
+        assert_eq!((mounted.code, mounted.stderr.as_str()), (Some(0), ""));
+        let read = fs::read(names.path("mnt/usr/bin/tool"));
+        assert!(forerun_testkit::unmount(&names.path("mnt")));
+        read
+    };
+    assert_eq!(read().unwrap().len(), 300_000);
+    let objects = run(&names, "composefs-info objects a.cfs");
+    let object = names.path("s,t").join(objects.text().trim());
+    let mut bytes = fs::read(&object).unwrap();
+    bytes[99] ^= 1;
+    fs::write(&object, bytes).unwrap();
+    read().unwrap_err();
 }
 
 #[test]
@@ -115,6 +242,7 @@ fn images_are_mounted_with_their_objects() {
         "mount.composefs -o basedir=store,upperdir=u a.cfs mnt",
         "mount.composefs -o basedir=store,bogus a.cfs mnt",
         "mount.composefs a.cfs",
+        "mount.composefs -o basedir=none a.cfs mnt",
     ] {
         let refused = run(&names, line);
         assert_eq!(refused.code, Some(1), "{line}: {}", refused.stderr);
@@ -142,8 +270,8 @@ fn mistakes_are_named() {
             "mkcomposefs: none: No such file or directory",
         ),
         (
-            "mkcomposefs --from-file tree a.cfs",
-            "mkcomposefs: unrecognized option '--from-file'",
+            "mkcomposefs --from-file none a.cfs",
+            "mkcomposefs: none: No such file or directory",
         ),
         (
             "mkcomposefs a.sqsh a.cfs",
@@ -156,6 +284,14 @@ fn mistakes_are_named() {
         ),
         ("composefs-info ls a.sqsh", "composefs-info: a.sqsh: "),
         ("composefs-info ls none", "composefs-info: none: "),
+        (
+            "composefs-info --filter=a/b ls a.cfs",
+            "composefs-info: Filter must be a single name: a/b",
+        ),
+        (
+            "mount.composefs a.cfs mnt",
+            "mount.composefs: No object dirs specified",
+        ),
         ("composefs-info measure-file none", "composefs-info: none: "),
     ] {
         let refused = run(&names, line);

@@ -34,6 +34,7 @@ impl FileData {
 pub struct Files {
     data: HashMap<NodeIndex, FileData>,
     nlinks: HashMap<NodeIndex, u32>,
+    homes: HashMap<NodeIndex, (NodeIndex, Vec<u8>)>,
 }
 
 impl Files {
@@ -45,6 +46,18 @@ impl Files {
     /// Sets how many names a node has, if some are outside the tree.
     pub fn set_nlink(&mut self, node: NodeIndex, nlink: u32) {
         self.nlinks.insert(node, nlink);
+    }
+
+    /// Sets which of its names a node has its place by, unless it is set.
+    pub(super) fn set_home(&mut self, node: NodeIndex, dir: NodeIndex, name: &[u8]) {
+        self.homes
+            .entry(node)
+            .or_insert_with(|| (dir, name.to_vec()));
+    }
+
+    pub(super) fn is_home(&self, dir: NodeIndex, name: &[u8], node: NodeIndex) -> bool {
+        let home = self.homes.get(&node);
+        home.is_some_and(|home| home.0 == dir && home.1 == name)
     }
 
     pub(super) fn get(&self, node: NodeIndex) -> Option<&FileData> {

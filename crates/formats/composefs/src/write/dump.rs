@@ -175,6 +175,9 @@ impl Dump {
     fn link(&mut self, link: &HardLink) -> Result<(), Wrong> {
         let target = self.find(&link.target).filter(|node| *node != Tree::ROOT);
         let target = target.ok_or_else(|| Wrong::NoTarget(lossy(&link.target)))?;
+        // A link to a link comes after the link to the node.
+        let (dir, name) = self.parent(&link.target)?;
+        self.files.set_home(target, dir, name);
         let (dir, name) = self.parent(&link.path)?;
         Ok(self.tree.link(dir, name, target)?)
     }
@@ -286,12 +289,7 @@ impl<'l> Fields<'l> {
         }
         let path = match self.bytes(8) {
             b"" | b"-" => None,
-            _ => {
-                // The attribute in the image has a slash before the path in any case.
-                let path = self.text(8)?;
-                let path = path.strip_prefix(b"/").unwrap_or(&path);
-                Some(path.to_vec())
-            }
+            _ => Some(self.text(8)?),
         };
         let digest = match self.optional(10)? {
             Some(digits) => {

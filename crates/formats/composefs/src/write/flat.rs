@@ -87,7 +87,7 @@ pub fn flatten(
     mark_opaque: impl Fn(bool) -> bool,
 ) -> Result<FlatTree, BuildError> {
     let whiteouts = is_whiteout_anywhere(tree);
-    let homes = Homes::new(tree);
+    let homes = Homes::new(tree, files);
     let mut flatten = Flatten {
         tree,
         files,

@@ -1,11 +1,13 @@
 //! Chooses the place of a node with several names.
 //!
-//! It is the first name that a depth-first walk meets, with names in byte order. The reference
-//! implementation's dumps have the node there, and links to it elsewhere.
+//! A dump says which name it is, because the others are links to it. Otherwise it is the first name that a
+//! depth-first walk meets, with names in byte order, as in dumps of images.
 
 use std::collections::HashMap;
 
 use forerun_build::{NodeIndex, Tree};
+
+use super::data::Files;
 
 /// For each node, the directory and name of its place, and the number of its names. The root has
 /// none.
@@ -20,7 +22,7 @@ struct Home<'t> {
 }
 
 impl<'t> Homes<'t> {
-    pub fn new(tree: &'t Tree) -> Self {
+    pub fn new(tree: &'t Tree, files: &Files) -> Self {
         let mut nodes = HashMap::new();
         let mut pending: Vec<(NodeIndex, &'t [u8], NodeIndex)> = Vec::new();
         let children = |dir| {
@@ -32,6 +34,9 @@ impl<'t> Homes<'t> {
             let names = 0;
             let home = nodes.entry(node).or_insert(Home { dir, name, names });
             home.names += 1;
+            if files.is_home(dir, name, node) {
+                (home.dir, home.name) = (dir, name);
+            }
             pending.extend(children(node));
         }
         Self { nodes }

@@ -211,6 +211,40 @@ fn a_file_that_changed_since_it_was_scanned_is_told() {
     }
 }
 
+/// The digests are those of mkcomposefs built from composefs' sources.
+#[test]
+fn lines_of_a_dump_that_are_rare_have_the_digests_of_the_reference() {
+    let check = |lines: &str, expected: &str| {
+        let lines = format!("/ 4096 40755 2 0 0 0 5.0 - - -\n{lines}");
+        let (tree, files) = read_dump(lines.as_bytes()).unwrap();
+        let options = ComposefsOptions::default();
+        let mut out = Vec::new();
+        let written = write_metadata(&tree, &files, &options, &mut out, &Arc::default()).unwrap();
+        assert_eq!(written.digest.to_string(), expected, "{lines}");
+    };
+    // The links come first by name, but the node keeps its place.
+    let links = "/x 0 100644 3 0 0 0 1.5 - - -\n/y 0 @100644 1 0 0 0 1.5 /x - -\n\
+                 /a 0 @100644 1 0 0 0 1.5 x - -\n";
+    check(
+        links,
+        "50c92f7c5f9265245888dab476a06418a353a72a43542ea320d4283b74b6e0f7",
+    );
+    let paths = format!(
+        "/x 100 100644 1 0 0 0 1.5 /abs/path - {}\n",
+        "ab".repeat(32)
+    );
+    check(
+        &paths,
+        "7a32292335849badf5730a4dca59236a8298559e26092e34cf055053aedac3dc",
+    );
+    // Without a line break, a time before 1970, more contents than pack keeps in an image.
+    let content = format!("/x 5000 100644 1 0 0 0 -1.5 - {} -", "q".repeat(5000));
+    check(
+        &content,
+        "2eb0faf840e8e40b232253ad28b34954e23035f41eb21b4dc163eaa9e1d18e29",
+    );
+}
+
 /// Checks that each line is refused, with its number and a reason.
 #[test]
 fn wrong_lines_of_a_dump_are_refused() {

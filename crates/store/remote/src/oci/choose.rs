@@ -87,7 +87,7 @@ fn reason(entries: &[Entry], fitting: &[&Entry], wanted: &str) -> String {
         ""
     };
     format!(
-        "this is an index of {} manifests, {count} of which for {wanted}; name one by its digest: \
+        "this is an index of {} manifests, {count} of them for {wanted}; name one by its digest: \
          {}{more}",
         entries.len(),
         named.join(", ")

@@ -178,7 +178,7 @@ fn the_platform_chooses_a_manifest_of_an_index() {
     options.registry.platform = Some("linux/arm/v7".parse().unwrap());
     let error = place.layers("v1", &options).unwrap_err().to_string();
     assert!(
-        error.contains("meant for linux/arm/v7") && error.contains("linux/s390x"),
+        error.contains("none of them for linux/arm/v7") && error.contains("linux/s390x"),
         "{error}"
     );
     assert_eq!("linux".parse::<Platform>(), Err(NoPlatform));

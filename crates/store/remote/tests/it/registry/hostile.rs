@@ -40,7 +40,10 @@ const CONFIGS: &[(Change, &str)] = &[
     (|c| c["chunkSize"] = json!(8192), "has 8192 bytes, not"),
     (|c| c["partLength"] = json!(0), "partLength 0"),
     (|c| c["partLength"] = json!(4097), "partLength 4097"),
-    (|c| c["partLength"] = json!(4096), "50 belong"),
+    (
+        |c| c["partLength"] = json!(4096),
+        "an image of this length has 50",
+    ),
     (|c| c["verityRoot"] = json!("sha1:00"), "verityRoot sha1:00"),
     (|c| *c = json!([]), "unexpected JSON"),
 ];

@@ -64,7 +64,7 @@ pub const TARGETS: &[Target] = &[
     ),
     Target::new(
         "squashfs_salvage",
-        |bytes| squashfs::salvage(bytes),
+        squashfs::salvage,
         drivers::cut_squashfs_images,
     ),
     Target::new(

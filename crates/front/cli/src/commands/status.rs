@@ -113,7 +113,10 @@ fn folded(line: &str) -> Vec<String> {
     for word in line.split_inclusive(' ') {
         let last = lines.last_mut();
         let Some(last) = last.filter(|last| fits(last, word)) else {
-            lines.push(format!("    {word}"));
+            // A second blank between columns is a word of its own here.
+            if !word.trim().is_empty() {
+                lines.push(format!("    {word}"));
+            }
             continue;
         };
         last.push_str(word);

@@ -67,9 +67,7 @@ impl Child {
         let sent = self.channel.iter();
         let mut sent = sent.map(|channel| channel.send(b"begin", &descriptors));
         match sent.next() {
-            Some(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(failed("passing the mount on", &error))
-            }
+            Some(Err(error)) if !has_ended(&error) => Err(failed("passing the mount on", &error)),
             // It has ended, and its status says why.
             Some(_) | None => Ok(()),
         }
@@ -84,7 +82,7 @@ impl Child {
         let descriptors: Vec<_> = descriptors.chain(abort.as_ref().map(AsFd::as_fd)).collect();
         let sent = self.channel.as_ref();
         match sent.map(|channel| channel.send(&[0], &descriptors)) {
-            Some(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(watching(error)),
+            Some(Err(error)) if !has_ended(&error) => Err(watching(error)),
             // It has ended, and its status says why.
             Some(_) | None => Ok(()),
         }
@@ -121,6 +119,12 @@ impl Child {
             .and_then(|terminal| tcgetpgrp(terminal).ok());
         group == Some(getpgrp())
     }
+}
+
+/// Returns whether the other end of a socket is gone. Linux says ECONNRESET where it ended with a message unread.
+fn has_ended(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
 }
 
 impl Drop for Child {

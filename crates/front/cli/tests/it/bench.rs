@@ -324,7 +324,7 @@ fn what_cannot_be_measured_is_refused() {
     for (args, code, expected) in [
         (&["-"][..], 2, "only files and devices can be measured"),
         (&["https://localhost/x"], 2, "forerun pull"),
-        (&["text"], 3, "text: not a "),
+        (&["text"], 3, "text: not an image of a known format"),
         (&["nowhere"], 4, "nowhere: "),
         (
             &["--with", "fuse", "a.squashfs"],

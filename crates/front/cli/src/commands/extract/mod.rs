@@ -49,8 +49,7 @@ Examples:
   forerun extract -C out firmware.img /etc /usr/bin
   forerun extract -C out --include '*.conf' --exclude '/etc/ssl' firmware.img
   forerun extract -C rootfs --keep all system.sqsh          everything, as root
-  forerun extract --salvage --report report.json -C out cut.sqsh
-                                                                what is left of a damaged image
+  forerun extract --salvage -C out cut.sqsh                 what is left
   forerun extract --to-stdout --include '*.log' system.sqsh | grep error"
 )]
 pub struct ExtractArgs {
